@@ -1,0 +1,3 @@
+from oplogd.cli import main
+
+main()

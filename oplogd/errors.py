@@ -1,0 +1,34 @@
+"""Every error that crosses a module boundary; foreign exceptions are translated where they arise."""
+
+
+class OplogError(Exception):
+    """Base of all errors raised on purpose."""
+
+
+class OperationError(OplogError):
+    """An operation breaks a rule. ``field`` names the part at fault, ``reason`` says what is wrong with it."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+
+class PositionError(OplogError):
+    """A position in the stream (an event id or a time) cannot be read."""
+
+
+class QueueFullError(OplogError):
+    """The ingest queue has no room now; trying later makes sense."""
+
+
+class StoreError(OplogError):
+    """The store refuses for good: another version, another program's file. The message says what to do."""
+
+
+class StoreUnavailableError(StoreError):
+    """The store does not answer now: locked, disk full, away. Trying again makes sense."""
+
+
+class StartupError(OplogError):
+    """The agent cannot start. The message is one sentence that names the flag to change."""

@@ -1,0 +1,1 @@
+"""The way in: UDP and HTTP, the bounded queue, the writer."""

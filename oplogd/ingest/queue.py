@@ -1,0 +1,103 @@
+"""The one bounded queue between the ways in and the writer."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+from oplogd.errors import QueueFullError, StoreUnavailableError
+from oplogd.operation import Operation
+
+
+class Item:
+    """Operations that are stored together. ``done`` is set where somebody waits for them."""
+
+    __slots__ = ("done", "octets", "operations")
+
+    def __init__(self, operations: Sequence[Operation], done: "asyncio.Future[None] | None") -> None:
+        self.operations = operations
+        self.octets = _octets(operations)
+        self.done = done
+
+    def resolve(self) -> None:
+        if self.done is not None and not self.done.done():
+            self.done.set_result(None)
+
+    def fail(self, error: StoreUnavailableError) -> None:
+        if self.done is not None and not self.done.done():
+            self.done.set_exception(error)
+
+
+class IngestQueue:
+    """Bounded in operations and in bytes; what the writer holds counts until it is written."""
+
+    def __init__(self, max_operations: int, max_bytes: int) -> None:
+        self.max_operations = max_operations
+        self.max_bytes = max_bytes
+        self.operations = 0
+        self.bytes = 0
+        self._items: deque[Item] = deque()
+        self._filled = asyncio.Event()
+        self._emptied = asyncio.Event()
+        self._emptied.set()
+
+    def could_hold(self, operations: Sequence[Operation]) -> bool:
+        """Whether the operations would find room if nothing else were here."""
+        return len(operations) <= self.max_operations and _octets(operations) <= self.max_bytes
+
+    def put(self, operations: Sequence[Operation], wait: bool) -> "asyncio.Future[None] | None":
+        """Add operations that are stored together. With ``wait``, a future of their being durable. Raises QueueFullError."""
+        done = asyncio.get_running_loop().create_future() if wait else None
+        item = Item(operations, done)
+        if self.operations + len(operations) > self.max_operations or self.bytes + item.octets > self.max_bytes:
+            raise QueueFullError(f"the queue is full ({self.operations:,} operations); try again later")
+        self.operations += len(operations)
+        self.bytes += item.octets
+        self._items.append(item)
+        self._filled.set()
+        self._emptied.clear()
+        return done
+
+    async def take(self, max_operations: int, max_bytes: int) -> list[Item]:
+        """Wait for operations; as many whole items as fit, at least one. Give them back with ``finish``."""
+        while not self._items:
+            self._filled.clear()
+            await self._filled.wait()
+        taken: list[Item] = []
+        operations = octets = 0
+        while self._items:
+            item = self._items[0]
+            operations += len(item.operations)
+            octets += item.octets
+            if taken and (operations > max_operations or octets > max_bytes):
+                break
+            taken.append(self._items.popleft())
+        return taken
+
+    def finish(self, items: Sequence[Item]) -> None:
+        """Items are durable: free their room and tell who waits."""
+        for item in items:
+            self._leave(item)
+            item.resolve()
+
+    def refuse_waiting(self, error: StoreUnavailableError) -> int:
+        """Take items that somebody waits for out of the queue and fail them; how many operations they were."""
+        refused = [item for item in self._items if item.done is not None]
+        self._items = deque(item for item in self._items if item.done is None)
+        for item in refused:
+            self._leave(item)
+            item.fail(error)
+        return sum(len(item.operations) for item in refused)
+
+    async def emptied(self) -> None:
+        """Wait until everything is written."""
+        await self._emptied.wait()
+
+    def _leave(self, item: Item) -> None:
+        self.operations -= len(item.operations)
+        self.bytes -= item.octets
+        if not self.operations:
+            self._emptied.set()
+
+
+def _octets(operations: Sequence[Operation]) -> int:
+    return sum(len(op.data) + len(op.key) for op in operations)

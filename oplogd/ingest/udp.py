@@ -1,0 +1,138 @@
+"""One datagram is one operation. The socket is read straight from the event loop, many datagrams at a time.
+
+Measured beside it: asyncudp and a DatagramProtocol lose datagrams at loads that this takes whole (docs/decisions.md).
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+from oplogd.errors import OperationError, QueueFullError
+from oplogd.ingest.counters import Counters
+from oplogd.ingest.queue import IngestQueue
+from oplogd.logs import Episode
+from oplogd.operation import Operation, decode, format_ms, now_ms
+
+RECEIVE_BUFFER = 32 * 1024 * 1024
+_DATAGRAMS_A_CALL = 256
+_MAX_DATAGRAM = 65_536
+_SO_RCVBUFFORCE = 33
+
+_log = logging.getLogger("oplogd.udp")
+
+
+def open_sockets(addresses: Sequence[tuple[socket.AddressFamily, str, int]]) -> list[socket.socket]:
+    """Bound, non-blocking sockets with a large receive buffer. Raises OSError."""
+    sockets: list[socket.socket] = []
+    try:
+        for family, host, port in addresses:
+            sock = socket.socket(family, socket.SOCK_DGRAM)
+            sockets.append(sock)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if host == "::" else 1)
+            try:
+                sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, RECEIVE_BUFFER)
+            except OSError:  # not root: the kernel gives what net.core.rmem_max allows
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+            sock.setblocking(False)
+            sock.bind((host, port))
+    except OSError:
+        for sock in sockets:
+            sock.close()
+        raise
+    return sockets
+
+
+class UdpIngest:
+    """Reads sockets into the queue. What finds the queue full is dropped and counted, as UDP is."""
+
+    def __init__(self, sockets: Sequence[socket.socket], queue: IngestQueue, counters: Counters) -> None:
+        self._sockets = list(sockets)
+        self._queue = queue
+        self._counters = counters
+        self._overflow = Episode(_log, "the queue is full, dropping operations that come by UDP", quiet=5)
+        self._invalid = Episode(_log, "refusing invalid operations that come by UDP", quiet=5)
+        self._dropped_before_close = 0
+
+    @property
+    def addresses(self) -> list[str]:
+        names = [sock.getsockname() for sock in self._sockets]
+        return [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port, *_ in names]
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        for sock in self._sockets:
+            loop.add_reader(sock, self._drain, sock)
+
+    def stop(self) -> None:
+        """Take what the kernel still holds, then close the sockets."""
+        loop = asyncio.get_running_loop()
+        self._dropped_before_close = self.kernel_drops()
+        for sock in self._sockets:
+            loop.remove_reader(sock)
+            while self._drain(sock) == _DATAGRAMS_A_CALL:
+                pass
+            sock.close()
+        self._sockets = []
+
+    def kernel_drops(self) -> int:
+        """Datagrams that the kernel threw away because they were not read fast enough; 0 where it does not tell."""
+        if not self._sockets:
+            return self._dropped_before_close
+        inodes = {os.fstat(sock.fileno()).st_ino for sock in self._sockets}
+        drops = 0
+        for table in ("/proc/net/udp", "/proc/net/udp6"):
+            try:
+                lines = Path(table).read_text().splitlines()[1:]
+            except OSError:
+                continue
+            for columns in map(str.split, lines):
+                if int(columns[9]) in inodes:
+                    drops += int(columns[12])
+        return drops
+
+    def _drain(self, sock: socket.socket) -> int:
+        counters = self._counters
+        arrival = format_ms(now_ms())
+        operations: list[Operation] = []
+        error: OperationError | None = None
+        count = 0
+        receive = sock.recv
+        try:
+            while count < _DATAGRAMS_A_CALL:
+                raw = receive(_MAX_DATAGRAM)
+                count += 1
+                try:
+                    operations.append(decode(raw, arrival))
+                except OperationError as this:
+                    counters.error += 1
+                    error = this
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError as failed:
+            _log.warning("reading UDP failed: %s", failed)
+        counters.received += count
+        if error is not None:
+            self._invalid.again(detail=str(error))
+        else:
+            self._invalid.end()
+        if operations:
+            self._enqueue(operations)
+        return count
+
+    def _enqueue(self, operations: list[Operation]) -> None:
+        try:
+            self._queue.put(operations, wait=False)
+            self._overflow.end()
+            return
+        except QueueFullError:
+            pass
+        for operation in operations:  # the queue takes the first ones
+            try:
+                self._queue.put([operation], wait=False)
+            except QueueFullError:
+                self._counters.discarded += 1
+                self._overflow.again()

@@ -1,0 +1,78 @@
+"""Sockets for an address as people write it."""
+
+import contextlib
+import errno
+import socket
+
+from oplogd.errors import StartupError
+from oplogd.ingest.udp import open_sockets
+from oplogd.settings import Settings
+
+_ATTEMPTS = 20
+_Endpoint = tuple[socket.AddressFamily, str, int]
+
+
+def open_listeners(settings: Settings) -> tuple[list[socket.socket], list[socket.socket]]:
+    """The HTTP and the UDP sockets, bound. With port 0 both get the same free port. Raises StartupError."""
+    for attempt in range(_ATTEMPTS):
+        http = _open_http(settings)
+        port = settings.listen.port or http[0].getsockname()[1]
+        try:
+            return http, _open_udp(settings, port)
+        except OSError as error:
+            for sock in http:
+                sock.close()
+            shared_port = settings.listen.port == 0 and settings.udp_listen is None
+            if shared_port and error.errno == errno.EADDRINUSE and attempt < _ATTEMPTS - 1:
+                continue  # free for TCP, taken for UDP: try another
+            address = settings.udp_address
+            raise StartupError(
+                f"cannot listen on UDP {address}: {error.strerror or error}; "
+                "give another address with --udp-listen, or --udp-listen off"
+            ) from None
+    raise AssertionError("not reached")
+
+
+def _open_http(settings: Settings) -> list[socket.socket]:
+    address = settings.listen
+    sockets: list[socket.socket] = []
+    try:
+        port = address.port
+        for family, host, _ in _endpoints(address.host, port, socket.SOCK_STREAM):
+            sock = socket.socket(family, socket.SOCK_STREAM)
+            sockets.append(sock)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if host == "::" else 1)
+            sock.bind((host, port))
+            sock.listen(1)  # so that a second agent is refused here already
+            port = sock.getsockname()[1]
+    except OSError as error:
+        for sock in sockets:
+            sock.close()
+        raise StartupError(
+            f"cannot listen on {address}: {error.strerror or error}; give another address with --listen"
+        ) from None
+    return sockets
+
+
+def _open_udp(settings: Settings, http_port: int) -> list[socket.socket]:
+    address = settings.udp_address
+    if address is None:
+        return []
+    port = http_port if settings.udp_listen is None else address.port
+    return open_sockets(_endpoints(address.host, port, socket.SOCK_DGRAM))
+
+
+def _endpoints(host: str, port: int, kind: socket.SocketKind) -> list[_Endpoint]:
+    if not host:
+        return [(socket.AF_INET6, "::", port)] if _has_ipv6() else [(socket.AF_INET, "0.0.0.0", port)]
+    found = socket.getaddrinfo(host, port, type=kind, flags=socket.AI_PASSIVE)
+    return list(dict.fromkeys((family, str(where[0]), port) for family, _, _, _, where in found))
+
+
+def _has_ipv6() -> bool:
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as sock:
+        sock.bind(("::", 0))
+        return True
+    return False

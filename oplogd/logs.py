@@ -1,0 +1,121 @@
+"""Log lines on stderr, and problems that repeat told in two lines."""
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable
+from typing import Literal, TextIO
+
+
+def configure(fmt: Literal["text", "json"], debug: bool) -> None:
+    """Log to stderr, from `oplogd` INFO or DEBUG, from all else WARNING. A second call replaces the first.
+
+    uvicorn must be started with `log_config=None`, or it undoes its part.
+    """
+    handler = _Handler(sys.stderr)
+    handler.setFormatter(_JsonFormatter() if fmt == "json" else _TextFormatter())
+    root = logging.getLogger()
+    for old in [each for each in root.handlers if isinstance(each, _Handler)]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    logging.getLogger("oplogd").setLevel(logging.DEBUG if debug else logging.INFO)
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.asgi", "uvicorn.access"):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.setLevel(logging.WARNING)
+        logger.propagate = True
+    logging.getLogger("uvicorn.access").disabled = True
+
+
+class Episode:
+    """One problem that repeats: its first occurrence is a line, its end is a line with the count.
+
+    `quiet` is how many seconds without an occurrence make an end. A full queue drains and fills again many
+    times a second; with some quiet that is one episode, and `end` may be called after every success. Belongs
+    to one thread.
+    """
+
+    def __init__(
+        self,
+        logger: logging.Logger,
+        problem: str,
+        *,
+        quiet: float = 0.0,
+        level: int = logging.WARNING,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._logger = logger
+        self._problem = problem
+        self._quiet = quiet
+        self._level = level
+        self._clock = clock
+        self._count = 0
+        self._began = self._last = 0.0
+
+    @property
+    def active(self) -> bool:
+        return self._count > 0
+
+    def again(self, times: int = 1, *, detail: str = "") -> None:
+        """The problem occurred. `detail` is told where this begins an episode."""
+        self._last = self._clock()
+        if not self._count:
+            self._began = self._last
+            self._logger.log(self._level, "%s", f"{self._problem}: {detail}" if detail else self._problem)
+        self._count += times
+
+    def end(self, *, force: bool = False) -> None:
+        """The problem did not occur this time. `force` ends the episode without the quiet."""
+        now = self._clock()
+        if not self._count or (now - self._last < self._quiet and not force):
+            return
+        seconds = self._last - self._began if self._quiet else now - self._began
+        count, self._count = self._count, 0
+        plural = "time" if count == 1 else "times"
+        self._logger.log(self._level, "%s: over, %d %s in %.1f s", self._problem, count, plural, seconds)
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """Ours among the root logger's handlers."""
+
+
+class _TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        # A line break in a message could pretend to be a line of its own.
+        message = record.getMessage()
+        if not message.isprintable():
+            message = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message)
+        line = f"{_utc(record.created)} {record.levelname:<5} {record.name}: {message}"
+        trace = _trace(self, record)
+        return f"{line}\n{trace}" if trace else line
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": _utc(record.created),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        trace = _trace(self, record)
+        if trace:
+            line["exception"] = trace
+        return json.dumps(line)
+
+
+def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    # exc_info may be (None, None, None): logger.exception outside of an except block.
+    parts = []
+    if record.exc_info and record.exc_info[0]:
+        parts.append(formatter.formatException(record.exc_info))
+    if record.stack_info:
+        parts.append(formatter.formatStack(record.stack_info))
+    return "\n".join(parts)
+
+
+def _utc(created: float) -> str:
+    seconds, millis = divmod(int(created * 1000), 1000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{millis:03d}Z"

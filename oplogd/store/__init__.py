@@ -1,0 +1,29 @@
+"""Where the log and the states live: one interface, a module for each database."""
+
+from oplogd.store.base import (
+    MAX_CORRECTIONS,
+    Correction,
+    Corrector,
+    Entry,
+    Located,
+    Stamp,
+    State,
+    StateCursor,
+    Store,
+    StoreStats,
+    Verdict,
+)
+
+__all__ = [
+    "MAX_CORRECTIONS",
+    "Correction",
+    "Corrector",
+    "Entry",
+    "Located",
+    "Stamp",
+    "State",
+    "StateCursor",
+    "Store",
+    "StoreStats",
+    "Verdict",
+]

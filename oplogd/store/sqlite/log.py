@@ -1,0 +1,117 @@
+"""What is done in one call on a connection. Batches go in as JSON and come out as one string (``statements``)."""
+
+import contextlib
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from oplogd.event_id import Mark
+from oplogd.operation import Operation, now_ms
+from oplogd.store.base import Correction, Entry, Located, State, StateCursor, Verdict
+from oplogd.store.sqlite import statements as sql
+from oplogd.store.sqlite.connection import migrate, snapshot, transaction
+
+
+def prepare(db: sqlite3.Connection, path: Path, max_bytes: int | None, new_bytes: int) -> None:
+    """Create or migrate the file and set the cap."""
+    with transaction(db):
+        migrate(db, path)
+        if db.execute(sql.HEAD).fetchone() is None:
+            now = now_ms()
+            db.execute(sql.NEW_LOG, (max_bytes or new_bytes, now, now))
+        if max_bytes is not None:
+            db.execute(sql.SET_CAP, (max_bytes,))
+        db.execute(sql.CORRECT_OPENINGS, (now_ms(),))
+        db.execute(sql.OPENED, (read_head(db).ms, now_ms()))
+        db.execute(sql.FORGET_OPENINGS)
+    db.execute(sql.APPEND, (0, "[]"))  # nothing: trims what a lower cap leaves no room for
+
+
+def append(db: sqlite3.Connection, operations: Sequence[Operation]) -> None:
+    _add(db, [(event, key, msgspec.Raw(data)) for event, key, data in operations])
+
+
+def _add(db: sqlite3.Connection, rows: Sequence[tuple[str, str, msgspec.Raw]]) -> None:
+    """Append, fold and trim, in the transaction there is or in one of its own."""
+    db.execute(sql.APPEND, (now_ms(), msgspec.json.encode(rows).decode()))
+
+
+def correct(db: sqlite3.Connection, corrections: Sequence[Correction]) -> list[Verdict]:
+    rows = [(event, key, msgspec.Raw(data), expected) for (event, key, data), expected in corrections]
+    batch = msgspec.json.encode(rows).decode()
+    with transaction(db):
+        verdicts = [Verdict(text) for text in msgspec.json.decode(db.execute(sql.JUDGE, (batch,)).fetchone()[0])]
+        passed = [row[:3] for row, verdict in zip(rows, verdicts, strict=True) if verdict is Verdict.APPLIED]
+        if passed:
+            _add(db, passed)
+    return verdicts
+
+
+def read_head(db: sqlite3.Connection) -> Mark:
+    return Mark(*db.execute(sql.HEAD).fetchone())
+
+
+def read(db: sqlite3.Connection, after: int, limit: int) -> list[Entry]:
+    (lines,) = db.execute(sql.READ, (after, limit)).fetchone()
+    if lines is None:
+        return []
+    entries = []
+    for line in lines.split("\n"):
+        seq, ts, event, data = line.split(" ", 3)
+        entries.append(Entry(int(seq), int(ts), event, data))
+    return entries
+
+
+def states(db: sqlite3.Connection, start: StateCursor, upto: int, live_only: bool, limit: int) -> list[State]:
+    tie = -1 if start.tie is None else start.tie
+    (lines,) = db.execute(sql.STATES, (start.ms, tie, upto, live_only, limit)).fetchone()
+    if lines is None:
+        return []
+    found = []
+    for line in lines.split("\n"):
+        ts, n, deleted, data = line.split(" ", 3)
+        found.append(State(StateCursor(int(ts), int(n)), deleted == "1", data))
+    return found
+
+
+def read_located(db: sqlite3.Connection, offset: int) -> Located:
+    """``Store.locate`` on a connection of the caller's, in its transaction or in one of its own."""
+    with contextlib.nullcontext() if db.in_transaction else snapshot(db):
+        head, head_ts, created, first, purged = db.execute(sql.LOCATE).fetchone()
+        oldest = db.execute(sql.OLDEST).fetchone()
+        at = db.execute(sql.AT, (offset,)).fetchone()
+        unwritten = db.execute(sql.OPENINGS).fetchall()
+    return Located(
+        head=Mark(head, head_ts),
+        oldest=Mark(*oldest) if oldest else None,
+        at_ms=at[0] if at else None,
+        created_ms=created,
+        first_offset=first,
+        purged_ms=purged,
+        adopted_ms=0,
+        unwritten=tuple(unwritten),
+        now_ms=now_ms(),
+    )
+
+
+def purge(db: sqlite3.Connection, before_ms: int) -> int:
+    with transaction(db):
+        count = db.execute(sql.PURGE, (before_ms,)).rowcount
+        if count:
+            db.execute(sql.PURGED, (before_ms,))
+    return count
+
+
+def new_epoch(db: sqlite3.Connection) -> None:
+    db.execute("DROP VIEW batch")  # its trigger would follow the table that is renamed
+    with transaction(db):
+        now = now_ms()
+        head = read_head(db)
+        if db.execute(sql.OLDEST).fetchone():
+            db.execute(f"ALTER TABLE ops RENAME TO ops_set_aside_at_{head.offset}")
+            db.execute(next(s for s in sql.MIGRATIONS[0].split(";") if "CREATE TABLE ops" in s))
+        db.execute("UPDATE states SET ts = ?", (now,))
+        db.execute(sql.NEW_EPOCH, (now, now))
+    db.executescript(sql.APPENDER)

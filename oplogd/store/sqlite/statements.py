@@ -1,0 +1,114 @@
+"""The file's layout and every statement on it."""
+
+APPLICATION_ID = 0x6F706C67
+"""``oplg``: marks the file as ours."""
+
+_READ_CHARACTERS = 1_000_000
+"""About what one read brings at most, however long the operations are."""
+
+MIGRATIONS = (
+    # 1: the first layout. `logs` has a row for each log; `bytes` is what its entries count for the cap. `openings`:
+    # when the file was opened, and the time of the head then: no entry has a time between the two.
+    """
+    CREATE TABLE logs (
+        name TEXT PRIMARY KEY, max_bytes INTEGER NOT NULL, bytes INTEGER NOT NULL,
+        head INTEGER NOT NULL, head_ts INTEGER NOT NULL,
+        created INTEGER NOT NULL, first INTEGER NOT NULL, purged INTEGER NOT NULL
+    );
+    CREATE TABLE ops (
+        seq INTEGER PRIMARY KEY, ts INTEGER NOT NULL, event TEXT NOT NULL, key TEXT NOT NULL, data TEXT NOT NULL
+    );
+    CREATE TABLE states (
+        id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, n INTEGER NOT NULL, ts INTEGER NOT NULL,
+        deleted INTEGER NOT NULL, data TEXT NOT NULL
+    );
+    CREATE TABLE openings (head_ts INTEGER PRIMARY KEY, opened INTEGER NOT NULL);
+    CREATE INDEX states_by_time ON states (ts, n);
+    CREATE INDEX tombstones ON states (ts) WHERE deleted;
+    """,
+)
+
+PRAGMAS = """
+    PRAGMA journal_mode = WAL;
+    PRAGMA synchronous = FULL;
+    PRAGMA cache_size = -65536;
+    PRAGMA wal_autocheckpoint = 10000;
+    PRAGMA journal_size_limit = 67108864;
+    PRAGMA temp_store = MEMORY;
+"""
+NEW_LOG = "INSERT INTO logs VALUES ('ops', ?, 0, 0, ?, ?, 1, 0)"
+HEAD = "SELECT head, head_ts FROM logs WHERE name = 'ops'"
+CAP = "SELECT bytes, max_bytes FROM logs WHERE name = 'ops'"
+SET_CAP = "UPDATE logs SET max_bytes = ? WHERE name = 'ops'"
+
+# What an entry counts for the cap: its text and about what SQLite keeps beside it.
+_SIZE = "length(CAST(key AS BLOB)) + length(CAST(data AS BLOB)) + 32"
+# An append is one statement, also its numbering, fold and trimming: each statement more takes the GIL back from the event
+# loop, which at full load takes half a millisecond.
+APPENDER = f"""
+    CREATE TEMP TABLE IF NOT EXISTS cut (seq INTEGER NOT NULL, total INTEGER NOT NULL);
+    CREATE TEMP VIEW batch AS SELECT 0 AS ts, '[["event", "key", "data"]]' AS body;
+    CREATE TEMP TRIGGER append INSTEAD OF INSERT ON batch BEGIN
+        INSERT INTO ops
+        SELECT head + 1 + json.key, max(NEW.ts, head_ts), json_extract(value, '$[0]'), json_extract(value, '$[1]'),
+        json_extract(value, '$[2]') FROM logs CROSS JOIN json_each(NEW.body) AS json WHERE name = 'ops';
+        INSERT INTO states (key, n, ts, deleted, data)
+        SELECT key, seq, ts, event = 'delete', data FROM ops
+        WHERE seq > (SELECT head FROM logs WHERE name = 'ops') ORDER BY seq
+        ON CONFLICT (key) DO UPDATE
+        SET n = excluded.n, ts = excluded.ts, deleted = excluded.deleted, data = excluded.data;
+        UPDATE logs SET head = head + json_array_length(NEW.body), head_ts = max(NEW.ts, head_ts),
+        bytes = bytes + (SELECT coalesce(sum({_SIZE}), 0) FROM ops WHERE seq > head) WHERE name = 'ops';
+        INSERT INTO cut
+        SELECT seq, total FROM (
+            SELECT seq, sum(size) OVER (ORDER BY seq) AS total FROM (
+                SELECT seq, {_SIZE} AS size FROM ops WHERE seq < (SELECT head FROM logs WHERE name = 'ops') ORDER BY seq
+                LIMIT (SELECT CASE WHEN bytes > max_bytes THEN (bytes - max_bytes) / 32 + 1 ELSE 0 END
+                       FROM logs WHERE name = 'ops')
+            )
+        )
+        WHERE total >= (SELECT bytes - max_bytes FROM logs WHERE name = 'ops')
+        OR seq = (SELECT head - 1 FROM logs WHERE name = 'ops') ORDER BY seq LIMIT 1;
+        UPDATE logs SET bytes = bytes - (SELECT total FROM cut) WHERE name = 'ops' AND EXISTS (SELECT 1 FROM cut);
+        DELETE FROM ops WHERE seq <= (SELECT seq FROM cut);
+        DELETE FROM cut;
+    END;
+"""
+APPEND = "INSERT INTO batch VALUES (?, ?)"
+# A second correction of one object in a batch expects what the first has changed: `turn` tells.
+JUDGE = """
+    WITH given AS (
+        SELECT key AS place, json_extract(value, '$[0]') AS event, json_extract(value, '$[1]') AS key,
+        json_extract(value, '$[2]') AS data, json_extract(value, '$[3]') AS expected FROM json_each(?)
+    ), turns AS (SELECT *, row_number() OVER (PARTITION BY key ORDER BY place) AS turn FROM given)
+    SELECT json_group_array(verdict) FROM (
+        SELECT CASE
+        WHEN expected IS NULL OR (turn = 1 AND expected = coalesce(n, 0)) THEN 'applied'
+        WHEN n IS NOT NULL AND deleted = (event = 'delete') AND states.data = turns.data THEN 'present'
+        ELSE 'skipped' END AS verdict
+        FROM turns LEFT JOIN states USING (key) ORDER BY place
+    )
+"""
+READ = f"""
+    SELECT group_concat(seq || ' ' || ts || ' ' || event || ' ' || data, char(10))
+    FROM (SELECT *, sum(length(data)) OVER (ORDER BY seq) - length(data) AS before
+    FROM (SELECT * FROM ops WHERE seq > ? ORDER BY seq LIMIT ?)) WHERE before < {_READ_CHARACTERS}
+"""
+STATES = f"""
+    SELECT group_concat(ts || ' ' || n || ' ' || deleted || ' ' || data, char(10))
+    FROM (SELECT *, sum(length(data)) OVER (ORDER BY ts, n) - length(data) AS before FROM (
+    SELECT * FROM states WHERE (ts, n) > (?, ?) AND n <= ? AND NOT (deleted AND ?) ORDER BY ts, n LIMIT ?
+    )) WHERE before < {_READ_CHARACTERS}
+"""
+LOCATE = "SELECT head, head_ts, created, first, purged FROM logs WHERE name = 'ops'"
+OLDEST = "SELECT seq, ts FROM ops ORDER BY seq LIMIT 1"
+AT = "SELECT ts FROM ops WHERE seq = ?"
+OPENED = """
+    INSERT INTO openings VALUES (?, ?) ON CONFLICT (head_ts) DO UPDATE SET opened = max(opened, excluded.opened)
+"""
+CORRECT_OPENINGS = "UPDATE openings SET opened = min(opened, ?)"  # if a clock was ahead at one
+OPENINGS = "SELECT head_ts, opened FROM openings ORDER BY head_ts DESC LIMIT 100"
+FORGET_OPENINGS = f"DELETE FROM openings WHERE (head_ts, opened) NOT IN ({OPENINGS})"
+PURGE = "DELETE FROM states WHERE id IN (SELECT id FROM states WHERE deleted AND ts < ? LIMIT 5000)"
+PURGED = "UPDATE logs SET purged = max(purged, ?) WHERE name = 'ops'"
+NEW_EPOCH = "UPDATE logs SET bytes = 0, head_ts = ?, created = ?, first = head + 1, purged = 0 WHERE name = 'ops'"

@@ -1,0 +1,132 @@
+"""The embedded store: one SQLite file in WAL mode.
+
+Entries, states and the log's row change in one transaction, so the checkpoint is always the head. Statements work on whole
+batches (``json_each`` in, ``group_concat`` out), because SQLite then runs without the GIL and the event loop goes on.
+"""
+
+import sqlite3
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from oplogd.event_id import Mark
+from oplogd.operation import Operation
+from oplogd.store.base import Correction, Entry, Located, Stamp, State, StateCursor, StoreStats, Verdict
+from oplogd.store.sqlite import log
+from oplogd.store.sqlite import statements as sql
+from oplogd.store.sqlite.connection import Lane, snapshot
+
+DEFAULT_CAP_BYTES = 256 * 1024 * 1024
+POLL_SECONDS = 0.05
+"""How often the log is asked for entries of other processes."""
+
+
+class SqliteStore:
+    """One file for log and states.
+
+    ``max_bytes``: the log's cap; None keeps the file's own. ``new_bytes``: the cap where the file is created now.
+    """
+
+    kind = "sqlite"
+
+    def __init__(self, path: Path, max_bytes: int | None = None, new_bytes: int = DEFAULT_CAP_BYTES) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        self._new_bytes = new_bytes
+        self._writer = Lane(path, "store-writer", 1)
+        self._follower = Lane(path, "store-follower", 1)
+        self._readers = Lane(path, "store-reader", 3)
+        self._appended = threading.Event()
+        self._closing = False
+        self._states_count = _Counted("SELECT count(*) FROM states")
+
+    async def open(self) -> None:
+        await self._writer.run(lambda db: log.prepare(db, self._path, self._max_bytes, self._new_bytes))
+        await self._follower.run(lambda db: db.execute(sql.HEAD).fetchone())
+
+    async def close(self) -> None:
+        self._closing = True
+        self._appended.set()
+        for lane in (self._writer, self._follower, self._readers):
+            await lane.close()
+
+    async def append(self, operations: Sequence[Operation], stamp: Stamp | None = None) -> None:
+        if operations:  # in one transaction: what failed has left nothing
+            await self._writer.run(lambda db: self._append(db, operations))
+
+    async def correct(self, corrections: Sequence[Correction]) -> list[Verdict]:
+        """See ``Corrector``: check, append and fold are one transaction."""
+        return await self._writer.run(lambda db: self._correct(db, corrections)) if corrections else []
+
+    async def follow(self, after: int, limit: int, seconds: float) -> list[Entry]:
+        return await self._follower.run(lambda db: self._follow(db, after, limit, seconds))
+
+    async def read(self, after: int, limit: int) -> list[Entry]:
+        return await self._readers.run(lambda db: log.read(db, after, limit))
+
+    async def locate(self, offset: int = 0) -> Located:
+        return await self._readers.run(lambda db: log.read_located(db, offset))
+
+    async def checkpoint(self) -> Mark:
+        return await self._readers.run(log.read_head)
+
+    async def states(self, start: StateCursor, upto: int, live_only: bool, limit: int) -> list[State]:
+        return await self._readers.run(lambda db: log.states(db, start, upto, live_only, limit))
+
+    async def stats(self) -> StoreStats:
+        return await self._readers.run(self._stats)
+
+    async def purge(self, before_ms: int) -> int:
+        purged = 0
+        while count := await self._writer.run(lambda db: log.purge(db, before_ms)):
+            purged += count
+        return purged
+
+    async def new_epoch(self) -> None:
+        await self._writer.run(log.new_epoch)
+
+    def _append(self, db: sqlite3.Connection, operations: Sequence[Operation]) -> None:
+        log.append(db, operations)
+        self._appended.set()  # straight to the follower's thread, not through a busy event loop
+
+    def _correct(self, db: sqlite3.Connection, corrections: Sequence[Correction]) -> list[Verdict]:
+        verdicts = log.correct(db, corrections)
+        self._appended.set()
+        return verdicts
+
+    def _follow(self, db: sqlite3.Connection, after: int, limit: int, seconds: float) -> list[Entry]:
+        deadline = time.monotonic() + seconds
+        while True:
+            self._appended.clear()
+            entries = log.read(db, after, limit)
+            left = deadline - time.monotonic()
+            if entries or left <= 0 or self._closing:
+                return entries
+            self._appended.wait(min(POLL_SECONDS, left))
+
+    def _stats(self, db: sqlite3.Connection) -> StoreStats:
+        with snapshot(db):
+            located = log.read_located(db, 0)
+            size, cap = db.execute(sql.CAP).fetchone()
+            operations = located.head.offset - located.oldest.offset + 1 if located.oldest else 0
+            newest = located.head if located.oldest else None
+            states = self._states_count.value(db)
+            return StoreStats(operations, states, size, cap, located.oldest, newest, lag=0)
+
+
+class _Counted:
+    """A count over a whole table, repeated only as often as its cost allows: at most 2 % of the time."""
+
+    def __init__(self, sql: str) -> None:
+        self._sql = sql
+        self._value = 0
+        self._valid_until = 0.0
+
+    def value(self, db: sqlite3.Connection) -> int:
+        started = time.monotonic()
+        if started >= self._valid_until:
+            self._value = db.execute(self._sql).fetchone()[0]
+            cost = time.monotonic() - started
+            self._valid_until = started + 50 * cost if cost > 0.01 else 0.0
+        return self._value

@@ -1,0 +1,281 @@
+"""One connected consumer: where it stands and what it gets next.
+
+A consumer is in one of two phases: it replicates states, or it follows the log from a place in it. ``next_chunk`` makes one
+bounded step and keeps its progress in fields, so that a step that failed because the store is away is simply made again.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from oplogd.event_id import EventId, Mark, Position
+from oplogd.operation import decode_data
+from oplogd.store import Located, StateCursor, Store
+from oplogd.stream.frames import HEARTBEAT, RESET, Framer, checkpoint_frame, live_frame, position_of
+from oplogd.stream.ring import Ring, View
+from oplogd.stream.start import After, Reset, bridged, resolve
+
+CHUNK_BYTES = 128 * 1024
+"""What one write from the ring holds at most (or one operation). A write of what was read from the store is bounded by the
+store's reads, about 1 MB. With the server's own buffer, a slow consumer costs no more than that."""
+
+PAGE = 500
+"""States or entries read from the store at a time."""
+
+
+@dataclass
+class Replication:
+    """States on their way to a consumer: those up to ``mark``, from ``cursor`` on, not older than ``since``."""
+
+    since: int | None
+    """None: a full replication, live objects only; else ms: what changed from then on, deletions too."""
+    last_ms: int
+    history: tuple[int, int]
+    """Where and when the log's history began, as judged by: another one has other times."""
+    announced: bool = False
+    mark: Mark | None = None
+    cursor: StateCursor = StateCursor(0, None)
+
+
+class Lag(NamedTuple):
+    """Operations that a consumer has not been handed, and the time of the oldest (0: none) in ms since 1970.
+
+    Counted are those that pass its filter where memory tells them, and every one where it reads the store.
+    """
+
+    operations: int
+    oldest_ms: int
+
+
+@dataclass
+class Counts:
+    """What all consumers of an agent were sent; one object per agent."""
+
+    events_sent: int = 0
+
+
+@dataclass(eq=False)
+class Consumer:
+    """``next_chunk`` has one caller. ``end`` may be called at any time."""
+
+    id: int
+    address: str
+    store: Store
+    ring: Ring
+    view: View
+    framer: Framer
+    counts: Counts
+    heartbeat: float
+    """Seconds of silence after which a heartbeat is due."""
+    checkpoints: bool
+    ends_at: float
+    """Monotonic time at which the stream is ended, ``inf`` for never."""
+    connected_at: float = field(default_factory=time.time)
+    place: Mark = Mark(0, 0)
+    """Everything up to here that passes the filter has been handed out (in a replication: where it will go live)."""
+    sent: int = 0
+    ending: bool = False
+    last_write: float = field(default_factory=time.monotonic)
+    _replication: Replication | None = None
+    _epoch: int = 0
+    _waiter: asyncio.Future[None] | None = None
+    _greeting: bool = False
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+
+    def begin(self, position: Position | None, located: Located, epoch: int) -> None:
+        """Set where the stream goes on. ``located`` was asked for ``position`` in ``epoch`` of the ring."""
+        self._epoch = epoch
+        start = resolve(position, located, located.now_ms)
+        if isinstance(start, After):
+            self._replication = None
+            self.place = start.mark
+            self._greeting = self.checkpoints
+        elif isinstance(start, Reset):
+            self._replication = Replication(None, 1, _history(located))
+        else:
+            cursor = StateCursor(start.ms, None)
+            self._replication = Replication(start.ms, start.ms, _history(located), announced=True, cursor=cursor)
+
+    @property
+    def phase(self) -> Literal["replication", "live"]:
+        return "replication" if self._replication else "live"
+
+    @property
+    def position(self) -> str:
+        """Where it stands, as an event id or, before the log's first entry and in a replication, a time in ms."""
+        run = self._replication
+        return str(run.last_ms) if run else position_of(self.place, self.place.offset > 0)
+
+    def lag(self) -> Lag:
+        """In a replication: what has been appended since the copy was begun."""
+        run = self._replication
+        if run is None and self.view.covers(self.place.offset):
+            return Lag(*self.view.missing(self.place.offset))
+        place = (run.mark or self.ring.head) if run else self.place
+        if place.offset >= self.ring.base:
+            return Lag(*self.ring.window.missing(place.offset))
+        return Lag(self.ring.head.offset - place.offset, place.ms)
+
+    def is_behind(self) -> bool:
+        """Whether the ring holds something that this consumer has not been handed."""
+        last = self.view.window.marks[-1].offset if self.view.window.marks else 0
+        return self.place.offset < max(last, self.ring.base)
+
+    async def next_chunk(self) -> bytes:
+        """The next bytes to send; empty when the stream is over. Raises StoreUnavailableError, then call it again."""
+        while not self.ending:
+            run = self._replication
+            chunk = await (self._replicate(run) if run else self._follow())
+            if not chunk and self._beat_is_due():
+                chunk = await self._beat()
+            if chunk:
+                self.last_write = time.monotonic()
+                return chunk
+        return b""
+
+    def tick(self, now: float) -> None:
+        """Called about once a second with the monotonic time: wakes the consumer for its heartbeat or its end."""
+        if now >= self.ends_at:
+            self.end()
+        elif now - self.last_write >= self.heartbeat:
+            self.wake()
+
+    def end(self) -> None:
+        self.ending = True
+        self.wake()
+
+    def wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def pause(self, seconds: float) -> bytes:
+        """Wait while the store is away; a heartbeat if one is due."""
+        self._waiter = self._loop.create_future()
+        timer = self._loop.call_later(seconds, self.wake)
+        try:
+            await self._waiter
+        finally:
+            timer.cancel()
+        if not self._beat_is_due():
+            return b""
+        self.last_write = time.monotonic()
+        return HEARTBEAT
+
+    async def _follow(self) -> bytes:
+        ring = self.ring
+        if self._epoch != ring.epoch:
+            await self._judge_anew()
+            return b""
+        if self._greeting:
+            position = await self._position()
+            self._greeting = False
+            return checkpoint_frame(position)
+        if not self.view.covers(self.place.offset):
+            return await self._catch_up()
+        if self.place.offset < ring.head.offset:
+            chunk, count, self.place = self.view.take(self.place.offset, CHUNK_BYTES)
+            self._count(count)
+            if chunk:
+                return chunk
+            if self.place.offset < ring.head.offset:  # nothing passes in this piece of the ring; on to the next
+                await asyncio.sleep(0)
+                return b""
+        if not self._beat_is_due():
+            await self._sleep()
+        return b""
+
+    async def _sleep(self) -> None:
+        self._waiter = self._loop.create_future()
+        self.view.waiting[self] = None
+        try:
+            await self._waiter
+        finally:
+            self.view.waiting.pop(self, None)
+
+    async def _catch_up(self) -> bytes:
+        """Behind the ring: read the store, as long as the next entry is there."""
+        entries = await self.store.read(self.place.offset, PAGE)
+        if not entries or entries[0].offset != self.place.offset + 1:
+            await self._judge_anew()
+            return b""
+        frames = []
+        for number, entry in enumerate(entries, self.place.offset + 1):
+            if entry.offset != number:
+                break
+            data = decode_data(entry.data)
+            if self.view.filter.matches(data):
+                frames.append(self.framer.entry(entry, data))
+            self.place = Mark(entry.offset, entry.ms)
+        self._count(len(frames))
+        return b"".join(frames)
+
+    async def _judge_anew(self) -> None:
+        """The log does not go on behind this consumer: trimmed, or another one. Take it where a resume would."""
+        epoch = self.ring.epoch
+        located = await self.store.locate(self.place.offset)
+        place, greeting = self.place, self._greeting
+        self.begin(EventId(place.ms // 1000, place.ms % 1000, place.offset), located, epoch)
+        self._greeting = greeting and self._replication is None
+
+    async def _replicate(self, run: Replication) -> bytes:
+        if not run.announced:
+            run.announced = True
+            return RESET
+        if run.mark is None:
+            run.mark = await self.store.checkpoint()
+        states = await self.store.states(run.cursor, run.mark.offset, run.since is None, PAGE)
+        if not states:
+            return await self._go_live(run, run.mark)
+        frames = []
+        for state in states:
+            data = decode_data(state.data)
+            if self.view.filter.matches(data):
+                frames.append(self.framer.state(state, data))
+                run.last_ms = state.cursor.ms
+        run.cursor = states[-1].cursor
+        self._count(len(frames))
+        return b"".join(frames)
+
+    async def _go_live(self, run: Replication, mark: Mark) -> bytes:
+        """All states up to ``mark`` are sent. ``live`` if the log goes on from there, else another round."""
+        epoch = self.ring.epoch
+        located = await self.store.locate(mark.offset)
+        history = _history(located)
+        another = history != run.history or located.head.offset < mark.offset or located.at_ms not in (None, mark.ms)
+        if another or (run.since is not None and not bridged(run.since, located)):
+            self._replication = Replication(None, 1, history)
+            return b""
+        oldest = located.oldest
+        if located.head.offset > mark.offset and (oldest is None or oldest.offset > mark.offset + 1):
+            run.since, run.mark, run.cursor = mark.ms, None, StateCursor(mark.ms, None)
+            return b""
+        self._replication = None
+        self._epoch = epoch
+        self.place = mark
+        was_empty = located.oldest is None or mark.offset < located.first_offset
+        position = str(run.last_ms) if was_empty else position_of(mark, True)
+        return live_frame(position)
+
+    async def _position(self) -> str:
+        in_ring = self.place == self.ring.head and self.ring.base < self.ring.head.offset
+        if in_ring:
+            return position_of(self.place, True)
+        located = await self.store.locate()
+        return position_of(self.place, self.place.offset >= located.first_offset)
+
+    async def _beat(self) -> bytes:
+        if self._replication or not self.checkpoints:
+            return HEARTBEAT
+        return HEARTBEAT + checkpoint_frame(await self._position())
+
+    def _beat_is_due(self) -> bool:
+        return time.monotonic() - self.last_write >= self.heartbeat
+
+    def _count(self, events: int) -> None:
+        self.sent += events
+        self.counts.events_sent += events
+
+
+def _history(located: Located) -> tuple[int, int]:
+    return located.first_offset, located.created_ms

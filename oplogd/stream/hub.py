@@ -1,0 +1,149 @@
+"""All consumers of an agent: connecting, counting, waking and ending them."""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncIterator, Mapping
+
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from oplogd.errors import StoreUnavailableError
+from oplogd.event_id import EventId, Position
+from oplogd.store import Store
+from oplogd.stream.consumer import Consumer, Counts
+from oplogd.stream.filters import Filter
+from oplogd.stream.frames import Framer
+from oplogd.stream.ring import Ring
+
+_TICK_SECONDS = 0.5
+"""How often at most consumers are looked at; four times in a heartbeat that is shorter than four of these."""
+
+_RETRY_SECONDS = 1.0
+END_SPREAD_SECONDS = 3.0
+"""A thousand and more streams end spread over this time; fewer in proportion."""
+
+_log = logging.getLogger("oplogd.stream")
+
+
+class TooManyClientsError(Exception):
+    """``--max-clients`` consumers are connected."""
+
+
+class Hub:
+    """``heartbeat`` and ``max_connection_age`` in seconds; an age of 0 is no limit."""
+
+    def __init__(
+        self,
+        store: Store,
+        ring: Ring,
+        framer: Framer,
+        *,
+        heartbeat: float,
+        max_connection_age: float,
+        max_clients: int,
+    ) -> None:
+        self._store = store
+        self._ring = ring
+        self._framer = framer
+        self._tick = min(_TICK_SECONDS, heartbeat / 4)
+        self._heartbeat = heartbeat - self._tick  # so that the silence is over before the time is
+        self._max_age = max_connection_age
+        self._max_clients = max_clients
+        self._reserved = 0
+        self.counts = Counts()
+        self.connections = 0
+        self.consumers: set[Consumer] = set()
+
+    async def connect(self, position: Position | None, filter_: Filter, *, checkpoints: bool, address: str) -> Consumer:
+        """A consumer that starts at ``position``; ``disconnect`` must follow.
+
+        Raises StoreUnavailableError and TooManyClientsError.
+        """
+        if len(self.consumers) + self._reserved >= self._max_clients:
+            raise TooManyClientsError
+        self._reserved += 1
+        view = self._ring.view(filter_)
+        try:
+            epoch = self._ring.epoch
+            located = await self._store.locate(position.offset if isinstance(position, EventId) else 0)
+        except BaseException:
+            self._ring.release(view)
+            raise
+        finally:
+            self._reserved -= 1
+        self.connections += 1
+        consumer = Consumer(
+            id=self.connections,
+            address=address,
+            store=self._store,
+            ring=self._ring,
+            view=view,
+            framer=self._framer,
+            counts=self.counts,
+            heartbeat=self._heartbeat,
+            checkpoints=checkpoints,
+            ends_at=time.monotonic() + self._max_age * random.uniform(0.8, 1.2) if self._max_age else float("inf"),
+        )
+        consumer.begin(position, located, epoch)
+        self.consumers.add(consumer)
+        return consumer
+
+    def disconnect(self, consumer: Consumer) -> None:
+        if consumer in self.consumers:
+            self.consumers.remove(consumer)
+            self._ring.release(consumer.view)
+            _log.debug("consumer %d gone after %d events", consumer.id, consumer.sent)
+
+    async def tick(self) -> None:
+        """Run for ever: heartbeats and connection ages, with one timer for all consumers."""
+        while True:
+            await asyncio.sleep(self._tick)
+            now = time.monotonic()
+            for consumer in self.consumers:
+                consumer.tick(now)
+
+    async def end_all(self) -> None:
+        """End the streams, spread over time, so that the consumers do not all come back in one instant."""
+        consumers = list(self.consumers)
+        random.shuffle(consumers)
+        pause = END_SPREAD_SECONDS / max(len(consumers), 1000)
+        for consumer in consumers:
+            consumer.end()
+            await asyncio.sleep(pause)
+
+    async def next_chunk(self, consumer: Consumer) -> bytes:
+        """What a consumer is sent next, empty when it is ended. It stays connected while the store is away."""
+        while True:
+            try:
+                return await consumer.next_chunk()
+            except StoreUnavailableError as error:
+                _log.debug("consumer %d waits for the store: %s", consumer.id, error)
+                if chunk := await consumer.pause(_RETRY_SECONDS):
+                    return chunk
+
+
+class EventStream(StreamingResponse):
+    """A consumer's stream as a response; the consumer is disconnected however it ends, also if it never began.
+
+    ``consumer`` None is for HEAD. One task writes and one watches for the client's going (docs/decisions.md).
+    """
+
+    def __init__(self, hub: Hub, consumer: Consumer | None, headers: Mapping[str, str]) -> None:
+        headers = {**headers, "X-Accel-Buffering": "no"}
+        super().__init__(_chunks(hub, consumer), headers=headers, media_type="text/event-stream")
+        self._hub = hub
+        self._consumer = consumer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            if self._consumer is not None:
+                self._hub.disconnect(self._consumer)
+
+
+async def _chunks(hub: Hub, consumer: Consumer | None) -> AsyncIterator[bytes]:
+    while consumer is not None and (chunk := await hub.next_chunk(consumer)):
+        yield chunk

@@ -1,0 +1,188 @@
+"""The forms of settings: each function makes a value of the text of a flag or variable.
+
+A ValueError carries the rest of a sentence which begins with the flag's name.
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+
+class Secret:
+    """A string that does not show itself in a repr, a log or a format string."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        return self._value
+
+    def __repr__(self) -> str:
+        return "***"
+
+    def __eq__(self, other: object) -> bool:
+        return self._value == other._value if isinstance(other, Secret) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen. An empty host means all interfaces, port 0 any free port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host.lower() == "localhost"
+
+    def loopback(self) -> "Address":
+        """The same port on the loopback interface of the same address family."""
+        if self.is_loopback:
+            return self
+        return Address("::1" if ":" in self.host else "127.0.0.1", self.port)
+
+
+def address(text: str) -> Address:
+    match = re.fullmatch(r"(?:\[([^\]]+)\]|([^\s:/@\[\]]*)):([0-9]{1,5})", text.strip())
+    if not match or int(match[3]) > 65535 or (match[1] and not _is_ipv6(match[1])):
+        raise ValueError(f"{text!r} is not an address such as :8042, localhost:8042 or [::1]:8042")
+    return Address(match[1] or match[2], int(match[3]))
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def udp_address(text: str) -> Address | Literal["off"]:
+    if text.strip().lower() == "off":
+        return "off"
+    try:
+        return address(text)
+    except ValueError as error:
+        raise ValueError(f"{error}, nor 'off'") from None
+
+
+def count(least: int) -> Callable[[str], int]:
+    def convert(text: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,18}", text.strip()) or int(text) < least:
+            raise ValueError(f"{text!r} is not a whole number of at least {least}")
+        return int(text)
+
+    return convert
+
+
+def size(least: int) -> Callable[[str], int]:
+    def convert(text: str) -> int:
+        match = re.fullmatch(r"([0-9]{1,18}) ?(?:([kmgt])(?:i?b)?|b)?", text.strip().lower())
+        size = int(match[1]) << (10 * " kmgt".index(match[2] or " ")) if match else -1
+        if not least <= size < 1 << 63:
+            raise ValueError(f"{text!r} is not a size of at least {least} bytes, such as 10485760 or 10MB")
+        return size
+
+    return convert
+
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def _duration(wanted: str, fits: Callable[[float], bool]) -> Callable[[str], float]:
+    def convert(text: str) -> float:
+        match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?(ms|s|m|h|d|)", text.strip().lower())
+        seconds = float(match[1]) * _SECONDS[match[2]] if match else -1.0
+        if not fits(seconds):
+            raise ValueError(f"{text!r} is not a duration {wanted}, such as 500ms, 20s, 10m, 12h or 30d")
+        return seconds
+
+    return convert
+
+
+_CENTURY = 36_500 * 86400.0  # timers overflow beyond it
+some_time = _duration("of more than 0 and at most 36500d", lambda seconds: 0 < seconds <= _CENTURY)
+time_or_0 = _duration("of at most 36500d", lambda seconds: 0 <= seconds <= _CENTURY)
+lease = _duration("of at least 100ms and at most 10m", lambda seconds: 0.1 <= seconds <= 600)
+heartbeat = _duration("of more than 0 and at most 25s", lambda seconds: 0 < seconds <= 25)
+
+
+def switch(text: str) -> bool:
+    word = text.strip().lower()
+    if word in ("1", "true", "yes", "on"):
+        return True
+    if word in ("0", "false", "no", "off", ""):
+        return False
+    raise ValueError(f"{text!r} is neither true (1, true, yes, on) nor false (0, false, no, off)")
+
+
+def path(text: str) -> Path:
+    if not text:
+        raise ValueError("the path is empty")
+    return Path(text)
+
+
+def readable(text: str) -> Path:
+    # Opened, not read: it may be a pipe, and what is in it is for the one who needs it.
+    with _open(text):
+        return Path(text)
+
+
+def _open(text: str) -> BinaryIO:
+    try:
+        return path(text).open("rb")
+    except OSError as error:
+        raise ValueError(f"cannot read {text!r}: {error.strerror}") from None
+
+
+def secret_in_file(path: str) -> Secret:
+    with _open(path) as file:
+        try:
+            text = file.read().decode()
+        except UnicodeDecodeError:
+            raise ValueError(f"{path!r} is not UTF-8 text") from None
+        except OSError as error:
+            raise ValueError(f"cannot read {path!r}: {error.strerror}") from None
+    text = text.removesuffix("\n").removesuffix("\r")
+    if not text:
+        raise ValueError(f"{path!r} is empty")
+    return Secret(text)
+
+
+def mongo_url(text: str) -> Secret:
+    # The value may hold a password: no message may repeat it.
+    if not text.startswith(("mongodb://", "mongodb+srv://")):
+        raise ValueError("the URL must begin with mongodb:// or mongodb+srv://")
+    return Secret(text)
+
+
+def object_url(text: str) -> str:
+    if "{{id}}" not in text:
+        raise ValueError(f"{text!r} does not contain {{{{id}}}}")
+    return text
+
+
+def log_collection(text: str) -> str:
+    if text not in ("capped", "plain"):
+        raise ValueError(f"{text!r} is neither capped nor plain")
+    return text
+
+
+def log_format(text: str) -> str:
+    if text not in ("text", "json"):
+        raise ValueError(f"{text!r} is neither text nor json")
+    return text

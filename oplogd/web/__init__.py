@@ -1,0 +1,1 @@
+"""The HTTP surface: the app, status, metrics, the page for browsers."""

@@ -1,0 +1,266 @@
+"""The FastAPI app: one function for each endpoint of the wire contract."""
+
+from datetime import UTC, datetime
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from fastapi_offline import FastAPIOffline
+from starlette.exceptions import HTTPException
+
+from oplogd import __version__
+from oplogd.agent import Agent
+from oplogd.errors import OperationError, PositionError, QueueFullError, StoreUnavailableError
+from oplogd.event_id import Millis, Position, parse_position
+from oplogd.ingest.http import (
+    JSON,
+    NDJSON,
+    Body,
+    InvalidBodyError,
+    TooLargeError,
+    TooManyError,
+    decode_body,
+    decompress,
+)
+from oplogd.operation import format_ms, now_ms, parse_timestamp
+from oplogd.stream.filters import parse_filter
+from oplogd.stream.hub import EventStream, TooManyClientsError
+from oplogd.values import Address
+from oplogd.web import describe
+from oplogd.web.auth import Guard, ReadGuard
+from oplogd.web.consumers import consumers
+from oplogd.web.metrics import render
+from oplogd.web.negotiate import accepts, media_type
+from oplogd.web.page import page
+from oplogd.web.problem import COMMON_HEADERS, Problem
+from oplogd.web.session import add_session
+from oplogd.web.status import status, store_trouble
+
+EVENT_STREAM = "text/event-stream"
+_PREFLIGHT_HEADERS = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Methods": "GET, HEAD",
+    "Access-Control-Allow-Headers": "Accept, Authorization, Cache-Control, Last-Event-ID",
+    "Access-Control-Max-Age": "86400",
+}
+_RETRY_AFTER = {"Retry-After": "1"}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def create_app(agent: Agent) -> FastAPI:
+    app = FastAPIOffline(title="oplog", version=__version__, description=describe.INTRODUCTION, redoc_url=None)
+    readers = ReadGuard(agent.settings.password)
+    writers = Guard(agent.settings.ingest_password, "sending operations")
+
+    @app.exception_handler(Problem)
+    async def on_problem(_: Request, problem: Problem) -> Response:
+        return problem.response()
+
+    @app.exception_handler(HTTPException)
+    async def on_http_exception(request: Request, error: HTTPException) -> Response:
+        path = request.url.path
+        allow = ", ".join(_allowed(app, path))
+        if error.status_code == 405 and allow:
+            return Problem(405, f"{path} allows {allow}, not {request.method}", {"Allow": allow}).response()
+        if error.status_code in (404, 405):  # preflight answers everywhere, so an unknown path is "not allowed" too
+            return Problem(404, f"there is nothing at {path}; operations and the stream are at / and /ops").response()
+        return Problem(error.status_code, str(error.detail), error.headers).response()
+
+    @app.exception_handler(Exception)
+    async def on_exception(_: Request, __: Exception) -> Response:
+        return Problem(500, "an error of the agent; its log tells more").response()
+
+    async def post(request: Request) -> Response:
+        writers.demand(request)
+        return await _ingest(agent, request)
+
+    async def get(request: Request) -> Response:
+        accept = ",".join(request.headers.getlist("accept"))
+        if accepts(accept, EVENT_STREAM):
+            readers.demand(request)
+            return await _stream(agent, request)
+        if request.url.path == "/" and accepts(accept, "text/html"):
+            return page()
+        raise Problem(
+            406,
+            f"operations are sent as {EVENT_STREAM}: name it in the Accept header, "
+            f"as in: curl -N -H 'Accept: {EVENT_STREAM}' {request.url.replace(query='')}",
+        )
+
+    for path in ("/", "/ops"):
+        shown = path == "/ops"  # the same thing twice in the documentation helps nobody
+        app.add_api_route(path, post, methods=["POST"], include_in_schema=shown, **describe.POST)
+        app.add_api_route(path, get, methods=["GET"], include_in_schema=shown, **describe.GET)
+        app.add_api_route(path, get, methods=["HEAD"], include_in_schema=False)
+
+    @app.get("/status", **describe.STATUS)
+    @app.head("/status", include_in_schema=False)
+    async def get_status(request: Request) -> Response:
+        body = await status(agent)
+        if readers.admits(request):
+            body |= await consumers(agent)
+        code = 200 if body["status"] == "OK" else 503
+        return Response(msgspec.json.encode(body), code, COMMON_HEADERS, JSON)
+
+    @app.get("/live", **describe.LIVE)
+    @app.head("/live", include_in_schema=False)
+    async def get_live() -> Response:
+        return Response("alive\n", 200, COMMON_HEADERS, "text/plain")
+
+    @app.get("/ready", **describe.READY)
+    @app.head("/ready", include_in_schema=False)
+    async def get_ready() -> Response:
+        if agent.stopping:
+            raise Problem(503, "the agent is stopping")
+        if trouble := await store_trouble(agent):
+            raise Problem(503, trouble, _RETRY_AFTER)
+        return Response("ready\n", 200, COMMON_HEADERS, "text/plain")
+
+    @app.get("/metrics", **describe.METRICS)
+    @app.head("/metrics", include_in_schema=False)
+    async def get_metrics() -> Response:
+        return Response(render(await status(agent)), 200, COMMON_HEADERS, "text/plain; version=1.0.0")
+
+    add_session(app, readers)
+
+    @app.options("/{path:path}", include_in_schema=False)
+    async def preflight() -> Response:
+        return Response(status_code=204, headers=_PREFLIGHT_HEADERS)
+
+    return app
+
+
+async def _ingest(agent: Agent, request: Request) -> Response:
+    _refuse_while_stopping(agent)
+    type_ = media_type(request.headers.get("content-type", ""))
+    if type_ not in (JSON, NDJSON):
+        raise Problem(415, f"send operations as Content-Type: {JSON} or {NDJSON}, not {type_ or 'without one'}")
+    counters = agent.counters
+    try:
+        body = await _decode(agent, request, type_)
+    except InvalidBodyError as error:
+        counters.received += error.lines
+        counters.error += error.lines
+        errors = [bad._asdict() for bad in error.bad]
+        raise Problem(400, str(error), errors=errors) from None
+    except TooManyError as error:
+        counters.received += error.lines
+        counters.discarded += error.lines
+        raise Problem(413, str(error)) from None
+    except (TooLargeError, OperationError) as error:
+        counters.received += 1
+        counters.error += 1
+        raise Problem(413 if isinstance(error, TooLargeError) else 400, str(error)) from None
+    count = len(body.operations)
+    counters.received += count
+    try:
+        await _store(agent, body)
+    except QueueFullError as error:
+        counters.discarded += count
+        raise Problem(503, str(error), _RETRY_AFTER) from None
+    except TooLargeError as error:
+        counters.discarded += count
+        raise Problem(413, str(error)) from None
+    except StoreUnavailableError as error:
+        raise Problem(503, f"not stored: {error}", {"Retry-After": "5"}) from None
+    if body.batch:
+        return Response(msgspec.json.encode({"ingested": count}), 200, COMMON_HEADERS, JSON)
+    return Response(status_code=204, headers=COMMON_HEADERS)
+
+
+async def _decode(agent: Agent, request: Request, type_: str) -> Body:
+    limit = agent.settings.max_body_size
+    too_large = TooLargeError(f"the body has more than {limit:,} bytes; send fewer operations at a time")
+    announced = request.headers.get("content-length", "0")
+    if announced.isdecimal() and int(announced) > limit:
+        raise too_large
+    received = bytearray()
+    async for chunk in request.stream():
+        received += chunk
+        if len(received) > limit:
+            raise too_large
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", "gzip", ""):
+        raise Problem(415, f"a body may be compressed with gzip, not {encoding}", {"Accept-Encoding": "gzip"})
+    body = decompress(bytes(received), limit) if encoding == "gzip" else bytes(received)
+    return decode_body(body, type_, format_ms(now_ms()), agent.queue.max_operations)
+
+
+async def _store(agent: Agent, body: Body) -> None:
+    queue = agent.queue
+    if not body.operations:
+        return
+    if not queue.could_hold(body.operations):
+        raise TooLargeError(
+            f"the {len(body.operations):,} operations are more than the queue holds ({queue.max_operations:,} operations,"
+            f" {queue.max_bytes:,} bytes); send fewer at a time"
+        )
+    if trouble := agent.health.of("writer"):
+        agent.counters.discarded += len(body.operations)
+        raise StoreUnavailableError(trouble)
+    done = queue.put(body.operations, wait=True)
+    assert done is not None
+    await done
+
+
+async def _stream(agent: Agent, request: Request) -> Response:
+    query = request.query_params
+    try:
+        position = _position(request)
+    except PositionError as error:
+        raise Problem(400, str(error)) from None
+    wish = query.get("checkpoint", "0")
+    if wish not in ("0", "1", ""):
+        raise Problem(400, "checkpoint: must be 1 or 0")
+    headers = dict(COMMON_HEADERS)
+    if last_event_id := request.headers.get("last-event-id"):
+        headers["Last-Event-ID"] = last_event_id
+    if agent.stopping:  # not 503: at that a browser's EventSource gives up, after a stream that has ended it comes back
+        return EventStream(agent.hub, None, {**headers, "Connection": "close"})
+    if request.method == "HEAD":
+        return EventStream(agent.hub, None, headers)
+    client = request.client
+    try:
+        consumer = await agent.hub.connect(
+            position,
+            parse_filter(query.getlist("types"), query.getlist("parents")),
+            checkpoints=wish == "1",
+            address=str(Address(client.host, client.port)) if client else "unknown",
+        )
+    except TooManyClientsError:
+        limit = f"{agent.settings.max_clients:,}"
+        raise Problem(503, f"{limit} consumers are connected, more are not allowed", {"Retry-After": "10"}) from None
+    except StoreUnavailableError as error:
+        raise Problem(503, str(error), {"Retry-After": "5"}) from None
+    return EventStream(agent.hub, consumer, headers)
+
+
+def _position(request: Request) -> Position | None:
+    """Where the consumer wants to start; the header wins, since EventSource sends it on reconnect."""
+    query = request.query_params
+    if text := request.headers.get("last-event-id") or query.get("last_event_id"):
+        return parse_position(text)
+    since = query.get("since")
+    if not since:
+        return None
+    if since.isascii() and since.isdecimal() and len(since) <= 13:
+        return Millis(int(since))
+    if since[-6:-5] == " ":  # a '+' that was not escaped in the URL
+        since = f"{since[:-6]}+{since[-5:]}"
+    try:
+        return Millis(max(0, (parse_timestamp(since) - _EPOCH) // (_EPOCH.resolution * 1000)))
+    except ValueError as error:
+        raise PositionError(f"since: {error}; it may also be milliseconds since 1970") from None
+
+
+def _refuse_while_stopping(agent: Agent) -> None:
+    if agent.stopping:
+        raise Problem(503, "the agent is stopping; another one or its successor takes over", _RETRY_AFTER)
+
+
+def _allowed(app: FastAPI, path: str) -> list[str]:
+    """The methods of a path, none if there is nothing at it."""
+    methods: set[str] = set()
+    for route in app.routes:
+        if getattr(route, "path", None) == path:
+            methods |= getattr(route, "methods", None) or set()
+    return sorted(methods | {"OPTIONS"}) if methods else []

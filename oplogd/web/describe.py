@@ -1,0 +1,238 @@
+"""The words and examples of /docs. Nothing here changes what the agent does."""
+
+from typing import Any
+
+INTRODUCTION = """An operation log: producers say that an object was inserted, updated or deleted, consumers follow.
+Operations also come by UDP, one JSON object a datagram, on the same port."""
+
+OPERATION_EXAMPLE = {
+    "event": "insert",
+    "type": "video",
+    "id": "xekw",
+    "parents": ["user/x3kd2"],
+    "timestamp": "2014-11-06T11:04:39.041Z",
+}
+_OPERATION_SCHEMA = {
+    "type": "object",
+    "required": ["event", "type", "id"],
+    "properties": {
+        "event": {"type": "string", "enum": ["insert", "update", "delete"], "description": "In any case."},
+        "type": {"type": "string", "description": "At most 255 bytes, no '/' or ','; stored in lower case."},
+        "id": {"type": "string", "description": "At most 1,024 bytes."},
+        "parents": {"type": ["array", "null"], "items": {"type": "string"}},
+        "timestamp": {
+            "type": ["string", "null"],
+            "format": "date-time",
+            "description": "When the object changed; the time of arrival if absent.",
+        },
+    },
+}
+_PROBLEM = {
+    "application/problem+json": {
+        "example": {
+            "type": "about:blank",
+            "title": "Bad Request",
+            "status": 400,
+            "detail": "event: must be insert, update or delete",
+            "errors": [{"line": 1, "field": "event", "reason": "must be insert, update or delete"}],
+        }
+    }
+}
+_STREAM_EXAMPLE = """id: 545b55c7f095528dd0f3863c
+event: insert
+data: {"timestamp":"2014-11-06T11:04:39.041Z","parents":["x3kd2"],"type":"video","id":"xekw"}
+
+"""
+
+
+def _answers(*answers: tuple[int, str]) -> dict[int | str, dict[str, Any]]:
+    return {code: {"description": text, **({"content": _PROBLEM} if code >= 400 else {})} for code, text in answers}
+
+
+def _query(name: str, text: str, example: str) -> dict[str, Any]:
+    schema = {"type": "string"}
+    return {"name": name, "in": "query", "description": text, "schema": schema, "example": example}
+
+
+POST: dict[str, Any] = {
+    "operation_id": "ingest",
+    "summary": "Store operations",
+    "description": "One operation, a JSON array of them, or NDJSON. A batch is stored whole or not at all. The body may be"
+    " compressed with gzip. An answer of 204 or 200 means that the operations are durable.",
+    "status_code": 204,
+    "response_model": None,
+    "responses": {
+        **_answers(
+            (204, "The operation is stored."),
+            (400, "Invalid; every bad line is named, nothing was stored."),
+            (401, "The ingest password is missing or wrong."),
+            (429, "Too many wrong passwords came from this address."),
+            (413, "The body is too large, or has more operations than the queue can hold."),
+            (415, "Neither JSON nor NDJSON."),
+            (503, "The queue is full or the store away: try again after Retry-After seconds."),
+        ),
+        200: {
+            "description": "The batch is stored.",
+            "content": {"application/json": {"example": {"ingested": 2}}},
+        },
+    },
+    "openapi_extra": {
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {
+                        "oneOf": [_OPERATION_SCHEMA, {"type": "array", "items": _OPERATION_SCHEMA}],
+                    },
+                    "examples": {
+                        "one": {"summary": "One operation", "value": OPERATION_EXAMPLE},
+                        "batch": {
+                            "summary": "A batch",
+                            "value": [OPERATION_EXAMPLE, {"event": "delete", "type": "video", "id": "x9"}],
+                        },
+                    },
+                },
+                "application/x-ndjson": {
+                    "schema": {"type": "string"},
+                    "example": '{"event":"insert","type":"video","id":"xekw"}\n{"event":"delete","type":"video","id":"x9"}\n',
+                },
+            },
+        }
+    },
+}
+
+GET: dict[str, Any] = {
+    "operation_id": "follow",
+    "summary": "Follow the operations",
+    "description": "Needs `Accept: text/event-stream`. Starts with the next operation, unless Last-Event-ID,"
+    " last_event_id or since says where. `0` is a full replication: `reset`, every live object, `live`.",
+    "response_model": None,
+    "responses": {
+        **_answers(
+            (400, "Last-Event-ID, last_event_id or since cannot be read."),
+            (401, "The password, cookie or token is missing, wrong or no longer good."),
+            (429, "Too many wrong passwords came from this address."),
+            (406, "The Accept header does not name text/event-stream."),
+            (503, "The store is away, or there are too many consumers."),
+        ),
+        200: {
+            "description": "Server-sent events. The stream of an agent that is stopping ends at once.",
+            "content": {"text/event-stream": {"example": _STREAM_EXAMPLE}},
+        },
+    },
+    "openapi_extra": {
+        "parameters": [
+            {
+                "name": "Last-Event-ID",
+                "in": "header",
+                "description": "The id last received: an event id (24 hexadecimal digits), a replication id"
+                " (milliseconds since 1970), or 0 for a full replication.",
+                "schema": {"type": "string", "pattern": "^(?:[0-9]{1,13}|[0-9a-f]{24})$"},
+                "example": "0",
+            },
+            _query("last_event_id", "The same where no header can be set.", "0"),
+            _query(
+                "since",
+                "The objects changed since an RFC 3339 time or milliseconds since 1970.",
+                "1415271879041",
+            ),
+            _query("types", "Only these types: comma-separated, or repeated.", "video,user"),
+            _query("parents", "Only with one of these parents: comma-separated, or repeated.", "user/x3kd2"),
+            _query("checkpoint", "1: also send the position reached, as blocks with an id only.", "1"),
+            _query("token", "What POST /token gave, where a page of another origin cannot send the password.", ""),
+        ]
+    },
+}
+
+STATUS: dict[str, Any] = {
+    "operation_id": "status",
+    "summary": "Counters and the state of queue, ring and store",
+    "description": "With the stream's password, or without one from this machine, also the connected consumers.",
+    "response_model": None,
+    "responses": {
+        200: {"description": "OK", "content": {"application/json": {"example": {"status": "OK"}}}},
+        503: {
+            "description": "The store is away; the queue holds what came in.",
+            "content": {
+                "application/json": {"example": {"status": "DEGRADED", "reason": "store oplog.db: the disk is full"}}
+            },
+        },
+    },
+}
+LIVE: dict[str, Any] = {
+    "operation_id": "live",
+    "summary": "Whether the process works",
+    "response_model": None,
+    "responses": {200: {"description": "It does, also while the store is away."}},
+}
+READY: dict[str, Any] = {
+    "operation_id": "ready",
+    "summary": "Whether the store answers",
+    "response_model": None,
+    "responses": _answers((200, "It does."), (503, "It does not, or the agent is stopping.")),
+}
+METRICS: dict[str, Any] = {
+    "operation_id": "metrics",
+    "summary": "The counters of /status for Prometheus",
+    "response_model": None,
+    "responses": {200: {"description": "Prometheus text format"}},
+}
+SESSION: dict[str, Any] = {
+    "operation_id": "session",
+    "summary": "Whether this browser may follow the stream",
+    "response_model": None,
+    "responses": {
+        200: {
+            "description": "Told to everybody.",
+            "content": {
+                "application/json": {"example": {"password_needed": True, "signed_in": False, "expires": None}}
+            },
+        }
+    },
+}
+SIGN_IN: dict[str, Any] = {
+    "operation_id": "sign_in",
+    "summary": "Get a cookie with the right to follow the stream",
+    "status_code": 204,
+    "response_model": None,
+    "responses": _answers(
+        (204, "The cookie is set."),
+        (400, "Not an object with a password."),
+        (401, "The password is wrong."),
+        (409, "No password is set."),
+        (413, "The body is too large."),
+        (415, "Not application/json."),
+        (429, "Too many wrong passwords came from this address."),
+    ),
+    "openapi_extra": {
+        "requestBody": {"required": True, "content": {"application/json": {"example": {"password": "secret"}}}}
+    },
+}
+SIGN_OUT: dict[str, Any] = {
+    "operation_id": "sign_out",
+    "summary": "Give the cookie back",
+    "status_code": 204,
+    "response_model": None,
+    "responses": _answers((204, "The browser forgets it.")),
+}
+TOKEN: dict[str, Any] = {
+    "operation_id": "token",
+    "summary": "Get a token with which a page of another origin may follow the stream",
+    "description": "Asked for by that page's own server, with the password by HTTP Basic.",
+    "response_model": None,
+    "responses": {
+        **_answers(
+            (401, "The password is missing or wrong."),
+            (409, "No password is set."),
+            (429, "Too many wrong passwords came from this address."),
+        ),
+        200: {
+            "description": "The token.",
+            "content": {
+                "application/json": {
+                    "example": {"token": "token.1763632800.…", "expires": "2025-11-20T10:00:00.000Z", "seconds": 900}
+                }
+            },
+        },
+    },
+}

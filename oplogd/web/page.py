@@ -1,0 +1,54 @@
+"""What a browser gets at ``/``: one self-contained page that follows the stream through the public endpoints.
+
+Its parts lie in the folder ``dashboard`` and are put into one document, so that it needs no second request.
+"""
+
+import base64
+import hashlib
+import re
+from functools import cache
+from importlib.resources import files
+
+from fastapi import Response
+
+_PARTS = re.compile(r'<link rel="stylesheet" href="([a-z]+\.css)">|<script src="([a-z]+\.js)"></script>')
+
+
+@cache
+def _page() -> tuple[bytes, dict[str, str]]:
+    folder = files("oplogd.web").joinpath("dashboard")
+    hashes: dict[str, list[str]] = {"style": [], "script": []}
+
+    def inline(part: re.Match[str]) -> str:
+        tag = "style" if part[1] else "script"
+        text = folder.joinpath(part[1] or part[2]).read_text(encoding="utf-8")
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        hashes[tag].append(f"'sha256-{digest}'")
+        return f"<{tag}>{text}</{tag}>"
+
+    html = _PARTS.sub(inline, folder.joinpath("page.html").read_text(encoding="utf-8"))
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            "connect-src 'self'",
+            f"script-src {' '.join(hashes['script'])}",
+            f"style-src {' '.join(hashes['style'])}",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+        )
+    )
+    headers = {
+        "Cache-Control": "no-cache",
+        "Content-Security-Policy": policy,
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+    }
+    return html.encode(), headers
+
+
+def page() -> Response:
+    """The page with a policy that lets it run its own scripts and talk to its own agent, nothing else."""
+    html, headers = _page()
+    return Response(html, 200, headers, "text/html")

@@ -1,0 +1,40 @@
+"""Errors as application/problem+json (RFC 9457): a sentence that a person understands."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from fastapi import Response
+
+
+class Problem(Exception):
+    """Ends a request. ``extra`` members go into the answer beside the standard ones."""
+
+    def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None, **extra: Any) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.headers = dict(headers or {})
+        self.extra = extra
+
+    def response(self) -> Response:
+        body = {
+            "type": "about:blank",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": self.detail,
+            **self.extra,
+        }
+        return Response(
+            msgspec.json.encode(body),
+            self.status,
+            {**COMMON_HEADERS, **self.headers},
+            "application/problem+json",
+        )
+
+
+COMMON_HEADERS = {
+    "Cache-Control": "no-cache, no-store, must-revalidate",
+    "Access-Control-Allow-Origin": "*",
+}

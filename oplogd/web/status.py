@@ -1,0 +1,87 @@
+"""What /status and /metrics tell: one snapshot of the agent."""
+
+import asyncio
+import time
+from typing import Any
+
+from oplogd import __version__
+from oplogd.agent import Agent
+from oplogd.errors import StoreUnavailableError
+from oplogd.event_id import format_id
+from oplogd.ingest.spool import Spool
+from oplogd.store import StoreStats
+
+STORE_TIMEOUT_SECONDS = 2.0
+
+
+async def store_trouble(agent: Agent) -> str | None:
+    """Ask the store itself; what is wrong with it, None if nothing."""
+    try:
+        async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
+            await agent.store.locate()
+    except StoreUnavailableError as error:
+        return str(error)
+    except TimeoutError:
+        return f"the store did not answer within {STORE_TIMEOUT_SECONDS:g} s"
+    return agent.health.trouble
+
+
+async def status(agent: Agent) -> dict[str, Any]:
+    """The members of /status. Holds no setting, so no secret."""
+    stats: StoreStats | None = None
+    trouble = agent.health.trouble
+    try:
+        async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
+            stats = await agent.store.stats()
+    except StoreUnavailableError as error:
+        trouble = str(error)
+    except TimeoutError:
+        trouble = f"the store did not answer within {STORE_TIMEOUT_SECONDS:g} s"
+    counters, queue, ring, hub = agent.counters, agent.queue, agent.ring, agent.hub
+    return {
+        "status": "DEGRADED" if trouble else "OK",
+        **({"reason": trouble} if trouble else {}),
+        "version": __version__,
+        "uptime_seconds": round(time.monotonic() - agent.started, 1),
+        "events_received": counters.received,
+        "events_ingested": counters.ingested,
+        "events_error": counters.error,
+        "events_discarded": counters.discarded,
+        "events_dropped_kernel": agent.udp.kernel_drops(),
+        "events_sent": hub.counts.events_sent,
+        "queue_size": queue.operations,
+        "queue_max_size": queue.max_operations,
+        "queue_bytes": queue.bytes,
+        "queue_max_bytes": queue.max_bytes,
+        "spool": _spool(agent.spool),
+        "clients": len(hub.consumers),
+        "connections": hub.connections,
+        "rates": agent.rates._asdict(),
+        "ring": {
+            "operations": len(ring.window.marks),
+            "max_operations": ring.max_entries,
+            "bytes": ring.window.size,
+            "max_bytes": ring.max_bytes,
+        },
+        "store": {"kind": agent.store.kind, **(_store(stats, agent) if stats else {})},
+    }
+
+
+def _spool(spool: Spool | None) -> dict[str, int]:
+    if spool is None:
+        return {"operations": 0, "bytes": 0, "max_bytes": 0}
+    return {"operations": spool.operations, "bytes": spool.bytes, "max_bytes": spool.max_bytes}
+
+
+def _store(stats: StoreStats, agent: Agent) -> dict[str, Any]:
+    newest = stats.newest.offset if stats.newest else agent.ring.head.offset
+    return {
+        "ops": stats.operations,
+        "states": stats.states,
+        "bytes": stats.bytes,
+        "max_bytes": stats.max_bytes,
+        "oldest_id": format_id(stats.oldest) if stats.oldest else None,
+        "newest_id": format_id(stats.newest) if stats.newest else None,
+        **({"warnings": list(stats.warnings)} if stats.warnings else {}),
+        "lag": {"fold": stats.lag, "follower": max(0, newest - agent.ring.head.offset)},
+    }
