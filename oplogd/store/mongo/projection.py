@@ -1,0 +1,176 @@
+"""The task of the agent that holds the lease: fold the log into the states, trim a plain log, keep the collections."""
+
+import asyncio
+import logging
+import random
+import time
+
+from oplogd.errors import StoreError, StoreUnavailableError
+from oplogd.event_id import Mark
+from oplogd.store.mongo.bell import Bell, wait
+from oplogd.store.mongo.connect import Link
+from oplogd.store.mongo.errors import translating
+from oplogd.store.mongo.fold import fold, forget_writers, raise_checkpoint
+from oplogd.store.mongo.layout import LOG, mark_of
+from oplogd.store.mongo.lease import Lease
+from oplogd.store.mongo.log import Log
+from oplogd.store.mongo.setup import Setup
+
+BATCH = 1_000
+_LEAST_BATCH = 50
+_IDLE_SECONDS = 0.1
+_KEEP_SECONDS = 1.0
+_KEEP_SHARE = 20
+_RETRY_SECONDS = 0.5
+_TRIM_SHARE = 20
+"""A plain log is trimmed once about a twentieth of its cap was added."""
+
+_log = logging.getLogger("oplogd.store")
+
+
+class Projection:
+    """``run`` for ever as a task; ``ready`` and ``trouble`` tell how it stands."""
+
+    def __init__(self, link: Link, log: Log, setup: Setup, lease: Lease) -> None:
+        self._link = link
+        self._log = log
+        self._setup = setup
+        self._lease = lease
+        self.ready = False
+        """The log is set up: it can be read and written."""
+        self.trouble: StoreError | None = None
+        self.changed = Bell()
+        """Rings when ``ready`` or ``trouble`` changed and when entries were folded here."""
+        self._greeted = False
+        self._keep_at = 0.0
+        self._checkpoint: Mark | None = None
+        self._first = 0
+        self._trim_at = 0
+        self._batch = _LEAST_BATCH
+
+    async def run(self) -> None:
+        while True:
+            try:
+                with translating(self._link.where):
+                    await self._turn()
+                self._report(None)
+                continue
+            except StoreError as error:
+                self._report(error)
+            self._lease.lose()
+            self._checkpoint = None
+            await asyncio.sleep(_RETRY_SECONDS * random.uniform(0.5, 1))
+
+    async def _turn(self) -> None:
+        if not self._greeted:
+            await self._link.greet()
+            self._greeted = True
+        if not await self._lease.hold():
+            self._checkpoint = None
+            if not self.ready:
+                self.ready = await self._setup.check()
+                self.changed.ring()
+            else:
+                await self._watch()
+            await asyncio.sleep(min(self._lease.seconds / 5, 0.5 if self.ready else 0.05))
+            return
+        await self._keep()
+        heard = self._log.appended.listen()
+        if not await self._fold() and self._checkpoint:
+            followed = time.monotonic() < self._log.followed_until + _KEEP_SECONDS
+            await wait(heard, min(_KEEP_SECONDS if followed else _IDLE_SECONDS, self._lease.seconds / 5))
+
+    async def _watch(self) -> None:
+        """Not the holder: look now and again whether the collections still are what they must be."""
+        began = time.monotonic()
+        if began >= self._keep_at:
+            await self._setup.check()
+            await self._setup.look_for_strangers()
+            self._keep_next(began)
+
+    async def _keep(self) -> None:
+        began = time.monotonic()
+        if self._checkpoint is not None and began < self._keep_at:
+            return
+        await self._setup.keep()
+        await self._setup.look_for_strangers()
+        if self._checkpoint is None:
+            await forget_writers(self._link)
+            _log.info("this agent folds the log into the states now")
+        row = await self._log.row()
+        self._checkpoint, self._first = row.folded, row.first
+        self._keep_next(began)
+        if not self.ready:
+            self.ready = True
+            self.changed.ring()
+        if not self._log.capped_bytes:
+            await self._trim()
+
+    def _keep_next(self, began: float) -> None:
+        """A look at the collections that took long is not repeated soon: it may be the look that makes the server slow."""
+        now = time.monotonic()
+        self._keep_at = now + max(_KEEP_SECONDS, _KEEP_SHARE * (now - began))
+
+    async def _fold(self) -> bool:
+        """One batch; whether there was one."""
+        checkpoint = self._checkpoint
+        assert checkpoint is not None
+        async with self._link.reading() as session:
+            documents = await self._log.documents(checkpoint.offset, self._batch, session)
+        if not documents:
+            return False
+        start = checkpoint.offset + 1
+        if documents[0]["n"] != start:
+            self._setup.lost(documents[0]["n"] - start)
+        began = time.monotonic()
+        if not await fold(self._link, documents, self._lease.hold):
+            self._checkpoint = None
+            return False
+        # A batch that takes long would keep the lease busy; one that fails must not be tried at the same size for ever.
+        took = time.monotonic() - began
+        self._batch = (
+            max(_LEAST_BATCH, self._batch // 2) if took > self._lease.seconds / 4 else min(BATCH, 2 * self._batch)
+        )
+        if not self._lease.held or not await raise_checkpoint(self._link, documents, self._first):
+            self._checkpoint = None  # another one folds, or the log was set aside: look again
+            return False
+        self._checkpoint = mark_of(documents[-1])
+        self._log.folded = self._checkpoint.offset
+        self.changed.ring()
+        if not self._log.capped_bytes and self._checkpoint.offset >= self._trim_at:
+            await self._trim()
+        return True
+
+    async def _trim(self) -> None:
+        """Delete the oldest entries of a plain log past its cap, but only folded ones, and keep the last.
+
+        By the mean size of all entries, so the cap is met on average.
+        """
+        checkpoint = self._checkpoint
+        if checkpoint is None:
+            return
+        cap = (await self._log.row()).max_bytes
+        stats = await self._link.database.command("collStats", LOG)
+        count, size = int(stats.get("count", 0)), int(stats.get("size", 0))
+        if not count or not size:
+            return
+        mean = size / count
+        self._trim_at = checkpoint.offset + max(1, int(cap / _TRIM_SHARE / mean))
+        if size <= cap:
+            return
+        oldest = (await self._log.locate(0)).oldest
+        if oldest is None:
+            return
+        upto = min(oldest.offset + int((size - cap) / mean), checkpoint.offset - 1)
+        if upto >= oldest.offset:
+            await self._link.log.delete_many({"n": {"$gt": 0, "$lte": upto}})
+
+    def _report(self, trouble: StoreError | None) -> None:
+        if trouble is not None and (self.trouble is None or str(trouble) != str(self.trouble)):
+            _log.debug("the projection waits: %s", trouble)
+        refused = trouble is not None and not isinstance(trouble, StoreUnavailableError)
+        if refused:
+            self.ready = False
+        if trouble is not self.trouble:
+            self.trouble = trouble
+            self.changed.ring()

@@ -1,0 +1,205 @@
+"""The store that several agents share."""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from bson.datetime_ms import DatetimeMS
+from pymongo.errors import PyMongoError
+
+from oplogd.errors import StoreError, StoreUnavailableError
+from oplogd.event_id import Mark
+from oplogd.operation import Operation
+from oplogd.store.base import Correction, Entry, Located, Stamp, State, StateCursor, StoreStats, Verdict
+from oplogd.store.mongo.bell import wait
+from oplogd.store.mongo.connect import Link
+from oplogd.store.mongo.errors import translating
+from oplogd.store.mongo.follow import Tail
+from oplogd.store.mongo.guard import Guard
+from oplogd.store.mongo.layout import LOG, STATES_ORDER, state, states_past
+from oplogd.store.mongo.lease import Lease
+from oplogd.store.mongo.log import READ_CHARACTERS, Log
+from oplogd.store.mongo.projection import Projection
+from oplogd.store.mongo.setup import DEFAULT_CAP_BYTES, Kind, Setup
+
+LEASE_SECONDS = 5.0
+_OPEN_SECONDS = 5.0
+"""How long a start waits for the server; longer than it takes to find out that it is away."""
+
+PURGE_LEASES = 10
+"""How many lease times a deleted state stays at least: a late holder of the lease could make it anew."""
+
+_STALLED_SECONDS = 15.0
+_ASK_SECONDS = 0.03
+
+_log = logging.getLogger("oplogd.store")
+
+
+class MongoStore:
+    """``url`` names the database, else it is ``oplog``.
+
+    ``collection`` None takes the log as it is, or makes a capped one. ``max_bytes``: the log's cap; None keeps the log's
+    own. ``new_bytes``: the cap where the log is created now. ``lease``: after how many seconds of silence another agent
+    goes on folding. The constructor raises StoreError.
+    """
+
+    kind = "mongodb"
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        collection: Kind | None = "capped",
+        max_bytes: int | None = None,
+        new_bytes: int = DEFAULT_CAP_BYTES,
+        lease: float = LEASE_SECONDS,
+    ) -> None:
+        self._link = Link(url)
+        self._log = Log(self._link)
+        self._setup = Setup(self._link, self._log, collection, max_bytes, new_bytes)
+        self._lease = Lease(self._link, lease)
+        self._projection = Projection(self._link, self._log, self._setup, self._lease)
+        self._tail = Tail(self._link, self._log)
+        self._guard = Guard(self._link, self._log)
+        self._task: asyncio.Task[None] | None = None
+        self._writer = secrets.token_hex(8)
+        self._sequence = 0
+
+    async def open(self) -> None:
+        """Raises StoreError if the collections are not of the wanted kind. Goes on in the background if it takes long."""
+        self._task = asyncio.create_task(self._projection.run(), name="projection")
+        deadline = time.monotonic() + _OPEN_SECONDS
+        while not self._projection.ready and (left := deadline - time.monotonic()) > 0:
+            changed = self._projection.changed.listen()
+            trouble = self._projection.trouble
+            if trouble is not None and not isinstance(trouble, StoreUnavailableError):
+                await self.close()
+                raise trouble
+            await wait(changed, left)
+        if not self._projection.ready:
+            _log.error("%s; the agent starts without it", self._projection.trouble or "the log is being set up")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        with contextlib.suppress(PyMongoError, TimeoutError):
+            async with asyncio.timeout(2):
+                await self._tail.close()
+                await self._lease.release()
+        await self._link.close()
+
+    async def append(self, operations: Sequence[Operation], stamp: Stamp | None = None) -> None:
+        if not operations:
+            return
+        if stamp is None:
+            stamp = Stamp(self._writer, self._sequence)
+            self._sequence += len(operations)
+        async with self._working():
+            await self._log.append(operations, stamp)
+
+    async def correct(self, corrections: Sequence[Correction]) -> list[Verdict]:
+        """See ``Corrector``. What is appended is in the states when it returns, folded here where no agent runs."""
+        async with self._working():
+            verdicts, last = await self._guard.correct(corrections)
+            await self._folded(last)
+        return verdicts
+
+    async def follow(self, after: int, limit: int, seconds: float) -> list[Entry]:
+        async with self._working():
+            return await self._tail.follow(after, limit, seconds)
+
+    async def read(self, after: int, limit: int) -> list[Entry]:
+        async with self._working():
+            return await self._log.read(after, limit)
+
+    async def locate(self, offset: int = 0) -> Located:
+        async with self._working():
+            return await self._log.locate(offset)
+
+    async def checkpoint(self) -> Mark:
+        async with self._working():
+            return await self._folded((await self._log.locate(0)).head.offset)
+
+    async def states(self, start: StateCursor, upto: int, live_only: bool, limit: int) -> list[State]:
+        chosen = {**states_past(start), "n": {"$not": {"$gt": upto}}}
+        if live_only:
+            chosen["event"] = "insert"
+        found: list[State] = []
+        size = 0
+        async with self._working(), self._link.reading() as session:
+            cursor = self._link.states.find(chosen, session=session).sort(STATES_ORDER).limit(limit)
+            async with cursor.batch_size(limit + 1):
+                async for document in cursor:
+                    found.append(state(document))
+                    size += len(found[-1].data)
+                    if size > READ_CHARACTERS:
+                        break
+        return found
+
+    async def stats(self) -> StoreStats:
+        async with self._working():
+            located = await self._log.locate(0)
+            row = await self._log.row()
+            states = await self._link.states.estimated_document_count()
+            log: dict[str, Any] = await self._link.database.command("collStats", LOG)
+        head, oldest = located.head, located.oldest
+        return StoreStats(
+            operations=head.offset - oldest.offset + 1 if oldest else 0,
+            states=states,
+            bytes=int(log.get("size", 0)) if oldest else 0,
+            max_bytes=self._log.capped_bytes or row.max_bytes,
+            oldest=oldest,
+            newest=head if oldest else None,
+            lag=max(0, head.offset - row.folded.offset),
+            warnings=tuple(self._setup.warnings.values()),
+        )
+
+    async def purge(self, before_ms: int) -> int:
+        """Only the agent that folds does it. Deleted states younger than PURGE_LEASES lease times stay."""
+        async with self._working():
+            before_ms = min(before_ms, await self._link.now_ms() - int(1_000 * PURGE_LEASES * self._lease.seconds))
+            old = {"event": "delete", "ts": {"$lt": DatetimeMS(before_ms)}}
+            if not self._lease.held or await self._link.states.find_one(old, {"_id": 1}) is None:
+                return 0
+            await self._link.meta.update_one({"_id": LOG}, {"$max": {"purged": before_ms}})
+            return (await self._link.states.delete_many(old)).deleted_count
+
+    async def new_epoch(self) -> None:
+        head = await self.checkpoint()
+        async with self._working():
+            await self._setup.new_epoch(head, await self._link.now_ms())
+
+    async def _folded(self, upto: int) -> Mark:
+        """Wait until the states hold the log up to an offset; up to where they do."""
+        folded, moved = -1, time.monotonic()
+        while True:
+            changed = self._projection.changed.listen()
+            async with self._link.reading() as session:
+                row = await self._log.row(session)
+            if row.folded.offset >= upto:
+                return row.folded
+            now = time.monotonic()
+            if row.folded.offset != folded:
+                folded, moved = row.folded.offset, now
+            elif now - moved > max(_STALLED_SECONDS, 3 * self._lease.seconds):
+                raise StoreUnavailableError(
+                    f"MongoDB at {self._link.where}: no agent folds the log (offset {folded} of {upto});"
+                    " is the one that holds the lease stuck?"
+                )
+            await wait(changed, _ASK_SECONDS)
+
+    @contextlib.asynccontextmanager
+    async def _working(self) -> AsyncIterator[None]:
+        """Raises StoreUnavailableError while the log is not set up, and for what PyMongo raises inside."""
+        if self._task is not None and self._task.done():
+            raise StoreUnavailableError("the projection has died; restart the agent")
+        if not self._projection.ready:
+            trouble: StoreError | None = self._projection.trouble
+            raise StoreUnavailableError(str(trouble or f"MongoDB at {self._link.where}: the log is being set up"))
+        with translating(self._link.where):
+            yield
