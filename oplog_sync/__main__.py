@@ -1,0 +1,4 @@
+from oplog_sync.cli import main
+
+if __name__ == "__main__":
+    main()

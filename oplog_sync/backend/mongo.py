@@ -1,0 +1,279 @@
+"""Reading a store in MongoDB beside the agents that write it, each range with a cursor of its own.
+
+What is read here is sent by a majority, from the members that the URL's read preference names. Where a member must not
+lag behind (a range of the log, states up to an offset) it is asked first, and the primary instead of one that does.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from bson.codec_options import CodecOptions, DatetimeConversion
+from pymongo import MongoClient, ReadPreference
+from pymongo.client_session import ClientSession
+from pymongo.collection import Collection
+from pymongo.database import Database
+from pymongo.errors import (
+    ConfigurationError,
+    ConnectionFailure,
+    CursorNotFound,
+    InvalidURI,
+    OperationFailure,
+    PyMongoError,
+)
+from pymongo.read_concern import ReadConcern
+
+from oplog_sync.backend.base import NEW_LOG, NewLog, Range, Row, Wanted
+from oplog_sync.backend.documents import OPERATION_TABLE, STATE_TABLE, Table, past
+from oplog_sync.errors import OptionError
+from oplogd.errors import StoreError
+from oplogd.store import Correction, Corrector, Located, Verdict
+from oplogd.store.mongo import MongoStore
+from oplogd.store.mongo.connect import DEFAULT_DATABASE, Link
+from oplogd.store.mongo.errors import refused_url, shown, translating, unavailable
+from oplogd.store.mongo.layout import LOG, META, STATES, Document
+from oplogd.store.mongo.log import Log
+from oplogd.store.mongo.setup import DEFAULT_CAP_BYTES, Kind
+
+_CHUNK = 10_000
+_SAMPLES = 20
+"""Keys that are sampled for each range: so its size is right within a quarter or so."""
+
+_UNKNOWN_STAGE = (238, 40324)
+"""How FerretDB and MongoDB refuse a stage of an aggregation that they do not have."""
+
+_OPTIONS = {"serverSelectionTimeoutMS": 10_000, "connectTimeoutMS": 4_000, "appname": "oplog-sync"}
+
+
+class MongoBackend:
+    """Raises OptionError for a URL that cannot be read; contacts nobody yet."""
+
+    needs_local_master = False
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._where = shown(url)
+        with self._connection():
+            pass
+
+    @property
+    def name(self) -> str:
+        return f"MongoDB at {self._where}"
+
+    def exists(self) -> bool:
+        """Raises StoreError where opening the corrector would take over what is not of this version."""
+        with self._database() as database:
+            return self._exists(database)
+
+    def check(self) -> None:
+        if not self.exists():
+            raise StoreError(f"{self.name}: there is no oplog in its database; start an agent on it or fill it first")
+
+    def state_ranges(self, rows: int) -> list[Range]:
+        with self._database() as database:
+            states = database[STATES]
+            parts = math.ceil(states.estimated_document_count() / rows)
+            keys = _bounds(states, parts, rows) if parts > 1 else []
+        ends = [None, *keys, None]
+        return list(itertools.pairwise(ends))
+
+    def states(self, part: Range, wanted: Wanted) -> Iterator[list[Row]]:
+        """``part``: keys, None where there is no bound."""
+        return self._rows(STATE_TABLE, part, wanted, wanted.n[1])
+
+    def operations(self, part: Range, wanted: Wanted) -> Iterator[list[Row]]:
+        return self._rows(OPERATION_TABLE, part, wanted, part[1])
+
+    def locate(self, offset: int) -> Located:
+        return asyncio.run(self._locate(offset))
+
+    def settle(self) -> None:
+        with self._database() as database:
+            row = _at_primary(database[META]).find_one({"_id": LOG}, {"n": 1})
+            unfolded = {"n": {"$gt": row["n"] if row else 0}}
+            if _at_primary(database[LOG]).find_one(unfolded, {"_id": 1}) is None:
+                return
+        asyncio.run(self._settle())
+
+    def corrector(self, new: NewLog = NEW_LOG) -> Corrector:
+        return MongoCorrector(self, new)
+
+    def store(self, new: NewLog) -> MongoStore:
+        """As an agent would open it: with the log as it is, or with ``new``."""
+        with self._database() as database:
+            kind = None if self._exists(database) else new.collection
+        return MongoStore(self._url, collection=kind, new_bytes=new.cap_bytes or DEFAULT_CAP_BYTES)
+
+    async def _locate(self, offset: int) -> Located:
+        link = Link(self._url, brief=True)
+        try:
+            with translating(link.where):
+                await link.greet()
+                return await Log(link).locate(offset)
+        finally:
+            await link.close()
+
+    async def _settle(self) -> None:
+        store = await asyncio.to_thread(self.store, NEW_LOG)
+        await store.open()
+        try:
+            await store.checkpoint()
+        finally:
+            await store.close()
+
+    def _exists(self, database: Database[Document]) -> bool:
+        if _at_primary(database[META]).find_one({"_id": LOG}, {"_id": 1}) is not None:
+            return True
+        if _kind(database) is not None or _at_primary(database[STATES]).find_one({}, {"_id": 1}) is not None:
+            raise StoreError(
+                f"{self.name}: its database has collections of the first server, or of an agent that is starting; "
+                "start an agent on it, which takes them over, then run this again"
+            )
+        return False
+
+    def _rows(self, table: Table, part: Range, wanted: Wanted, upto: int | None) -> Iterator[list[Row]]:
+        """In chunks. A cursor that was lost, with its server or for being idle, is replaced by one that goes on behind it."""
+        after, last = part
+        order = table.order
+        filters = table.filters(wanted)
+        projection = dict.fromkeys(table.fields if wanted.data else table.fields_without_data, 1)
+        moved = True
+        with self._database() as database, _up_to_date(database, table, upto) as (collection, session):
+            while True:
+                rows: list[Row] = []
+                chosen: Document = {"$and": [past(order, after, last), *filters]}
+                try:
+                    found = collection.find(chosen, projection, session=session).sort(order, 1).hint([(order, 1)])
+                    found = found.batch_size(_CHUNK)
+                    with found as cursor:
+                        for document in cursor:
+                            rows.append(table.row(document, wanted.data))
+                            after, moved = document[order], True
+                            if len(rows) == _CHUNK:
+                                yield rows
+                                rows = []
+                    is_whole = True
+                except (ConnectionFailure, CursorNotFound):
+                    if not moved:
+                        raise
+                    moved = is_whole = False
+                if rows:
+                    yield rows
+                if is_whole:
+                    return
+
+    @contextlib.contextmanager
+    def _database(self) -> Iterator[Database[Document]]:
+        """Raises StoreUnavailableError for what PyMongo raises inside."""
+        with self._connection() as client:
+            try:
+                yield client.get_default_database(DEFAULT_DATABASE).with_options(
+                    codec_options=CodecOptions(
+                        datetime_conversion=DatetimeConversion.DATETIME_MS, unicode_decode_error_handler="replace"
+                    ),
+                    read_concern=ReadConcern("majority"),
+                )
+            except PyMongoError as error:
+                raise unavailable(error, self._where) from None
+
+    @contextlib.contextmanager
+    def _connection(self) -> Iterator[MongoClient[Document]]:
+        given = self._url.partition("?")[2].lower()
+        options: dict[str, Any] = {name: value for name, value in _OPTIONS.items() if f"{name.lower()}=" not in given}
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # PyMongo drops a wrong option with no more than a warning
+                client: MongoClient[Document] = MongoClient(self._url, connect=False, **options)
+        except (ConfigurationError, InvalidURI, ValueError, TypeError, Warning) as error:
+            raise OptionError(str(refused_url(error, self._where))) from None
+        with client:
+            yield client
+
+
+class MongoCorrector:
+    """A store, opened as the database says that it is kept."""
+
+    def __init__(self, backend: MongoBackend, new: NewLog) -> None:
+        self._backend = backend
+        self._new = new
+        self._store: MongoStore | None = None
+
+    async def open(self) -> None:
+        self._store = await asyncio.to_thread(self._backend.store, self._new)
+        await self._store.open()
+
+    async def close(self) -> None:
+        if self._store is not None:
+            await self._store.close()
+
+    async def correct(self, corrections: Sequence[Correction]) -> list[Verdict]:
+        assert self._store is not None
+        return await self._store.correct(corrections)
+
+
+def _bounds(states: Collection[Document], parts: int, rows: int) -> list[str]:
+    """Keys, in the server's order, that divide the states in about so many ranges of about so many rows."""
+    sample = [{"$sample": {"size": parts * _SAMPLES}}, {"$project": {"_id": 1}}, {"$sort": {"_id": 1}}]
+    try:
+        keys = [document["_id"] for document in states.aggregate(sample)]
+    except OperationFailure as error:
+        if error.code not in _UNKNOWN_STAGE:
+            raise
+        return list(_every(states, rows))
+    chosen = [keys[len(keys) * number // parts] for number in range(1, parts)]
+    return list(dict.fromkeys(chosen))  # a sample may hold a key twice
+
+
+def _every(states: Collection[Document], rows: int) -> Iterator[str]:
+    """Every so manieth key."""
+    after: str | None = None
+    while True:
+        found = states.find(past("_id", after, None), {"_id": 1}).sort("_id", 1).skip(rows - 1).limit(1)
+        document = next(found, None)
+        if document is None:
+            return
+        after = document["_id"]
+        yield after
+
+
+def _kind(database: Database[Document]) -> Kind | None:
+    """How the log is kept, None where it does not exist."""
+    for found in database.list_collections(filter={"name": LOG}):
+        if found["name"] == LOG:  # mongo-java-server does not filter
+            return "capped" if found.get("options", {}).get("capped") else "plain"
+    return None
+
+
+def _at_primary(collection: Collection[Document]) -> Collection[Document]:
+    return collection.with_options(read_preference=ReadPreference.PRIMARY)
+
+
+@contextlib.contextmanager
+def _up_to_date(
+    database: Database[Document], table: Table, upto: int | None
+) -> Iterator[tuple[Collection[Document], ClientSession | None]]:
+    """A collection, and the session to read it in, that holds the operations up to an offset.
+
+    ``upto`` None: as the read preference says, and no member needs to keep up with another.
+    """
+    collection = database[table.name]
+    if upto is None or database.read_preference == ReadPreference.PRIMARY:
+        yield collection, None
+        return
+    with database.client.start_session(causal_consistency=True) as session:
+        try:
+            if table is OPERATION_TABLE:
+                is_there = collection.find_one({"n": upto}, {"_id": 1}, session=session) is not None
+            else:
+                row = database[META].find_one({"_id": LOG}, {"n": 1}, session=session)
+                is_there = row is not None and row["n"] >= upto
+        except ConfigurationError:  # a server without sessions
+            is_there = False
+        if is_there:
+            yield collection, session  # what it has seen at one member it sees at each
+        else:
+            yield _at_primary(collection), None

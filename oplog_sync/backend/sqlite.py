@@ -1,0 +1,132 @@
+"""Reading a SQLite store beside the agents that write it.
+
+Rows come in chunks with a statement each: a reader that waits for Spark keeps no snapshot open, so the write-ahead log
+can be folded back meanwhile.
+"""
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from oplog_sync.backend.base import NEW_LOG, NewLog, Range, Row, Wanted, split
+from oplogd.errors import StoreError, StoreUnavailableError
+from oplogd.store import Corrector, Located
+from oplogd.store.sqlite import APPLICATION_ID, DEFAULT_CAP_BYTES, MIGRATIONS, SqliteStore, read_located
+from oplogd.store.sqlite.connection import BUSY_SECONDS
+
+_CHUNK = 10_000
+
+_STATE_BOUNDS = "SELECT (SELECT min(id) FROM states), (SELECT max(id) FROM states)"
+_STATES = """
+    SELECT key, iif(deleted, 'delete', 'insert') AS event, n, ts, data FROM states
+    WHERE id > :after AND id <= :upto ORDER BY id
+"""
+_OPERATIONS = "SELECT key, event, seq AS n, ts, data FROM ops WHERE seq > :after AND seq <= :upto ORDER BY seq"
+# Each where it is wanted: even a condition that always holds costs something for each of millions of rows.
+_CONDITIONS = {
+    "types": "substr(key, 1, instr(key, '/') - 1) IN (SELECT value FROM json_each(:types))",
+    "events": "event IN (SELECT value FROM json_each(:events))",
+    "logged_from": "ts >= :logged_from",
+    "logged_to": "ts <= :logged_to",
+    "n_from": "n >= :n_from",
+    "n_to": "n <= :n_to",
+    "timestamp_from": "json_extract(data, '$.timestamp') >= :timestamp_from",
+    "timestamp_to": "json_extract(data, '$.timestamp') <= :timestamp_to",
+}
+
+
+class SqliteBackend:
+    needs_local_master = True
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.absolute()  # Spark's workers run in other folders
+
+    @property
+    def name(self) -> str:
+        return str(self._path)
+
+    def exists(self) -> bool:
+        return self._path.exists()
+
+    def check(self) -> None:
+        with self._connection():
+            pass
+
+    def state_ranges(self, rows: int) -> list[Range]:
+        with self._connection() as db:
+            first, last = db.execute(_STATE_BOUNDS).fetchone()
+        return split((first - 1, last), rows) if first is not None else []
+
+    def states(self, part: Range, wanted: Wanted) -> Iterator[list[Row]]:
+        return self._chunks(_STATES, part, wanted)
+
+    def operations(self, part: Range, wanted: Wanted) -> Iterator[list[Row]]:
+        after, upto = part
+        n_from, n_to = wanted.n
+        after = after if n_from is None else max(after, n_from - 1)
+        upto = upto if n_to is None else min(upto, n_to)
+        return self._chunks(_OPERATIONS, (after, upto), wanted)
+
+    def locate(self, offset: int) -> Located:
+        with self._connection() as db:
+            return read_located(db, offset)
+
+    def settle(self) -> None:
+        """States and log change together."""
+
+    def corrector(self, new: NewLog = NEW_LOG) -> Corrector:
+        return SqliteStore(self._path, new_bytes=new.cap_bytes or DEFAULT_CAP_BYTES)
+
+    def _chunks(self, sql: str, part: Range, wanted: Wanted) -> Iterator[list[Row]]:
+        given = _given(wanted)
+        if given:
+            sql = f"SELECT * FROM ({sql}) WHERE {' AND '.join(_CONDITIONS[name] for name in given)}"
+        with self._connection() as db:
+            for after, upto in split(part, _CHUNK):
+                rows = db.execute(sql, given | {"after": after, "upto": upto})
+                if chunk := list(map(Row._make, rows)):
+                    yield chunk
+
+    @contextlib.contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        if not self._path.exists():
+            raise StoreError(f"store {self._path}: there is no such file")
+        try:
+            uri = f"file:{quote(str(self._path))}?mode=rw"
+            db = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+            try:
+                db.execute("PRAGMA query_only = ON")
+                self._check(db)
+                yield db
+            finally:
+                db.close()
+        except sqlite3.Error as error:
+            raise StoreUnavailableError(f"store {self._path}: it cannot be read: {error}") from error
+
+    def _check(self, db: sqlite3.Connection) -> None:
+        if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+            raise StoreError(f"store {self._path}: this file is not an oplog store; give --store another path")
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        if version != len(MIGRATIONS):
+            raise StoreError(
+                f"store {self._path}: its schema is version {version}, this oplog-sync reads {len(MIGRATIONS)}; "
+                "use the oplog-sync that belongs to the agent"
+            )
+
+
+def _given(wanted: Wanted) -> dict[str, Any]:
+    """What of ``wanted`` is a condition, by the names in _CONDITIONS."""
+    bounds = {"logged": wanted.logged, "n": wanted.n, "timestamp": wanted.timestamp}
+    values: dict[str, Any] = {"types": _list(wanted.types), "events": _list(wanted.events)}
+    values |= {
+        f"{name}_{end}": value for name, pair in bounds.items() for end, value in zip(("from", "to"), pair, strict=True)
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _list(values: frozenset[str] | None) -> str | None:
+    return None if values is None else json.dumps(sorted(values))

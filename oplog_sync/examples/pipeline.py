@@ -1,0 +1,106 @@
+"""A streaming pipeline: the operations of an oplog as a table of current objects and as hourly counts.
+
+    spark-submit pipeline.py (--store PATH | --agent URL) --out FOLDER [--once]
+
+``FOLDER/objects`` is a Parquet table with the last operation of each live object, ``FOLDER/hourly`` counts the operations
+by hour, type and parent. Where the pipeline stands is in ``FOLDER/checkpoint``: stopped at any moment and started again, it
+goes on there. A batch that was begun twice leaves what it would have left once, since each batch writes a version of its own
+and the pointer to the current version is replaced last.
+"""
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+import oplog_sync
+
+OBJECTS = "type string, id string, timestamp timestamp, parents array<string>, n bigint"
+HOURLY = "hour timestamp, type string, parent string, operations bigint"
+
+
+class Tables:
+    """Two Parquet tables that change together. ``folder`` is a local path."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark = spark
+        self._folder = folder
+        self._pointer = folder / "current.json"
+
+    @property
+    def batch(self) -> int:
+        """The last batch that is in the tables, -1 before the first."""
+        return int(json.loads(self._pointer.read_text())["batch"]) if self._pointer.exists() else -1
+
+    def read(self, name: str, schema: str) -> DataFrame:
+        if self.batch < 0:
+            return self._spark.createDataFrame([], schema)
+        return self._spark.read.schema(schema).parquet(str(self._path(name, self.batch)))
+
+    def write(self, batch: int, **tables: DataFrame) -> None:
+        for name, rows in tables.items():
+            rows.write.mode("overwrite").parquet(str(self._path(name, batch)))
+        written = self._pointer.with_suffix(".new")
+        written.write_text(json.dumps({"batch": batch}))
+        written.replace(self._pointer)
+        for name in tables:  # the version before this one stays, somebody may be reading it
+            for path in (self._folder / name).glob("version=*"):
+                if int(path.name.partition("=")[2]) < batch - 1:
+                    shutil.rmtree(path, ignore_errors=True)
+
+    def _path(self, name: str, batch: int) -> Path:
+        return self._folder / name / f"version={batch}"
+
+
+def update(tables: Tables, operations: DataFrame, batch: int) -> None:
+    """Fold a micro-batch into both tables."""
+    if batch <= tables.batch:
+        return  # Spark repeats a batch that it could not note as done
+    operations = operations.persist()
+    known = tables.read("objects", OBJECTS).withColumn("event", F.lit("insert"))
+    everything = known.unionByName(operations.select(*known.columns))
+    newest = Window.partitionBy("type", "id").orderBy(F.desc("n"))
+    objects = (
+        everything.withColumn("place", F.row_number().over(newest))
+        .where("place = 1 AND event != 'delete'")
+        .drop("place", "event")
+    )
+    counted = operations.select(
+        F.date_trunc("hour", "logged").alias("hour"), "type", F.explode_outer("parents").alias("parent")
+    )
+    counts = counted.groupBy("hour", "type", "parent").agg(F.count("*").alias("operations"))
+    hourly = tables.read("hourly", HOURLY).unionByName(counts)
+    hourly = hourly.groupBy("hour", "type", "parent").agg(F.sum("operations").alias("operations"))
+    tables.write(batch, objects=objects, hourly=hourly)
+    operations.unpersist()
+
+
+def run(spark: SparkSession, source: dict[str, str], out: Path, once: bool) -> None:
+    """``source``: options of the data source. ``once``: take what is there, then end."""
+    oplog_sync.register(spark)
+    out.mkdir(parents=True, exist_ok=True)
+    tables = Tables(spark, out)
+    operations = spark.readStream.format("oplog").options(**source).load()
+    writer = operations.writeStream.foreachBatch(lambda rows, batch: update(tables, rows, batch))
+    writer = writer.option("checkpointLocation", str(out / "checkpoint"))
+    query = writer.trigger(availableNow=True).start() if once else writer.trigger(processingTime="10 seconds").start()
+    query.awaitTermination()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Operations as a table of objects and as hourly counts.")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--store")
+    where.add_argument("--agent")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--once", action="store_true")
+    given = parser.parse_args()
+    source = {"store": given.store, "start": "oldest"} if given.store else {"agent": given.agent, "start": "0"}
+    run(SparkSession.builder.appName("oplog-pipeline").getOrCreate(), source, given.out, given.once)
+
+
+if __name__ == "__main__":
+    main()

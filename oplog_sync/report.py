@@ -1,0 +1,80 @@
+"""What a run tells: a line for each stage, the closing table, the file of corrections."""
+
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from oplog_sync.errors import SyncError
+
+COLUMNS = ("insert", "update", "delete", "untouched", "skipped", "invalid", "duplicate")
+NO_TYPE = "(no type)"
+"""Where the table counts invalid rows: what their type is cannot be known."""
+
+_JSON_LINES = (".jsonl", ".json", ".ndjson")
+_DATA = "timestamp string, parents array<string>, type string, id string"
+
+
+@dataclass
+class Counts:
+    """Objects by type and column of the table. ``skipped``: changed while the job ran, so left alone."""
+
+    rows: dict[str, dict[str, int]]
+
+    def add(self, type_: str, column: str, count: int) -> None:
+        row = self.rows.setdefault(type_, dict.fromkeys(COLUMNS, 0))
+        row[column] += count
+
+    def total(self, column: str) -> int:
+        return sum(row[column] for row in self.rows.values())
+
+    def table(self) -> str:
+        """With a line for each type and, below several, their sum."""
+        lines: list[tuple[str, Mapping[str, int]]] = sorted(self.rows.items())
+        if len(lines) != 1:
+            lines.append(("total", {column: self.total(column) for column in COLUMNS}))
+        width = max(len("type"), *(len(name) for name, _ in lines))
+        widths = [max(len(column), *(len(f"{row[column]:,}") for _, row in lines)) for column in COLUMNS]
+        head = "  ".join([f"{'type':<{width}}", *(f"{c:>{w}}" for c, w in zip(COLUMNS, widths, strict=True))])
+        body = [
+            "  ".join([f"{name:<{width}}", *(f"{row[c]:>{w},}" for c, w in zip(COLUMNS, widths, strict=True))])
+            for name, row in lines
+        ]
+        return "\n".join([head, *body])
+
+
+def tell(text: str) -> None:
+    print(f"oplog-sync: {text}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Say what begins and, at its end, how long it took. Spark adds a bar on a terminal."""
+    tell(name)
+    started = time.monotonic()
+    yield
+    tell(f"{name}: done in {time.monotonic() - started:.1f} s")
+
+
+def check_report(spark: SparkSession, path: str) -> None:
+    """Raise SyncError where the report's path exists: it would be replaced, and it may be anything."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    hadoop = jvm.org.apache.hadoop.fs.Path(path)
+    if hadoop.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).exists(hadoop):
+        raise SyncError(f"--report {path}: it exists already; name another path")
+
+
+def write_report(corrections: DataFrame, path: str) -> None:
+    """A folder of Parquet files, or of JSON lines where its name says so, with a row for each correction."""
+    rows = corrections.withColumn("data", F.from_json("data", _DATA)).select(
+        F.col("action").alias("event"), "data.type", "data.id", "data.timestamp", "data.parents", "n"
+    )
+    if path.endswith(_JSON_LINES):
+        rows.write.json(path)
+    else:
+        rows.write.parquet(path)

@@ -1,0 +1,69 @@
+"""The Spark data source ``oplog``."""
+
+from typing import ClassVar
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceWriter
+from pyspark.sql.types import StructType
+
+from oplog_sync.errors import OptionError
+from oplog_sync.source.batch import BatchReader, PushingReader
+from oplog_sync.source.columns import check_schema, full_schema
+from oplog_sync.source.options import Options, read_options
+from oplog_sync.source.stream import StreamReader
+from oplog_sync.source.write import Writer
+
+__all__ = ["OplogDataSource", "register"]
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``spark.read.format("oplog")`` known to a session, and let it push filters down where asked."""
+    master = spark.conf.get("spark.master", None)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    spark.dataSource.register(type("RegisteredOplogDataSource", (OplogDataSource,), {"master": master}))
+
+
+def check_master(options: Options, master: str | None) -> None:
+    """Raise OptionError where tasks on other machines would look for a file of this one."""
+    if options.store is None or master is None or master.startswith("local"):
+        return
+    if options.backend().needs_local_master:
+        raise OptionError(
+            f"option store: a SQLite store is a file of this machine, which the executors of {master} "
+            "cannot read; use a local master, or a store in MongoDB"
+        )
+
+
+class OplogDataSource(DataSource):
+    """See docs/sync.md for the options. Register it with ``register``."""
+
+    master: ClassVar[str | None] = None
+
+    @classmethod
+    def name(cls) -> str:
+        return "oplog"
+
+    def schema(self) -> StructType:
+        return full_schema()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = self._options()
+        if options.store is None:
+            raise OptionError("option agent: only a stream can be read from an agent; give store instead")
+        check_schema(schema)
+        return PushingReader(options, schema) if options.push_filters else BatchReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        options = self._options()
+        check_schema(schema)
+        return StreamReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        if overwrite:
+            raise OptionError("mode overwrite: a log can only be appended to; use mode append")
+        return Writer(self._options(), schema)
+
+    def _options(self) -> Options:
+        options = read_options(self.options)
+        check_master(options, self.master)
+        return options

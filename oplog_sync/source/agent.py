@@ -1,0 +1,128 @@
+"""An agent's event stream as rows, with the standard library alone: it runs in Spark's workers."""
+
+import base64
+import http.client
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from oplog_sync.backend import Row
+from oplog_sync.errors import AgentError
+from oplogd.event_id import EventId, Millis, parse_position
+from oplogd.operation import decode_data
+
+SILENCE_SECONDS = 60.0
+"""An agent sends at least a heartbeat every 25 s."""
+
+_CHUNK = 10_000
+
+
+Kind = Literal["operations", "states", "reset"]
+"""``reset``: what was read before counts no more, the states that follow are all there is."""
+
+
+class _Block(NamedTuple):
+    id: str
+    event: str
+    data: str
+
+
+class AgentClient:
+    """``password``: what the agent was given as --password."""
+
+    def __init__(self, url: str, password: str | None) -> None:
+        self._url = url
+        self._password = password
+
+    def position(self) -> str:
+        """Where the log ends now, as an event id. Raises AgentError."""
+        with self._stream(None) as blocks:
+            for block in blocks:
+                if not block.event:
+                    return block.id
+        raise AgentError(f"agent {self._url}: it ended the stream before it told its position")
+
+    def read(self, start: str, end: str) -> Iterator[tuple[Kind, list[Row]]]:
+        """Rows past ``start`` up to and with ``end`` in chunks; no rows with "reset". Raises AgentError."""
+        target = parse_position(end)
+        kind: Kind = "operations"
+        rows: list[Row] = []
+        with self._stream(start) as blocks:
+            for block in blocks:
+                position = parse_position(block.id)
+                if block.event == "reset":
+                    yield "reset", []
+                    continue
+                if block.event in ("insert", "update", "delete"):
+                    found: Kind = "states" if isinstance(position, Millis) else "operations"
+                    if rows and (found != kind or len(rows) >= _CHUNK):
+                        yield kind, rows
+                        rows = []
+                    kind = found
+                    if not is_past(position, target):
+                        rows.append(_row(block, position))
+                    if kind == "states":
+                        continue
+                # An operation, `live` or a checkpoint: all up to this id has been sent.
+                if block.id == end or isinstance(target, Millis) or is_past(position, target):
+                    break
+                if block.event == "live" and isinstance(position, Millis):
+                    break  # the log is empty: the states are all there is
+            else:
+                raise AgentError(f"agent {self._url}: it ended the stream before {end}; read the batch again")
+        if rows:
+            yield kind, rows
+
+    @contextmanager
+    def _stream(self, last_event_id: str | None) -> Iterator[Iterator[_Block]]:
+        where = urlsplit(self._url)
+        if where.scheme not in ("http", "https") or where.hostname is None:
+            raise AgentError(f"option agent: {self._url!r} is not the http:// or https:// address of an agent")
+        headers = {"Accept": "text/event-stream"}
+        if last_event_id is not None:
+            headers["Last-Event-ID"] = last_event_id
+        if self._password is not None:
+            headers["Authorization"] = "Basic " + base64.b64encode(f":{self._password}".encode()).decode()
+        connection: http.client.HTTPConnection
+        if where.scheme == "https":
+            context = ssl.create_default_context()
+            connection = http.client.HTTPSConnection(
+                where.hostname, where.port, timeout=SILENCE_SECONDS, context=context
+            )
+        else:
+            connection = http.client.HTTPConnection(where.hostname, where.port, timeout=SILENCE_SECONDS)
+        try:
+            connection.request("GET", where.path.rstrip("/") + "/ops?checkpoint=1", headers=headers)
+            response = connection.getresponse()
+            if response.status != 200:
+                raise AgentError(f"agent {self._url}: it answered {response.status} {response.reason}")
+            yield _blocks(response)
+        except (OSError, http.client.HTTPException) as error:
+            raise AgentError(f"agent {self._url}: it does not answer: {error}") from error
+        finally:
+            connection.close()
+
+
+def _blocks(response: http.client.HTTPResponse) -> Iterator[_Block]:
+    fields = {"id": "", "event": "", "data": ""}
+    while line := response.readline():
+        text = line.rstrip(b"\n").decode()
+        if not text:
+            if fields["id"]:
+                yield _Block(**fields)
+            fields = {"id": "", "event": "", "data": ""}
+        elif not text.startswith(":"):
+            name, _, value = text.partition(":")
+            fields[name] = value.removeprefix(" ")
+
+
+def is_past(position: EventId | Millis, target: EventId | Millis) -> bool:
+    return isinstance(position, EventId) and isinstance(target, EventId) and position.offset > target.offset
+
+
+def _row(block: _Block, position: EventId | Millis) -> Row:
+    data = decode_data(block.data)
+    offset = position.offset if isinstance(position, EventId) else 0
+    return Row(f"{data.type}/{data.id}", block.event, offset, position.ms, block.data)

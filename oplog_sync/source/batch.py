@@ -1,0 +1,59 @@
+"""Batch read of states and operations."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from oplog_sync.backend import Range, Wanted, split
+from oplog_sync.source.columns import arrow_batch
+from oplog_sync.source.options import Options
+from oplog_sync.source.pushdown import wanted_by
+
+_WITHOUT_DATA = {"event_id", "n", "event", "key", "type", "id", "logged"}
+"""The columns that are made without the operation's JSON text."""
+
+
+@dataclass
+class Part(InputPartition):
+    """A task's rows; None is an empty table."""
+
+    rows: Range | None
+
+
+class BatchReader(DataSourceReader):
+    """States, each as it is when its task reads it, or the operations in the log at planning."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._wanted = Wanted(data=not _WITHOUT_DATA.issuperset(schema.fieldNames()))
+
+    def partitions(self) -> Sequence[InputPartition]:
+        backend, width = self._options.backend(), self._options.partition_rows
+        backend.check()
+        if self._options.table == "states":
+            ranges = backend.state_ranges(width)
+        else:
+            located = backend.locate(0)
+            ranges = split((located.oldest.offset - 1, located.head.offset), width) if located.oldest else []
+        return [Part(part) for part in ranges] or [Part(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Part)
+        if partition.rows is None:
+            return
+        backend = self._options.backend()
+        read = backend.states if self._options.table == "states" else backend.operations
+        for rows in read(partition.rows, self._wanted):
+            yield arrow_batch(rows, self._schema)
+
+
+class PushingReader(BatchReader):
+    """Leaves out in the store what Spark's filters do not want; Spark checks again."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        self._wanted = wanted_by(filters)._replace(data=self._wanted.data)
+        return filters

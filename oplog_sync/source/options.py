@@ -1,0 +1,83 @@
+"""The options of the data source, checked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, cast
+
+from oplog_sync.backend import Backend, make_backend
+from oplog_sync.errors import OptionError
+
+_NAMES = (
+    "store",
+    "table",
+    "partitionRows",
+    "pushFilters",
+    "agent",
+    "password",
+    "start",
+    "onGap",
+    "maxOperationsPerTrigger",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """``store`` or ``agent`` is set. ``partition_rows``: about how many rows a task reads.
+
+    ``push_filters`` is off by default: Spark (4.3) keeps the filters of a DataFrame's first query for its later ones and
+    for its other branches, so pushing them is right only for a DataFrame that serves one query.
+    """
+
+    store: str | None = field(repr=False)
+    table: Literal["states", "operations"]
+    partition_rows: int
+    push_filters: bool
+    agent: str | None
+    password: str | None = field(repr=False)
+    start: str
+    on_gap: Literal["fail", "states"]
+    max_operations: int | None
+
+    def backend(self) -> Backend:
+        if self.store is None:
+            raise OptionError("option store: name the SQLite file or the MongoDB URL that holds the log")
+        return make_backend(self.store)
+
+
+def read_options(given: Mapping[str, str]) -> Options:
+    """Names in any case, as Spark hands them on. Raises OptionError."""
+    values = {name.lower(): value for name, value in given.items()}
+    names = {name.lower(): name for name in _NAMES}
+    if unknown := sorted(set(values) - set(names)):
+        raise OptionError(f"option {unknown[0]}: there is no such option; there are {', '.join(_NAMES)}")
+    if "store" not in values and "agent" not in values:
+        raise OptionError("option store: name the SQLite file or the MongoDB URL that holds the log")
+    if "store" in values and "agent" in values:
+        raise OptionError("option agent: give either store or agent")
+    return Options(
+        store=values.get("store"),
+        table=cast(Literal["states", "operations"], _one_of(values, "table", "states", "operations")),
+        partition_rows=_count(values, "partitionRows") or 250_000,
+        push_filters=_one_of(values, "pushFilters", "false", "true") == "true",
+        agent=values.get("agent"),
+        password=values.get("password"),
+        start=values.get("start", "now"),
+        on_gap=cast(Literal["fail", "states"], _one_of(values, "onGap", "fail", "states")),
+        max_operations=_count(values, "maxOperationsPerTrigger"),
+    )
+
+
+def _one_of(values: Mapping[str, str], name: str, *allowed: str) -> str:
+    value = values.get(name.lower(), allowed[0])
+    if value not in allowed:
+        raise OptionError(f"option {name}: {value!r} is neither {' nor '.join(allowed)}")
+    return value
+
+
+def _count(values: Mapping[str, str], name: str) -> int | None:
+    text = values.get(name.lower())
+    if text is None:
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise OptionError(f"option {name}: {text!r} is not a whole number of at least 1")
+    return int(text)

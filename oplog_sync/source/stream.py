@@ -1,0 +1,219 @@
+"""Streaming read of operations. Spark's offsets are ``{"id": <event id>}``: the last operation that a batch holds.
+
+A micro-batch is the operations past one id up to and with another, read anew from the log each time, so a batch that is
+repeated after a restart is the same.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from oplog_sync.backend import Range, Row, Wanted, split
+from oplog_sync.errors import GapError, OptionError
+from oplog_sync.source.agent import AgentClient, is_past
+from oplog_sync.source.columns import arrow_batch
+from oplog_sync.source.options import Options
+from oplogd.errors import PositionError
+from oplogd.event_id import EventId, Mark, Millis, format_id, parse_position
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+else:
+    try:
+        from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+    except ImportError:  # Spark 4.1: a query that was stopped in a batch then ends after it
+        SupportsTriggerAvailableNow = object
+
+_ADVICE = "start the query with a new checkpoint, or set the option onGap to states"
+
+_START_ANEW = "and the states do not tell what was deleted since; empty what the query has built and start it with a new checkpoint"
+
+
+@dataclass
+class LogPart(InputPartition):
+    """Operations of the log, all of which must be there."""
+
+    rows: Range
+
+
+@dataclass
+class StatePart(InputPartition):
+    """States that tell what was missed: those changed at or after ``since_ms`` with an offset of at most ``upto``."""
+
+    rows: Range
+    since_ms: int
+    upto: int
+
+
+@dataclass
+class AgentPart(InputPartition):
+    start: str
+    end: str
+
+
+class Source(Protocol):
+    """Where a stream's operations come from. Positions are event ids."""
+
+    def start(self) -> str: ...
+
+    def latest(self, after: str, limit: int | None) -> str:
+        """The newest position, or the one ``limit`` operations past ``after`` where that is before it."""
+
+    def plan(self, start: str, end: str) -> Sequence[InputPartition]: ...
+
+    def rows(self, part: InputPartition) -> Iterator[list[Row]]: ...
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._source: Source = StoreSource(options) if options.agent is None else AgentSource(options)
+        self._target: str | None = None
+        """Where a query ends that takes what is there and stops."""
+
+    def initialOffset(self) -> dict[str, str]:
+        return {"id": self._source.start()}
+
+    def latestOffset(self, start: dict[str, str] | None = None, limit: Any = None) -> dict[str, str]:
+        # Spark 4.1 gives neither argument: then there is no limit to keep.
+        after = start["id"] if start else ""
+        latest = self._source.latest(after, getattr(limit, "max_rows", None))
+        if self._target is not None and is_past(parse_position(latest), parse_position(self._target)):
+            latest = self._target
+        return {"id": latest}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._source.latest("", None)
+
+    def getDefaultReadLimit(self) -> Any:
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows  # not in Spark 4.1
+
+        limit = self._options.max_operations
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
+        return self._source.plan(start["id"], end["id"]) if start != end else []
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        for rows in self._source.rows(partition):
+            yield arrow_batch(rows, self._schema)
+
+
+class StoreSource:
+    """Straight from the store: any number of tasks share a batch."""
+
+    def __init__(self, options: Options) -> None:
+        self._backend = options.backend()
+        self._options = options
+
+    def start(self) -> str:
+        self._backend.check()
+        located = self._backend.locate(0)
+        if self._options.start == "now":
+            return format_id(located.head)
+        if self._options.start == "oldest":
+            oldest = located.oldest
+            return format_id(Mark(oldest.offset - 1, oldest.ms) if oldest else located.head)
+        position = _position(self._options.start)
+        if isinstance(position, Millis):
+            raise OptionError("option start: a store's stream starts at now, oldest or an id of 24 digits")
+        return self._options.start
+
+    def latest(self, after: str, limit: int | None) -> str:
+        head = self._backend.locate(0).head
+        if limit is not None and after:
+            last = _event_id(after).offset + limit
+            if last < head.offset:
+                at_ms = self._backend.locate(last).at_ms
+                if at_ms is not None:
+                    return format_id(Mark(last, at_ms))
+        return format_id(head)
+
+    def plan(self, start: str, end: str) -> Sequence[InputPartition]:
+        first, last = _event_id(start), _event_id(end)
+        located = self._backend.locate(first.offset)
+        foreign = first.offset > located.head.offset or located.at_ms not in (None, first.ms)
+        oldest = located.oldest.offset if located.oldest else located.head.offset + 1
+        if not foreign and first.offset + 1 >= oldest:
+            whole = (first.offset, last.offset)
+            return [LogPart(part) for part in split(whole, self._options.partition_rows)]
+        reason = "belongs to another log" if foreign else f"has left the log, whose oldest offset is {oldest}"
+        if self._options.on_gap == "fail":
+            raise GapError(f"position {start} {reason}; {_ADVICE}")
+        known_from = max(located.created_ms, located.purged_ms)
+        if foreign or first.offset + 1 < located.first_offset or first.ms < known_from:
+            raise GapError(f"position {start} {reason}, {_START_ANEW}")
+        self._backend.settle()
+        since = first.ms - first.ms % 1000
+        ranges = self._backend.state_ranges(self._options.partition_rows)
+        return [StatePart(part, since, last.offset) for part in ranges]
+
+    def rows(self, part: InputPartition) -> Iterator[list[Row]]:
+        if isinstance(part, StatePart):
+            yield from self._backend.states(part.rows, Wanted(logged=(part.since_ms, None), n=(None, part.upto)))
+            return
+        assert isinstance(part, LogPart)
+        expected = part.rows[0] + 1
+        for rows in self._backend.operations(part.rows, Wanted()):
+            if rows[0].n != expected or rows[-1].n - expected != len(rows) - 1:
+                break
+            yield rows
+            expected = rows[-1].n + 1
+        if expected != part.rows[1] + 1:
+            raise GapError(f"the operations from offset {expected} on have left the log while being read; {_ADVICE}")
+
+
+class AgentSource:
+    """Through the event stream of an agent, one task a batch: for machines that reach the agent but not the store."""
+
+    def __init__(self, options: Options) -> None:
+        assert options.agent is not None
+        self._agent = AgentClient(options.agent, options.password)
+        self._start = options.start
+        self._bridge_gaps = options.on_gap == "states"
+        if options.max_operations is not None:
+            raise OptionError("option maxOperationsPerTrigger: an agent's stream has no limit; read from the store")
+
+    def start(self) -> str:
+        if self._start == "now":
+            return self._agent.position()
+        if self._start == "oldest":
+            raise OptionError("option start: an agent's stream starts at now, at 0 (every object), or at an event id")
+        _position(self._start)
+        return self._start
+
+    def latest(self, after: str, limit: int | None) -> str:
+        return self._agent.position()
+
+    def plan(self, start: str, end: str) -> Sequence[InputPartition]:
+        return [AgentPart(start, end)]
+
+    def rows(self, part: InputPartition) -> Iterator[list[Row]]:
+        assert isinstance(part, AgentPart)
+        asked_for_states = isinstance(_position(part.start), Millis)
+        for kind, rows in self._agent.read(part.start, part.end):
+            if kind != "operations" and not asked_for_states and not self._bridge_gaps:
+                raise GapError(f"position {part.start} has left the log of the agent, or was never in it; {_ADVICE}")
+            if kind == "reset" and not asked_for_states:
+                raise GapError(f"position {part.start} is unknown to the agent, {_START_ANEW}")
+            if rows:
+                yield rows
+
+
+def _position(text: str) -> EventId | Millis:
+    try:
+        return parse_position(text)
+    except PositionError as error:
+        raise OptionError(f"option start: {error}") from None
+
+
+def _event_id(text: str) -> EventId:
+    position = parse_position(text)
+    if isinstance(position, Millis):
+        raise GapError(f"position {text} is no place in a log: was the checkpoint made with the option agent?")
+    return position

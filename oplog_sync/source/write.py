@@ -1,0 +1,77 @@
+"""Write: rows of a DataFrame become operations of the log."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from oplog_sync.apply import apply
+from oplog_sync.errors import OptionError, SyncError
+from oplog_sync.source.options import Options
+from oplogd.errors import OperationError
+from oplogd.operation import decode, format_ms, now_ms
+from oplogd.store import Correction, Verdict
+
+_REQUIRED = {"event", "type", "id"}
+_KNOWN = {*_REQUIRED, "timestamp", "parents", "expected_n"}
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one task did, in rows."""
+
+    applied: int
+    skipped: int
+
+
+class Writer(DataSourceArrowWriter):
+    """Each task appends as it goes: a log has no rollback. See docs/sync.md for what a retry means."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        names = set(schema.fieldNames())
+        if options.store is None:
+            raise OptionError("option agent: operations can only be written to a store")
+        if missing := sorted(_REQUIRED - names):
+            raise OptionError(f"column {missing[0]}: it is missing; a row needs {', '.join(sorted(_REQUIRED))}")
+        if unknown := sorted(names - _KNOWN):
+            raise OptionError(f"column {unknown[0]}: an operation has only {', '.join(sorted(_KNOWN))}")
+        self._store = options.store
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        arrival = format_ms(now_ms())
+        rows = (row for batch in iterator for row in batch.to_pylist())
+        counts = apply(self._store, (_correction(row, arrival) for row in rows))
+        skipped = sum(count for (_, _, verdict), count in counts.items() if verdict is Verdict.SKIPPED)
+        return Written(counts.total() - skipped, skipped)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        written = [message for message in messages if isinstance(message, Written)]
+        skipped = sum(message.skipped for message in written)
+        if skipped:
+            total = skipped + sum(message.applied for message in written)
+            print(
+                f"oplog: {skipped:,} of {total:,} rows were skipped, their objects had changed since expected_n",
+                file=sys.stderr,
+            )
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        print("oplog: the write failed; what its tasks had appended stays in the log", file=sys.stderr)
+
+
+def _correction(row: dict[str, Any], arrival: str) -> Correction:
+    """Raises SyncError for a row that is no operation."""
+    given = {name: value for name, value in row.items() if name != "expected_n" and value is not None}
+    timestamp = given.get("timestamp")
+    if isinstance(timestamp, datetime):
+        moment = timestamp.astimezone(UTC) if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
+        given["timestamp"] = moment.isoformat(timespec="microseconds")[:26] + "Z"
+    try:
+        return Correction(decode(msgspec.json.encode(given), arrival), row.get("expected_n"))
+    except OperationError as error:
+        raise SyncError(f"row {given}: {error}") from None
