@@ -1,0 +1,3 @@
+module oplog.example/clients
+
+go 1.21

@@ -1,0 +1,93 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { test } from "node:test";
+
+import * as browser from "../oplog.js";
+import * as node from "../node.js";
+
+const { Acks, BlockParser, backoff } = browser;
+const RAW = Buffer.from(
+  ':\nid: 1\nevent: reset\ndata:\n\n:\n:\nid: 5\nevent: insert\ndata: {"id":"ä€😀"}\n\nid: 7\n\nid: 8\nevent: cut off\n',
+);
+
+test("any split of the bytes gives the same blocks", () => {
+  const wanted = [
+    { id: "1", event: "reset", data: "" },
+    { id: "5", event: "insert", data: '{"id":"ä€😀"}' },
+    { id: "7", event: "", data: "" },
+  ];
+  for (let first = 0; first <= RAW.length; first++) {
+    for (let second = first; second <= RAW.length; second++) {
+      const parser = new BlockParser();
+      const pieces = [RAW.subarray(0, first), RAW.subarray(first, second), RAW.subarray(second)];
+      assert.deepEqual(pieces.flatMap((piece) => parser.feed(piece)), wanted);
+    }
+  }
+});
+
+test("the position is the last id before the oldest event that is not acknowledged", () => {
+  const acks = new Acks("0");
+  const events = ["1", "5", "5", "6"].map((id) => ({ id }));
+  events.forEach((event) => acks.handedOut(event, event.id));
+  acks.passed({}, "7");
+  acks.passed({}, "8");
+  const positions = [1, 3, 3, 0, 2].map((index) => (acks.ack(events[index]), acks.position));
+  assert.deepEqual(positions, ["0", "0", "0", "5", "8"]);
+  assert.equal(acks.unacked, 0);
+});
+
+test("positions are saved one after another, however slow the state is", async () => {
+  const frames = Array.from({ length: 50 }, (_, n) => `id: ${n + 1}\nevent: live\ndata:\n\n`);
+  const body = new ReadableStream({
+    async pull(controller) {
+      if (frames.length === 0) return new Promise(() => {});
+      controller.enqueue(new TextEncoder().encode(frames.shift()));
+    },
+  });
+  const response = new Response(body, { headers: { "Content-Type": "text/event-stream" } });
+  const saved = [];
+  let underWay = 0;
+  const state = {
+    load: () => "",
+    async save(position) {
+      assert.equal(++underWay, 1);
+      await new Promise((resolve) => setTimeout(resolve, 3));
+      underWay -= 1;
+      saved.push(Number(position));
+    },
+  };
+  const consumer = new browser.Consumer("http://agent", { state, saveInterval: 0.001, fetch: async () => response });
+  for await (const event of consumer) {
+    consumer.ack(event);
+    await new Promise((resolve) => setTimeout(resolve, 1));
+    if (event.eventId === "50") break;
+  }
+  await consumer.close();
+  assert.equal(saved.at(-1), 50);
+  assert.ok(saved.length > 2);
+  assert.deepEqual(saved, [...saved].sort((a, b) => a - b));
+});
+
+test("a backoff doubles within its bounds and gives what is asked for", () => {
+  const delays = backoff(1, 30);
+  const got = Array.from({ length: 10 }, () => delays.next());
+  assert.ok(got.every((delay) => delay >= 1 && delay <= 30));
+  assert.ok(got[9] >= 15);
+  assert.ok(delays.next(60) >= 60);
+});
+
+test("what an agent would refuse is refused here", () => {
+  const good = { event: "insert", type: "video", id: "a" };
+  const bad = [{ event: "upsert" }, { type: "a/b" }, { id: "" }, { id: "\ud800" }, { id: "\0" }, { parents: "x" }, { id: 5 }];
+  assert.equal(node.encode(good).toString(), '{"event":"insert","type":"video","id":"a"}');
+  for (const change of bad) assert.throws(() => node.encode({ ...good, ...change }), TypeError);
+});
+
+test("the types declare what the modules export", async () => {
+  for (const [name, module] of [["oplog", browser], ["node", node]]) {
+    const text = await readFile(new URL(`../${name}.d.ts`, import.meta.url), "utf8");
+    const declared = [...text.matchAll(/^export (?:class|function) (\w+)/gm)].map((match) => match[1]);
+    const inherited = name === "node" ? Object.keys(browser) : [];
+    assert.deepEqual([...declared, ...inherited].sort(), Object.keys(module).sort());
+  }
+});
