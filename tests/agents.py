@@ -1,0 +1,270 @@
+"""A real agent in a process of its own, and the smallest clients that can talk to it."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+from urllib.parse import urlencode, urlsplit
+
+DEADLINE = 30.0
+"""Seconds that any single wait of a test may take: long enough for a busy machine, an error and no measure."""
+
+_READY = re.compile(r"oplogd \S+ on (https?://\S+), UDP (\S+), store")
+
+
+class Event(NamedTuple):
+    """One block of an event stream; a block with an id only has the event ``""``."""
+
+    id: str
+    event: str
+    data: str
+
+    @property
+    def operation(self) -> dict[str, Any]:
+        operation: dict[str, Any] = json.loads(self.data)
+        return operation
+
+    @property
+    def key(self) -> str:
+        operation = self.operation
+        return f"{operation['type']}/{operation['id']}"
+
+
+class Agent:
+    """``oplogd`` with its store in ``folder``; ``flags`` are added to ``--listen localhost:0``."""
+
+    def __init__(self, folder: Path, *flags: str, environ: Mapping[str, str] | None = None, **popen: Any) -> None:
+        command = [sys.executable, "-m", "oplogd", "--listen", "127.0.0.1:0"]
+        if "--mongo-url" not in flags:
+            command += ["--store", str(folder / "oplog.db")]
+        self.log: deque[str] = deque(maxlen=1000)
+        self.process = subprocess.Popen(
+            [*command, *flags], stderr=subprocess.PIPE, text=True, env={**os.environ, **(environ or {})}, **popen
+        )
+        self._logged = threading.Condition()
+        self._ready = threading.Event()
+        self.url = ""
+        self.udp_port = 0
+        self._reader = threading.Thread(target=self._read_log, daemon=True)
+        self._reader.start()
+        if not self._ready.wait(DEADLINE) or not self.url:
+            self.kill()
+            raise AssertionError("the agent did not start:\n" + "".join(self.log))
+
+    @property
+    def port(self) -> int:
+        port = urlsplit(self.url).port
+        assert port is not None
+        return port
+
+    def send_udp(self, *operations: dict[str, Any] | bytes) -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            for operation in operations:
+                raw = operation if isinstance(operation, bytes) else json.dumps(operation).encode()
+                sock.sendto(raw, ("127.0.0.1", self.udp_port))
+
+    def post(self, body: Any, headers: Mapping[str, str] | None = None) -> int:
+        """POST an operation or a list of them; the status. ``bytes`` go as they are."""
+        return self.request("POST", "/", body, headers).status
+
+    def request(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> "Answer":
+        raw = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE)
+        try:
+            sent = {"Content-Type": "application/json"} if raw is not None else {}
+            connection.request(method, path, raw, {**sent, **(headers or {})})
+            response = connection.getresponse()
+            return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
+        finally:
+            connection.close()
+
+    def status(self) -> dict[str, Any]:
+        status: dict[str, Any] = json.loads(self.request("GET", "/status").body)
+        return status
+
+    def wait_status(self, **wanted: Any) -> dict[str, Any]:
+        """Ask /status until these members have these values; fail with the last answer after the deadline."""
+        deadline = time.monotonic() + DEADLINE
+        while True:
+            status = self.status()
+            if all(status[name] == value for name, value in wanted.items()):
+                return status
+            assert time.monotonic() < deadline, f"wanted {wanted}, still {status}"
+            time.sleep(0.01)
+
+    def wait_log(self, words: str) -> None:
+        """Wait until a line with these words is in the log."""
+        with self._logged:
+            found = self._logged.wait_for(lambda: any(words in line for line in self.log), DEADLINE)
+        assert found, f"no {words!r} in the log:\n" + "".join(self.log)
+
+    def follow(self, last_event_id: str | None = None, **query: str) -> "Stream":
+        """Open a stream; it is established (positioned in the log) when this returns."""
+        headers = {"Last-Event-ID": last_event_id} if last_event_id is not None else {}
+        return Stream(self.url, headers, query)
+
+    def replicate(self, **query: str) -> dict[str, Event]:
+        """The live objects of a full replication by key."""
+        with self.follow("0", **query) as stream:
+            objects: dict[str, Event] = {}
+            for event in stream.until("live"):
+                if event.event == "insert":
+                    objects[event.key] = event
+            return objects
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Ask the agent to end; its exit code."""
+        self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> int:
+        code = self.process.wait(DEADLINE)
+        self._reader.join(DEADLINE)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        return code
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.wait()
+
+    def _read_log(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            with self._logged:
+                self.log.append(line)
+                self._logged.notify_all()
+            if match := _READY.search(line):
+                self.url = match[1]
+                self.udp_port = int(match[2].rpartition(":")[2]) if match[2] != "off" else 0
+                self._ready.set()
+        self._ready.set()
+
+
+class Answer(NamedTuple):
+    """``headers`` have lower-case names."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Stream:
+    """An event stream, read block by block. A wait longer than the deadline raises TimeoutError."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], query: Mapping[str, str]) -> None:
+        where = urlsplit(url)
+        assert where.hostname is not None
+        self._connection = http.client.HTTPConnection(where.hostname, where.port, timeout=DEADLINE)
+        path = "/ops" + ("?" + urlencode(query) if query else "")
+        self._connection.request("GET", path, headers={"Accept": "text/event-stream", **headers})
+        self._response = self._connection.getresponse()
+        self.headers = {name.lower(): value for name, value in self._response.getheaders()}
+        self.status = self._response.status
+        self.comments = 0
+        self.last_id = headers.get("Last-Event-ID", "")
+        if self.status != 200:
+            body = self._response.read().decode()
+            self.close()
+            raise AssertionError(f"no stream: {self.status} {body}")
+
+    def next(self) -> Event | None:
+        """The next block, None when the agent has ended the stream."""
+        fields = {"id": "", "event": "", "data": ""}
+        deadline = time.monotonic() + DEADLINE
+        while line := self._response.readline():
+            assert line.endswith(b"\n"), line
+            text = line[:-1].decode()
+            if text.startswith(":"):
+                self.comments += 1
+                if time.monotonic() > deadline:
+                    raise TimeoutError("nothing but heartbeats")
+            elif text:
+                name, _, value = text.partition(":")
+                fields[name] = value.removeprefix(" ")
+            elif any(fields.values()):
+                self.last_id = fields["id"] or self.last_id
+                return Event(**fields)
+        return None
+
+    def take(self, count: int) -> list[Event]:
+        """Exactly ``count`` blocks."""
+        events: list[Event] = []
+        while len(events) < count:
+            event = self.next()
+            assert event is not None, f"the stream ended after {len(events)} of {count} events"
+            events.append(event)
+        return events
+
+    def until(self, name: str) -> list[Event]:
+        """The blocks up to and with the first event of that name."""
+        events = self.take(1)
+        while events[-1].event != name:
+            events += self.take(1)
+        return events
+
+    def rest(self) -> list[Event]:
+        """Everything until the agent ends the stream."""
+        return list(iter(self.next, None))
+
+    def close(self) -> None:
+        self._response.close()
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@contextmanager
+def write_lock(folder: Path) -> Iterator[None]:
+    """Nobody else can write to the store of the agent in ``folder`` meanwhile."""
+    with closing(sqlite3.connect(folder / "oplog.db", isolation_level=None, timeout=DEADLINE)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        yield
+        db.execute("ROLLBACK")
+
+
+def fold(events: Iterable[Event], state: dict[str, str] | None = None) -> dict[str, str]:
+    """What a consumer knows after these events: key -> data of each live object."""
+    state = {} if state is None else state
+    for event in events:
+        if event.event == "reset":
+            state.clear()
+        elif event.event == "delete":
+            state.pop(event.key, None)
+        elif event.event in ("insert", "update"):
+            state[event.key] = event.data
+    return state

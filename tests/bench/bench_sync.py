@@ -1,0 +1,254 @@
+"""oplog-sync on SQLite beside a dictionary diff in one Python process, on the same files.
+
+A store with a million live objects is compared with a dump of as many, of which one in a hundred is changed, one new and one
+missing; the corrections are emitted. Prints wall time, CPU time and peak memory of the whole process tree, Java included
+(shared pages counted once), and their ratios. The dictionary diff reads the same dump and store, applies the same rules and
+emits nothing.
+
+    python tests/bench/bench_sync.py [--objects 1000000] [--large] [--memory 4g] [--mongo-url URL] [--dry-run]
+
+``--large`` runs ten times as many objects as well: for 10 million 8 GB of disk in the temporary folder. Java gets the whole
+of ``--memory`` at its start, so that the peaks of two sizes can be compared: a heap that is left to grow shows what garbage
+was allowed, not what was needed. ``--mongo-url`` compares with the states of that database instead, whose oplog is dropped
+before and after; it keeps an ordinary log there, so that servers without capped collections will do. ``--dry-run`` emits nothing:
+the tests' stand-in looks through all states for each thousand corrections.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pymongo import MongoClient
+
+from oplogd.operation import decode
+from oplogd.store.mongo import MongoStore
+from oplogd.store.mongo.layout import LOG, META, STATES
+from tests.sync.helpers import append
+
+PARTS = 8
+OLD, NEW = "2020-01-01T00:00:00.000Z", "2021-01-01T00:00:00.000Z"
+
+_STATES = f"""
+    WITH RECURSIVE numbers (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM numbers WHERE i + 1 < ?)
+    INSERT INTO states (key, n, ts, deleted, data)
+    SELECT printf('video/x%010x', i * 7919), i + 1, 1577836800000, 0,
+    printf('{{"timestamp":"{OLD}","parents":["user/%d"],"type":"video","id":"x%010x"}}', i % 9973, i * 7919) FROM numbers
+"""
+_BY_TIME = "CREATE INDEX states_by_time ON states (ts, n)"
+
+
+class Result(NamedTuple):
+    seconds: float
+    cpu_seconds: float
+    peak_mib: float
+
+
+def data(n: int, timestamp: str) -> str:
+    return f'{{"timestamp":"{timestamp}","parents":["user/{n % 9973}"],"type":"video","id":"x{n * 7919:010x}"}}'
+
+
+def make_store(store: Path, objects: int) -> None:
+    """States as an agent would have left them, and a log that has been trimmed."""
+    append(store, [json.loads(data(0, OLD)) | {"event": "insert"}])
+    db = sqlite3.connect(store)
+    with db:
+        db.execute("DROP INDEX states_by_time")
+        db.execute(_STATES, (objects,))
+        db.execute(_BY_TIME)
+        db.execute("UPDATE ops SET seq = ?", (objects,))
+        db.execute("UPDATE logs SET head = ?", (objects,))
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    db.close()
+
+
+def make_dump(dump: Path, objects: int) -> None:
+    dump.mkdir()
+    for part in range(PARTS):
+        with (dump / f"part-{part}.jsonl").open("w") as file:
+            for n in range(part, objects, PARTS):
+                if n % 100 != 1:
+                    file.write(data(n, NEW if n % 100 == 2 else OLD) + "\n")
+                if n % 100 == 3:
+                    file.write(data(objects + n, NEW) + "\n")
+
+
+def make_states(url: str, objects: int) -> None:
+    """What ``make_store`` makes, in MongoDB. All states are of the one entry in the log."""
+
+    async def begin() -> None:
+        store = MongoStore(url, collection="plain")
+        await store.open()
+        await store.append([decode((json.dumps(json.loads(data(0, OLD)) | {"event": "insert"})).encode(), OLD)])
+        await store.close()
+
+    asyncio.run(begin())
+    at = datetime.fromisoformat(OLD)
+    with MongoClient[dict[str, Any]](url) as client:
+        states = client.get_default_database()[STATES]
+        if states.count_documents({}) == 0:  # the log was not folded before the store was closed
+            states.insert_one(state(0, at))
+        for first in range(1, objects, 5000):
+            batch = [state(n, at) for n in range(first, min(first + 5000, objects))]
+            states.insert_many(batch, ordered=False)
+
+
+def state(n: int, at: datetime) -> dict[str, Any]:
+    fields = {"ts": at, "p": [f"user/{n % 9973}"], "t": "video", "id": f"x{n * 7919:010x}"}
+    return {"_id": f"video/{fields['id']}", "event": "insert", "ts": at, "data": fields, "n": 1}
+
+
+def drop(url: str) -> None:
+    with MongoClient[dict[str, Any]](url) as client:
+        for name in (LOG, STATES, META):
+            client.get_default_database()[name].drop()
+
+
+SQLITE_STATES = """
+import sqlite3
+def states(store):
+    for key, deleted, data in sqlite3.connect(store).execute("SELECT key, deleted, data FROM states"):
+        yield key, deleted, json.loads(data)["timestamp"]
+"""
+MONGO_STATES = """
+from pymongo import MongoClient
+def states(url):
+    for found in MongoClient(url).get_default_database()["oplog_states"].find().batch_size(10000):
+        yield found["_id"], found["event"] == "delete", found["data"]["ts"].isoformat(timespec="milliseconds") + "Z"
+"""
+DICTIONARY_DIFF = """
+import json, pathlib, sys
+rows, newest, found = {}, "", [0, 0, 0]
+for path in sorted(pathlib.Path(sys.argv[2]).iterdir()):
+    for line in path.open():
+        row = json.loads(line)
+        rows[row["type"].lower() + "/" + row["id"]] = row["timestamp"], row["parents"]
+        newest = max(newest, row["timestamp"])
+for key, deleted, known in states(sys.argv[1]):
+    row = rows.pop(key, None)
+    if row is None:
+        found[2] += not deleted and known < newest
+    elif row[0] > known:
+        found[0 if deleted else 1] += 1
+found[0] += len(rows)
+print(*found)
+"""
+
+
+def measured(command: list[str], environ: dict[str, str]) -> tuple[Result, str]:
+    """Run a command; what it takes is the sum over its process and all below it, looked at a few times a second."""
+    started = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ)
+    peak = 0
+    ticks: dict[int, int] = {}
+    done = threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not done.wait(0.3):
+            found = dict(family(process.pid))
+            ticks.update(found)
+            peak = max(peak, sum(pss(pid) for pid in found))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    output, errors = process.communicate()
+    seconds = time.monotonic() - started
+    done.set()
+    watcher.join()
+    if process.returncode:
+        raise SystemExit(f"{command[:3]} ended with {process.returncode}: {errors}")
+    return Result(seconds, sum(ticks.values()) / os.sysconf("SC_CLK_TCK"), peak / 1024), output
+
+
+def family(root: int) -> Iterator[tuple[int, int]]:
+    """A process and all below it, each with the ticks of CPU time it has taken by itself."""
+    children: dict[int, list[int]] = {}
+    ticks: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        pid = int(stat.parent.name)
+        children.setdefault(int(fields[1]), []).append(pid)
+        ticks[pid] = int(fields[11]) + int(fields[12])
+    waiting = [root]
+    while waiting:
+        pid = waiting.pop()
+        yield pid, ticks.get(pid, 0)
+        waiting += children.get(pid, [])
+
+
+def pss(pid: int) -> int:
+    """KiB, each shared page divided among those who share it."""
+    try:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1])
+    except OSError:
+        pass
+    return 0
+
+
+def compare(objects: int, memory: str, url: str | None, flags: list[str]) -> Result:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        dump = folder / "dump"
+        make_dump(dump, objects)
+        if url is None:
+            store, flag, states = str(folder / "oplog.db"), "--store", SQLITE_STATES
+            make_store(Path(store), objects)
+        else:
+            store, flag, states = url, "--mongo-url", MONGO_STATES
+            drop(url)
+            make_states(url, objects)
+        script = states + DICTIONARY_DIFF
+        plain, found = measured([sys.executable, "-c", script, store, str(dump)], dict(os.environ))
+        expected = [objects // 100] * 3
+        assert [int(number) for number in found.split()] == expected, found
+        environ = os.environ | {
+            "SPARK_DRIVER_MEMORY": memory,
+            "SPARK_LOCAL_DIRS": name,
+            "SPARK_SUBMIT_OPTS": f"-Xms{memory} -XX:+AlwaysPreTouch",
+        }
+        command = [sys.executable, "-m", "oplog_sync", flag, store, "--master", "local[2]", *flags, str(dump)]
+        job, table = measured(command, environ)
+        assert [int(n.replace(",", "")) for n in table.splitlines()[1].split()[1:4]] == expected, table
+        if url is not None:
+            drop(url)
+    print(f"{objects:>12,} objects        seconds      CPU   peak MiB")
+    for title, result in (("one Python dictionary", plain), ("oplog-sync", job)):
+        print(f"  {title:<24} {result.seconds:>8.1f} {result.cpu_seconds:>8.1f} {result.peak_mib:>10,.0f}")
+    ratios = [mine / other for mine, other in zip(job, plain, strict=True)]
+    print(f"  {'ratio':<24} {ratios[0]:>8.2f} {ratios[1]:>8.2f} {ratios[2]:>10.2f}", flush=True)
+    return job
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--objects", type=int, default=1_000_000)
+    parser.add_argument("--large", action="store_true")
+    parser.add_argument("--memory", default="4g")
+    parser.add_argument("--mongo-url")
+    parser.add_argument("--dry-run", action="store_const", const=["--dry-run"], default=[])
+    given = parser.parse_args()
+    small = compare(given.objects, given.memory, given.mongo_url, given.dry_run)
+    if given.large:
+        large = compare(10 * given.objects, given.memory, given.mongo_url, given.dry_run)
+        print(f"ten times the objects: {large.seconds / small.seconds:.1f} times the time, "
+              f"{large.peak_mib / small.peak_mib:.2f} times the memory")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""One headless Chromium for the session; each test has a browser context, so cookies and storage, of its own."""
+
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, async_playwright, expect
+
+from tests.agents import DEADLINE, Agent
+from tests.browser.visit import ARGUMENTS, Visit
+from tests.browser.website import Website
+
+expect.set_options(timeout=DEADLINE * 1000)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("chromium is missing: install the package chromium")
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+        yield browser
+        await browser.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def visit(browser: Browser) -> AsyncIterator[Visit]:
+    async with Visit(browser) as visit:
+        yield visit
+        visit.check()
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[Agent]:
+    with Agent(tmp_path) as agent:
+        yield agent
+
+
+@pytest.fixture
+def website() -> Iterator[Website]:
+    """A server of another origin than any agent's."""
+    with Website() as website:
+        yield website

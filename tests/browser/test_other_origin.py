@@ -1,0 +1,189 @@
+"""Pages that no agent serves follow its stream: with EventSource, with a token, and with the JavaScript client."""
+
+import base64
+import json
+import re
+import urllib.request
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.agents import DEADLINE, Agent
+from tests.browser.test_dashboard import REFUSED, operation
+from tests.browser.visit import Visit
+from tests.browser.website import Answer, Website
+from tests.clients.restart import agent_on, free_port
+from tests.conftest import ROOT
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+PASSWORD = "gehéim"
+
+_FOLLOW = """<!doctype html><html lang="en"><title>follows</title><ol></ol><p></p><script>
+const source = new EventSource(new URLSearchParams(location.search).get("url"));
+const state = document.querySelector("p");
+source.onopen = () => { state.textContent = "open"; };
+source.onerror = () => { state.textContent = source.readyState === EventSource.CLOSED ? "closed" : "connecting"; };
+for (const kind of ["insert", "update", "delete", "reset", "live"]) {
+  source.addEventListener(kind, (event) => {
+    const item = document.createElement("li");
+    item.textContent = event.data ? `${kind} ${JSON.parse(event.data).id}` : kind;
+    document.querySelector("ol").append(item);
+  });
+}
+</script>"""
+
+_CLIENT = """<!doctype html><html lang="en"><title>client</title><ol></ol><script type="module">
+import { Consumer, localStorageState } from "./oplog.js";
+const query = new URLSearchParams(location.search);
+const consumer = new Consumer(query.get("url"), {
+  start: "0", password: query.get("password"), state: localStorageState("place"), saveInterval: 0.01, backoff: [0.05, 0.2],
+});
+for await (const event of consumer) {
+  const item = document.createElement("li");
+  item.textContent = event.type ? `${event.event} ${event.id}` : event.event;
+  document.querySelector("ol").append(item);
+  consumer.ack(event);
+}
+</script>"""
+
+
+def html(text: str) -> Answer:
+    return "text/html; charset=utf-8", text.encode()
+
+
+async def expect_items(page: Page, *items: str) -> None:
+    await expect(page.locator("li")).to_have_text(list(items))
+
+
+async def open_page(visit: Visit, website: Website, agent: Agent, url: str) -> Page:
+    visit.hosts.add(f"127.0.0.1:{agent.port}")
+    return await visit.open(f"{website.url}{url}")
+
+
+def post_token(agent: Agent) -> dict[str, str]:
+    """As the server of the other page does it."""
+    given = base64.b64encode(f":{PASSWORD}".encode()).decode()
+    request = urllib.request.Request(
+        f"{agent.url}/token", method="POST", headers={"Authorization": f"Basic {given}"}, data=b""
+    )
+    with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
+        token: dict[str, str] = json.load(answer)
+        return token
+
+
+@pytest.mark.parametrize("password", [None, PASSWORD], ids=["open", "token"])
+async def test_a_page_of_another_origin_follows_and_resumes(
+    website: Website, visit: Visit, tmp_path: Path, password: str | None
+) -> None:
+    website.pages["/"] = html(_FOLLOW)
+    port, flags = free_port(), ("--password", password) if password else ()
+    with agent_on(port, tmp_path, *flags) as agent:
+        token = f"%26token={post_token(agent)['token']}" if password else ""
+        page = await open_page(visit, website, agent, f"/?url={agent.url}/ops%3Ftypes=video{token}")
+        await expect(page.locator("p")).to_have_text("open")
+        agent.post([operation("insert", "a"), operation("insert", "b", "comment"), operation("update", "a")])
+        await expect_items(page, "insert a", "update a")
+        assert agent.stop() == 0
+    with Agent(tmp_path) as elsewhere:
+        elsewhere.post([operation("insert", "c"), operation("delete", "a")])
+    await expect(page.locator("p")).to_have_text("connecting")
+    with agent_on(port, tmp_path, *flags) as agent:
+        agent.post(operation("insert", "d"))
+        await expect_items(page, "insert a", "update a", "insert c", "delete a", "insert d")
+        await visit.leave()
+    visit.forgive(REFUSED)
+
+
+async def test_a_page_of_another_origin_with_a_wrong_token_is_refused(
+    website: Website, visit: Visit, tmp_path: Path
+) -> None:
+    website.pages["/"] = html(_FOLLOW)
+    with Agent(tmp_path, "--password", PASSWORD) as agent:
+        page = await open_page(visit, website, agent, f"/?url={agent.url}/ops%3Ftoken=token.9999999999.{'x' * 43}")
+        await expect(page.locator("p")).to_have_text("closed")
+        await visit.leave()
+        assert visit.forgive("401") == 1
+        visit.forgive("dialog of its own")  # only a page of the agent's origin would bring one
+
+
+_SEND = """([method, url, headers]) => fetch(url, {method, headers, body: method === "POST" ? "{}" : null}).then(
+  (answer) => answer.status, () => "refused")"""
+
+
+async def test_a_page_of_another_origin_can_read_and_never_write(
+    website: Website, visit: Visit, tmp_path: Path
+) -> None:
+    website.pages["/"] = html("<!doctype html><title>writes</title>")
+    with Agent(tmp_path, "--password", PASSWORD) as agent:
+        page = await open_page(visit, website, agent, "/")
+        status = await page.evaluate("async (url) => (await (await fetch(url)).json()).status", f"{agent.url}/status")
+        assert status == "OK"
+        authorization = {"Authorization": "Basic " + base64.b64encode(f":{PASSWORD}".encode()).decode()}
+        for method, path, headers, answer in (
+            ("POST", "/ops", {"Content-Type": "application/json"}, "refused"),
+            ("POST", "/ops", {"Content-Type": "application/x-ndjson"}, "refused"),
+            ("POST", "/ops", {"Content-Type": "text/plain"}, 415),
+            ("POST", "/session", {"Content-Type": "application/json"}, "refused"),
+            ("POST", "/session", {"Content-Type": "text/plain"}, 415),
+            ("DELETE", "/session", {}, "refused"),
+            ("POST", "/token", authorization, "refused"),  # it is made, but cannot be read
+        ):
+            assert await page.evaluate(_SEND, [method, agent.url + path, headers]) == answer
+        assert agent.status()["events_received"] == 0
+        await visit.leave()
+    visit.forgive("CORS policy|ERR_FAILED|415")
+
+
+async def test_the_page_of_the_documentation_follows_with_tokens_that_it_renews(
+    website: Website, visit: Visit, tmp_path: Path
+) -> None:
+    (snippet,) = re.findall(r"^```html\n(.*?)^```", (ROOT / "docs/reference.md").read_text(), re.DOTALL | re.MULTILINE)
+    with Agent(tmp_path, "--password", PASSWORD) as agent:
+        website.pages["/"] = html(snippet.replace("https://oplog.example.com", agent.url))
+        tokens = [f"token.1.{'x' * 43}"]  # one that is over, as after a long break
+        asked: list[str] = []
+
+        def give_token() -> Answer:
+            asked.append(tokens.pop() if tokens else post_token(agent)["token"])
+            return "text/plain", asked[-1].encode()
+
+        website.pages["/oplog-token"] = give_token
+        agent.post([operation("insert", "a"), operation("insert", "b")])
+        page = await open_page(visit, website, agent, "/")
+        await expect_items(page, "insert video/a", "insert video/b")
+        assert len(asked) == 2
+        agent.post([operation("delete", "a"), operation("update", "b")])
+        await expect_items(page, "insert video/a", "insert video/b", "delete video/a", "update video/b")
+        await visit.leave()
+        assert visit.forgive("401") == 1
+        visit.forgive("dialog of its own")
+
+
+async def test_the_javascript_client_keeps_its_place_over_a_reload_and_a_restart(
+    website: Website, visit: Visit, tmp_path: Path
+) -> None:
+    website.pages["/"] = html(_CLIENT)
+    website.pages["/oplog.js"] = ("text/javascript", (ROOT / "clients/js/oplog.js").read_bytes())
+    port = free_port()
+    with agent_on(port, tmp_path, "--password", PASSWORD) as agent:
+        agent.post([operation("insert", "a"), operation("insert", "b"), operation("delete", "a")])
+        page = await open_page(visit, website, agent, f"/?url={agent.url}&password={PASSWORD}")
+        await expect_items(page, "reset", "insert b", "live")
+        agent.post(operation("insert", "c"))
+        await expect_items(page, "reset", "insert b", "live", "insert c")
+        newest = agent.status()["store"]["newest_id"]
+        await page.wait_for_function("(id) => localStorage.getItem('place') === id", arg=newest)
+        await page.goto("about:blank")
+        agent.post([operation("insert", "d"), operation("delete", "b")])
+        await page.goto(f"{website.url}/?url={agent.url}&password={PASSWORD}")
+        await expect_items(page, "insert d", "delete b")
+        assert agent.stop() == 0
+    with Agent(tmp_path) as elsewhere:
+        elsewhere.post(operation("insert", "e"))
+    with agent_on(port, tmp_path, "--password", PASSWORD) as agent:
+        agent.post(operation("insert", "f"))
+        await expect_items(page, "insert d", "delete b", "insert e", "insert f")
+        await visit.leave()
+    visit.forgive(REFUSED)

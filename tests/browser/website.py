@@ -1,0 +1,52 @@
+"""A tiny web server: pages of another origin that use an agent."""
+
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Self
+
+Answer = tuple[str, bytes]
+"""A content type and a body."""
+
+
+class Website:
+    """Serves ``pages``, by path, at http://localhost with a port of its own; a page may be made at each request."""
+
+    def __init__(self) -> None:
+        self.pages: dict[str, Answer | Callable[[], Answer]] = {"/favicon.ico": ("image/x-icon", b"")}
+        pages = self.pages
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                page = pages.get(self.path.partition("?")[0])
+                if page is None:
+                    self.send_error(404)
+                    return
+                type_, body = page() if callable(page) else page
+                self.send_response(200)
+                self.send_header("Content-Type", type_)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://localhost:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

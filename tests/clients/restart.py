@@ -1,0 +1,24 @@
+"""Agents that keep their address over a restart."""
+
+import random
+import socket
+from pathlib import Path
+
+from tests.agents import Agent
+
+
+def free_port() -> int:
+    """A port that is free for TCP and UDP, from below those the system gives away, so that it stays free meanwhile."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as tcp, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+            try:
+                tcp.bind(("127.0.0.1", port))
+                udp.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
+def agent_on(port: int, folder: Path, *flags: str) -> Agent:
+    return Agent(folder, "--listen", f"127.0.0.1:{port}", *flags)

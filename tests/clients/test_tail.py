@@ -1,0 +1,178 @@
+"""oplog-tail as people run it: a process with a terminal, a pipe or a file behind it."""
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from oplogc import tail
+from tests.agents import DEADLINE, Agent
+from tests.clients.restart import agent_on, free_port
+
+
+def start(
+    *arguments: str, environ: dict[str, str] | None = None, stdout: int = subprocess.PIPE
+) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "oplogc.tail", *arguments],
+        env={**os.environ, "NO_COLOR": "", "TERM": "xterm", **(environ or {})},
+        text=True,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+    )
+
+
+def run(*arguments: str, environ: dict[str, str] | None = None) -> tuple[int, str, str]:
+    process = start(*arguments, environ=environ)
+    out, err = process.communicate(timeout=DEADLINE)
+    return process.returncode, out, err
+
+
+def videos(numbers: Sequence[int]) -> list[dict[str, object]]:
+    return [
+        {"event": "insert", "type": "video", "id": str(n), "timestamp": "2014-11-06T11:04:39.041Z"} for n in numbers
+    ]
+
+
+def test_lines_for_people(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        agent.post([{**videos([1])[0], "parents": ["user/1", "\x1b[31mred"]}])
+        code, out, _ = run(agent.url, "--replicate", "-n", "1")
+        assert (code, out) == (0, "1 reset \n2014-11-06T11:04:39.041Z insert video/1 in user/1, \\x1b[31mred\n")
+        _, out, _ = run(agent.url, "--replicate", "-n", "1", "--color", "always")
+        assert "\x1b[32minsert\x1b[0m video/1" in out
+
+
+def test_json_filters_and_password_from_the_environment(tmp_path: Path) -> None:
+    with Agent(tmp_path, "--password", "geheim") as agent:
+        agent.post([*videos([1, 2]), {"event": "insert", "type": "user", "id": "ada", "parents": ["a,b"]}])
+        environ = {"OPLOG_PASSWORD": "geheim", "OPLOG_URL": agent.url}
+        _, out, err = run("--since", "10m", "--json", "-n", "2", "--types", "video,comment", environ=environ)
+        begin, first, second = map(json.loads, out.splitlines())
+        assert begin == {"event_id": "1", "event": "reset"}  # the store is younger than ten minutes
+        assert (first["event"], first["id"], second["id"], second["parents"]) == ("insert", "1", "2", [])
+        assert err == f"oplog-tail: following {agent.url}/ops\n"
+        _, out, err = run("--replicate", "--json", "-n1", "-q", "-p", "a,b", "-p", "c", environ=environ)
+        assert json.loads(out.splitlines()[1])["id"] == "ada"
+        assert err == ""
+        code, out, err = run("--password", "wrong", environ=environ)
+        assert (code, out) == (1, "")
+        assert "needs the password" in err
+        assert "Traceback" not in err
+
+
+def test_it_survives_a_restart_and_keeps_its_state(tmp_path: Path) -> None:
+    port = free_port()
+    url, state = f"http://127.0.0.1:{port}", str(tmp_path / "state")
+    with agent_on(port, tmp_path) as agent:
+        agent.post(videos([1]))
+        process = start(url, "--replicate", "--state-file", state, "--json")
+        assert process.stdout is not None
+        assert [json.loads(process.stdout.readline())["event"] for _ in range(3)] == ["reset", "insert", "live"]
+        agent.stop()
+    with Agent(tmp_path) as elsewhere:  # these are there before it can come back
+        elsewhere.post(videos([2, 3]))
+    with agent_on(port, tmp_path) as agent:
+        assert [json.loads(process.stdout.readline())["id"] for _ in range(2)] == ["2", "3"]
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=DEADLINE)
+        assert (process.returncode, out) == (0, "")
+        assert "trying again in" in err
+        assert "Traceback" not in err
+        agent.post(videos([4]))
+        _, out, _ = run(url, "--replicate", "--state-file", state, "--json", "-n1")
+        assert json.loads(out)["id"] == "4"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_cleanly_while_it_waits(tmp_path: Path, number: signal.Signals) -> None:
+    with Agent(tmp_path) as agent:
+        process = start(agent.url)
+        agent.wait_status(clients=1)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=DEADLINE)
+        assert (process.returncode, out, err) == (0, "", f"oplog-tail: following {agent.url}/ops\n")
+
+
+def test_a_reader_that_goes_ends_it_at_once(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        agent.post(videos(range(3000)))
+        waiting = start(agent.url)  # nothing will come that it could write
+        agent.wait_status(clients=1)
+        writing = start(agent.url, "--replicate")
+        for process in (waiting, writing):
+            assert process.stdout is not None
+            if process is writing:
+                process.stdout.readline()
+            process.stdout.close()
+            assert process.wait(DEADLINE) == 0
+            assert process.stderr is not None
+            with process.stderr:
+                assert process.stderr.read() == f"oplog-tail: following {agent.url}/ops\n"
+
+
+def test_colour_in_a_terminal_unless_no_color_is_set(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        agent.post(videos([1]))
+        for no_color, coloured in (("", True), ("1", False)):
+            ours, its = pty.openpty()
+            process = start(agent.url, "--replicate", "-n1", stdout=its, environ={"NO_COLOR": no_color})
+            os.close(its)
+            process.communicate(timeout=DEADLINE)
+            shown = os.read(ours, 10_000)
+            os.close(ours)
+            assert (b"\x1b[32m" in shown) is coloured
+            assert b"video/1" in shown
+
+
+def test_the_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        tail.main(["--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    flags = {flag for action in tail._parser()._actions for flag in action.option_strings}
+    assert flags >= {
+        "--since",
+        "--replicate",
+        "--json",
+        "--state-file",
+        "--count",
+        "--types",
+        "--parents",
+        "--password",
+    }
+    for flag in flags:
+        assert re.search(rf"(?<!\w){flag}\b", shown), flag
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--since", "soon"],
+        ["--count", "0"],
+        ["--since", "1h", "--replicate"],
+        ["nowhere"],
+        ["--frobnicate"],
+        ["-t", ","],
+    ],
+)
+def test_bad_arguments_end_with_2_and_a_sentence(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        tail.main(arguments)
+    assert ended.value.code == 2
+    assert "oplog-tail: error: " in capsys.readouterr().err
+
+
+def test_times_are_read_as_people_write_them() -> None:
+    assert 599 < (datetime.now(UTC) - tail.start_time("10m")).total_seconds() < 630
+    moment = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    for text in ("2026-01-31T12:00:00Z", "2026-01-31t13:00:00+01:00", "1769860800000"):
+        assert tail.start_time(text) == moment

@@ -1,0 +1,64 @@
+"""The stores that an agent under test may keep its operations in."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from tests.agents import Agent, write_lock
+from tests.mongo.proxy import Proxy
+from tests.mongo.servers import Running, new_database
+
+_HELD_MS = 5_000
+"""How long an agent waits for an answer before it takes the store for away."""
+
+Hold = Callable[[], AbstractContextManager[None]]
+
+
+class Place(Protocol):
+    def agent(self, folder: Path, *flags: str) -> Agent:
+        """An agent with an empty store of its own, in ``folder`` if it is a file."""
+
+    def held_agent(self, folder: Path, *flags: str) -> AbstractContextManager[tuple[Agent, Hold]]:
+        """Such an agent, and what keeps its store from taking operations meanwhile."""
+
+
+class Sqlite:
+    def __init__(self, fixture: Callable[[str], Any]) -> None:
+        pass
+
+    def agent(self, folder: Path, *flags: str) -> Agent:
+        return Agent(folder, *flags)
+
+    @contextmanager
+    def held_agent(self, folder: Path, *flags: str) -> Iterator[tuple[Agent, Hold]]:
+        with self.agent(folder, *flags) as agent:
+            yield agent, lambda: write_lock(folder)
+
+
+class Mongo:
+    def __init__(self, running: Running, kind: str) -> None:
+        self._running = running
+        self._kind = kind
+
+    def agent(self, folder: Path, *flags: str) -> Agent:
+        return self._agent(new_database(self._running.url), folder, flags)
+
+    @contextmanager
+    def held_agent(self, folder: Path, *flags: str) -> Iterator[tuple[Agent, Hold]]:
+        with Proxy(new_database(self._running.url)) as proxy:
+            url = proxy.url(socketTimeoutMS=str(_HELD_MS))
+            with self._agent(url, folder, flags) as agent:
+                yield agent, lambda: proxy.hold("insert")
+
+    def _agent(self, url: str, folder: Path, flags: Sequence[str]) -> Agent:
+        return Agent(folder, "--mongo-url", url, "--log-collection", self._kind, *flags)
+
+
+PLACES: dict[str, Callable[[Callable[[str], Any]], Place]] = {
+    "sqlite": Sqlite,
+    "plain": lambda fixture: Mongo(fixture("java"), "plain"),
+    "capped": lambda fixture: Mongo(fixture("ferret"), "capped"),
+}
+TRIMMING = ["sqlite", "plain"]
+"""Those that keep a log of a few kilobytes: a capped collection is larger, and FerretDB does not trim one."""

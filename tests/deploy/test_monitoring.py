@@ -1,0 +1,115 @@
+"""Alerts and dashboard by promtool, and by what a running agent exports."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from oplogd.settings import Settings
+from tests.agents import Agent
+from tests.conftest import ROOT
+from tests.deploy.files import DEPLOY, must_pass, program, read_yaml, run
+
+PROMETHEUS = DEPLOY / "prometheus"
+DASHBOARD = json.loads((DEPLOY / "grafana/oplog.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """The labels of each metric of an agent."""
+    with Agent(tmp_path_factory.mktemp("agent")) as agent:
+        lines = agent.request("GET", "/metrics").body.decode().splitlines()
+    samples = [re.match(r"(\w+)(?:\{(.*)\})? ", line) for line in lines if not line.startswith("#")]
+    return {match[1]: set(re.findall(r'(\w+)="', match[2] or "")) for match in samples if match}
+
+
+def rules() -> list[dict[str, Any]]:
+    (group,) = read_yaml(PROMETHEUS / "alerts.yaml")["groups"]
+    found: list[dict[str, Any]] = group["rules"]
+    return found
+
+
+def dashboard_expressions() -> Iterator[str]:
+    for panel in DASHBOARD["panels"]:
+        for target in panel["targets"]:
+            yield target["expr"].replace("$__rate_interval", "5m")
+
+
+def test_promtool_accepts_configuration_and_alerts() -> None:
+    must_pass(program("promtool"), "check", "config", "prometheus.yaml", cwd=PROMETHEUS)
+    must_pass(program("promtool"), "check", "rules", "alerts.yaml", cwd=PROMETHEUS)
+
+
+def test_each_alert_fires_where_it_must_and_only_there() -> None:
+    must_pass(program("promtool"), "test", "rules", "alerts_test.yaml", cwd=PROMETHEUS)
+    tested = {
+        case["alertname"]
+        for test in read_yaml(PROMETHEUS / "alerts_test.yaml")["tests"]
+        for case in test["alert_rule_test"]
+        if case["exp_alerts"]
+    }
+    assert tested == {rule["alert"] for rule in rules()}
+
+
+def test_the_guide_lists_each_alert_with_its_severity() -> None:
+    rows = re.findall(r"^\| (`Oplog.*?) \| (\w+) \|", (ROOT / "docs/deployment.md").read_text(), re.MULTILINE)
+    listed = {name: severity for names, severity in rows for name in re.findall(r"`(\w+)`", names)}
+    assert listed == {rule["alert"]: rule["labels"]["severity"] for rule in rules()}
+
+
+def test_the_alerts_tests_notice_another_threshold(tmp_path: Path) -> None:
+    (tmp_path / "alerts.yaml").write_text((PROMETHEUS / "alerts.yaml").read_text().replace("6 * 3600", "7 * 3600"))
+    (tmp_path / "alerts_test.yaml").write_text((PROMETHEUS / "alerts_test.yaml").read_text())
+    done = run(program("promtool"), "test", "rules", "alerts_test.yaml", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "OplogLogIsShort" in done.stdout + done.stderr
+
+
+def test_promtool_can_parse_every_expression_of_the_dashboard(tmp_path: Path) -> None:
+    expressions = list(dashboard_expressions())
+    recorded = [{"record": f"panel:{number}", "expr": text} for number, text in enumerate(expressions)]
+    file = tmp_path / "dashboard.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": recorded}]}))
+    done = must_pass(program("promtool"), "check", "rules", file)
+    assert f"{len(expressions)} rules found" in done.stdout
+
+
+def test_every_metric_that_is_asked_for_is_exported(exported: dict[str, set[str]]) -> None:
+    queries = [variable.get("definition", "") for variable in DASHBOARD["templating"]["list"]]
+    asked = "\n".join([*dashboard_expressions(), *queries, *(rule["expr"] for rule in rules())])
+    names = set(re.findall(r"\boplog_\w+", asked))
+    assert len(names) > 15
+    assert names - exported.keys() == set()
+    labels = {label for target in _targets() for label in re.findall(r"{{(\w+)}}", target["legendFormat"])}
+    assert labels - {"job", "instance"} - exported["oplog_info"] == set()
+
+
+def _targets() -> list[dict[str, Any]]:
+    return [target for panel in DASHBOARD["panels"] for target in panel["targets"]]
+
+
+def test_the_panels_of_the_dashboard_do_not_overlap_and_each_says_what_it_shows() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        assert panel["description"]
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
+        assert not cells & taken
+        taken |= cells
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+    declared = {variable["name"] for variable in DASHBOARD["templating"]["list"]}
+    used = set(re.findall(r"\$\{?(\w+)", json.dumps(DASHBOARD))) - {"__rate_interval", "__all"}
+    assert used == declared
+
+
+def test_prometheus_asks_the_agents_of_compose_where_they_listen() -> None:
+    services = read_yaml(DEPLOY / "compose.yaml")["services"]
+    (job,) = read_yaml(PROMETHEUS / "prometheus.yaml")["scrape_configs"]
+    (static,) = job["static_configs"]
+    agents = {f"{name}:{Settings().listen.port}" for name in services if name.startswith("agent-")}
+    assert set(static["targets"]) == agents

@@ -1,0 +1,56 @@
+"""The unit by systemd's own checks. That the agent notifies is shown in tests/test_life_cycle.py."""
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from oplogd.server import EXIT_FAILED, EXIT_OK, EXIT_UNWRITTEN
+from oplogd.settings import Settings
+from tests.deploy.files import DEPLOY, must_pass, program, run
+
+UNIT = DEPLOY / "systemd/oplogd.service"
+EXPOSURE = 12
+"""Tenths that `systemd-analyze security` may count; it calls less than 20 "ok", a unit without hardening has 96."""
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Path:
+    """The unit with its drop-in, where its program is that of these tests."""
+    shutil.copytree(DEPLOY / "systemd/oplogd.service.d", tmp_path / "oplogd.service.d")
+    here = tmp_path / UNIT.name
+    text = UNIT.read_text()
+    assert text.count("/opt/oplog/bin/") == 1
+    here.write_text(text.replace("/opt/oplog/bin/", f"{Path(sys.executable).parent}/"))
+    return here
+
+
+def test_systemd_understands_every_line(unit: Path) -> None:
+    done = must_pass(program("systemd-analyze"), "verify", "--man=no", "--generators=no", unit)
+    assert "oplogd" not in done.stderr
+
+
+def test_systemd_would_say_so_if_it_did_not(unit: Path) -> None:
+    with unit.open("a") as file:
+        file.write("\n[Service]\nProtectSistem=strict\n")
+    done = run(program("systemd-analyze"), "verify", "--man=no", "--generators=no", unit)
+    assert "ProtectSistem" in done.stderr
+
+
+def test_the_unit_is_hardly_exposed(unit: Path) -> None:
+    done = must_pass(program("systemd-analyze"), "security", "--offline=true", f"--threshold={EXPOSURE}", unit)
+    assert re.search(r"Overall exposure level for oplogd.service: [01]\.\d", done.stdout), done.stdout
+
+
+def test_the_unit_waits_for_the_agent_to_stop_and_does_not_repeat_a_bad_flag() -> None:
+    lines = dict(line.split("=", 1) for line in UNIT.read_text().splitlines() if re.match(r"[A-Z]\w+=", line))
+    assert lines["Type"] == "notify"
+    assert "WatchdogSec" not in lines  # the agent sends none
+    settings = Settings()
+    assert int(lines["TimeoutStopSec"]) >= settings.shutdown_timeout + 5
+    assert int(lines["LimitNOFILE"]) > settings.max_clients
+    assert int(lines["RestartPreventExitStatus"]) not in (EXIT_OK, EXIT_FAILED, EXIT_UNWRITTEN)
+    assert not settings.store.is_absolute()
+    assert lines["WorkingDirectory"] == f"%S/{lines['StateDirectory']}"

@@ -1,0 +1,67 @@
+"""A process of its own that appends to a store: ``python -m tests.e2e.append_process PATH [CLOCK_MS]``.
+
+Each line of its input is a JSON array of operations; they are appended together and answered with a line that tells the
+time at which they were durable. ``CLOCK_MS`` is what this process believes the time to be.
+"""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import msgspec
+
+from oplogd.ingest.http import JSON, decode_body
+from oplogd.operation import Operation, format_ms, now_ms
+from oplogd.store.sqlite import SqliteStore, log
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def decode_operations(array: bytes) -> list[Operation]:
+    return decode_body(array, JSON, format_ms(now_ms()), len(array)).operations
+
+
+async def main(path: Path, clock_ms: int | None) -> None:
+    with mock.patch.object(log, "now_ms", now_ms if clock_ms is None else lambda: clock_ms):
+        store = SqliteStore(path)
+        await store.open()
+        for line in sys.stdin.buffer:
+            await store.append(decode_operations(line))
+            print(now_ms(), flush=True)
+        await store.close()
+
+
+class Appender:
+    """Appends through such a process."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self._process = process
+
+    def append(self, operations: list[dict[str, Any]]) -> int:
+        """Returns when they are durable, with the time in ms at which they were."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(msgspec.json.encode(operations) + b"\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+
+@contextmanager
+def appender(path: Path, clock_ms: int | None = None) -> Iterator[Appender]:
+    command = [sys.executable, "-m", "tests.e2e.append_process", str(path), *([str(clock_ms)] if clock_ms else [])]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as process:
+        try:
+            yield Appender(process)
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+    assert process.returncode == 0
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else None))

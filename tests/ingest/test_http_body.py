@@ -1,0 +1,185 @@
+"""The body of a POST: all of it or nothing, and every bad line by its number."""
+
+import gzip
+import json
+import zlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oplogd.errors import OperationError
+from oplogd.ingest.http import (
+    JSON,
+    NDJSON,
+    BadLine,
+    Body,
+    InvalidBodyError,
+    TooLargeError,
+    TooManyError,
+    decode_body,
+    decompress,
+)
+from oplogd.operation import decode
+from tests.properties import examples
+
+ARRIVAL = "2026-01-02T03:04:05.006Z"
+GOOD = {"event": "insert", "type": "a", "id": "1"}
+MOST = 1000
+
+
+def encoded(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def read(body: bytes, media_type: str = NDJSON, most: int = MOST) -> Body:
+    return decode_body(body, media_type, ARRIVAL, most)
+
+
+def refused(body: bytes, media_type: str = NDJSON) -> InvalidBodyError:
+    with pytest.raises(InvalidBodyError) as caught:
+        read(body, media_type)
+    return caught.value
+
+
+goods = st.builds(lambda id_: encoded({**GOOD, "id": id_}), st.integers(0, 999).map(str))
+bads = st.sampled_from([b"{}", b"x", b"[]", b"{", b'"\xff"', encoded({**GOOD, "type": ""}), b"[" * 5000])
+bad_json = st.sampled_from(
+    [b"{}", b"1", b"[]", b"null", encoded({**GOOD, "event": "x"}), encoded({**GOOD, "id": None})]
+)
+blanks = st.sampled_from([b"", b" ", b"\t\r"])
+
+
+@examples(2)
+@given(st.lists(goods | bads | blanks, max_size=12), st.sampled_from([b"\n", b"\r\n"]), st.booleans())
+def test_every_bad_line_is_named_and_nothing_is_kept(lines: list[bytes], end: bytes, ended: bool) -> None:
+    body = end.join(lines) + (end if ended else b"")
+    filled = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    bad = []
+    for number, line in filled:
+        try:
+            decode(line, ARRIVAL)
+        except OperationError as error:
+            bad.append(BadLine(number, error.field, error.reason))
+    if bad:
+        refusal = refused(body)
+        assert refusal.bad == bad
+        assert refusal.lines == len(filled)
+        assert str(refusal).startswith(f"{len(bad)} of {len(filled)} operations are invalid, nothing was stored")
+    else:
+        assert read(body) == Body([decode(line, ARRIVAL) for _, line in filled], batch=True)
+
+
+@examples(2)
+@given(st.lists(goods | bad_json, max_size=12), st.sampled_from([b"", b" ", b"\r\n"]))
+def test_every_bad_element_of_an_array_is_named(elements: list[bytes], white: bytes) -> None:
+    body = white + b"[" + (white + b"," + white).join(elements) + white + b"]" + white
+    bad = [
+        number
+        for number, element in enumerate(elements, 1)
+        if not element.startswith(b'{"event": "insert"') or b"null" in element
+    ]
+    if bad:
+        error = refused(body, JSON)
+        assert [line.line for line in error.bad] == bad
+        assert error.lines == len(elements)
+    else:
+        assert read(body, JSON) == Body([decode(element, ARRIVAL) for element in elements], batch=True)
+
+
+@examples(3)
+@given(st.binary() | st.lists(bads | goods).map(b"\n".join), st.sampled_from([JSON, NDJSON]))
+def test_any_bytes_are_operations_or_one_error(body: bytes, media_type: str) -> None:
+    try:
+        operations = read(body, media_type).operations
+    except InvalidBodyError as error:
+        lines = error.lines
+        named = len(error.bad)
+    else:
+        lines, named = len(operations), 0
+    assert named <= lines
+
+
+def test_one_object_is_no_batch() -> None:
+    assert read(encoded(GOOD), JSON) == Body([decode(encoded(GOOD), ARRIVAL)], batch=False)
+    assert read(b"\n " + encoded(GOOD) + b"\n", JSON).batch is False
+
+
+@pytest.mark.parametrize(("body", "media_type"), [(b"[]", JSON), (b" [ ] ", JSON), (b"", NDJSON), (b"\n\n", NDJSON)])
+def test_an_empty_batch_is_one_of_nothing(body: bytes, media_type: str) -> None:
+    assert read(body, media_type) == Body([], batch=True)
+
+
+@pytest.mark.parametrize("body", [b"", b" ", b"{", encoded(GOOD) * 2, b"[" * 100_000, b"[1", b"[1,]", b"[]x"])
+def test_what_is_not_json_is_one_bad_line(body: bytes) -> None:
+    error = refused(body, JSON)
+    assert [line.line for line in error.bad] == [1]
+    assert error.lines == 1
+    assert str(error).startswith("operation: is not valid JSON: ") or "nested too deeply" in str(error)
+
+
+def test_more_operations_than_the_queue_holds_are_not_even_looked_at() -> None:
+    for body, media_type in ((b"bad\n" * 11, NDJSON), (b"[" + b",".join([b"1"] * 11) + b"]", JSON)):
+        with pytest.raises(TooManyError, match=r"the 11 operations are more than the queue holds \(10\)") as caught:
+            read(body, media_type, most=10)
+        assert caught.value.lines == 11
+    assert len(refused(b"bad\n" * 11).bad) == 11
+
+
+# --- gzip ---
+
+
+@examples(2)
+@given(st.lists(st.binary(max_size=200), min_size=1, max_size=4), st.integers(0, 9), st.integers(0, 50))
+def test_gzip_members_are_undone_in_their_order_up_to_the_limit(parts: list[bytes], level: int, short: int) -> None:
+    body = b"".join(gzip.compress(part, level) for part in parts)
+    plain = b"".join(parts)
+    assert decompress(body, len(plain)) == plain
+    assert decompress(body, len(plain) + short) == plain
+    if 0 < short <= len(plain):
+        with pytest.raises(TooLargeError, match="when decompressed"):
+            decompress(body, len(plain) - short)
+
+
+@examples(3)
+@given(st.binary() | st.binary().map(lambda tail: gzip.compress(b"x" * 50) + tail), st.integers(0, 100))
+def test_any_bytes_are_undone_or_refused(body: bytes, limit: int) -> None:
+    try:
+        plain = decompress(body, limit)
+    except (OperationError, TooLargeError):
+        return
+    assert len(plain) <= limit
+
+
+@examples(1)
+@given(st.data())
+def test_a_gzip_body_that_was_cut_is_refused(data: st.DataObject) -> None:
+    body = gzip.compress(data.draw(st.binary(max_size=100)))
+    cut = data.draw(st.integers(1, len(body) - 1))
+    with pytest.raises(OperationError, match="the gzip body ends too early"):
+        decompress(body[:cut], 1000)
+
+
+def test_a_body_longer_than_a_piece_is_undone_whole() -> None:
+    plain = bytes(range(256)) * 1000
+    assert decompress(gzip.compress(plain, 0) + gzip.compress(plain), 10**6) == plain * 2
+
+
+def test_a_bomb_is_refused_before_it_has_unfolded() -> None:
+    bomb = gzip.compress(b"\0" * 100_000_000)
+    assert len(bomb) < 200_000
+    with pytest.raises(TooLargeError, match="more than 1,000 bytes when decompressed"):
+        decompress(bomb, 1000)
+
+
+def test_a_body_of_very_many_empty_members_costs_no_more_than_its_length() -> None:
+    assert decompress(gzip.compress(b"") * 100_000, 1000) == b""
+
+
+def test_bytes_that_are_no_gzip_or_damaged_are_refused() -> None:
+    damaged = bytearray(gzip.compress(b"x" * 100))
+    damaged[-6] ^= 1
+    for body in (encoded(GOOD), bytes(damaged), zlib.compress(b"x")):
+        with pytest.raises(OperationError, match="the body is not gzip"):
+            decompress(body, 1000)

@@ -1,0 +1,175 @@
+"""The bounded queue: its counts are those of what it holds, in order, and nobody waits in vain."""
+
+import asyncio
+from collections import deque
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oplogd.errors import QueueFullError, StoreUnavailableError
+from oplogd.ingest.queue import IngestQueue, Item
+from oplogd.operation import Operation
+from tests.operations import numbered, operation
+from tests.properties import examples
+
+DEADLINE = 30.0
+HUGE = 10**9
+
+
+def octets(operations: list[Operation]) -> int:
+    return sum(len(op.data) + len(op.key) for op in operations)
+
+
+def flat(items: list[Item]) -> list[Operation]:
+    return [op for item in items for op in item.operations]
+
+
+async def test_operations_come_out_in_the_order_they_went_in() -> None:
+    queue = IngestQueue(HUGE, HUGE)
+    queue.put(numbered(2), wait=False)
+    queue.put(numbered(1, first=3), wait=True)
+    assert flat(await queue.take(HUGE, HUGE)) == numbered(3)
+
+
+@pytest.mark.parametrize(
+    ("operations", "size", "taken"), [(3, HUGE, 2), (4, HUGE, 4), (0, HUGE, 2), (HUGE, 0, 2), (HUGE, 1, 2)]
+)
+async def test_a_take_holds_whole_items_that_fit_and_at_least_one(operations: int, size: int, taken: int) -> None:
+    queue = IngestQueue(HUGE, HUGE)
+    for first in (1, 3, 5):
+        queue.put(numbered(2, first), wait=False)
+    assert len(flat(await queue.take(operations, size))) == taken
+
+
+async def test_what_the_writer_holds_counts_until_it_is_written() -> None:
+    queue = IngestQueue(3, HUGE)
+    queue.put(numbered(3), wait=False)
+    items = await queue.take(HUGE, HUGE)
+    with pytest.raises(QueueFullError, match=r"the queue is full \(3 operations\); try again later"):
+        queue.put(numbered(1), wait=False)
+    queue.finish(items)
+    queue.put(numbered(3), wait=False)
+
+
+async def test_the_queue_is_bounded_in_bytes_too_and_a_refusal_changes_nothing() -> None:
+    one = operation(parents=["p" * 100])
+    queue = IngestQueue(HUGE, 2 * octets([one]))
+    queue.put([one], wait=False)
+    queue.put([one], wait=False)
+    with pytest.raises(QueueFullError):
+        queue.put([one], wait=False)
+    assert (queue.operations, queue.bytes) == (2, 2 * octets([one]))
+
+
+async def test_what_could_never_be_held_is_known() -> None:
+    queue = IngestQueue(2, octets(numbered(2)))
+    queue.put(numbered(2), wait=False)
+    assert queue.could_hold(numbered(2))
+    assert not queue.could_hold(numbered(3))
+    assert not queue.could_hold([operation(id_="x" * 100), operation()])
+
+
+async def test_who_waits_is_told_when_it_is_durable() -> None:
+    queue = IngestQueue(HUGE, HUGE)
+    done = queue.put(numbered(1), wait=True)
+    assert done is not None
+    items = await queue.take(HUGE, HUGE)
+    assert not done.done()
+    queue.finish(items)
+    await done
+
+
+async def test_a_waiting_take_has_what_comes_next() -> None:
+    queue = IngestQueue(HUGE, HUGE)
+    taking = asyncio.create_task(queue.take(HUGE, HUGE))
+    await asyncio.sleep(0)
+    queue.put(numbered(1), wait=False)
+    async with asyncio.timeout(DEADLINE):
+        assert flat(await taking) == numbered(1)
+
+
+async def test_those_who_wait_are_refused_and_leave_and_the_others_stay() -> None:
+    queue = IngestQueue(HUGE, HUGE)
+    waiting = queue.put(numbered(2), wait=True)
+    queue.put(numbered(1, first=3), wait=False)
+    assert waiting is not None
+    error = StoreUnavailableError("away")
+    assert queue.refuse_waiting(error) == 2
+    assert waiting.exception() is error
+    assert (queue.operations, queue.bytes) == (1, octets(numbered(1, first=3)))
+    assert flat(await queue.take(HUGE, HUGE)) == numbered(1, first=3)
+    assert queue.refuse_waiting(error) == 0
+
+
+async def test_one_who_has_gone_away_does_no_harm() -> None:
+    queue = IngestQueue(HUGE, HUGE)
+    gone, refused = queue.put(numbered(1), wait=True), queue.put(numbered(1), wait=True)
+    assert gone is not None
+    assert refused is not None
+    gone.cancel()
+    refused.cancel()
+    queue.finish(await queue.take(1, HUGE))
+    assert queue.refuse_waiting(StoreUnavailableError("away")) == 1
+    assert queue.operations == 0
+
+
+async def test_emptied_waits_for_what_is_being_written() -> None:
+    queue = IngestQueue(HUGE, HUGE)
+    async with asyncio.timeout(DEADLINE):
+        await queue.emptied()
+        queue.put(numbered(1), wait=False)
+        items = await queue.take(HUGE, HUGE)
+        emptied = asyncio.create_task(queue.emptied())
+        await asyncio.sleep(0)
+        assert not emptied.done()
+        queue.finish(items)
+        await emptied
+
+
+sizes = st.integers(0, 4)
+steps = st.lists(
+    st.tuples(st.sampled_from(["put", "wait", "take", "finish", "refuse"]), sizes, st.integers(1, 600)), max_size=40
+)
+
+
+@examples(2)
+@given(st.integers(1, 12), st.integers(100, 1500), steps)
+async def test_the_counts_are_those_of_what_is_held(
+    most: int, most_bytes: int, plan: list[tuple[str, int, int]]
+) -> None:
+    queue = IngestQueue(most, most_bytes)
+    waiting: deque[tuple[list[Operation], asyncio.Future[None] | None]] = deque()
+    held: list[Item] = []
+    for step, count, size in plan:
+        inside = [op for operations, _ in waiting for op in operations] + flat(held)
+        if step in ("put", "wait"):
+            made = numbered(count)
+            fits = len(inside) + count <= most and octets(inside + made) <= most_bytes
+            try:
+                waiting.append((made, queue.put(made, wait=step == "wait")))
+                assert fits
+            except QueueFullError:
+                assert not fits
+        elif step == "take" and waiting:
+            taken = await queue.take(count, size)
+            expected = [waiting.popleft()]
+            while waiting:
+                more = [op for operations, _ in [*expected, waiting[0]] for op in operations]
+                if len(more) > count or octets(more) > size:
+                    break
+                expected.append(waiting.popleft())
+            assert [list(item.operations) for item in taken] == [operations for operations, _ in expected]
+            held += taken
+        elif step == "finish":
+            queue.finish(held)
+            held = []
+        elif step == "refuse":
+            refused = [(operations, done) for operations, done in waiting if done is not None]
+            assert queue.refuse_waiting(StoreUnavailableError("away")) == sum(len(ops) for ops, _ in refused)
+            assert all(done is not None and done.exception() is not None for _, done in refused)
+            waiting = deque((operations, done) for operations, done in waiting if done is None)
+        inside = [op for operations, _ in waiting for op in operations] + flat(held)
+        assert (queue.operations, queue.bytes) == (len(inside), octets(inside))
+        assert 0 <= queue.operations <= most
+        assert 0 <= queue.bytes <= most_bytes

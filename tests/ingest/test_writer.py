@@ -1,0 +1,247 @@
+"""The writer with a store that fails: order is kept, nothing is lost or doubled, the counters add up."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oplogd.errors import StoreUnavailableError
+from oplogd.health import Health
+from oplogd.ingest import writer
+from oplogd.ingest.counters import Counters
+from oplogd.ingest.queue import IngestQueue
+from oplogd.operation import Operation
+from oplogd.store import Stamp, Store
+from tests.operations import numbered
+from tests.properties import examples
+
+DEADLINE = 30.0
+HUGE = 10**9
+
+
+class FailingStore:
+    """Fails as often as ``failures`` says for each batch. A batch waits at ``gate`` before it is judged."""
+
+    def __init__(self, failures: Sequence[int] = ()) -> None:
+        self.failures = list(failures)
+        self.batches: list[list[Operation]] = []
+        self.tries = 0
+        self.arrived = asyncio.Event()
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def append(self, operations: Sequence[Operation], stamp: Stamp | None = None) -> None:
+        self.tries += 1
+        self.arrived.set()
+        await self.gate.wait()
+        if self.failures and self.failures[0] > 0:
+            self.failures[0] -= 1
+            raise StoreUnavailableError("the disk is full")
+        if self.failures:
+            self.failures.pop(0)
+        self.batches.append(list(operations))
+
+    @property
+    def log(self) -> list[Operation]:
+        return [op for batch in self.batches for op in batch]
+
+
+class Bench:
+    def __init__(self, store: FailingStore) -> None:
+        self.store = store
+        self.queue = IngestQueue(HUGE, HUGE)
+        self.counters = Counters()
+        self.health = Health()
+
+    def put(self, operations: list[Operation], wait: bool) -> "asyncio.Future[None] | None":
+        self.counters.received += len(operations)
+        return self.queue.put(operations, wait)
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[None]:
+        """Run the writer until the queue is empty; if it dies, so does the test."""
+        async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
+            store = cast(Store, self.store)
+            task = group.create_task(writer.write(store, self.queue, self.counters, self.health), name="writer")
+            yield
+            self.store.gate.set()
+            await self.queue.emptied()
+            task.cancel()
+
+    def adds_up(self) -> bool:
+        counters = self.counters
+        return counters.received == (counters.ingested + counters.error + counters.discarded + self.queue.operations)
+
+
+@pytest.fixture(autouse=True)
+def _no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "FIRST_RETRY_SECONDS", 0.0)
+
+
+async def test_all_that_waits_shares_a_commit() -> None:
+    bench = Bench(FailingStore())
+    for number in range(1, 4):
+        bench.put(numbered(1, number), wait=True)
+    async with bench.writing():
+        pass
+    assert bench.store.batches == [numbered(3)]
+    assert bench.counters == Counters(received=3, ingested=3)
+
+
+async def test_a_commit_holds_at_most_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "BATCH_OPERATIONS", 2)
+    bench = Bench(FailingStore())
+    for number in range(1, 6):
+        bench.put(numbered(1, number), wait=False)
+    async with bench.writing():
+        pass
+    assert [len(batch) for batch in bench.store.batches] == [2, 2, 1]
+    assert bench.store.log == numbered(5)
+
+
+async def test_a_batch_is_tried_until_it_is_written_once_and_nothing_overtakes_it() -> None:
+    bench = Bench(FailingStore([5]))
+    bench.put(numbered(2), wait=False)
+    async with bench.writing():
+        await bench.store.arrived.wait()
+        bench.put(numbered(2, first=3), wait=False)
+    assert bench.store.log == numbered(4)
+    assert bench.store.tries == 7
+    assert bench.counters == Counters(received=4, ingested=4)
+
+
+async def test_at_a_failure_those_who_wait_are_told_and_only_what_is_being_written_stays() -> None:
+    bench = Bench(FailingStore([1]))
+    bench.store.gate.clear()
+    in_flight = bench.put(numbered(1, first=1), wait=True)
+    async with bench.writing():
+        await bench.store.arrived.wait()
+        waiting = bench.put(numbered(2, first=2), wait=True)
+        bench.put(numbered(1, first=4), wait=False)
+        assert in_flight is not None
+        assert waiting is not None
+        bench.store.gate.set()
+        for done in (in_flight, waiting):
+            with pytest.raises(StoreUnavailableError, match="the disk is full"):
+                await done
+    assert bench.store.log == [*numbered(1, first=1), *numbered(1, first=4)]
+    assert bench.counters == Counters(received=4, ingested=2, discarded=2)
+    assert bench.adds_up()
+
+
+async def test_who_waits_is_told_only_when_the_store_has_answered() -> None:
+    bench = Bench(FailingStore())
+    bench.store.gate.clear()
+    done = bench.put(numbered(1), wait=True)
+    assert done is not None
+    async with bench.writing():
+        await bench.store.arrived.wait()
+        assert not done.done()
+        assert bench.counters.ingested == 0
+        bench.store.gate.set()
+        await done
+        assert bench.store.log == numbered(1)
+
+
+async def test_the_trouble_is_told_while_it_lasts() -> None:
+    bench = Bench(FailingStore([1]))
+    done = bench.put(numbered(1), wait=True)
+    assert done is not None
+    async with bench.writing():
+        with pytest.raises(StoreUnavailableError):
+            await done
+        assert bench.health.trouble == bench.health.of("writer") == "the disk is full"
+    assert bench.health.trouble is None
+
+
+async def test_the_delay_doubles_up_to_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    delays: list[float] = []
+
+    async def note(delay: float) -> None:
+        delays.append(delay)
+
+    monkeypatch.setattr(writer, "FIRST_RETRY_SECONDS", 1.0)
+    monkeypatch.setattr("oplogd.ingest.writer.random.uniform", lambda low, high: high)
+    bench = Bench(FailingStore([8]))
+    bench.put(numbered(1), wait=False)
+    with monkeypatch.context() as patch:
+        patch.setattr("oplogd.ingest.writer.asyncio.sleep", note)
+        async with bench.writing():
+            pass
+    assert delays == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
+
+
+@examples(1)
+@given(
+    failures=st.lists(st.integers(0, 3), max_size=6),
+    puts=st.lists(st.tuples(st.integers(1, 4), st.booleans(), st.integers(0, 4)), max_size=12),
+    batch=st.integers(1, 6),
+)
+async def test_what_was_acknowledged_or_sent_by_udp_is_written_once_in_order(
+    failures: list[int], puts: list[tuple[int, bool, int]], batch: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writer, "BATCH_OPERATIONS", batch)
+        bench = Bench(FailingStore(failures))
+        answers: list[tuple[list[Operation], asyncio.Future[None] | None]] = []
+        async with bench.writing():
+            first = 1
+            for count, wait, turns in puts:
+                made = numbered(count, first)
+                first += count
+                answers.append((made, bench.put(made, wait)))
+                for _ in range(turns):  # let the writer go on to some point
+                    await asyncio.sleep(0)
+                assert bench.adds_up()
+    log = bench.store.log
+    ids = [int(op.key.removeprefix("video/")) for op in log]
+    assert ids == sorted(set(ids)), "in order, each once"
+    for made, done in answers:
+        written = [op in log for op in made]
+        assert all(written) or not any(written), "stored together or not at all"
+        if done is None or done.exception() is None:
+            assert all(written)
+    assert bench.adds_up()
+    assert bench.counters.ingested == len(log)
+    assert bench.queue.operations == bench.queue.bytes == 0
+
+
+# --- Health ---
+
+
+def test_the_first_trouble_is_told_until_its_part_is_well() -> None:
+    health = Health()
+
+    def told() -> list[str | None]:
+        return [health.trouble, health.of("writer"), health.of("follower")]
+
+    assert told() == [None, None, None]
+    health.bad("writer", "full")
+    health.bad("follower", "away")
+    assert told() == ["full", "full", "away"]
+    health.good("writer")
+    assert told() == ["away", None, "away"]
+    health.good("follower")
+    assert told() == [None, None, None]
+
+
+def test_a_trouble_is_logged_when_it_begins_changes_and_ends_and_not_in_between(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "oplogd.store")
+    health = Health()
+    health.good("writer")
+    for message in ("full", "full", "locked", "locked"):
+        health.bad("writer", message)
+    health.good("writer")
+    health.good("writer")
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("ERROR", "writer: full"),
+        ("ERROR", "writer: locked"),
+        ("INFO", "writer: the store answers again"),
+    ]

@@ -1,0 +1,89 @@
+"""Real agents on MongoDB, producers and consumers in threads, and what they add up to."""
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.agents import DEADLINE, Agent, Event, fold
+
+LEASE = "3s"
+
+
+def agent(folder: Path, url: str, kind: str, *flags: str, **options: Any) -> Agent:
+    return Agent(folder, "--mongo-url", url, "--log-collection", kind, "--lease", LEASE, *flags, **options)
+
+
+class Consumer(threading.Thread):
+    """Follows from the start it was given until it has ``count`` operations; cut every ``cut``, it resumes at the next agent.
+
+    An agent that is gone, or stopped the stream, is left for the next one, too.
+    """
+
+    def __init__(self, urls: Sequence[str], first: int, count: int, cut: int) -> None:
+        super().__init__(daemon=True)
+        self._urls = urls
+        self._turn = first
+        self._count = count
+        self._cut = cut
+        self.events: list[Event] = []
+        self.error: BaseException | None = None
+        self.established = threading.Event()
+
+    def run(self) -> None:
+        try:
+            self._follow()
+        except BaseException as error:
+            self.error = error
+            self.established.set()
+
+    def _follow(self) -> None:
+        from tests.agents import Stream
+
+        last_id: str | None = None
+        while len(self.events) < self._count:
+            url = self._urls[self._turn % len(self._urls)]
+            self._turn += 1
+            headers = {"Last-Event-ID": last_id} if last_id else {}
+            with Stream(url, headers, {"checkpoint": "1"}) as stream:
+                self.established.set()
+                cut = min(self._count, len(self.events) + self._cut)
+                while len(self.events) < cut:
+                    event = stream.next()
+                    if event is None:
+                        break
+                    if event.event:
+                        self.events.append(event)
+                last_id = stream.last_id
+
+    def result(self) -> list[Event]:
+        self.join(4 * DEADLINE)
+        if self.error is not None:
+            raise self.error
+        assert not self.is_alive(), f"{len(self.events)} of {self._count} operations came"
+        return self.events
+
+
+def run_all(works: Sequence[Callable[[], None]]) -> None:
+    """Run these at once, each in a thread; raise what one of them raised."""
+    errors: list[BaseException] = []
+
+    def run(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(work,), daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(4 * DEADLINE)
+        assert not thread.is_alive(), "a producer did not end"
+    if errors:
+        raise errors[0]
+
+
+def replicated(source: Agent) -> dict[str, str]:
+    """The live objects by data, as a full replication tells."""
+    return fold(source.replicate().values())

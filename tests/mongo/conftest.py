@@ -1,0 +1,56 @@
+"""A database for each test."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from pymongo import AsyncMongoClient
+
+from oplogd.store.mongo import MongoStore
+from oplogd.store.mongo.setup import Kind
+from tests.mongo.servers import Running, new_database
+
+MakeStore = Callable[..., MongoStore]
+
+
+@pytest.fixture
+def capped_url(ferret: Running) -> str:
+    """A new database on a server that has capped collections."""
+    return new_database(ferret.url)
+
+
+@pytest.fixture
+def plain_url(java: Running) -> str:
+    """A new database on a fast server."""
+    return new_database(java.url)
+
+
+@pytest.fixture(params=["capped", "plain", "plain-java"])
+def place(request: pytest.FixtureRequest) -> tuple[str, Kind]:
+    """A database and the kind of log to keep there, in each combination that a stand-in can hold."""
+    name = "plain_url" if request.param == "plain-java" else "capped_url"
+    return request.getfixturevalue(name), "capped" if request.param == "capped" else "plain"
+
+
+@pytest.fixture
+async def make_store() -> AsyncIterator[MakeStore]:
+    """Makes stores, opened by the test, closed and dropped afterwards."""
+    made: list[MongoStore] = []
+    urls: list[str] = []
+
+    def make(url: str, kind: Kind, **options: Any) -> MongoStore:
+        store = MongoStore(url, collection=kind, **{"lease": 0.5, **options})
+        made.append(store)
+        urls.append(url)
+        return store
+
+    yield make
+    for store in made:
+        await store.close()
+    for url in {each for each in urls if "oplog_test_" in each}:
+        await drop(url)
+
+
+async def drop(url: str) -> None:
+    async with AsyncMongoClient[dict[str, Any]](url) as client:
+        await client.drop_database(client.get_default_database().name)

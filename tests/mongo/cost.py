@@ -1,0 +1,90 @@
+"""Round trips per 1,000 operations: `python -m tests.mongo.cost` prints the table of `docs/mongodb.md`."""
+
+import asyncio
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from pymongo import monitoring
+
+from oplogd.store import Stamp
+from oplogd.store.mongo import MongoStore
+from oplogd.store.mongo.fold import fold, raise_checkpoint
+from oplogd.store.mongo.setup import Kind
+from tests.mongo.operations import op
+from tests.mongo.servers import Server, ferretdb, java_server
+
+COMMANDS: Counter[str] = Counter()
+_BACKGROUND = ("hello", "isMaster", "buildInfo", "endSessions")
+
+
+class _Count(monitoring.CommandListener):
+    def started(self, event: monitoring.CommandStartedEvent) -> None:
+        if event.command_name not in _BACKGROUND:
+            collection = str(event.command.get(event.command_name, ""))
+            if event.command_name == "getMore":
+                collection = str(event.command.get("collection"))
+            COMMANDS[f"{event.command_name} {collection}"] += 1
+
+    def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
+        pass
+
+    def failed(self, event: monitoring.CommandFailedEvent) -> None:
+        pass
+
+
+async def measure(url: str, kind: Kind, batch: int) -> tuple[int, int, int]:
+    """Written, followed and folded."""
+    writer = MongoStore(url, collection=kind, lease=60)
+    await writer.open()
+    await writer.append([op("first")])
+    await writer.checkpoint()
+    reader = MongoStore(url, collection=kind, lease=60)
+    await reader.open()
+    seen = 1
+    while await reader.follow(seen, 2000, 0.05):
+        pass
+    for store in (writer, reader):  # nothing in the background
+        assert store._task is not None
+        store._task.cancel()
+        await asyncio.gather(store._task, return_exceptions=True)
+    COMMANDS.clear()
+    for start in range(0, 1000, batch):
+        await writer._log.append([op(str(n % 500)) for n in range(start, start + batch)], Stamp("cost", start))
+    written = sum(COMMANDS.values())
+    COMMANDS.clear()
+    while seen < 1001:
+        seen += len(await reader._tail.follow(seen, 2000, 5))
+    followed = sum(COMMANDS.values())
+    COMMANDS.clear()
+    documents = await reader._log.documents(1, 1000)
+    assert await fold(reader._link, documents, _held)
+    assert await raise_checkpoint(reader._link, documents, 1)
+    folded = sum(COMMANDS.values())
+    await writer.close()
+    await reader.close()
+    return written, followed, folded
+
+
+async def _held() -> bool:
+    return True
+
+
+def main() -> None:
+    monitoring.register(_Count())
+    print("| server, log | batch | written | followed | folded |\n|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        servers: list[tuple[str, Callable[[Path], Server], Kind]] = [
+            ("mongo-java-server", java_server, "plain"),
+            ("FerretDB", ferretdb, "capped"),
+        ]
+        for name, make, kind in servers:
+            with make(Path(folder) / name) as server:
+                for batch in (1000, 100):
+                    counts = asyncio.run(measure(f"{server.url}/cost{batch}", kind, batch))
+                    print(f"| {name}, {kind} | {batch} |", " | ".join(map(str, counts)), "|")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""Operations for tests and what they add up to."""
+
+from collections.abc import Iterable
+
+from oplogd.operation import Operation, encode_data
+from oplogd.store import Entry, State, StateCursor, Store
+
+TIMESTAMP = "2014-11-06T11:04:39.041Z"
+
+
+def op(id_: str, event: str = "insert", type_: str = "video", parents: tuple[str, ...] = ()) -> Operation:
+    return Operation(event, f"{type_}/{id_}", encode_data(TIMESTAMP, list(parents), type_, id_))
+
+
+def folded(entries: Iterable[Entry]) -> dict[str, str]:
+    """Live objects by data text, each the last entry of its key."""
+    last: dict[str, Entry] = {}
+    for entry in entries:
+        last[_key(entry.data)] = entry
+    return {key: entry.data for key, entry in last.items() if entry.event != "delete"}
+
+
+async def live_states(store: Store) -> dict[str, str]:
+    """What a full replication would send."""
+    mark = await store.checkpoint()
+    found: list[State] = []
+    cursor = StateCursor(0, None)
+    while page := await store.states(cursor, mark.offset, True, 500):
+        found += page
+        cursor = page[-1].cursor
+    return {_key(state.data): state.data for state in found}
+
+
+async def whole_log(store: Store) -> list[Entry]:
+    entries: list[Entry] = []
+    while page := await store.read(entries[-1].offset if entries else 0, 1000):
+        entries += page
+    return entries
+
+
+def _key(data: str) -> str:
+    from oplogd.operation import decode_data
+
+    decoded = decode_data(data)
+    return f"{decoded.type}/{decoded.id}"

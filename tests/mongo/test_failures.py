@@ -1,0 +1,394 @@
+"""Servers and agents that stop, are killed, or have a wrong clock: nothing acknowledged is lost or doubled."""
+
+import gzip
+import http.client
+import itertools
+import json
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from oplogd.operation import now_ms
+from tests.agents import DEADLINE, Agent, Event, Stream, fold
+from tests.mongo.agents import agent, replicated
+from tests.mongo.proxy import Proxy
+from tests.mongo.servers import Server, ferretdb, with_database
+
+FOLDS = "this agent folds the log into the states now"
+AWAY = "?socketTimeoutMS=2000&serverSelectionTimeoutMS=1000&connectTimeoutMS=1000"
+"""Options with which an agent soon notices that its server is away."""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A FerretDB of one's own, to be stopped and killed."""
+    with ferretdb(tmp_path / "data") as running:
+        yield running
+
+
+def operation(number: int) -> dict[str, Any]:
+    return {"event": "insert", "type": "video", "id": str(number)}
+
+
+def numbers(events: list[Event]) -> list[int]:
+    return [int(event.operation["id"]) for event in events]
+
+
+def until_id(stream: Stream, id_: str) -> list[Event]:
+    """The events up to and with the first operation on the object of this id."""
+    events = stream.take(1)
+    while not events[-1].data or events[-1].operation["id"] != id_:
+        events += stream.take(1)
+    return events
+
+
+def wait_for(what: str, condition: Any) -> None:
+    deadline = time.monotonic() + 2 * DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def last_fold(*agents: Agent) -> str:
+    """When one of these last began to fold, by its log; empty: never."""
+    return max((line[:24] for each in agents for line in list(each.log) if FOLDS in line), default="")
+
+
+class Load:
+    """Operations, each of another object, sent one by one from ``threads`` over HTTP and in bursts over UDP."""
+
+    def __init__(self, agents: list[Agent], threads: int) -> None:
+        self._agents = agents
+        self._numbers = itertools.count()
+        self._ended = threading.Event()
+        self.acknowledged: list[int] = []
+        self.refused: list[int] = []
+        self.udp: list[int] = []
+        self._threads = [threading.Thread(target=self._post, args=(n,), daemon=True) for n in range(threads)]
+        for thread in self._threads:
+            thread.start()
+
+    def burst(self, size: int) -> None:
+        """Over UDP to each agent."""
+        for each in self._agents:
+            sent = [next(self._numbers) for _ in range(size)]
+            each.send_udp(*map(operation, sent))
+            self.udp += sent
+
+    def wait_acknowledged(self, more: int) -> None:
+        enough = len(self.acknowledged) + more
+        wait_for("operations are acknowledged", lambda: len(self.acknowledged) >= enough)
+
+    def wait_refused(self) -> None:
+        wait_for("an operation is refused", lambda: self.refused)
+
+    def end(self) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join(2 * DEADLINE)
+            assert not thread.is_alive(), "a producer did not end"
+
+    def _post(self, turn: int) -> None:
+        while not self._ended.wait(0.02):
+            number = next(self._numbers)
+            status = self._agents[turn % len(self._agents)].post(operation(number))
+            (self.acknowledged if status == 204 else self.refused).append(number)
+
+
+@pytest.mark.parametrize(("how", "seconds"), [("stopped", 20), ("killed", 2)])
+def test_a_server_that_is_away_under_load_loses_and_doubles_nothing(
+    how: str, seconds: float, server: Server, tmp_path: Path
+) -> None:
+    url = with_database(server.url, "away") + AWAY
+    with (
+        agent(tmp_path, url, "capped") as first,
+        agent(tmp_path, url, "capped") as second,
+        first.follow() as one,
+        second.follow() as two,
+    ):
+        agents = [first, second]
+        load = Load(agents, 3)
+        load.burst(10)
+        load.wait_acknowledged(20)
+        if how == "killed":
+            server.kill()
+        else:
+            server.stop()
+        load.burst(30)
+        threading.Event().wait(seconds)
+        load.wait_refused()
+        for each in agents:
+            assert each.status()["status"] == "DEGRADED"
+        if how == "killed":
+            server.start()
+        else:
+            server.go_on()
+        load.burst(10)
+        load.wait_acknowledged(20)
+        load.end()
+        for each in agents:
+            status = each.wait_status(status="OK", queue_size=0)
+            assert status["events_dropped_kernel"] == 0
+        assert first.post({"event": "insert", "type": "last", "id": "-1"}) == 204
+        events = until_id(one, "-1")
+        assert until_id(two, "-1") == events
+        assert [int(event.id[12:], 16) for event in events] == list(range(1, len(events) + 1))
+        seen = Counter(numbers(events))
+        assert [number for number, count in seen.items() if count != 1] == []
+        assert seen.keys() >= {*load.acknowledged, *load.udp}
+        assert seen.keys() <= {*load.acknowledged, *load.udp, *load.refused, -1}
+        assert replicated(first) == replicated(second) == fold(events)
+
+
+def test_an_answer_that_is_lost_doubles_nothing(plain_url: str, tmp_path: Path) -> None:
+    with Proxy(plain_url) as proxy, agent(tmp_path, proxy.url(), "plain") as only, only.follow() as stream:
+        assert only.post(operation(0)) == 204
+        proxy.cut_answers("insert", 2)
+        only.send_udp(*(operation(number) for number in range(1, 31)))
+        only.wait_status(events_ingested=31, queue_size=0)
+        assert proxy.cuts == 0
+        assert only.post(operation(31)) == 204
+        assert numbers(stream.take(32)) == list(range(32))
+
+
+def test_the_spool_brings_udp_operations_over_a_restart(server: Server, tmp_path: Path) -> None:
+    url = with_database(server.url, "spooled") + AWAY
+    flags = ("--spool", str(tmp_path / "spool.db"))
+    with agent(tmp_path, url, "capped", *flags) as first:
+        assert first.post(operation(0)) == 204
+        server.kill()
+        first.send_udp(*(operation(number) for number in range(1, 51)))
+        first.wait_status(queue_size=0, events_ingested=51)
+        assert first.status()["spool"]["operations"] == 50
+        first.kill()
+    with agent(tmp_path, url, "capped", *flags) as second:
+        status = second.status()
+        assert (status["status"], status["spool"]["operations"]) == ("DEGRADED", 50)
+        second.send_udp(*(operation(number) for number in range(51, 101)))
+        wait_for("all are spooled", lambda: second.status()["spool"]["operations"] == 100)
+        server.start()
+        wait_for("the spool is sent", lambda: second.status()["spool"]["operations"] == 0)
+        second.wait_status(status="OK")
+        second.post(operation(101))
+        with second.follow() as stream:
+            second.post(operation(102))
+            (last,) = stream.take(1)
+        assert int(last.id[12:], 16) == 103
+        assert sorted(map(int, (key.partition("/")[2] for key in replicated(second)))) == list(range(103))
+
+
+BATCH = 500
+"""More than there are objects, so that a batch changes most of them twice."""
+
+
+class Updates(threading.Thread):
+    """Updates of few objects in batches, sent by one agent after another until ``end``; what an agent did not answer is sent again."""
+
+    def __init__(self, agents: list[Agent]) -> None:
+        super().__init__(daemon=True)
+        self.agents = agents
+        self.last: dict[str, str] = {}
+        self.error: BaseException | None = None
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        try:
+            for number in itertools.count(step=BATCH):
+                batch = [
+                    {"event": "update", "type": "video", "id": str(n % 300), "parents": [str(n)]}
+                    for n in range(number, number + BATCH)
+                ]
+                while not self._send(batch):
+                    pass
+                self.last |= {f"video/{each['id']}": str(n) for n, each in enumerate(batch, number)}
+                if self._ended.wait(0.1):
+                    return
+        except BaseException as error:
+            self.error = error
+
+    def _send(self, batch: list[dict[str, Any]]) -> bool:
+        try:
+            return self.agents[-1].post(batch) == 200
+        except (OSError, http.client.HTTPException):  # it was killed
+            return False
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join(2 * DEADLINE)
+        assert not self.is_alive()
+        if self.error is not None:
+            raise self.error
+
+
+def test_killed_holders_of_the_lease_leave_states_that_are_the_fold(plain_url: str, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        database = stack.enter_context(MongoClient[dict[str, Any]](plain_url)).get_default_database()
+
+        def start() -> Agent:
+            return stack.enter_context(agent(tmp_path, plain_url, "plain", "--lease", "500ms"))
+
+        def lease() -> tuple[str, int]:
+            found = database["oplog_meta"].find_one({"_id": "oplog_ops:lease"}) or {}
+            return found["holder"], found["revision"]
+
+        def folded() -> int:
+            return int((database["oplog_meta"].find_one({"_id": "oplog_ops"}) or {})["n"])
+
+        agents = [start(), start()]
+        updates = Updates(agents)
+        updates.start()
+        holders = []
+        for _ in range(10):
+            wait_for("an agent folds", lambda agents=agents: last_fold(*agents))
+            holder = max(agents, key=last_fold)
+            other = next(each for each in agents if each is not holder)
+            before = folded()
+            wait_for("it folds what is sent now", lambda before=before: folded() > before)
+            holder.process.kill()
+            holder.wait()
+            dead, revision = lease()
+            holders.append(dead)
+            wait_for("another one has the lease", lambda dead=dead: lease()[0] != dead)
+            assert lease()[1] > revision
+            before = folded()
+            wait_for("it folds what is sent now", lambda before=before: folded() > before)
+            agents = [other, start()]
+            updates.agents = agents
+        updates.end()
+        assert len(set(holders)) == 10
+        log = list(database["oplog_ops"].find().sort("n", 1))
+        assert [entry["n"] for entry in log] == list(range(1, len(log) + 1))
+        assert {f"video/{entry['data']['id']}": entry["data"]["p"][0] for entry in log} == updates.last
+        for each in agents:
+            states = {key: json.loads(data)["parents"][0] for key, data in replicated(each).items()}
+            assert states == updates.last
+
+
+def test_a_late_write_of_an_old_holder_of_the_lease_changes_nothing(plain_url: str, tmp_path: Path) -> None:
+    batches = [
+        [{"event": "update", "type": "t", "id": str(n), "parents": [str(b)]} for n in range(100)] for b in range(3)
+    ]
+    flags = ("--lease", "500ms")
+    with Proxy(plain_url) as proxy, agent(tmp_path, proxy.url(), "plain", *flags) as holder:
+        wait_for("it folds", lambda: last_fold(holder))
+        with agent(tmp_path, plain_url, "plain", *flags) as other:
+            assert other.post(batches[0]) == 200
+            wait_for("it is folded", lambda: other.status()["store"]["lag"]["fold"] == 0)
+            with proxy.hold("update"):
+                assert other.post(batches[1]) == 200
+                wait_for("another one folds", lambda: last_fold(other) > last_fold(holder))
+                assert other.post(batches[2]) == 200
+                wait_for("it is folded", lambda: other.status()["store"]["lag"]["fold"] == 0)
+            wait_for("the late write is carried out", lambda: proxy.late)
+            states = {json.loads(data)["parents"][0] for data in replicated(other).values()}
+            assert states == {"2"}
+
+
+def test_a_stopped_holder_of_the_lease_changes_nothing_when_it_goes_on(plain_url: str, tmp_path: Path) -> None:
+    flags = ("--lease", "500ms")
+    with agent(tmp_path, plain_url, "plain", *flags) as holder, agent(tmp_path, plain_url, "plain", *flags) as other:
+        wait_for("it folds", lambda: last_fold(holder))
+        with other.follow() as stream:
+            batches = [
+                [{"event": "update", "type": "t", "id": str(n), "parents": [f"{b}"]} for n in range(500)]
+                for b in range(4)
+            ]
+            assert other.post(batches[0]) == 200
+            holder.process.send_signal(signal.SIGSTOP)
+            for batch in batches[1:]:
+                assert other.post(batch) == 200
+            wait_for("another one folds", lambda: last_fold(other) > last_fold(holder))
+            expected = fold(stream.take(2000))
+            assert replicated(other) == expected
+            holder.process.send_signal(signal.SIGCONT)
+            assert holder.post({"event": "insert", "type": "t", "id": "last"}) == 204
+            expected = fold(stream.take(1), expected)
+        assert replicated(holder) == replicated(other) == expected
+
+
+def test_a_log_that_is_dropped_and_made_smaller_goes_on_for_agents_and_consumers(
+    server: Server, tmp_path: Path
+) -> None:
+    url = with_database(server.url, "dropped")
+    with (
+        MongoClient[dict[str, Any]](url) as client,
+        agent(tmp_path, url, "capped") as first,
+        agent(tmp_path, url, "capped") as second,
+        first.follow("0") as one,
+        second.follow("0") as two,
+    ):
+        database = client.get_default_database()
+        seen: list[list[Event]] = [[], []]
+        for part, size in enumerate((0, 0, 1 << 20)):  # as it is; dropped; made anew by hand
+            if part:
+                database["oplog_ops"].drop()
+            if size:
+                database.create_collection("oplog_ops", capped=True, size=size)
+            for number in range(30):
+                body = {"event": ("insert", "delete")[number % 2], "type": "t", "id": f"{part}-{number // 3}"}
+                wait_for("it is stored", lambda each=(first, second)[number % 2], body=body: each.post(body) == 204)
+            last = {"event": "insert", "type": "t", "id": f"last of {part}"}
+            wait_for("it is stored", lambda last=last: first.post(last) == 204)
+            for events, stream in zip(seen, (one, two), strict=True):
+                events += until_id(stream, str(last["id"]))
+            for each in (first, second):
+                wait_for("it is folded", lambda each=each: each.status()["store"].get("lag", {}).get("fold") == 0)
+        (options,) = [each["options"] for each in database.list_collections() if each["name"] == "oplog_ops"]
+        assert options["size"] == 1 << 20
+        expected = replicated(first)
+        assert replicated(second) == expected
+        assert {f"t/last of {part}" for part in range(3)} < expected.keys()
+        for events in seen:
+            offsets = [int(event.id[12:], 16) for event in events if len(event.id) == 24]
+            assert offsets == sorted(set(offsets))
+            assert fold(events) == expected
+
+
+def test_an_agent_with_its_clock_an_hour_ahead_harms_nobody(plain_url: str, tmp_path: Path) -> None:
+    ahead = tmp_path / "ahead"
+    ahead.mkdir()
+    (ahead / "sitecustomize.py").write_text(
+        "import time\n"
+        "_time, _ns = time.time, time.time_ns\n"
+        "time.time = lambda: _time() + 3600\n"
+        "time.time_ns = lambda: _ns() + 3600 * 10**9\n"
+    )
+    environ = {"PYTHONPATH": f"{ahead}:{Path(__file__).parents[2]}"}
+    with agent(tmp_path, plain_url, "plain", environ=environ) as wrong, agent(tmp_path, plain_url, "plain") as right:
+        with right.follow() as stream:
+            for number in range(10):
+                assert (wrong, right)[number % 2].post(operation(number)) == 204
+            events = stream.take(10)
+        times = [int(event.id[:8], 16) * 1000 + int(event.id[8:12], 16) for event in events]
+        assert times == sorted(times)
+        assert abs(times[-1] - now_ms()) < 60_000
+        stamped = [event.operation["timestamp"] for event in events]
+        assert stamped[0] > stamped[1]
+        with wrong.follow(events[4].id) as resumed:
+            assert resumed.take(5) == events[5:]
+        assert replicated(wrong) == replicated(right) == fold(events)
+
+
+def test_a_real_history_through_two_agents_replicates_to_its_dump(
+    plain_url: str, shared_data: Path, tmp_path: Path
+) -> None:
+    with gzip.open(shared_data / "flask" / "ops.jsonl.gz") as file:
+        lines = file.read().splitlines()
+    with gzip.open(shared_data / "flask" / "dump.jsonl.gz") as file:
+        dump = [json.loads(line) for line in file]
+    with agent(tmp_path, plain_url, "plain") as first, agent(tmp_path, plain_url, "plain") as second:
+        for turn, start in enumerate(range(0, len(lines), 500)):
+            body = b"\n".join(lines[start : start + 500])
+            assert (first, second)[turn % 2].post(body, {"Content-Type": "application/x-ndjson"}) == 200
+        assert first.status()["store"]["ops"] == len(lines) == 7_354
+        for each in (first, second):
+            objects = [event.operation for event in each.replicate().values()]
+            assert sorted(objects, key=str) == sorted(dump, key=str)

@@ -1,0 +1,135 @@
+"""Who folds: the lease by a clock that the test turns, and what a holder that comes late can still do."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from oplogd.store import StateCursor
+from oplogd.store.mongo.connect import Link
+from oplogd.store.mongo.fold import fold, raise_checkpoint
+from oplogd.store.mongo.lease import Lease
+from tests.mongo.conftest import MakeStore, drop
+from tests.mongo.operations import folded, live_states, op, whole_log
+
+SECONDS = 5.0
+
+
+class Clock:
+    """Stands for the module ``time`` in the lease."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr("oplogd.store.mongo.lease.time", made)
+    return made
+
+
+@pytest.fixture
+async def link(plain_url: str) -> AsyncIterator[Link]:
+    made = Link(plain_url)
+    await made.greet()
+    yield made
+    await made.close()
+    await drop(plain_url)
+
+
+async def test_a_silent_holder_is_replaced_after_the_leases_time_and_not_before(link: Link, clock: Clock) -> None:
+    holder, observer = Lease(link, SECONDS), Lease(link, SECONDS)
+    assert await holder.hold()
+    assert not await observer.hold(), "seen for the first time"
+    clock.now += SECONDS - 0.001
+    assert not await observer.hold(), "not yet unchanged for the whole time"
+    clock.now += 0.001
+    assert not holder.held, "it knows before anybody else takes over"
+    assert await observer.hold()
+    assert not await holder.hold()
+
+
+async def test_a_holder_that_renews_is_never_replaced(link: Link, clock: Clock) -> None:
+    holder, observer = Lease(link, SECONDS), Lease(link, SECONDS)
+    for _ in range(20):
+        assert await holder.hold()
+        assert not await observer.hold()
+        clock.now += SECONDS * 0.6
+
+
+async def test_what_counts_is_how_long_the_observer_saw_a_revision_not_how_old_it_is(link: Link, clock: Clock) -> None:
+    assert await Lease(link, SECONDS).hold()
+    clock.now += 100 * SECONDS
+    observer = Lease(link, SECONDS)
+    assert not await observer.hold()
+    clock.now += SECONDS
+    assert await observer.hold()
+
+
+async def test_of_several_that_see_it_run_out_one_takes_over(link: Link, clock: Clock) -> None:
+    observers = [Lease(link, SECONDS) for _ in range(8)]
+    assert await Lease(link, SECONDS).hold()
+    for observer in observers:
+        assert not await observer.hold()
+    clock.now += SECONDS
+    assert sorted(await asyncio.gather(*(observer.hold() for observer in observers))) == [False] * 7 + [True]
+
+
+async def test_a_released_lease_is_free_at_once(link: Link, clock: Clock) -> None:
+    holder, observer = Lease(link, SECONDS), Lease(link, SECONDS)
+    assert await holder.hold()
+    assert not await observer.hold()
+    await holder.release()
+    assert await observer.hold()
+    await holder.release()
+    assert observer.held
+    assert not await holder.hold(), "what it released is another's now"
+
+
+async def test_late_writes_of_an_old_holder_change_nothing(plain_url: str, make_store: MakeStore) -> None:
+    store = make_store(plain_url, "plain")
+    await store.open()
+    await store.append([op("a"), op("b", "delete"), op("c")])
+    await store.checkpoint()
+    batch = await store._log.documents(0, 100)
+    first = (await store._log.row()).first
+    await store.append([op("a", "delete"), op("b"), op("d")])
+    mark = await store.checkpoint()
+
+    async def states() -> list[object]:
+        return list(await store.states(StateCursor(0, None), mark.offset, False, 100))
+
+    before = await states()
+    late = Link(plain_url)
+    await late.greet()
+
+    async def it_still_believes() -> bool:
+        return True
+
+    assert await fold(late, batch, it_still_believes)
+    assert not await raise_checkpoint(late, batch, first)
+    await late.close()
+    assert await states() == before
+    assert await store.checkpoint() == mark
+    assert await live_states(store) == folded(await whole_log(store))
+
+
+async def test_an_agent_takes_over_from_one_that_fell_silent(plain_url: str, make_store: MakeStore) -> None:
+    silent, other = make_store(plain_url, "plain"), make_store(plain_url, "plain")
+    await silent.open()
+    await silent.append([op("a")])
+    await silent.checkpoint()
+    await other.open()
+    assert not other._lease.held
+    assert silent._task is not None
+    silent._task.cancel()
+    await asyncio.gather(silent._task, return_exceptions=True)
+    await other.append([op("b")])
+    assert (await other.checkpoint()).offset == 2
+    assert other._lease.held
+    assert not await silent._lease.hold()
+    assert set(await live_states(other)) == {"video/a", "video/b"}

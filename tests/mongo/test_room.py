@@ -1,0 +1,90 @@
+"""No entry leaves the log before it is in the states: writers wait for the fold. If one does all the same, it is told."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from oplogd.event_id import Mark
+from oplogd.operation import Operation
+from oplogd.store import Stamp
+from oplogd.store.mongo import MongoStore
+from oplogd.store.mongo.setup import Kind
+from tests.mongo.conftest import MakeStore
+from tests.mongo.operations import folded, live_states, op, whole_log
+
+CAP = 1 << 20
+
+
+async def stop_folding(holder: MongoStore) -> None:
+    """It keeps the lease; ``holder._lease.release()`` lets another one fold."""
+    assert holder._lease.held
+    assert holder._task is not None
+    holder._task.cancel()
+    await asyncio.gather(holder._task, return_exceptions=True)
+
+
+async def test_a_writer_waits_while_unfolded_entries_fill_half_of_the_cap(
+    capped_url: str, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder, writer = (make_store(capped_url, "capped", max_bytes=CAP, lease=60) for _ in range(2))
+    await holder.open()
+    await writer.open()
+    await stop_folding(holder)
+    log = writer._log
+    waits = asyncio.Event()
+    is_crowded, insert = log._is_crowded, log.insert
+    fills: list[int] = []
+    made = [op(str(n), "insert", "video", ("p" * 20_000,)) for n in range(120)]
+    size = len(made[0].data)
+
+    def watched() -> bool:
+        crowded = is_crowded()
+        if crowded:
+            waits.set()
+        return crowded
+
+    async def weighed(head: Mark, chunk: Sequence[tuple[int, Operation]], name: str | None) -> Mark:
+        row = await writer._link.meta.find_one({"_id": "oplog_ops"})
+        assert row is not None
+        fills.append((head.offset + len(chunk) - row["n"]) * size)
+        return await insert(head, chunk, name)
+
+    monkeypatch.setattr(log, "_is_crowded", watched)
+    monkeypatch.setattr(log, "insert", weighed)
+    async with asyncio.timeout(120):
+        writing = asyncio.create_task(writer.append(made, Stamp("w", 0)))
+        await waits.wait()
+        before = len(await whole_log(writer))
+        assert CAP * 0.4 < before * size < CAP * 0.6
+        waits.clear()
+        await waits.wait()  # it has looked again meanwhile
+        assert not writing.done()
+        assert len(await whole_log(writer)) == before
+        await holder._lease.release()
+        await writing
+    entries = await whole_log(writer)
+    assert [entry.data.encode() for entry in entries] == [each.data for each in made]
+    assert max(fills) < CAP * 0.6
+    assert await live_states(writer) == folded(entries)
+
+
+async def test_entries_that_have_left_the_log_unfolded_are_counted_and_the_way_out_is_named(
+    place: tuple[str, Kind], make_store: MakeStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    holder, other = make_store(*place, lease=60), make_store(*place)
+    await holder.open()
+    await other.open()
+    await other.append([op("0")])
+    await other.checkpoint()
+    await stop_folding(holder)
+    await other.append([op(str(n)) for n in range(1, 10)])
+    assert (await other.stats()).warnings == ()
+    await other._link.log.delete_many({"n": {"$lte": 5}})  # as when somebody shrinks the collection
+    await holder._lease.release()
+    assert (await other.checkpoint()).offset == 10
+    (warning,) = (await other.stats()).warnings
+    assert warning.startswith("4 operations have left the log before they were in the states")
+    assert "oplog-sync" in warning
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [warning]
+    assert set(await live_states(other)) == {f"video/{n}" for n in (0, 5, 6, 7, 8, 9)}

@@ -1,0 +1,33 @@
+from collections.abc import AsyncIterator
+
+import pytest
+
+from oplogd.store import Store
+from tests.store.kits import KITS, TRIMMING, Kit, Kits
+
+
+@pytest.fixture(params=KITS)
+def kits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kits:
+    return KITS[request.param](request, monkeypatch)
+
+
+@pytest.fixture(params=TRIMMING)
+def trimming_kits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kits:
+    return KITS[request.param](request, monkeypatch)
+
+
+@pytest.fixture
+async def kit(kits: Kits) -> AsyncIterator[Kit]:
+    async with kits() as kit:
+        yield kit
+
+
+@pytest.fixture
+async def trimming_kit(trimming_kits: Kits) -> AsyncIterator[Kit]:
+    async with trimming_kits() as kit:
+        yield kit
+
+
+@pytest.fixture
+async def store(kit: Kit) -> Store:
+    return await kit.open()

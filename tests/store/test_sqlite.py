@@ -1,0 +1,283 @@
+"""What only the embedded store has: a file with a schema, and the troubles of files."""
+
+import asyncio
+import contextlib
+import os
+import resource
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from oplogd.errors import StoreError, StoreUnavailableError
+from oplogd.operation import Operation
+from oplogd.store.sqlite import APPLICATION_ID, DEFAULT_CAP_BYTES, MIGRATIONS, SqliteStore, connection, statements
+from tests.operations import fold, numbered, operation
+from tests.store.kits import contents, expected, known, log_of, states_of, wanted
+
+Patch = pytest.MonkeyPatch
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "oplog.db"
+
+
+@contextlib.asynccontextmanager
+async def opened(path: Path, max_bytes: int | None = None) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(path, max_bytes)
+    try:
+        await store.open()
+        yield store
+    finally:
+        await store.close()
+
+
+@contextlib.contextmanager
+def direct(path: Path) -> Iterator[sqlite3.Connection]:
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        yield db
+
+
+async def whole(store: SqliteStore, made: list[Operation]) -> None:
+    """The store holds exactly these operations, each once, and their states."""
+    entries = await log_of(store)
+    assert contents(entries) == wanted(made)
+    assert [entry.offset for entry in entries] == list(range(1, len(made) + 1))
+    assert known(await states_of(store)) == expected(fold(entries))
+
+
+async def use(path: Path) -> None:
+    async with opened(path) as store:
+        await log_of(store)
+        await states_of(store)
+        await store.append(numbered(2000))
+
+
+def content(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def replace(path: Path, by: bytes) -> None:
+    path.write_bytes(by)
+
+
+# --- The file and its schema ---
+
+
+async def test_a_new_file_is_marked_as_ours_with_the_present_version(path: Path) -> None:
+    async with opened(path) as store:
+        assert (await store.stats()).max_bytes == DEFAULT_CAP_BYTES
+    with direct(path) as db:
+        assert db.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
+        assert db.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+async def test_every_commit_waits_for_the_disk(path: Path) -> None:
+    async with opened(path) as store:
+        assert await store._writer.run(lambda db: db.execute("PRAGMA synchronous").fetchone()) == (2,)
+
+
+async def test_a_file_of_the_version_before_is_brought_forward_with_what_it_holds(
+    path: Path, monkeypatch: Patch
+) -> None:
+    made = numbered(3)
+    async with opened(path) as store:
+        await store.append(made)
+    step = "CREATE TABLE extra (x); INSERT INTO extra VALUES (1)"
+    monkeypatch.setattr(statements, "MIGRATIONS", (*MIGRATIONS, step))
+    for _ in range(2):  # the second time there is nothing left to do
+        async with opened(path) as store:
+            await whole(store, made)
+    with direct(path) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS) + 1,)
+        assert db.execute("SELECT * FROM extra").fetchall() == [(1,)]
+
+
+async def test_a_step_forward_that_fails_leaves_the_file_as_it_was(path: Path, monkeypatch: Patch) -> None:
+    made = numbered(3)
+    async with opened(path) as store:
+        await store.append(made)
+    with monkeypatch.context() as patch:
+        patch.setattr(statements, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE extra (x); INSERT INTO nowhere VALUES (1)"))
+        with pytest.raises(StoreError):
+            async with opened(path):
+                pass
+    async with opened(path) as store:
+        await whole(store, made)
+    with direct(path) as db:
+        assert db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'extra'").fetchone() == (0,)
+
+
+async def test_a_newer_file_is_refused_with_what_to_do(path: Path) -> None:
+    async with opened(path):
+        pass
+    with direct(path) as db:
+        db.execute("PRAGMA user_version = 99")
+    with pytest.raises(StoreError, match=r"version 99, this oplog knows up to \d+; use the newer oplog"):
+        async with opened(path):
+            pass
+
+
+async def test_another_programs_file_is_refused_and_left_as_it_was(path: Path) -> None:
+    with direct(path) as db:
+        db.execute("CREATE TABLE theirs (x)")
+    before = content(path)
+    with pytest.raises(StoreError, match="not an oplog store; give --store another path"):
+        async with opened(path):
+            pass
+    assert content(path) == before
+    assert os.listdir(os.path.dirname(path)) == ["oplog.db"]
+
+
+async def test_an_empty_file_becomes_a_store(path: Path) -> None:
+    replace(path, b"")
+    async with opened(path) as store:
+        await whole(store, [])
+
+
+async def test_a_file_that_is_no_database_is_refused_and_left_as_it_was(path: Path) -> None:
+    theirs = b"not a database " * 100
+    replace(path, theirs)
+    with pytest.raises(StoreUnavailableError, match="damaged or no SQLite file"):
+        async with opened(path):
+            pass
+    assert content(path) == theirs
+
+
+async def test_a_folder_that_is_not_there_is_named(path: Path) -> None:
+    missing = path.parent / "missing" / "oplog.db"
+    with pytest.raises(StoreUnavailableError, match=r"missing/oplog\.db: it cannot be opened; check that its folder"):
+        async with opened(missing):
+            pass
+
+
+# --- The cap ---
+
+
+async def test_only_an_explicit_cap_changes_that_of_the_file(path: Path) -> None:
+    for given, expected_cap in [(5000, 5000), (None, 5000), (7000, 7000), (None, 7000)]:
+        async with opened(path, given) as store:
+            assert (await store.stats()).max_bytes == expected_cap
+
+
+async def test_the_bytes_counted_for_the_cap_are_those_of_a_recount(path: Path) -> None:
+    async with opened(path, 3000) as store:
+        for number in range(1, 60):
+            await store.append(
+                [operation(id_="é" * (number * 7 % 50 + 1), parents=["p"] * (number % 4))] * (number % 3 + 1)
+            )
+            with direct(path) as db:
+                ((recount,),) = db.execute(
+                    "SELECT sum(length(CAST(key AS BLOB)) + length(CAST(data AS BLOB)) + 32) FROM ops"
+                ).fetchall()
+            stats = await store.stats()
+            assert stats.bytes == recount <= 3000
+        assert stats.operations > 5
+
+
+async def test_a_log_far_over_its_new_cap_is_trimmed_in_steps(path: Path) -> None:
+    async with opened(path) as store:
+        for first in range(0, 25_000, 5000):
+            await store.append(numbered(5000, first))
+    async with opened(path, 2000) as store:
+        stats = await store.stats()
+        entries = await log_of(store)
+        assert stats.bytes <= 2000
+        assert stats.operations == len(entries) == 25_000 - entries[0].offset + 1
+        assert stats.states == 25_000
+
+
+# --- Troubles, and that nothing is lost or doubled by them ---
+
+
+async def test_a_lock_of_another_process_is_named_and_passes(path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(connection, "BUSY_SECONDS", 0.05)
+    made = numbered(4)
+    async with opened(path) as store:
+        await store.append(made[:2])
+        with direct(path) as db:
+            db.execute("BEGIN IMMEDIATE")
+            for _ in range(2):
+                with pytest.raises(StoreUnavailableError, match="another process holds a lock on it"):
+                    await store.append(made[2:])
+            assert contents(await store.read(0, 10)) == wanted(made[:2])
+            db.execute("ROLLBACK")
+        await store.append(made[2:])
+        await whole(store, made)
+
+
+async def test_a_full_disk_is_named_and_what_was_not_stored_can_be_stored_later(path: Path, monkeypatch: Patch) -> None:
+    made = [operation(id_=str(number), parents=["p" * 3000]) for number in range(60)]
+    async with opened(path) as store:
+        await store.append(made[:1])
+    with monkeypatch.context() as patch:
+        patch.setattr(statements, "PRAGMAS", statements.PRAGMAS + "PRAGMA max_page_count = 40;")
+        async with opened(path) as store:
+            await store.append(made[1:10])
+            for _ in range(2):
+                with pytest.raises(StoreUnavailableError, match="the disk is full; free some space"):
+                    await store.append(made[10:])
+            await whole(store, made[:10])
+            patch.undo()  # somebody has freed some space; the failed connection was given up
+            await store.append(made[10:])
+            await whole(store, made)
+    async with opened(path) as store:
+        await whole(store, made)
+
+
+async def test_a_write_that_the_system_refuses_is_named_and_passes(path: Path) -> None:
+    made = [operation(id_=str(number), parents=["p" * 3000]) for number in range(120)]
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    async with opened(path) as store:
+        await store.append(made[:20])
+        size = len(content(Path(f"{path}-wal")))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 8192, hard))
+        try:
+            with pytest.raises(StoreUnavailableError, match=r"reading or writing it failed|the disk is full"):
+                await store.append(made[20:])
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        await whole(store, made[:20])
+        await store.append(made[20:])
+        await whole(store, made)
+
+
+async def test_a_damaged_file_is_named_and_a_sound_copy_in_its_place_works(path: Path) -> None:
+    made = numbered(2000)
+    async with opened(path) as store:
+        await store.append(made)
+    sound = content(path)
+    replace(path, sound[:8192] + b"\xff" * 40_000 + sound[48_192:])
+    with pytest.raises(StoreUnavailableError, match="it is damaged or no SQLite file"):
+        await use(path)
+    replace(path, sound)
+    async with opened(path) as store:
+        await whole(store, made)
+
+
+async def test_an_append_that_was_interrupted_leaves_nothing(path: Path) -> None:
+    made = numbered(2)
+    async with opened(path) as store:
+        await store.append(made)
+        broken = Operation("insert", "video/x", b"{not json")
+        with pytest.raises(StoreUnavailableError):
+            await store.append([*numbered(3, first=10), broken])
+        await whole(store, made)
+
+
+async def test_readers_see_whole_batches_only(path: Path) -> None:
+    """Ten writers of batches; whoever looks sees a log that ends with a batch, and the states of just that log."""
+    async with opened(path) as store, opened(path) as other:
+
+        async def look() -> None:
+            for _ in range(20):
+                located = await other.locate()
+                assert located.head.offset % 7 == 0
+                assert (await other.checkpoint()).offset >= located.head.offset
+                assert len(await other.read(0, 1000)) % 7 == 0
+
+        await asyncio.gather(look(), *(store.append(numbered(7, first=n * 7)) for n in range(10)))
+        assert (await other.locate()).head.offset == 70

@@ -1,0 +1,208 @@
+"""What a single consumer is handed besides operations: heartbeats, checkpoints, and its turn among others."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from oplogd.event_id import Millis, format_id
+from oplogd.stream.filters import Filter
+from oplogd.stream.frames import HEARTBEAT
+from oplogd.stream.hub import TooManyClientsError
+from tests.operations import numbered, operation
+from tests.stream.worlds import START_MS, Client, Sizes, World
+
+ROOMY = Sizes(cap=10**9, ring_entries=1000, ring_bytes=10**9, page=500, chunk=10**6)
+RARE = Filter(frozenset({"rare"}))
+
+
+@pytest.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    world = World(tmp_path, ROOMY, monkeypatch)
+    await world.start()
+    yield world
+    await world.stop()
+
+
+async def connected(world: World, last_id: str, filter_: Filter = RARE, checkpoints: bool = False) -> Client:
+    client = Client(world, filter_, checkpoints)
+    await client.begin(last_id)
+    world.clients.append(client)
+    assert client.consumer is not None
+    return client
+
+
+async def grow(world: World, *types: str) -> None:
+    await world.append([operation(type_=type_) for type_ in types])
+    await world.catch_up()
+
+
+async def test_a_resume_reads_past_pieces_of_the_ring_of_which_nothing_passes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oplogd.stream.consumer.CHUNK_BYTES", 1)
+    await grow(world, "video", "video", "video", "rare", "video", "rare")
+    client = await connected(world, format_id(world.mark(1)))
+    assert await client.read()
+    assert await client.read()
+    assert not await client.read()
+    client.check_drained()
+
+
+async def test_a_long_way_through_the_store_with_nothing_that_passes_is_no_silence(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oplogd.stream.consumer.PAGE", 1)
+    await world.append(numbered(3))
+    world.ring.restart(world.head)
+    client = await connected(world, format_id(world.mark(1)))
+    assert client.consumer is not None
+    client.consumer.heartbeat = 0
+    assert await client.consumer.next_chunk() == HEARTBEAT
+    assert client.consumer.place == world.mark(2)
+
+
+async def test_a_long_replication_with_nothing_that_passes_is_no_silence(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oplogd.stream.consumer.PAGE", 1)
+    await world.append(numbered(2))
+    client = await connected(world, str(START_MS), checkpoints=True)
+    assert client.consumer is not None
+    client.consumer.heartbeat = 0
+    assert await client.consumer.next_chunk() == HEARTBEAT
+    assert await client.consumer.next_chunk() == HEARTBEAT
+    assert (await client.consumer.next_chunk()).endswith(b"event: live\ndata:\n\n")
+
+
+async def test_a_heartbeats_checkpoint_says_up_to_where_nothing_more_passes(world: World) -> None:
+    await grow(world, "rare")
+    client = await connected(world, "", checkpoints=True)
+    assert client.consumer is not None
+    greeting = await client.consumer.next_chunk()
+    assert greeting == f"id: {format_id(world.mark(1))}\n\n".encode()
+    await grow(world, "video", "video")
+    client.consumer.heartbeat = 0
+    assert await client.consumer.next_chunk() == HEARTBEAT + f"id: {format_id(world.mark(3))}\n\n".encode()
+
+
+async def test_the_checkpoint_of_an_empty_log_is_the_time_of_its_beginning(world: World) -> None:
+    client = await connected(world, "", checkpoints=True)
+    assert client.consumer is not None
+    assert await client.consumer.next_chunk() == f"id: {START_MS}\n\n".encode()
+
+
+async def test_the_first_checkpoint_comes_also_if_the_follower_lost_its_place_before(world: World) -> None:
+    await grow(world, "rare")
+    client = await connected(world, "", checkpoints=True)
+    await world.restart_ring()
+    assert client.consumer is not None
+    assert await client.consumer.next_chunk() == f"id: {format_id(world.mark(1))}\n\n".encode()
+
+
+async def test_without_the_wish_a_heartbeat_is_all(world: World) -> None:
+    client = await connected(world, "")
+    assert client.consumer is not None
+    client.consumer.heartbeat = 0
+    assert await client.consumer.next_chunk() == HEARTBEAT
+
+
+async def test_an_ended_consumer_that_slept_is_told_so(world: World) -> None:
+    client = await connected(world, "")
+    assert client.consumer is not None
+    assert not await client.read()
+    client.consumer.end()
+    assert client._task is not None
+    async with asyncio.timeout(30):
+        assert await client._task == b""
+    client._task = None
+
+
+async def test_an_age_that_is_reached_ends_the_stream_and_no_sooner(world: World) -> None:
+    client = await connected(world, "")
+    assert client.consumer is not None
+    client.consumer.ends_at = 100.0
+    client.consumer.tick(99.9)
+    assert not client.consumer.ending
+    client.consumer.tick(100.0)
+    assert client.consumer.ending
+
+
+async def test_consumers_over_the_limit_are_refused_until_one_leaves(world: World) -> None:
+    world.hub._max_clients = 1
+    client = await connected(world, "")
+    with pytest.raises(TooManyClientsError):
+        await world.hub.connect(Millis(0), RARE, checkpoints=False, address="test")
+    await client.disconnect()
+    await connected(world, "")
+
+
+async def test_live_of_an_empty_log_resumes_though_the_log_has_begun_meanwhile(world: World) -> None:
+    client = await connected(world, "0", Filter())
+    assert await client.read()
+
+    async def append() -> None:
+        await world.append([operation()])
+
+    async def nothing() -> None:
+        pass
+
+    world.store.meddle = [nothing, append]  # after the checkpoint is known, before the last look at the log
+    assert await client.read()
+    assert (client.phase, client.last_id, client.place) == ("live", "1", 0)
+    await client.disconnect()
+    await client.resume(client.filter)
+    await world.catch_up()
+    while await client.read():
+        pass
+    client.check_drained()
+    assert client.resets == 1
+    assert len(client.objects) == 1
+
+
+async def test_counts_are_operations_and_states_but_no_marks(world: World) -> None:
+    await grow(world, "rare", "video")
+    client = await connected(world, "0")
+    await grow(world, "rare")
+    while await client.read():
+        pass
+    client.check_drained()
+    assert client.consumer is not None
+    assert client.consumer.sent == world.hub.counts.events_sent == 1
+
+
+async def test_a_purge_in_the_midst_of_a_replication_is_noticed_before_live(world: World) -> None:
+    await world.append([operation(id_="gone"), operation(id_="stays")])
+    world.clock.ms += 10
+    await world.append([operation("delete", id_="gone")])
+    client = await connected(world, str(START_MS + 5), Filter())
+    assert len(client.objects) == 2
+
+    async def purge() -> None:
+        await world.purge(world.head.ms + 1)
+
+    world.store.meddle = [purge]  # after the place to go live from is known, before the states are read
+    await world.catch_up()
+    while await client.read():
+        pass
+    client.check_drained()
+    assert client.resets == 1
+    assert len(client.objects) == 1
+
+
+async def test_a_live_consumer_that_fell_off_ring_and_log_goes_on_from_the_states(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.ring, "max_entries", 2)
+    await grow(world, "video")
+    client = await connected(world, "", Filter())
+    await world.store._writer.run(lambda db: db.execute("UPDATE logs SET max_bytes = 600"))
+    for number in range(20):
+        await grow(world, f"type{number}")
+    assert not await world.is_in_log(2)
+    while await client.read():
+        pass
+    client.check_drained()
+    assert client.resets == 0
+    assert len(client.objects) == 21

@@ -1,0 +1,58 @@
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from oplog_sync.errors import SyncError
+from oplog_sync.session import check_java
+from oplog_sync.source import register
+from tests.mongo.conftest import capped_url, plain_url
+from tests.sync.helpers import Place
+
+__all__ = ["capped_url", "plain_url"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_java() -> None:
+    """Here as in the processes that tests start, Java spends more on compiling itself well than tests can win by it."""
+    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
+@pytest.fixture(scope="session")
+def spark(quick_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One session for all tests: starting one takes longer than most of them."""
+    try:
+        check_java()
+    except SyncError as error:
+        pytest.fail(f"the tests of oplog_sync run on Spark. {error}")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "Asia/Kolkata")  # no result may depend on it
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.extraJavaOptions", f"-Dderby.stream.error.file={tmp_path_factory.mktemp('derby')}/log")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    register(session)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(params=["sqlite", "plain", "capped"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """An empty store of each sort. The one with a capped log bears few operations: see tests/mongo/servers.py."""
+    match request.param:
+        case "plain":
+            return Place(request.getfixturevalue("plain_url"), "plain").create()
+        case "capped":
+            return Place(request.getfixturevalue("capped_url"), "capped").create()
+    return Place(tmp_path / "oplog.db")

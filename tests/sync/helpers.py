@@ -1,0 +1,165 @@
+"""Stores, dumps and runs of the job for the tests of ``oplog_sync``."""
+
+import asyncio
+import gzip
+import json
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pymongo import MongoClient
+from pyspark.sql import SparkSession
+
+from oplog_sync.job import run
+from oplog_sync.report import Counts
+from oplog_sync.settings import parse
+from oplogd.operation import decode
+from oplogd.store import Correction, Entry, Verdict
+from oplogd.store.mongo import MongoStore
+from oplogd.store.mongo.setup import Kind
+from oplogd.store.sqlite import SqliteStore
+from tests.agents import Agent
+from tests.mongo.operations import live_states
+
+ARRIVAL = "2020-01-01T00:00:00.000Z"
+
+Json = dict[str, Any]
+Store = Path | str
+"""A SQLite file, or the URL of a database in MongoDB that holds a log."""
+
+
+class Place(NamedTuple):
+    """Where a test keeps its store. ``kind`` of log: on MongoDB only."""
+
+    store: Store
+    kind: Kind | None = None
+
+    @property
+    def argv(self) -> list[str]:
+        """How the job is told."""
+        if self.kind is None:
+            return ["--store", str(self.store)]
+        return ["--mongo-url", str(self.store), "--log-collection", self.kind]
+
+    def agent(self, folder: Path, *flags: str) -> Agent:
+        if self.kind is None:
+            assert self.store == folder / "oplog.db"
+            return Agent(folder, *flags)
+        return Agent(folder, *self.argv, "--lease", "3s", *flags)
+
+    def create(self) -> "Place":
+        """Make the store, empty, if it is in MongoDB; a file is made by whoever writes first."""
+
+        async def make() -> None:
+            store = MongoStore(str(self.store), collection=self.kind)
+            await store.open()
+            await store.close()
+
+        if self.kind is not None:
+            asyncio.run(make())
+        return self
+
+
+def sync(spark: SparkSession, *argv: str | Path) -> Counts:
+    """The job in the tests' own Spark session."""
+    return run(spark, parse([str(argument) for argument in argv]))
+
+
+def operation(event: str, type_: str, id_: str, timestamp: str = ARRIVAL, *parents: str) -> Json:
+    return {"event": event, "type": type_, "id": id_, "timestamp": timestamp, "parents": list(parents)}
+
+
+def row(type_: str, id_: str, timestamp: str = ARRIVAL, *parents: str) -> Json:
+    """A row of a dump."""
+    return {"timestamp": timestamp, "parents": list(parents), "type": type_, "id": id_}
+
+
+def append(store: Store, operations: Iterable[Json | bytes]) -> None:
+    """Put operations into a store, which is created when missing."""
+    decoded = [
+        decode(given if isinstance(given, bytes) else json.dumps(given).encode(), ARRIVAL) for given in operations
+    ]
+
+    async def write() -> None:
+        async with opened(store) as opened_store:
+            for start in range(0, len(decoded), 5000):
+                await opened_store.append(decoded[start : start + 5000])
+            await opened_store.checkpoint()
+
+    asyncio.run(write())
+
+
+@asynccontextmanager
+async def opened(store: Store) -> AsyncIterator[SqliteStore | MongoStore]:
+    made = SqliteStore(store) if isinstance(store, Path) else MongoStore(store, collection=None)
+    await made.open()
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+def correct(store: Store, corrections: Sequence[Correction]) -> list[Verdict]:
+    async def write() -> list[Verdict]:
+        async with opened(store) as opened_store:
+            return await opened_store.correct(corrections)
+
+    return asyncio.run(write())
+
+
+def log(store: Store, after: int = 0) -> list[Entry]:
+    async def read() -> list[Entry]:
+        entries: list[Entry] = []
+        async with opened(store) as opened_store:
+            last = after
+            while chunk := await opened_store.read(last, 5000):
+                entries += chunk
+                last = chunk[-1].offset
+        return entries
+
+    return asyncio.run(read())
+
+
+def live(store: Store) -> dict[str, str]:
+    """The live objects: key -> data."""
+
+    async def read() -> dict[str, str]:
+        async with opened(store) as opened_store:
+            return await live_states(opened_store)
+
+    if isinstance(store, str):
+        return asyncio.run(read())
+    db = sqlite3.connect(store)
+    try:
+        return dict(db.execute("SELECT key, data FROM states WHERE NOT deleted"))
+    finally:
+        db.close()
+
+
+@contextmanager
+def looking(store: Store) -> Iterator[Callable[[int], bool]]:
+    """Whether an offset is in the log: a look-up that costs little and may be repeated at once."""
+    if isinstance(store, Path):
+        with closing(sqlite3.connect(store)) as db:
+            yield lambda offset: db.execute("SELECT 1 FROM ops WHERE seq = ?", (offset,)).fetchone() is not None
+    else:
+        with MongoClient[Json](store) as client:
+            entries = client.get_default_database().oplog_ops
+            yield lambda offset: entries.find_one({"n": offset}, {"_id": 1}) is not None
+
+
+def write_dump(path: Path, rows: Iterable[Json]) -> Path:
+    text = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+    return path
+
+
+def dump_state(rows: Iterable[Json]) -> dict[str, str]:
+    """What a store holds that agrees with a dump of normalised rows."""
+    return {f"{row['type']}/{row['id']}": json.dumps(row, separators=(",", ":"), ensure_ascii=False) for row in rows}
+
+
+def read_lines(path: Path) -> list[Json]:
+    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]

@@ -1,0 +1,183 @@
+"""What every backend gives the data source, without Spark."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from oplog_sync.backend import Row, Wanted, make_backend, mongo
+from oplog_sync.backend.sqlite import SqliteBackend
+from oplog_sync.errors import OptionError
+from oplogd.errors import StoreError, StoreUnavailableError
+from oplogd.operation import decode, format_ms
+from oplogd.store import Entry, Located
+from oplogd.store.sqlite import SqliteStore
+from tests.mongo.servers import ferretdb
+from tests.sync.helpers import Place, Store, append, live, log, opened, operation
+
+T1, T2 = "2020-01-01T00:00:00.001Z", "2021-01-01T00:00:00.000Z"
+
+
+@pytest.fixture
+def store(place: Place) -> Store:
+    """25 live objects of two types and 5 deleted ones, in 40 operations."""
+    append(place.store, [operation("insert", "video", f"v/{n}", T1, "user/1") for n in range(20)])
+    append(place.store, [operation("insert", "tag", f"é{n}", T1) for n in range(10)])
+    append(place.store, [operation("delete", "tag", f"é{n}", T2) for n in range(5)])
+    append(place.store, [operation("update", "video", f"v/{n}", T2) for n in range(5)])
+    return place.store
+
+
+def states(store: Store, wanted: Wanted = Wanted(), width: int = 7) -> list[Row]:  # noqa: B008
+    backend = make_backend(str(store))
+    return [row for part in backend.state_ranges(width) for rows in backend.states(part, wanted) for row in rows]
+
+
+def operations(store: Store, wanted: Wanted = Wanted(), after: int = 0, upto: int = 40) -> list[Row]:  # noqa: B008
+    return [row for rows in make_backend(str(store)).operations((after, upto), wanted) for row in rows]
+
+
+def as_row(entry: Entry) -> Row:
+    data = decode(f'{{"event":"{entry.event}",{entry.data[1:]}'.encode(), format_ms(0))
+    return Row(data.key, entry.event, entry.offset, entry.ms, entry.data)
+
+
+def test_the_ranges_hold_every_state_once(store: Store) -> None:
+    ranges = make_backend(str(store)).state_ranges(7)
+    assert 3 <= len(ranges) <= 5
+    last = {row.key: row for row in map(as_row, log(store))}
+    rows = states(store)
+    assert len(rows) == 30
+    assert {row.key: row for row in rows} == {
+        key: row._replace(event="delete" if row.event == "delete" else "insert") for key, row in last.items()
+    }
+    assert {row.key: row.data for row in rows if row.event == "insert"} == live(store)
+
+
+def test_operations_come_as_they_were_logged_within_the_bounds(store: Store) -> None:
+    entries = [as_row(entry) for entry in log(store)]
+    assert len(entries) == 40
+    assert operations(store) == entries
+    assert operations(store, after=7, upto=33) == entries[7:33]
+
+
+def test_what_is_not_wanted_stays_in_the_store(store: Store) -> None:
+    ms = sorted({row.ms for row in operations(store)})[1]
+    wanted: list[tuple[Wanted, Any]] = [
+        (Wanted(types=frozenset(["tag", "user"])), lambda r: r.key.startswith("tag/")),
+        (Wanted(types=frozenset()), lambda r: False),
+        (Wanted(types=frozenset(["ta"])), lambda r: False),
+        (Wanted(events=frozenset(["delete"])), lambda r: r.event == "delete"),
+        (Wanted(logged=(ms, None)), lambda r: r.ms >= ms),
+        (Wanted(logged=(None, ms)), lambda r: r.ms <= ms),
+        (Wanted(logged=(-5, 1 << 50)), lambda r: True),
+        (Wanted(timestamp=(T2, None)), lambda r: T2 in r.data),
+        (Wanted(timestamp=(None, T1)), lambda r: T1 in r.data),
+        (Wanted(n=(7, 33)), lambda r: 7 <= r.n <= 33),
+        (Wanted(n=(-1, None)), lambda r: True),
+    ]
+    for each, holds in wanted:
+        for read in (states, operations):
+            assert read(store, each) == [row for row in read(store) if holds(row)], each
+    for read in (states, operations):
+        lean = [row._replace(data="") for row in read(store)]
+        assert [row._replace(data="") for row in read(store, Wanted(data=False))] == lean
+
+
+async def test_the_backend_locates_as_the_store_does_also_when_the_store_was_closed(tmp_path: Path) -> None:
+    path = tmp_path / "oplog.db"
+    for number in range(2):
+        store = SqliteStore(path)
+        await store.open()
+        await store.append([decode(b'{"event":"insert","type":"video","id":"%d"}' % number, format_ms(0))])
+        located = await store.locate(1)
+        await store.close()
+    assert located.unwritten  # the times at which the file was closed tell a lost history's ids apart
+    assert SqliteBackend(path).locate(1)._replace(now_ms=0) == located._replace(now_ms=0)
+
+
+def test_every_backend_locates_as_its_store_does(store: Store) -> None:
+    async def locate(offset: int) -> Located:
+        async with opened(store) as opened_store:
+            return await opened_store.locate(offset)
+
+    for offset in (0, 7, 40, 41):
+        located = asyncio.run(locate(offset))
+        assert make_backend(str(store)).locate(offset)[:4] == located[:4]
+        assert located.head.offset == 40
+
+
+def test_settling_folds_what_no_agent_has_folded(plain_url: str) -> None:
+    Place(plain_url, "plain").create()
+    append(plain_url, [operation("insert", "video", "1", T1)])
+    with MongoClient[dict[str, Any]](plain_url) as client:
+        database = client.get_default_database()
+        database.oplog_states.delete_many({})
+        database.oplog_meta.update_one({"_id": "oplog_ops"}, {"$set": {"n": 0}})
+        assert states(plain_url) == []
+        make_backend(plain_url).settle()
+        assert [row.key for row in states(plain_url)] == ["video/1"]
+        before = database.oplog_meta.find_one({"_id": "oplog_ops:lease"})
+        make_backend(plain_url).settle()
+        assert database.oplog_meta.find_one({"_id": "oplog_ops:lease"}) == before  # nothing to do: nothing written
+
+
+def test_a_database_without_a_log_or_with_another_servers_is_named(plain_url: str) -> None:
+    backend = make_backend(plain_url)
+    assert not backend.exists()
+    with pytest.raises(StoreError, match="there is no oplog in its database"):
+        backend.check()
+    with MongoClient[dict[str, Any]](plain_url) as client:
+        client.get_default_database().oplog_ops.insert_one({"event": "insert"})
+    with pytest.raises(StoreError, match=r"of the first server.*start an agent"):
+        backend.exists()
+    with pytest.raises(StoreError, match=r"of the first server.*start an agent"):
+        asyncio.run(backend.corrector().open())
+
+
+def test_a_member_that_may_lag_is_read_only_if_it_has_the_range(capped_url: str) -> None:
+    Place(capped_url, "capped").create()
+    append(capped_url, [operation("insert", "video", str(n), T1) for n in range(10)])
+    url = f"{capped_url}?readPreference=secondaryPreferred"
+    assert len(operations(url, upto=10)) == 10
+    assert len(states(url, Wanted(n=(None, 10)))) == 10
+    assert len(states(url)) == 10
+
+
+@pytest.mark.parametrize("table", ["states", "operations"])
+def test_a_reader_goes_on_where_it_was_when_the_server_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    monkeypatch.setattr(mongo, "_CHUNK", 50)
+    with ferretdb(tmp_path) as server:
+        place = Place(f"{server.url}/oplog", "capped").create()
+        append(place.store, [operation("insert", "video", f"{n:03}", T1) for n in range(300)])
+        backend = make_backend(str(place.store))
+        chunks: Iterator[list[Row]] = (
+            backend.operations((0, 300), Wanted()) if table == "operations" else backend.states((None, None), Wanted())
+        )
+        rows = next(chunks)
+        server.kill()
+        server.start()
+        for chunk in chunks:
+            rows += chunk
+        assert [row.key for row in rows] == [f"video/{n:03}" for n in range(300)]
+
+
+def test_a_server_that_is_away_is_an_error_without_the_password() -> None:
+    backend = make_backend("mongodb://user:s3cret@127.0.0.1:1/oplog?serverSelectionTimeoutMS=100")
+    assert backend.name == "MongoDB at 127.0.0.1:1"
+    for call in (backend.check, backend.settle, lambda: backend.locate(0), lambda: backend.state_ranges(10)):
+        with pytest.raises(StoreUnavailableError, match=r"MongoDB at 127\.0\.0\.1:1") as refused:
+            call()
+        assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["mongodb://user:s3cret@h:port/db", "mongodb://user:s3cret@h/db?w=s3cret&ssl=maybe"])
+def test_a_wrong_url_names_the_flag_and_keeps_the_password_secret(url: str) -> None:
+    with pytest.raises(OptionError, match="--mongo-url") as refused:
+        make_backend(url)
+    assert "s3cret" not in str(refused.value)

@@ -1,0 +1,203 @@
+"""The rules against an oracle in plain Python that shares no code with them."""
+
+import json
+from collections import Counter
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from oplogd.operation import decode_data
+from tests.sync.helpers import Json, append, live, log, operation, row, sync, write_dump
+
+T1, T2, T3, T4 = (f"2020-01-0{day}T00:00:00.000Z" for day in (1, 2, 3, 4))
+
+_BASE = datetime(2021, 3, 1, tzinfo=UTC)
+_ids = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=4)
+_parents = st.lists(_ids, max_size=2)
+_types = st.sampled_from(["video", "Video", "VIDEO", "tag", "É"])
+_offsets = st.sampled_from([0, 330, -570, 60])
+
+
+@st.composite
+def _timestamps(draw: st.DrawFn) -> str:
+    """Few instants, a fraction of a millisecond apart or more, written in many ways."""
+    moment = _BASE + timedelta(microseconds=draw(st.sampled_from([0, 1, 999, 1000, 1999, 2000, 3000, 3001])))
+    offset = draw(_offsets)
+    if offset == 0 and draw(st.booleans()):
+        return moment.isoformat(timespec="microseconds")[:26] + "Z"
+    return moment.astimezone(timezone(timedelta(minutes=offset))).isoformat(timespec="microseconds")
+
+
+class Case(NamedTuple):
+    operations: list[tuple[str, str, str, str, list[str]]]
+    rows: list[tuple[str, str, str, list[str]]]
+
+
+_cases = st.builds(
+    Case,
+    st.lists(
+        st.tuples(st.sampled_from(["insert", "update", "delete"]), _types, _ids, _timestamps(), _parents), max_size=4
+    ),
+    st.lists(st.tuples(_types, _ids, _timestamps(), _parents), max_size=4),
+)
+# The same few objects on both sides, or there would be nothing to compare.
+_colliding = st.builds(
+    Case,
+    st.lists(
+        st.tuples(
+            st.sampled_from(["insert", "update", "delete"]), _types, st.sampled_from("ab"), _timestamps(), _parents
+        ),
+        max_size=4,
+    ),
+    st.lists(st.tuples(_types, st.sampled_from("ab"), _timestamps(), _parents), max_size=3),
+)
+
+
+class Known(NamedTuple):
+    moment: datetime
+    parents: list[str]
+    is_live: bool
+
+
+def _milliseconds(text: str) -> datetime:
+    moment = datetime.fromisoformat(text).astimezone(UTC)
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+
+
+def _oracle(operations: list[Json], rows: list[Json]) -> tuple[dict[Any, Any], int]:
+    """The corrections by object, and how many rows of the dump were superseded by another."""
+    states: dict[tuple[str, str], Known] = {}
+    for given_ in operations:
+        key = given_["type"].lower(), given_["id"]
+        states[key] = Known(_milliseconds(given_["timestamp"]), given_["parents"], given_["event"] != "delete")
+    wanted: dict[tuple[str, str], list[tuple[datetime, list[str]]]] = {}
+    for given_ in rows:
+        key = given_["type"].lower(), given_["id"]
+        wanted.setdefault(key, []).append((_milliseconds(given_["timestamp"]), given_["parents"]))
+    newest = max((moment for found in wanted.values() for moment, _ in found), default=None)
+    corrections: dict[Any, Any] = {}
+    for key in states.keys() | wanted.keys():
+        state, found = states.get(key), wanted.get(key)
+        if found is None:
+            if state is not None and state.is_live and newest is not None and state.moment < newest:
+                corrections[key] = ("delete", state.moment, [state.parents])
+            continue
+        moment = max(moment for moment, _ in found)
+        parents = [parents for other, parents in found if other == moment]  # any row of that time may win
+        if state is None or (not state.is_live and state.moment < moment):
+            corrections[key] = ("insert", moment, parents)
+        elif state.is_live and state.moment < moment:
+            corrections[key] = ("update", moment, parents)
+    return corrections, sum(len(found) - 1 for found in wanted.values())
+
+
+def _collect(count: int) -> list[Case]:
+    cases: list[Case] = []
+
+    @settings(max_examples=count, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(_cases | _colliding)
+    def collect(case: Case) -> None:
+        cases.append(case)
+
+    collect()
+    return cases
+
+
+@pytest.mark.parametrize("newest", ["2021-03-01T00:00:00.002Z", "2021-03-01T00:00:00.004Z"])
+def test_random_stores_and_dumps_give_what_the_oracle_says(spark: SparkSession, tmp_path: Path, newest: str) -> None:
+    # Each case has ids of its own, so that one run of the job compares them all.
+    operations: list[Json] = []
+    rows: list[Json] = [row("newest", "row", newest)]
+    for number, case in enumerate(_collect(400)):
+        operations += [operation(e, t, f"{number}/{i}", at, *parents) for e, t, i, at, parents in case.operations]
+        rows += [row(t, f"{number}/{i}", at, *parents) for t, i, at, parents in case.rows]
+    store = tmp_path / "oplog.db"
+    append(store, operations)
+    expected, duplicates = _oracle(operations, rows)
+    counts = sync(spark, "--store", store, "--max-deletes", "100%", write_dump(tmp_path / "dump.jsonl", rows))
+
+    found: dict[Any, Any] = {}
+    for entry in log(store, after=len(operations)):
+        data = decode_data(entry.data)
+        assert (data.type, data.id) not in found
+        found[data.type, data.id] = (entry.event, _milliseconds(data.timestamp), data.parents)
+    assert found.keys() == expected.keys()
+    for key, (event, moment, parents) in found.items():
+        assert (event, moment) == expected[key][:2], key
+        assert parents in expected[key][2], key
+    by_type = Counter((type_, event) for (type_, _), (event, _, _) in expected.items())
+    assert {
+        (t, c): n
+        for t, columns in counts.rows.items()
+        for c, n in columns.items()
+        if n and c in ("insert", "update", "delete")
+    } == by_type
+    assert counts.total("duplicate") == duplicates
+    assert counts.total("skipped") == counts.total("invalid") == 0
+    again = sync(spark, "--store", store, tmp_path / "dump.jsonl")
+    assert [again.total(name) for name in ("insert", "update", "delete")] == [0, 0, 0]
+
+
+def test_each_rule_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    store = tmp_path / "oplog.db"
+    append(
+        store,
+        [
+            operation("insert", "a", "same", T2),
+            operation("insert", "a", "dump-newer", T1, "old"),
+            operation("insert", "a", "store-newer", T3),
+            operation("insert", "a", "gone", T1, "parent"),
+            operation("insert", "a", "created-after-the-dump", T3),
+            operation("delete", "a", "deleted-before", T1),
+            operation("delete", "a", "deleted-at-the-same-time", T2),
+            operation("delete", "a", "deleted-and-gone", T1),
+            operation("insert", "b", "other-type", T1),
+        ],
+    )
+    dump = write_dump(
+        tmp_path / "dump.jsonl",
+        [
+            row("A", "same", "2020-01-02T05:30:00.000999+05:30"),
+            row("a", "dump-newer", T2, "new"),
+            row("a", "dump-newer", T1, "older row"),
+            row("a", "store-newer", T2),
+            row("a", "deleted-before", T2),
+            row("a", "deleted-at-the-same-time", T2),
+            row("a", "dump-only", T3, "x"),
+            row("b", "not-compared", T4),
+        ],
+    )
+    counts = sync(spark, "--store", store, "--types", "A", dump)
+    assert counts.rows == {
+        "a": {"insert": 2, "update": 1, "delete": 1, "untouched": 5, "skipped": 0, "invalid": 0, "duplicate": 1}
+    }
+    entries = [(entry.event, json.loads(entry.data)) for entry in log(store, after=9)]
+    assert sorted(entries, key=str) == sorted(
+        [
+            ("update", row("a", "dump-newer", T2, "new")),
+            ("delete", row("a", "gone", T1, "parent")),
+            ("insert", row("a", "deleted-before", T2)),
+            ("insert", row("a", "dump-only", T3, "x")),
+        ],
+        key=str,
+    )
+    assert "b/other-type" in live(store)
+
+
+def test_the_table_has_a_line_for_each_type_and_their_sum(spark: SparkSession, tmp_path: Path) -> None:
+    store = tmp_path / "new" / "oplog.db"
+    store.parent.mkdir()
+    dump = write_dump(tmp_path / "dump.jsonl", [row("video", "1"), row("video", "1"), row("user", "1")])
+    counts = sync(spark, "--store", store, "--capped-collection-size", "1MB", dump)
+    assert counts.table().splitlines() == [
+        "type   insert  update  delete  untouched  skipped  invalid  duplicate",
+        "user        1       0       0          0        0        0          0",
+        "video       1       0       0          0        0        0          1",
+        "total       2       0       0          0        0        0          1",
+    ]
+    assert len(live(store)) == 2

@@ -1,0 +1,132 @@
+"""The job as a spark-submit application, on a standalone cluster whose executors have the package from --py-files."""
+
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyspark
+
+import oplog_sync
+import oplogd
+from tests.agents import DEADLINE
+from tests.conftest import ROOT
+from tests.sync.helpers import Place, append, dump_state, live, log, operation, row, write_dump
+
+T1, T2 = "2020-01-01T00:00:00.000Z", "2020-01-02T00:00:00.000Z"
+SPARK = Path(pyspark.__file__).parent
+WORKERS = 2
+
+
+def environ() -> dict[str, str]:
+    """What Spark's processes get: the Python of the tests, but not this project's folder."""
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    own = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(SPARK)}
+    return {**inherited, **own, "SPARK_DAEMON_MEMORY": "256m"}
+
+
+class Daemon:
+    """A process of the cluster; it is killed with its executors when the block ends."""
+
+    def __init__(self, folder: Path, name: str, *arguments: str) -> None:
+        folder.mkdir(exist_ok=True)
+        command = [str(SPARK / "bin/spark-class"), f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1", *arguments]
+        self._process = subprocess.Popen(
+            [*command, "--webui-port", "0"], cwd=folder, env=environ(), start_new_session=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def wait_for(self, pattern: str) -> str:
+        """The first group of the pattern in the next line of the log that it fits."""
+        while line := self._lines.get(timeout=2 * DEADLINE):
+            if found := re.search(pattern, line):
+                return found[1]
+        raise AssertionError(f"it ended without {pattern!r}")
+
+    def kill(self) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGTERM)
+        self._process.wait(DEADLINE)
+        self._reader.join(DEADLINE)
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._lines.put(line)
+        self._lines.put("")
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[str]:
+    """The URL of a master with its workers, each with a folder of its own."""
+    daemons = [Daemon(folder / "master", "master.Master", "--port", "0")]
+    try:
+        url = daemons[0].wait_for(r"Starting Spark master at (spark://\S+)")
+        for number in range(WORKERS):
+            work = folder / f"worker-{number}"
+            arguments = ("--cores", "1", "--memory", "600m", "--work-dir", str(work), url)
+            daemons.append(Daemon(work, "worker.Worker", *arguments))
+        for _ in range(WORKERS):
+            daemons[0].wait_for(r"(Registering worker)")
+        yield url
+    finally:
+        for daemon in reversed(daemons):
+            daemon.kill()
+
+
+def packed(path: Path) -> Path:
+    """The packages as --py-files takes them."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for package in (oplogd, oplog_sync):
+            folder = Path(package.__path__[0])
+            for file in folder.rglob("*.py"):
+                archive.write(file, file.relative_to(folder.parent))
+    return path
+
+
+def test_executors_of_a_cluster_compare_and_emit(tmp_path: Path, plain_url: str) -> None:
+    store = Place(plain_url, "plain").create().store
+    append(store, [operation("insert", "video", str(n), T1) for n in range(1000)])
+    rows = [row("video", str(n), T2) for n in range(100, 1100)]
+    dump = write_dump(tmp_path / "dump.jsonl", rows)
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    (conf / "spark-defaults.conf").write_text(f"""
+        spark.executor.memory 512m
+        spark.executor.cores 1
+        spark.submit.pyFiles {packed(tmp_path / "oplog.zip")}
+        spark.scheduler.maxRegisteredResourcesWaitingTime {DEADLINE:.0f}s
+        spark.scheduler.minRegisteredResourcesRatio 1.0
+    """)
+    with cluster(tmp_path) as master:
+        settings = {"SPARK_CONF_DIR": str(conf), "SPARK_DRIVER_MEMORY": "512m", "SPARK_PARTITIONS": "2"}
+        path = f"{SPARK / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        run = subprocess.run(
+            [str(ROOT / "deploy/spark/oplog-sync.sh"), "--mongo-url", plain_url, str(dump)],
+            env={**environ(), **settings, "PATH": path, "SPARK_MASTER": master},
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert run.returncode == 0, run.stderr
+        executors = [list((tmp_path / f"worker-{number}").glob("app-*/*")) for number in range(WORKERS)]
+    assert [len(found) for found in executors] == [1] * WORKERS
+    assert run.stdout.splitlines()[-1].split()[:4] == ["video", "100", "900", "100"]
+    assert live(store) == dump_state(rows)
+    assert len(log(store)) == 2100
+
+
+def test_the_agent_loads_no_spark_and_neither_does_the_commands_help() -> None:
+    for module in ("oplogd.server", "oplog_sync.cli"):
+        code = f"import sys, {module}; sys.exit('pyspark' in sys.modules or 'pyarrow' in sys.modules)"
+        assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,227 @@
+"""The documents say what the code does: generated parts are current, commands run.
+
+With OPLOG_UPDATE_DOCS=1 the generated parts are written anew.
+"""
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from oplogd import server
+from oplogd.agent import Agent as Parts
+from oplogd.operation import EVENTS
+from oplogd.settings import Settings, flag_table
+from oplogd.web.app import create_app
+from tests.agents import Agent, Event, fold
+
+ROOT = Path(__file__).parent.parent
+REFERENCE = ROOT / "docs/reference.md"
+STATUS_OF = {"OperationError": 400, "PositionError": 400, "TooLargeError": 413, "QueueFullError": 503}
+"""What the app answers when it meets one of these."""
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    with Agent(tmp_path_factory.mktemp("agent")) as agent:
+        yield agent
+
+
+def flags() -> str:
+    rows = ["| flag | variable | default | |", "|---|---|---|---|"]
+    for flag in flag_table():
+        metavar = (flag.metavar or "").replace("|", "\\|")
+        default = f"`{flag.default}`" if flag.metavar and flag.default else ""
+        rows.append(f"| `{f'{flag.name} {metavar}'.strip()}` | `{flag.variable}` | {default} | {flag.help} |")
+    return "\n".join(rows)
+
+
+def endpoints() -> str:
+    rows = ["| | | answers |", "|---|---|---|"]
+    api: dict[str, Any] = create_app(cast(Parts, SimpleNamespace(settings=Settings()))).openapi()
+    for path, methods in api["paths"].items():
+        for method, described in methods.items():
+            answers = ", ".join(sorted(described["responses"]))
+            rows.append(f"| `{method.upper()} {path}` | {described['summary']} | {answers} |")
+    return "\n".join(rows)
+
+
+def errors() -> str:
+    found = {
+        pair for path in sorted((ROOT / "oplogd").rglob("*.py")) for pair in sentences(ast.parse(path.read_text()))
+    }
+    rows = [f"| {status} | {sentence} |" for status, sentence in sorted(found)]
+    return "\n".join(["| status | `detail` |", "|---|---|", *rows])
+
+
+def sentences(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """The status and sentence of every error that is made here with words of its own."""
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+            continue
+        name, values = node.func.id, [words(argument) for argument in node.args]
+        if name == "Problem" and isinstance(node.args[0], ast.Constant) and values[1] != "…":
+            yield int(values[0]), values[1]
+        elif name in STATUS_OF and values[-1] != "…":
+            yield STATUS_OF[name], ": ".join(values)
+
+
+def words(node: ast.expr) -> str:
+    """The text of an expression, what varies in it as an ellipsis."""
+    if isinstance(node, ast.Constant):
+        return str(node.value).replace("|", "\\|")
+    if isinstance(node, ast.JoinedStr):
+        return "".join(words(value) for value in node.values)
+    return "…"
+
+
+def metric_names(agent: Agent) -> str:
+    exported = agent.request("GET", "/metrics").body.decode()
+    helps = dict(re.findall(r"^# HELP (\S+) (.*)$", exported, re.MULTILINE))
+    kinds = re.findall(r"^# TYPE (\S+) (\S+)$", exported, re.MULTILINE)
+    rows = [f"| `{name}` | {kind} | {helps[name]} |" for name, kind in kinds]
+    return "\n".join(["| metric | type | |", "|---|---|---|", *rows])
+
+
+@pytest.mark.parametrize("generate", [flags, endpoints, errors], ids=lambda generate: generate.__name__)
+def test_the_reference_has_what_the_code_has(generate: Callable[[], str]) -> None:
+    check_generated(generate.__name__, generate())
+
+
+def test_the_reference_has_every_metric_that_is_exported(agent: Agent) -> None:
+    check_generated("metrics", metric_names(agent))
+
+
+def check_generated(name: str, current: str) -> None:
+    text = REFERENCE.read_text()
+    pattern = re.compile(rf"(<!-- {name}: .*? -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+    written, parts = pattern.subn(lambda found: f"{found[1]}\n{current}\n\n{found[2]}", text)
+    assert parts == 1
+    if os.environ.get("OPLOG_UPDATE_DOCS"):
+        REFERENCE.write_text(written)
+    else:
+        assert text == written, "write the generated parts anew with OPLOG_UPDATE_DOCS=1"
+
+
+def test_the_reference_has_every_event_and_exit_code(agent: Agent) -> None:
+    text = REFERENCE.read_text()
+    table = text[text.index("| event | id | data |") :].partition("\n\n")[0]
+    assert re.findall(r"`(\w+)`", " ".join(row.split("|")[1] for row in table.splitlines())) == [
+        *EVENTS,
+        "reset",
+        "live",
+    ]
+    codes = re.findall(r"^\| (\d) \|", text.partition("## Exit codes")[2], re.MULTILINE)
+    known = {value for name, value in vars(server).items() if name.startswith("EXIT_")}
+    assert {int(code) for code in codes} == known | {2}  # which a bad flag brings: test_settings.py
+
+
+def test_every_status_that_an_answer_can_have_is_explained() -> None:
+    text = REFERENCE.read_text()
+    table = text[text.index("| status | when |") :].partition("\n\n")[0]
+    explained = {code for row in table.splitlines() for code in re.findall(r"\b\d{3}\b", row.split("|")[1])}
+    assert explained == set(re.findall(r"^\| (\d{3}) \|", errors(), re.MULTILINE))
+
+
+def test_every_trouble_with_the_store_is_explained() -> None:
+    table = (ROOT / "docs/operations.md").read_text().partition("| reason | what to do |")[2].partition("\n\n")[0]
+    reasons = [row.split("|")[1].strip() for row in table.splitlines()[2:]]
+    code = "".join(path.read_text() for path in (ROOT / "oplogd").rglob("*.py"))
+    assert [reason for reason in reasons if reason.replace("…", "") not in code] == []
+    tree = ast.parse((ROOT / "oplogd/store/sqlite/connection.py").read_text())
+    (translate,) = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "_translate")
+    told = [words(n.value) for n in ast.walk(translate) if isinstance(n, ast.Assign) and words(n.value) != "…"]
+    told = [reason for reason in told if reason[0] != "…"]  # what SQLite itself says
+    assert len(told) >= 5
+    assert [reason for reason in told if not reason.startswith(tuple(reasons))] == []
+
+
+def test_every_member_of_the_status_is_explained(agent: Agent) -> None:
+    status = agent.status()
+    explained = (ROOT / "docs/operations.md").read_text()
+    members = {name for name in status if name not in ("status", "version", "uptime_seconds", "store")}
+    members |= {f"store.{name}" for name in status["store"] if name != "kind"}
+    assert {name for name in members if f"`{name}`" not in explained} == set()
+
+
+def snippets(document: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}(?: \w+)?\n(.*?)^```", document.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def test_the_readme_begins_with_two_commands_that_exist() -> None:
+    setup = snippets(ROOT / "README.md", "sh")[0]
+    assert re.findall(r"^make (\w+)", setup, re.MULTILINE) == ["demo", "test"]
+    makefile = (ROOT / "Makefile").read_text()
+    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in ("demo", "test"))
+
+
+def test_every_link_leads_somewhere() -> None:
+    broken = []
+    for document in [ROOT / "README.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/**/*.md")]:
+        for link in re.findall(r"\]\(([^)\s]+)\)", document.read_text()):
+            path, _, anchor = link.partition("#")
+            if "://" in link:
+                continue
+            target = (document.parent / path).resolve() if path else document
+            if not target.exists() or (anchor and anchor not in anchors(target)):
+                broken.append((document.name, link))
+    assert broken == []
+
+
+def anchors(document: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_operation_of_the_reference_is_accepted(agent: Agent) -> None:
+    (operation,) = snippets(REFERENCE, "json")
+    with agent.follow() as stream:
+        assert agent.post(operation.encode()) == 204
+        (event,) = stream.take(1)
+    given = json.loads(operation)
+    assert fold([Event(event.id, event.event, event.data)]) == {f"{given['type']}/{given['id']}": event.data}
+    assert {**event.operation, "event": event.event} == given
+
+
+def test_the_token_of_the_reference_opens_the_stream(tmp_path: Path) -> None:
+    (command,) = snippets(REFERENCE, "sh")
+    with Agent(tmp_path, "--password", "secret") as agent:
+        given = subprocess.run(
+            ["bash", "-ec", command.replace("localhost:8042", f"127.0.0.1:{agent.port}")],
+            check=True,
+            timeout=30,
+            capture_output=True,
+        )
+        with agent.follow("0", token=json.loads(given.stdout)["token"]) as stream:
+            assert [event.event for event in stream.until("live")] == ["reset", "live"]
+
+
+def test_the_demo_shows_how_to_send_and_follow_and_produces() -> None:
+    command = [sys.executable, "-u", "-m", "oplogd.demo", "--listen", "localhost:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as demo:
+        assert demo.stdout is not None
+        lines: list[str] = []
+        while "Ctrl-C" not in "".join(lines[-1:]):
+            lines.append(demo.stdout.readline())
+        pasted = [line.strip() for line in lines if line.startswith("    curl")]
+        assert len(pasted) == 3
+        send, live, _ = pasted
+        subprocess.run(
+            ["bash", "-ec", send], check=True, timeout=30, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        with subprocess.Popen(
+            ["bash", "-c", f"exec {live}"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as curl:
+            assert curl.stdout is not None
+            assert curl.stdout.readline().startswith(b"id: ")  # the producer goes on by itself
+            curl.kill()
+        demo.terminate()
+        assert demo.wait(30) == 0
