@@ -186,7 +186,7 @@ class MongoBackend:
         options: dict[str, Any] = {name: value for name, value in _OPTIONS.items() if f"{name.lower()}=" not in given}
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("error")  # PyMongo drops a wrong option with no more than a warning
+                warnings.simplefilter("error", UserWarning)  # PyMongo drops a wrong option with no more than a warning
                 client: MongoClient[Document] = MongoClient(self._url, connect=False, **options)
         except (ConfigurationError, InvalidURI, ValueError, TypeError, Warning) as error:
             raise OptionError(str(refused_url(error, self._where))) from None
@@ -229,7 +229,7 @@ def _bounds(states: Collection[Document], parts: int, rows: int) -> list[str]:
 
 
 def _every(states: Collection[Document], rows: int) -> Iterator[str]:
-    """Every so manieth key."""
+    """Every ``rows``-th key."""
     after: str | None = None
     while True:
         found = states.find(past("_id", after, None), {"_id": 1}).sort("_id", 1).skip(rows - 1).limit(1)

@@ -40,7 +40,7 @@ class Link:
             options["serverMonitoringMode"] = "poll"  # no second connection, which a close at once leaves half open
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("error")  # PyMongo drops a wrong option with no more than a warning
+                warnings.simplefilter("error", UserWarning)  # PyMongo drops a wrong option with no more than a warning
                 self.client: AsyncMongoClient[Document] = AsyncMongoClient(
                     url, appname=None if "appname=" in given else "oplogd", **options
                 )
