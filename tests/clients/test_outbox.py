@@ -1,6 +1,7 @@
 """The buffer of a producer and what an agent's answers do to it, without a network."""
 
 import json
+from contextlib import nullcontext
 
 import httpx
 import pytest
@@ -8,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oplogc.backoff import Backoff, retry_after
-from oplogc.errors import OperationError
+from oplogc.errors import BufferFullError, FlushError, OperationError
 from oplogc.operation import encode
-from oplogc.outbox import Outbox
+from oplogc.outbox import Outbox, Overflow
 from oplogc.verdict import Delivered, Invalid, Later, TooLarge, Verdict, judge
 from oplogd import operation as agent_side
 from oplogd.errors import OperationError as AgentError
@@ -29,15 +30,39 @@ def test_the_same_batch_is_sent_until_it_is_delivered() -> None:
     box.add(b"c")
     assert box.apply(Later("away")) >= 1
     assert box.batch() == first == [b"a", b"b"]
-    assert not box.is_settled(1)
+    assert not box.is_flushed(1)
+    with pytest.raises(FlushError, match="3 operations are not delivered: away"):
+        box.check_flushed(1)
     assert box.apply(Delivered()) == 0
-    assert box.is_settled(2)
-    assert not box.is_settled(3)
+    assert box.is_flushed(2)
+    box.check_flushed(2)
+    assert not box.is_flushed(3)
     assert box.batch() == [b"c"]
     box.apply(Delivered())
     assert box.batch() == []
     counters = box.counters
     assert (counters.sent, counters.delivered, counters.retried, counters.buffered) == (3, 3, 1, 0)
+
+
+def test_a_flush_is_over_when_the_agent_refuses_for_a_cause_that_stays() -> None:
+    box = outbox(b"a")
+    box.batch()
+    box.apply(Later("password (HTTP 401)", 0.0, 401))
+    assert box.is_flushed(1)
+    with pytest.raises(FlushError, match="password"):
+        box.check_flushed(1)
+
+
+@pytest.mark.parametrize(
+    ("overflow", "raised"), [("block", True), ("raise", True), ("drop_new", False), ("drop_old", False)]
+)
+def test_what_there_is_no_room_for_is_counted_and_raises_unless_it_may_be_dropped(
+    overflow: Overflow, raised: bool
+) -> None:
+    box = outbox(b"a", max_operations=1)
+    with pytest.raises(BufferFullError, match="1 operations") if raised else nullcontext():
+        box.refuse(overflow)
+    assert (box.counters.sent, box.counters.dropped, box.counters.buffered) == (2, 1, 1)
 
 
 def test_invalid_operations_leave_and_the_others_go_again(caplog: pytest.LogCaptureFixture) -> None:

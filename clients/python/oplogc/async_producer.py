@@ -12,10 +12,9 @@ import httpx
 
 from oplogc.address import is_udp, resolve
 from oplogc.backoff import Backoff
-from oplogc.errors import BufferFullError, OperationError
-from oplogc.operation import MAX_DATAGRAM_BYTES, encode
+from oplogc.operation import check_datagram, encode
 from oplogc.outbox import OVERFLOWS, Counters, Outbox, Overflow
-from oplogc.producer import HEADERS, flush_error
+from oplogc.producer import HEADERS
 from oplogc.stream import basic_auth, describe, ops_url
 from oplogc.verdict import Later, Verdict, judge
 
@@ -99,8 +98,7 @@ class _Udp:
         self._socket = await asyncudp.create_socket(local_addr=(local, 0))
 
     async def send(self, raw: bytes) -> None:
-        if len(raw) > MAX_DATAGRAM_BYTES:
-            raise OperationError("operation", f"has {len(raw):,} bytes, more than a datagram holds; send it over HTTP")
+        check_datagram(raw)
         if self._socket is None:
             raise ValueError("the producer is not open: use it in async with")
         self._counters.sent += 1
@@ -141,9 +139,7 @@ class _Http:
     async def send(self, raw: bytes) -> None:
         outbox = self._outbox
         if not outbox.has_room(raw) and not await self._make_room(raw):
-            outbox.drop_new()
-            if self._overflow in ("raise", "block"):
-                raise BufferFullError(f"the buffer is full ({outbox.counters.buffered:,} operations)")
+            outbox.refuse(self._overflow)
             return
         if self._task is None or self._task.done():
             raise ValueError("the producer is not open: use it in async with")
@@ -155,13 +151,8 @@ class _Http:
     async def flush(self, timeout: float | None) -> None:
         outbox = self._outbox
         until = outbox.last
-
-        def is_over() -> bool:
-            return outbox.is_settled(until) or (outbox.trouble is not None and outbox.trouble.status is not None)
-
-        await self._wait(is_over, timeout)
-        if not outbox.is_settled(until):
-            raise flush_error(outbox)
+        await self._wait(lambda: outbox.is_flushed(until), timeout)
+        outbox.check_flushed(until)
 
     async def close(self, timeout: float | None) -> None:
         try:

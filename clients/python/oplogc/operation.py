@@ -36,6 +36,12 @@ def encode(
     return raw
 
 
+def check_datagram(raw: bytes) -> None:
+    """Raises OperationError for an operation that fits into no datagram."""
+    if len(raw) > MAX_DATAGRAM_BYTES:
+        raise OperationError("operation", f"has {len(raw):,} bytes, more than a datagram holds; send it over HTTP")
+
+
 @lru_cache(64)
 def _check_event(event: str) -> None:
     if not isinstance(event, str) or event.lower() not in ("insert", "update", "delete"):

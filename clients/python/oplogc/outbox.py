@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from oplogc.backoff import Backoff
+from oplogc.errors import BufferFullError, FlushError
 from oplogc.verdict import Delivered, Invalid, Later, TooLarge, Verdict
 
 Overflow = Literal["block", "raise", "drop_new", "drop_old"]
@@ -72,9 +73,12 @@ class Outbox:
         self.counters.sent += 1
         self.counters.buffered += 1
 
-    def drop_new(self) -> None:
+    def refuse(self, overflow: Overflow) -> None:
+        """Count an operation for which there is no room. Raises BufferFullError unless the policy is to drop."""
         self.counters.sent += 1
         self.counters.dropped += 1
+        if overflow in ("raise", "block"):
+            raise BufferFullError(f"the buffer is full ({self.counters.buffered:,} operations)")
 
     def drop_old_for(self, raw: bytes) -> bool:
         """Make room by dropping the oldest that are not in flight; whether there is room now."""
@@ -83,10 +87,16 @@ class Outbox:
             self.counters.dropped += 1
         return self.has_room(raw)
 
-    def is_settled(self, number: int) -> bool:
-        """Whether all operations up to this number are delivered, rejected or dropped."""
-        oldest = self._batch or self._queue
-        return not oldest or oldest[0].number > number
+    def is_flushed(self, number: int) -> bool:
+        """Whether waiting for all operations up to this number is over: they are settled, or the agent refuses them."""
+        return self._is_settled(number) or (self.trouble is not None and self.trouble.status is not None)
+
+    def check_flushed(self, number: int) -> None:
+        """Raises FlushError unless all operations up to this number are delivered, rejected or dropped."""
+        if not self._is_settled(number):
+            pending = self.counters.buffered
+            reason = self.trouble.reason if self.trouble else "no answer yet"
+            raise FlushError(f"{pending:,} operations are not delivered: {reason}", pending)
 
     def batch(self) -> list[bytes]:
         """What to send now: the same until ``apply`` settles it. Empty when there is nothing."""
@@ -119,6 +129,10 @@ class Outbox:
         self.trouble = None
         self._backoff.reset()
         return 0.0
+
+    def _is_settled(self, number: int) -> bool:
+        oldest = self._batch or self._queue
+        return not oldest or oldest[0].number > number
 
     def _settle(self, items: list[_Item]) -> None:
         for item in items:

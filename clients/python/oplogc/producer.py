@@ -12,8 +12,7 @@ import httpx
 
 from oplogc.address import is_udp, resolve
 from oplogc.backoff import Backoff
-from oplogc.errors import BufferFullError, FlushError, OperationError
-from oplogc.operation import MAX_DATAGRAM_BYTES, encode
+from oplogc.operation import check_datagram, encode
 from oplogc.outbox import OVERFLOWS, Counters, Outbox, Overflow
 from oplogc.stream import basic_auth, describe, ops_url
 from oplogc.verdict import Later, Verdict, judge
@@ -119,8 +118,7 @@ class _Udp:
         self._dropped = 0
 
     def send(self, raw: bytes) -> None:
-        if len(raw) > MAX_DATAGRAM_BYTES:
-            raise OperationError("operation", f"has {len(raw):,} bytes, more than a datagram holds; send it over HTTP")
+        check_datagram(raw)
         dropped = 0
         try:
             self._socket.sendto(raw, self._address)
@@ -160,9 +158,7 @@ class _Http:
         outbox = self._outbox
         with self._changed:
             if not outbox.has_room(raw) and not self._make_room(raw):
-                outbox.drop_new()
-                if self._overflow in ("raise", "block"):
-                    raise BufferFullError(f"the buffer is full ({outbox.counters.buffered:,} operations)")
+                outbox.refuse(self._overflow)
                 return
             if self._closing:
                 raise ValueError("the producer is closed")
@@ -177,13 +173,8 @@ class _Http:
         outbox = self._outbox
         with self._changed:
             until = outbox.last
-
-            def is_over() -> bool:
-                return outbox.is_settled(until) or (outbox.trouble is not None and outbox.trouble.status is not None)
-
-            self._changed.wait_for(is_over, timeout)
-            if not outbox.is_settled(until):
-                raise flush_error(outbox)
+            self._changed.wait_for(lambda: outbox.is_flushed(until), timeout)
+            outbox.check_flushed(until)
 
     def close(self, timeout: float | None) -> None:
         try:
@@ -226,9 +217,3 @@ class _Http:
             return judge(self._client.post(self._url, content=b"\n".join(batch)), len(batch))
         except httpx.RequestError as error:
             return Later(describe(error))
-
-
-def flush_error(outbox: Outbox) -> FlushError:
-    pending = outbox.counters.buffered
-    reason = outbox.trouble.reason if outbox.trouble else "no answer yet"
-    return FlushError(f"{pending:,} operations are not delivered: {reason}", pending)
