@@ -248,13 +248,13 @@ def test_killed_holders_of_the_lease_leave_states_that_are_the_fold(plain_url: s
         holders = []
         for _ in range(10):
             wait_for("an agent folds", lambda agents=agents: last_fold(*agents))
-            holder = max(agents, key=last_fold)
-            other = next(each for each in agents if each is not holder)
             before = folded()
             wait_for("it folds what is sent now", lambda before=before: folded() > before)
+            dead, revision = lease()
+            [holder] = [each for each in agents if f":{each.process.pid}:" in dead]
+            [other] = [each for each in agents if each is not holder]
             holder.process.kill()
             holder.wait()
-            dead, revision = lease()
             holders.append(dead)
             wait_for("another one has the lease", lambda dead=dead: lease()[0] != dead)
             assert lease()[1] > revision

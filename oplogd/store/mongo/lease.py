@@ -1,10 +1,12 @@
 """One agent at a time folds: the holder of a lease, a document ``{holder, revision}`` in ``oplog_meta``.
 
-The holder raises the revision. Who sees one revision for the lease's time on its own monotonic clock takes over by
+``holder`` is ``host:pid:random``, so that a reader of the document finds the process. It raises the revision. Who sees one revision for the lease's time on its own monotonic clock takes over by
 compare-and-set. So no clock is compared with another's; a holder that is late is made harmless by the guard of the fold.
 """
 
+import os
 import secrets
+import socket
 import time
 
 from pymongo import ReturnDocument
@@ -20,7 +22,7 @@ class Lease:
     def __init__(self, link: Link, seconds: float) -> None:
         self.seconds = seconds
         self._meta = link.meta
-        self._me = secrets.token_hex(8)
+        self._me = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._revision = 0
         self._until = 0.0
         self._seen: tuple[object, object] | None = None
