@@ -72,7 +72,7 @@ final class Consumer
     private string $saved = '';
     private float $savedAt = 0.0;
 
-    /** @param callable(string $event, ?array $operation): void $handle */
+    /** @param callable(string $event, ?array $operation): bool $handle returns whether to go on */
     public function __construct(
         private string $url,
         private string $password,
@@ -90,12 +90,15 @@ final class Consumer
         }
     }
 
-    /** Runs until the agent refuses for good. */
-    public function run(): never
+    /** Runs until the handler has enough. Throws Refused when the agent refuses for good. */
+    public function run(): void
     {
         $pause = FIRST_PAUSE;
         while (true) {
             [$received, $reason] = $this->follow();
+            if ($reason === '') {
+                return;
+            }
             if ($received) {
                 $pause = FIRST_PAUSE;
             }
@@ -106,7 +109,7 @@ final class Consumer
         }
     }
 
-    /** One connection to its end: whether any event came, and why it ended. @return array{bool, string} */
+    /** One connection to its end: whether any event came, and why it ended, '' if by the handler. @return array{bool, string} */
     private function follow(): array
     {
         $headers = ['Accept: text/event-stream', 'Accept-Encoding: identity', 'Connection: close'];
@@ -131,13 +134,15 @@ final class Consumer
         $fields = [];
         foreach (lines($socket, $chunked) as $line) {
             if ($line === '' && isset($fields['id'])) {
-                if (isset($fields['event'])) { // else only the position moves
-                    ($this->handle)($fields['event'], json_decode($fields['data'] ?? '', true));
-                }
+                $more = !isset($fields['event']) // only the position moves
+                    || ($this->handle)($fields['event'], json_decode($fields['data'] ?? '', true));
                 $received = true;
                 $this->position = $fields['id'];
                 $fields = [];
-                $this->save();
+                $this->save(!$more);
+                if (!$more) {
+                    return [$received, ''];
+                }
             } elseif ($line !== '' && $line[0] !== ':') {
                 [$name, $value] = explode(':', $line, 2) + [1 => ''];
                 $fields[$name] = str_starts_with($value, ' ') ? substr($value, 1) : $value;
@@ -148,10 +153,11 @@ final class Consumer
         return [$received, $silent ? 'the agent was silent for too long' : 'the agent ended the stream'];
     }
 
-    /** Replaces the state file in one step, at most once in SAVE_INTERVAL. */
-    private function save(): void
+    /** Replaces the state file in one step, at most once in SAVE_INTERVAL unless it must be now. */
+    private function save(bool $now): void
     {
-        if ($this->stateFile === '' || $this->position === $this->saved || microtime(true) - $this->savedAt < SAVE_INTERVAL) {
+        $early = !$now && microtime(true) - $this->savedAt < SAVE_INTERVAL;
+        if ($this->stateFile === '' || $this->position === $this->saved || $early) {
             return;
         }
         $file = fopen("$this->stateFile.new", 'w');
@@ -165,17 +171,21 @@ final class Consumer
     }
 }
 
-$options = getopt('', ['url:', 'types:', 'parents:', 'start:', 'state:']);
+$options = getopt('', ['url:', 'types:', 'parents:', 'start:', 'state:', 'count:']);
+$left = (int) ($options['count'] ?? 0); // operations; 0: it does not end by itself
 $query = ['checkpoint' => 1] + array_intersect_key($options, ['types' => 0, 'parents' => 0]);
 $consumer = new Consumer(
     rtrim($options['url'] ?? 'http://localhost:8042', '/') . '/ops?' . http_build_query($query),
     (string) getenv('OPLOG_PASSWORD'),
     $options['state'] ?? '',
     $options['start'] ?? '',
-    function (string $event, ?array $operation): void {
-        echo $operation === null
-            ? "$event\n"
-            : "$event {$operation['type']}/{$operation['id']} [" . implode(' ', $operation['parents']) . "]\n";
+    function (string $event, ?array $operation) use (&$left): bool {
+        if ($operation === null) {
+            echo "$event\n";
+            return true;
+        }
+        echo "$event {$operation['type']}/{$operation['id']} [" . implode(' ', $operation['parents']) . "]\n";
+        return --$left !== 0;
     },
 );
 try {

@@ -52,6 +52,14 @@ class Following:
         assert all(lines), f"the consumer ended: {lines}"
         return lines
 
+    def rest(self) -> tuple[int, str]:
+        """The exit code and what else it printed, once it has ended by itself."""
+        assert self._process.stdout is not None
+        text = self._process.stdout.read()
+        code = self._process.wait(DEADLINE)
+        self.kill()
+        return code, text
+
     def kill(self) -> None:
         self._watchdog.cancel()
         self._process.kill()
@@ -132,6 +140,18 @@ def test_a_restart_and_a_kill_lose_nothing(tmp_path: Path, example: Example) -> 
         following.kill()
         assert "reset" not in lines[1:]
         assert [line for line in lines if line != "live"][-3:] == shown(6, 3)
+
+
+def test_a_consumer_with_a_count_ends_and_goes_on_behind_its_last_operation(tmp_path: Path, example: Example) -> None:
+    with Agent(tmp_path, "--password", "geheim") as agent:
+        following = example.consume(agent.url, start="0", state=str(tmp_path / "state"), count="2")
+        assert following.take(2) == ["reset", "live"]
+        agent.post(videos(0, 5))
+        assert following.take(2) == shown(0, 2)
+        assert following.rest() == (0, "")
+        following = example.consume(agent.url, state=str(tmp_path / "state"), count="3")
+        assert following.take(3) == shown(2, 3)
+        assert following.rest() == (0, "")
 
 
 def test_a_producer_tries_again_with_the_same_batch(example: Example) -> None:

@@ -50,6 +50,9 @@ type Operation struct {
 	Ref       string    `json:"ref,omitempty"`
 }
 
+// errEnough ends the consumer behind the event that was dealt with.
+var errEnough = errors.New("enough")
+
 // refused is an answer that trying again does not change.
 type refused struct{ status string }
 
@@ -61,15 +64,18 @@ type consumer struct {
 	position                 string
 	saved                    string
 	savedAt                  time.Time
-	handle                   func(Event) error
+	handle                   func(Event) error // errEnough: this event was the last
 }
 
-// run follows until ctx ends or the agent refuses for good.
+// run follows until ctx ends, handle returns errEnough or the agent refuses for good.
 func (c *consumer) run(ctx context.Context) error {
 	pause := firstPause
 	for {
 		received, err := c.follow(ctx)
 		if ctx.Err() != nil {
+			return c.save()
+		}
+		if errors.Is(err, errEnough) {
 			return c.save()
 		}
 		var final refused
@@ -140,13 +146,17 @@ func (c *consumer) follow(parent context.Context) (received bool, err error) {
 			event.Data = value
 		}
 		if lines.Text() == "" && event.ID != "" {
+			var err error
 			if event.Name != "" { // else only the position moves
-				if err := c.handle(event); err != nil {
+				if err = c.handle(event); err != nil && err != errEnough {
 					return received, refused{err.Error()}
 				}
 			}
 			received = true
 			c.position = event.ID
+			if err != nil {
+				return received, err
+			}
 			event = Event{}
 			if time.Since(c.savedAt) > saveInterval {
 				if err := c.save(); err != nil {
@@ -208,12 +218,28 @@ func show(event Event) error {
 	return err
 }
 
+// showing prints events, and returns errEnough with the last of so many operations; 0: there is no last one.
+func showing(operations int) func(Event) error {
+	return func(event Event) error {
+		if err := show(event); err != nil {
+			return err
+		}
+		if event.Name != "reset" && event.Name != "live" {
+			if operations--; operations == 0 {
+				return errEnough
+			}
+		}
+		return nil
+	}
+}
+
 func main() {
 	base := flag.String("url", "http://localhost:8042", "the agent")
 	types := flag.String("types", "", "only these types, comma-separated")
 	parents := flag.String("parents", "", "only with one of these parents, comma-separated")
 	start := flag.String("start", "", "event id to start after; 0 for a full copy")
 	state := flag.String("state", "", "file that keeps the position; it comes before -start")
+	count := flag.Int("count", 0, "end after so many operations; 0: never")
 	flag.Parse()
 
 	query := url.Values{"checkpoint": {"1"}}
@@ -226,7 +252,7 @@ func main() {
 		url:       strings.TrimSuffix(*base, "/") + "/ops?" + query.Encode(),
 		password:  os.Getenv("OPLOG_PASSWORD"),
 		stateFile: *state,
-		handle:    show,
+		handle:    showing(*count),
 	}
 	if *state != "" {
 		position, err := load(*state)
