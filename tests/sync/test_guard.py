@@ -217,7 +217,7 @@ def test_consumers_of_a_running_agent_get_the_corrections_and_end_with_the_dumps
 
 @_LARGE
 def test_a_job_killed_half_way_is_finished_by_the_next_run(spark: SparkSession, tmp_path: Path, place: Place) -> None:
-    count = 60_000 if place.kind is None else 6_000
+    count = 40_000 if place.kind is None else 4_000
     store = place.store
     append(store, [operation("insert", "video", str(n), OLD) for n in range(10)])
     rows = [row("video", str(n), DUMPED) for n in range(count)]
