@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import threading
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ import pytest
 
 from tests.agents import DEADLINE, Agent
 from tests.clients.chaos import ScriptedAgent, answer
+from tests.clients.following import Following
 from tests.clients.restart import agent_on, free_port
 from tests.conftest import ROOT
 from tests.mongo.servers import go_program
@@ -31,41 +31,9 @@ class Example(NamedTuple):
             input=lines, capture_output=True, text=True, timeout=DEADLINE, env={**os.environ, "OPLOG_PASSWORD": "geheim"},
         )  # fmt: skip
 
-    def consume(self, url: str, **flags: str) -> "Following":
-        return Following(
-            [*self.consumer, *(f"{self.dash}{name}={value}" for name, value in {"url": url, **flags}.items())]
-        )
-
-
-class Following:
-    """A consumer's lines as they come."""
-
-    def __init__(self, command: list[str]) -> None:
-        environ = {**os.environ, "OPLOG_PASSWORD": "geheim"}
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ)
-        self._watchdog = threading.Timer(DEADLINE, self._process.kill)
-        self._watchdog.start()
-
-    def take(self, count: int) -> list[str]:
-        assert self._process.stdout is not None
-        lines = [self._process.stdout.readline().strip() for _ in range(count)]
-        assert all(lines), f"the consumer ended: {lines}"
-        return lines
-
-    def rest(self) -> tuple[int, str]:
-        """The exit code and what else it printed, once it has ended by itself."""
-        assert self._process.stdout is not None
-        text = self._process.stdout.read()
-        code = self._process.wait(DEADLINE)
-        self.kill()
-        return code, text
-
-    def kill(self) -> None:
-        self._watchdog.cancel()
-        self._process.kill()
-        self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+    def consume(self, url: str, **flags: str) -> Following:
+        command = [*self.consumer, *(f"{self.dash}{name}={value}" for name, value in {"url": url, **flags}.items())]
+        return Following(command, env={**os.environ, "OPLOG_PASSWORD": "geheim"})
 
 
 @pytest.fixture(scope="session")

@@ -3,13 +3,13 @@
 import os
 import shutil
 import subprocess
-import threading
 from pathlib import Path
 
 import pytest
 
 from tests.agents import DEADLINE, Agent
 from tests.clients.chaos import ChaosProxy
+from tests.clients.following import Following
 from tests.clients.restart import agent_on, free_port
 from tests.conftest import ROOT
 
@@ -65,7 +65,7 @@ def test_a_restart_and_a_kill_lose_nothing(tmp_path: Path, node: str) -> None:
     command = [node, "--input-type=module", "-e", _FOLLOW, f"http://127.0.0.1:{port}", str(state)]
     with agent_on(port, tmp_path) as agent:
         agent.post({"event": "insert", "type": "video", "id": "a"})
-        first = _Lines(command)
+        first = Following(command, cwd=JS)
         assert first.take(3) == ["reset", "insert video/a", "live"]
         agent.stop()
     with Agent(tmp_path) as elsewhere:  # these are there before the consumer can come back
@@ -74,28 +74,8 @@ def test_a_restart_and_a_kill_lose_nothing(tmp_path: Path, node: str) -> None:
     with agent_on(port, tmp_path):
         assert first.take(3) == ["insert video/b", "insert video/never", "insert video/c"]
         first.kill()
-        second = _Lines(command)
+        second = Following(command, cwd=JS)
         came = second.take(2)
         while came[-2:] != ["insert video/never", "insert video/c"]:  # more where the last save was earlier
             came += second.take(1)
         second.kill()
-
-
-class _Lines:
-    def __init__(self, command: list[str]) -> None:
-        self._process = subprocess.Popen(command, cwd=JS, stdout=subprocess.PIPE, text=True)
-        self._watchdog = threading.Timer(DEADLINE, self._process.kill)
-        self._watchdog.start()
-
-    def take(self, count: int) -> list[str]:
-        assert self._process.stdout is not None
-        lines = [self._process.stdout.readline().strip() for _ in range(count)]
-        assert all(lines), f"it ended: {lines}"
-        return lines
-
-    def kill(self) -> None:
-        self._watchdog.cancel()
-        self._process.kill()
-        self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()

@@ -1,0 +1,37 @@
+"""A consumer in a process of its own that prints a line for each event."""
+
+import subprocess
+import threading
+from typing import Any
+
+from tests.agents import DEADLINE
+
+
+class Following:
+    """A consumer's lines as they come. It is killed when they come too slowly."""
+
+    def __init__(self, command: list[str], **popen: Any) -> None:
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **popen)
+        self._watchdog = threading.Timer(DEADLINE, self._process.kill)
+        self._watchdog.start()
+
+    def take(self, count: int) -> list[str]:
+        assert self._process.stdout is not None
+        lines = [self._process.stdout.readline().strip() for _ in range(count)]
+        assert all(lines), f"the consumer ended: {lines}"
+        return lines
+
+    def rest(self) -> tuple[int, str]:
+        """The exit code and what else it printed, once it has ended by itself."""
+        assert self._process.stdout is not None
+        text = self._process.stdout.read()
+        code = self._process.wait(DEADLINE)
+        self.kill()
+        return code, text
+
+    def kill(self) -> None:
+        self._watchdog.cancel()
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
