@@ -220,7 +220,7 @@ async def test_a_plain_log_is_trimmed_behind_the_checkpoint(plain_url: str, make
     assert stats.newest is not None
     assert stats.oldest is not None
     assert stats.newest.offset == 1_000
-    assert 50 < stats.operations < 300
+    assert 50 < stats.operations < 400  # a cap of bytes: some 300
     first = (await store.read(0, 10))[0].offset
     later = (await store.stats()).oldest  # the trimming may go on meanwhile
     assert later is not None
