@@ -80,7 +80,7 @@ class View:
 
     def append(self, mark: Mark, frame: bytes) -> None:
         self.window.append(mark, frame)
-        if self._cache:
+        if self._cache:  # a slice that ends earlier than it might lets those that lag do so more
             self._cache.clear()
 
     def covers(self, after: int) -> bool:
@@ -122,10 +122,9 @@ class View:
         return unfiltered - later + count, first_ms
 
     def _scan(self, after: int, max_bytes: int) -> tuple[bytes, int, Mark]:
-        """Entries from before the view was made: filter the ring itself, a bounded piece at a time."""
+        """From before the view was made on: filter the ring itself, a bounded piece at a time."""
         ring = self.ring
         first, end = ring.window.cut(after, max_bytes)
-        end = min(end, ring.window.after(self.start))
         frames = [ring.window.frames[i] for i in range(first, end) if self.filter.matches(ring.data[i])]
         return b"".join(frames), len(frames), ring.window.marks[end - 1]
 
@@ -140,7 +139,6 @@ class View:
         if count:
             self.base = max(self.base, self.window.marks[count - 1].offset)
             self.window.drop(count)
-        self._cache.clear()
 
     def wake(self) -> None:
         waiting, self.waiting = self.waiting, {}

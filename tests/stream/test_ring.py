@@ -283,6 +283,18 @@ def test_consumers_with_equal_filters_share_a_view_and_its_bytes() -> None:
     assert view.take(0, HUGE)[0] is view.take(0, HUGE)[0]
 
 
+def test_a_shared_slice_holds_what_was_appended_since_and_nothing_of_another_log() -> None:
+    ring = make_ring()
+    view = ring.view(Filter())
+    ring.view(Filter())
+    [first] = follow_on(ring, numbered(1, 0))
+    assert view.take(0, HUGE)[0] == frame(first)
+    [second] = follow_on(ring, numbered(1, 1))
+    assert view.take(0, HUGE) == (frame(first) + frame(second), 2, ring.head)
+    ring.restart(Mark(0, 0))
+    assert view.take(0, HUGE) == (b"", 0, ring.head)
+
+
 def test_consumers_that_catch_up_at_different_places_keep_few_joined_slices() -> None:
     ring = make_ring()
     view = ring.view(Filter())
