@@ -15,7 +15,7 @@ demo: $(VENV)/.runtime ## start the agent with a small producer and say how to f
 	@$(BIN)/python -m oplogd.demo
 
 test: tools $(VENV)/.dev .cache/mongo-servers $(AXE) ## run the tests; installs what they need beside Python (Debian)
-	@$(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder
+	@$(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder
 
 tools:
 	@tests/setup

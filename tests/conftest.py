@@ -45,10 +45,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """For several processes (``-n``): a file stays together, and those share a Spark session that take long. Longest first."""
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
-    items.sort(key=lambda item: (_weight(_group(item)), _group(item)))
+    """For several processes (``-n``): longest first."""
+    items.sort(key=lambda item: (_weight(_group(item.nodeid)), _group(item.nodeid)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """A file stays together, and those share a Spark session that take long."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    scheduling = LoadScopeScheduling(config, log)
+    scheduling._split_scope = _group
+    return scheduling
 
 
 @pytest.hookimpl(wrapper=True)
@@ -63,11 +71,12 @@ _SLOW_SPARK = ("test_guard.py", "test_stream.py", "test_submit.py")
 _LONGEST = ("spark", "mongo", "contract", "e2e")
 
 
-def _group(item: pytest.Item) -> str:
-    path = item.path.relative_to(ROOT / "tests")
-    if path.parts[0] != "sync":
-        return str(path)
-    return "spark/slow" if path.name in _SLOW_SPARK else "spark/all"
+def _group(nodeid: str) -> str:
+    """Tests with the same name here run in one process."""
+    folder, _, name = nodeid.partition("::")[0].removeprefix("tests/").partition("/")
+    if folder != "sync":
+        return f"{folder}/{name}"
+    return "spark/slow" if name in _SLOW_SPARK else "spark/all"
 
 
 def _weight(group: str) -> int:
