@@ -266,6 +266,7 @@ def test_killed_holders_of_the_lease_leave_states_that_are_the_fold(plain_url: s
         assert len(set(holders)) == 10
         log = list(database["oplog_ops"].find().sort("n", 1))
         assert [entry["n"] for entry in log] == list(range(1, len(log) + 1))
+        wait_for("all is folded", lambda: folded() == len(log))
         assert {f"video/{entry['data']['id']}": entry["data"]["p"][0] for entry in log} == updates.last
         for each in agents:
             states = {key: json.loads(data)["parents"][0] for key, data in replicated(each).items()}

@@ -17,8 +17,7 @@ func main() {
 		log.Fatal("usage: ferretdb ADDRESS FOLDER")
 	}
 	// It lives on little data and makes much garbage: collecting that at every doubling took half of its time.
-	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(500 << 20)
+	debug.SetGCPercent(400)
 	server, err := ferretdb.New(&ferretdb.Config{
 		Listener:  ferretdb.ListenerConfig{TCP: os.Args[1]},
 		Logger:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
