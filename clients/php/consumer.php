@@ -4,7 +4,7 @@
 //   php consumer.php --url=http://localhost:8042 --types=video,user --start=0 --state=consumer.state
 //
 // With --state it goes on where it was. The position is saved after an event was dealt with, never before, so a crash
-// repeats events and loses none. OPLOG_PASSWORD holds the agent's password.
+// repeats events and loses none. With --count=N it ends after N operations. OPLOG_PASSWORD holds the agent's password.
 declare(strict_types=1);
 
 const HEARTBEAT_TIMEOUT = 40; // seconds; agents send something at least every 25

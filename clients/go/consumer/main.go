@@ -3,7 +3,7 @@
 //	consumer -url http://localhost:8042 -types video,user -start 0 -state consumer.state
 //
 // With -state it goes on where it was. The position is saved after an event was dealt with, never before, so a crash
-// repeats events and loses none.
+// repeats events and loses none. With -count N it ends after N operations.
 package main
 
 import (
