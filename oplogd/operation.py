@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from oplogd.errors import OperationError, StoreUnavailableError
+from oplogd.nesting import is_too_deep
 
 MAX_OPERATION_BYTES = 64 * 1024
 MAX_TYPE_BYTES = 255
@@ -162,6 +163,8 @@ def _read(decoder: Callable[[bytes], _T], raw: bytes) -> _T:
     try:
         if not raw.isascii():
             raw.decode()  # msgspec does not look into strings that it skips
+        if is_too_deep(raw):
+            raise RecursionError
         return decoder(raw)
     except UnicodeDecodeError as error:
         raise OperationError("operation", f"is not UTF-8 (byte {error.start})") from None

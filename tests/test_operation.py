@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from oplogd.errors import OperationError
+from oplogd.nesting import MAX_DEPTH
 from oplogd.operation import (
     MAX_ID_BYTES,
     MAX_OPERATION_BYTES,
@@ -46,6 +47,13 @@ def refusal(given_: Any) -> tuple[str, str]:
 
 def changed(**members: Any) -> dict[str, Any]:
     return {**VALID, **members}
+
+
+def nested(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
 
 
 def without(name: str) -> dict[str, Any]:
@@ -87,6 +95,10 @@ def test_no_timestamp_is_the_time_of_arrival(given_: dict[str, Any]) -> None:
 
 def test_unknown_keys_are_ignored() -> None:
     assert decoded(changed(more={"deep": [1, 2.5, None, "é"]}, ref="x")) == decoded(VALID)
+
+
+def test_unknown_keys_may_be_nested_as_deeply_as_the_limit_says() -> None:
+    assert decoded(changed(more=nested(MAX_DEPTH - 1))) == decoded(VALID)
 
 
 def test_white_space_around_the_object_is_no_matter() -> None:
@@ -161,6 +173,8 @@ def test_the_whole_may_have_64_kib_and_not_a_byte_more() -> None:
         (b'{"event":"insert","type":"a","id":"\xff"}', "operation", "is not UTF-8 (byte 35)"),
         (b'{"event":"insert","type":"a","id":"b","x":"\xed\xa0\x80"}', "operation", "is not UTF-8 (byte 43)"),
         (b'{"x":' * 5000 + b"1" + b"}" * 5000, "operation", "is nested too deeply"),
+        (changed(more=nested(MAX_DEPTH)), "operation", "is nested too deeply"),
+        (b"[" * 60_000, "operation", "is nested too deeply"),
     ],
 )
 def test_a_refusal_names_the_field_and_says_what_is_wrong_with_it(given_: Any, field: str, reason: str) -> None:

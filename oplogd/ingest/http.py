@@ -97,7 +97,9 @@ def decode_body(body: bytes, media_type: str, arrival: str, most: int) -> Body:
             raise InvalidBodyError([BadLine(1, error.field, error.reason)], 1, single=True) from None
     try:
         elements = _decode_array(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except RecursionError:
+        raise InvalidBodyError([BadLine(1, "operation", "is nested too deeply")], 1, single=True) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         reason = f"is not valid JSON: {str(error).removeprefix('JSON is malformed: ')}"
         raise InvalidBodyError([BadLine(1, "operation", reason)], 1, single=True) from None
     return Body(_decode_lines([(n, bytes(raw)) for n, raw in enumerate(elements, 1)], arrival, most), batch=True)

@@ -21,6 +21,7 @@ from oplogd.ingest.http import (
     decode_body,
     decompress,
 )
+from oplogd.nesting import MAX_DEPTH
 from oplogd.operation import decode
 from tests.properties import examples
 
@@ -117,6 +118,16 @@ def test_what_is_not_json_is_one_bad_line(body: bytes) -> None:
     assert [line.line for line in error.bad] == [1]
     assert error.lines == 1
     assert str(error).startswith("operation: is not valid JSON: ") or "nested too deeply" in str(error)
+
+
+@pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 5_000, 100_000])
+@pytest.mark.parametrize("form", ["one", "array", "ndjson"])
+def test_deep_nesting_is_named_in_every_form(form: str, levels: int) -> None:
+    deep = b'{"event":"insert","type":"a","id":"b","x":%s}' % (b"[" * levels + b"]" * levels)
+    deep = deep[:65_536]  # the largest operation
+    body = b"[%s]" % deep if form == "array" else deep
+    error = refused(body, NDJSON if form == "ndjson" else JSON)
+    assert [(line.field, line.reason) for line in error.bad] == [("operation", "is nested too deeply")]
 
 
 def test_more_operations_than_the_queue_holds_are_not_even_looked_at() -> None:

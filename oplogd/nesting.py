@@ -1,0 +1,25 @@
+"""How deeply JSON text is nested. No I/O.
+
+msgspec's own limit is Python's: it depends on the version, the platform and the depth of the call.
+"""
+
+import re
+from itertools import accumulate
+
+MAX_DEPTH = 500
+"""Lists and objects inside each other. Every supported Python decodes this many."""
+
+_STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+_STEPS = bytes.maketrans(b"[{]}", bytes([1, 1, 255, 255]))
+_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+
+
+def is_too_deep(raw: bytes) -> bool:
+    """Whether lists and objects are nested deeper than MAX_DEPTH. Needs no valid JSON."""
+    # From cheap to dear: the length, then at most one bracket of each kind (most operations), then counting.
+    if len(raw) <= MAX_DEPTH or (raw.find(b"[") == raw.rfind(b"[") and raw.find(b"{") == raw.rfind(b"{")):
+        return False
+    if raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
+        return False
+    steps = _STRINGS.sub(b"", raw).translate(_STEPS, _NO_BRACKETS)
+    return max(accumulate(memoryview(steps).cast("b")), default=0) > MAX_DEPTH
