@@ -66,11 +66,12 @@ class Guard:
             self._guessing.again(detail=f"those of {address} are not looked at for {wait:.0f} s")
             raise Problem(
                 429,
-                "too many wrong passwords came from this address; try again later",
+                "too many wrong passwords came from this address or from others; try again later",
                 {"Retry-After": str(math.ceil(wait))},
             )
         if self._right is None or hmac.compare_digest(attempt, self._right):
             self._guessing.end()
+            self._brake.passed(address)
             return
         self._brake.missed(address, attempt)
         raise self._refused(challenge)

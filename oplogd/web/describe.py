@@ -66,7 +66,7 @@ POST: dict[str, Any] = {
             (204, "The operation is stored."),
             (400, "Invalid; every bad line is named, nothing was stored."),
             (401, "The ingest password is missing or wrong."),
-            (429, "Too many wrong passwords came from this address."),
+            (429, "Too many wrong passwords came from this address or from others."),
             (413, "The body is too large, or has more operations than the queue can hold."),
             (415, "Neither JSON nor NDJSON."),
             (503, "The queue is full or the store away: try again after Retry-After seconds."),
@@ -111,7 +111,7 @@ GET: dict[str, Any] = {
         **_answers(
             (400, "Last-Event-ID, last_event_id or since cannot be read."),
             (401, "The password, cookie or token is missing, wrong or no longer good."),
-            (429, "Too many wrong passwords came from this address."),
+            (429, "Too many wrong passwords came from this address or from others."),
             (406, "The Accept header does not name text/event-stream."),
             (503, "The store is away, or there are too many consumers."),
         ),
@@ -202,7 +202,7 @@ SIGN_IN: dict[str, Any] = {
         (409, "No password is set."),
         (413, "The body is too large."),
         (415, "Not application/json."),
-        (429, "Too many wrong passwords came from this address."),
+        (429, "Too many wrong passwords came from this address or from others."),
     ),
     "openapi_extra": {
         "requestBody": {"required": True, "content": {"application/json": {"example": {"password": "secret"}}}}
@@ -224,7 +224,7 @@ TOKEN: dict[str, Any] = {
         **_answers(
             (401, "The password is missing or wrong."),
             (409, "No password is set."),
-            (429, "Too many wrong passwords came from this address."),
+            (429, "Too many wrong passwords came from this address or from others."),
         ),
         200: {
             "description": "The token.",

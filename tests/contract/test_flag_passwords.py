@@ -267,6 +267,31 @@ def test_after_many_different_wrong_passwords_no_more_are_looked_at(tmp_path: Pa
         agent.wait_log("too many wrong passwords: those of 127.0.0.1")
 
 
+def test_guesses_from_all_addresses_of_a_network_count_together(tmp_path: Path) -> None:
+    with Agent(tmp_path, "--password", READER) as agent:
+        target = Target.of(agent)
+
+        def ask(address: str, password: str) -> int:
+            headers = {**SSE, **basic(password), "X-Forwarded-For": address}
+            return target.request("HEAD", "/ops", headers=headers).status
+
+        def is_locked_out(neighbour: str) -> bool:
+            return (
+                429 in [ask(neighbour, f"{neighbour} {number}") for number in range(3)]
+                and ask(neighbour, READER) == 429
+            )
+
+        known, stranger = "2001:db8:1:ffff::1", "2001:db8:2::1"
+        assert ask(known, READER) == 200
+        answers = [ask(f"2001:db8:1:{number:x}::1", f"guess {number}") for number in range(100)]
+        looked_at = answers.count(401)
+        assert (set(answers), answers[:40]) == ({401, 429}, [401] * 40)
+        assert looked_at < 100
+        assert [ask(address, READER) for address in (known, stranger)] == [200, 200]
+        # One guess more becomes free now and again, so each may be the lucky one.
+        assert any(is_locked_out(f"2001:db8:1:{number:x}::2") for number in range(1000, 1010))
+
+
 def test_without_a_password_there_is_nothing_to_sign_in_to(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         target = Target.of(agent)
