@@ -140,6 +140,15 @@ class Settings:
         "PASSWORD",
         "What producers must give to send over HTTP. Not set, or empty: nothing. See --udp-listen.",
     )
+    allowed_hosts: frozenset[str] | None = _field(
+        "--allowed-hosts",
+        "NAMES",
+        None,
+        values.host_names,
+        "Names of this agent, comma-separated, under which web pages may send operations without an ingest password."
+        " localhost and IP addresses need not be listed. Not set: none.",
+        empty_is_unset=True,
+    )
     max_queued_events: int = _field(
         "--max-queued-events",
         "N",

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
+from oplogd.web.origin import host_name
+
 
 class Secret:
     """A string that does not show itself in a repr, a log or a format string."""
@@ -174,6 +176,14 @@ def object_url(text: str) -> str:
     if "{{id}}" not in text:
         raise ValueError(f"{text!r} does not contain {{{{id}}}}")
     return text
+
+
+def host_names(text: str) -> frozenset[str]:
+    names = frozenset(filter(None, map(str.strip, text.split(","))))
+    for name in names:
+        if host_name(name) is None:
+            raise ValueError(f"{name!r} is not a host name such as oplog.example.com: no scheme, no port, no *")
+    return frozenset(name for name in map(host_name, names) if name)
 
 
 def log_collection(text: str) -> str:

@@ -26,7 +26,7 @@ from oplogd.stream.filters import parse_filter
 from oplogd.stream.hub import EventStream, TooManyClientsError
 from oplogd.values import Address
 from oplogd.web import describe
-from oplogd.web.auth import Guard, ReadGuard
+from oplogd.web.auth import ReadGuard, WriteGuard
 from oplogd.web.consumers import consumers
 from oplogd.web.metrics import render
 from oplogd.web.negotiate import accepts, media_type
@@ -48,8 +48,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def create_app(agent: Agent) -> FastAPI:
     app = FastAPIOffline(title="oplog", version=__version__, description=describe.INTRODUCTION, redoc_url=None)
-    readers = ReadGuard(agent.settings.password)
-    writers = Guard(agent.settings.ingest_password, "sending operations")
+    allowed_hosts = agent.settings.allowed_hosts or frozenset()
+    readers = ReadGuard(agent.settings.password, allowed_hosts)
+    writers = WriteGuard(agent.settings.ingest_password, allowed_hosts)
 
     @app.exception_handler(Problem)
     async def on_problem(_: Request, problem: Problem) -> Response:

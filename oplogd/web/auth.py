@@ -10,12 +10,14 @@ import logging
 import math
 import secrets
 import time
+from collections.abc import Collection
 
 from starlette.requests import HTTPConnection
 
 from oplogd.logs import Episode
 from oplogd.values import Secret
 from oplogd.web.brake import Brake
+from oplogd.web.origin import is_from_page, is_own_host
 from oplogd.web.problem import Problem
 from oplogd.web.signing import Kind, Signer
 
@@ -83,11 +85,30 @@ class Guard:
         return hmac.digest(self._process_key, password, "sha256")
 
 
+class WriteGuard(Guard):
+    """Without a password it keeps out web pages under names that may be anybody's (``origin``)."""
+
+    def __init__(self, password: Secret | None, allowed_hosts: Collection[str]) -> None:
+        super().__init__(password, "sending operations")
+        self._allowed_hosts = allowed_hosts
+
+    def demand(self, request: HTTPConnection) -> None:
+        """As ``Guard.demand``; without a password, raise Problem 403 for such a page."""
+        if self.is_open and is_from_page(request.headers) and not _has_own_host(request, self._allowed_hosts):
+            raise Problem(
+                403,
+                "a web page may send operations only under localhost, an IP address, or a name of this agent that"
+                " --allowed-hosts lists",
+            )
+        super().demand(request)
+
+
 class ReadGuard(Guard):
     """Also lets in who carries a cookie or token that is signed with a key made from the password."""
 
-    def __init__(self, password: Secret | None) -> None:
+    def __init__(self, password: Secret | None, allowed_hosts: Collection[str]) -> None:
         super().__init__(password, "the stream")
+        self._allowed_hosts = allowed_hosts
         self._signer = Signer(password.reveal()) if password else None
 
     def demand(self, request: HTTPConnection) -> None:
@@ -109,7 +130,7 @@ class ReadGuard(Guard):
     def admits(self, request: HTTPConnection) -> bool:
         """Whether the request carries the right to read; without a password, whether it comes from this machine."""
         if self.is_open:
-            return _is_local(request)
+            return _is_local(request) and _has_own_host(request, self._allowed_hosts)
         try:
             self.demand(request)
         except Problem:
@@ -129,6 +150,10 @@ class ReadGuard(Guard):
         assert self._signer is not None
         expires = int(time.time()) + seconds
         return self._signer.sign(kind, expires), expires
+
+
+def _has_own_host(request: HTTPConnection, allowed: Collection[str]) -> bool:
+    return is_own_host(request.headers.getlist("host"), allowed)
 
 
 def _is_local(request: HTTPConnection) -> bool:

@@ -66,6 +66,7 @@ POST: dict[str, Any] = {
             (204, "The operation is stored."),
             (400, "Invalid; every bad line is named, nothing was stored."),
             (401, "The ingest password is missing or wrong."),
+            (403, "A web page under a name that --allowed-hosts does not list, and no ingest password is set."),
             (429, "Too many wrong passwords came from this address or from others."),
             (413, "The body is too large, or has more operations than the queue can hold."),
             (415, "Neither JSON nor NDJSON."),

@@ -11,7 +11,7 @@ from playwright.async_api import Page, expect
 
 from tests.agents import DEADLINE, Agent
 from tests.browser.test_dashboard import REFUSED, operation
-from tests.browser.visit import Visit
+from tests.browser.visit import REBOUND, Visit
 from tests.browser.website import Answer, Website
 from tests.clients.restart import agent_on, free_port
 from tests.conftest import ROOT
@@ -134,6 +134,30 @@ async def test_a_page_of_another_origin_can_read_and_never_write(
         assert agent.status()["events_received"] == 0
         await visit.leave()
     visit.forgive("CORS policy|ERR_FAILED|415")
+
+
+@pytest.mark.parametrize(
+    ("host", "flags", "answer"),
+    [
+        ("localhost", (), 204),
+        ("127.0.0.1", (), 204),
+        ("agent.localhost", (), 204),
+        (REBOUND, ("--allowed-hosts", f"other,{REBOUND}"), 204),
+        (REBOUND, (), 403),
+    ],
+)
+async def test_a_page_of_the_agents_own_origin_may_write_only_under_a_name_of_the_agent(
+    visit: Visit, tmp_path: Path, host: str, flags: tuple[str, ...], answer: int
+) -> None:
+    with Agent(tmp_path, *flags) as agent:
+        page = await visit.open(f"http://{host}:{agent.port}/")
+        send = """([url, body]) => fetch(url, {
+            method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify(body),
+        }).then((answer) => answer.status)"""
+        assert await page.evaluate(send, ["/ops", operation("insert", "a")]) == answer
+        assert agent.status()["events_ingested"] == (1 if answer == 204 else 0)
+        await visit.leave()
+    assert visit.forgive("403") == (1 if answer == 403 else 0)
 
 
 async def test_the_page_of_the_documentation_follows_with_tokens_that_it_renews(

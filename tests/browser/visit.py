@@ -9,7 +9,11 @@ from playwright.async_api import Browser, ConsoleMessage, Page, Request, Respons
 
 from tests.agents import DEADLINE
 
+REBOUND = "rebound.example"
+"""A name that leads to this machine, as after DNS rebinding."""
+
 ARGUMENTS = [
+    f"--host-resolver-rules=MAP {REBOUND} 127.0.0.1",
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
