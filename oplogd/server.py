@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from oplogd.settings import Settings
 from oplogd.store import Store
 from oplogd.store.sqlite import SqliteStore
 from oplogd.web.app import create_app
+from oplogd.web.forwarded import ClientAddress
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -145,7 +147,8 @@ class _Server(uvicorn.Server):
 
 def _uvicorn_config(settings: Settings, agent: Agent) -> uvicorn.Config:
     config = uvicorn.Config(
-        create_app(agent),
+        ClientAddress(create_app(agent), os.environ),
+        proxy_headers=False,  # ClientAddress judges them, after it has unmapped the peer's address
         http="httptools",
         ws="none",
         lifespan="off",

@@ -65,7 +65,9 @@ class Guard:
         """The same for a password that came in another way."""
         attempt, address = self._digest(given), request.client.host if request.client else ""
         if wait := self._brake.wait(address, attempt):
-            self._guessing.again(detail=f"those of {address} are not looked at for {wait:.0f} s")
+            self._guessing.again(
+                detail=f"those of {address or 'an unknown address'} are not looked at for {wait:.0f} s"
+            )
             raise Problem(
                 429,
                 "too many wrong passwords came from this address or from others; try again later",
@@ -160,11 +162,9 @@ def _is_local(request: HTTPConnection) -> bool:
     if request.client is None or any(name in request.headers for name in _FROM_ELSEWHERE):
         return False
     try:
-        ip = ipaddress.ip_address(request.client.host)
+        return ipaddress.ip_address(request.client.host).is_loopback
     except ValueError:
         return False
-    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
-    return (mapped or ip).is_loopback
 
 
 def _basic_password(authorization: str) -> bytes | None:

@@ -269,7 +269,8 @@ def _pairs(headers: Headers) -> list[tuple[str, str]]:
 
 
 def _head(method: str, path: str, host: str, headers: list[tuple[str, str]]) -> bytes:
-    lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", *(f"{name}: {value}" for name, value in headers)]
+    name = f"[{host}]" if ":" in host else host
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {name}", *(f"{name}: {value}" for name, value in headers)]
     return "\r\n".join([*lines, "", ""]).encode()
 
 

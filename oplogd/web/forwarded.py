@@ -1,0 +1,132 @@
+"""Who a request comes from: the peer's address in its plain form, or what a trusted proxy says in X-Forwarded-For."""
+
+import ipaddress
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+VARIABLE = "FORWARDED_ALLOW_IPS"
+LOOPBACK = "127.0.0.1,::1"
+"""The proxies that are trusted where the variable is not set."""
+
+_LONGEST = 64
+_ZONE = re.compile(r"[\w.-]{1,15}", re.ASCII)
+_MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
+_WITH_PORT = re.compile(r"\[([^\[\]]*)\](?::([0-9]{1,5}))?|([^:]*):([0-9]{1,5})", re.ASCII)
+
+_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+_log = logging.getLogger("oplogd.proxy")
+
+
+@lru_cache(maxsize=4096)
+def plain_address(text: str) -> str | None:
+    """Return an IP address in one form, None if it is none.
+
+    A socket for IPv4 and IPv6 shows an IPv4 peer as ``::ffff:192.0.2.1``; here it is ``192.0.2.1``.
+    """
+    if len(text) > _LONGEST:
+        return None
+    try:
+        ip = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    if isinstance(ip, ipaddress.IPv6Address):
+        if ip.ipv4_mapped is not None:
+            return str(ip.ipv4_mapped)
+        if ip.scope_id is not None and not _ZONE.fullmatch(ip.scope_id):
+            return None
+    return str(ip)
+
+
+class TrustedProxies:
+    """The addresses and networks from which X-Forwarded-For and X-Forwarded-Proto are believed.
+
+    ``text`` separates them by commas. ``*`` alone trusts everybody. Anything else that is no address is never trusted,
+    with a warning in the log.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._everybody = text.strip() == "*"
+        self._addresses: set[str] = set()
+        self._networks: list[_Network] = []
+        for item in filter(None, map(str.strip, text.split(","))):
+            if not self._everybody and not self._add(item):
+                _log.warning("%s: %r is neither an IP address nor a network, nobody is trusted by it", VARIABLE, item)
+
+    def trust(self, address: str | None) -> bool:
+        """Whether this address, as ``plain_address`` returns it, is that of a trusted proxy."""
+        if self._everybody:
+            return True
+        if address is None:
+            return False
+        return address in self._addresses or (
+            bool(self._networks) and any(ipaddress.ip_address(address) in network for network in self._networks)
+        )
+
+    def client(self, forwarded_for: Sequence[str]) -> tuple[str, int] | None:
+        """The client that the values of X-Forwarded-For tell, the port 0 if they do not tell it; None: they tell none.
+
+        Every proxy adds the address of its peer at the end. So the client is the last one that is no trusted proxy: what
+        stands before it is the client's own claim.
+        """
+        chain = [_split(entry.strip()) for value in forwarded_for for entry in value.split(",")]
+        if self._everybody:
+            chain = chain[:1]
+        untrusted = (entry for entry in reversed(chain) if entry is None or not self.trust(entry[0]))
+        return next(untrusted, chain[0] if chain else None)
+
+    def _add(self, item: str) -> bool:
+        if "/" not in item:
+            address = plain_address(item)
+            if address is not None:
+                self._addresses.add(address)
+            return address is not None
+        try:
+            network = ipaddress.ip_network(item)
+        except ValueError:
+            return False
+        if isinstance(network, ipaddress.IPv6Network) and network.subnet_of(_MAPPED):
+            network = ipaddress.IPv4Network((network.network_address.packed[12:], network.prefixlen - 96))
+        self._networks.append(network)
+        return True
+
+
+class ClientAddress:
+    """Sets the client and the scheme of each request before the app sees it. The client is None if nobody tells it."""
+
+    def __init__(self, app: ASGIApp, environ: Mapping[str, str]) -> None:
+        self._app = app
+        self._proxies = TrustedProxies(environ.get(VARIABLE, LOOPBACK))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            self._correct(scope)
+        await self._app(scope, receive, send)
+
+    def _correct(self, scope: Scope) -> None:
+        host, port = scope.get("client") or ("", 0)
+        address = plain_address(host)
+        scope["client"] = (address, port) if address is not None else None
+        if not self._proxies.trust(address):
+            return
+        headers: Iterable[tuple[bytes, bytes]] = scope["headers"]
+        forwarded_for: list[str] = []
+        for name, value in headers:
+            if name == b"x-forwarded-for":
+                forwarded_for.append(value.decode("latin-1"))
+            elif name == b"x-forwarded-proto" and value.strip() in (b"http", b"https"):
+                scope["scheme"] = value.strip().decode()
+        if any(value.strip() for value in forwarded_for):
+            scope["client"] = self._proxies.client(forwarded_for)
+
+
+def _split(entry: str) -> tuple[str, int] | None:
+    """``192.0.2.1``, ``192.0.2.1:80``, ``2001:db8::1`` or ``[2001:db8::1]:80``; None for anything else."""
+    host, port = entry, "0"
+    if parts := _WITH_PORT.fullmatch(entry):
+        host, port = parts[1] or parts[3], parts[2] or parts[4] or "0"
+    address = plain_address(host or "")
+    return (address, int(port)) if address is not None else None
