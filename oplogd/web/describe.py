@@ -198,7 +198,7 @@ SIGN_IN: dict[str, Any] = {
     "response_model": None,
     "responses": _answers(
         (204, "The cookie is set."),
-        (400, "Not an object with a password."),
+        (400, "Not an object with a password and nothing else."),
         (401, "The password is wrong."),
         (409, "No password is set."),
         (413, "The body is too large."),
@@ -214,7 +214,9 @@ SIGN_OUT: dict[str, Any] = {
     "summary": "Give the cookie back",
     "status_code": 204,
     "response_model": None,
-    "responses": _answers((204, "The browser forgets it.")),
+    "responses": _answers(
+        (204, "The browser forgets it."), (400, "A body or query asks for more."), (413, "The body is too large.")
+    ),
 }
 TOKEN: dict[str, Any] = {
     "operation_id": "token",
@@ -223,8 +225,10 @@ TOKEN: dict[str, Any] = {
     "response_model": None,
     "responses": {
         **_answers(
+            (400, "A body or query asks for another token: there is one kind."),
             (401, "The password is missing or wrong."),
             (409, "No password is set."),
+            (413, "The body is too large."),
             (429, "Too many wrong passwords came from this address or from others."),
         ),
         200: {

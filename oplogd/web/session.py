@@ -21,8 +21,12 @@ _MAX_BODY = 16 * 1024
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
-class _Login(msgspec.Struct):
+class _Login(msgspec.Struct, forbid_unknown_fields=True):
     password: str
+
+
+class _Nothing(msgspec.Struct, forbid_unknown_fields=True):
+    """What is asked of an endpoint that has no options. Who asks for more must not believe that it was granted."""
 
 
 def add_session(app: FastAPI, guard: ReadGuard) -> None:
@@ -47,6 +51,7 @@ def add_session(app: FastAPI, guard: ReadGuard) -> None:
 
     @app.delete("/session", **describe.SIGN_OUT)
     async def sign_out(request: Request) -> Response:
+        await _expect_nothing(request, "DELETE /session")
         return _with_cookie(request, "", "Max-Age=0")
 
     @app.post("/token", **describe.TOKEN)
@@ -54,6 +59,7 @@ def add_session(app: FastAPI, guard: ReadGuard) -> None:
         if guard.is_open:
             raise Problem(409, "no password is set: the stream needs no token")
         guard.demand_basic(request)
+        await _expect_nothing(request, "POST /token")
         token, expires = guard.sign(Kind.TOKEN, TOKEN_SECONDS)
         return _json({"token": token, "expires": format_ms(expires * 1000), "seconds": TOKEN_SECONDS})
 
@@ -62,15 +68,33 @@ async def _read_login(request: Request) -> _Login:
     type_ = media_type(request.headers.get("content-type", ""))
     if type_ != JSON:
         raise Problem(415, f"send the password as Content-Type: {JSON}, not {type_ or 'without one'}")
+    try:
+        return msgspec.json.decode(await _read_body(request), type=_Login)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise Problem(400, 'send a JSON object with the password and nothing else: {"password": "..."}') from None
+
+
+async def _expect_nothing(request: Request, endpoint: str) -> None:
+    """Raise Problem 400 unless the body is empty or an empty object, and the query empty."""
+    body = (await _read_body(request)).strip()
+    try:
+        if body:
+            msgspec.json.decode(body, type=_Nothing)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        asks = True
+    else:
+        asks = bool(request.url.query)
+    if asks:  # neither is repeated: it may hold a secret
+        raise Problem(400, f"{endpoint} has no options: send no query, and no body or {{}}")
+
+
+async def _read_body(request: Request) -> bytes:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > _MAX_BODY:
             raise Problem(413, f"the body has more than {_MAX_BODY:,} bytes")
-    try:
-        return msgspec.json.decode(bytes(body), type=_Login)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise Problem(400, 'send a JSON object such as {"password": "..."}') from None
+    return bytes(body)
 
 
 def _with_cookie(request: Request, value: str, *more: str) -> Response:

@@ -96,6 +96,10 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
         yield agent
 
 
+DEEP = b'{"x": %s%s}' % (b"[" * 5_000, b"]" * 5_000)
+"""More levels than Python decodes."""
+
+
 def sign_in(target: Target, headers: dict[str, str] | None = None) -> str:
     """The cookie, as a browser sends it."""
     reply = target.request("POST", "/session", json.dumps(LOGIN).encode(), {**JSON, **(headers or {})})
@@ -169,18 +173,72 @@ def test_one_kind_does_not_serve_as_the_other(guarded: Target) -> None:
 @pytest.mark.parametrize("path", ["/session", "/token"])
 def test_no_page_of_another_origin_can_sign_in_or_read_a_token(guarded: Target, path: str) -> None:
     from_elsewhere = {"Origin": "http://a.example"}
-    reply = guarded.request("POST", path, json.dumps(LOGIN).encode(), {**JSON, **basic(READER), **from_elsewhere})
+    body = json.dumps(LOGIN if path == "/session" else {}).encode()
+    reply = guarded.request("POST", path, body, {**JSON, **basic(READER), **from_elsewhere})
     assert reply.status in (200, 204)
     assert reply.header("Access-Control-Allow-Origin") is None
     for type_ in ("text/plain", "application/x-www-form-urlencoded", ""):  # what needs no preflight
         assert guarded.request("POST", "/session", b"password=read", {"Content-Type": type_}).status == 415
 
 
-@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"password": 1}', b'"x"', b"\xff", b'{"password": "\xff"}'])
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{}", b"[]", b'{"password": 1}', b'"x"', b"\xff", b'{"password": "\xff"}', b"[" * 10_000, DEEP,
+     json.dumps({**LOGIN, "hours": 1}).encode()],
+)  # fmt: skip
 def test_a_sign_in_that_cannot_be_read_is_refused(guarded: Target, body: bytes) -> None:
     reply = guarded.request("POST", "/session", body, JSON)
     assert reply.status == 400
     assert "password" in reply.problem()
+
+
+ASKS = [
+    b'{"types": ["video"]}',
+    b'{"seconds": 60}',
+    b"types=video",
+    b"[]",
+    b"null",
+    b"0",
+    b"x",
+    b"\xff",
+    b"{",
+    b"{}{}",
+    DEEP,
+]
+
+
+@pytest.mark.parametrize("type_", [JSON["Content-Type"], "application/x-www-form-urlencoded", ""])
+def test_who_asks_for_another_token_does_not_get_one(guarded: Target, type_: str) -> None:
+    headers = {**basic(READER), "Content-Type": type_}
+    for body in ASKS:
+        reply = guarded.request("POST", "/token", body, headers)
+        assert reply.status == 400
+        assert "no options" in reply.problem()
+    for query in ("types=video", "seconds=60", "x", "token=abc"):
+        reply = guarded.request("POST", f"/token?{query}", b"", headers)
+        assert reply.status == 400
+        assert "no options" in reply.problem()
+        assert query not in reply.problem()
+    for body in (b"", b" ", b"{}", b" { }\r\n"):
+        assert guarded.request("POST", "/token", body, headers).status == 200
+    chunked = f"POST /token HTTP/1.1\r\nHost: a\r\nAuthorization: {headers['Authorization']}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert guarded.exchange(chunked.encode() + b"2\r\n{}\r\n0\r\n\r\n").status == 200
+    assert guarded.exchange(chunked.encode() + b'7\r\n{"a":1}\r\n0\r\n\r\n').status == 400
+
+
+def test_who_has_no_right_is_not_told_what_is_wrong_with_the_body(guarded: Target) -> None:
+    for path, body in (("/token", ASKS[0]), ("/token?types=video", b""), ("/token", b"x" * 20_000)):
+        assert guarded.request("POST", path, body).status == 401
+    assert guarded.request("POST", "/token", b"x" * 20_000, basic(READER)).status == 413
+
+
+def test_signing_out_and_in_have_no_options(guarded: Target) -> None:
+    for body in ASKS:
+        reply = guarded.request("DELETE", "/session", body)
+        assert (reply.status, reply.header("Set-Cookie")) == (400, None)
+    assert guarded.request("DELETE", "/session?all=1").status == 400
+    assert guarded.request("DELETE", "/session", b"{}").status == 204
+    assert guarded.request("DELETE", "/session", b"x" * 20_000).status == 413
 
 
 def test_a_sign_in_of_any_size_is_refused_early(guarded: Target) -> None:
