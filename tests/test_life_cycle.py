@@ -108,6 +108,45 @@ def test_a_store_that_cannot_be_used_is_named_with_what_to_do_and_left_as_it_is(
 
 
 @pytest.mark.parametrize(
+    ("prepare", "words", "relative"),
+    [
+        (None, "the file is gone", False),
+        (None, "the file is gone", True),
+        (a_folder, "cannot be opened", False),
+        (another_program, "not an oplog store", True),
+    ],
+)
+def test_no_answer_of_a_running_agent_tells_the_folder_of_its_store_and_the_log_does(
+    tmp_path: Path, prepare: Callable[[Path], None] | None, words: str, relative: bool
+) -> None:
+    folder = tmp_path / "in here"
+    (folder / "aside").mkdir(parents=True)
+    store = folder / "oplog.db"
+    with Agent(tmp_path, "--store", "in here/oplog.db" if relative else str(store), cwd=tmp_path) as agent:
+        target = Target.of(agent)
+        target.store(operation("insert", "a", "thing"))
+        for path in list(folder.glob("oplog.db*")):
+            path.rename(folder / "aside" / path.name)
+        if prepare is not None:
+            prepare(folder / "new")
+            (folder / "new").rename(store)
+        answers = [
+            target.request("GET", "/ready"),
+            target.request("GET", "/status"),
+            target.post(operation("insert", "b", "thing")),
+            target.post([operation("insert", "b", "thing")]),
+            target.request("GET", "/ops", headers={"Accept": "text/event-stream", "Last-Event-ID": "0"}),
+        ]
+        for answer in answers:
+            assert answer.status == 503
+            told = answer.json.get("reason") or answer.problem()
+            assert "store oplog.db: " in told
+            assert words in told
+            assert "in here" not in answer.body.decode()
+        agent.wait_log(f"in here/oplog.db: {answers[0].problem().partition(': ')[2]}")
+
+
+@pytest.mark.parametrize(
     ("flags", "names"),
     [
         (["--heartbeat", "26s"], "--heartbeat"),

@@ -32,6 +32,7 @@ from oplogd.web.metrics import render
 from oplogd.web.negotiate import accepts, media_type
 from oplogd.web.page import page
 from oplogd.web.problem import COMMON_HEADERS, Problem
+from oplogd.web.redact import without_folders
 from oplogd.web.session import add_session
 from oplogd.web.status import status, store_trouble
 
@@ -48,12 +49,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def create_app(agent: Agent) -> FastAPI:
     app = FastAPIOffline(title="oplog", version=__version__, description=describe.INTRODUCTION, redoc_url=None)
+    files = (agent.settings.store, agent.settings.spool)
     allowed_hosts = agent.settings.allowed_hosts or frozenset()
     readers = ReadGuard(agent.settings.password, allowed_hosts)
     writers = WriteGuard(agent.settings.ingest_password, allowed_hosts)
 
     @app.exception_handler(Problem)
     async def on_problem(_: Request, problem: Problem) -> Response:
+        problem.detail = without_folders(problem.detail, files)
         return problem.response()
 
     @app.exception_handler(HTTPException)

@@ -10,6 +10,7 @@ from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import format_id
 from oplogd.ingest.spool import Spool
 from oplogd.store import StoreStats
+from oplogd.web.redact import without_folders
 
 STORE_TIMEOUT_SECONDS = 2.0
 
@@ -37,6 +38,8 @@ async def status(agent: Agent) -> dict[str, Any]:
         trouble = str(error)
     except TimeoutError:
         trouble = f"the store did not answer within {STORE_TIMEOUT_SECONDS:g} s"
+    if trouble:
+        trouble = without_folders(trouble, (agent.settings.store, agent.settings.spool))
     counters, queue, ring, hub = agent.counters, agent.queue, agent.ring, agent.hub
     return {
         "status": "DEGRADED" if trouble else "OK",
@@ -74,6 +77,7 @@ def _spool(spool: Spool | None) -> dict[str, int]:
 
 
 def _store(stats: StoreStats, agent: Agent) -> dict[str, Any]:
+    warnings = [without_folders(warning, (agent.settings.store, agent.settings.spool)) for warning in stats.warnings]
     newest = stats.newest.offset if stats.newest else agent.ring.head.offset
     return {
         "ops": stats.operations,
@@ -82,6 +86,6 @@ def _store(stats: StoreStats, agent: Agent) -> dict[str, Any]:
         "max_bytes": stats.max_bytes,
         "oldest_id": format_id(stats.oldest) if stats.oldest else None,
         "newest_id": format_id(stats.newest) if stats.newest else None,
-        **({"warnings": list(stats.warnings)} if stats.warnings else {}),
+        **({"warnings": warnings} if warnings else {}),
         "lag": {"fold": stats.lag, "follower": max(0, newest - agent.ring.head.offset)},
     }

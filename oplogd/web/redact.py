@@ -1,0 +1,12 @@
+"""Keeps the folders of the agent's machine from everybody who asks it. The log and errors at start name whole paths."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def without_folders(text: str, files: Iterable[Path | None]) -> str:
+    """Name each of these files without its folder."""
+    for file in filter(None, files):
+        for path in (str(file.absolute()), str(file)):
+            text = text.replace(path, file.name)
+    return text
