@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 
-from oplogd import logs, server
+from oplogd import logs, new_epoch, server
 from oplogd.command_line import parse
 from oplogd.errors import StartupError, StoreError
 from oplogd.settings import Settings
@@ -25,14 +25,7 @@ def main() -> None:
 
 
 async def _new_epoch(settings: Settings) -> int:
-    store = server.make_store(settings)
-    await store.open()
-    try:
-        await store.new_epoch()
-        head = (await store.locate()).head
-    finally:
-        await store.close()
-    print(f"A new log begins after offset {head.offset}; the old one is set aside in the store. Start the agent again.")
+    print(await new_epoch.begin(settings))
     return server.EXIT_OK
 
 

@@ -342,6 +342,58 @@ def test_a_refusal_does_not_tell_the_secret_in_a_url() -> None:
     assert "correct-horse" not in sentence
 
 
+@pytest.mark.parametrize(
+    ("prepare", "words"),
+    [
+        (lambda path: None, "there is no store at"),
+        (nothing, "there is no store at"),
+        (Path.touch, "holds no log"),
+        (a_folder, "cannot be opened"),
+        (no_sqlite, "no SQLite file"),
+        (another_program, "not an oplog store"),
+        (a_newer_schema, "version 99"),
+    ],
+)
+def test_a_new_epoch_needs_a_log_and_creates_none(tmp_path: Path, prepare: Callable[[Path], None], words: str) -> None:
+    path = tmp_path / "folder" / "oplog.db"
+    path.parent.mkdir()
+    prepare(path)
+    before = path.read_bytes() if path.is_file() else None
+    sentence = refusal("--new-epoch", "--store", path)
+    assert str(path) in sentence
+    assert "--store" in sentence
+    assert words in sentence
+    assert (path.read_bytes() if path.is_file() else None) == before
+    assert before is not None or not path.is_file()
+
+
+def test_a_new_epoch_while_an_agent_runs_is_refused_and_harms_nothing(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        target = Target.of(agent)
+        with target.follow() as stream:
+            target.store(operation("insert", "a", "thing"))
+            sentence = refusal("--new-epoch", "--store", tmp_path / "oplog.db")
+            assert "stop the agent" in sentence
+            assert str(tmp_path / "oplog.db") in sentence
+            target.store(operation("insert", "b", "thing"))
+            assert [said(block) for block in stream.take(2)] == [("insert", "a"), ("insert", "b")]
+        assert target.status()["status"] == "OK"
+        agent.kill()
+    assert run("--new-epoch", "--store", tmp_path / "oplog.db").returncode == 0  # its -wal and -shm are left behind
+    with Agent(tmp_path) as agent, Target.of(agent).follow("0") as stream:
+        assert [said(block)[1] for block in stream.until("live")] == ["", "a", "b", ""]
+
+
+def test_a_new_epoch_of_an_empty_log_sets_nothing_aside_and_says_so(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        assert agent.stop() == 0
+    for _ in range(2):
+        ended = run("--new-epoch", "--store", tmp_path / "oplog.db")
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert "after offset 0; the old one was empty" in ended.stdout
+        assert "set aside" not in ended.stdout
+
+
 def test_a_new_epoch_sets_the_log_aside_and_every_consumer_starts_anew(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         target = Target.of(agent)

@@ -1,0 +1,60 @@
+"""The work of ``--new-epoch``: the log is set aside and a new one begins from the states."""
+
+import asyncio
+from pathlib import Path
+
+from oplogd import server
+from oplogd.errors import StartupError, StoreError
+from oplogd.settings import Settings
+
+
+async def begin(settings: Settings) -> str:
+    """Return what was done in a sentence or two. Raises StartupError and StoreError.
+
+    Only for a log that exists: a store at a misspelt place is not created. A file must not be open elsewhere.
+    """
+    if settings.mongo_url is not None:
+        await _require_database(settings.mongo_url.reveal())
+        return await _begin(settings)
+    await asyncio.to_thread(_require_file, settings.store)
+    try:
+        return await _begin(settings)
+    except StoreError as error:
+        raise StartupError(f"{error} (--store)") from None
+
+
+async def _begin(settings: Settings) -> str:
+    store = server.make_store(settings)
+    await store.open()
+    try:
+        was_empty = (await store.locate()).oldest is None
+        await store.new_epoch()
+        head = (await store.locate()).head
+    finally:
+        await store.close()
+    aside = "the old one was empty" if was_empty else "the old one is set aside in the store"
+    return f"A new log begins after offset {head.offset}; {aside}. Start the agent again."
+
+
+def _require_file(path: Path) -> None:
+    from oplogd.store.sqlite.probe import Use, look_at
+
+    if not path.exists():
+        raise StartupError(f"--new-epoch: there is no store at {path}; give the path of the agent's with --store")
+    use = look_at(path)
+    if use is Use.EMPTY:
+        raise StartupError(f"--new-epoch: {path} holds no log; give the path of the agent's store with --store")
+    if use is Use.OPEN:
+        raise StartupError(
+            f"--new-epoch: another process has the store {path} open; stop the agent, and whatever else reads the file"
+        )
+
+
+async def _require_database(url: str) -> None:
+    from oplogd.store.mongo.probe import look_for_log
+
+    name, found = await look_for_log(url)
+    if not found:
+        raise StartupError(
+            f"--new-epoch: the database {name} holds no log; check the name of the database in --mongo-url"
+        )

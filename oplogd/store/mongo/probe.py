@@ -1,0 +1,20 @@
+"""A look at a database before anything is created in it."""
+
+from oplogd.store.mongo.connect import Link
+from oplogd.store.mongo.errors import translating
+
+
+async def look_for_log(url: str) -> tuple[str, bool]:
+    """The database's name, and whether it holds a log or states, be they the first server's.
+
+    Raises StoreError for a URL that cannot be read, StoreUnavailableError while MongoDB is away.
+    """
+    link = Link(url, brief=True)
+    try:
+        with translating(link.where):
+            for collection in (link.meta, link.log, link.states):
+                if await collection.find_one({}, {"_id": 1}) is not None:
+                    return link.database.name, True
+    finally:
+        await link.close()
+    return link.database.name, False
