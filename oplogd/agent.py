@@ -27,6 +27,7 @@ CLOCK_AHEAD_MS = 60_000
 _RATE_SECONDS = 10
 _PURGE_SECONDS = 3600.0
 _CATCH_UP_SECONDS = 2.0
+_LOCATE_SECONDS = 5.0
 
 _log = logging.getLogger("oplogd.agent")
 
@@ -49,7 +50,7 @@ class Agent:
         self.counters = Counters()
         self.queue = IngestQueue(settings.max_queued_events, settings.max_queued_bytes)
         self.udp = UdpIngest(udp_sockets, self.queue, self.counters)
-        self.spool = Spool(settings.spool, settings.spool_size) if settings.spool else None
+        self.spool = Spool(settings.spool, settings.spool_size, self.health) if settings.spool else None
         framer = Framer(settings.object_url or "")
         self.ring = Ring(framer, settings.ring_size, settings.ring_bytes, Alarm().wake)
         self.hub = Hub(
@@ -66,34 +67,41 @@ class Agent:
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Resolves with a sentence when a task that must run for ever has died."""
         self._tasks: list[asyncio.Task[None]] = []
+        self._writer: asyncio.Task[None]
 
     async def start(self) -> None:
         """While the store is away the agent is degraded: the follower finds the head when it is back.
 
         Raises StoreError where the spool cannot be opened.
         """
+        follower = self.health.part("follower")
         try:
-            located = await self.store.locate()
+            async with asyncio.timeout(_LOCATE_SECONDS):
+                located = await self.store.locate()
         except StoreUnavailableError as error:
-            self.health.bad("follower", str(error))
+            follower.bad(str(error))
+        except TimeoutError:
+            follower.bad(f"the store did not answer within {_LOCATE_SECONDS:g} s")
         else:
             _compare_clocks(located)
             self.ring.restart(located.head)
         if self.spool is not None:
             await self.spool.open()
         self.udp.start()
-        self._run("writer", write(self.store, self.queue, self.counters, self.health, self.spool))
+        self._writer = self._run("writer", write(self.store, self.queue, self.counters, self.health, self.spool))
         self._run("follower", follow(self.store, self.ring, self.health))
         self._run("ticker", self.hub.tick())
         self._run("rates", self._measure_rates())
+        if self.spool is not None:
+            self._run("spool", self.spool.mend())
         if self.settings.tombstone_retention:
             self._run("purge", self._purge_tombstones(self.settings.tombstone_retention))
 
     async def drain(self) -> None:
         """Take nothing new, store what is queued, let the consumers have it, then end their streams."""
         self.stopping = True
-        self.udp.stop()
-        await self.queue.emptied()
+        await self.udp.stop()
+        await self._queue_emptied()
         await self._consumers_caught_up()
         await self.hub.end_all()
 
@@ -104,10 +112,17 @@ class Agent:
         if self.spool is not None:
             await self.spool.close()
 
-    def _run(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+    def _run(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
         task.add_done_callback(self._ended)
         self._tasks.append(task)
+        return task
+
+    async def _queue_emptied(self) -> None:
+        """Wait until everything is written, or the writer has died."""
+        emptied = asyncio.create_task(self.queue.emptied(), name="queue")
+        await asyncio.wait({emptied, self._writer}, return_when=asyncio.FIRST_COMPLETED)
+        emptied.cancel()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled() or self.failed.done():

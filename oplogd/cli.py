@@ -18,9 +18,6 @@ def main() -> None:
     except (StartupError, StoreError) as error:
         print(f"oplogd: {error}", file=sys.stderr)
         code = server.EXIT_FAILED
-    sys.stderr.flush()
-    if code == server.EXIT_UNWRITTEN:
-        os._exit(code)  # a thread may hang in the store
     sys.exit(code)
 
 

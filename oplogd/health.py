@@ -1,29 +1,47 @@
-"""Whether the store answers, as the parts that use it have seen."""
+"""Which parts of the agent work, as the parts themselves have seen."""
 
 import logging
 
 _log = logging.getLogger("oplogd.store")
 
 
+class Part:
+    """A part of the agent. A caller of ``bad`` must call ``good`` once the part works again.
+
+    Each trouble is logged once when it begins and once when it ends.
+    """
+
+    def __init__(self, name: str, well: str) -> None:
+        self._name = name
+        self._well = well
+        self.trouble: str | None = None
+
+    def bad(self, message: str) -> None:
+        if self.trouble != message:
+            _log.error("%s: %s", self._name, message)
+        self.trouble = message
+
+    def good(self) -> None:
+        if self.trouble is not None:
+            _log.info("%s: %s", self._name, self._well)
+        self.trouble = None
+
+
 class Health:
-    """Collects the parts' troubles; each is logged once when it begins and once when it ends."""
+    """The health of all parts."""
 
     def __init__(self) -> None:
-        self._troubles: dict[str, str] = {}
+        self._parts: dict[str, Part] = {}
 
-    def bad(self, part: str, message: str) -> None:
-        if self._troubles.get(part) != message:
-            _log.error("%s: %s", part, message)
-        self._troubles[part] = message
+    def part(self, name: str, well: str = "the store answers again") -> Part:
+        """Return the part of this name, the same at each call. ``well`` is logged when its trouble ends."""
+        return self._parts.setdefault(name, Part(name, well))
 
-    def good(self, part: str) -> None:
-        if self._troubles.pop(part, None) is not None:
-            _log.info("%s: the store answers again", part)
-
-    def of(self, part: str) -> str | None:
-        return self._troubles.get(part)
+    def of(self, name: str) -> str | None:
+        """Return the trouble of a part, None if it works."""
+        return self.part(name).trouble
 
     @property
     def trouble(self) -> str | None:
-        """What is wrong now, None when all is well."""
-        return next(iter(self._troubles.values()), None)
+        """The first trouble there is, None if every part works."""
+        return next((part.trouble for part in self._parts.values() if part.trouble), None)

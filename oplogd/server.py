@@ -5,7 +5,6 @@ import contextlib
 import gc
 import logging
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from socket import socket
@@ -18,15 +17,13 @@ from oplogd.agent import Agent
 from oplogd.errors import StartupError, StoreError
 from oplogd.listen import open_listeners
 from oplogd.settings import Settings
+from oplogd.stop import EXIT_FAILED, EXIT_OK, EXIT_UNWRITTEN, Stop, leave
 from oplogd.store import Store
 from oplogd.store.sqlite import SqliteStore
 from oplogd.web.app import create_app
 from oplogd.web.forwarded import ClientAddress
 
-EXIT_OK = 0
-EXIT_FAILED = 1
-EXIT_UNWRITTEN = 3
-"""Stopped by the deadline or a second signal before all was stored or all streams had ended."""
+__all__ = ["EXIT_FAILED", "EXIT_OK", "EXIT_UNWRITTEN", "make_store", "run", "serve"]
 
 SWITCH_SECONDS = 0.0005
 """How long the event loop may keep the GIL from the store's threads; Python's own 5 ms make an append take 30."""
@@ -52,37 +49,64 @@ def make_store(settings: Settings) -> Store:
 
 
 async def serve(settings: Settings, on_ready: Callable[[str], None] | None = None) -> int:
-    """Run an agent until SIGTERM or SIGINT; the exit code. ``on_ready`` gets the base URL. Raises StartupError."""
+    """Run an agent until a signal ends it; the exit code. ``on_ready`` gets the base URL. Raises StartupError.
+
+    Does not return when the stop is cut short: the process ends at once, since a thread may hang.
+    """
+    stop = Stop(settings.shutdown_timeout)
+    stop.listen()
     http, udp = open_listeners(settings)
+    opening = asyncio.create_task(_open(settings, stop, http, udp), name="opening")
+    asked = asyncio.create_task(stop.asked.wait(), name="signal")
+    await asyncio.wait({opening, asked}, return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    if not opening.done():
+        _log.info("stopping before the agent was ready")
+        opening.cancel()
+        stop.code = EXIT_OK  # nothing was taken yet
+        if await stop.within(_ended(opening)) is not None:
+            leave(EXIT_OK)
+        return EXIT_OK
     try:
-        store = make_store(settings)
-        await store.open()
-        agent = Agent(settings, store, udp)
-        server = _Server(_uvicorn_config(settings, agent))
-        await agent.start()
+        process = opening.result()
     except (StoreError, StartupError) as error:
         for sock in (*http, *udp):
             sock.close()
         flag = " (--store)" if isinstance(error, StoreError) and settings.mongo_url is None else ""
         raise StartupError(f"{error}{flag}") from None
-    return await _Process(settings, store, agent, http, server).run(on_ready)
+    return await process.run(on_ready)
+
+
+async def _open(settings: Settings, stop: Stop, http: list[socket], udp: list[socket]) -> "_Process":
+    store = make_store(settings)
+    try:
+        _log.debug("opening the store")
+        await store.open()
+        agent = Agent(settings, store, udp)
+        server = _Server(_uvicorn_config(settings, agent))
+        await agent.start()
+    except asyncio.CancelledError:
+        await store.close()
+        raise
+    return _Process(settings, store, agent, http, server, stop)
+
+
+async def _ended(task: "asyncio.Task[_Process]") -> None:
+    await asyncio.gather(task, return_exceptions=True)
 
 
 class _Process:
-    def __init__(self, settings: Settings, store: Store, agent: Agent, http: list[socket], server: "_Server") -> None:
+    def __init__(
+        self, settings: Settings, store: Store, agent: Agent, http: list[socket], server: "_Server", stop: Stop
+    ) -> None:
         self._settings = settings
         self._store = store
         self._agent = agent
         self._http = http
         self._server = server
-        self._asked = asyncio.Event()
-        self._forced = asyncio.Event()
+        self._stop = stop
 
     async def run(self, on_ready: Callable[[str], None] | None) -> int:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            with contextlib.suppress(NotImplementedError):  # not on Windows
-                loop.add_signal_handler(number, self._on_signal)
         serving = asyncio.create_task(self._server.serve(sockets=self._http), name="http")
         url = _url(self._settings, self._http[0])
         gc.freeze()  # what start-up made stays; collections need not look at it
@@ -94,42 +118,51 @@ class _Process:
         systemd.notify("READY=1")
         if on_ready:
             on_ready(url)
-        asked = asyncio.create_task(self._asked.wait(), name="signal")
+        asked = asyncio.create_task(self._stop.asked.wait(), name="signal")
         ends: set[asyncio.Future[Any]] = {asked, serving, self._agent.failed}
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         asked.cancel()
         systemd.notify("STOPPING=1")
-        broken = self._agent.failed.done() or serving.done()
-        code = await self._stop(serving)
-        return EXIT_FAILED if broken else code
+        return await self._end(serving, broken=self._agent.failed.done() or serving.done())
 
-    def _on_signal(self) -> None:
-        if self._asked.is_set():
-            self._forced.set()
-        self._asked.set()
-
-    async def _stop(self, serving: asyncio.Task[None]) -> int:
-        """Intake, queue, streams, store, in this order. A second signal or the deadline cuts it short."""
-        seconds = self._settings.shutdown_timeout
-        _log.info("stopping: storing %d queued operations", self._agent.queue.operations)
-        orderly = asyncio.create_task(self._stop_in_order(serving), name="stop")
-        forced = asyncio.create_task(self._forced.wait(), name="second signal")
-        await asyncio.wait({orderly, forced}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if orderly.done():
-            forced.cancel()
-            orderly.result()
-            _log.info("stopped")
-            return EXIT_OK
-        why = "a second signal" if forced.done() else f"--shutdown-timeout of {seconds:g} s is over"
-        _log.error(
-            "stopping at once, %s: %d operations are not stored, %d streams open",
-            why,
-            self._agent.queue.operations,
-            len(self._agent.hub.consumers),
+    async def _end(self, serving: asyncio.Task[None], broken: bool) -> int:
+        """End intake, queue, streams and store, in this order. A second signal or the deadline cuts it short."""
+        agent = self._agent
+        self._stop.code = EXIT_FAILED if broken else EXIT_UNWRITTEN
+        _log.info("stopping: storing %d queued operations", agent.queue.operations)
+        try:
+            cut = await self._stop.within(self._end_in_order(serving))
+        except Exception as error:
+            _log.critical("the stop failed: %r", error, exc_info=error)
+            leave(EXIT_FAILED)
+        counters = agent.counters
+        _log.info(
+            "received %d operations: stored %d, refused %d as invalid, discarded %d, left %d",
+            counters.received,
+            counters.ingested,
+            counters.error,
+            counters.discarded,
+            agent.queue.operations,
         )
-        return EXIT_UNWRITTEN
+        if agent.failed.done():
+            self._stop.code = EXIT_FAILED
+        if cut is None:
+            if self._stop.code == EXIT_UNWRITTEN:
+                self._stop.code = EXIT_OK
+            _log.info("stopped")
+            return self._stop.code
+        streams = len(agent.hub.consumers)
+        hangs = "" if agent.queue.operations or streams else "; the store or the spool does not close"
+        _log.error(
+            "stopping at once, %s: %d operations are not stored, %d streams open%s",
+            cut,
+            agent.queue.operations,
+            streams,
+            hangs,
+        )
+        leave(self._stop.code)
 
-    async def _stop_in_order(self, serving: asyncio.Task[None]) -> None:
+    async def _end_in_order(self, serving: asyncio.Task[None]) -> None:
         await self._agent.drain()
         self._server.should_exit = True
         await serving
@@ -178,7 +211,7 @@ def _url(settings: Settings, sock: socket) -> str:
 
 
 def run(settings: Settings, on_ready: Callable[[str], None] | None = None) -> int:
-    """``serve`` in a new event loop, uvloop's where there is one."""
+    """``serve`` in a new event loop, uvloop's where there is one. Does not return when the stop is cut short."""
     raise_file_limit()
     sys.setswitchinterval(SWITCH_SECONDS)
     if sys.platform == "win32":

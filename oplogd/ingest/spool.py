@@ -4,13 +4,17 @@ Each operation keeps the stamp under which it was to be written, or may have bee
 """
 
 import asyncio
+import contextlib
+import logging
 import sqlite3
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from oplogd.errors import StoreError
+from oplogd.health import Health, Part
 from oplogd.operation import Operation
 from oplogd.store import Stamp
 
@@ -22,16 +26,21 @@ _SCHEMA = """
         event TEXT NOT NULL, key TEXT NOT NULL, data BLOB NOT NULL
     );
 """
-_FILL = "SELECT count(*), coalesce(sum(length(CAST(key AS BLOB)) + length(data)), 0) FROM spool"
+_LAST = "SELECT coalesce(max(id), 0) FROM spool"
+_FILL = "SELECT count(*), coalesce(sum(length(CAST(key AS BLOB)) + length(data)), 0) FROM spool WHERE id > ?"
 _PUT = "INSERT INTO spool (writer, sequence, event, key, data) VALUES (?, ?, ?, ?, ?)"
-_FIRST = "SELECT id, writer, sequence, event, key, data FROM spool ORDER BY id LIMIT ?"
+_FIRST = "SELECT id, writer, sequence, event, key, data FROM spool WHERE id > ? ORDER BY id"
 _DROP = "DELETE FROM spool WHERE id <= ?"
+_TOUCH = "PRAGMA user_version = 1"
+"""Writes a page of the file."""
 
+_MEND_SECONDS = 1.0
 _T = TypeVar("_T")
+_log = logging.getLogger("oplogd.spool")
 
 
 class Batch(NamedTuple):
-    """The oldest operations of one writer. ``last``: what ``drop`` takes."""
+    """The oldest operations of one writer. ``last`` is the number of the last one in the file."""
 
     last: int
     stamp: Stamp
@@ -39,76 +48,180 @@ class Batch(NamedTuple):
 
 
 class Spool:
-    """``max_bytes`` counts keys and data. Methods raise StoreError where the file fails."""
+    """``max_bytes`` counts keys and data. Methods raise StoreError when the file fails, and report it as a trouble.
 
-    def __init__(self, path: Path, max_bytes: int) -> None:
+    A connection that failed is closed, and the next call opens the file anew. A file that was moved or removed is read
+    to its end first; then a new one is created in its place.
+    """
+
+    def __init__(self, path: Path, max_bytes: int, health: Health) -> None:
         self._path = path
         self.max_bytes = max_bytes
         self.operations = 0
         self.bytes = 0
+        self._reading = health.part("spool (reading)", "the file can be read again")
+        self._writing = health.part("spool", "the file can be written again")
+        self._tried = 0.0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="spool")
+        # All below and the two counts above change in the spool's thread only.
         self._db: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+        self._sent = 0  # rows up to this id are in the store; they are still in the file if deleting them failed
 
     async def open(self) -> None:
-        def work() -> None:
-            self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-            self._db.executescript(_SCHEMA)
-            self.operations, self.bytes = self._db.execute(_FILL).fetchone()
-
-        await self._run(work)
+        await self._run(lambda db: None, None)
 
     async def close(self) -> None:
-        await asyncio.to_thread(self._thread.shutdown)
-        if self._db is not None:
-            self._db.close()
-            self._db = None
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._forget)
+        self._thread.shutdown(wait=False)
 
-    async def put(self, operations: Sequence[Operation], stamp: Stamp) -> bool:
-        """Add them all; False, and nothing added, where they do not fit."""
-        size = sum(map(_size, operations))
-        if self.bytes + size > self.max_bytes:
-            return False
-        rows = [(stamp.writer, number, *operation) for number, operation in enumerate(operations, stamp.sequence)]
-        await self._run(lambda: self._change(lambda db: db.executemany(_PUT, rows)))
-        self.operations += len(rows)
-        self.bytes += size
-        return True
+    async def mend(self) -> None:
+        """Run for ever: while the file cannot be written, try it until it can."""
+        while True:
+            await asyncio.sleep(_MEND_SECONDS)
+            if self._writing.trouble and time.monotonic() - self._tried > _MEND_SECONDS:
+                with contextlib.suppress(StoreError):
+                    await self._run(self._delete_sent, self._writing)
 
-    async def first(self, limit: int) -> Batch | None:
-        rows = await self._run(lambda: self._opened().execute(_FIRST, (limit,)).fetchall())
-        if not rows:
-            return None
-        _, writer, first, *_ = rows[0]
-        same = [row for number, row in enumerate(rows, first) if row[1:3] == (writer, number)]
-        return Batch(same[-1][0], Stamp(writer, first), [Operation(*row[3:]) for row in same])
+    async def put(self, operations: Sequence[Operation], stamp: Stamp) -> int:
+        """Add as many as fit, from the first on, and return their number."""
+        count = size = 0
+        for operation in operations:
+            more = _size(operation)
+            if self.bytes + size + more > self.max_bytes:
+                break
+            count += 1
+            size += more
+        if not count:
+            return 0
+        numbers = range(stamp.sequence, stamp.sequence + count)
+        rows = [(stamp.writer, number, *operation) for number, operation in zip(numbers, operations, strict=False)]
+
+        def work(db: sqlite3.Connection) -> None:
+            if _identity(self._path) != self._file:
+                raise sqlite3.OperationalError("the file was moved or removed; the operations in it are sent first")
+            with _transaction(db):
+                db.executemany(_PUT, rows)
+            self.operations += count
+            self.bytes += size
+
+        await self._run(work, self._writing)
+        return count
+
+    async def first(self, max_operations: int, max_bytes: int) -> Batch | None:
+        """Return the oldest operations of one writer that fit, at least one; None if the spool is empty."""
+
+        def work(db: sqlite3.Connection) -> Batch | None:
+            rows: list[tuple[int, str, int, str, str, bytes]] = []
+            size = 0
+            with contextlib.closing(db.execute(_FIRST, (self._sent,))) as cursor:
+                for row in cursor:
+                    size += _size(Operation(*row[3:]))
+                    if rows and (size > max_bytes or row[1:3] != (rows[0][1], rows[0][2] + len(rows))):
+                        break
+                    rows.append(row)
+                    if len(rows) == max_operations:
+                        break
+            if not rows:
+                self.operations = self.bytes = 0
+                return None
+            return Batch(rows[-1][0], Stamp(rows[0][1], rows[0][2]), [Operation(*row[3:]) for row in rows])
+
+        return await self._run(work, self._reading)
 
     async def drop(self, batch: Batch) -> None:
-        await self._run(lambda: self._change(lambda db: db.execute(_DROP, (batch.last,))))
-        self.operations -= len(batch.operations)
-        self.bytes -= sum(map(_size, batch.operations))
+        """Forget the first batch: it is in the store. A file that cannot be written keeps it, but does not return it again."""
 
-    def _change(self, change: Callable[[sqlite3.Connection], object]) -> None:
-        db = self._opened()
-        db.execute("BEGIN IMMEDIATE")
+        def work(db: sqlite3.Connection) -> None:
+            self._sent = batch.last
+            self.operations -= len(batch.operations)
+            self.bytes -= sum(map(_size, batch.operations))
+            self._delete_sent(db)
+
+        with contextlib.suppress(StoreError):
+            await self._run(work, self._writing)
+
+    def _delete_sent(self, db: sqlite3.Connection) -> None:
+        with _transaction(db):
+            db.execute(_DROP, (self._sent,))
+            db.execute(_TOUCH)
+        self._sent = 0  # SQLite may use the numbers again
+
+    async def _run(self, work: Callable[[sqlite3.Connection], _T], part: Part | None) -> _T:
         try:
-            change(db)
-            db.execute("COMMIT")
+            result = await asyncio.get_running_loop().run_in_executor(self._thread, self._work, work)
+        except sqlite3.Error as error:
+            failed = StoreError(f"spool {self._path}: {_reason(error)} (--spool)")
+            if part is not None:
+                part.bad(str(failed))
+            raise failed from error
         finally:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
+            self._tried = time.monotonic()
+        if part is not None:
+            part.good()
+        return result
+
+    def _work(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        try:
+            return work(self._opened())
+        except sqlite3.Error:
+            self._forget()
+            raise
 
     def _opened(self) -> sqlite3.Connection:
+        if self._db is not None and not self.operations and _identity(self._path) != self._file:
+            self._forget()
         if self._db is None:
-            raise StoreError(f"spool {self._path}: it is not open")
+            self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+            self._db.executescript(_SCHEMA)
+            before, self._file = self._file, _identity(self._path)
+            if before not in (None, self._file):
+                if self.operations:
+                    _log.error("spool %s: %d operations were in the file that is gone", self._path, self.operations)
+                self._sent = 0
+            self._sent = min(self._sent, self._db.execute(_LAST).fetchone()[0])
+            self.operations, self.bytes = self._db.execute(_FILL, (self._sent,)).fetchone()
         return self._db
 
-    async def _run(self, work: Callable[[], _T]) -> _T:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-        except sqlite3.Error as error:
-            raise StoreError(
-                f"spool {self._path}: {error}; check the file, its folder and the disk (--spool)"
-            ) from error
+    def _forget(self) -> None:
+        db, self._db = self._db, None
+        if db is not None:
+            with contextlib.suppress(sqlite3.Error):
+                db.close()
+
+
+@contextlib.contextmanager
+def _transaction(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file is at a path now, None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _reason(error: sqlite3.Error) -> str:
+    name = getattr(error, "sqlite_errorname", "")
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+        return (
+            f"it is damaged or no SQLite file ({error}); move it away to go on without it, and get back its operations"
+            " with .recover of SQLite's shell"
+        )
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return "another process holds a lock on it"
+    if name.startswith("SQLITE_FULL"):
+        return "the disk is full; free some space"
+    return f"{error}; check the file, its folder and the disk"
 
 
 def _size(operation: Operation) -> int:

@@ -1,7 +1,7 @@
 """Takes batches from the queue and appends them to the log, for as long as it takes."""
 
 import asyncio
-import contextlib
+import logging
 import random
 import secrets
 from collections.abc import Sequence
@@ -20,17 +20,34 @@ FIRST_RETRY_SECONDS = 1.0
 LAST_RETRY_SECONDS = 30.0
 _FULL_SECONDS = 0.5
 
+_log = logging.getLogger("oplogd.writer")
+
 
 async def write(
     store: Store, queue: IngestQueue, counters: Counters, health: Health, spool: Spool | None = None
 ) -> None:
     """Run for ever. All that arrives while a batch is being committed shares the next commit.
 
-    A batch that cannot be written is tried again, with exponential back-off and jitter, until it can. Those who wait for
-    an answer are told at once; the operations of theirs that are being written stay, the others leave the queue. With a
-    ``spool``, what cannot be written goes there, and all that comes behind it, until the spool is empty again.
+    A batch that cannot be written is tried again, with exponential back-off and jitter, until it can. Waiting requests
+    fail at once. Their operations that are being written stay; the others leave the queue. With a ``spool``, what cannot
+    be written goes there, and all that comes behind it, until the spool is empty again. What does not fit there, or
+    finds it failing, stays in memory.
     """
     await _Writer(store, queue, counters, health, spool).run()
+
+
+class _Batch:
+    """Operations of ``items`` that are neither in the store nor in the spool, with their stamp."""
+
+    def __init__(self, items: Sequence[Item], writer: str, sequence: int) -> None:
+        self.items = items
+        self.operations = [operation for item in items for operation in item.operations]
+        self.stamp = Stamp(writer, sequence)
+
+    def cut(self, count: int) -> None:
+        """Leave out the first operations: the spool has them."""
+        del self.operations[:count]
+        self.stamp = Stamp(self.stamp.writer, self.stamp.sequence + count)
 
 
 class _Writer:
@@ -40,107 +57,139 @@ class _Writer:
         self._store = store
         self._queue = queue
         self._counters = counters
-        self._health = health
+        self._part = health.part("writer")
         self._spool = spool
         self._name = secrets.token_hex(8)
         self._sequence = 0
 
     async def run(self) -> None:
+        batch: _Batch | None = None
         while True:
             if self._spool is not None and self._spool.operations:
-                await self._empty(self._spool)
-            items = await self._queue.take(BATCH_OPERATIONS, BATCH_BYTES)
-            await self._write(items)
+                batch = await self._empty(self._spool, batch)
+            elif batch is None:
+                batch = self._batch(await self._queue.take(BATCH_OPERATIONS, BATCH_BYTES))
+            else:
+                batch = await self._write(batch)
 
-    async def _write(self, items: list[Item]) -> None:
-        operations = [operation for item in items for operation in item.operations]
-        stamp = self._stamp(operations)
+    async def _write(self, batch: _Batch) -> _Batch | None:
+        """Write a batch or move it to the spool. Return the rest if only its beginning fits there."""
         delay = FIRST_RETRY_SECONDS
         while True:
             try:
-                await self._store.append(operations, stamp)
-                self._health.good("writer")
-                break
+                await self._append(batch.operations, batch.stamp)
             except StoreUnavailableError as error:
-                self._refuse(items, error)
-                if await self._put(operations, stamp):
-                    break
+                self._refuse(batch.items, error)
+                if await self._keep(batch):
+                    return None
+                if self._spool is not None and self._spool.operations:
+                    return batch
                 await asyncio.sleep(delay * random.uniform(0.5, 1.0))
                 delay = min(2 * delay, LAST_RETRY_SECONDS)
-        self._done(items)
+            else:
+                self._part.good()
+                self._done(batch)
+                return None
 
-    async def _empty(self, spool: Spool) -> None:
-        """Send what the spool holds, oldest first; what comes meanwhile is put behind it."""
-        sending = asyncio.create_task(self._send(spool), name="spool")
+    async def _empty(self, spool: Spool, batch: _Batch | None) -> _Batch | None:
+        """Send what the spool holds, oldest first; put ``batch`` and what comes meanwhile behind it.
+
+        Return the batch that found no room until the end.
+        """
+        sending = asyncio.create_task(self._send(spool), name="sending the spool")
         try:
             while not sending.done():
-                taking = asyncio.create_task(self._queue.take(BATCH_OPERATIONS, BATCH_BYTES))
-                try:
-                    await asyncio.wait({sending, taking}, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    taking.cancel()
-                    await asyncio.wait({taking})
-                if not taking.cancelled():
-                    await self._keep(taking.result(), sending)
+                if batch is None:
+                    batch = await self._take(sending)
+                elif await self._keep(batch):
+                    batch = None
+                else:
+                    self._counters.discarded += self._queue.refuse_waiting(_behind_the_spool())
+                    await asyncio.wait({sending}, timeout=_FULL_SECONDS)
             sending.result()
         finally:
             sending.cancel()
-            with contextlib.suppress(asyncio.CancelledError, StoreError):
-                await sending
+            await asyncio.gather(sending, return_exceptions=True)
+        return batch
 
     async def _send(self, spool: Spool) -> None:
         delay = FIRST_RETRY_SECONDS
-        while batch := await spool.first(BATCH_OPERATIONS):
+        while True:
             try:
-                await self._store.append(batch.operations, batch.stamp)
-            except StoreUnavailableError as error:
+                batch = await spool.first(BATCH_OPERATIONS, BATCH_BYTES)
+                if batch is None:
+                    break
+                await self._append(batch.operations, batch.stamp)
+                await spool.drop(batch)
+                delay = FIRST_RETRY_SECONDS
+            except StoreError as error:
                 self._refuse([], error)
                 await asyncio.sleep(delay * random.uniform(0.5, 1.0))
                 delay = min(2 * delay, LAST_RETRY_SECONDS)
-                continue
-            await spool.drop(batch)
-            delay = FIRST_RETRY_SECONDS
-        self._health.good("writer")
+        self._part.good()
 
-    async def _keep(self, items: list[Item], sending: "asyncio.Task[None]") -> None:
-        """Put them behind the others in the spool, or write them if it has become empty. Who waits is refused."""
-        error = StoreUnavailableError("operations that came before wait in the spool; try again later")
+    async def _take(self, sending: "asyncio.Task[None]") -> _Batch | None:
+        """Take operations for the spool, None if it is empty before any come. Refuse those that somebody waits for."""
+        taking = asyncio.create_task(self._queue.take(BATCH_OPERATIONS, BATCH_BYTES))
+        try:
+            await asyncio.wait({sending, taking}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            taking.cancel()
+            await asyncio.wait({taking})
+        if taking.cancelled():
+            return None
+        items = taking.result()
         refused = [item for item in items if item.done is not None]
         for item in refused:
-            item.fail(error)
+            item.fail(_behind_the_spool())
             self._counters.discarded += len(item.operations)
         self._queue.finish(refused)
         kept = [item for item in items if item.done is None]
-        operations = [operation for item in kept for operation in item.operations]
-        if not operations:
-            return
-        stamp = self._stamp(operations)
-        while not await self._put(operations, stamp):
-            if sending.done():
-                sending.result()
-            await asyncio.sleep(_FULL_SECONDS)
-        self._done(kept)
+        return self._batch(kept) if kept else None
 
-    async def _put(self, operations: Sequence[Operation], stamp: Stamp) -> bool:
+    async def _append(self, operations: Sequence[Operation], stamp: Stamp) -> None:
+        """Raise StoreUnavailableError for every failure: no error of a store may end the agent with its queue."""
+        try:
+            await self._store.append(operations, stamp)
+        except StoreUnavailableError:
+            raise
+        except StoreError as error:
+            raise StoreUnavailableError(str(error)) from error
+        except Exception as error:
+            message = f"the store failed, the log tells more: {error!r}"
+            if self._part.trouble != message:
+                _log.error("an append failed", exc_info=error)
+            raise StoreUnavailableError(message) from error
+
+    async def _keep(self, batch: _Batch) -> bool:
+        """Move to the spool what fits; whether that was all."""
         if self._spool is None:
             return False
         try:
-            return await self._spool.put(operations, stamp)
-        except StoreError as error:
-            self._health.bad("spool", str(error))
+            batch.cut(await self._spool.put(batch.operations, batch.stamp))
+        except StoreError:  # told by the spool
             return False
+        if batch.operations:
+            return False
+        self._done(batch)
+        return True
 
-    def _stamp(self, operations: Sequence[Operation]) -> Stamp:
-        stamp = Stamp(self._name, self._sequence)
-        self._sequence += len(operations)
-        return stamp
+    def _batch(self, items: Sequence[Item]) -> _Batch:
+        batch = _Batch(items, self._name, self._sequence)
+        self._sequence += len(batch.operations)
+        return batch
 
-    def _refuse(self, items: Sequence[Item], error: StoreUnavailableError) -> None:
-        self._health.bad("writer", str(error))
+    def _refuse(self, items: Sequence[Item], error: StoreError) -> None:
+        unavailable = StoreUnavailableError(str(error))
+        self._part.bad(str(error))
         for item in items:
-            item.fail(error)
-        self._counters.discarded += self._queue.refuse_waiting(error)
+            item.fail(unavailable)
+        self._counters.discarded += self._queue.refuse_waiting(unavailable)
 
-    def _done(self, items: Sequence[Item]) -> None:
-        self._counters.ingested += sum(len(item.operations) for item in items)
-        self._queue.finish(items)
+    def _done(self, batch: _Batch) -> None:
+        self._counters.ingested += sum(len(item.operations) for item in batch.items)
+        self._queue.finish(batch.items)
+
+
+def _behind_the_spool() -> StoreUnavailableError:
+    return StoreUnavailableError("operations that came before wait in the spool; try again later")

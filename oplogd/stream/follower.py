@@ -18,14 +18,15 @@ _log = logging.getLogger("oplogd.follower")
 
 async def follow(store: Store, ring: Ring, health: Health) -> None:
     """Run for ever. A ring that was not started at a place of the log yet is started at its head."""
+    part = health.part("follower")
     while True:
         try:
             if not ring.epoch:
                 ring.restart((await store.locate()).head)
             await advance(store, ring, _IDLE_SECONDS)
-            health.good("follower")
+            part.good()
         except StoreUnavailableError as error:
-            health.bad("follower", str(error))
+            part.bad(str(error))
             await asyncio.sleep(_RETRY_SECONDS)
 
 

@@ -221,12 +221,13 @@ def test_the_first_trouble_is_told_until_its_part_is_well() -> None:
         return [health.trouble, health.of("writer"), health.of("follower")]
 
     assert told() == [None, None, None]
-    health.bad("writer", "full")
-    health.bad("follower", "away")
+    writer, follower = health.part("writer"), health.part("follower")
+    writer.bad("full")
+    follower.bad("away")
     assert told() == ["full", "full", "away"]
-    health.good("writer")
+    writer.good()
     assert told() == ["away", None, "away"]
-    health.good("follower")
+    follower.good()
     assert told() == [None, None, None]
 
 
@@ -234,12 +235,12 @@ def test_a_trouble_is_logged_when_it_begins_changes_and_ends_and_not_in_between(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "oplogd.store")
-    health = Health()
-    health.good("writer")
+    part = Health().part("writer")
+    part.good()
     for message in ("full", "full", "locked", "locked"):
-        health.bad("writer", message)
-    health.good("writer")
-    health.good("writer")
+        part.bad(message)
+    part.good()
+    part.good()
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("ERROR", "writer: full"),
         ("ERROR", "writer: locked"),
