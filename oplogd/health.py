@@ -44,4 +44,9 @@ class Health:
     @property
     def trouble(self) -> str | None:
         """The first trouble there is, None if every part works."""
-        return next((part.trouble for part in self._parts.values() if part.trouble), None)
+        return next(iter(self.troubles), None)
+
+    @property
+    def troubles(self) -> list[str]:
+        """The troubles of all parts, each once."""
+        return list(dict.fromkeys(part.trouble for part in self._parts.values() if part.trouble))

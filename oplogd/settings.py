@@ -114,7 +114,7 @@ class Settings:
         empty_is_unset=True,
     )
     spool_size: int = _field(
-        "--spool-size", "SIZE", "1GB", values.size(65536), "How large the spool may grow, at least 64KB."
+        "--spool-size", "SIZE", "1GB", values.size(1 << 20), "How large the spool may grow, at least 1MB."
     )
     capped_collection_size: int | None = _field(
         "--capped-collection-size",

@@ -99,7 +99,9 @@ class Spool:
 
         def work(db: sqlite3.Connection) -> None:
             if _identity(self._path) != self._file:
-                raise sqlite3.OperationalError("the file was moved or removed; the operations in it are sent first")
+                raise StoreError(
+                    f"spool {self._path}: the file was moved or removed; its operations are sent first (--spool)"
+                )
             with _transaction(db):
                 db.executemany(_PUT, rows)
             self.operations += count
@@ -150,11 +152,13 @@ class Spool:
     async def _run(self, work: Callable[[sqlite3.Connection], _T], part: Part | None) -> _T:
         try:
             result = await asyncio.get_running_loop().run_in_executor(self._thread, self._work, work)
-        except sqlite3.Error as error:
-            failed = StoreError(f"spool {self._path}: {_reason(error)} (--spool)")
+        except (sqlite3.Error, StoreError) as error:
+            message = str(error)
+            if isinstance(error, sqlite3.Error):
+                message = f"spool {self._path}: {_reason(error)} (--spool)"
             if part is not None:
-                part.bad(str(failed))
-            raise failed from error
+                part.bad(message)
+            raise StoreError(message) from error
         finally:
             self._tried = time.monotonic()
         if part is not None:

@@ -30,20 +30,20 @@ async def store_trouble(agent: Agent) -> str | None:
 async def status(agent: Agent) -> dict[str, Any]:
     """The members of /status. Holds no setting, so no secret."""
     stats: StoreStats | None = None
-    trouble = agent.health.trouble
+    troubles = agent.health.troubles
     try:
         async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
             stats = await agent.store.stats()
     except StoreUnavailableError as error:
-        trouble = str(error)
+        troubles = [str(error), *troubles]
     except TimeoutError:
-        trouble = f"the store did not answer within {STORE_TIMEOUT_SECONDS:g} s"
-    if trouble:
-        trouble = without_folders(trouble, (agent.settings.store, agent.settings.spool))
+        troubles = [f"the store did not answer within {STORE_TIMEOUT_SECONDS:g} s", *troubles]
+    files = (agent.settings.store, agent.settings.spool)
+    reasons = [without_folders(trouble, files) for trouble in dict.fromkeys(troubles)]
     counters, queue, ring, hub = agent.counters, agent.queue, agent.ring, agent.hub
     return {
-        "status": "DEGRADED" if trouble else "OK",
-        **({"reason": trouble} if trouble else {}),
+        "status": "DEGRADED" if troubles else "OK",
+        **({"reason": "; ".join(reasons)} if troubles else {}),
         "version": __version__,
         "uptime_seconds": round(time.monotonic() - agent.started, 1),
         "events_received": counters.received,

@@ -1,0 +1,175 @@
+"""The stop takes no longer than it may, whatever floods the agent or hangs in it."""
+
+import contextlib
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from oplogd.store.sqlite.connection import BUSY_SECONDS
+from tests.agents import DEADLINE, Agent, write_lock
+
+FLOOD = """
+import itertools, socket, sys
+sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+address = ("127.0.0.1", int(sys.argv[1]))
+raws = [b'{"event":"update","type":"t","id":"%d"}' % number for number in range(100)]
+print(flush=True)
+for raw in itertools.cycle(raws):
+    sock.sendto(raw, address)
+"""
+TOTALS = re.compile(r"received (\d+) operations: stored (\d+), refused (\d+) as invalid, discarded (\d+), left (\d+)")
+
+
+@contextmanager
+def flood(agent: Agent) -> Iterator[None]:
+    """Two processes that send as fast as they can, whether the agent is there or not."""
+    command = [sys.executable, "-c", FLOOD, str(agent.udp_port)]
+    with contextlib.ExitStack() as stack:
+        for _ in range(2):
+            process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE))
+            stack.callback(process.kill)
+            assert process.stdout is not None
+            process.stdout.readline()
+        yield
+
+
+def totals(agent: Agent) -> list[int]:
+    """The numbers of the line with which a stop ends: received, stored, refused, discarded, left."""
+    [found] = [match for line in agent.log if (match := TOTALS.search(line))]
+    return list(map(int, found.groups()))
+
+
+def wait_received(agent: Agent, more: int) -> None:
+    enough = agent.status()["events_received"] + more
+    deadline = time.monotonic() + DEADLINE
+    while agent.status()["events_received"] < enough:
+        assert time.monotonic() < deadline, "the flood does not arrive"
+
+
+def test_a_flood_does_not_hold_up_the_stop_and_all_that_was_received_is_counted(tmp_path: Path) -> None:
+    with Agent(tmp_path, "--shutdown-timeout", f"{DEADLINE}s") as agent:
+        with flood(agent):
+            wait_received(agent, 10_000)
+            assert agent.stop() == 0
+        received, stored, refused, discarded, left = totals(agent)
+        assert (refused, left) == (0, 0)
+        assert received == stored + discarded
+        with closing(sqlite3.connect(tmp_path / "oplog.db")) as db:
+            assert db.execute("SELECT head FROM logs").fetchone() == (stored,)
+
+
+def test_a_second_signal_ends_it_in_a_flood(tmp_path: Path) -> None:
+    with Agent(tmp_path, "--shutdown-timeout", f"{2 * DEADLINE}s") as agent, write_lock(tmp_path), flood(agent):
+        wait_received(agent, 10_000)
+        agent.process.send_signal(signal.SIGTERM)
+        agent.wait_log("stopping: storing")
+        agent.process.send_signal(signal.SIGTERM)
+        assert agent.wait() == 3
+        agent.wait_log("a second signal")
+
+
+def test_the_deadline_ends_it_in_a_flood(tmp_path: Path) -> None:
+    with Agent(tmp_path, "--shutdown-timeout", "500ms") as agent, write_lock(tmp_path), flood(agent):
+        wait_received(agent, 10_000)
+        assert agent.stop() == 3
+        agent.wait_log("--shutdown-timeout of 0.5 s is over")
+
+
+def seconds_to_stop(agent: Agent, number: int = signal.SIGTERM) -> tuple[float, int]:
+    start = time.monotonic()
+    code = agent.stop(number)
+    return time.monotonic() - start, code
+
+
+def test_a_thread_that_waits_for_a_lock_does_not_hold_up_the_exit(tmp_path: Path) -> None:
+    """The store's threads wait for a lock far longer than this stop may take."""
+    operations = [{"event": "insert", "type": "t", "id": str(number)} for number in range(3)]
+    flags = ("--shutdown-timeout", "500ms")
+    with Agent(tmp_path, *flags) as agent:
+        agent.send_udp(*operations)
+        agent.wait_status(events_ingested=3)
+        free, code = seconds_to_stop(agent)
+        assert code == 0
+    with Agent(tmp_path, *flags) as agent, write_lock(tmp_path):
+        agent.send_udp(*operations)
+        agent.wait_status(queue_size=3)
+        held, code = seconds_to_stop(agent)
+        assert code == 3
+        assert "3 operations are not stored" in "".join(agent.log)
+    assert held - free < BUSY_SECONDS
+
+
+HANGS = {
+    "a thread": ("await asyncio.to_thread(time.sleep, 3600)", 3),
+    "the event loop": ("time.sleep(3600)", 3),
+    "a thread that nothing waits for": ("asyncio.get_running_loop().run_in_executor(None, time.sleep, 3600)", 0),
+}
+
+
+@pytest.mark.parametrize(("body", "code"), HANGS.values(), ids=HANGS)
+def test_the_deadline_ends_it_whatever_hangs(tmp_path: Path, body: str, code: int) -> None:
+    """The store is changed so that it hangs when it is closed."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import asyncio, time\n"
+        "from oplogd.store.sqlite import SqliteStore\n"
+        "async def close(store):\n"
+        f"    {body}\n"
+        "SqliteStore.close = close\n"
+    )
+    environ = {"PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[1]}"}
+    with Agent(tmp_path, "--shutdown-timeout", "1s", environ=environ) as agent:
+        assert agent.post({"event": "insert", "type": "t", "id": "a"}) == 204
+        assert agent.stop() == code
+    assert ("stopped\n" in "".join(agent.log)) == (code == 0)
+    if body.startswith("await"):
+        assert "0 operations are not stored, 0 streams open; the store or the spool does not close" in agent.log[-1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_before_it_is_ready_ends_it_in_order(tmp_path: Path, number: signal.Signals) -> None:
+    with Agent(tmp_path):
+        pass
+    command = [sys.executable, "-m", "oplogd", "--listen", "127.0.0.1:0", "--store", str(tmp_path / "oplog.db")]
+    flags = ["--debug", "--shutdown-timeout", "500ms"]
+    with write_lock(tmp_path), subprocess.Popen([*command, *flags], stderr=subprocess.PIPE, text=True) as process:
+        timer = threading.Timer(DEADLINE, process.kill)
+        timer.start()
+        assert process.stderr is not None
+        assert "opening the store" in process.stderr.readline()
+        start = time.monotonic()
+        process.send_signal(number)
+        rest = process.stderr.read()
+        assert process.wait(DEADLINE) == 0
+        assert time.monotonic() - start < BUSY_SECONDS
+        timer.cancel()
+    assert "stopping before the agent was ready" in rest
+    assert "Traceback" not in rest
+
+
+def test_a_closed_terminal_ends_it_in_order(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        with write_lock(tmp_path):
+            agent.send_udp({"event": "insert", "type": "t", "id": "a"})
+            agent.wait_status(queue_size=1)
+            agent.process.send_signal(signal.SIGHUP)
+            agent.wait_log("stopping: storing 1 queued")
+        assert agent.wait() == 0
+    with closing(sqlite3.connect(tmp_path / "oplog.db")) as db:
+        assert db.execute("SELECT head FROM logs").fetchone() == (1,)
+
+
+def test_a_hangup_that_its_parent_ignores_is_ignored(tmp_path: Path) -> None:
+    ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)  # noqa: E731
+    with Agent(tmp_path, preexec_fn=ignore) as agent:
+        agent.process.send_signal(signal.SIGHUP)
+        assert agent.post({"event": "insert", "type": "t", "id": "a"}) == 204
+        assert agent.stop() == 0
