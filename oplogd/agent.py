@@ -41,7 +41,10 @@ class Rates(NamedTuple):
 
 
 class Agent:
-    """``start`` once, then watch ``failed``; ``drain`` and ``stop`` end it. The caller opens and closes the store."""
+    """``open_spool`` and ``start`` once, then watch ``failed``; ``drain`` and ``stop`` end it.
+
+    The caller opens and closes the store.
+    """
 
     def __init__(self, settings: Settings, store: Store, udp_sockets: Sequence[socket]) -> None:
         self.settings = settings
@@ -69,11 +72,13 @@ class Agent:
         self._tasks: list[asyncio.Task[None]] = []
         self._writer: asyncio.Task[None]
 
-    async def start(self) -> None:
-        """While the store is away the agent is degraded: the follower finds the head when it is back.
+    async def open_spool(self) -> None:
+        """Raise StoreError if the spool cannot be opened."""
+        if self.spool is not None:
+            await self.spool.open()
 
-        Raises StoreError where the spool cannot be opened.
-        """
+    async def start(self) -> None:
+        """While the store is away the agent is degraded: the follower finds the head when it is back."""
         follower = self.health.part("follower")
         try:
             async with asyncio.timeout(_LOCATE_SECONDS):
@@ -85,8 +90,6 @@ class Agent:
         else:
             _compare_clocks(located)
             self.ring.restart(located.head)
-        if self.spool is not None:
-            await self.spool.open()
         self.udp.start()
         self._writer = self._run("writer", write(self.store, self.queue, self.counters, self.health, self.spool))
         self._run("follower", follow(self.store, self.ring, self.health))

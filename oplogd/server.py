@@ -80,10 +80,11 @@ async def serve(settings: Settings, on_ready: Callable[[str], None] | None = Non
 async def _open(settings: Settings, stop: Stop, http: list[socket], udp: list[socket]) -> "_Process":
     store = make_store(settings)
     try:
-        _log.debug("opening the store")
-        await store.open()
         agent = Agent(settings, store, udp)
         server = _Server(_uvicorn_config(settings, agent))
+        _log.debug("opening the store")
+        await agent.open_spool()
+        await store.open()
         await agent.start()
     except asyncio.CancelledError:
         await store.close()

@@ -281,3 +281,32 @@ async def test_readers_see_whole_batches_only(path: Path) -> None:
 
         await asyncio.gather(look(), *(store.append(numbered(7, first=n * 7)) for n in range(10)))
         assert (await other.locate()).head.offset == 70
+
+
+ENDLESS = "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
+
+
+async def test_states_that_take_long_to_count_hold_up_neither_the_figures_nor_the_close(
+    path: Path, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(statements, "STATES_COUNT", ENDLESS)
+    async with asyncio.timeout(30):
+        async with opened(path) as store:
+            await store.append(numbered(7))
+            asked = await asyncio.gather(*(store.stats() for _ in range(10)))
+            assert [stats.states for stats in asked] == [7] * 10
+            assert (await store.locate()).head.offset == 7
+
+
+async def test_a_count_that_is_under_way_leaves_the_last_one_until_it_ends(path: Path, monkeypatch: Patch) -> None:
+    slow = f"SELECT count(*) FROM states WHERE ({ENDLESS.replace('FROM n)', 'FROM n LIMIT 1000000)')}) > 0"
+    async with asyncio.timeout(30):
+        async with opened(path) as store:
+            await store.append(numbered(7))
+            assert (await store.stats()).states == 7
+            monkeypatch.setattr(statements, "STATES_COUNT", slow)
+            monkeypatch.setattr("oplogd.store.sqlite.store.COUNT_SECONDS", 0.001)
+            await store.append(numbered(1, first=8))
+            assert (await store.stats()).states == 7
+            while (await store.stats()).states != 8:
+                await asyncio.sleep(0.01)

@@ -37,6 +37,11 @@ class Lane:
     async def run(self, call: Callable[[sqlite3.Connection], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._run, call)
 
+    def interrupt(self) -> None:
+        """Make the statements that run now fail."""
+        for db in list(self._open):
+            db.interrupt()
+
     async def close(self) -> None:
         await asyncio.to_thread(self._pool.shutdown)
         while self._open:

@@ -103,6 +103,8 @@ STATES = f"""
 LOCATE = "SELECT head, head_ts, created, first, purged FROM logs WHERE name = 'ops'"
 OLDEST = "SELECT seq, ts FROM ops ORDER BY seq LIMIT 1"
 AT = "SELECT ts FROM ops WHERE seq = ?"
+STATES_COUNT = "SELECT count(*) FROM states"
+STATES_BOUND = "SELECT coalesce(max(id), 0) FROM states"  # the count, but for states that were purged
 OPENED = """
     INSERT INTO openings VALUES (?, ?) ON CONFLICT (head_ts) DO UPDATE SET opened = max(opened, excluded.opened)
 """

@@ -4,6 +4,7 @@ Entries, states and the log's row change in one transaction, so the checkpoint i
 batches (``json_each`` in, ``group_concat`` out), because SQLite then runs without the GIL and the event loop goes on.
 """
 
+import asyncio
 import sqlite3
 import threading
 import time
@@ -18,6 +19,9 @@ from oplogd.store.sqlite import statements as sql
 from oplogd.store.sqlite.connection import Lane, snapshot
 
 DEFAULT_CAP_BYTES = 256 * 1024 * 1024
+COUNT_SECONDS = 0.2
+"""How long a request for the figures waits for the number of states."""
+
 POLL_SECONDS = 0.05
 """How often the log is asked for entries of other processes."""
 
@@ -39,7 +43,8 @@ class SqliteStore:
         self._readers = Lane(path, "store-reader", 3)
         self._appended = threading.Event()
         self._closing = False
-        self._states_count = _Counted("SELECT count(*) FROM states")
+        self._counter = Lane(path, "store-counter", 1)
+        self._states_count = _Counted(self._counter)
 
     async def open(self) -> None:
         await self._writer.run(lambda db: log.prepare(db, self._path, self._max_bytes, self._new_bytes))
@@ -48,7 +53,8 @@ class SqliteStore:
     async def close(self) -> None:
         self._closing = True
         self._appended.set()
-        for lane in (self._writer, self._follower, self._readers):
+        self._states_count.stop()
+        for lane in (self._writer, self._follower, self._readers, self._counter):
             await lane.close()
 
     async def append(self, operations: Sequence[Operation], stamp: Stamp | None = None) -> None:
@@ -75,7 +81,8 @@ class SqliteStore:
         return await self._readers.run(lambda db: log.states(db, start, upto, live_only, limit))
 
     async def stats(self) -> StoreStats:
-        return await self._readers.run(self._stats)
+        states = await self._states_count.value()
+        return await self._readers.run(lambda db: self._stats(db, states))
 
     async def purge(self, before_ms: int) -> int:
         purged = 0
@@ -105,28 +112,62 @@ class SqliteStore:
                 return entries
             self._appended.wait(min(POLL_SECONDS, left))
 
-    def _stats(self, db: sqlite3.Connection) -> StoreStats:
+    def _stats(self, db: sqlite3.Connection, states: int | None) -> StoreStats:
         with snapshot(db):
             located = log.read_located(db, 0)
             size, cap = db.execute(sql.CAP).fetchone()
             operations = located.head.offset - located.oldest.offset + 1 if located.oldest else 0
             newest = located.head if located.oldest else None
-            states = self._states_count.value(db)
+            if states is None:
+                states = db.execute(sql.STATES_BOUND).fetchone()[0]
             return StoreStats(operations, states, size, cap, located.oldest, newest, lag=0)
 
 
 class _Counted:
-    """A count over a whole table, repeated only as often as its cost allows: at most 2 % of the time."""
+    """The number of states, counted in a thread of its own at most 2 % of the time.
 
-    def __init__(self, sql: str) -> None:
-        self._sql = sql
-        self._value = 0
+    A count that takes longer than COUNT_SECONDS goes on in the background; until it ends the last one serves.
+    """
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+        self._value: int | None = None
+        self._counted = 0.0
         self._valid_until = 0.0
+        self._counting: asyncio.Task[None] | None = None
 
-    def value(self, db: sqlite3.Connection) -> int:
-        started = time.monotonic()
-        if started >= self._valid_until:
-            self._value = db.execute(self._sql).fetchone()[0]
-            cost = time.monotonic() - started
-            self._valid_until = started + 50 * cost if cost > 0.01 else 0.0
+    async def value(self) -> int | None:
+        """Return the last count, None if there is none yet. Raises StoreUnavailableError."""
+        called = time.monotonic()
+        while self._counted < called and called >= self._valid_until:
+            left = called + COUNT_SECONDS - time.monotonic()
+            if left <= 0:
+                break
+            if self._counting is None:
+                self._counting = asyncio.create_task(self._count(), name="count")
+                self._counting.add_done_callback(lambda task: task.cancelled() or task.exception())
+            counting = self._counting
+            await asyncio.wait({counting}, timeout=left)
+            if counting.done():
+                counting.result()
         return self._value
+
+    def stop(self) -> None:
+        """End a count that is under way."""
+        self._lane.interrupt()
+
+    async def _count(self) -> None:
+        started = time.monotonic()
+        try:
+            self._value, cost = await self._lane.run(_count_states)
+        finally:
+            self._counting = None
+        self._counted = started
+        self._valid_until = time.monotonic() + 50 * cost if cost > 0.01 else 0.0
+
+
+def _count_states(db: sqlite3.Connection) -> tuple[int, float]:
+    """The number of states, and the seconds that counting them took."""
+    started = time.monotonic()
+    count = db.execute(sql.STATES_COUNT).fetchone()[0]
+    return count, time.monotonic() - started
