@@ -2,19 +2,22 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogd.errors import StoreUnavailableError
+from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.health import Health
 from oplogd.ingest import writer
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.queue import IngestQueue
+from oplogd.ingest.spool import _SCHEMA, Spool
 from oplogd.operation import Operation
 from oplogd.store import Stamp, Store
 from tests.operations import numbered
@@ -30,6 +33,7 @@ class FailingStore:
     def __init__(self, failures: Sequence[int] = ()) -> None:
         self.failures = list(failures)
         self.batches: list[list[Operation]] = []
+        self.error: Exception = StoreUnavailableError("the disk is full")
         self.tries = 0
         self.arrived = asyncio.Event()
         self.gate = asyncio.Event()
@@ -41,7 +45,7 @@ class FailingStore:
         await self.gate.wait()
         if self.failures and self.failures[0] > 0:
             self.failures[0] -= 1
-            raise StoreUnavailableError("the disk is full")
+            raise self.error
         if self.failures:
             self.failures.pop(0)
         self.batches.append(list(operations))
@@ -209,6 +213,92 @@ async def test_what_was_acknowledged_or_sent_by_udp_is_written_once_in_order(
     assert bench.adds_up()
     assert bench.counters.ingested == len(log)
     assert bench.queue.operations == bench.queue.bytes == 0
+
+
+@pytest.mark.parametrize("error", [StoreError("another version"), ValueError("a bug")], ids=["StoreError", "a bug"])
+async def test_no_error_of_the_store_ends_the_writer_or_loses_what_it_holds(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = FailingStore([3])
+    store.error = error
+    bench = Bench(store)
+    bench.put(numbered(2), wait=False)
+    done = bench.put(numbered(1, first=3), wait=True)
+    assert done is not None
+    async with bench.writing():
+        with pytest.raises(StoreUnavailableError, match=str(error)):
+            await done
+        assert str(error) in (bench.health.trouble or "")
+    assert bench.store.log == numbered(3)
+    assert bench.health.trouble is None
+    assert bench.adds_up()
+    told = [record for record in caplog.records if record.exc_info]
+    assert len(told) == (not isinstance(error, StoreError))
+
+
+# --- With a spool ---
+
+
+class Writing:
+    """A bench with a spool that is written to until the test has seen enough."""
+
+    def __init__(self, store: FailingStore, spool: Spool, health: Health) -> None:
+        self.bench = Bench(store)
+        self.bench.health = health
+        self._spool = spool
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        bench = self.bench
+        store = cast(Store, bench.store)
+        task = asyncio.create_task(writer.write(store, bench.queue, bench.counters, bench.health, self._spool))
+        try:
+            async with asyncio.timeout(DEADLINE):
+                while not condition():
+                    assert not task.done(), task.exception()
+                    await asyncio.sleep(0.001)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+@examples(1)
+@given(
+    failures=st.lists(st.integers(0, 3), max_size=6),
+    puts=st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4)), min_size=1, max_size=12),
+    batch=st.integers(1, 6),
+    room=st.integers(0, 9),
+)
+async def test_with_a_spool_of_any_size_all_is_written_once_in_order(
+    failures: list[int], puts: list[tuple[int, int]], batch: int, room: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        patch.setattr(writer, "BATCH_OPERATIONS", batch)
+        patch.setattr(writer, "_FULL_SECONDS", 0.0)
+        patch.setattr("oplogd.ingest.spool._SCHEMA", _SCHEMA.replace("NORMAL", "OFF"))
+        health = Health()
+        one = numbered(1)[0]
+        spool = Spool(Path(folder) / "s.db", room * (len(one.key) + len(one.data) + 2), health)
+        await spool.open()
+        writing = Writing(FailingStore(failures), spool, health)
+        bench, total = writing.bench, sum(count for count, _ in puts)
+
+        async def produce() -> None:
+            first = 1
+            for count, turns in puts:
+                bench.put(numbered(count, first), wait=False)
+                first += count
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                assert bench.adds_up()
+
+        producing = asyncio.create_task(produce())
+        await writing.until(
+            lambda: producing.done() and not (bench.queue.operations or spool.operations or health.trouble)
+        )
+        await producing
+        await spool.close()
+    assert bench.store.log == numbered(total)
+    assert bench.counters == Counters(received=total, ingested=total)
 
 
 # --- Health ---
