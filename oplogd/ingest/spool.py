@@ -69,7 +69,7 @@ class Spool:
         self._sent = 0  # rows up to this id are in the store; they are still in the file if deleting them failed
 
     async def open(self) -> None:
-        await self._run(lambda db: None, None)
+        await self._run(lambda: self._on_file(lambda db: None), None)
 
     async def close(self) -> None:
         await asyncio.get_running_loop().run_in_executor(self._thread, self._forget)
@@ -81,7 +81,7 @@ class Spool:
             await asyncio.sleep(_MEND_SECONDS)
             if self._writing.trouble and time.monotonic() - self._tried > _MEND_SECONDS:
                 with contextlib.suppress(StoreError):
-                    await self._run(self._delete_sent, self._writing)
+                    await self._run(lambda: self._on_file(self._delete_sent), self._writing)
 
     async def put(self, operations: Sequence[Operation], stamp: Stamp) -> int:
         """Add as many as fit, from the first on, and return their number."""
@@ -107,7 +107,7 @@ class Spool:
             self.operations += count
             self.bytes += size
 
-        await self._run(work, self._writing)
+        await self._run(lambda: self._on_file(work), self._writing)
         return count
 
     async def first(self, max_operations: int, max_bytes: int) -> Batch | None:
@@ -129,16 +129,16 @@ class Spool:
                 return None
             return Batch(rows[-1][0], Stamp(rows[0][1], rows[0][2]), [Operation(*row[3:]) for row in rows])
 
-        return await self._run(work, self._reading)
+        return await self._run(lambda: self._on_file(work), self._reading)
 
     async def drop(self, batch: Batch) -> None:
         """Forget the first batch: it is in the store. A file that cannot be written keeps it, but does not return it again."""
 
-        def work(db: sqlite3.Connection) -> None:
-            self._sent = batch.last
+        def work() -> None:
+            self._sent = batch.last  # also if the file cannot be opened
             self.operations -= len(batch.operations)
             self.bytes -= sum(map(_size, batch.operations))
-            self._delete_sent(db)
+            self._on_file(self._delete_sent)
 
         with contextlib.suppress(StoreError):
             await self._run(work, self._writing)
@@ -149,9 +149,9 @@ class Spool:
             db.execute(_TOUCH)
         self._sent = 0  # SQLite may use the numbers again
 
-    async def _run(self, work: Callable[[sqlite3.Connection], _T], part: Part | None) -> _T:
+    async def _run(self, work: Callable[[], _T], part: Part | None) -> _T:
         try:
-            result = await asyncio.get_running_loop().run_in_executor(self._thread, self._work, work)
+            result = await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except (sqlite3.Error, StoreError) as error:
             message = str(error)
             if isinstance(error, sqlite3.Error):
@@ -165,7 +165,7 @@ class Spool:
             part.good()
         return result
 
-    def _work(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+    def _on_file(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         try:
             return work(self._opened())
         except sqlite3.Error:

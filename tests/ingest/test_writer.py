@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sqlite3
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -14,10 +15,11 @@ from hypothesis import strategies as st
 
 from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.health import Health
+from oplogd.ingest import spool as spool_module
 from oplogd.ingest import writer
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.queue import IngestQueue
-from oplogd.ingest.spool import _SCHEMA, Spool
+from oplogd.ingest.spool import Spool
 from oplogd.operation import Operation
 from oplogd.store import Stamp, Store
 from tests.operations import numbered
@@ -250,15 +252,17 @@ class Writing:
     async def until(self, condition: Callable[[], bool]) -> None:
         bench = self.bench
         store = cast(Store, bench.store)
-        task = asyncio.create_task(writer.write(store, bench.queue, bench.counters, bench.health, self._spool))
+        works = writer.write(store, bench.queue, bench.counters, bench.health, self._spool), self._spool.mend()
+        tasks = [asyncio.create_task(work) for work in works]
         try:
             async with asyncio.timeout(DEADLINE):
                 while not condition():
-                    assert not task.done(), task.exception()
+                    assert not [task.exception() for task in tasks if task.done()]
                     await asyncio.sleep(0.001)
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @examples(1)
@@ -267,18 +271,29 @@ class Writing:
     puts=st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4)), min_size=1, max_size=12),
     batch=st.integers(1, 6),
     room=st.integers(0, 9),
+    broken=st.lists(st.booleans(), max_size=12),
 )
-async def test_with_a_spool_of_any_size_all_is_written_once_in_order(
-    failures: list[int], puts: list[tuple[int, int]], batch: int, room: int
+async def test_with_a_spool_of_any_size_that_fails_now_and_then_all_is_written_once_in_order(
+    failures: list[int], puts: list[tuple[int, int]], batch: int, room: int, broken: list[bool]
 ) -> None:
+    """``broken``: which of the first calls on the spool's file fail."""
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         patch.setattr(writer, "BATCH_OPERATIONS", batch)
         patch.setattr(writer, "_FULL_SECONDS", 0.0)
-        patch.setattr("oplogd.ingest.spool._SCHEMA", _SCHEMA.replace("NORMAL", "OFF"))
+        patch.setattr(spool_module, "_SCHEMA", spool_module._SCHEMA.replace("NORMAL", "OFF"))
+        patch.setattr(spool_module, "_MEND_SECONDS", 0.001)
         health = Health()
         one = numbered(1)[0]
         spool = Spool(Path(folder) / "s.db", room * (len(one.key) + len(one.data) + 2), health)
         await spool.open()
+        fails, opened = iter(broken), spool._opened
+
+        def sometimes() -> sqlite3.Connection:
+            if next(fails, False):
+                raise sqlite3.OperationalError("disk I/O error")
+            return opened()
+
+        patch.setattr(spool, "_opened", sometimes)
         writing = Writing(FailingStore(failures), spool, health)
         bench, total = writing.bench, sum(count for count, _ in puts)
 
