@@ -48,6 +48,12 @@ def totals(agent: Agent) -> list[int]:
     return list(map(int, found.groups()))
 
 
+def changed(folder: Path, script: str) -> dict[str, str]:
+    """The environment of an agent that runs this script first."""
+    (folder / "sitecustomize.py").write_text(script)
+    return {"PYTHONPATH": f"{folder}:{Path(__file__).parents[1]}"}
+
+
 def wait_received(agent: Agent, more: int) -> None:
     enough = agent.status()["events_received"] + more
     deadline = time.monotonic() + DEADLINE
@@ -118,20 +124,46 @@ HANGS = {
 @pytest.mark.parametrize(("body", "code"), HANGS.values(), ids=HANGS)
 def test_the_deadline_ends_it_whatever_hangs(tmp_path: Path, body: str, code: int) -> None:
     """The store is changed so that it hangs when it is closed."""
-    (tmp_path / "sitecustomize.py").write_text(
+    script = (
         "import asyncio, time\n"
         "from oplogd.store.sqlite import SqliteStore\n"
         "async def close(store):\n"
         f"    {body}\n"
         "SqliteStore.close = close\n"
     )
-    environ = {"PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[1]}"}
-    with Agent(tmp_path, "--shutdown-timeout", "1s", environ=environ) as agent:
+    with Agent(tmp_path, "--shutdown-timeout", "1s", environ=changed(tmp_path, script)) as agent:
         assert agent.post({"event": "insert", "type": "t", "id": "a"}) == 204
         assert agent.stop() == code
     assert ("stopped\n" in "".join(agent.log)) == (code == 0)
     if body.startswith("await"):
         assert "0 operations are not stored, 0 streams open; the store or the spool does not close" in agent.log[-1]
+
+
+def test_a_writer_that_dies_ends_the_agent_without_a_wait_for_the_queue(tmp_path: Path) -> None:
+    script = (
+        "import oplogd.agent\n"
+        "async def write(store, queue, *rest):\n"
+        "    await queue.take(1, 1)\n"
+        "    raise RuntimeError('no more')\n"
+        "oplogd.agent.write = write\n"
+    )
+    environ = changed(tmp_path, script)
+    with Agent(tmp_path, "--shutdown-timeout", f"{2 * DEADLINE}s", environ=environ) as agent:
+        agent.send_udp({"event": "insert", "type": "t", "id": "a"})
+        assert agent.wait() == 1
+        assert totals(agent) == [1, 0, 0, 0, 1]
+
+
+def test_a_part_that_dies_during_the_stop_shows_in_the_exit_code(tmp_path: Path) -> None:
+    script = (
+        "from oplogd.stream.hub import Hub\n"
+        "async def end_all(hub):\n"
+        "    raise RuntimeError('no more')\n"
+        "Hub.end_all = end_all\n"
+    )
+    with Agent(tmp_path, environ=changed(tmp_path, script)) as agent:
+        assert agent.stop() == 1
+        assert "the stop failed" in "".join(agent.log)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
