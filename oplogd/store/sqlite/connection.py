@@ -33,9 +33,14 @@ class Lane:
         self._local = threading.local()
         self._open: set[sqlite3.Connection] = set()
         self._was_open = False
+        self._turn = 0
 
     async def run(self, call: Callable[[sqlite3.Connection], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._run, call)
+
+    def renew(self) -> None:
+        """Open each connection anew at its next call: another one has failed on the file."""
+        self._turn += 1
 
     def interrupt(self) -> None:
         """Make the statements that run now fail."""
@@ -50,12 +55,12 @@ class Lane:
     def _run(self, call: Callable[[sqlite3.Connection], _T]) -> _T:
         db: sqlite3.Connection | None = getattr(self._local, "db", None)
         try:
-            if db is not None and _identity(self._path) != self._local.file:
+            if db is not None and (_identity(self._path), self._turn) != (self._local.file, self._local.turn):
                 self._forget(db)  # what is written to a file that was moved away is lost
                 db = None
             if db is None:
                 db = self._local.db = connect(self._path, create=not self._was_open)
-                self._local.file = _identity(self._path)
+                self._local.file, self._local.turn = _identity(self._path), self._turn
                 self._open.add(db)
                 self._was_open = True
             return call(db)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
 from oplogd.store.base import Correction, Entry, Located, Stamp, State, StateCursor, StoreStats, Verdict
@@ -81,7 +82,11 @@ class SqliteStore:
         return await self._readers.run(lambda db: log.states(db, start, upto, live_only, limit))
 
     async def stats(self) -> StoreStats:
-        states = await self._states_count.value()
+        try:
+            states = await self._states_count.value()
+        except StoreUnavailableError:
+            self._readers.renew()  # they may have sound pages of a damaged file in their caches
+            raise
         return await self._readers.run(lambda db: self._stats(db, states))
 
     async def purge(self, before_ms: int) -> int:
