@@ -25,14 +25,17 @@ _log = logging.getLogger("oplogd.store")
 
 
 class Lane:
-    """Threads with a connection each. A connection that failed is closed and opened anew at the next call."""
+    """Threads with a connection each. A connection that failed is closed and opened anew at the next call.
 
-    def __init__(self, path: Path, name: str, threads: int) -> None:
+    ``creates``: the first connection may create the file.
+    """
+
+    def __init__(self, path: Path, name: str, threads: int, *, creates: bool = False) -> None:
         self._path = path
+        self._creates = creates
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._local = threading.local()
         self._open: set[sqlite3.Connection] = set()
-        self._was_open = False
         self._turn = 0
 
     async def run(self, call: Callable[[sqlite3.Connection], _T]) -> _T:
@@ -59,10 +62,10 @@ class Lane:
                 self._forget(db)  # what is written to a file that was moved away is lost
                 db = None
             if db is None:
-                db = self._local.db = connect(self._path, create=not self._was_open)
+                db = self._local.db = connect(self._path, create=self._creates)
                 self._local.file, self._local.turn = _identity(self._path), self._turn
                 self._open.add(db)
-                self._was_open = True
+                self._creates = False
             return call(db)
         except sqlite3.Error as error:
             if db is not None:

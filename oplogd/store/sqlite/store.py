@@ -39,7 +39,7 @@ class SqliteStore:
         self._path = path
         self._max_bytes = max_bytes
         self._new_bytes = new_bytes
-        self._writer = Lane(path, "store-writer", 1)
+        self._writer = Lane(path, "store-writer", 1, creates=True)
         self._follower = Lane(path, "store-follower", 1)
         self._readers = Lane(path, "store-reader", 3)
         self._appended = threading.Event()
