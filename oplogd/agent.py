@@ -63,6 +63,7 @@ class Agent:
             heartbeat=settings.heartbeat,
             max_connection_age=settings.max_connection_age,
             max_clients=settings.max_clients,
+            max_clients_per_address=settings.max_clients_per_address,
         )
         self.started = time.monotonic()
         self.stopping = False

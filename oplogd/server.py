@@ -22,6 +22,7 @@ from oplogd.store import Store
 from oplogd.store.sqlite import SqliteStore
 from oplogd.web.app import create_app
 from oplogd.web.forwarded import ClientAddress
+from oplogd.web.protocol import protocol_class
 
 __all__ = ["EXIT_FAILED", "EXIT_OK", "EXIT_UNWRITTEN", "make_store", "run", "serve"]
 
@@ -183,7 +184,7 @@ def _uvicorn_config(settings: Settings, agent: Agent) -> uvicorn.Config:
     config = uvicorn.Config(
         ClientAddress(create_app(agent), os.environ),
         proxy_headers=False,  # ClientAddress judges them, after it has unmapped the peer's address
-        http="httptools",
+        http=protocol_class(settings),
         ws="none",
         lifespan="off",
         log_config=None,

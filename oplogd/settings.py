@@ -170,8 +170,45 @@ class Settings:
         values.size(1),
         "The largest body of an HTTP request, after decompression, at least 1 byte.",
     )
+    max_upload_memory: int = _field(
+        "--max-upload-memory",
+        "SIZE",
+        "64MB",
+        values.size(65536),
+        "Memory for all bodies that are being received and decoded, compressed and decompressed, at least 64KB. Beyond"
+        " it HTTP answers 503.",
+    )
+    max_header_size: int = _field(
+        "--max-header-size",
+        "SIZE",
+        "64KB",
+        values.size(1024),
+        "The largest URL and headers of an HTTP request, at least 1KB. Beyond it HTTP answers 431.",
+    )
+    header_timeout: float = _field(
+        "--header-timeout",
+        "DURATION",
+        "10s",
+        values.some_time,
+        "How long the headers of an HTTP request may take to arrive, more than 0. Then HTTP answers 408.",
+    )
+    body_timeout: float = _field(
+        "--body-timeout",
+        "DURATION",
+        "30s",
+        values.some_time,
+        "The longest pause within the body of an HTTP request, more than 0. A body that takes longer than this in total"
+        " must arrive at 4 KB per second. Otherwise HTTP answers 408.",
+    )
     max_clients: int = _field(
         "--max-clients", "N", "10000", values.count(1), "Consumers that may follow at once, at least 1."
+    )
+    max_clients_per_address: int = _field(
+        "--max-clients-per-address",
+        "N",
+        "0",
+        values.count(0),
+        "Consumers that may follow at once from one IP address. Beyond it HTTP answers 429. 0: no limit.",
     )
     ring_size: int = _field(
         "--ring-size",

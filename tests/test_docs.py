@@ -25,7 +25,13 @@ from tests.agents import Agent, Event, fold
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs/reference.md"
-STATUS_OF = {"OperationError": 400, "PositionError": 400, "TooLargeError": 413, "QueueFullError": 503}
+STATUS_OF = {
+    "OperationError": 400,
+    "PositionError": 400,
+    "TooLargeError": 413,
+    "QueueFullError": 503,
+    "NoRoomError": 503,
+}
 """What the app answers when it meets one of these."""
 
 

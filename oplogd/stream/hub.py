@@ -31,6 +31,10 @@ class TooManyClientsError(Exception):
     """``--max-clients`` consumers are connected."""
 
 
+class TooManyFromAddressError(Exception):
+    """``--max-clients-per-address`` consumers of this address are connected."""
+
+
 class Hub:
     """``heartbeat`` and ``max_connection_age`` in seconds; an age of 0 is no limit."""
 
@@ -43,6 +47,7 @@ class Hub:
         heartbeat: float,
         max_connection_age: float,
         max_clients: int,
+        max_clients_per_address: int = 0,
     ) -> None:
         self._store = store
         self._ring = ring
@@ -51,6 +56,8 @@ class Hub:
         self._heartbeat = heartbeat - self._tick  # so that the silence is over before the time is
         self._max_age = max_connection_age
         self._max_clients = max_clients
+        self._max_per_host = max_clients_per_address
+        self._per_host: dict[str, int] = {}
         self._reserved = 0
         self.counts = Counts()
         self.connections = 0
@@ -59,10 +66,14 @@ class Hub:
     async def connect(self, position: Position | None, filter_: Filter, *, checkpoints: bool, address: str) -> Consumer:
         """A consumer that starts at ``position``; ``disconnect`` must follow.
 
-        Raises StoreUnavailableError and TooManyClientsError.
+        ``address`` is HOST:PORT. Raises StoreUnavailableError, TooManyClientsError and TooManyFromAddressError.
         """
         if len(self.consumers) + self._reserved >= self._max_clients:
             raise TooManyClientsError
+        host = _host(address)
+        if self._max_per_host and self._per_host.get(host, 0) >= self._max_per_host:
+            raise TooManyFromAddressError
+        self._count(host, 1)
         self._reserved += 1
         view = self._ring.view(filter_)
         try:
@@ -70,6 +81,7 @@ class Hub:
             located = await self._store.locate(position.offset if isinstance(position, EventId) else 0)
         except BaseException:
             self._ring.release(view)
+            self._count(host, -1)
             raise
         finally:
             self._reserved -= 1
@@ -93,8 +105,16 @@ class Hub:
     def disconnect(self, consumer: Consumer) -> None:
         if consumer in self.consumers:
             self.consumers.remove(consumer)
+            self._count(_host(consumer.address), -1)
             self._ring.release(consumer.view)
             _log.debug("consumer %d gone after %d events", consumer.id, consumer.sent)
+
+    def _count(self, host: str, change: int) -> None:
+        count = self._per_host.get(host, 0) + change
+        if count:
+            self._per_host[host] = count
+        else:
+            del self._per_host[host]
 
     async def tick(self) -> None:
         """Run for ever: heartbeats and connection ages, with one timer for all consumers."""
@@ -122,6 +142,10 @@ class Hub:
                 _log.debug("consumer %d waits for the store: %s", consumer.id, error)
                 if chunk := await consumer.pause(_RETRY_SECONDS):
                     return chunk
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0]
 
 
 class EventStream(StreamingResponse):

@@ -6,30 +6,23 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from oplogd import __version__
 from oplogd.agent import Agent
-from oplogd.errors import OperationError, PositionError, QueueFullError, StoreUnavailableError
+from oplogd.errors import PositionError, StoreUnavailableError
 from oplogd.event_id import Millis, Position, parse_position
-from oplogd.ingest.http import (
-    JSON,
-    NDJSON,
-    Body,
-    InvalidBodyError,
-    TooLargeError,
-    TooManyError,
-    decode_body,
-    decompress,
-)
-from oplogd.operation import format_ms, now_ms, parse_timestamp
+from oplogd.ingest.http import JSON
+from oplogd.operation import parse_timestamp
 from oplogd.stream.filters import parse_filter
-from oplogd.stream.hub import EventStream, TooManyClientsError
+from oplogd.stream.hub import EventStream, TooManyClientsError, TooManyFromAddressError
 from oplogd.values import Address
 from oplogd.web import describe
 from oplogd.web.auth import ReadGuard, WriteGuard
 from oplogd.web.consumers import consumers
+from oplogd.web.ingest import Intake
 from oplogd.web.metrics import render
-from oplogd.web.negotiate import accepts, media_type
+from oplogd.web.negotiate import accepts
 from oplogd.web.page import page
 from oplogd.web.problem import COMMON_HEADERS, Problem
 from oplogd.web.redact import without_folders
@@ -53,6 +46,7 @@ def create_app(agent: Agent) -> FastAPI:
     allowed_hosts = agent.settings.allowed_hosts or frozenset()
     readers = ReadGuard(agent.settings.password, allowed_hosts)
     writers = WriteGuard(agent.settings.ingest_password, allowed_hosts)
+    intake = Intake(agent)
 
     @app.exception_handler(Problem)
     async def on_problem(_: Request, problem: Problem) -> Response:
@@ -69,13 +63,17 @@ def create_app(agent: Agent) -> FastAPI:
             return Problem(404, f"there is nothing at {path}; operations and the stream are at / and /ops").response()
         return Problem(error.status_code, str(error.detail), error.headers).response()
 
+    @app.exception_handler(ClientDisconnect)
+    async def on_disconnect(_: Request, __: ClientDisconnect) -> Response:
+        return Response(status_code=400)  # nobody gets it, and the connection has logged why
+
     @app.exception_handler(Exception)
     async def on_exception(_: Request, __: Exception) -> Response:
         return Problem(500, "an error of the agent; its log tells more").response()
 
     async def post(request: Request) -> Response:
         writers.demand(request)
-        return await _ingest(agent, request)
+        return await intake.post(request)
 
     async def get(request: Request) -> Response:
         accept = ",".join(request.headers.getlist("accept"))
@@ -133,79 +131,6 @@ def create_app(agent: Agent) -> FastAPI:
     return app
 
 
-async def _ingest(agent: Agent, request: Request) -> Response:
-    _refuse_while_stopping(agent)
-    type_ = media_type(request.headers.get("content-type", ""))
-    if type_ not in (JSON, NDJSON):
-        raise Problem(415, f"send operations as Content-Type: {JSON} or {NDJSON}, not {type_ or 'without one'}")
-    counters = agent.counters
-    try:
-        body = await _decode(agent, request, type_)
-    except InvalidBodyError as error:
-        counters.received += error.lines
-        counters.error += error.lines
-        errors = [bad._asdict() for bad in error.bad]
-        raise Problem(400, str(error), errors=errors) from None
-    except TooManyError as error:
-        counters.received += error.lines
-        counters.discarded += error.lines
-        raise Problem(413, str(error)) from None
-    except (TooLargeError, OperationError) as error:
-        counters.received += 1
-        counters.error += 1
-        raise Problem(413 if isinstance(error, TooLargeError) else 400, str(error)) from None
-    count = len(body.operations)
-    counters.received += count
-    try:
-        await _store(agent, body)
-    except QueueFullError as error:
-        counters.discarded += count
-        raise Problem(503, str(error), _RETRY_AFTER) from None
-    except TooLargeError as error:
-        counters.discarded += count
-        raise Problem(413, str(error)) from None
-    except StoreUnavailableError as error:
-        raise Problem(503, f"not stored: {error}", {"Retry-After": "5"}) from None
-    if body.batch:
-        return Response(msgspec.json.encode({"ingested": count}), 200, COMMON_HEADERS, JSON)
-    return Response(status_code=204, headers=COMMON_HEADERS)
-
-
-async def _decode(agent: Agent, request: Request, type_: str) -> Body:
-    limit = agent.settings.max_body_size
-    too_large = TooLargeError(f"the body has more than {limit:,} bytes; send fewer operations at a time")
-    announced = request.headers.get("content-length", "0")
-    if announced.isdecimal() and int(announced) > limit:
-        raise too_large
-    received = bytearray()
-    async for chunk in request.stream():
-        received += chunk
-        if len(received) > limit:
-            raise too_large
-    encoding = request.headers.get("content-encoding", "identity").strip().lower()
-    if encoding not in ("identity", "gzip", ""):
-        raise Problem(415, f"a body may be compressed with gzip, not {encoding}", {"Accept-Encoding": "gzip"})
-    body = decompress(bytes(received), limit) if encoding == "gzip" else bytes(received)
-    return decode_body(body, type_, format_ms(now_ms()), agent.queue.max_operations)
-
-
-async def _store(agent: Agent, body: Body) -> None:
-    queue = agent.queue
-    if not body.operations:
-        return
-    if not queue.could_hold(body.operations):
-        raise TooLargeError(
-            f"the {len(body.operations):,} operations are more than the queue holds ({queue.max_operations:,} operations,"
-            f" {queue.max_bytes:,} bytes); send fewer at a time"
-        )
-    if trouble := agent.health.of("writer"):
-        agent.counters.discarded += len(body.operations)
-        raise StoreUnavailableError(trouble)
-    done = queue.put(body.operations, wait=True)
-    assert done is not None
-    await done
-
-
 async def _stream(agent: Agent, request: Request) -> Response:
     query = request.query_params
     try:
@@ -230,6 +155,13 @@ async def _stream(agent: Agent, request: Request) -> Response:
             checkpoints=wish == "1",
             address=str(Address(client.host, client.port)) if client else "unknown",
         )
+    except TooManyFromAddressError:
+        limit = f"{agent.settings.max_clients_per_address:,}"
+        raise Problem(
+            429,
+            f"{limit} consumers from this address are connected, more are not allowed (--max-clients-per-address)",
+            {"Retry-After": "10"},
+        ) from None
     except TooManyClientsError:
         limit = f"{agent.settings.max_clients:,}"
         raise Problem(503, f"{limit} consumers are connected, more are not allowed", {"Retry-After": "10"}) from None
@@ -254,11 +186,6 @@ def _position(request: Request) -> Position | None:
         return Millis(max(0, (parse_timestamp(since) - _EPOCH) // (_EPOCH.resolution * 1000)))
     except ValueError as error:
         raise PositionError(f"since: {error}; it may also be milliseconds since 1970") from None
-
-
-def _refuse_while_stopping(agent: Agent) -> None:
-    if agent.stopping:
-        raise Problem(503, "the agent is stopping; another one or its successor takes over", _RETRY_AFTER)
 
 
 def _allowed(app: FastAPI, path: str) -> list[str]:

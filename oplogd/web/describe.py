@@ -64,13 +64,15 @@ POST: dict[str, Any] = {
     "responses": {
         **_answers(
             (204, "The operation is stored."),
-            (400, "Invalid; every bad line is named, nothing was stored."),
+            (400, "Invalid or empty; the bad lines are named, nothing was stored."),
             (401, "The ingest password is missing or wrong."),
             (403, "A web page under a name that --allowed-hosts does not list, and no ingest password is set."),
-            (429, "Too many wrong passwords came from this address or from others."),
+            (408, "The headers or the body came too slowly."),
             (413, "The body is too large, or has more operations than the queue can hold."),
             (415, "Neither JSON nor NDJSON."),
-            (503, "The queue is full or the store away: try again after Retry-After seconds."),
+            (429, "Too many wrong passwords came from this address or from others."),
+            (431, "The headers are too large."),
+            (503, "The queue or the memory for bodies is full or the store away: try again after Retry-After seconds."),
         ),
         200: {
             "description": "The batch is stored.",
@@ -112,7 +114,7 @@ GET: dict[str, Any] = {
         **_answers(
             (400, "Last-Event-ID, last_event_id or since cannot be read."),
             (401, "The password, cookie or token is missing, wrong or no longer good."),
-            (429, "Too many wrong passwords came from this address or from others."),
+            (429, "Too many wrong passwords, or too many consumers from this address."),
             (406, "The Accept header does not name text/event-stream."),
             (503, "The store is away, or there are too many consumers."),
         ),

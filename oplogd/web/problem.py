@@ -7,6 +7,9 @@ from typing import Any
 import msgspec
 from fastapi import Response
 
+_MAX_DETAIL = 1000
+"""Characters of a sentence: some repeat a part of the request, which may be long."""
+
 
 class Problem(Exception):
     """Ends a request. ``extra`` members go into the answer beside the standard ones."""
@@ -23,7 +26,7 @@ class Problem(Exception):
             "type": "about:blank",
             "title": HTTPStatus(self.status).phrase,
             "status": self.status,
-            "detail": self.detail,
+            "detail": _shortened(self.detail),
             **self.extra,
         }
         return Response(
@@ -38,3 +41,7 @@ COMMON_HEADERS = {
     "Cache-Control": "no-cache, no-store, must-revalidate",
     "Access-Control-Allow-Origin": "*",
 }
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MAX_DETAIL else f"{text[:_MAX_DETAIL]}…"

@@ -134,10 +134,13 @@ def test_ndjson_is_stored_in_its_order_without_its_empty_lines(target: Target, c
         assert [said(block) for block in stream.take(3)] == [("insert", str(n)) for n in range(3)]
 
 
-@pytest.mark.parametrize(("headers", "body"), [(JSON, b"[]"), (NDJSON, b""), (NDJSON, b"\n\n")])
-def test_an_empty_batch_ingests_nothing(target: Target, headers: dict[str, str], body: bytes) -> None:
+@pytest.mark.parametrize(("headers", "body"), [(JSON, b"[]"), (JSON, b""), (NDJSON, b""), (NDJSON, b"\n\r\n ")])
+def test_a_body_without_an_operation_is_refused(target: Target, headers: dict[str, str], body: bytes) -> None:
+    counted = Counted(target)
     reply = target.post(body, headers)
-    assert (reply.status, reply.body) == (200, b'{"ingested":0}')
+    assert reply.status == 400
+    assert reply.problem().startswith("operation: ")
+    counted.wait(received=1, ingested=0, error=1)
 
 
 def test_a_batch_names_every_bad_line_and_stores_nothing(target: Target) -> None:

@@ -90,7 +90,7 @@ def test_the_api_is_described(target: Target) -> None:
     assert paths["/ops"].keys() == {"get", "post"}
     assert {"/status", "/live", "/ready", "/metrics", "/session", "/token"} <= paths.keys()
     post = paths["/ops"]["post"]
-    assert post["responses"].keys() == {"200", "204", "400", "401", "403", "413", "415", "429", "503"}
+    assert post["responses"].keys() == {"200", "204", "400", "401", "403", "408", "413", "415", "429", "431", "503"}
     examples = post["requestBody"]["content"]["application/json"]["examples"]
     for example in examples.values():
         assert target.post(json.dumps(example["value"]).encode()).status in (200, 204)

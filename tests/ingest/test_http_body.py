@@ -10,8 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oplogd.errors import OperationError
+from oplogd.ingest import http
+from oplogd.ingest.array import elements
 from oplogd.ingest.http import (
     JSON,
+    MAX_GZIP_MEMBERS,
+    MAX_NAMED,
     NDJSON,
     BadLine,
     Body,
@@ -68,6 +72,9 @@ def test_every_bad_line_is_named_and_nothing_is_kept(lines: list[bytes], end: by
         assert refusal.bad == bad
         assert refusal.lines == len(filled)
         assert str(refusal).startswith(f"{len(bad)} of {len(filled)} operations are invalid, nothing was stored")
+    elif not filled:
+        with pytest.raises(OperationError, match="there is none"):
+            read(body)
     else:
         assert read(body) == Body([decode(line, ARRIVAL) for _, line in filled], batch=True)
 
@@ -85,6 +92,9 @@ def test_every_bad_element_of_an_array_is_named(elements: list[bytes], white: by
         error = refused(body, JSON)
         assert [line.line for line in error.bad] == bad
         assert error.lines == len(elements)
+    elif not elements:
+        with pytest.raises(OperationError, match="there is none"):
+            read(body, JSON)
     else:
         assert read(body, JSON) == Body([decode(element, ARRIVAL) for element in elements], batch=True)
 
@@ -97,6 +107,9 @@ def test_any_bytes_are_operations_or_one_error(body: bytes, media_type: str) -> 
     except InvalidBodyError as error:
         lines = error.lines
         named = len(error.bad)
+    except OperationError:
+        assert not body.strip() or not body.strip(b" \t\r\n[]")
+        return
     else:
         lines, named = len(operations), 0
     assert named <= lines
@@ -108,8 +121,9 @@ def test_one_object_is_no_batch() -> None:
 
 
 @pytest.mark.parametrize(("body", "media_type"), [(b"[]", JSON), (b" [ ] ", JSON), (b"", NDJSON), (b"\n\n", NDJSON)])
-def test_an_empty_batch_is_one_of_nothing(body: bytes, media_type: str) -> None:
-    assert read(body, media_type) == Body([], batch=True)
+def test_an_empty_batch_is_refused(body: bytes, media_type: str) -> None:
+    with pytest.raises(OperationError, match="operation: there is none in the body"):
+        read(body, media_type)
 
 
 @pytest.mark.parametrize("body", [b"", b" ", b"{", encoded(GOOD) * 2, b"[" * 100_000, b"[1", b"[1,]", b"[]x"])
@@ -136,6 +150,68 @@ def test_more_operations_than_the_queue_holds_are_not_even_looked_at() -> None:
             read(body, media_type, most=10)
         assert caught.value.lines == 11
     assert len(refused(b"bad\n" * 11).bad) == 11
+
+
+def test_a_count_that_stopped_at_the_limit_does_not_pretend_to_be_the_whole() -> None:
+    with pytest.raises(TooManyError, match=r"the first 11 operations are more than the queue holds \(10\)") as caught:
+        read(b"bad\n" * 12, most=10)
+    assert caught.value.lines == 11
+
+
+def test_an_answer_names_a_hundred_bad_lines_and_counts_the_others() -> None:
+    error = refused(b"\n".join([encoded(GOOD), *[b"bad"] * 250]))
+    assert [bad.line for bad in error.bad] == list(range(2, 2 + MAX_NAMED))
+    assert (error.lines, MAX_NAMED) == (251, 100)
+    assert str(error).startswith("250 of 251 operations are invalid, nothing was stored; the first is number 2: ")
+    assert str(error).endswith("; 150 more bad operations are not named")
+
+
+def test_blank_lines_count_in_the_numbers_of_lines_and_not_as_operations() -> None:
+    blanks = b" \n\t\r\n" * 1_000_000
+    error = refused(blanks + b" " * 5 + b"bad\n" + blanks + b"bad" + blanks, NDJSON)
+    assert [bad.line for bad in error.bad] == [2_000_001, 4_000_002]
+    assert error.lines == 2
+
+
+# --- arrays that are too long for a list of their elements ---
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(['"', "\\", "[", "]}", ",", '\\"']),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@examples(3)
+@given(st.lists(json_values, max_size=8), st.sampled_from([b"", b" ", b"\r\n"]), st.booleans())
+def test_an_array_is_cut_into_its_elements(values: list[Any], white: bytes, is_ascii: bool) -> None:
+    parts = [json.dumps(value, ensure_ascii=is_ascii).encode(errors="surrogatepass") for value in values]
+    body = white + b"[" + (white + b"," + white).join(parts) + white + b"]" + white
+    cut = [part.strip() for part in elements(body)]
+    assert cut == [part.strip() for part in parts]
+
+
+@examples(3)
+@given(st.lists(st.sampled_from([b"[", b"]", b"{", b"}", b",", b'"', b"\\", b" ", b"1", encoded(GOOD)]), max_size=12))
+def test_the_two_ways_to_read_an_array_accept_the_same(parts: list[bytes]) -> None:
+    body = b"[" + b"".join(parts)
+    results = []
+    for commas in (1_000_000, -1):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(http, "_MANY_COMMAS", commas)
+            try:
+                results.append(read(body, JSON).operations)
+            except (InvalidBodyError, OperationError):
+                results.append([])
+    assert results[0] == results[1]
+
+
+def test_an_array_of_very_many_elements_is_refused_at_the_limit() -> None:
+    body = b"[" + b"0," * 1_000_000 + b"0]"
+    with pytest.raises(TooManyError, match="the first 1,001 operations are more"):
+        read(body, JSON)
+    nested = b"[" + b"[" + b"0," * 1_000_000 + b"0]" + b"," + encoded(GOOD) + b"]"
+    assert [bad.line for bad in refused(nested, JSON).bad] == [1]
 
 
 # --- gzip ---
@@ -186,6 +262,11 @@ def test_a_bomb_is_refused_before_it_has_unfolded() -> None:
 
 def test_a_body_of_very_many_empty_members_costs_no_more_than_its_length() -> None:
     assert decompress(gzip.compress(b"") * 100_000, 1000) == b""
+
+
+def test_a_body_of_more_members_than_anybody_needs_is_refused() -> None:
+    with pytest.raises(TooLargeError, match="more than 100,000 members"):
+        decompress(gzip.compress(b"") * (MAX_GZIP_MEMBERS + 1), 1000)
 
 
 def test_bytes_that_are_no_gzip_or_damaged_are_refused() -> None:

@@ -1,0 +1,43 @@
+"""A JSON array cut into its elements one by one, for arrays too long for a list of them. No I/O."""
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+_NEXT = re.compile(rb"[^ \t\r\n]")
+_TRAILING = re.compile(r"trailing characters \(byte ([0-9]+)\)")
+_skip = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+def elements(body: bytes) -> Iterator[bytes]:
+    """The elements as text, in their order. Raises msgspec.DecodeError and RecursionError where the array ends being one.
+
+    msgspec has no way to read one value and go on behind it, but its error names the byte at which a value has ended.
+    """
+    at = body.index(b"[") + 1
+    first = _NEXT.search(body, at)
+    if first is not None and first[0] == b"]":
+        at = first.end()
+    else:
+        view = memoryview(body)
+        separator = b","
+        while separator == b",":
+            end = _end_of_value(view, at)
+            yield body[at:end]
+            separator, at = body[end : end + 1], end + 1
+        if separator != b"]":
+            raise msgspec.DecodeError(f"JSON is malformed: expected ',' or ']' (byte {end})")
+    if _NEXT.search(body, at):
+        raise msgspec.DecodeError(f"JSON is malformed: trailing characters (byte {at})")
+
+
+def _end_of_value(view: memoryview, at: int) -> int:
+    """Return the place of the first character behind a value that is not a blank."""
+    try:
+        _skip(view[at:])
+    except msgspec.DecodeError as error:
+        if found := _TRAILING.search(str(error)):
+            return at + int(found[1]) - 1
+        raise
+    raise msgspec.DecodeError("Input data was truncated")

@@ -1,0 +1,375 @@
+"""One HTTP connection: uvicorn's protocol with bounds on size and time, deaf to upgrades, and with problem+json.
+
+uvicorn stops at a request that offers an upgrade and loses its body. Here the request is parsed again without the offer.
+A request is refused on the connection itself when the bytes are not HTTP, when its headers are too large, or when they or the body
+take too long. Pipelined requests wait as bytes until the requests before them are answered.
+"""
+
+import asyncio
+import logging
+from typing import Any, NamedTuple
+
+import httptools
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from oplogd.logs import Episode
+from oplogd.settings import Settings
+from oplogd.web.forwarded import plain_address
+from oplogd.web.problem import Problem
+
+MAX_HEADERS = 256
+MIN_BODY_RATE = 4096
+"""Bytes per second that a body must reach on average once ``--body-timeout`` is over."""
+
+_PIECE = 4096
+"""Bytes parsed at a time: how far a bound is exceeded at most, and how many pipelined requests can be begun."""
+
+_LINGER_SECONDS = 2.0
+"""How long a refused client may read its answer. Closed at once, the connection is reset and the answer lost."""
+
+_QUIET_SECONDS = 60.0
+
+_log = logging.getLogger("oplogd.http")
+
+
+class Limits(NamedTuple):
+    """Sizes in bytes, times in seconds."""
+
+    header_size: int
+    header_seconds: float
+    body_seconds: float
+
+
+class Protocol(HttpToolsProtocol):
+    """Subclassed by ``protocol_class``, since uvicorn makes the instances."""
+
+    limits: Limits
+    refusals: Episode
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # uvicorn's own parser skips bytes after a request with `Connection: close`, and so a body longer than announced.
+        self.parser = httptools.HttpRequestParser(self)
+        self._running: RequestResponseCycle | None = None
+        self._waits_for = "request"  # then "headers", then "body"
+        self._unparsed = 0  # bytes since something was complete: the beginning of headers, a chunk's or trailers
+        self._head_bytes = 0
+        self._body_bytes = 0
+        self._body_since = self._body_last = 0.0
+        self._held = b""
+        self._fault: Problem | None = None
+        self._deferred: Problem | None = None
+        self._refused = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timed = ""
+
+    # The connection
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        super().connection_made(transport)
+        self.flow = _Flow(transport)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._set_timer("", 0)
+        self._held = b""
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
+            if self._waits_for == "body" and not self._refused:
+                self._log_refusal(_broken_off())
+        self.pipeline.clear()
+        super().connection_lost(exc)
+
+    def eof_received(self) -> None:
+        if self._waits_for == "body" and not self._refused and not self._deferred:
+            self._refuse(_broken_off())
+
+    def shutdown(self) -> None:
+        if self._refused:
+            self.transport.close()
+        super().shutdown()
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused or self._deferred:
+            return
+        self._unset_keepalive_if_required()
+        if self._held:
+            self._held += data
+            return
+        self._parse(data)
+
+    def _parse(self, data: bytes) -> None:
+        at = 0
+        while at < len(data):
+            if self.pipeline:
+                self._held = data[at:]
+                self._flow_hold(True)
+                break
+            try:
+                at += self._parse_piece(data[at : at + _PIECE])
+            except httptools.HttpParserError as error:
+                self._refuse(self._fault or _not_http(str(error)))
+                return
+        self._watch()
+
+    def _parse_piece(self, piece: bytes) -> int:
+        """Return how many bytes were parsed. Raises HttpParserError; ``_fault`` then may know better."""
+        self._unparsed += len(piece)
+        used = len(piece)
+        try:
+            self.parser.feed_data(piece)
+        except httptools.HttpParserUpgrade as offer:
+            used = offer.args[0]
+            self._parse_without_upgrade()
+        if self._unparsed > self.limits.header_size:
+            self._fail(self._headers_too_large())
+        return used
+
+    def _parse_without_upgrade(self) -> None:
+        """Parse the headers again less ``Upgrade``, so that the body after them belongs to the request."""
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        if method == b"CONNECT":
+            self._fail(Problem(405, "CONNECT is not allowed; this is no proxy", {"Allow": "GET, HEAD, OPTIONS, POST"}))
+        lines = [b"%s %s HTTP/%s" % (method, self.url, version)]
+        lines += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.feed_data(b"\r\n".join([*lines, b"", b""]))
+
+    # What the parser finds
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["extensions"] = {"oplog.abort": self.transport.abort}  # type: ignore[dict-item]  # ours, no dict
+        self._waits_for = "headers"
+        self._head_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        self.url += url
+        self._head_bytes += len(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._waits_for == "body":  # a trailer, which must not pass for a header
+            return
+        name = name.lower()
+        self._head_bytes += len(name) + len(value) + 4
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
+        if len(self.headers) > MAX_HEADERS:
+            self._fail(Problem(431, f"the request has more than {MAX_HEADERS} headers"))
+
+    def on_headers_complete(self) -> None:
+        if self._head_bytes > self.limits.header_size:
+            self._fail(self._headers_too_large())
+        if self.parser.should_upgrade():
+            return  # HttpParserUpgrade follows
+        self._refuse_unknown_framing()
+        self._unparsed = 0
+        self._waits_for = "body"
+        self._body_bytes = 0
+        self._body_since = self._body_last = self.loop.time()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._unparsed = 0
+        self._body_bytes += len(body)
+        self._body_last = self.loop.time()
+        cycle = self.cycle
+        if not cycle.response_complete:
+            cycle.body += body
+            if len(cycle.body) > HIGH_WATER_LIMIT:
+                self.flow.pause_reading()
+            cycle.message_event.set()
+
+    def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return
+        self._unparsed = 0
+        self._waits_for = "request"
+        super().on_message_complete()
+
+    def _refuse_unknown_framing(self) -> None:
+        version = self.parser.get_http_version()
+        if version not in ("1.0", "1.1"):
+            self._fail(Problem(400, f"HTTP/{version} is not spoken here; use HTTP/1.1"))
+        for name, value in self.headers:
+            if name == b"transfer-encoding" and (version == "1.0" or value.strip().lower() != b"chunked"):
+                self._fail(Problem(400, "Transfer-Encoding: must be chunked, and only in HTTP/1.1"))
+
+    def _headers_too_large(self) -> Problem:
+        return Problem(431, f"the headers have more than {self.limits.header_size:,} bytes (--max-header-size)")
+
+    def _fail(self, fault: Problem) -> None:
+        """End the parsing, from within one of the parser's calls, too."""
+        self._fault = fault
+        raise httptools.HttpParserError(fault.detail)
+
+    # Requests and answers
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.refusals.active:
+            self.refusals.end()
+        if self.pipeline or self.transport.is_closing():
+            return
+        if self._deferred is not None:
+            self._say(self._deferred)
+        elif self._held:
+            self.loop.call_soon(self._parse_held)
+        else:
+            self._body_since = self.loop.time()
+            self._watch()
+
+    def _parse_held(self) -> None:
+        if self.transport.is_closing() or self._refused:
+            return
+        self._unset_keepalive_if_required()
+        held, self._held = self._held, b""
+        self._flow_hold(False)
+        self._parse(held)
+
+    def _flow_hold(self, hold: bool) -> None:
+        assert isinstance(self.flow, _Flow)
+        self.flow.hold(hold)
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer with a problem and close, after the answer that is being made if there is one."""
+        self._log_refusal(problem)
+        running = self._running
+        if self.pipeline and self._waits_for == "body":
+            self.pipeline.popleft()  # the request at fault; those before it are whole
+        if running is not None and not running.response_complete:
+            has_read_all = not running.more_body and not running.message_event.is_set()
+            if running.response_started or has_read_all or running is not self.cycle:
+                self._deferred = problem
+                self._flow_hold(True)
+                self._set_timer("", 0)
+                return
+            running.disconnected = True  # it must not store the part of its body that came
+            running.message_event.set()
+        self._say(problem)
+
+    def _log_refusal(self, problem: Problem) -> None:
+        self.refusals.again(detail=f"{_peer(self.client)}: {problem.detail}")
+
+    def _say(self, problem: Problem) -> None:
+        self._refused = True
+        self._held = b""
+        self._unset_keepalive_if_required()
+        response = problem.response()
+        headers = [*self.server_state.default_headers, *response.raw_headers, (b"connection", b"close")]
+        lines = [b"%s: %s\r\n" % header for header in headers]
+        self.transport.write(b"".join([STATUS_LINE[problem.status], *lines, b"\r\n", bytes(response.body)]))
+        self._flow_hold(False)
+        if self.transport.can_write_eof():  # not with TLS
+            self.transport.write_eof()
+        self._set_timer("end", _LINGER_SECONDS)
+
+    # Time
+
+    def _watch(self) -> None:
+        """Time the part of a request that the client owes; not the answer that we owe."""
+        answered = self._running is None or self._running.response_complete
+        if self._held or self._refused:
+            self._set_timer("", 0)
+        elif self._waits_for == "body":
+            self._set_timer("body", self.limits.body_seconds)
+        elif answered and self.timeout_keep_alive_task is None:
+            self._set_timer("headers", self.limits.header_seconds)
+        else:
+            self._set_timer("", 0)
+
+    def _set_timer(self, what: str, seconds: float) -> None:
+        if what and what == self._timed:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timed = what
+        self._timer = self.loop.call_later(seconds, self._on_time) if what else None
+
+    def _on_time(self) -> None:
+        what, self._timed, self._timer = self._timed, "", None
+        if self.transport.is_closing():
+            return
+        if what == "body":
+            self._on_body_time()
+        elif what == "headers" and (self._unparsed or self._waits_for == "headers"):
+            self._refuse(
+                Problem(408, f"the headers took longer than {self.limits.header_seconds:g} s (--header-timeout)")
+            )
+        else:
+            self.transport.close()
+
+    def _on_body_time(self) -> None:
+        running, now, seconds = self._running, self.loop.time(), self.limits.body_seconds
+        if running is not None and running.response_complete:  # refused early: the rest may come for a while
+            if now < self._body_since + seconds:
+                self._set_timer("body", self._body_since + seconds - now)
+            else:
+                self.transport.close()
+            return
+        if running is not None and running.response_started:
+            return  # a stream, whose request nobody reads
+        if running is not self.cycle or self.flow.read_paused:  # we are the slow ones
+            self._body_since = self._body_last = now
+        due = min(self._body_last + seconds, self._body_since + seconds + self._body_bytes / MIN_BODY_RATE)
+        if now < due:
+            self._set_timer("body", due - now)
+            return
+        self._refuse(
+            Problem(
+                408,
+                f"the body came too slowly: nothing for {seconds:g} s (--body-timeout),"
+                f" or less than {MIN_BODY_RATE:,} bytes per second",
+            )
+        )
+
+
+class _Flow(FlowControl):
+    """Keeps reading paused while held, whoever wants to resume."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__(transport)
+        self._is_held = False
+
+    def hold(self, hold: bool) -> None:
+        self._is_held = hold
+        if hold:
+            self.pause_reading()
+        else:
+            self.resume_reading()
+
+    def resume_reading(self) -> None:
+        if not self._is_held:
+            super().resume_reading()
+
+
+def protocol_class(settings: Settings) -> type[Protocol]:
+    """The class for uvicorn's ``http``, with the settings' limits."""
+
+    class Limited(Protocol):
+        limits = Limits(settings.max_header_size, settings.header_timeout, settings.body_timeout)
+        refusals = Episode(_log, "refused a request", quiet=_QUIET_SECONDS, level=logging.INFO)
+
+    return Limited
+
+
+def _broken_off() -> Problem:
+    return Problem(400, "the connection ended before the whole body came")
+
+
+def _not_http(reason: str) -> Problem:
+    if "PRI/Upgrade" in reason:
+        return Problem(400, "HTTP/2 is not spoken here; use HTTP/1.1")
+    return Problem(400, f"the request is not HTTP/1.1: {reason}")
+
+
+def _peer(client: tuple[str, int] | None) -> str:
+    return (plain_address(client[0]) if client else None) or "unknown"

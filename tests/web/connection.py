@@ -1,0 +1,86 @@
+"""A connection to an agent over which any bytes may go, and the answers that come back."""
+
+import json
+import socket
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from tests.agents import DEADLINE, Agent
+
+NDJSON = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-ndjson\r\n"
+
+
+class Reply(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    def problem(self) -> str:
+        """The sentence of a problem in its proper form."""
+        assert self.headers["content-type"] == "application/problem+json", self
+        assert self.json["status"] == self.status
+        sentence: str = self.json["detail"]
+        return sentence
+
+
+class Connection:
+    def __init__(self, agent: Agent) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", agent.port), timeout=DEADLINE)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._file = self.socket.makefile("rb")
+
+    def send(self, *packets: bytes) -> Self:
+        for packet in packets:
+            self.socket.sendall(packet)
+        return self
+
+    def reply(self) -> Reply:
+        """The next answer, other than 100."""
+        first = self._file.readline()
+        assert first.startswith(b"HTTP/1.1 "), first
+        headers = {}
+        while (line := self._file.readline()) not in (b"\r\n", b""):
+            name, _, value = line.decode("latin-1").partition(":")
+            headers[name.lower()] = value.strip()
+        status = int(first.split()[1])
+        if status == 100:
+            return self.reply()
+        return Reply(status, headers, self._file.read(int(headers.get("content-length", 0))))
+
+    def rest(self) -> bytes:
+        """Everything until the agent closes the connection."""
+        return self._file.read()
+
+    def close(self) -> None:
+        self._file.close()
+        self.socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def lines(count: int, first: int = 0) -> bytes:
+    """NDJSON of so many operations."""
+    numbers = range(first, first + count)
+    return b"".join(b'{"event":"insert","type":"thing","id":"%d"}\n' % number for number in numbers)
+
+
+def length(body: bytes) -> bytes:
+    """The header that announces a body, and the end of the headers."""
+    return b"Content-Length: %d\r\n\r\n" % len(body)
+
+
+def chunked(pieces: Iterable[bytes]) -> bytes:
+    """Pieces as chunks behind the header that announces them."""
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces)
+    return b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"

@@ -1,0 +1,241 @@
+"""Requests over raw bytes: offers of an upgrade, bodies of another length than announced, bytes that are not HTTP."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.agents import Agent
+from tests.web.connection import NDJSON, Connection, chunked, length, lines
+
+H2C = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n"
+WEBSOCKET = (
+    b"Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
+OFFERS = {"h2c": H2C, "websocket": WEBSOCKET, "none": b""}
+LARGE = 40_000
+"""So many operations are over a megabyte: many packets, and many pieces for the parser."""
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    with Agent(tmp_path_factory.mktemp("agent")) as agent:
+        yield agent
+
+
+class Growth:
+    """How many operations the store has got since this was made."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._before = agent.status()["events_ingested"]
+
+    def __call__(self) -> int:
+        grown: int = self._agent.status()["events_ingested"] - self._before
+        return grown
+
+
+@pytest.fixture
+def stored(agent: Agent) -> Growth:
+    return Growth(agent)
+
+
+@pytest.mark.parametrize("offer", OFFERS)
+@pytest.mark.parametrize("packets", ["one packet", "body apart", "byte by byte"])
+@pytest.mark.parametrize("framing", ["length", "chunks", "length and 100-continue"])
+def test_a_body_is_stored_whole_whatever_upgrade_is_offered(
+    agent: Agent, stored: Growth, offer: str, packets: str, framing: str
+) -> None:
+    body = lines(3)
+    head = NDJSON + OFFERS[offer] + (b"Expect: 100-continue\r\n" if "100" in framing else b"")
+    raw = head + (chunked([body[:50], body[50:]]) if framing == "chunks" else length(body) + body)
+    at = raw.index(b"\r\n\r\n") + 4
+    parts = {"one packet": [raw], "body apart": [raw[:at], raw[at:]], "byte by byte": [bytes([b]) for b in raw]}
+    with Connection(agent) as connection:
+        reply = connection.send(*parts[packets]).reply()
+        assert (reply.status, reply.body) == (200, b'{"ingested":3}')
+        # The connection goes on as HTTP/1.1.
+        assert connection.send(NDJSON + length(lines(1)) + lines(1)).reply().body == b'{"ingested":1}'
+    assert stored() == 4
+
+
+@pytest.mark.parametrize("framing", ["length", "chunks"])
+def test_a_large_body_behind_an_offer_is_stored_whole(agent: Agent, stored: Growth, framing: str) -> None:
+    body = lines(LARGE)
+    raw = (
+        length(body) + body
+        if framing == "length"
+        else chunked(body[at : at + 7000] for at in range(0, len(body), 7000))
+    )
+    with Connection(agent) as connection:
+        reply = connection.send(NDJSON + H2C + raw).reply()
+    assert (reply.status, reply.json) == (200, {"ingested": LARGE})
+    assert stored() == LARGE
+
+
+def test_one_operation_and_an_array_behind_an_offer_are_stored(agent: Agent, stored: Growth) -> None:
+    one = lines(1).strip()
+    json_ = NDJSON.replace(b"x-ndjson", b"json") + H2C
+    with Connection(agent) as connection:
+        assert connection.send(json_ + length(one), one).reply().status == 204
+        array = b"[" + one + b"," + one + b"]"
+        assert connection.send(json_ + length(array), array).reply().body == b'{"ingested":2}'
+    assert stored() == 3
+
+
+def test_a_request_within_a_body_is_not_executed(agent: Agent, stored: Growth) -> None:
+    inner = NDJSON + length(lines(1)) + lines(1)
+    with Connection(agent) as connection:
+        reply = connection.send(NDJSON + H2C + length(inner), inner).reply()
+        assert reply.status == 400
+        assert "nothing was stored" in reply.problem()
+        assert connection.send(NDJSON + b"Connection: close\r\n" + length(lines(1)) + lines(1)).reply().status == 200
+        assert connection.rest() == b""
+    assert stored() == 1
+
+
+@pytest.mark.parametrize("offer", OFFERS)
+@pytest.mark.parametrize("count", [5, 500])
+def test_pipelined_requests_are_answered_in_their_order(agent: Agent, stored: Growth, offer: str, count: int) -> None:
+    raw = b""
+    for number in range(1, count + 1):
+        body = lines(number % 7 + 1)
+        raw += NDJSON + OFFERS[offer] + length(body) + body
+    with Connection(agent) as connection:
+        connection.send(raw)
+        answers = [connection.reply().json["ingested"] for _ in range(count)]
+    assert answers == [number % 7 + 1 for number in range(1, count + 1)]
+    assert stored() == sum(answers)
+
+
+@pytest.mark.parametrize("connection_header", [b"", b"Connection: close\r\n"])
+def test_a_body_longer_than_announced_is_refused(agent: Agent, stored: Growth, connection_header: bytes) -> None:
+    with Connection(agent) as connection:
+        reply = connection.send(NDJSON + connection_header + length(lines(2)) + lines(3)).reply()
+        assert reply.status == 400
+        assert "HTTP" in reply.problem()
+        assert connection.rest() == b""
+    assert stored() == 0
+
+
+def test_a_body_shorter_than_announced_is_refused(agent: Agent, stored: Growth) -> None:
+    with Connection(agent) as connection:
+        connection.send(NDJSON + length(lines(3)) + lines(2))
+        connection.socket.shutdown(1)
+        reply = connection.reply()
+    assert reply.status == 400
+    assert "whole body" in reply.problem()
+    assert stored() == 0
+
+
+def test_bytes_after_a_stored_request_are_refused_after_its_answer(agent: Agent, stored: Growth) -> None:
+    with Connection(agent) as connection:
+        assert connection.send(NDJSON + length(lines(2)) + lines(2)).reply().json == {"ingested": 2}
+        assert connection.send(b"rubbish\r\n").reply().status == 400
+        assert connection.rest() == b""
+    assert stored() == 2
+
+
+CHUNKS = chunked([lines(1)])
+REFUSED = {
+    "no HTTP": b"hello\r\n\r\n",
+    "a TLS greeting": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    "two lengths": NDJSON + b"Content-Length: 5\r\n" + length(lines(1)) + lines(1),
+    "the same length twice": NDJSON + (b"Content-Length: %d\r\n" % len(lines(1))) + length(lines(1)) + lines(1),
+    "a list of lengths": NDJSON + b"Content-Length: 5, 5\r\n\r\nhello",
+    "a signed length": NDJSON + b"Content-Length: +5\r\n\r\nhello",
+    "a length and chunks": NDJSON + b"Content-Length: 4\r\n" + CHUNKS,
+    "chunks and a length": NDJSON + b"Transfer-Encoding: chunked\r\n" + length(lines(1)) + lines(1),
+    "a space before the colon": NDJSON + CHUNKS.replace(b"Encoding:", b"Encoding :"),
+    "another coding": NDJSON + CHUNKS.replace(b": chunked", b": gzip, chunked"),
+    "identity": NDJSON + CHUNKS.replace(b": chunked", b": identity"),
+    "chunks in HTTP/1.0": NDJSON.replace(b"/1.1", b"/1.0") + CHUNKS,
+    "bare line feeds": (NDJSON + length(lines(1))).replace(b"\r", b"") + lines(1),
+    "bare line feeds between chunks": NDJSON + CHUNKS.replace(b"\r\n{", b"\n{"),
+    "a folded header": NDJSON + b"X: a\r\n b\r\n" + length(lines(1)) + lines(1),
+    "HTTP/2.0": NDJSON.replace(b"/1.1", b"/2.0") + length(lines(1)) + lines(1),
+}
+
+
+@pytest.mark.parametrize("offer", [b"", H2C], ids=["no offer", "offer"])
+@pytest.mark.parametrize("name", REFUSED)
+def test_bytes_that_could_be_read_in_two_ways_are_refused(
+    agent: Agent, stored: Growth, name: str, offer: bytes
+) -> None:
+    raw = REFUSED[name]
+    if raw.startswith(b"POST"):
+        first, _, rest = raw.partition(b"\n")
+        raw = first + b"\n" + offer + rest
+    with Connection(agent) as connection:
+        reply = connection.send(raw).reply()
+        assert reply.status == 400
+        assert reply.problem()
+        assert reply.headers["server"].startswith("oplog/")
+        assert connection.rest() == b""
+    assert stored() == 0
+
+
+def test_http_2_without_negotiation_is_refused_with_a_sentence(agent: Agent) -> None:
+    with Connection(agent) as connection:
+        reply = connection.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0").reply()
+    assert reply.status == 400
+    assert "use HTTP/1.1" in reply.problem()
+
+
+def test_a_tunnel_is_refused(agent: Agent) -> None:
+    with Connection(agent) as connection:
+        reply = connection.send(b"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com\r\n\r\n").reply()
+    assert reply.status == 405
+    assert reply.problem()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        (b"POST / ", b"POST http://a/ops "),
+        (b"HTTP/1.1", b"HTTP/1.0"),
+        (b"HTTP/1.1", b"HTTP/1.0\r\nConnection: keep-alive"),
+        (b"POST /", b"\r\nPOST /"),
+    ],
+    ids=["absolute target", "HTTP/1.0", "HTTP/1.0 keep-alive", "blank line before"],
+)
+def test_older_forms_of_a_request_are_taken(agent: Agent, stored: Growth, change: tuple[bytes, bytes]) -> None:
+    with Connection(agent) as connection:
+        reply = connection.send(NDJSON.replace(*change) + length(lines(2)) + lines(2)).reply()
+        assert reply.json == {"ingested": 2}
+    assert stored() == 2
+
+
+def test_a_trailer_is_no_header(agent: Agent, stored: Growth) -> None:
+    raw = chunked([lines(2)])[:-2] + b"Content-Encoding: gzip\r\n\r\n"
+    with Connection(agent) as connection:
+        assert connection.send(NDJSON + raw[:20], raw[20:]).reply().json == {"ingested": 2}
+    assert stored() == 2
+
+
+def test_an_upgrade_offered_with_a_get_is_answered_as_http_1(agent: Agent) -> None:
+    for offer in (H2C, WEBSOCKET):
+        with Connection(agent) as connection:
+            for _ in range(2):
+                reply = connection.send(b"GET /status HTTP/1.1\r\nHost: a\r\n" + offer + b"\r\n").reply()
+                assert (reply.status, reply.json["status"]) == (200, "OK")
+
+
+def test_offers_and_broken_uploads_leave_one_line_each_and_no_traceback(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with Agent(tmp_path_factory.mktemp("agent")) as agent:
+        for _ in range(20):
+            with Connection(agent) as connection:
+                assert connection.send(NDJSON + H2C + length(lines(1)) + lines(1)).reply().status == 200
+            with Connection(agent) as connection:
+                connection.send(NDJSON + b"Content-Length: 1000\r\n\r\n{")
+        agent.wait_log("before the whole body came")
+        assert agent.post(json.loads(lines(1))) == 204
+        assert agent.stop() == 0
+        log = "".join(agent.log)
+    assert "Traceback" not in log
+    assert "WARNING" not in log
+    assert log.count("refused a request: 127.0.0.1: the connection ended before the whole body came") == 1
+    assert len(log.splitlines()) == 5  # beside it the start and the three lines of the stop
