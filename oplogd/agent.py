@@ -9,6 +9,7 @@ from socket import socket
 from typing import Any, NamedTuple
 
 from oplogd.errors import StoreUnavailableError
+from oplogd.garbage import Freezer
 from oplogd.health import Health
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.queue import IngestQueue
@@ -64,6 +65,7 @@ class Agent:
             max_connection_age=settings.max_connection_age,
             max_clients=settings.max_clients,
             max_clients_per_address=settings.max_clients_per_address,
+            stall_timeout=settings.stall_timeout,
         )
         self.started = time.monotonic()
         self.stopping = False
@@ -95,6 +97,7 @@ class Agent:
         self._writer = self._run("writer", write(self.store, self.queue, self.counters, self.health, self.spool))
         self._run("follower", follow(self.store, self.ring, self.health))
         self._run("ticker", self.hub.tick())
+        self._run("freezer", Freezer(self.hub).run())
         self._run("rates", self._measure_rates())
         if self.spool is not None:
             self._run("spool", self.spool.mend())

@@ -241,6 +241,14 @@ class Settings:
         values.time_or_0,
         "End a stream at about this age, so that its consumer reconnects. 0: never.",
     )
+    stall_timeout: float = _field(
+        "--stall-timeout",
+        "DURATION|0",
+        "5m",
+        values.time_or_0,
+        "Cut off a consumer that has taken no byte for so long while its connection is full. It can reconnect and"
+        " resume. 0: never.",
+    )
     tombstone_retention: float = _field(
         "--tombstone-retention",
         "DURATION|0",

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -46,8 +46,11 @@ class Event(NamedTuple):
 class Agent:
     """``oplogd`` with its store in ``folder``; ``flags`` are added to ``--listen localhost:0``."""
 
+    program: Sequence[str] = ("-m", "oplogd")
+    """Arguments of Python; another program may change what has no flag."""
+
     def __init__(self, folder: Path, *flags: str, environ: Mapping[str, str] | None = None, **popen: Any) -> None:
-        command = [sys.executable, "-m", "oplogd", "--listen", "127.0.0.1:0"]
+        command = [sys.executable, *self.program, "--listen", "127.0.0.1:0"]
         if "--mongo-url" not in flags:
             command += ["--store", str(folder / "oplog.db")]
         self.log: deque[str] = deque(maxlen=1000)

@@ -57,6 +57,7 @@ def test_defaults_are_those_of_the_documentation() -> None:
         "shutdown_timeout": 30.0,
         "heartbeat": 20.0,
         "max_connection_age": 0.0,
+        "stall_timeout": 300.0,
         "tombstone_retention": 0.0,
         "new_epoch": False,
         "debug": False,

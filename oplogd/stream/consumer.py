@@ -13,6 +13,7 @@ from oplogd.event_id import EventId, Mark, Position
 from oplogd.operation import decode_data
 from oplogd.store import Located, StateCursor, Store
 from oplogd.stream.frames import HEARTBEAT, RESET, Framer, checkpoint_frame, live_frame, position_of
+from oplogd.stream.outlet import Outlet
 from oplogd.stream.ring import Ring, View
 from oplogd.stream.start import After, Reset, bridged, resolve
 
@@ -75,10 +76,13 @@ class Consumer:
     place: Mark = Mark(0, 0)
     """Everything up to here that passes the filter has been handed out (in a replication: where it will go live)."""
     sent: int = 0
+    outlet: Outlet = field(default_factory=Outlet)
     ending: bool = False
     last_write: float = field(default_factory=time.monotonic)
     _replication: Replication | None = None
     _epoch: int = 0
+    _first_offset: int = 0
+    """Where the log of this epoch began: places before it have no event id."""
     _waiter: asyncio.Future[None] | None = None
     _greeting: bool = False
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
@@ -86,6 +90,7 @@ class Consumer:
     def begin(self, position: Position | None, located: Located, epoch: int) -> None:
         """Set where the stream goes on. ``located`` was asked for ``position`` in ``epoch`` of the ring."""
         self._epoch = epoch
+        self._first_offset = located.first_offset
         start = resolve(position, located, located.now_ms)
         if isinstance(start, After):
             self._replication = None
@@ -119,8 +124,7 @@ class Consumer:
 
     def is_behind(self) -> bool:
         """Whether the ring holds something that this consumer has not been handed."""
-        last = self.view.window.marks[-1].offset if self.view.window.marks else 0
-        return self.place.offset < max(last, self.ring.base)
+        return self.place.offset < self.ring.head.offset and self.place.offset < max(self.view.last, self.ring.base)
 
     async def next_chunk(self) -> bytes:
         """The next bytes to send; empty when the stream is over. Raises StoreUnavailableError, then call it again."""
@@ -128,22 +132,25 @@ class Consumer:
             run = self._replication
             chunk = await (self._replicate(run) if run else self._follow())
             if not chunk and self._beat_is_due():
-                chunk = await self._beat()
+                chunk = self._beat()
             if chunk:
                 self.last_write = time.monotonic()
                 return chunk
         return b""
 
-    def tick(self, now: float) -> None:
-        """Called about once a second with the monotonic time: wakes the consumer for its heartbeat or its end."""
-        if now >= self.ends_at:
-            self.end()
-        elif now - self.last_write >= self.heartbeat:
-            self.wake()
+    def tick(self, now: float) -> bool:
+        """Called about once a second with the monotonic time: whether to wake the consumer for its heartbeat or its end."""
+        self.ending = self.ending or now >= self.ends_at
+        return self.ending or now - self.last_write >= self.heartbeat
 
     def end(self) -> None:
         self.ending = True
+        self.ends_at = min(self.ends_at, time.monotonic())
         self.wake()
+
+    def stalled(self, now: float) -> float:
+        """For how many seconds a write has waited while the consumer took no byte. To be asked about once a second."""
+        return self.outlet.stalled(now, self.last_write)
 
     def wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -168,9 +175,8 @@ class Consumer:
             await self._judge_anew()
             return b""
         if self._greeting:
-            position = await self._position()
             self._greeting = False
-            return checkpoint_frame(position)
+            return checkpoint_frame(self._position())
         if not self.view.covers(self.place.offset):
             return await self._catch_up()
         if self.place.offset < ring.head.offset:
@@ -252,22 +258,19 @@ class Consumer:
             return b""
         self._replication = None
         self._epoch = epoch
+        self._first_offset = located.first_offset
         self.place = mark
         was_empty = located.oldest is None or mark.offset < located.first_offset
         position = str(run.last_ms) if was_empty else position_of(mark, True)
         return live_frame(position)
 
-    async def _position(self) -> str:
-        in_ring = self.place == self.ring.head and self.ring.base < self.ring.head.offset
-        if in_ring:
-            return position_of(self.place, True)
-        located = await self.store.locate()
-        return position_of(self.place, self.place.offset >= located.first_offset)
+    def _position(self) -> str:
+        return position_of(self.place, self.place.offset >= self._first_offset)
 
-    async def _beat(self) -> bytes:
-        if self._replication or not self.checkpoints:
+    def _beat(self) -> bytes:
+        if self._replication or not self.checkpoints or self._epoch != self.ring.epoch:
             return HEARTBEAT
-        return HEARTBEAT + checkpoint_frame(await self._position())
+        return HEARTBEAT + checkpoint_frame(self._position())
 
     def _beat_is_due(self) -> bool:
         return time.monotonic() - self.last_write >= self.heartbeat

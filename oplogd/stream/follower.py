@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.health import Health
-from oplogd.store import Store
+from oplogd.store import Entry, Store
+from oplogd.stream.pace import Pace
 from oplogd.stream.ring import Ring
 
 _BATCH = 2_000
@@ -13,6 +15,10 @@ _IDLE_SECONDS = 1.0
 """How long to wait for an entry before asking whether the log still is the one that was followed."""
 
 _RETRY_SECONDS = 1.0
+_PIECE = 128
+_PIECE_BYTES = 128 * 1024
+"""Entries appended to the ring at once, and the length of their data, at most: some milliseconds of work."""
+
 _log = logging.getLogger("oplogd.follower")
 
 
@@ -40,7 +46,7 @@ async def advance(store: Store, ring: Ring, seconds: float) -> None:
         numbers = range(ring.head.offset + 1, ring.head.offset + 1 + len(entries))
         lost = any(entry.offset != number for entry, number in zip(entries, numbers, strict=True))
     if not lost:
-        ring.append(entries)
+        await _feed(ring, entries)
         return
     located = await store.locate()
     _log.warning(
@@ -49,3 +55,15 @@ async def advance(store: Store, ring: Ring, seconds: float) -> None:
         located.head.offset,
     )
     ring.restart(located.head)
+
+
+async def _feed(ring: Ring, entries: Sequence[Entry]) -> None:
+    """Append in pieces, and let the event loop do all else in between when they have taken some milliseconds."""
+    pace = Pace()
+    first = size = 0
+    for end, entry in enumerate(entries, 1):
+        size += len(entry.data)
+        if size >= _PIECE_BYTES or end - first == _PIECE or end == len(entries):
+            ring.append(entries[first:end])
+            first, size = end, 0
+            await pace.rest()

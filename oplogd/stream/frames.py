@@ -7,7 +7,7 @@ import json
 from urllib.parse import quote
 
 from oplogd.event_id import Mark, format_id, prefix
-from oplogd.operation import Data
+from oplogd.operation import Data, decode_data
 from oplogd.store import Entry, State
 
 HEARTBEAT = b":\n"
@@ -21,6 +21,11 @@ def live_frame(position: str) -> bytes:
 def checkpoint_frame(position: str) -> bytes:
     """A block that only moves the consumer's last event id (by the SSE standard no event is dispatched)."""
     return f"id: {position}\n\n".encode()
+
+
+def data_of(frame: bytes) -> Data:
+    """Take apart the operation in a block that ``Framer.entry`` made."""
+    return decode_data(frame[frame.index(b"\ndata: ") + 7 : -2].decode())
 
 
 class Framer:

@@ -15,6 +15,7 @@ from oplogd.store import Store
 from oplogd.stream.consumer import Consumer, Counts
 from oplogd.stream.filters import Filter
 from oplogd.stream.frames import Framer
+from oplogd.stream.outlet import Outlet
 from oplogd.stream.ring import Ring
 
 _TICK_SECONDS = 0.5
@@ -23,6 +24,12 @@ _TICK_SECONDS = 0.5
 _RETRY_SECONDS = 1.0
 END_SPREAD_SECONDS = 3.0
 """A thousand and more streams end spread over this time; fewer in proportion."""
+
+_END_PAUSE = 0.01
+"""Streams that are due within so many seconds end together: ten thousand pauses of their own would be too short to be any."""
+
+END_GRACE_SECONDS = 10.0
+"""A stream whose consumer takes nothing is aborted so long after its end was due."""
 
 _log = logging.getLogger("oplogd.stream")
 
@@ -36,7 +43,7 @@ class TooManyFromAddressError(Exception):
 
 
 class Hub:
-    """``heartbeat`` and ``max_connection_age`` in seconds; an age of 0 is no limit."""
+    """``heartbeat``, ``max_connection_age`` and ``stall_timeout`` in seconds; 0 is no limit for the last two."""
 
     def __init__(
         self,
@@ -48,6 +55,7 @@ class Hub:
         max_connection_age: float,
         max_clients: int,
         max_clients_per_address: int = 0,
+        stall_timeout: float = 0,
     ) -> None:
         self._store = store
         self._ring = ring
@@ -58,7 +66,9 @@ class Hub:
         self._max_clients = max_clients
         self._max_per_host = max_clients_per_address
         self._per_host: dict[str, int] = {}
+        self._stall_timeout = stall_timeout or float("inf")
         self._reserved = 0
+        self._ending = False
         self.counts = Counts()
         self.connections = 0
         self.consumers: set[Consumer] = set()
@@ -100,6 +110,8 @@ class Hub:
         )
         consumer.begin(position, located, epoch)
         self.consumers.add(consumer)
+        if self._ending:
+            consumer.end()
         return consumer
 
     def disconnect(self, consumer: Consumer) -> None:
@@ -117,21 +129,46 @@ class Hub:
             del self._per_host[host]
 
     async def tick(self) -> None:
-        """Run for ever: heartbeats and connection ages, with one timer for all consumers."""
+        """Run for ever: heartbeats, connection ages and stalled consumers, with one timer for all consumers."""
         while True:
             await asyncio.sleep(self._tick)
-            now = time.monotonic()
-            for consumer in self.consumers:
-                consumer.tick(now)
+            self.look(time.monotonic())
+
+    def look(self, now: float) -> None:
+        """Wake the consumers whose heartbeat or end is due, and cut off those that take nothing."""
+        due = [consumer for consumer in self.consumers if consumer.tick(now)]
+        self._ring.wake(due)
+        for consumer in self.consumers:
+            if consumer.outlet.writing:
+                self._cut_off_if_stalled(consumer, now)
+
+    def _cut_off_if_stalled(self, consumer: Consumer, now: float) -> None:
+        stalled = consumer.stalled(now)
+        overdue = min(stalled, now - consumer.ends_at) >= END_GRACE_SECONDS
+        if (overdue or stalled >= self._stall_timeout) and consumer.outlet.abort():
+            why = "its end was due" if overdue else "--stall-timeout"
+            _log.info(
+                "consumer %d at %s took no byte for %.1f s (%s): cut off", consumer.id, consumer.address, stalled, why
+            )
 
     async def end_all(self) -> None:
-        """End the streams, spread over time, so that the consumers do not all come back in one instant."""
+        """End the streams, spread over time, so that the consumers do not all come back in one instant.
+
+        A stream that is opened later ends at once.
+        """
+        self._ending = True
         consumers = list(self.consumers)
         random.shuffle(consumers)
-        pause = END_SPREAD_SECONDS / max(len(consumers), 1000)
-        for consumer in consumers:
-            consumer.end()
-            await asyncio.sleep(pause)
+        seconds = END_SPREAD_SECONDS * min(1.0, len(consumers) / 1000)
+        begun = time.monotonic()
+        ended = 0
+        while ended < len(consumers):
+            await asyncio.sleep(min(_END_PAUSE, seconds))
+            share = (time.monotonic() - begun) / seconds
+            due = len(consumers) if share >= 1 else int(len(consumers) * share)
+            for consumer in consumers[ended:due]:
+                consumer.end()
+            ended = due
 
     async def next_chunk(self, consumer: Consumer) -> bytes:
         """What a consumer is sent next, empty when it is ended. It stays connected while the store is away."""
@@ -161,6 +198,8 @@ class EventStream(StreamingResponse):
         self._consumer = consumer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._consumer is not None:
+            self._consumer.outlet = Outlet.of(scope)
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -169,5 +208,10 @@ class EventStream(StreamingResponse):
 
 
 async def _chunks(hub: Hub, consumer: Consumer | None) -> AsyncIterator[bytes]:
-    while consumer is not None and (chunk := await hub.next_chunk(consumer)):
+    if consumer is None:
+        return
+    while chunk := await hub.next_chunk(consumer):
+        consumer.outlet.writing = True
         yield chunk
+        consumer.outlet.writing = False
+    consumer.outlet.writing = True  # the end of the body is a write, too

@@ -1,155 +1,201 @@
 """The latest entries in memory, encoded once and shared by all consumers. No I/O.
 
-The ring is one list of encoded entries. A ``View`` holds those that pass one filter; consumers with equal filters share it,
-and an index by type and parent makes an operation cost the views it passes, not the number of consumers.
+The ring is one list of encoded entries. A ``View`` reads those that pass one filter, when a consumer asks; consumers with equal
+filters share it. Postings tell a view which entries those are, so that an operation costs its own listed values, not the
+number of views.
 """
 
-from bisect import bisect_left, bisect_right
+import heapq
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from itertools import groupby
+from typing import NamedTuple, Protocol
 
-from oplogd.event_id import MAX_MS, Mark
-from oplogd.operation import Data, decode_data
+from oplogd.event_id import Mark
+from oplogd.operation import decode_data
 from oplogd.store import Entry
 from oplogd.stream.filters import Filter
-from oplogd.stream.frames import Framer
+from oplogd.stream.frames import Framer, data_of
+from oplogd.stream.postings import Index, Posting, is_posted_whole
+from oplogd.stream.window import Window
 
-_CACHED_SLICES = 8
-"""Joined slices that a view keeps until the next append, at most."""
+_CACHED_BYTES = 1 << 20
+"""Joined slices that the ring keeps for consumers with equal filters until the next append, at most."""
+
+_SLICE_BYTES = 256
+"""What a kept slice costs beside its bytes."""
+
+_CHEAP = 8
+"""Looking at this many entries costs as much as finding the place in one posting."""
+
+_PIECE = 8_192
+"""Entries looked at in one ``take``, at most: a millisecond."""
+
+_MAX_COUNTED = 2_000
+"""More entries than this are counted by their postings, where one with two listed parents counts twice."""
+
+_EVERYTHING = Filter()
 
 
 class Waiter(Protocol):
     def wake(self) -> None: ...
 
 
-class Window:
-    """A run of encoded entries: their marks, bytes and, for cutting by size, where each ends."""
+class Taken(NamedTuple):
+    """The bytes of entries, how many they are, and the place reached by them."""
 
-    __slots__ = ("ends", "frames", "marks")
-
-    def __init__(self) -> None:
-        self.marks: list[Mark] = []
-        self.frames: list[bytes] = []
-        self.ends: list[int] = []
-
-    def append(self, mark: Mark, frame: bytes) -> None:
-        self.ends.append((self.ends[-1] if self.ends else 0) + len(frame))
-        self.marks.append(mark)
-        self.frames.append(frame)
-
-    def drop(self, count: int) -> None:
-        del self.marks[:count], self.frames[:count], self.ends[:count]
-
-    @property
-    def size(self) -> int:
-        """Bytes held."""
-        return self.ends[-1] - self.ends[0] + len(self.frames[0]) if self.ends else 0
-
-    def after(self, offset: int) -> int:
-        """The index of the first entry past ``offset``."""
-        return bisect_right(self.marks, (offset, MAX_MS))
-
-    def missing(self, offset: int) -> tuple[int, int]:
-        """How many entries are past ``offset``, and the time of the first in ms, 0 if there is none."""
-        first = self.after(offset)
-        count = len(self.marks) - first
-        return count, self.marks[first].ms if count else 0
-
-    def cut(self, offset: int, max_bytes: int) -> tuple[int, int]:
-        """The slice of entries past ``offset`` of at most ``max_bytes``, but at least one if there is one."""
-        first = self.after(offset)
-        if first == len(self.marks):
-            return first, first
-        start = self.ends[first] - len(self.frames[first])
-        return first, max(first + 1, bisect_right(self.ends, start + max_bytes, first))
+    chunk: bytes
+    entries: int
+    reached: Mark
 
 
 class View:
-    """What passes one filter. Its window holds all of that past offset ``base``; ``users`` counts its consumers."""
+    """What passes one filter; ``users`` counts its consumers. ``postings`` is empty if everything passes."""
 
-    __slots__ = ("_cache", "base", "filter", "ring", "start", "users", "waiting", "window")
+    __slots__ = ("_whole", "filter", "postings", "ring", "start", "users", "waiting")
 
-    def __init__(self, ring: "Ring", filter_: Filter) -> None:
+    def __init__(self, ring: "Ring", filter_: Filter, index: Index) -> None:
         self.ring = ring
         self.filter = filter_
-        self.start = self.base = ring.head.offset
-        self.window = Window()
         self.users = 0
         self.waiting: dict[Waiter, None] = {}
-        self._cache: dict[tuple[int, int], tuple[bytes, int, Mark]] = {}
+        self.postings = index.list(self, ring.head.offset)
+        self._whole = is_posted_whole(filter_)
+        self.restart()
 
-    def append(self, mark: Mark, frame: bytes) -> None:
-        self.window.append(mark, frame)
-        if self._cache:  # a slice that ends earlier than it might lets those that lag do so more
-            self._cache.clear()
+    def restart(self) -> None:
+        self.start = max((posting.since for posting in self.postings), default=0)
+        """Past this offset the postings tell what passes; up to it the entries themselves do."""
+
+    @property
+    def last(self) -> int:
+        """No entry past this offset passes."""
+        return max((posting.last for posting in self.postings), default=self.ring.head.offset)
 
     def covers(self, after: int) -> bool:
         """Whether ``take`` can tell what follows ``after``. A view of rare operations reaches further back than the ring."""
-        return after >= self.base or after >= self.ring.base
+        if after >= self.ring.base:
+            return True
+        return bool(self.postings) and all(after >= posting.dropped for posting in self.postings)
 
-    def take(self, after: int, max_bytes: int) -> tuple[bytes, int, Mark]:
-        """The bytes of the next entries past offset ``after``, how many they are, and the place then reached.
+    def take(self, after: int, max_bytes: int) -> Taken:
+        """The next entries past offset ``after``, at most ``max_bytes`` or one entry.
 
-        Only for an ``after`` that is covered.
+        None of them, but a place further on, where a long piece of the ring held nothing that passes. Only for an ``after``
+        that is covered.
         """
-        if after < self.start:
-            return self._scan(after, max_bytes)
-        if cached := self._cache.get((after, max_bytes)):
-            return cached
-        window = self.window
-        first, end = window.cut(after, max_bytes)
-        if first == end:
-            return b"", 0, self.ring.head
-        # The place reached is the head when nothing that passes is left, so that a rare type does not lag behind.
-        reached = self.ring.head if end == len(window.frames) else window.marks[end - 1]
-        taken = b"".join(window.frames[first:end]), end - first, reached
-        if self.users > 1:  # those that keep up ask from the same place, those that catch up each from another
-            if len(self._cache) == _CACHED_SLICES:
-                del self._cache[next(iter(self._cache))]
-            self._cache[after, max_bytes] = taken
+        if self.users == 1:
+            return self._take(after, max_bytes)
+        slices = self.ring.slices
+        taken = slices.get(self, after, max_bytes)
+        if taken is None:
+            taken = self._take(after, max_bytes)
+            slices.keep(self, after, max_bytes, taken)
         return taken
 
     def missing(self, after: int) -> tuple[int, int]:
         """How many entries past offset ``after`` there are to ``take``, and the time in ms of the first, 0 without any.
 
-        Only for an ``after`` that is covered. Of those from before the view was made all are counted.
+        Only for an ``after`` that is covered. All entries from before the filter's values were listed are counted.
         """
-        count, ms = self.window.missing(after)
-        if after >= self.start:
-            return count, ms
-        unfiltered, first_ms = self.ring.window.missing(after)
-        later, _ = self.ring.window.missing(self.start)
-        return unfiltered - later + count, first_ms
+        window = self.ring.window
+        if not self.postings or after >= self.ring.head.offset:
+            return window.missing(after)
+        before, ms = window.missing(after) if after < self.start else (0, 0)
+        before -= window.missing(self.start)[0] if before else 0
+        runs = [(posting, posting.after(max(after, self.start))) for posting in self.postings]
+        runs = [(posting, first) for posting, first in runs if first < len(posting.offsets)]
+        count = sum(len(posting.offsets) - first for posting, first in runs)
+        if len(runs) > 1 and self.filter.parents:
+            if count <= _MAX_COUNTED:
+                count = len({offset for posting, first in runs for offset in posting.run(first)})
+            count = min(count, window.end - window.after(after))
+        if not before and runs:
+            ms = window.times[window.index(min(posting.offsets[first] for posting, first in runs))]
+        return before + count, ms if before + count else 0
 
-    def _scan(self, after: int, max_bytes: int) -> tuple[bytes, int, Mark]:
-        """From before the view was made on: filter the ring itself, a bounded piece at a time."""
-        ring = self.ring
-        first, end = ring.window.cut(after, max_bytes)
-        frames = [ring.window.frames[i] for i in range(first, end) if self.filter.matches(ring.data[i])]
-        return b"".join(frames), len(frames), ring.window.marks[end - 1]
+    def give(self, due: list[Waiter]) -> None:
+        """Move the waiting consumers to ``due``."""
+        due += self.waiting
+        self.waiting.clear()
 
-    def restart(self, head: Mark) -> None:
-        self.window = Window()
-        self.start = self.base = head.offset
-        self._cache.clear()
-        self.wake()
+    def _take(self, after: int, max_bytes: int) -> Taken:
+        ring, window = self.ring, self.ring.window
+        first, end = window.after(after), window.end
+        if first == end:
+            return Taken(b"", 0, ring.head)
+        if not self.postings:
+            until = window.cut(first, max_bytes)
+            return Taken(b"".join(window.frames[first:until]), until - first, self._mark(until))
+        if after < self.start:
+            until = min(window.after(self.start), window.cut(first, max_bytes))
+            return self._join(range(first, until), until, max_bytes, whole=False)
+        if end - first <= _CHEAP * len(self.postings):
+            until = min(end, first + _PIECE)
+            carried, postings = window.carried, self.postings
+            near = [i for i in range(first, until) if not postings.isdisjoint(carried[i])]
+            return self._join(near, until, max_bytes, whole=self._whole)
+        return self._join(self._merged(after), end, max_bytes, whole=self._whole)
 
-    def drop_until(self, offset: int) -> None:
-        count = self.window.after(offset)
-        if count:
-            self.base = max(self.base, self.window.marks[count - 1].offset)
-            self.window.drop(count)
+    def _merged(self, after: int) -> Iterable[int]:
+        """The indices of the posted entries past ``after``, ascending, each once."""
+        runs = [p.run(first) for p in self.postings if (first := p.after(after)) < len(p.offsets)]
+        index = self.ring.window.index
+        if len(runs) < 2:
+            return map(index, runs[0] if runs else ())
+        return (index(offset) for offset, _ in groupby(heapq.merge(*runs)))
 
-    def wake(self) -> None:
-        waiting, self.waiting = self.waiting, {}
-        self.ring.wake(waiting)
+    def _join(self, indices: Iterable[int], until: int, max_bytes: int, *, whole: bool) -> Taken:
+        """Those of the entries that pass, ``whole``: all do. ``until``: further on there may be more."""
+        window = self.ring.window
+        looked_at: list[int] = []
+        size = 0
+        for i in indices:
+            size += len(window.frames[i])
+            if size > max_bytes and looked_at:
+                until = looked_at[-1] + 1
+                break
+            looked_at.append(i)
+        frames = [window.frames[i] for i in looked_at]
+        if not whole:
+            frames = [frame for frame in frames if self.filter.matches(data_of(frame))]
+        return Taken(b"".join(frames), len(frames), self._mark(until))
+
+    def _mark(self, until: int) -> Mark:
+        """The place reached: the head if nothing is left to look at, so that a rare type does not lag behind."""
+        return self.ring.head if until == self.ring.window.end else self.ring.window.mark(until - 1)
+
+
+class Slices:
+    """Joined bytes that several consumers are about to ask for: the ones that keep up ask from the same place."""
+
+    def __init__(self) -> None:
+        self._taken: dict[tuple[View, int, int], Taken] = {}
+        self._bytes = 0
+
+    def get(self, view: View, after: int, max_bytes: int) -> Taken | None:
+        return self._taken.get((view, after, max_bytes))
+
+    def keep(self, view: View, after: int, max_bytes: int, taken: Taken) -> None:
+        self._taken[view, after, max_bytes] = taken
+        self._bytes += len(taken.chunk) + _SLICE_BYTES
+        while self._bytes > _CACHED_BYTES:
+            oldest = next(iter(self._taken))
+            self._bytes -= len(self._taken.pop(oldest).chunk) + _SLICE_BYTES
+
+    def clear(self) -> None:
+        if self._taken:
+            self._taken.clear()
+            self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._taken)
 
 
 class Ring:
-    """The newest entries, at most ``max_entries`` and ``max_bytes`` (encoded) of them.
+    """The newest entries, at most ``max_entries`` of them and ``max_bytes`` of memory.
 
     Holds every entry with an offset past ``base`` and up to ``head``. ``epoch`` changes when the log did not go on where
-    the ring ended: consumers then judge their position anew. ``wake`` is given those for whom there is something new.
+    the ring ended: consumers then judge their position anew. ``wake`` is given the consumers for whom there is something new.
     """
 
     def __init__(
@@ -158,54 +204,59 @@ class Ring:
         self._framer = framer
         self.max_entries = max_entries
         self.max_bytes = max_bytes
-        self.window = Window()
-        self.data: list[Data] = []
+        self.window = Window(0)
+        self.slices = Slices()
         self.wake = wake
         self.head = Mark(0, 0)
         self.epoch = 0
         self._views: dict[Filter, View] = {}
-        self._unfiltered: list[View] = []
-        self._by_type: dict[str, list[View]] = {}
-        self._by_parent: dict[str, list[View]] = {}
+        self._index = Index()
 
     @property
     def base(self) -> int:
         """Entries past this offset are here."""
-        return self.head.offset - len(self.window.marks)
+        return self.window.base
 
     def restart(self, head: Mark) -> None:
         """Begin anew after ``head``, which does not continue what the ring held."""
-        self.window = Window()
-        self.data = []
+        self.window = Window(head.offset)
+        self.slices.clear()
         self.head = head
         self.epoch += 1
+        self._index.restart(head)
+        due: list[Waiter] = []
         for view in self._views.values():
-            view.restart(head)
+            view.restart()
+            view.give(due)
+        self.wake(due)
 
     def append(self, entries: Iterable[Entry]) -> None:
-        """Add entries that follow the head without a gap, then wake the consumers whom one of them concerns."""
-        touched: dict[int, View] = {}
-        for entry in entries:
-            data = decode_data(entry.data)
-            mark = Mark(entry.offset, entry.ms)
-            frame = self._framer.entry(entry, data)
-            self.window.append(mark, frame)
-            self.data.append(data)
-            self.head = mark
-            for view in self._concerned(data):
-                view.append(mark, frame)
-                touched[id(view)] = view
-        self._trim()
-        for view in touched.values():
-            view.wake()
+        """Add entries that follow the head without a gap, then wake the consumers whom one of them concerns.
+
+        Holds the event loop for the time it takes: the caller appends a long batch in pieces.
+        """
+        before = self.head
+        touched: dict[Posting, None] = {}
+        try:
+            for entry in entries:
+                data = decode_data(entry.data)
+                carried = self._index.carried(data)
+                self.window.append(entry.ms, self._framer.entry(entry, data), carried)
+                self.head = Mark(entry.offset, entry.ms)
+                for posting in carried:
+                    posting.add(entry.offset)
+                    touched[posting] = None
+                self._trim()
+        finally:
+            if self.head != before:
+                self.slices.clear()
+                self._wake(touched)
 
     def view(self, filter_: Filter) -> View:
         """The shared view for a filter; give it back with ``release``."""
         view = self._views.get(filter_)
         if view is None:
-            view = self._views[filter_] = View(self, filter_)
-            for listed in self._places(filter_):
-                listed(view)
+            view = self._views[filter_] = View(self, filter_, self._index)
         view.users += 1
         return view
 
@@ -213,48 +264,23 @@ class Ring:
         view.users -= 1
         if view.users == 0:
             del self._views[view.filter]
-            self._unlist(view)
+            self._index.unlist(view)
 
-    def _places(self, filter_: Filter) -> list[Callable[[View], None]]:
-        if filter_.parents:
-            return [self._by_parent.setdefault(parent, []).append for parent in filter_.parents]
-        if filter_.types:
-            return [self._by_type.setdefault(type_, []).append for type_ in filter_.types]
-        return [self._unfiltered.append]
-
-    def _unlist(self, view: View) -> None:
-        for index, keys in ((self._by_parent, view.filter.parents), (self._by_type, view.filter.types)):
-            for key in keys:
-                if view in index.get(key, ()):
-                    index[key].remove(view)
-                    if not index[key]:
-                        del index[key]
-        if view in self._unfiltered:
-            self._unfiltered.remove(view)
-
-    def _concerned(self, data: Data) -> list[View]:
-        """The views that an operation passes, each once."""
-        if not self._by_parent:
-            typed = self._by_type.get(data.type)
-            return self._unfiltered + typed if typed else self._unfiltered
-        views = {id(v): v for v in (*self._unfiltered, *self._by_type.get(data.type, ()))}
-        for parent in data.parents:
-            for view in self._by_parent.get(parent, ()):
-                if view.filter.matches(data):
-                    views[id(view)] = view
-        return list(views.values())
+    def _wake(self, touched: Iterable[Posting]) -> None:
+        due: list[Waiter] = []
+        if everything := self._views.get(_EVERYTHING):
+            everything.give(due)
+        for posting in touched:
+            for view in posting.views:
+                if view.waiting:
+                    view.give(due)
+        if due:
+            self.wake(due)
 
     def _trim(self) -> None:
-        """Drop the oldest entries once an eighth too many are held, so that the lists are not moved at every append."""
+        """Drop the oldest entries over the bounds, but never the newest one."""
         window = self.window
-        held = len(window.marks)
-        if held <= self.max_entries * 9 // 8 and window.size <= self.max_bytes * 9 // 8:
-            return
-        count = max(0, held - self.max_entries)
-        if window.size > self.max_bytes:
-            count = max(count, bisect_left(window.ends, window.ends[-1] - self.max_bytes) + 1)
-        count = min(count, held - 1)
-        window.drop(count)
-        del self.data[:count]
-        for view in self._views.values():
-            view.drop_until(self.base)
+        while len(window) > 1 and (len(window) > self.max_entries or window.size > self.max_bytes):
+            offset = window.base + 1
+            for posting in window.drop():
+                posting.drop(offset)

@@ -1,19 +1,15 @@
 """The connected consumers for /status: who they are, what they want and how far behind they are."""
 
-import asyncio
 import heapq
-from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any
 
 from oplogd.agent import Agent
 from oplogd.operation import format_ms, now_ms
 from oplogd.stream.consumer import Consumer
+from oplogd.stream.pace import Pace
 
 MAX_CONSUMERS = 1_000
-_A_TURN = 250
-"""Consumers looked at in one turn of the event loop: ten thousand at once would keep it from all else for 100 ms."""
-
-_T = TypeVar("_T")
 _MAX_VALUES = 10
 _MAX_VALUE = 100
 """A filter may be as long as a URL; of each list so many values and characters are shown."""
@@ -23,19 +19,16 @@ async def consumers(agent: Agent) -> dict[str, Any]:
     """Members for /status: those that lag most first, at most MAX_CONSUMERS, and how many more there are."""
     now = now_ms()
     everyone: list[tuple[int, float, int, Consumer]] = []
-    for batch in _batched(list(agent.hub.consumers)):
-        everyone += [(*_lag(consumer, now), -consumer.id, consumer) for consumer in batch]
-        await asyncio.sleep(0)
+    pace = Pace()
+    for consumer in list(agent.hub.consumers):
+        everyone.append((*_lag(consumer, now), -consumer.id, consumer))
+        await pace.rest()
     worst = heapq.nlargest(MAX_CONSUMERS, everyone)
     members: list[dict[str, Any]] = []
-    for rows in _batched(worst):
-        await asyncio.sleep(0)
-        members += [_describe(consumer, count, age) for count, age, _, consumer in rows]
+    for count, age, _, consumer in worst:
+        await pace.rest()
+        members.append(_describe(consumer, count, age))
     return {"consumers": members, "consumers_left_out": len(everyone) - len(members)}
-
-
-def _batched(items: list[_T]) -> Iterator[list[_T]]:
-    return (items[first : first + _A_TURN] for first in range(0, len(items), _A_TURN))
 
 
 def _lag(consumer: Consumer, now: int) -> tuple[int, float]:

@@ -18,6 +18,7 @@ from oplogd.logs import Episode
 from oplogd.settings import Settings
 from oplogd.web.forwarded import plain_address
 from oplogd.web.problem import Problem
+from oplogd.web.unsent import unsent_bytes
 
 MAX_HEADERS = 256
 MIN_BODY_RATE = 4096
@@ -142,7 +143,10 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.scope["extensions"] = {"oplog.abort": self.transport.abort}  # type: ignore[dict-item]  # ours, no dict
+        transport = self.transport
+        # A stream cuts off a consumer that takes nothing; ASGI has no message for that.
+        extensions: Any = {"oplog.abort": transport.abort, "oplog.unsent": lambda: unsent_bytes(transport)}
+        self.scope["extensions"] = extensions
         self._waits_for = "headers"
         self._head_bytes = 0
 

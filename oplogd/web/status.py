@@ -61,7 +61,7 @@ async def status(agent: Agent) -> dict[str, Any]:
         "connections": hub.connections,
         "rates": agent.rates._asdict(),
         "ring": {
-            "operations": len(ring.window.marks),
+            "operations": len(ring.window),
             "max_operations": ring.max_entries,
             "bytes": ring.window.size,
             "max_bytes": ring.max_bytes,

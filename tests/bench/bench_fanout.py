@@ -5,6 +5,9 @@ old as its oldest), what was lost, and the server's CPU. Beside it, in the same 
 same bytes to as many sockets and does nothing else, the machine's own limit for a Python process.
 
     python tests/bench/bench_fanout.py [--consumers 1000] [--rate 1000] [--seconds 10]
+    python tests/bench/bench_fanout.py --filters 10000 [--operations 200]
+
+With ``--filters`` every consumer has a filter of its own, see ``filters.py``.
 """
 
 import argparse
@@ -25,6 +28,7 @@ import uvloop
 
 from oplogd.server import raise_file_limit
 from tests.agents import Agent
+from tests.bench import filters
 
 HERE = Path(__file__).parent
 _REQUEST = b"GET /ops HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"
@@ -218,11 +222,16 @@ def main() -> None:
     parser.add_argument("--consumers", type=int, default=1_000)
     parser.add_argument("--rate", type=int, default=1_000, help="operations a second")
     parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--filters", type=int, help="consumers with a filter each")
+    parser.add_argument("--operations", type=int, default=200, help="with --filters: operations")
     parser.add_argument("--bare-server", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     raise_file_limit()
     if args.bare_server:
         uvloop.run(bare_server())
+        return
+    if args.filters:
+        filters.measure(args.filters, args.operations)
         return
     with tempfile.TemporaryDirectory() as folder, Agent(Path(folder)) as agent:
         ours = uvloop.run(measure(agent.port, agent.udp_port, agent.process.pid, args))

@@ -75,6 +75,59 @@ def take_until(stream: ByteStream, id_: str) -> list[Any]:
     return events
 
 
+def grown_by(folder: Path, parents: list[str]) -> int:
+    """How much memory an agent with a small ring takes for far more operations with these parents than it holds."""
+    folder.mkdir()
+    with Agent(folder, "--ring-bytes", "8MB", "--capped-collection-size", "4MB") as agent:
+        assert agent.post([operation("update", "first", "thing", *parents)] * 10) == 200
+        before = resident_bytes(agent)
+        for first in range(0, 400, 20):
+            assert (
+                agent.post([operation("update", f"n{n}", "thing", *parents) for n in range(first, first + 20)]) == 200
+            )
+        deadline = time.monotonic() + DEADLINE
+        while (status := agent.status())["store"]["lag"]["follower"]:
+            assert time.monotonic() < deadline, status
+        ring = status["ring"]
+        assert ring["max_bytes"] * 0.9 < ring["bytes"] <= ring["max_bytes"]
+        return resident_bytes(agent) - before
+
+
+def test_operations_with_thousands_of_parents_take_no_more_memory_than_simple_ones_of_their_size(
+    tmp_path: Path,
+) -> None:
+    many = [f"p{number:04d}" for number in range(4000)]
+    size = len(json.dumps(many, separators=(",", ":")))
+    simple = grown_by(tmp_path / "simple", ["p" * (size - 4)])
+    # The one of many parents also decodes them, a batch at a time. Kept decoded they would take another 60 MB.
+    assert grown_by(tmp_path / "many", many) < simple + 24 * 1024 * 1024
+
+
+def grown_by_streams(folder: Path, filters: list[str]) -> int:
+    """How much memory an agent takes for consumers that do not read, while operations come that pass all their filters."""
+    folder.mkdir()
+    with Agent(folder) as agent, ExitStack() as stack:
+        batch = [operation("update", f"n{number}", "video") for number in range(500)]
+        assert agent.post(batch) == 200
+        before = resident_bytes(agent)
+        for types in filters:
+            stack.enter_context(ByteStream(agent, query={"types": types}, receive_buffer=4096))
+        for _ in range(30):
+            assert agent.post(batch) == 200
+        agent.wait_status(clients=len(filters))
+        deadline = time.monotonic() + DEADLINE
+        while (status := agent.status())["store"]["lag"]["follower"]:
+            assert time.monotonic() < deadline, status
+        return resident_bytes(agent) - before
+
+
+def test_consumers_whose_filters_differ_take_about_the_memory_of_consumers_that_share_one(tmp_path: Path) -> None:
+    equal = grown_by_streams(tmp_path / "equal", ["own,video"] * 50)
+    different = grown_by_streams(tmp_path / "different", [f"own{number},video" for number in range(50)])
+    # The bytes on their way to a connection are its own. A list of all that passed would be 2 MB for each consumer.
+    assert different < equal + 50 * 600_000
+
+
 @pytest.fixture
 def many_files() -> Generator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

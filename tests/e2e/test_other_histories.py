@@ -16,10 +16,13 @@ NEW_YEAR_2099 = int(datetime(2099, 1, 1, tzinfo=UTC).timestamp() * 1000)
 
 
 def write(agent: Agent, *ids: str) -> list[Event]:
-    """Insert objects, each with its own commit; what a consumer sees of them."""
+    """Insert objects, each with its own commit in a millisecond of its own; what a consumer sees of them."""
     with ByteStream(agent) as stream:
         for id_ in ids:
             assert agent.post(operation("insert", id_)) == 204
+            stored = time.time_ns() // 1_000_000
+            while time.time_ns() // 1_000_000 == stored:
+                pass
         return stream.take(len(ids))
 
 

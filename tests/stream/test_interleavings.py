@@ -152,12 +152,24 @@ all_sizes = st.builds(
     rare=st.frozensets(st.sampled_from(RARE)),
     first=st.tuples(grows, connects, connects),
     then=st.lists(actions, min_size=20, max_size=60),
+    cheap=st.sampled_from([0, 8]),
+    pairs=st.sampled_from([0, 1_024]),
+    idle=st.sampled_from([0, 16_384]),
 )
 def test_every_consumer_has_what_it_was_promised(
-    sizes: Sizes, rare: frozenset[type], first: tuple[Action, ...], then: list[Action]
+    sizes: Sizes,
+    rare: frozenset[type],
+    first: tuple[Action, ...],
+    then: list[Action],
+    cheap: int,
+    pairs: int,
+    idle: int,
 ) -> None:
     plan = [_only(rare, action) for action in (*first, *then)]
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("oplogd.stream.ring._CHEAP", cheap)
+        patch.setattr("oplogd.stream.postings._MAX_PAIRS", pairs)
+        patch.setattr("oplogd.stream.postings.MAX_IDLE", idle)
         asyncio.run(_play(World(Path(folder), sizes, patch), plan))
 
 

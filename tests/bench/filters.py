@@ -1,0 +1,263 @@
+"""Consumers with filters of their own: what an operation costs, how long the event loop is held, and the memory.
+
+Two cases, each with an agent of its own: ``disjoint`` (each consumer lists one type that nobody else lists, an operation
+passes one filter) and ``matching`` (each also lists the one type that is sent, so every filter is another and all pass).
+The event loop is watched from outside, by a process that asks /live all the time: its longest answer, and the 99th percentile.
+"""
+
+import asyncio
+import http.client
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import cast
+
+import uvloop
+
+from oplogd.event_id import Mark
+from oplogd.server import raise_file_limit
+from oplogd.store import Entry, Store
+from oplogd.stream.alarm import Alarm
+from oplogd.stream.filters import Filter
+from oplogd.stream.follower import advance
+from oplogd.stream.frames import Framer
+from oplogd.stream.ring import Ring
+from tests.agents import Agent
+
+_SETTLE_SECONDS = 2.0
+_BATCH = 2_000
+
+
+class Reader(asyncio.Protocol):
+    """Counts the events of one stream."""
+
+    events = 0
+
+    def __init__(self, case: "Case", types: str) -> None:
+        self.case = case
+        self.types = types
+        self.is_open = False
+        self.last = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's has another base
+        self.transport.write(
+            f"GET /ops?types={self.types} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n".encode()
+        )
+
+    def data_received(self, data: bytes) -> None:
+        if not self.is_open:
+            self.is_open = True
+            self.case.opened.release()
+        count = (self.last + data).count(b"\n\n")
+        self.last = data[-1:]
+        self.events += count
+        self.case.got += count
+
+
+class Case:
+    def __init__(self, agent: Agent, filters: int, matching: bool) -> None:
+        self.agent = agent
+        self.filters = filters
+        self.matching = matching
+        self.opened = asyncio.Semaphore(0)
+        self.got = 0
+
+    async def run(self, operations: int) -> None:
+        resident = resident_mib(self.agent.process.pid)
+        begun = time.monotonic()
+        readers = await self.connect()
+        connected = resident_mib(self.agent.process.pid)
+        print(
+            f"  {self.filters:,} connected in {time.monotonic() - begun:.1f} s,"
+            f" {(connected - resident) / self.filters * 1024:.1f} KiB each",
+            flush=True,
+        )
+        await asyncio.sleep(_SETTLE_SECONDS)
+        single = min(operations, 20 if self.matching else operations)
+        await self.send("one by one", [[n] for n in range(single)])
+        batch = max(1, operations // 2) if self.matching else operations
+        await self.send("one batch", [list(range(batch))])
+        print(
+            f"  resident {resident:.0f} MiB before, {connected:.0f} connected, {resident_mib(self.agent.process.pid):.0f} after"
+        )
+        async with Watch(self.agent) as watch:
+            cpu = cpu_seconds(self.agent)
+            begun = time.monotonic()
+            for reader in random.sample(readers, len(readers)):
+                reader.transport.abort()
+            await asyncio.to_thread(self.agent.wait_status, clients=0)
+            took = time.monotonic() - begun
+        print(f"  all left after {took:.2f} s, {cpu_seconds(self.agent) - cpu:.2f} s CPU, {watch}", flush=True)
+
+    async def connect(self) -> list[Reader]:
+        loop = asyncio.get_running_loop()
+        readers: list[Reader] = []
+        for first in range(0, self.filters, 100):
+            some = [
+                loop.create_connection(lambda n=n: Reader(self, self.types(n)), "127.0.0.1", self.agent.port)  # type: ignore[misc]
+                for n in range(first, min(first + 100, self.filters))
+            ]
+            readers += [reader for _, reader in await asyncio.gather(*some)]
+            for _ in some:
+                await self.opened.acquire()
+        return readers
+
+    def types(self, number: int) -> str:
+        return f"own{number},sent" if self.matching else f"own{number}"
+
+    async def send(self, name: str, batches: list[list[int]]) -> None:
+        operations = sum(map(len, batches))
+        wanted = self.got + operations * (self.filters if self.matching else 1)
+        async with Watch(self.agent) as watch:
+            cpu = cpu_seconds(self.agent)
+            begun = time.monotonic()
+            for batch in batches:
+                body = [self.operation(number) for number in batch]
+                assert await asyncio.to_thread(self.agent.post, body) == 200
+            while self.got < wanted:
+                assert time.monotonic() - begun < 300, f"{wanted - self.got:,} events are missing"
+                await asyncio.sleep(0.001)
+            took = time.monotonic() - begun
+            cpu = cpu_seconds(self.agent) - cpu
+        print(
+            f"  {operations:,} operations, {name}: {took:.2f} s, server CPU {cpu / operations * 1e6:,.0f} µs an operation,"
+            f" {watch}",
+            flush=True,
+        )
+
+    def operation(self, number: int) -> dict[str, object]:
+        type_ = "sent" if self.matching else f"own{number % self.filters}"
+        return {"event": "update", "type": type_, "id": f"x{number}", "parents": [f"user/{number % 997}"]}
+
+
+class Watch:
+    """Asks /live from a process of its own until the block ends."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._command = [sys.executable, __file__, "watch", str(agent.port)]
+
+    async def __aenter__(self) -> "Watch":
+        self._process = await asyncio.create_subprocess_exec(
+            *self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert self._process.stdout is not None
+        await self._process.stdout.readline()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        answer, _errors = await self._process.communicate(b"\n")
+        self.longest, self.p99 = json.loads(answer)
+
+    def __str__(self) -> str:
+        return f"/live answered in {self.longest * 1000:.0f} ms at most, p99 {self.p99 * 1000:.0f} ms"
+
+
+def watch(port: int) -> None:
+    """Until a line comes in: ask /live; then print the longest time of an answer and the 99th percentile."""
+    import select
+
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
+    times: list[float] = []
+    while not times or not select.select([sys.stdin], [], [], 0.002)[0]:
+        begun = time.perf_counter()
+        connection.request("GET", "/live")
+        connection.getresponse().read()
+        if not times:
+            print("ready", flush=True)
+        times.append(time.perf_counter() - begun)
+    times.sort()
+    print(json.dumps([times[-1], times[int(len(times) * 0.99)]]))
+
+
+class OneBatch:
+    """A store of which the follower gets a long batch."""
+
+    def __init__(self, matching: bool, filters: int) -> None:
+        types = ["sent"] if matching else [f"own{number}" for number in range(filters)]
+        text = '{"timestamp":"2014-11-06T11:04:39.041Z","parents":["user/%d"],"type":"%s","id":"x%d"}'
+        self.entries = [
+            Entry(n, 1000 + n, "update", text % (n % 997, types[n % len(types)], n)) for n in range(1, 2 * _BATCH + 1)
+        ]
+
+    async def follow(self, after: int, _limit: int, _seconds: float) -> list[Entry]:
+        return self.entries[after : after + _BATCH]
+
+
+class Sleeper:
+    def wake(self) -> None:
+        pass
+
+
+async def append(filters: int, matching: bool) -> None:
+    """The ring alone, without consumers: print what the follower's batches cost, and the longest hold of the loop."""
+    ring = Ring(Framer(), 65_536, 64 << 20, Alarm().wake)
+    ring.restart(Mark(0, 0))
+    store = cast(Store, OneBatch(matching, filters))
+    resident = resident_mib("self")
+    views = [ring.view(Filter(frozenset({f"own{n}", "sent"} if matching else {f"own{n}"}))) for n in range(filters)]
+    for view in views:
+        view.waiting[Sleeper()] = None
+    joined = resident_mib("self")
+    gaps: list[float] = []
+
+    async def look() -> None:
+        last = time.perf_counter()
+        while True:
+            await asyncio.sleep(0)
+            gaps.append(time.perf_counter() - last)
+            last = time.perf_counter()
+
+    looking = asyncio.create_task(look())
+    await asyncio.sleep(0)
+    begun = time.perf_counter()
+    for _ in range(2):
+        await advance(store, ring, 0)
+        await asyncio.sleep(0)
+    took = time.perf_counter() - begun
+    looking.cancel()
+    grown = resident_mib("self") - joined
+    random.shuffle(views)
+    begun = time.perf_counter()
+    for view in views:
+        ring.release(view)
+    left = time.perf_counter() - begun
+    print(
+        f"  the ring alone: {took / 2 / _BATCH * 1e6:.1f} µs an operation, the loop held for {max(gaps) * 1000:.0f} ms at most;"
+        f" a view {(joined - resident) / filters * 1024:.1f} KiB, {2 * _BATCH:,} operations {grown:.1f} MiB;"
+        f" leaving {left / filters * 1e6:.1f} µs",
+        flush=True,
+    )
+
+
+def resident_mib(pid: int | str) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("VmRSS:"))
+    return int(line.split()[1]) / 1024
+
+
+def cpu_seconds(agent: Agent) -> float:
+    """CPU time of all threads, in nanoseconds' resolution."""
+    tasks = Path(f"/proc/{agent.process.pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
+def measure(filters: int, operations: int) -> None:
+    raise_file_limit()
+    for matching in (False, True):
+        print(f"{filters:,} consumers, {'matching' if matching else 'disjoint'} filters:", flush=True)
+        subprocess.run([sys.executable, __file__, "append", str(filters), str(int(matching))], check=True)
+        with tempfile.TemporaryDirectory() as folder, Agent(Path(folder), "--max-clients", "100000") as agent:
+            uvloop.run(Case(agent, filters, matching).run(operations))
+
+
+if __name__ == "__main__":
+    part, *numbers = sys.argv[1:]
+    if part == "watch":
+        watch(int(numbers[0]))
+    else:
+        uvloop.run(append(int(numbers[0]), bool(int(numbers[1]))))

@@ -1,0 +1,74 @@
+"""The collector leaves connected streams alone, and collects them after they have ended."""
+
+import gc
+import weakref
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from oplogd.garbage import Freezer
+
+
+class Cycle:
+    """Only the collector can free it."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture(autouse=True)
+def thawed() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+
+
+def hub_of(connections: int) -> Any:
+    return SimpleNamespace(connections=connections, consumers=set(range(connections)))
+
+
+def test_connected_streams_are_not_looked_at_and_ended_ones_are_collected() -> None:
+    streams = [Cycle() for _ in range(1000)]
+    watched = [weakref.ref(stream) for stream in streams]
+    hub = hub_of(1000)
+    freezer = Freezer(hub)
+    freezer.look()
+    assert gc.get_freeze_count() > 1000
+    streams.clear()
+    gc.collect()
+    assert all(stream() is not None for stream in watched), "they were looked at"
+    hub.consumers.clear()
+    freezer.look()
+    freezer.look()
+    assert all(stream() is None for stream in watched), "they stay for ever"
+
+
+def test_a_few_streams_that_end_cause_no_collection_and_many_cause_one_when_the_last_has_ended() -> None:
+    hub = hub_of(10_000)
+    freezer = Freezer(hub)
+    freezer.look()
+    collections = gc.get_stats()[2]["collections"]
+    for connected, collected in ((9000, 0), (9000, 0), (7500, 0), (7000, 0), (7000, 1), (7000, 1)):
+        hub.consumers = set(range(connected))
+        freezer.look()
+        assert gc.get_stats()[2]["collections"] == collections + collected
+
+
+def test_streams_that_end_all_the_time_are_collected_too() -> None:
+    hub = hub_of(10_000)
+    freezer = Freezer(hub)
+    collections = gc.get_stats()[2]["collections"]
+    for _ in range(100):
+        hub.connections += 100
+        freezer.look()
+    assert 1 <= gc.get_stats()[2]["collections"] - collections <= 3
+
+
+def test_other_garbage_is_collected_as_ever() -> None:
+    Freezer(hub_of(1000)).look()
+    other = Cycle()
+    watched = weakref.ref(other)
+    del other
+    gc.collect()
+    assert watched() is None

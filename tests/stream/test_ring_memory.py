@@ -1,0 +1,55 @@
+"""The ring's bound in bytes is about memory, so it counts what its entries take, whatever they look like."""
+
+import gc
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+
+from oplogd.event_id import Mark
+from oplogd.operation import Operation
+from oplogd.stream.filters import Filter
+from oplogd.stream.frames import Framer
+from oplogd.stream.ring import Ring
+from tests.operations import entry, operation
+
+BYTES = 1_500_000
+PARENTS = [f"p{number}" for number in range(1000)]
+
+SHAPES: dict[str, tuple[Callable[[int], Operation], Filter]] = {
+    "short": (lambda n: operation(id_=str(n)), Filter()),
+    "of a listed type": (lambda n: operation(id_=str(n)), Filter(frozenset({"video"}))),
+    "with a listed parent": (lambda n: operation(id_=str(n), parents=["p1"]), Filter(parents=frozenset({"p1"}))),
+    "long": (lambda n: operation(id_=str(n), parents=["x" * 20_000]), Filter()),
+    "with many parents": (lambda n: operation(id_=str(n), parents=PARENTS), Filter(frozenset({"video"}))),
+    "with many listed parents": (
+        lambda n: operation(id_=str(n), parents=PARENTS),
+        Filter(frozenset({"video"}), frozenset(PARENTS)),
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_ring_takes_no_more_memory_than_it_tells(shape: str) -> None:
+    make, filter_ = SHAPES[shape]
+    ring = Ring(Framer(), 10**9, BYTES, lambda waiters: None)
+    ring.restart(Mark(0, 0))
+    ring.view(filter_)
+    offset = 0
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        told = 0
+        while told < ring.window.size or offset < 100:  # until it drops what came first, and then as much again
+            told = ring.window.size
+            for _ in range(max(1, offset // 2)):
+                offset += 1
+                ring.append([entry(offset, 1_700_000_000_000 + offset, make(offset))])
+        gc.collect()
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert BYTES // 2 < ring.window.size <= BYTES
+    assert len(ring.window) < offset, "nothing was dropped"
+    assert ring.window.size // 2 < taken <= ring.window.size * 1.05
