@@ -1,14 +1,18 @@
 """A database for each test."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from pymongo import AsyncMongoClient
+from pymongo import AsyncMongoClient, MongoClient
+from pymongo.database import Database
 
 from oplogd.store.mongo import MongoStore
+from oplogd.store.mongo.layout import Document
 from oplogd.store.mongo.setup import Kind
 from tests.mongo.servers import Running, new_database
+from tests.mongo.wire import Wire
 
 MakeStore = Callable[..., MongoStore]
 
@@ -23,6 +27,25 @@ def capped_url(ferret: Running) -> str:
 def plain_url(java: Running) -> str:
     """A new database on a fast server."""
     return new_database(java.url)
+
+
+@pytest.fixture
+def wire(plain_url: str) -> Iterator[Wire]:
+    with Wire(plain_url) as made:
+        yield made
+
+
+@pytest.fixture
+def database(plain_url: str) -> Iterator[Database[Document]]:
+    """The database as its primary has it."""
+    with MongoClient[Document](plain_url) as client:
+        yield client.get_default_database()
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor() as made:
+        yield made
 
 
 @pytest.fixture(params=["capped", "plain", "plain-java"])

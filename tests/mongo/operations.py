@@ -1,9 +1,15 @@
 """Operations for tests and what they add up to."""
 
+import asyncio
 from collections.abc import Iterable
 
+from pymongo.database import Database
+
+from oplogd.event_id import Mark
 from oplogd.operation import Operation, encode_data
 from oplogd.store import Entry, State, StateCursor, Store
+from oplogd.store.mongo import MongoStore
+from oplogd.store.mongo.layout import Document, entry_document
 
 TIMESTAMP = "2014-11-06T11:04:39.041Z"
 
@@ -43,3 +49,19 @@ def _key(data: str) -> str:
 
     decoded = decode_data(data)
     return f"{decoded.type}/{decoded.id}"
+
+
+def document(n: int, id_: str = "other", ms: int = 1_700_000_000_000) -> Document:
+    """An entry of another writer."""
+    return entry_document(op(id_), Mark(n, ms), "other", n)
+
+
+def offsets(database: Database[Document]) -> list[int]:
+    return [each["n"] for each in database["oplog_ops"].find().sort("n", 1)]
+
+
+async def stop_folding(store: MongoStore) -> None:
+    assert store._task is not None
+    store._task.cancel()
+    await asyncio.gather(store._task, return_exceptions=True)
+    store._task = None  # else it would be reported as dead

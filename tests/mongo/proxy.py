@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlencode, urlsplit
 
-_OP_MSG = 2013
-_HEADER = struct.Struct("<iiii")
+OP_MSG = 2013
+HEADER = struct.Struct("<iiii")
 
 
 class Proxy:
@@ -67,13 +67,13 @@ class Proxy:
         with contextlib.suppress(OSError), client, socket.create_connection(self._server) as server:
             with self._lock:
                 self._open |= {client, server}
-            while request := _message(client):
+            while request := read_message(client):
                 command = _command(request)
                 with self._lock:
                     late = command == self._held
                     self._lock.wait_for(lambda command=command: command != self._held)  # type: ignore[misc]
                 server.sendall(request)
-                answer = _message(server)
+                answer = read_message(server)
                 with self._lock:
                     self.late += late
                     if command == self._cut and self.cuts < 0:
@@ -93,10 +93,10 @@ class Proxy:
                 each.close()
 
 
-def _message(sock: socket.socket) -> bytes:
+def read_message(sock: socket.socket) -> bytes:
     """One whole message of the wire protocol, empty at the end of the connection."""
-    head = _exactly(sock, _HEADER.size)
-    return head + _exactly(sock, _HEADER.unpack(head)[0] - _HEADER.size) if head else b""
+    head = _exactly(sock, HEADER.size)
+    return head + _exactly(sock, HEADER.unpack(head)[0] - HEADER.size) if head else b""
 
 
 def _exactly(sock: socket.socket, size: int) -> bytes:
@@ -111,7 +111,7 @@ def _exactly(sock: socket.socket, size: int) -> bytes:
 
 def _command(message: bytes) -> str:
     """The name of the command, which is the first key of the message's document; empty for another kind of message."""
-    if _HEADER.unpack_from(message)[3] != _OP_MSG:
+    if HEADER.unpack_from(message)[3] != OP_MSG:
         return ""
-    at = _HEADER.size + 10  # past the flags, the kind of the section, the document's length and the first key's type
+    at = HEADER.size + 10  # past the flags, the kind of the section, the document's length and the first key's type
     return message[at : message.index(b"\0", at)].decode()

@@ -159,7 +159,7 @@ async def test_what_is_in_the_log_and_not_in_the_states_counts(place: tuple[str,
     assert first._task is not None
     first._task.cancel()  # it holds the lease and folds no more
     await asyncio.gather(first._task, return_exceptions=True)
-    await first._log.append([op("a", "update"), op("c")], Stamp("other", 0))
+    await first._appender.append([op("a", "update"), op("c")], Stamp("other", 0))
     given = [correction("a", 1), correction("a", 3), correction("b", 2), correction("c", 0), correction("c", 4)]
     verdicts, _ = await second._guard.correct(given)
     assert verdicts == [SKIPPED, SKIPPED, APPLIED, SKIPPED, SKIPPED]

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from oplogd.event_id import Mark
 from oplogd.operation import Operation
 from oplogd.store import Stamp
 from oplogd.store.mongo import MongoStore
+from oplogd.store.mongo.append import Landing
+from oplogd.store.mongo.log import Head
 from oplogd.store.mongo.setup import Kind
 from tests.mongo.conftest import MakeStore
 from tests.mongo.operations import folded, live_states, op, whole_log
@@ -31,9 +32,9 @@ async def test_a_writer_waits_while_unfolded_entries_fill_half_of_the_cap(
     await holder.open()
     await writer.open()
     await stop_folding(holder)
-    log = writer._log
+    appender = writer._appender
     waits = asyncio.Event()
-    is_crowded, insert = log._is_crowded, log.insert
+    is_crowded, insert = appender._is_crowded, appender.insert
     fills: list[int] = []
     made = [op(str(n), "insert", "video", ("p" * 20_000,)) for n in range(120)]
     size = len(made[0].data)
@@ -44,14 +45,14 @@ async def test_a_writer_waits_while_unfolded_entries_fill_half_of_the_cap(
             waits.set()
         return crowded
 
-    async def weighed(head: Mark, chunk: Sequence[tuple[int, Operation]], name: str | None) -> Mark:
+    async def weighed(head: Head, chunk: Sequence[tuple[int, Operation]], name: str | None) -> Landing:
         row = await writer._link.meta.find_one({"_id": "oplog_ops"})
         assert row is not None
-        fills.append((head.offset + len(chunk) - row["n"]) * size)
+        fills.append((head.mark.offset + len(chunk) - row["n"]) * size)
         return await insert(head, chunk, name)
 
-    monkeypatch.setattr(log, "_is_crowded", watched)
-    monkeypatch.setattr(log, "insert", weighed)
+    monkeypatch.setattr(appender, "_is_crowded", watched)
+    monkeypatch.setattr(appender, "insert", weighed)
     async with asyncio.timeout(120):
         writing = asyncio.create_task(writer.append(made, Stamp("w", 0)))
         await waits.wait()

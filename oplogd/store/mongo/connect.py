@@ -57,8 +57,6 @@ class Link:
             write_concern=WriteConcern("majority"),
         )
         self.log: AsyncCollection[Document] = self.database[LOG]
-        self.log_here: AsyncCollection[Document] = self.log.with_options(read_concern=ReadConcern("local"))
-        """Reads what the primary holds: only for numbering."""
         self.states: AsyncCollection[Document] = self.database[STATES]
         self.meta: AsyncCollection[Document] = self.database[META]
         self.updates_per_command = 1_000

@@ -66,9 +66,10 @@ async def raise_checkpoint(link: Link, documents: Sequence[Document], first: int
 
 
 async def forget_writers(link: Link) -> None:
-    """Keep the writers of the latest entries."""
-    row = await link.meta.find_one({"_id": LOG}, {"writers": 1})
+    """Keep the writers of the latest entries. Does nothing if entries were folded after the row was read."""
+    row = await link.meta.find_one({"_id": LOG}, {"n": 1, "writers": 1})
     writers: dict[str, list[int]] = (row or {}).get("writers", {})
     if len(writers) > MOST_WRITERS:
         oldest = sorted(writers, key=lambda writer: writers[writer][1])[: len(writers) - MOST_WRITERS // 2]
-        await link.meta.update_one({"_id": LOG}, {"$unset": {f"writers.{writer}": "" for writer in oldest}})
+        seen = {"_id": LOG, "n": (row or {}).get("n")}
+        await link.meta.update_one(seen, {"$unset": {f"writers.{writer}": "" for writer in oldest}})

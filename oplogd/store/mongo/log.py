@@ -1,34 +1,34 @@
-"""The log collection: the append rule, reads in offset order, where the log stands.
+"""The log collection: reads in offset order, its newest and its oldest entry. Every read is of what a majority has.
 
-Every writer numbers its batch from the head on and inserts it in order. The unique index on the offset decides between
-writers, and tells one that has lost an answer that its own entries are there. So an entry implies its predecessor.
+The log is dense from its oldest entry to its newest. An entry before the oldest is a stray: an insert that was carried out
+after the log had been trimmed past its place. Nobody has counted on it (see ``append``), and nobody counts it.
 """
 
-import asyncio
-import random
-from collections.abc import Sequence
-from typing import Any
+import itertools
+import time
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from pymongo.asynchronous.client_session import AsyncClientSession
-from pymongo.errors import BulkWriteError
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
-from oplogd.operation import Operation
-from oplogd.store.base import Entry, Located, Stamp
+from oplogd.store.base import Entry, Located
 from oplogd.store.mongo.bell import Bell
 from oplogd.store.mongo.connect import Link
-from oplogd.store.mongo.errors import DUPLICATE_KEY
-from oplogd.store.mongo.layout import ENTRY_OVERHEAD, LOG, OFFSET_INDEX, Document, entry, entry_document, mark_of
+from oplogd.store.mongo.layout import LOG, OFFSET_INDEX, Document, entry, mark_of
 
 READ_CHARACTERS = 1_000_000
 """About what one read brings at most, however long the operations are."""
 
+PROBES = 16
+"""How many places one look-up asks for."""
+
+RECENT_SECONDS = 1.0
+"""In this time no log turns over: an entry seen so lately is no stray, nor is one that is put behind it."""
+
 _READ_AGAIN = 5
-_JITTER_SECONDS = 0.02
-_LANDING_SECONDS = 5.0
-_ROOM_SECONDS = 0.05
-_OWN = {"w": 1, "s": 1, "n": 1}
+_PLACE = {"n": 1, "w": 1, "s": 1}
 
 
 class Row:
@@ -43,6 +43,40 @@ class Row:
         self.max_bytes = int(document["max_bytes"])
 
 
+class Head(NamedTuple):
+    """The newest entry, and what was read with it.
+
+    ``asked_at``: in ``boot_seconds``, when the question was sent. ``server_seconds``: the cluster's time in the answer, in whole
+    seconds, None where the server does not tell. ``passed``: all entries past ``known``, up to the newest.
+    """
+
+    mark: Mark
+    asked_at: float
+    server_seconds: int | None = None
+    known: int = 0
+    passed: tuple[Document, ...] | None = None
+
+    def last_of(self, writer: str, after: int) -> int | None:
+        """The last of a writer's operations past an offset, -1 if there is none; None if more must be read to tell."""
+        if self.passed is None or self.known > after:
+            return None
+        return max(
+            (int(each["s"]) for each in self.passed if each.get("w") == writer and each["n"] > after), default=-1
+        )
+
+
+def boot_seconds() -> float:
+    """A clock that goes on while the machine sleeps, where the system has one."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
+def server_seconds(session: AsyncClientSession | None) -> int | None:
+    """The time of the last answer in a session, by the cluster's clock; None where it does not tell."""
+    at = session.operation_time if session else None
+    return at.time if at else None
+
+
 class Log:
     """Methods raise PyMongo's errors; what is wrong with the log itself is a StoreUnavailableError."""
 
@@ -52,19 +86,14 @@ class Log:
         """Rings when entries were appended here or seen."""
         self.head = Mark(0, 0)
         """The newest entry seen here: a hint, which every use checks."""
+        self._head_at = float("-inf")
         self.followed_until = float("-inf")
         """Until when, in monotonic time, somebody follows here and rings ``appended``."""
         self.capped_bytes = 0
         """The size of the capped collection; 0 for a plain one."""
         self.folded = 0
         """The checkpoint's offset as last seen."""
-        self._entry_bytes = 2.0 * ENTRY_OVERHEAD
-        """The mean size of the entries written here: up at once, down slowly, so that there is rather too much room."""
         self._oldest = Mark(0, 0)
-        self._landed: dict[str, int] = {}
-        """The last operation in the log of each writer that is not in doubt."""
-
-    # Reading
 
     async def row(self, session: AsyncClientSession | None = None) -> Row:
         document = await self._link.meta.find_one({"_id": LOG}, {"writers": 0}, session=session)
@@ -114,32 +143,78 @@ class Log:
         return await self._link.log.find_one({"n": offset}, {"_id": 1}) is not None
 
     def saw(self, mark: Mark) -> None:
+        """Note an entry as the newest if it is. It counts as recent only if it follows a recent one: else it may be a stray."""
         if mark.offset > self.head.offset:
             self.head = mark
+            if (now := boot_seconds()) - self._head_at <= RECENT_SECONDS:
+                self._head_at = now
+
+    async def newest(self, known: Mark | None = None) -> Head:
+        """The newest entry; where the next one would follow if the log is empty. Raises as ``check_index``.
+
+        ``known``: an entry seen lately past which all others are wanted; by default the newest seen here.
+        """
+        asked_at = boot_seconds()
+        known = known or self.head
+        async with self._link.reading() as session:
+            mark, passed, _ = await self._look(known, set(), session)
+            if mark is None or mark.offset < self.head.offset:
+                await self.check_index()
+            if mark is None:
+                mark = await self.empty_head(await self.row(session), session)
+            else:
+                self.head, self._head_at = mark, asked_at
+            return Head(mark, asked_at, server_seconds(session), known.offset, passed)
+
+    async def _look(
+        self, known: Mark, places: set[int], session: AsyncClientSession | None
+    ) -> tuple[Mark | None, tuple[Document, ...] | None, dict[int, Document]]:
+        """The newest entry, None if there is none; all entries past ``known``, None if not read; the entries at ``places``.
+
+        The newest is found by one look-up if ``known`` is still there and fewer than PROBES entries follow it. It must have been
+        seen lately: later a stray may stand in its place, or it may be gone after a fail-over or a restore.
+        """
+        asked = places - {0}
+        is_recent = boot_seconds() - self._head_at <= RECENT_SECONDS
+        ahead = range(known.offset + 1, known.offset + 1 + PROBES) if is_recent and known.offset else range(0)
+        if ahead:
+            asked |= {known.offset, *ahead}
+        found = await self._at(asked, session) if asked else {}
+        run = [found[place] for place in itertools.takewhile(found.__contains__, ahead)]
+        if ahead and known.offset in found and mark_of(found[known.offset]) == known:
+            last = mark_of(run[-1]) if run else known
+            if len(run) < PROBES and not any(place in found for place in ahead[len(run) :]):
+                return last, tuple(run), found
+        else:
+            last = None
+        newest = await self._newest(session)
+        return max(filter(None, (last, newest)), default=None), None, found
+
+    async def check_index(self) -> None:
+        """Raise StoreUnavailableError if the log is gone: an insert would make a collection without the index."""
+        if OFFSET_INDEX not in await self._link.log.index_information():
+            raise StoreUnavailableError(
+                f"MongoDB at {self._link.where}: the collection {LOG} is gone or was made anew; nothing is appended"
+                " until the agent that folds has set it up"
+            )
 
     async def locate(self, offset: int) -> Located:
-        """One look-up of four offsets tells all, unless the log has grown or was trimmed since the last."""
+        """One look-up tells all, unless the log was idle or trimmed, or has grown much, since the last."""
+        asked_at = boot_seconds()
         async with self._link.reading() as session:
             row = await self.row(session)
-            known, low = self.head.offset, self._oldest.offset
-            asked = {"$in": sorted({offset, low, known, known + 1})}
-            found = {
-                mark.offset: mark
-                async for document in self._link.log.find({"n": asked}, {"n": 1}, session=session)
-                if (mark := mark_of(document)).offset
-            }
-            head: Mark | None
-            if known + 1 in found:
-                head = await self._newest({"$gt": known}, session) or found[known + 1]
-            else:
-                head = found.get(known) or await self._newest({"$gt": 0}, session)
-            oldest = found.get(low) or await self._oldest_of(session)
+            low = self._oldest
+            head, _, documents = await self._look(self.head, {offset, low.offset}, session)
+            found = {place: mark_of(document) for place, document in documents.items()}
+            oldest = found.get(low.offset)
+            if head and oldest != low:
+                oldest = await self._front(head, session)
             if head is None or oldest is None:
                 oldest = None
                 head = await self.empty_head(row, session)
             else:
-                self.head, self._oldest = head, oldest
-        at = found.get(offset)
+                self.head, self._head_at, self._oldest = head, asked_at, oldest
+        at = None if oldest is None or offset < oldest.offset else found.get(offset)
         return Located(
             head=head,
             oldest=oldest,
@@ -161,144 +236,46 @@ class Log:
         offset = int((last or newest).get("n") or 0)
         return Mark(max(row.folded.offset, offset), max(row.folded.ms, int(newest["ts"])))
 
-    async def _newest(self, offsets: Document, session: AsyncClientSession | None = None) -> Mark | None:
-        found = await self._link.log.find_one({"n": offsets}, {"n": 1}, sort=[("n", -1)], session=session)
+    async def _newest(self, session: AsyncClientSession | None) -> Mark | None:
+        found = await self._link.log.find_one({"n": {"$gt": 0}}, {"n": 1}, sort=[("n", -1)], session=session)
         return mark_of(found) if found else None
 
-    async def _oldest_of(self, session: AsyncClientSession | None) -> Mark | None:
+    async def _front(self, head: Mark, session: AsyncClientSession | None) -> Mark | None:
+        """The oldest entry: the first behind the last gap before ``head``; None if the log is empty.
+
+        Without strays it is the entry with the smallest offset, and one look-up more confirms that. The places in that are ever
+        farther apart, so that no gap is missed which is at least as long as the stray entries before it.
+        """
         found = await self._link.log.find_one({"n": {"$gt": 0}}, {"n": 1}, sort=[("n", 1)], session=session)
-        return mark_of(found) if found else None
-
-    # Appending
-
-    async def append(self, operations: Sequence[Operation], stamp: Stamp) -> None:
-        writer, first = stamp
-        if writer not in self._landed:
-            self._landed[writer] = await self._landed_of(writer)
-        todo = list(enumerate(operations, first))[max(0, self._landed[writer] - first + 1) :]
-        try:
-            while todo:
-                chunk = await self.chunk(todo)
-                landed = await self._insert(chunk, writer)
-                del todo[:landed]
-                self._landed[writer] = chunk[0][0] + landed - 1
-        except BaseException:
-            del self._landed[writer]  # in doubt: what landed is looked up when this is tried again
-            raise
-
-    async def chunk(self, todo: list[tuple[int, Operation]]) -> list[tuple[int, Operation]]:
-        """As many as make a tenth of the cap, once there is room for them: no entry may leave the log unfolded.
-
-        A plain log has no such bound: it is trimmed behind the checkpoint only.
-        """
-        if not self.capped_bytes:
-            return todo[: self._link.inserts_per_command]
-        most = max(self.capped_bytes // 10, 1)
-        size = count = 0
-        for _, operation in todo[: self._link.inserts_per_command]:
-            size += len(operation.data) + len(operation.key) + ENTRY_OVERHEAD
-            if count and size > most:
+        if found is None:
+            return None
+        front = mark_of(found)
+        while front.offset < head.offset:
+            places = _spread(front.offset, head.offset)
+            marks = await self._marks(places, session)
+            gap = max((place for place in places if place not in marks), default=0)
+            if not gap:
                 break
-            count += 1
-        mean = size / count
-        self._entry_bytes = max(mean, self._entry_bytes + (mean - self._entry_bytes) / 8)
-        if self._is_crowded():
-            await self.row()
-            while self._is_crowded():
-                await asyncio.sleep(_ROOM_SECONDS)
-                await self.row()
-        return todo[:count]
+            front = min((mark for place, mark in marks.items() if place > gap), default=head)
+            while (span := front.offset - gap) > 1:
+                places = list(range(gap, front.offset, -(-span // (PROBES + 1))))[1:]
+                marks = await self._marks(places, session)
+                gap = max((place for place in places if place not in marks), default=gap)
+                front = min((mark for place, mark in marks.items() if place > gap), default=front)
+        return front
 
-    def _is_crowded(self) -> bool:
-        return (self.head.offset - self.folded) * self._entry_bytes > self.capped_bytes / 2
+    async def _marks(self, places: Iterable[int], session: AsyncClientSession | None) -> dict[int, Mark]:
+        return {place: mark_of(each) for place, each in (await self._at(places, session)).items()}
 
-    async def _insert(self, chunk: list[tuple[int, Operation]], writer: str) -> int:
-        """Try once to put a chunk behind the head; how many of its operations are in the log afterwards."""
-        head = await self._head_for_numbering()
-        landed = (await self.insert(head, chunk, writer)).offset - head.offset
-        if landed < len(chunk):
-            await asyncio.sleep(random.uniform(0, _JITTER_SECONDS))
-            own = await self._own_past(head.offset + landed, writer)
-            landed = max(landed, own - chunk[0][0] + 1)
-        return landed
+    async def _at(self, places: Iterable[int], session: AsyncClientSession | None) -> dict[int, Document]:
+        """The entries at these offsets, each without its operation."""
+        found = self._link.log.find({"n": {"$in": sorted(set(places))}}, _PLACE, session=session)
+        return {int(document["n"]): document async for document in found}
 
-    async def insert(self, head: Mark, chunk: Sequence[tuple[int, Operation]], writer: str | None) -> Mark:
-        """Number a chunk from ``head`` on and insert it; the last that landed before another's entry was in the way.
 
-        A majority has those; it is ``head`` if none did. ``writer`` None: not to be recognised.
-        """
-        now = max(await self._link.now_ms(), head.ms)
-        marks = [Mark(head.offset + number, now) for number in range(1, len(chunk) + 1)]
-        documents = [
-            entry_document(operation, mark, writer, sequence)
-            for mark, (sequence, operation) in zip(marks, chunk, strict=True)
-        ]
-        landed = len(documents)
-        try:
-            await self._link.log.insert_many(documents, ordered=True)
-        except BulkWriteError as error:
-            errors: list[dict[str, Any]] = error.details["writeErrors"]
-            if not errors or errors[0]["code"] != DUPLICATE_KEY or error.details["writeConcernErrors"]:
-                raise
-            landed = int(errors[0]["index"])
-        if not landed:
-            return head
-        self.saw(marks[landed - 1])
-        self.appended.ring()
-        return marks[landed - 1]
-
-    async def _head_for_numbering(self) -> Mark:
-        """The newest entry at the primary; its absence shows that the log is empty or gone."""
-        known = self.head
-        asked = {"n": {"$in": [known.offset, known.offset + 1]}}
-        found = {mark.offset: mark async for doc in self._link.log_here.find(asked, {"n": 1}) if (mark := mark_of(doc))}
-        if known.offset not in found:
-            await self.check_index()
-        elif known.offset + 1 not in found:
-            return found[known.offset]
-        after = known.offset if known.offset in found else 0
-        newest = await self._link.log_here.find_one({"n": {"$gt": after}}, {"n": 1}, sort=[("n", -1)])
-        return mark_of(newest) if newest else await self.empty_head(await self.row())
-
-    async def check_index(self) -> None:
-        """Raise StoreUnavailableError if the log is gone: an insert would make a collection without the index."""
-        if OFFSET_INDEX not in await self._link.log.index_information():
-            raise StoreUnavailableError(
-                f"MongoDB at {self._link.where}: the collection {LOG} is gone or was made anew; nothing is appended"
-                " until the agent that folds has set it up"
-            )
-
-    async def _own_past(self, offset: int, writer: str) -> int:
-        """After a duplicate key: the last of the writer's operations past an offset, confirmed by a majority; -1: none.
-
-        Sets ``head`` anew in passing.
-        """
-        own = -1
-        async for document in self._link.log_here.find({"n": {"$gt": offset}}, _OWN).sort("n", 1):
-            if document.get("w") == writer:
-                own = max(own, int(document["s"]))
-            self.saw(mark_of(document))
-        if own < 0:
-            return own
-        try:
-            async with asyncio.timeout(_LANDING_SECONDS):
-                while await self._landed_of(writer) < own:
-                    await asyncio.sleep(_JITTER_SECONDS)
-        except TimeoutError:
-            raise StoreUnavailableError(
-                f"MongoDB at {self._link.where}: no majority of the replica set has what its primary wrote"
-            ) from None
-        return own
-
-    async def _landed_of(self, writer: str) -> int:
-        """The last of the writer's operations in the log or, as the row remembers, folded; -1 if there is none."""
-        async with self._link.reading() as session:
-            folded = (await self.row(session)).folded.offset
-            mine = {"n": {"$gt": folded}, "w": writer}
-            last = await self._link.log.find_one(mine, {"s": 1}, sort=[("n", -1)], session=session)
-            if last is not None:
-                return int(last["s"])
-            # Folded and trimmed meanwhile, or before: the row is read after the log, so it knows.
-            row = await self._link.meta.find_one({"_id": LOG}, {f"writers.{writer}": 1}, session=session)
-            folded_of: list[int] = (row or {}).get("writers", {}).get(writer, [-1])
-            return int(folded_of[0])
+def _spread(low: int, high: int) -> list[int]:
+    """Places past ``low`` up to ``high``, dense at first, then ever farther apart."""
+    span = high - low
+    return sorted(
+        {low + max(number, round(span ** (number / PROBES))) for number in range(1, PROBES + 1) if number <= span}
+    )

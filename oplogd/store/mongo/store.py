@@ -15,6 +15,7 @@ from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
 from oplogd.store.base import Correction, Entry, Located, Stamp, State, StateCursor, StoreStats, Verdict
+from oplogd.store.mongo.append import Appender
 from oplogd.store.mongo.bell import wait
 from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.errors import translating
@@ -64,7 +65,8 @@ class MongoStore:
         self._lease = Lease(self._link, lease)
         self._projection = Projection(self._link, self._log, self._setup, self._lease)
         self._tail = Tail(self._link, self._log)
-        self._guard = Guard(self._link, self._log)
+        self._appender = Appender(self._link, self._log)
+        self._guard = Guard(self._link, self._log, self._appender)
         self._task: asyncio.Task[None] | None = None
         self._writer = secrets.token_hex(8)
         self._sequence = 0
@@ -100,7 +102,7 @@ class MongoStore:
             stamp = Stamp(self._writer, self._sequence)
             self._sequence += len(operations)
         async with self._working():
-            await self._log.append(operations, stamp)
+            await self._appender.append(operations, stamp)
 
     async def correct(self, corrections: Sequence[Correction]) -> list[Verdict]:
         """See ``Corrector``. What is appended is in the states when it returns, folded here where no agent runs."""

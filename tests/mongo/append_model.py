@@ -1,0 +1,263 @@
+"""A model of the conditional append: schedules of two writers with everything that can come between their steps.
+
+The steps are named as in ``oplogd/store/mongo/append.py``: ``newest`` (the head), ``judge`` (what of this batch is in already), ``insert``,
+``standing`` (for what was late). Between them a majority lags, a primary is replaced by one that lacks what no majority has,
+answers are lost, inserts are carried out late, the log is folded and trimmed. One entry at a time is inserted, copied and folded.
+Run as a program this counts the wrong schedules of each order.
+"""
+
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Order(NamedTuple):
+    """In which order a writer goes about it."""
+
+    head_is_majority: bool = True
+    head_is_first: bool = True
+    checks_late: bool = True
+
+
+RIGHT = Order()
+ORDERS = {
+    "majority head, then judged": RIGHT,
+    "local head, token judged first": Order(head_is_majority=False, head_is_first=False),
+    "local head first": Order(head_is_majority=False),
+    "majority head, token judged first": Order(head_is_first=False),
+    "no check of what was late": Order(checks_late=False),
+}
+
+OPERATIONS = 4
+"""Of each writer, in two batches."""
+
+_CHAOS_STEPS = 60
+_MOST_STEPS = 2_000
+
+
+class Entry(NamedTuple):
+    writer: str
+    sequence: int
+
+
+class Fate(StrEnum):
+    ANSWERED = "answered"
+    LOST = "lost"
+    """The writer knows nothing of it."""
+
+
+class Insert:
+    """An ordered insert on its way. ``done``: how many entries were carried out; then a duplicate key or the end stopped it."""
+
+    def __init__(self, head: int, entries: list[Entry]) -> None:
+        self.head = head
+        self.entries = entries
+        self.done = 0
+        self.has_stopped = False
+        self.fate: Fate | None = None
+
+
+class World:
+    """``log``: what the primary has; ``majority``: of that, what cannot be lost. ``faults``: what is wrong, by kind."""
+
+    def __init__(self, order: Order, chance: random.Random) -> None:
+        self.order = order
+        self.chance = chance
+        self.log: dict[int, Entry] = {}
+        self.majority: dict[int, Entry] = {}
+        self.inserts: list[Insert] = []
+        self.checkpoint = 0
+        self.folded_of: dict[str, int] = {}
+        self.passed: Counter[Entry] = Counter()
+        """What readers and the fold were given."""
+        self.acknowledged: list[Entry] = []
+        self.trimmed_times = 0
+        self.fail_overs = 1
+        self.losses = 2
+        self.faults: set[str] = set()
+
+    # What a writer asks
+
+    def newest(self) -> int:
+        """With an empty log the checkpoint is the head."""
+        return max(self.majority if self.order.head_is_majority else self.log, default=self.checkpoint)
+
+    def last_of(self, writer: str) -> int:
+        unfolded = [
+            each.sequence for place, each in self.majority.items() if place > self.checkpoint and each.writer == writer
+        ]
+        return max([*unfolded, self.folded_of.get(writer, -1)])
+
+    def standing(self, insert: Insert) -> list[Entry]:
+        return [
+            each
+            for place, each in enumerate(insert.entries[: insert.done], insert.head + 1)
+            if place > self.checkpoint or each.sequence <= self.folded_of.get(each.writer, -1)
+        ]
+
+    # What happens meanwhile; each says whether it could
+
+    def carry_out(self) -> bool:
+        """One entry of an insert, whether or not its writer still waits."""
+        going = [each for each in self.inserts if not each.has_stopped]
+        if not going:
+            return False
+        insert = self.chance.choice(going)
+        place = insert.head + 1 + insert.done
+        if place in self.log:
+            insert.has_stopped = True
+            return True
+        self.log[place] = insert.entries[insert.done]
+        insert.done += 1
+        insert.has_stopped = insert.done == len(insert.entries)
+        return True
+
+    def replicate(self) -> bool:
+        """One entry, in the order of the primary."""
+        place = next((place for place in self.log if place not in self.majority), None)
+        if place is not None:
+            self.majority[place] = self.log[place]
+        return place is not None
+
+    def answer(self) -> bool:
+        """Once a majority has what landed."""
+        for insert in self.inserts:
+            places = range(insert.head + 1, insert.head + 1 + insert.done)
+            if (
+                insert.fate is None
+                and insert.has_stopped
+                and all(place in self.majority or place not in self.log for place in places)
+            ):
+                insert.fate = Fate.ANSWERED
+                return True
+        return False
+
+    def lose(self) -> bool:
+        """A writer's connection; its insert stays on its way."""
+        waited_for = [each for each in self.inserts if each.fate is None]
+        if not waited_for or not self.losses:
+            return False
+        self.losses -= 1
+        self.chance.choice(waited_for).fate = Fate.LOST
+        return True
+
+    def fail_over(self) -> bool:
+        """Inserts that had begun end with the old primary."""
+        if not self.fail_overs:
+            return False
+        self.fail_overs -= 1
+        self.log = dict(self.majority)
+        for insert in self.inserts:
+            if insert.fate is None and (insert.done or insert.has_stopped):
+                insert.fate = Fate.LOST
+            if insert.done:
+                insert.has_stopped = True
+        return True
+
+    def fold(self) -> bool:
+        """The next entry a majority has. A hole is what readers take for trimmed entries: they pass it."""
+        place = min((place for place in self.majority if place > self.checkpoint), default=None)
+        if place is None:
+            return False
+        if place != self.checkpoint + 1:
+            self.faults.add("a hole")
+        entry = self.majority[place]
+        self.passed[entry] += 1
+        self.folded_of[entry.writer] = entry.sequence
+        self.checkpoint = place
+        return True
+
+    def trim(self) -> bool:
+        """All that is folded but the last. That takes more than the time in which an insert is not late."""
+        gone = [place for place in self.majority if place < self.checkpoint]
+        for place in gone:
+            del self.majority[place]
+            self.log.pop(place, None)
+        self.trimmed_times += bool(gone)
+        return bool(gone)
+
+
+def write(world: World, name: str) -> Iterator[None]:
+    """A writer, one step at a time: two batches, each tried until it is acknowledged."""
+    half = OPERATIONS // 2
+    for first in (0, half):
+        todo = [Entry(name, sequence) for sequence in range(first, first + half)]
+        batch = list(todo)
+        is_in_doubt = False
+        while todo:
+            head = last = -1
+            began = 0
+            for step in ("newest", "judge") if world.order.head_is_first else ("judge", "newest"):
+                if step == "newest":
+                    head, began = world.newest(), world.trimmed_times
+                elif is_in_doubt:
+                    last = world.last_of(name)
+                yield
+            todo = [each for each in todo if each.sequence > last]
+            if not todo:
+                break
+            insert = Insert(head, todo)
+            world.inserts.append(insert)
+            while insert.fate is None:
+                yield
+            is_in_doubt = True
+            if insert.fate is Fate.LOST:
+                continue
+            landed = insert.entries[: insert.done]
+            if world.order.checks_late and world.trimmed_times != began:
+                landed = world.standing(insert)
+                yield
+            todo = [each for each in todo if each not in landed]
+        world.acknowledged += batch
+
+
+def run(order: Order, seed: int) -> set[str]:
+    """What is wrong after one schedule: nothing, if the order is right."""
+    chance = random.Random(seed)
+    world = World(order, chance)
+    writers = {name: write(world, name) for name in "ab"}
+    progress: list[Callable[[], bool]] = [world.carry_out, world.replicate, world.answer, world.fold]
+    chaos: list[Callable[[], bool]] = [*progress, world.trim, world.lose, world.fail_over]
+    for number in range(_MOST_STEPS):
+        is_chaos = number < _CHAOS_STEPS
+        steps: list[Callable[[], bool] | str] = [*(chaos if is_chaos else progress), *writers]
+        step = chance.choice(steps)
+        if isinstance(step, str):
+            if next(writers[step], world) is world:
+                del writers[step]
+        elif not step() and not is_chaos and not writers and not any(each() for each in progress):
+            break
+    else:
+        world.faults.add("no end")
+    if any(world.passed[entry] == 0 for entry in world.acknowledged):
+        world.faults.add("an acknowledged operation that readers never get")
+    if any(count > 1 for count in world.passed.values()):
+        world.faults.add("a doubled operation")
+    for name in "ab":
+        sequences = [entry.sequence for entry in world.passed if entry.writer == name]
+        if sequences != sorted(sequences):
+            world.faults.add("operations of a writer out of order")
+    return world.faults
+
+
+def wrong(order: Order, schedules: int) -> Counter[str]:
+    """How many schedules went wrong, by kind; "any" counts each once."""
+    counts: Counter[str] = Counter(any=0)
+    for seed in range(schedules):
+        faults = run(order, seed)
+        counts["any"] += bool(faults)
+        counts.update(faults)
+    return counts
+
+
+def main() -> None:
+    schedules = int(sys.argv[1]) if len(sys.argv) > 1 else 60_000
+    for name, order in ORDERS.items():
+        print(f"{name}: {dict(wrong(order, schedules))} of {schedules}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

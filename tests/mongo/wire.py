@@ -1,0 +1,245 @@
+"""A connection to a MongoDB server that shows and does what a stand-in alone cannot: a majority that lags, inserts that are late.
+
+It reads and rewrites the commands that pass (OP_MSG). ``Proxy`` is the simpler one, for whole kinds of commands.
+"""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Literal, Self
+from urllib.parse import urlencode, urlsplit
+
+import bson
+from bson import Timestamp
+from bson.codec_options import CodecOptions, DatetimeConversion
+
+from tests.agents import DEADLINE
+from tests.mongo.proxy import HEADER, OP_MSG, read_message
+
+Command = dict[str, Any]
+Matches = Callable[[Command], bool]
+Moment = Literal["before", "after"]
+
+_LOG = "oplog_ops"
+_OF_SESSIONS = ("lsid", "$clusterTime", "txnNumber")
+_OP_REPLY_SIZE = 20
+"""Of what stands before the document in the old kind of answer, which a driver's first question gets."""
+
+
+def inserts(command: Command) -> bool:
+    """Whether a command appends to the log."""
+    return command.get("insert") == _LOG
+
+
+def asks_for_head(command: Command) -> bool:
+    """A look-up of the newest entry."""
+    chosen = command.get("filter", {})
+    if command.get("find") != "oplog_ops" or "w" in chosen:
+        return False
+    return command.get("sort") == {"n": -1} or "$in" in str(chosen.get("n"))
+
+
+class Held:
+    """The first command that matches: it has come and waits, for ``release`` or for the end of the test."""
+
+    def __init__(self, matches: Matches, moment: Moment) -> None:
+        self.matches = matches
+        self.moment = moment
+        self.command: Command = {}
+        self._came = threading.Event()
+        self._released = threading.Event()
+        self._done = threading.Event()
+        self._client: socket.socket | None = None
+
+    def wait(self) -> Command:
+        """Wait until it has come; the command."""
+        assert self._came.wait(DEADLINE), "no such command came"
+        return self.command
+
+    def cut(self) -> None:
+        """End the client's connection: it does not know what becomes of the command, which goes on at ``release``."""
+        assert self._client is not None
+        with contextlib.suppress(OSError):
+            self._client.shutdown(socket.SHUT_RDWR)
+
+    def release(self) -> None:
+        """Let it go on, and wait until it was carried out, and answered if the client is still there."""
+        self._released.set()
+        assert self._done.wait(DEADLINE), "the command was not carried out"
+
+    def pause(self, client: socket.socket, command: Command) -> None:
+        self.command, self._client = command, client
+        self._came.set()
+        self._released.wait(4 * DEADLINE)
+
+    def done(self) -> None:
+        self._done.set()
+
+
+class Wire:
+    """Passes on every message between the clients of ``url`` and the server, one command and its answer after the other.
+
+    ``as_replica_set``: drivers use sessions; what a stand-in does not know of them is kept from it.
+    """
+
+    def __init__(self, server_url: str, as_replica_set: bool = False) -> None:
+        where = urlsplit(server_url)
+        assert where.hostname is not None
+        self._as_replica_set = as_replica_set
+        self._server = (where.hostname, where.port or 27017)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._direct = f"mongodb://127.0.0.1:{self._listener.getsockname()[1]}{where.path}"
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Condition()
+        self._held: list[Held] = []
+        self._upto: int | None = None
+        self._cuts: tuple[Matches, Moment] | None = None
+        self.seen: list[Command] = []
+        """The commands on the log that came, in this order."""
+        self.cuts = 0
+        self.cluster_seconds = 1_700_000_000
+        """The cluster's time, for drivers that take this for the primary of a replica set."""
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def url(self, **options: str) -> str:
+        """The same database through here. A driver must not go past it, nor be told what it did not ask for."""
+        return f"{self._direct}?{urlencode({'directConnection': 'true', 'serverMonitoringMode': 'poll', **options})}"
+
+    def lag(self, upto: int | None) -> None:
+        """From now on the majority's view of the log ends with this offset; None: it has all again."""
+        with self._lock:
+            self._upto = upto
+
+    def hold(self, matches: Matches, moment: Moment = "before") -> Held:
+        """Hold the next command that matches, before it is carried out or, carried out, its answer."""
+        held = Held(matches, moment)
+        with self._lock:
+            self._held.append(held)
+        return held
+
+    def cut(self, matches: Matches | None, moment: Moment = "after") -> None:
+        """From now on end the connection of each command that matches; None: of none. ``cuts`` counts them."""
+        with self._lock:
+            self._cuts, self.cuts = (matches, moment) if matches else None, 0
+
+    def wait_cuts(self, times: int) -> None:
+        with self._lock:
+            assert self._lock.wait_for(lambda: self.cuts >= times, DEADLINE), f"{self.cuts} of {times} cuts"
+
+    def count(self, matches: Matches) -> int:
+        with self._lock:
+            return sum(map(matches, self.seen))
+
+    def wait_seen(self, matches: Matches, times: int) -> None:
+        with self._lock:
+            assert self._lock.wait_for(lambda: sum(map(matches, self.seen)) >= times, DEADLINE), self.seen[-5:]
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with contextlib.suppress(OSError), client, socket.create_connection(self._server) as server:
+            with self._lock:
+                self._open |= {client, server}
+            while request := read_message(client):
+                if not self._carry_out(client, server, request):
+                    return
+
+    def _carry_out(self, client: socket.socket, server: socket.socket, request: bytes) -> bool:
+        """Whether the connection goes on."""
+        command = _decode(request)
+        held, cut = None, None
+        with self._lock:
+            if _LOG in (command.get(name) for name in ("find", "insert", "delete", "update")):
+                self.seen.append(command)
+                self._lock.notify_all()
+            if held := next((each for each in self._held if each.matches(command)), None):
+                self._held.remove(held)
+            if self._cuts and self._cuts[0](command):
+                cut = self._cuts[1]
+                self.cuts += 1
+                self._lock.notify_all()
+        if cut == "before":
+            return False
+        try:
+            if held and held.moment == "before":
+                held.pause(client, command)
+            server.sendall(self._request(command, request))
+            answer = self._answer(command, read_message(server))
+            if held and held.moment == "after":
+                held.pause(client, command)
+            if cut is None:
+                client.sendall(answer)
+            return cut is None
+        finally:
+            if held:
+                held.done()
+
+    def _request(self, command: Command, request: bytes) -> bytes:
+        """The request; a majority read of a log that lags is asked for entries up to there only."""
+        with self._lock:
+            upto = self._upto
+        concern = command.get("readConcern", {})
+        changed = dict(command)
+        if upto is not None and command.get("find") == _LOG and concern.get("level") == "majority":
+            changed["filter"] = {"$and": [command.get("filter", {}), {"n": {"$lte": upto}}]}
+        if self._as_replica_set:
+            changed = {name: value for name, value in changed.items() if name not in _OF_SESSIONS}
+            if "afterClusterTime" in concern:
+                changed["readConcern"] = {"level": concern["level"]}
+        if changed == command:
+            return request
+        body = bytes(4) + b"\0" + bson.encode(changed)
+        _, number, answers, kind = HEADER.unpack_from(request)
+        return HEADER.pack(HEADER.size + len(body), number, answers, kind) + body
+
+    def _answer(self, command: Command, answer: bytes) -> bytes:
+        if not self._as_replica_set or not answer:
+            return answer
+        _, number, answers, kind = HEADER.unpack_from(answer)
+        start = HEADER.size + (5 if kind == OP_MSG else _OP_REPLY_SIZE)
+        document: Command = bson.decode(
+            answer[start:], CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_MS)
+        )
+        now = Timestamp(self.cluster_seconds, 1)
+        document |= {"operationTime": now, "$clusterTime": {"clusterTime": now, "signature": {"hash": b"", "keyId": 0}}}
+        if {"ismaster", "isWritablePrimary"} & document.keys():
+            host = self._direct.partition("://")[2].partition("/")[0]
+            document |= {"setName": "rs", "hosts": [host], "me": host, "logicalSessionTimeoutMinutes": 30}
+        body = answer[HEADER.size : start] + bson.encode(document)
+        return HEADER.pack(HEADER.size + len(body), number, answers, kind) + body
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._listener.close()
+        with self._lock:
+            for each in self._open:
+                each.close()
+
+
+def _decode(message: bytes) -> Command:
+    """The command, with the documents that come in a section of their own; empty for another kind of message."""
+    if HEADER.unpack_from(message)[3] != OP_MSG:
+        return {}
+    at = HEADER.size + 4
+    command: Command = {}
+    while at < len(message):
+        section, at = message[at], at + 1
+        size = int.from_bytes(message[at : at + 4], "little")
+        part = message[at : at + size]
+        if section == 0:
+            command |= bson.decode(part)
+        else:
+            name, _, documents = part[4:].partition(b"\0")
+            command[name.decode()] = bson.decode_all(documents)
+        at += size
+    return command
