@@ -6,7 +6,7 @@ import sys
 
 from oplogd import logs, new_epoch, server
 from oplogd.command_line import parse
-from oplogd.errors import StartupError, StoreError
+from oplogd.errors import StartupError, StoreError, StoreFlagError
 from oplogd.settings import Settings
 
 
@@ -17,7 +17,7 @@ def main() -> None:
         code = asyncio.run(_new_epoch(settings)) if settings.new_epoch else server.run(settings)
     except (StartupError, StoreError) as error:
         print(f"oplogd: {error}", file=sys.stderr)
-        code = server.EXIT_FAILED
+        code = server.EXIT_USAGE if isinstance(error, StoreFlagError) else server.EXIT_FAILED
     sys.exit(code)
 
 

@@ -26,6 +26,10 @@ class StoreError(OplogError):
     """The store refuses for good: another version, another program's file. The message says what to do."""
 
 
+class StoreFlagError(StoreError):
+    """A flag or the URL of the store cannot be used, whatever the database holds: starting again with it is useless."""
+
+
 class StoreUnavailableError(StoreError):
     """The store does not answer now: locked, disk full, away. Trying again makes sense."""
 

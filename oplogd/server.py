@@ -14,17 +14,17 @@ import uvicorn
 
 from oplogd import __version__, systemd
 from oplogd.agent import Agent
-from oplogd.errors import StartupError, StoreError
+from oplogd.errors import StartupError, StoreError, StoreFlagError
 from oplogd.listen import open_listeners
 from oplogd.settings import Settings
-from oplogd.stop import EXIT_FAILED, EXIT_OK, EXIT_UNWRITTEN, Stop, leave
+from oplogd.stop import EXIT_FAILED, EXIT_OK, EXIT_UNWRITTEN, EXIT_USAGE, Stop, leave
 from oplogd.store import Store
 from oplogd.store.sqlite import SqliteStore
 from oplogd.web.app import create_app
 from oplogd.web.forwarded import ClientAddress
 from oplogd.web.protocol import protocol_class
 
-__all__ = ["EXIT_FAILED", "EXIT_OK", "EXIT_UNWRITTEN", "make_store", "run", "serve"]
+__all__ = ["EXIT_FAILED", "EXIT_OK", "EXIT_UNWRITTEN", "EXIT_USAGE", "make_store", "run", "serve"]
 
 SWITCH_SECONDS = 0.0005
 """How long the event loop may keep the GIL from the store's threads; Python's own 5 ms make an append take 30."""
@@ -50,9 +50,10 @@ def make_store(settings: Settings) -> Store:
 
 
 async def serve(settings: Settings, on_ready: Callable[[str], None] | None = None) -> int:
-    """Run an agent until a signal ends it; the exit code. ``on_ready`` gets the base URL. Raises StartupError.
+    """Run an agent until a signal ends it; the exit code. ``on_ready`` gets the base URL.
 
-    Does not return when the stop is cut short: the process ends at once, since a thread may hang.
+    Raises StartupError, and StoreFlagError for a flag that can never be used. Does not return when the stop is cut short: the
+    process ends at once, since a thread may hang.
     """
     stop = Stop(settings.shutdown_timeout)
     stop.listen()
@@ -73,6 +74,8 @@ async def serve(settings: Settings, on_ready: Callable[[str], None] | None = Non
     except (StoreError, StartupError) as error:
         for sock in (*http, *udp):
             sock.close()
+        if isinstance(error, StoreFlagError):
+            raise
         flag = " (--store)" if isinstance(error, StoreError) and settings.mongo_url is None else ""
         raise StartupError(f"{error}{flag}") from None
     return await process.run(on_ready)

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 EXIT_OK = 0
 EXIT_FAILED = 1
+EXIT_USAGE = 2
 EXIT_UNWRITTEN = 3
 """Stopped by the deadline or a second signal before all was stored or all streams had ended."""
 

@@ -337,7 +337,7 @@ def test_no_secret_is_told(tmp_path: Path) -> None:
 
 
 def test_a_refusal_does_not_tell_the_secret_in_a_url() -> None:
-    sentence = refusal("--mongo-url", "mongodb://user:correct-horse@localhost:1/db?bad-option=1")
+    sentence = refusal("--mongo-url", "mongodb://user:correct-horse@localhost:1/db?bad-option=1", code=2)
     assert "--mongo-url" in sentence
     assert "correct-horse" not in sentence
 

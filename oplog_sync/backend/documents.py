@@ -8,8 +8,9 @@ from bson.datetime_ms import DatetimeMS
 
 from oplog_sync.backend.base import Row, Wanted
 from oplogd.event_id import MAX_MS, MAX_OFFSET, Mark, format_id
-from oplogd.operation import encode_data, format_ms, parse_timestamp
-from oplogd.store.mongo.layout import LOG, STATES, Document, key_of, mark_of
+from oplogd.operation import parse_timestamp
+from oplogd.store.mongo.damage import milliseconds, offset_of, sound_event
+from oplogd.store.mongo.layout import LOG, STATES, Document, key_of, mark_of, text
 
 
 class Table(NamedTuple):
@@ -67,19 +68,16 @@ def _operation_filters(wanted: Wanted) -> list[Document]:
 
 
 def _state_row(document: Mapping[str, Any], with_data: bool) -> Row:
-    event = "delete" if document["event"] == "delete" else "insert"
-    data = _text(document["data"]) if with_data else ""
-    return Row(document["_id"], event, int(document.get("n") or 0), int(document["ts"]), data)
+    event = "delete" if document.get("event") == "delete" else "insert"
+    ms = milliseconds(document.get("ts")) or 0
+    data = text(document, ms) if with_data else ""
+    return Row(document["_id"], event, max(offset_of(document), 0), ms, data)
 
 
 def _operation_row(document: Document, with_data: bool) -> Row:
     mark = mark_of(document)
-    data = _text(document["data"]) if with_data else ""
-    return Row(key_of(document), document["event"], mark.offset, mark.ms, data)
-
-
-def _text(data: Document) -> str:
-    return encode_data(format_ms(int(data["ts"])), data.get("p") or [], data["t"], data["id"]).decode()
+    data = text(document, mark.ms) if with_data else ""
+    return Row(key_of(document), sound_event(document), mark.offset, mark.ms, data)
 
 
 STATE_TABLE = Table(STATES, "_id", ("event", "n", "ts", "data"), ("event", "n", "ts"), _state_filters, _state_row)

@@ -21,7 +21,6 @@ from pymongo.errors import (
     ConfigurationError,
     ConnectionFailure,
     CursorNotFound,
-    InvalidURI,
     OperationFailure,
     PyMongoError,
 )
@@ -34,7 +33,7 @@ from oplogd.errors import StoreError
 from oplogd.store import Correction, Corrector, Located, Verdict
 from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.connect import DEFAULT_DATABASE, Link
-from oplogd.store.mongo.errors import refused_url, shown, translating, unavailable
+from oplogd.store.mongo.errors import REFUSALS, refused_url, shown, translating, unavailable
 from oplogd.store.mongo.layout import LOG, META, STATES, Document
 from oplogd.store.mongo.log import Log
 from oplogd.store.mongo.setup import DEFAULT_CAP_BYTES, Kind
@@ -121,7 +120,7 @@ class MongoBackend:
         store = await asyncio.to_thread(self.store, NEW_LOG)
         await store.open()
         try:
-            await store.checkpoint()
+            await store.settle()
         finally:
             await store.close()
 
@@ -188,8 +187,8 @@ class MongoBackend:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", UserWarning)  # PyMongo drops a wrong option with no more than a warning
                 client: MongoClient[Document] = MongoClient(self._url, connect=False, **options)
-        except (ConfigurationError, InvalidURI, ValueError, TypeError, Warning) as error:
-            raise OptionError(str(refused_url(error, self._where))) from None
+        except REFUSALS as error:
+            raise OptionError(str(refused_url(error, self._url))) from None
         with client:
             yield client
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -90,6 +91,64 @@ async def test_a_released_lease_is_free_at_once(link: Link, clock: Clock) -> Non
     assert not await holder.hold(), "what it released is another's now"
 
 
+async def test_the_longer_of_two_lease_times_counts(link: Link, clock: Clock) -> None:
+    holder, hasty = Lease(link, 60.0), Lease(link, SECONDS)
+    assert await holder.hold()
+    assert not await hasty.hold()
+    clock.now += 59.9
+    assert not await hasty.hold(), "the holder's own time stands in the document"
+    clock.now += 0.1
+    assert await hasty.hold()
+    patient = Lease(link, 60.0)
+    assert not await patient.hold()
+    clock.now += 59.9
+    assert not await patient.hold(), "its own time is longer than the holder's"
+    clock.now += 0.1
+    assert await patient.hold()
+
+
+class SlowMeta:
+    """A collection whose answers to a look-up are long on their way."""
+
+    def __init__(self, meta: Any, clock: Clock, seconds: float) -> None:
+        self._meta, self._clock, self._seconds = meta, clock, seconds
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._meta, name)
+
+    async def find_one(self, chosen: Any) -> Any:
+        found = await self._meta.find_one(chosen)
+        self._clock.now += self._seconds
+        return found
+
+
+async def test_the_time_that_an_answer_takes_does_not_count_against_the_holder(
+    link: Link, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder, observer = Lease(link, SECONDS), Lease(link, SECONDS)
+    assert await holder.hold()
+    with monkeypatch.context() as patch:
+        patch.setattr(observer, "_meta", SlowMeta(link.meta, clock, 2 * SECONDS))
+        assert not await observer.hold(), "seen for the first time"
+    clock.now += SECONDS - 0.001
+    assert not await observer.hold()
+    clock.now += 0.001
+    assert await observer.hold()
+
+
+async def test_a_lease_document_of_an_older_version_or_a_damaged_one_can_be_taken(link: Link, clock: Clock) -> None:
+    for found in (
+        {"holder": "other", "revision": 7},
+        {"holder": "other"},
+        {"holder": "other", "revision": 1, "seconds": "x"},
+    ):
+        await link.meta.replace_one({"_id": "oplog_ops:lease"}, found, upsert=True)
+        observer = Lease(link, SECONDS)
+        assert not await observer.hold()
+        clock.now += SECONDS
+        assert await observer.hold()
+
+
 async def test_late_writes_of_an_old_holder_change_nothing(plain_url: str, make_store: MakeStore) -> None:
     store = make_store(plain_url, "plain")
     await store.open()
@@ -116,6 +175,14 @@ async def test_late_writes_of_an_old_holder_change_nothing(plain_url: str, make_
     assert await states() == before
     assert await store.checkpoint() == mark
     assert await live_states(store) == folded(await whole_log(store))
+
+
+async def test_a_store_is_as_patient_as_the_holders_lease_is_long(plain_url: str, make_store: MakeStore) -> None:
+    holder, hasty = make_store(plain_url, "plain", lease=60), make_store(plain_url, "plain", lease=0.5)
+    await holder.open()
+    assert hasty._log.stall_seconds == 15
+    await hasty.open()
+    assert hasty._log.stall_seconds == 180
 
 
 async def test_an_agent_takes_over_from_one_that_fell_silent(plain_url: str, make_store: MakeStore) -> None:

@@ -174,11 +174,25 @@ class Appender:
         mean = size / count
         self._entry_bytes = max(mean, self._entry_bytes + (mean - self._entry_bytes) / 8)
         if self._is_crowded():
-            await log.row()
-            while self._is_crowded():
-                await asyncio.sleep(_ROOM_SECONDS)
-                await log.row()
+            await self._wait_for_room()
         return todo[:count]
+
+    async def _wait_for_room(self) -> None:
+        """Raise StoreUnavailableError if the fold stands still meanwhile."""
+        log = self._log
+        await log.row()
+        folded, moved = log.folded, time.monotonic()
+        while self._is_crowded():
+            await asyncio.sleep(_ROOM_SECONDS)
+            await log.row()
+            now = time.monotonic()
+            if log.folded != folded:
+                folded, moved = log.folded, now
+            elif now - moved > log.stall_seconds:
+                raise StoreUnavailableError(
+                    f"MongoDB at {self._link.where}: no agent folds the log (offset {folded} of {log.head.offset}), and"
+                    " what is not folded fills half of its cap; is the agent that holds the lease stuck?"
+                )
 
     def _is_crowded(self) -> bool:
         return (self._log.head.offset - self._log.folded) * self._entry_bytes > self._log.capped_bytes / 2

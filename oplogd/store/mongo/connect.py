@@ -12,10 +12,11 @@ from pymongo import AsyncMongoClient, ReadPreference, WriteConcern
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
-from pymongo.errors import ConfigurationError, InvalidURI, OperationFailure
+from pymongo.errors import ConfigurationError, OperationFailure
 from pymongo.read_concern import ReadConcern
 
-from oplogd.store.mongo.errors import COMMAND_NOT_FOUND, refused_url, shown
+from oplogd.store.mongo.damage import Damage
+from oplogd.store.mongo.errors import COMMAND_NOT_FOUND, REFUSALS, refused_url, shown
 from oplogd.store.mongo.layout import LOG, META, STATES, Document
 
 DEFAULT_DATABASE = "oplog"
@@ -45,8 +46,8 @@ class Link:
                     url, appname=None if "appname=" in given else "oplogd", **options
                 )
             name = self.client.get_default_database(DEFAULT_DATABASE).name
-        except (ConfigurationError, InvalidURI, ValueError, TypeError, Warning) as error:
-            raise refused_url(error, self.where) from None
+        except REFUSALS as error:
+            raise refused_url(error, url) from None
         self.database: AsyncDatabase[Document] = self.client.get_database(
             name,
             codec_options=CodecOptions(
@@ -59,6 +60,7 @@ class Link:
         self.log: AsyncCollection[Document] = self.database[LOG]
         self.states: AsyncCollection[Document] = self.database[STATES]
         self.meta: AsyncCollection[Document] = self.database[META]
+        self.damage = Damage()
         self.updates_per_command = 1_000
         self.inserts_per_command = 5_000
         self.awaits = True

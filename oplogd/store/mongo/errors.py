@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from pymongo.common import URI_OPTIONS_VALIDATOR_MAP
 from pymongo.errors import (
     ConfigurationError,
     ConnectionFailure,
@@ -16,7 +17,7 @@ from pymongo.errors import (
     ServerSelectionTimeoutError,
 )
 
-from oplogd.errors import StoreError, StoreUnavailableError
+from oplogd.errors import StoreFlagError, StoreUnavailableError
 
 DUPLICATE_KEY = 11000
 COMMAND_NOT_FOUND = 59
@@ -24,9 +25,31 @@ _NAMESPACE_EXISTS = 48
 _UNAUTHORIZED = (13, 18, 8000)
 
 
+REFUSALS = (PyMongoError, ValueError, TypeError, OSError, Warning)
+"""How PyMongo refuses a URL. An OSError is a file that the URL names."""
+
+UNREADABLE = "an address that cannot be told from the password"
+
+
 def shown(url: str) -> str:
-    """The hosts of a URL, without user, password, database and options."""
-    return re.split(r"[/?]", url.partition("://")[2].rpartition("@")[2])[0]
+    """The hosts of a URL, without user, password, database and options.
+
+    ``UNREADABLE`` where a character of the password that is not percent-encoded leaves in doubt where the hosts begin.
+    """
+    rest = url.partition("://")[2]
+    path_at, query_at = (rest.find(mark) % (len(rest) + 1) for mark in "/?")
+    hosts = rest[: min(path_at, query_at)]
+    behind = rest[len(hosts) :]
+    if "@" in behind and not (path_at < query_at and _has_options_only(behind)):
+        return UNREADABLE
+    return hosts.rpartition("@")[2] or "no host"
+
+
+def _has_options_only(behind: str) -> bool:
+    """Whether each ``@`` behind the hosts stands in the value of an option that a driver knows."""
+    path, _, query = behind.partition("?")
+    names = {part.partition("=")[0].lower() for part in query.split("&") if part}
+    return "@" not in path and names <= {name.lower() for name in URI_OPTIONS_VALIDATOR_MAP}
 
 
 @contextlib.contextmanager
@@ -54,10 +77,19 @@ def _heed_cancellation() -> None:
         raise asyncio.CancelledError
 
 
-def refused_url(error: Exception, where: str) -> StoreError:
+def refused_url(error: Exception, url: str) -> StoreFlagError:
     """For a URL that PyMongo does not take. Its message may quote the URL, so only the kind of error is told."""
-    kind = "its form" if isinstance(error, InvalidURI) else "one of its options"
-    return StoreError(f"--mongo-url ({where}): {kind} is not understood; see the manual's Connection Strings")
+    return StoreFlagError(f"--mongo-url ({shown(url)}): {_refusal(error, url)}")
+
+
+def _refusal(error: Exception, url: str) -> str:
+    if isinstance(error, OSError):
+        names = re.findall(r"[?&](tls\w*File)=", url, re.IGNORECASE)
+        reason = f" ({error.strerror})" if error.strerror else ""
+        return f"the file of its option {' or '.join(dict.fromkeys(names)) or 'tls...File'} cannot be used{reason}"
+    if isinstance(error, InvalidURI):
+        return "its form is not understood; percent-encode user and password, and see the manual's Connection Strings"
+    return "one of its options is not understood or cannot be used; see the manual's Connection Strings"
 
 
 def is_existing(error: OperationFailure) -> bool:

@@ -23,7 +23,7 @@ async def fold(link: Link, documents: Sequence[Document], hold: Callable[[], Awa
 
     ``hold`` is asked before each command; False when it said no.
     """
-    last = {key_of(document): state_document(document) for document in documents}
+    last = {key_of(document): state_document(document, link.damage) for document in documents}
     existing = {
         document["_id"]
         async for document in link.states.find({"_id": {"$in": list(last)}}, {"_id": 1}).batch_size(5_000)
@@ -58,7 +58,11 @@ async def raise_checkpoint(link: Link, documents: Sequence[Document], first: int
     the epoch in which they were read.
     """
     mark = mark_of(documents[-1])
-    last = {document["w"]: [int(document["s"]), mark_of(document).offset] for document in documents if "w" in document}
+    last = {
+        document["w"]: [document["s"], mark_of(document).offset]
+        for document in documents
+        if isinstance(document.get("w"), str) and isinstance(document.get("s"), int)
+    }
     changed: Document = {"n": mark.offset, "ts": mark.ms}
     changed |= {f"writers.{writer}": value for writer, value in last.items()}
     raised = await link.meta.update_one({"_id": LOG, "first": first, "n": {"$lt": mark.offset}}, {"$set": changed})

@@ -16,6 +16,7 @@ from pymongo import IndexModel
 from oplogd.event_id import Mark, format_id
 from oplogd.operation import Operation, decode_data, encode_data, format_ms
 from oplogd.store.base import Entry, State, StateCursor
+from oplogd.store.mongo.damage import Damage, milliseconds, offset_of, sound_data, sound_event
 
 Document = dict[str, Any]
 
@@ -47,9 +48,16 @@ def entry_id(mark: Mark) -> ObjectId:
 
 def mark_of(document: Mapping[str, Any]) -> Mark:
     """The place of an entry that has an offset."""
-    raw = document["_id"].binary
+    key = document["_id"]
+    raw = key.binary if isinstance(key, ObjectId) else bytes(12)
     ms = int.from_bytes(raw[:4], "big") * 1000 + int.from_bytes(raw[4:6], "big")
     return Mark(int(document["n"]), ms)
+
+
+def is_in_keeping(document: Mapping[str, Any]) -> bool:
+    """Whether the id of an entry is the one that its offset has."""
+    key, n = document["_id"], document.get("n")
+    return isinstance(key, ObjectId) and isinstance(n, int) and n == int.from_bytes(key.binary[6:], "big") > 0
 
 
 def entry_document(operation: Operation, mark: Mark, writer: str | None, sequence: int) -> Document:
@@ -63,43 +71,65 @@ def entry_document(operation: Operation, mark: Mark, writer: str | None, sequenc
     return document if writer is None else {**document, "w": writer, "s": sequence}
 
 
-def entry(document: Document) -> Entry:
+def weight(document: Mapping[str, Any]) -> int:
+    """About how many characters an entry brings."""
+    data = document.get("data")
+    if not isinstance(data, dict):
+        return 0
+    parents = data.get("p")
+    own = len(str(data.get("id")))
+    return own + sum(len(str(each)) for each in parents) if isinstance(parents, list) else own
+
+
+def entry(document: Document, damage: Damage | None = None) -> Entry:
     mark = mark_of(document)
-    return Entry(mark.offset, mark.ms, document["event"], _text(document["data"]))
+    return Entry(mark.offset, mark.ms, sound_event(document), text(document, mark.ms, damage))
 
 
-def state_document(document: Document) -> Document:
+def state_document(document: Document, damage: Damage | None = None) -> Document:
     """The state that an entry leaves: without its key, an update as an insert."""
     mark = mark_of(document)
     return {
-        "event": "delete" if document["event"] == "delete" else "insert",
+        "event": "delete" if sound_event(document) == "delete" else "insert",
         "ts": DatetimeMS(mark.ms),
-        "data": document["data"],
+        "data": sound_data(document, mark.ms, damage),
         "n": mark.offset,
     }
 
 
-def key_of(document: Document) -> str:
-    data = document["data"]
+def key_of(document: Document, damage: Damage | None = None) -> str:
+    data = sound_data(document, 0, damage)
     return f"{data['t']}/{data['id']}"
 
 
-def state(document: Document) -> State:
-    tie = f"{int(document.get('n', -1)) + 1:012x}{document['_id']}"
-    return State(StateCursor(int(document["ts"]), tie), document["event"] == "delete", _text(document["data"]))
+def state(document: Document, damage: Damage | None = None) -> State:
+    ms = milliseconds(document.get("ts")) or 0
+    tie = f"{offset_of(document) + 1:012x}{document['_id']}"
+    return State(StateCursor(ms, tie), document.get("event") == "delete", text(document, ms, damage))
 
 
-def states_past(cursor: StateCursor) -> Document:
-    """The filter for what follows a place in ``STATES_ORDER``. States of the first server share their ``n``, or have none."""
+def states_past(cursor: StateCursor, upto: int) -> list[Document]:
+    """The filters for the states past a place in ``STATES_ORDER`` with an offset of at most ``upto``.
+
+    What they find stands one behind the other. Each is one range of the index, so that a page costs its length also where a
+    million states share a time. States of the first server share their ``n``, or have none; any other is unique.
+    """
     at = DatetimeMS(cursor.ms)
+    upto_filter: Document = {"$not": {"$gt": upto}}  # also those without
     if cursor.tie is None:
-        return {"ts": {"$gte": at}}
+        return [{"ts": {"$gte": at}, "n": upto_filter}]
     tie = str(cursor.tie)
     offset, key = int(tie[:12], 16) - 1, tie[12:]
-    same = {"n": offset if offset >= 0 else None, "_id": {"$gt": key}}
-    return {"ts": {"$gte": at}, "$or": [{"ts": {"$gt": at}}, {"n": {"$gt": offset}}, same]}
+    later: list[Document] = [
+        {"ts": at, "n": {"$gt": offset, "$lte": upto}},
+        {"ts": {"$gt": at}, "n": upto_filter},
+    ]
+    if offset > 0:
+        return later
+    return [{"ts": at, "n": offset if offset >= 0 else None, "_id": {"$gt": key}}, *later]
 
 
-def _text(data: Document) -> str:
-    timestamp = format_ms(int(data["ts"]))
-    return encode_data(timestamp, data.get("p") or [], data["t"], data["id"]).decode()
+def text(document: Mapping[str, Any], ms: int, damage: Damage | None = None) -> str:
+    """The JSON text of an entry's or a state's operation. ``ms`` takes the place of a date that cannot be read."""
+    data = sound_data(document, ms, damage)
+    return encode_data(format_ms(int(data["ts"])), data.get("p") or [], data["t"], data["id"]).decode()

@@ -1,8 +1,9 @@
-"""One agent at a time folds: the holder of a lease, a document ``{holder, revision}`` in ``oplog_meta``.
+"""One agent at a time folds: the holder of a lease, a document ``{holder, revision, seconds}`` in ``oplog_meta``.
 
 ``holder`` is ``host:pid:random``, so that a reader of the document finds the process. The holder raises the revision. Who
-sees one revision for the lease's time on its own monotonic clock takes over by compare-and-set. So no clock is compared with
-another's; a holder that is late is made harmless by the guard of the fold.
+sees one revision for the lease's time on its own monotonic clock takes over by compare-and-set. The lease's time is the longer
+of the holder's, which stands in the document, and the observer's. So no clock is compared with another's; a holder that is late
+is made harmless by the guard of the fold.
 """
 
 import os
@@ -22,6 +23,8 @@ class Lease:
 
     def __init__(self, link: Link, seconds: float) -> None:
         self.seconds = seconds
+        self.longest = seconds
+        """How long the present holder keeps it in silence, by its own account or ours."""
         self._meta = link.meta
         self._me = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._revision = 0
@@ -42,16 +45,19 @@ class Lease:
             return await self._swap(self._me, self._revision, now)
         seen = await self._meta.find_one({"_id": LEASE})
         if seen is None:
-            seen = {"_id": LEASE, "holder": None, "revision": 0}
+            seen = {"_id": LEASE, "holder": None, "revision": 0, "seconds": 0}
             try:
                 await self._meta.insert_one(seen)
             except DuplicateKeyError:
                 return False
-        this = (seen["holder"], seen["revision"])
+        this = (seen.get("holder"), seen.get("revision"))
         if this != self._seen:
-            self._seen, self._seen_at = this, now
-        free = seen["holder"] is None or seen["holder"] == self._me or now - self._seen_at >= self.seconds
-        return free and await self._swap(seen["holder"], seen["revision"], time.monotonic())
+            # The answer may have been long on its way: the holder may have renewed since, and is seen from now on.
+            self._seen, self._seen_at = this, time.monotonic()
+        given = seen.get("seconds")
+        seconds = self.longest = max(self.seconds, given) if isinstance(given, int | float) else self.seconds
+        free = this[0] is None or this[0] == self._me or now - self._seen_at >= seconds
+        return free and await self._swap(*this, time.monotonic())
 
     async def release(self) -> None:
         """Let the next one go on at once."""
@@ -63,15 +69,17 @@ class Lease:
     def lose(self) -> None:
         self._until = 0.0
 
-    async def _swap(self, holder: object, revision: int, now: float) -> bool:
+    async def _swap(self, holder: object, revision: object, now: float) -> bool:
+        """``now``: the time before the command is sent, from which the lease is held."""
+        following = revision + 1 if isinstance(revision, int) else 1
         swapped: Document | None = await self._meta.find_one_and_update(
             {"_id": LEASE, "holder": holder, "revision": revision},
-            {"$set": {"holder": self._me, "revision": revision + 1}},
+            {"$set": {"holder": self._me, "revision": following, "seconds": self.seconds}},
             return_document=ReturnDocument.AFTER,
         )
         if swapped is None:
             self._until = 0.0
             return False
-        self._revision = revision + 1
+        self._revision = following
         self._until = now + self.seconds
         return True

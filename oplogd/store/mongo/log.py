@@ -16,7 +16,7 @@ from oplogd.event_id import Mark
 from oplogd.store.base import Entry, Located
 from oplogd.store.mongo.bell import Bell
 from oplogd.store.mongo.connect import Link
-from oplogd.store.mongo.layout import LOG, OFFSET_INDEX, Document, entry, mark_of
+from oplogd.store.mongo.layout import LOG, OFFSET_INDEX, Document, entry, mark_of, weight
 
 READ_CHARACTERS = 1_000_000
 """About what one read brings at most, however long the operations are."""
@@ -29,6 +29,10 @@ RECENT_SECONDS = 1.0
 
 _READ_AGAIN = 5
 _PLACE = {"n": 1, "w": 1, "s": 1}
+LOST_STATES = (
+    "oplog_states was dropped, and the log no longer holds everything: consumers that need a copy wait. Run oplog-sync with a"
+    " dump of all objects, then stop the agents and run one of them once with --new-epoch"
+)
 
 
 class Row:
@@ -41,6 +45,7 @@ class Row:
         self.purged = int(document["purged"])
         self.adopted = int(document["adopted"])
         self.max_bytes = int(document["max_bytes"])
+        self.has_lost_states = "states_lost" in document
 
 
 class Head(NamedTuple):
@@ -93,14 +98,20 @@ class Log:
         """The size of the capped collection; 0 for a plain one."""
         self.folded = 0
         """The checkpoint's offset as last seen."""
+        self.stall_seconds = 15.0
+        """How long the fold may stand still before a writer that waits for room gives up."""
         self._oldest = Mark(0, 0)
 
     async def row(self, session: AsyncClientSession | None = None) -> Row:
         document = await self._link.meta.find_one({"_id": LOG}, {"writers": 0}, session=session)
         if document is None:
             raise StoreUnavailableError(f"MongoDB at {self._link.where}: the log is not set up yet")
+        if "repair" in document:
+            raise StoreUnavailableError(
+                f"MongoDB at {self._link.where}: the log is being made anew; this ends by itself"
+            )
         row = Row(document)
-        self.folded = max(self.folded, row.folded.offset)
+        self.folded = row.folded.offset
         return row
 
     async def documents(self, after: int, limit: int, session: AsyncClientSession | None = None) -> list[Document]:
@@ -129,8 +140,7 @@ class Log:
         async with cursor.batch_size(limit + 1):
             async for document in cursor:
                 found.append(document)
-                data = document["data"]
-                size += len(data["id"]) + sum(map(len, data.get("p") or ()))
+                size += weight(document)
                 if size > READ_CHARACTERS:
                     break
         return found

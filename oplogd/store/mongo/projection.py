@@ -17,6 +17,9 @@ from oplogd.store.mongo.log import Log
 from oplogd.store.mongo.setup import Setup
 
 BATCH = 1_000
+STALL_LEASES = 3
+"""How many lease times the fold may stand still before those who wait for it give up."""
+
 _LEAST_BATCH = 50
 _IDLE_SECONDS = 0.1
 _KEEP_SECONDS = 1.0
@@ -65,7 +68,10 @@ class Projection:
         if not self._greeted:
             await self._link.greet()
             self._greeted = True
-        if not await self._lease.hold():
+        held = await self._lease.hold()
+        if self._lease.longest > self._lease.seconds:  # whoever waits for the fold needs as much patience
+            self._log.stall_seconds = max(self._log.stall_seconds, STALL_LEASES * self._lease.longest)
+        if not held:
             self._checkpoint = None
             if not self.ready:
                 self.ready = await self._setup.check()
@@ -92,7 +98,7 @@ class Projection:
         began = time.monotonic()
         if self._checkpoint is not None and began < self._keep_at:
             return
-        await self._setup.keep()
+        await self._setup.keep(self._lease.hold)
         await self._setup.look_for_strangers()
         if self._checkpoint is None:
             await forget_writers(self._link)
@@ -164,6 +170,13 @@ class Projection:
         upto = min(oldest.offset + int((size - cap) / mean), checkpoint.offset - 1)
         if upto >= oldest.offset:
             await self._link.log.delete_many({"n": {"$gt": 0, "$lte": upto}})
+            # What another program wrote leaves with the entries of its time.
+            first = await self._link.log.find_one({"n": {"$gt": upto}}, {"_id": 1}, sort=[("n", 1)])
+            if first is not None:
+                stray = {"n": None, "_id": {"$lt": first["_id"]}}
+                gone = await self._link.log.find(stray, {"_id": 1}).limit(BATCH).to_list()
+                if gone:
+                    await self._link.log.delete_many({"n": None, "_id": {"$in": [each["_id"] for each in gone]}})
 
     def _report(self, trouble: StoreError | None) -> None:
         if trouble is not None and (self.trouble is None or str(trouble) != str(self.trouble)):

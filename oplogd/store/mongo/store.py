@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from bson.datetime_ms import DatetimeMS
+from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import PyMongoError
 
 from oplogd.errors import StoreError, StoreUnavailableError
@@ -17,14 +18,15 @@ from oplogd.operation import Operation
 from oplogd.store.base import Correction, Entry, Located, Stamp, State, StateCursor, StoreStats, Verdict
 from oplogd.store.mongo.append import Appender
 from oplogd.store.mongo.bell import wait
+from oplogd.store.mongo.checkpoint import Checkpoint
 from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.errors import translating
 from oplogd.store.mongo.follow import Tail
 from oplogd.store.mongo.guard import Guard
-from oplogd.store.mongo.layout import LOG, STATES_ORDER, state, states_past
+from oplogd.store.mongo.layout import LOG, STATES, STATES_ORDER, state, states_past
 from oplogd.store.mongo.lease import Lease
-from oplogd.store.mongo.log import READ_CHARACTERS, Log
-from oplogd.store.mongo.projection import Projection
+from oplogd.store.mongo.log import LOST_STATES, READ_CHARACTERS, Log, Row
+from oplogd.store.mongo.projection import STALL_LEASES, Projection
 from oplogd.store.mongo.setup import DEFAULT_CAP_BYTES, Kind, Setup
 
 LEASE_SECONDS = 5.0
@@ -36,6 +38,7 @@ PURGE_LEASES = 10
 
 _STALLED_SECONDS = 15.0
 _ASK_SECONDS = 0.03
+_PURGE_BATCH = 1_000
 
 _log = logging.getLogger("oplogd.store")
 
@@ -63,7 +66,9 @@ class MongoStore:
         self._log = Log(self._link)
         self._setup = Setup(self._link, self._log, collection, max_bytes, new_bytes)
         self._lease = Lease(self._link, lease)
+        self._log.stall_seconds = max(_STALLED_SECONDS, STALL_LEASES * lease)
         self._projection = Projection(self._link, self._log, self._setup, self._lease)
+        self._checkpoint = Checkpoint(self._link, self._log, self._projection.changed)
         self._tail = Tail(self._link, self._log)
         self._appender = Appender(self._link, self._log)
         self._guard = Guard(self._link, self._log, self._appender)
@@ -74,6 +79,7 @@ class MongoStore:
     async def open(self) -> None:
         """Raises StoreError if the collections are not of the wanted kind. Goes on in the background if it takes long."""
         self._task = asyncio.create_task(self._projection.run(), name="projection")
+        self._task.add_done_callback(_tell_death)
         deadline = time.monotonic() + _OPEN_SECONDS
         while not self._projection.ready and (left := deadline - time.monotonic()) > 0:
             changed = self._projection.changed.listen()
@@ -86,6 +92,7 @@ class MongoStore:
             _log.error("%s; the agent starts without it", self._projection.trouble or "the log is being set up")
 
     async def close(self) -> None:
+        self._checkpoint.close()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -125,23 +132,42 @@ class MongoStore:
 
     async def checkpoint(self) -> Mark:
         async with self._working():
-            return await self._folded((await self._log.locate(0)).head.offset)
+            row = await self._folded((await self._log.locate(0)).head.offset)
+            if row.has_lost_states:
+                raise StoreUnavailableError(f"MongoDB at {self._link.where}: {LOST_STATES}")
+            return row.folded
+
+    async def settle(self) -> None:
+        """As ``checkpoint``, also where states are lost: for a tool that replaces them."""
+        async with self._working():
+            await self._folded((await self._log.locate(0)).head.offset)
 
     async def states(self, start: StateCursor, upto: int, live_only: bool, limit: int) -> list[State]:
-        chosen = {**states_past(start), "n": {"$not": {"$gt": upto}}}
-        if live_only:
-            chosen["event"] = "insert"
         found: list[State] = []
         size = 0
         async with self._working(), self._link.reading() as session:
-            cursor = self._link.states.find(chosen, session=session).sort(STATES_ORDER).limit(limit)
-            async with cursor.batch_size(limit + 1):
-                async for document in cursor:
-                    found.append(state(document))
-                    size += len(found[-1].data)
-                    if size > READ_CHARACTERS:
-                        break
+            for chosen in states_past(start, upto):
+                if live_only:
+                    chosen["event"] = "insert"
+                cursor = self._link.states.find(chosen, session=session).sort(STATES_ORDER).hint(STATES_ORDER)
+                async with cursor.limit(limit - len(found)).batch_size(limit + 1):
+                    async for document in cursor:
+                        found.append(state(document, self._link.damage))
+                        size += len(found[-1].data)
+                        if size > READ_CHARACTERS:
+                            return found
+                if len(found) == limit:
+                    break
+            if not found and upto:
+                await self._check_states(session)
         return found
+
+    async def _check_states(self, session: AsyncClientSession | None) -> None:
+        """Raise StoreUnavailableError where the states were dropped: a copy of what is left would not be whole."""
+        if len(await self._link.states.index_information(session=session)) < 2:
+            raise StoreUnavailableError(
+                f"MongoDB at {self._link.where}: the collection {STATES} was dropped; the agent that folds looks after it"
+            )
 
     async def stats(self) -> StoreStats:
         async with self._working():
@@ -158,7 +184,7 @@ class MongoStore:
             oldest=oldest,
             newest=head if oldest else None,
             lag=max(0, head.offset - row.folded.offset),
-            warnings=tuple(self._setup.warnings.values()),
+            warnings=(*self._setup.warnings.values(), *filter(None, [self._link.damage.warning])),
         )
 
     async def purge(self, before_ms: int) -> int:
@@ -169,31 +195,27 @@ class MongoStore:
             if not self._lease.held or await self._link.states.find_one(old, {"_id": 1}) is None:
                 return 0
             await self._link.meta.update_one({"_id": LOG}, {"$max": {"purged": before_ms}})
-            return (await self._link.states.delete_many(old)).deleted_count
+            count = 0
+            while found := await self._link.states.find(old, {"_id": 1}).limit(_PURGE_BATCH).to_list():
+                chosen = {**old, "_id": {"$in": [each["_id"] for each in found]}}
+                count += (await self._link.states.delete_many(chosen)).deleted_count
+            return count
 
     async def new_epoch(self) -> None:
-        head = await self.checkpoint()
+        """The agent that holds the lease carries it out."""
+        await self.settle()
         async with self._working():
-            await self._setup.new_epoch(head, await self._link.now_ms())
+            await self._setup.new_epoch(await self._link.now_ms())
+            give_up_at = time.monotonic() + self._log.stall_seconds
+            while await self._setup.is_under_repair():
+                trouble = self._projection.trouble
+                if trouble is not None and time.monotonic() > give_up_at:
+                    raise trouble
+                await wait(self._projection.changed.listen(), _ASK_SECONDS)
 
-    async def _folded(self, upto: int) -> Mark:
-        """Wait until the states hold the log up to an offset; up to where they do."""
-        folded, moved = -1, time.monotonic()
-        while True:
-            changed = self._projection.changed.listen()
-            async with self._link.reading() as session:
-                row = await self._log.row(session)
-            if row.folded.offset >= upto:
-                return row.folded
-            now = time.monotonic()
-            if row.folded.offset != folded:
-                folded, moved = row.folded.offset, now
-            elif now - moved > max(_STALLED_SECONDS, 3 * self._lease.seconds):
-                raise StoreUnavailableError(
-                    f"MongoDB at {self._link.where}: no agent folds the log (offset {folded} of {upto});"
-                    " is the one that holds the lease stuck?"
-                )
-            await wait(changed, _ASK_SECONDS)
+    async def _folded(self, upto: int) -> Row:
+        """Wait until the states hold the log up to an offset; the row that says so."""
+        return await self._checkpoint.reached(upto, self._log.stall_seconds)
 
     @contextlib.asynccontextmanager
     async def _working(self) -> AsyncIterator[None]:
@@ -205,3 +227,8 @@ class MongoStore:
             raise StoreUnavailableError(str(trouble or f"MongoDB at {self._link.where}: the log is being set up"))
         with translating(self._link.where):
             yield
+
+
+def _tell_death(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.critical("the projection has died: %r", error, exc_info=error)

@@ -1,0 +1,64 @@
+"""Waiting for the fold: all that wait share one reading of the checkpoint."""
+
+import asyncio
+import time
+
+from oplogd.errors import StoreUnavailableError
+from oplogd.store.mongo.bell import Bell, wait
+from oplogd.store.mongo.connect import Link
+from oplogd.store.mongo.log import Log, Row
+
+ASK_SECONDS = 0.03
+
+
+class Checkpoint:
+    """``changed`` rings when entries were folded here; other agents' folding is asked for every 30 ms while somebody waits."""
+
+    def __init__(self, link: Link, log: Log, changed: Bell) -> None:
+        self._link = link
+        self._log = log
+        self._changed = changed
+        self._reading: asyncio.Task[Row] | None = None
+        self._read_at = float("-inf")
+
+    async def reached(self, upto: int, stall_seconds: float) -> Row:
+        """Wait until the checkpoint is at an offset or past it; the row that says so.
+
+        Raises StoreUnavailableError when it has stood still for ``stall_seconds``, and PyMongo's errors.
+        """
+        folded, moved = -1, time.monotonic()
+        while True:
+            if self._reading is None or self._reading.done():
+                self._reading = asyncio.create_task(self._read(), name="checkpoint")
+                self._reading.add_done_callback(_retrieve)
+            row = await asyncio.shield(self._reading)
+            if row.folded.offset >= upto:
+                return row
+            now = time.monotonic()
+            if row.folded.offset != folded:
+                folded, moved = row.folded.offset, now
+            elif now - moved > stall_seconds:
+                raise StoreUnavailableError(
+                    f"MongoDB at {self._link.where}: no agent folds the log (offset {folded} of {upto});"
+                    " is the one that holds the lease stuck?"
+                )
+
+    def close(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+
+    async def _read(self) -> Row:
+        """Read the row, at most once in 30 ms unless entries were folded here."""
+        changed = self._changed.listen()
+        if (left := self._read_at + ASK_SECONDS - time.monotonic()) > 0:
+            await wait(changed, left)
+        async with self._link.reading() as session:
+            row = await self._log.row(session)
+        self._read_at = time.monotonic()
+        return row
+
+
+def _retrieve(task: asyncio.Task[Row]) -> None:
+    """Its waiters may all have gone."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,233 @@
+"""Making the log's collection anew from one that is set aside, without losing an entry of it.
+
+The row in ``oplog_meta`` names the collections set aside before the first of them is renamed, and keeps that note (``repair``)
+until the new log is in place. While the note is there nobody reads or writes the log (``Log.row``). So whoever holds the lease
+can go on with a repair that was cut off after any command. The new log is filled under another name, with its index, and
+renamed when it is whole: no late insert of a writer can come in between.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from bson.datetime_ms import DatetimeMS
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.errors import OperationFailure
+
+from oplogd.errors import StoreUnavailableError
+from oplogd.event_id import Mark
+from oplogd.store.mongo.connect import Link
+from oplogd.store.mongo.errors import is_existing
+from oplogd.store.mongo.layout import LOG, OFFSET_INDEX, Document, entry_id, is_in_keeping, mark_of
+from oplogd.store.mongo.log import Log, Row
+
+Hold = Callable[[], Awaitable[bool]]
+"""Keeps the lease; False when another agent has it."""
+
+STRAYS = f"{LOG}_without_index_at_"
+EPOCH = f"{LOG}_set_aside_at_"
+_MAKING = f"{LOG}_being_made_"
+_BATCH = 200
+_HOLD_EVERY = 5_000
+_log = logging.getLogger("oplogd.store")
+
+
+class Scan(NamedTuple):
+    """What a collection without our index holds."""
+
+    is_dense: bool
+    """The offsets ascend by one, each in its id, and go on from the checkpoint: they can stay as they are."""
+
+    last: Mark
+    """The largest offset whose id is in keeping."""
+
+    unfolded: int
+    """How many offsets past the checkpoint there are."""
+
+    without: int
+    """How many entries have no offset."""
+
+
+class Repair:
+    """Only the holder of the lease calls ``go_on``. Methods raise PyMongo's errors and StoreUnavailableError."""
+
+    def __init__(self, link: Link, log: Log, lost: Callable[[int], None]) -> None:
+        """``lost`` is told how many entries were in no collection any more and not folded."""
+        self._link = link
+        self._log = log
+        self._lost = lost
+
+    async def begin(self, aside: str, size: int, epoch: int | None = None) -> None:
+        """Note that the log is to be set aside as ``aside`` and made anew, with a cap of ``size`` bytes (0: plain).
+
+        ``epoch``: the time in ms with which a new history begins. The states are stamped with it, and only what is not
+        folded goes into the new log. None: the log goes on, with every entry.
+        """
+        repair: Document = {"id": aside, "size": size, "epoch": epoch, "sources": [{"name": aside}]}
+        await self._link.meta.update_one({"_id": LOG, "repair": {"$exists": False}}, {"$set": {"repair": repair}})
+
+    async def noted(self) -> str | None:
+        """The id of the repair under way."""
+        row = await self._link.meta.find_one({"_id": LOG, "repair": {"$exists": True}}, {"repair": 1})
+        return str(row["repair"]["id"]) if row else None
+
+    async def go_on(self, hold: Hold) -> None:
+        """Bring a noted repair to its end; None is noted most of the time."""
+        while (
+            row := await self._link.meta.find_one({"_id": LOG, "repair": {"$exists": True}}, {"writers": 0})
+        ) is not None:
+            await self._step(row, row["repair"], hold)
+
+    async def scan(self, collection: AsyncCollection[Document], row: Row, hold: Hold) -> Scan:
+        """Read offsets and ids in the order of the ids, which are indexed and in log order."""
+        dense, last, unfolded, without = True, Mark(0, 0), 0, 0
+        previous = 0
+        number = 0
+        async for document in collection.find({}, {"n": 1}).sort("_id", 1):
+            number += 1
+            if number % _HOLD_EVERY == 0:
+                await self._keep(hold)
+            n = document.get("n")
+            if not isinstance(n, int) or n <= 0:
+                without += 1
+                continue
+            is_next = n == previous + 1 or not previous
+            dense = dense and is_next and is_in_keeping(document)
+            unfolded += n > row.folded.offset and n != previous
+            previous = n
+            if is_in_keeping(document):
+                mark = mark_of(document)
+                dense = dense and (n != row.folded.offset or mark == row.folded)
+                last = max(last, mark)
+        dense = dense and last.offset >= max(row.folded.offset, self._log.head.offset, 1)
+        return Scan(dense, last, unfolded, without)
+
+    async def floor(self, row: Row) -> Mark:
+        """Past all that was ever seen of the log here: where one that is gone goes on."""
+        floor = await self._log.empty_head(row)
+        known = self._log.head
+        return Mark(known.offset, max(known.ms, floor.ms)) if known.offset > floor.offset else floor
+
+    async def options(self, name: str) -> Document | None:
+        """The options of a collection, None if it does not exist."""
+        async for found in await self._link.database.list_collections(filter={"name": name}):
+            if found["name"] == name:  # mongo-java-server does not filter
+                options: Document = found.get("options", {})
+                return options
+        return None
+
+    async def rename(self, name: str, to: str) -> bool:
+        """Whether it could be done: not if ``to`` exists."""
+        try:
+            await self._link.database[name].rename(to)
+        except OperationFailure as error:
+            if is_existing(error):
+                return False
+            raise
+        return True
+
+    # The parts
+
+    async def _step(self, row: Document, repair: Document, hold: Hold) -> None:
+        await self._keep(hold)
+        making = f"{_MAKING}{repair['id'].removeprefix(f'{LOG}_')}"
+        source = repair["sources"][-1]
+        is_there = await self.options(LOG) is not None
+        if await self.options(source["name"]) is None:
+            if is_there:
+                await self.rename(LOG, source["name"])
+        elif is_there and OFFSET_INDEX in await self._link.log.index_information():
+            await self._end(repair)
+            return
+        if "n" not in source:
+            await self._decide(row, repair, making, hold)
+        await self._copy(repair, source, making, hold)
+        if await self.rename(making, LOG):
+            await self._end(repair)
+        else:  # a late insert has made a collection in its place, and may have been acknowledged
+            late = f"{STRAYS}{await self._link.now_ms()}"
+            await self._note(repair, {"$push": {"repair.sources": {"name": late}}})
+
+    async def _decide(self, row: Document, repair: Document, making: str, hold: Hold) -> None:
+        """Note how the entries of the last source are numbered in the new log."""
+        source = repair["sources"][-1]
+        collection = self._link.database[source["name"]]
+        known = Row(row)
+        change: Document = {}
+        source |= {"as_is": False, "after": 0}
+        if len(repair["sources"]) > 1:
+            newest = await self._link.database[making].find_one({}, {"n": 1}, sort=[("n", -1)])
+            base = mark_of(newest) if newest else await self.floor(known)
+        elif repair["epoch"] is not None:
+            epoch = int(repair["epoch"])
+            base = Mark(known.folded.offset, epoch)
+            upto = {"n": {"$not": {"$gt": base.offset}}}
+            await self._link.states.update_many(upto, {"$set": {"ts": DatetimeMS(epoch)}})
+            source["after"] = base.offset
+            new = {"n": base.offset, "ts": epoch, "created": epoch, "first": base.offset + 1, "purged": 0}
+            change = {"$set": new, "$unset": {"states_lost": ""}}
+        else:
+            scan = await self.scan(collection, known, hold)
+            floor = await self.floor(known)
+            base = Mark(max(scan.last.offset, floor.offset), max(scan.last.ms, floor.ms))
+            source["as_is"] = scan.is_dense
+            if not scan.is_dense:
+                if (lost := base.offset - known.folded.offset - scan.unfolded) > 0:
+                    self._lost(lost)
+                change = {"$max": {"n": base.offset, "ts": base.ms}}
+                _log.warning(
+                    "%s was made anew without its index: its entries go on after offset %d, a copy is %s",
+                    LOG,
+                    base.offset,
+                    source["name"],
+                )
+        source |= {"n": base.offset, "ts": max(base.ms, await self._link.now_ms() if not repair["epoch"] else 0)}
+        change["$set"] = {**change.get("$set", {}), "repair.sources": repair["sources"]}
+        await self._note(repair, change)
+
+    async def _copy(self, repair: Document, source: Document, making: str, hold: Hold) -> None:
+        """Fill the new log by the batch; what an earlier attempt has inserted is skipped."""
+        kind: dict[str, Any] = {"capped": True, "size": repair["size"]} if repair["size"] else {}
+        try:
+            await self._link.database.create_collection(making, check_exists=False, **kind)
+        except OperationFailure as error:
+            if not is_existing(error):
+                raise
+        target = self._link.database[making]
+        await target.create_index([("n", 1)], unique=True, name=OFFSET_INDEX)
+        newest = await target.find_one({}, {"n": 1}, sort=[("n", -1)])
+        number = int(source["n"])
+        wanted: Document = {"n": {"$gt": source["after"]}}
+        if newest is not None and source["as_is"]:
+            wanted["_id"] = {"$gt": newest["_id"]}
+        elif newest is not None:
+            number = max(number, int(newest["n"]))
+        cursor = self._link.database[source["name"]].find(wanted).sort("_id", 1)
+        if not source["as_is"]:
+            cursor = cursor.skip(number - int(source["n"]))
+        batch: list[Document] = []
+        async for document in cursor.batch_size(_BATCH):
+            if not source["as_is"]:
+                number += 1
+                mark = Mark(number, int(source["ts"]))
+                document |= {"_id": entry_id(mark), "n": mark.offset}
+            batch.append(document)
+            if len(batch) == min(_BATCH, self._link.inserts_per_command):
+                await self._keep(hold)
+                await target.insert_many(batch)
+                batch = []
+        if batch:
+            await self._keep(hold)
+            await target.insert_many(batch)
+
+    async def _note(self, repair: Document, change: Document) -> None:
+        noted = await self._link.meta.update_one({"_id": LOG, "repair.id": repair["id"]}, change)
+        if not noted.matched_count:
+            raise StoreUnavailableError(f"MongoDB at {self._link.where}: another agent has made the log anew")
+
+    async def _end(self, repair: Document) -> None:
+        await self._link.meta.update_one({"_id": LOG, "repair.id": repair["id"]}, {"$unset": {"repair": ""}})
+
+    async def _keep(self, hold: Hold) -> None:
+        if not await hold():
+            raise StoreUnavailableError(f"MongoDB at {self._link.where}: another agent holds the lease now")
