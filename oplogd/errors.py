@@ -34,5 +34,9 @@ class StoreUnavailableError(StoreError):
     """The store does not answer now: locked, disk full, away. Trying again makes sense."""
 
 
+class LogReplacedError(OplogError):
+    """The log is not the one that was read before: at that offset it has another entry, or none by now."""
+
+
 class StartupError(OplogError):
     """The agent cannot start. The message is one sentence that names the flag to change."""

@@ -35,9 +35,13 @@ class EventId(NamedTuple):
 
 
 class Millis(NamedTuple):
-    """A replication id: milliseconds since 1970 of an object's state."""
+    """A replication id: milliseconds since 1970 of an object's state.
+
+    ``chosen``: no id that a log handed out, but a time that a person asks for.
+    """
 
     ms: int
+    chosen: bool = False
 
 
 Position = EventId | Millis

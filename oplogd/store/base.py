@@ -32,6 +32,13 @@ class State(NamedTuple):
     data: str
 
 
+class StatesPage(NamedTuple):
+    """Some states in time order. ``next`` is the cursor to go on from, None after the last: an empty page is no end."""
+
+    states: list[State]
+    next: StateCursor | None
+
+
 class Located(NamedTuple):
     """What a position is judged against, read in one transaction.
 
@@ -49,7 +56,10 @@ class Located(NamedTuple):
     purged_ms: int
     adopted_ms: int
     unwritten: tuple[tuple[int, int], ...] = ()
-    """Spans of time, ends not included, in which nothing was written: the store was closed."""
+    """Spans of time, ends not included, in which this history wrote nothing: the store was closed."""
+
+    set_aside: tuple[tuple[int, int], ...] = ()
+    """Spans of time, ends not included, of logs that were set aside because their clock was ahead."""
 
     now_ms: int = 0
     """The clock by which entries are timed: the agent's own, or that of a server that several agents share."""
@@ -124,7 +134,8 @@ class Store(Protocol):
     Every method may raise StoreUnavailableError, after which calling it again makes sense; ``open`` also StoreError.
     ``open`` of a store on another machine succeeds while that is away; its other methods then raise.
     Methods may be called concurrently, but for ``append`` and ``follow``, which have one
-    caller each.
+    caller each. However many ``read`` and ``states`` are pending, ``locate``, ``checkpoint`` and ``stats`` do not
+    wait for them.
     """
 
     @property
@@ -140,13 +151,14 @@ class Store(Protocol):
         Called again with the same operations and stamp, it adds none of them twice.
         """
 
-    async def follow(self, after: int, limit: int, seconds: float) -> list[Entry]:
+    async def follow(self, after: int, limit: int, seconds: float, at_ms: int | None = None) -> list[Entry]:
         """As ``read``, but wait up to ``seconds`` for the first entry, whoever writes it. One caller: the follower."""
 
-    async def read(self, after: int, limit: int) -> list[Entry]:
+    async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[Entry]:
         """Up to ``limit`` entries past an offset, in offset order.
 
-        The first is not ``after + 1`` when that one has left the log.
+        The first is not ``after + 1`` when that one has left the log. ``at_ms``: the time of the entry at ``after``, or
+        of the log's beginning. LogReplacedError says that the log has another there, so that these entries do not follow it.
         """
 
     async def locate(self, offset: int = 0) -> Located: ...
@@ -154,8 +166,11 @@ class Store(Protocol):
     async def checkpoint(self) -> Mark:
         """Wait until the states hold every entry present at the call; the place up to which they do."""
 
-    async def states(self, start: StateCursor, upto: int, live_only: bool, limit: int) -> list[State]:
-        """States past ``start`` in time order whose last operation has an offset of at most ``upto``."""
+    async def states(self, start: StateCursor, upto: int, live_only: bool, limit: int) -> StatesPage:
+        """States past ``start`` in time order whose last operation has an offset of at most ``upto``.
+
+        One call looks at about ``limit`` states, however many others (deleted, changed later) lie between them.
+        """
 
     async def stats(self) -> StoreStats: ...
 

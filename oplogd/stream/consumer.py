@@ -2,16 +2,20 @@
 
 A consumer is in one of two phases: it replicates states, or it follows the log from a place in it. ``next_chunk`` makes one
 bounded step and keeps its progress in fields, so that a step that failed because the store is away is simply made again.
+A step that asks the store is a task of its own: it goes on while heartbeats are sent.
 """
 
 import asyncio
+import contextlib
 import time
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from oplogd.errors import LogReplacedError
 from oplogd.event_id import EventId, Mark, Position
-from oplogd.operation import decode_data
-from oplogd.store import Located, StateCursor, Store
+from oplogd.operation import Data, decode_data
+from oplogd.store import Entry, Located, State, StateCursor, Store
 from oplogd.stream.frames import HEARTBEAT, RESET, Framer, checkpoint_frame, live_frame, position_of
 from oplogd.stream.outlet import Outlet
 from oplogd.stream.ring import Ring, View
@@ -25,6 +29,19 @@ PAGE = 500
 """States or entries read from the store at a time."""
 
 
+IN_FLIGHT = 2
+"""Pages of states, and pages of entries, that all consumers of an agent read at a time. Each costs the event loop a
+millisecond: more at once would keep operations from consumers that are live."""
+
+
+class Pages:
+    """The turns of an agent's consumers at reading pages from the store, first come, first served."""
+
+    def __init__(self) -> None:
+        self.states = asyncio.Semaphore(IN_FLIGHT)
+        self.entries = asyncio.Semaphore(IN_FLIGHT)
+
+
 @dataclass
 class Replication:
     """States on their way to a consumer: those up to ``mark``, from ``cursor`` on, not older than ``since``."""
@@ -36,7 +53,8 @@ class Replication:
     """Where and when the log's history began, as judged by: another one has other times."""
     announced: bool = False
     mark: Mark | None = None
-    cursor: StateCursor = StateCursor(0, None)
+    cursor: StateCursor | None = StateCursor(0, None)
+    """None: all states up to ``mark`` are sent."""
 
 
 class Lag(NamedTuple):
@@ -58,7 +76,7 @@ class Counts:
 
 @dataclass(eq=False)
 class Consumer:
-    """``next_chunk`` has one caller. ``end`` may be called at any time."""
+    """``next_chunk`` has one caller. ``end`` may be called at any time, ``close`` when ``next_chunk`` is not any more."""
 
     id: int
     address: str
@@ -67,6 +85,7 @@ class Consumer:
     view: View
     framer: Framer
     counts: Counts
+    pages: Pages
     heartbeat: float
     """Seconds of silence after which a heartbeat is due."""
     checkpoints: bool
@@ -85,6 +104,8 @@ class Consumer:
     """Where the log of this epoch began: places before it have no event id."""
     _waiter: asyncio.Future[None] | None = None
     _greeting: bool = False
+    _asking: asyncio.Task[bytes] | None = None
+    """The step that asks the store."""
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     def begin(self, position: Position | None, located: Located, epoch: int) -> None:
@@ -129,8 +150,10 @@ class Consumer:
     async def next_chunk(self) -> bytes:
         """The next bytes to send; empty when the stream is over. Raises StoreUnavailableError, then call it again."""
         while not self.ending:
-            run = self._replication
-            chunk = await (self._replicate(run) if run else self._follow())
+            if self._asking is None and (step := self._step()):
+                self._asking = asyncio.create_task(step, name=f"consumer {self.id} asks the store")
+                self._asking.add_done_callback(_retrieve)
+            chunk = await (self._answer(self._asking) if self._asking else self._follow())
             if not chunk and self._beat_is_due():
                 chunk = self._beat()
             if chunk:
@@ -152,6 +175,11 @@ class Consumer:
         """For how many seconds a write has waited while the consumer took no byte. To be asked about once a second."""
         return self.outlet.stalled(now, self.last_write)
 
+    def close(self) -> None:
+        """Drop what is still asked of the store."""
+        if self._asking is not None:
+            self._asking.cancel()
+
     def wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
@@ -169,16 +197,36 @@ class Consumer:
         self.last_write = time.monotonic()
         return HEARTBEAT
 
+    def _step(self) -> Coroutine[Any, Any, bytes] | None:
+        """The next step if it asks the store, None if the ring has what follows."""
+        if self._replication:
+            return self._replicate(self._replication)
+        if self._epoch != self.ring.epoch:
+            return self._judge_anew()
+        return None if self._greeting or self.view.covers(self.place.offset) else self._catch_up()
+
+    async def _answer(self, asking: asyncio.Task[bytes]) -> bytes:
+        """The chunk of a step that asks the store; empty if the consumer is woken before it is there."""
+        if not asking.done():
+            self._waiter = self._loop.create_future()
+            asking.add_done_callback(self._wake_by)
+            try:
+                await self._waiter
+            finally:
+                asking.remove_done_callback(self._wake_by)
+        if not asking.done():
+            return b""
+        self._asking = None
+        return asking.result()
+
+    def _wake_by(self, _: asyncio.Task[bytes]) -> None:
+        self.wake()
+
     async def _follow(self) -> bytes:
         ring = self.ring
-        if self._epoch != ring.epoch:
-            await self._judge_anew()
-            return b""
         if self._greeting:
             self._greeting = False
             return checkpoint_frame(self._position())
-        if not self.view.covers(self.place.offset):
-            return await self._catch_up()
         if self.place.offset < ring.head.offset:
             chunk, count, self.place = self.view.take(self.place.offset, CHUNK_BYTES)
             self._count(count)
@@ -201,28 +249,33 @@ class Consumer:
 
     async def _catch_up(self) -> bytes:
         """Behind the ring: read the store, as long as the next entry is there."""
-        entries = await self.store.read(self.place.offset, PAGE)
-        if not entries or entries[0].offset != self.place.offset + 1:
-            await self._judge_anew()
-            return b""
+        with contextlib.suppress(LogReplacedError):
+            async with self.pages.entries:
+                entries = await self.store.read(self.place.offset, PAGE, self.place.ms)
+                if entries and entries[0].offset == self.place.offset + 1:
+                    return self._frames_of_entries(entries)
+        return await self._judge_anew()
+
+    def _frames_of_entries(self, entries: Sequence[Entry]) -> bytes:
         frames = []
         for number, entry in enumerate(entries, self.place.offset + 1):
             if entry.offset != number:
                 break
-            data = decode_data(entry.data)
-            if self.view.filter.matches(data):
+            data = self._decode(entry.data)
+            if data is None or self.view.filter.matches(data):
                 frames.append(self.framer.entry(entry, data))
             self.place = Mark(entry.offset, entry.ms)
         self._count(len(frames))
         return b"".join(frames)
 
-    async def _judge_anew(self) -> None:
+    async def _judge_anew(self) -> bytes:
         """The log does not go on behind this consumer: trimmed, or another one. Take it where a resume would."""
         epoch = self.ring.epoch
         located = await self.store.locate(self.place.offset)
         place, greeting = self.place, self._greeting
         self.begin(EventId(place.ms // 1000, place.ms % 1000, place.offset), located, epoch)
         self._greeting = greeting and self._replication is None
+        return b""
 
     async def _replicate(self, run: Replication) -> bytes:
         if not run.announced:
@@ -230,18 +283,28 @@ class Consumer:
             return RESET
         if run.mark is None:
             run.mark = await self.store.checkpoint()
-        states = await self.store.states(run.cursor, run.mark.offset, run.since is None, PAGE)
-        if not states:
-            return await self._go_live(run, run.mark)
+        if run.cursor is not None:
+            async with self.pages.states:
+                page = await self.store.states(run.cursor, run.mark.offset, run.since is None, PAGE)
+                chunk = self._frames_of_states(run, page.states)
+            run.cursor = page.next
+            if chunk or page.next:
+                return chunk
+        return await self._go_live(run, run.mark)
+
+    def _frames_of_states(self, run: Replication, states: Sequence[State]) -> bytes:
         frames = []
         for state in states:
-            data = decode_data(state.data)
-            if self.view.filter.matches(data):
+            data = self._decode(state.data)
+            if data is None or self.view.filter.matches(data):
                 frames.append(self.framer.state(state, data))
                 run.last_ms = state.cursor.ms
-        run.cursor = states[-1].cursor
         self._count(len(frames))
         return b"".join(frames)
+
+    def _decode(self, text: str) -> Data | None:
+        """None where nobody looks at it."""
+        return decode_data(text) if self.framer.needs_data or any(self.view.filter) else None
 
     async def _go_live(self, run: Replication, mark: Mark) -> bytes:
         """All states up to ``mark`` are sent. ``live`` if the log goes on from there, else another round."""
@@ -268,7 +331,7 @@ class Consumer:
         return position_of(self.place, self.place.offset >= self._first_offset)
 
     def _beat(self) -> bytes:
-        if self._replication or not self.checkpoints or self._epoch != self.ring.epoch:
+        if self._asking or self._replication or not self.checkpoints or self._epoch != self.ring.epoch:
             return HEARTBEAT
         return HEARTBEAT + checkpoint_frame(self._position())
 
@@ -282,3 +345,9 @@ class Consumer:
 
 def _history(located: Located) -> tuple[int, int]:
     return located.first_offset, located.created_ms
+
+
+def _retrieve(asked: asyncio.Task[bytes]) -> None:
+    """An error of a step whose consumer has gone concerns nobody."""
+    if not asked.cancelled():
+        asked.exception()

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from oplogd.errors import StoreUnavailableError
+from oplogd.errors import LogReplacedError, StoreUnavailableError
 from oplogd.health import Health
 from oplogd.store import Entry, Store
 from oplogd.stream.pace import Pace
@@ -38,13 +38,18 @@ async def follow(store: Store, ring: Ring, health: Health) -> None:
 
 async def advance(store: Store, ring: Ring, seconds: float) -> None:
     """Take what the log has past the ring's head, waiting up to ``seconds`` for it. Raises StoreUnavailableError."""
-    entries = await store.follow(ring.head.offset, _BATCH, seconds)
-    if not entries:
-        located = await store.locate()
-        lost = located.head.offset < ring.head.offset
+    head = ring.head
+    entries: list[Entry] = []
+    try:
+        entries = await store.follow(head.offset, _BATCH, seconds, head.ms)
+    except LogReplacedError:
+        lost = True
     else:
-        numbers = range(ring.head.offset + 1, ring.head.offset + 1 + len(entries))
+        numbers = range(head.offset + 1, head.offset + 1 + len(entries))
         lost = any(entry.offset != number for entry, number in zip(entries, numbers, strict=True))
+        if not entries:
+            located = await store.locate(head.offset)
+            lost = located.head.offset < head.offset or located.at_ms not in (None, head.ms)
     if not lost:
         await _feed(ring, entries)
         return

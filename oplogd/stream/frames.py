@@ -36,18 +36,23 @@ class Framer:
         self._prefix_ms = -1
         self._prefix = ""
 
-    def entry(self, entry: Entry, data: Data) -> bytes:
+    @property
+    def needs_data(self) -> bool:
+        """Whether ``entry`` and ``state`` look at the decoded data; if not, it may be None."""
+        return bool(self._object_url)
+
+    def entry(self, entry: Entry, data: Data | None) -> bytes:
         offset, ms, event, text = entry
         if ms != self._prefix_ms:  # entries written together share their time
             self._prefix_ms = ms
             self._prefix = prefix(ms)
-        if self._object_url:
+        if data and self._object_url:
             text = self._with_ref(text, data)
         return f"id: {self._prefix}{offset:012x}\nevent: {event}\ndata: {text}\n\n".encode()
 
-    def state(self, state: State, data: Data) -> bytes:
+    def state(self, state: State, data: Data | None) -> bytes:
         """A state as replication sends it: an update of a live object is an ``insert``."""
-        text = self._with_ref(state.data, data) if self._object_url else state.data
+        text = self._with_ref(state.data, data) if data and self._object_url else state.data
         event = "delete" if state.deleted else "insert"
         return f"id: {state.cursor.ms}\nevent: {event}\ndata: {text}\n\n".encode()
 

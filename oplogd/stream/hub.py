@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import EventId, Position
 from oplogd.store import Store
-from oplogd.stream.consumer import Consumer, Counts
+from oplogd.stream.consumer import Consumer, Counts, Pages
 from oplogd.stream.filters import Filter
 from oplogd.stream.frames import Framer
 from oplogd.stream.outlet import Outlet
@@ -70,6 +70,7 @@ class Hub:
         self._reserved = 0
         self._ending = False
         self.counts = Counts()
+        self._pages = Pages()
         self.connections = 0
         self.consumers: set[Consumer] = set()
 
@@ -104,6 +105,7 @@ class Hub:
             view=view,
             framer=self._framer,
             counts=self.counts,
+            pages=self._pages,
             heartbeat=self._heartbeat,
             checkpoints=checkpoints,
             ends_at=time.monotonic() + self._max_age * random.uniform(0.8, 1.2) if self._max_age else float("inf"),
@@ -118,6 +120,7 @@ class Hub:
         if consumer in self.consumers:
             self.consumers.remove(consumer)
             self._count(_host(consumer.address), -1)
+            consumer.close()
             self._ring.release(consumer.view)
             _log.debug("consumer %d gone after %d events", consumer.id, consumer.sent)
 

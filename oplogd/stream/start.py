@@ -1,5 +1,6 @@
 """Where a consumer's stream begins: the rules of the wire contract as one function. No I/O."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from oplogd.event_id import Mark, Millis, Position
@@ -33,6 +34,9 @@ def resolve(position: Position | None, located: Located, now: int) -> Start:
     if position is None:
         return After(located.head)
     if isinstance(position, Millis):
+        # Unlike an offset, a time does not tell which of two logs it is from: in doubt `reset`, there must be no gap.
+        if not position.chosen and _is_in(position.ms, located.unwritten + located.set_aside):
+            return Reset()
         return _since(position.ms, position.ms, located, now)
     head, oldest = located.head, located.oldest
     whole_second = position.seconds * 1000
@@ -45,7 +49,7 @@ def resolve(position: Position | None, located: Located, now: int) -> Start:
     known_until = oldest.ms if oldest else head.ms
     if position.offset < located.first_offset or position.ms > known_until:
         return Reset()
-    if any(after < position.ms < before for after, before in located.unwritten):
+    if _is_in(position.ms, located.unwritten):
         return Reset()  # handed out by a store of which this one is an older copy
     return _since(whole_second, position.ms, located, now)
 
@@ -53,6 +57,10 @@ def resolve(position: Position | None, located: Located, now: int) -> Start:
 def bridged(ms: int, located: Located) -> bool:
     """Whether the states tell all that happened at or after ``ms``. 1 is the id of ``reset``: nothing came before it."""
     return ms == 1 or ms >= max(located.created_ms, located.purged_ms)
+
+
+def _is_in(ms: int, spans: Iterable[tuple[int, int]]) -> bool:
+    return any(after < ms < before for after, before in spans)
 
 
 def _since(ms: int, asked_ms: int, located: Located, now: int) -> Start:

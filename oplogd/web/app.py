@@ -179,11 +179,11 @@ def _position(request: Request) -> Position | None:
     if not since:
         return None
     if since.isascii() and since.isdecimal() and len(since) <= 13:
-        return Millis(int(since))
+        return Millis(int(since), chosen=True)
     if since[-6:-5] == " ":  # a '+' that was not escaped in the URL
         since = f"{since[:-6]}+{since[-5:]}"
     try:
-        return Millis(max(0, (parse_timestamp(since) - _EPOCH) // (_EPOCH.resolution * 1000)))
+        return Millis(max(0, (parse_timestamp(since) - _EPOCH) // (_EPOCH.resolution * 1000)), chosen=True)
     except ValueError as error:
         raise PositionError(f"since: {error}; it may also be milliseconds since 1970") from None
 

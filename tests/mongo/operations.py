@@ -29,12 +29,18 @@ def folded(entries: Iterable[Entry]) -> dict[str, str]:
 async def live_states(store: Store) -> dict[str, str]:
     """What a full replication would send."""
     mark = await store.checkpoint()
-    found: list[State] = []
-    cursor = StateCursor(0, None)
-    while page := await store.states(cursor, mark.offset, True, 500):
-        found += page
-        cursor = page[-1].cursor
+    found = await states_of(store, mark.offset, live_only=True)
     return {_key(state.data): state.data for state in found}
+
+
+async def states_of(store: Store, upto: int, *, live_only: bool = False) -> list[State]:
+    """All states up to an offset, read page by page."""
+    found: list[State] = []
+    cursor: StateCursor | None = StateCursor(0, None)
+    while cursor:
+        states, cursor = await store.states(cursor, upto, live_only, 500)
+        found += states
+    return found
 
 
 async def whole_log(store: Store) -> list[Entry]:

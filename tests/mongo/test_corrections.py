@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from oplogd.operation import Operation, decode_data, encode_data
-from oplogd.store import Correction, Stamp, StateCursor, Verdict
+from oplogd.store import Correction, Stamp, Verdict
 from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.setup import Kind
 from tests.mongo.conftest import MakeStore
-from tests.mongo.operations import TIMESTAMP, folded, live_states, op, whole_log
+from tests.mongo.operations import TIMESTAMP, folded, live_states, op, states_of, whole_log
 
 APPLIED, PRESENT, SKIPPED = Verdict.APPLIED, Verdict.PRESENT, Verdict.SKIPPED
 
@@ -27,12 +27,9 @@ async def seen(store: MongoStore) -> dict[str, int]:
     """The last offset of each object as the states tell, which may be behind the log."""
     upto = (await store.locate()).head.offset
     found: dict[str, int] = {}
-    cursor = StateCursor(0, None)
-    while page := await store.states(cursor, upto, False, 500):
-        for state in page:
-            assert isinstance(state.cursor.tie, str)
-            found[decode_data(state.data).id] = int(state.cursor.tie[:12], 16) - 1
-        cursor = page[-1].cursor
+    for state in await states_of(store, upto):
+        assert isinstance(state.cursor.tie, str)
+        found[decode_data(state.data).id] = int(state.cursor.tie[:12], 16) - 1
     return found
 
 

@@ -10,7 +10,7 @@ from bson.datetime_ms import DatetimeMS
 from pymongo import MongoClient
 
 from oplogd.operation import decode_data
-from oplogd.store import StateCursor
+from oplogd.store import State, StateCursor
 from oplogd.store.mongo.damage import FIRST_MS, LAST_MS, Damage, sound_data
 from oplogd.store.mongo.layout import entry, key_of, state, state_document, states_past
 from tests.agents import fold
@@ -170,14 +170,16 @@ async def test_states_of_one_time_are_paged_each_once_and_in_order(
         mark = await store.checkpoint()
         states.update_many({}, {"$set": {"ts": THEN}})
         states.update_many({"_id": {"$in": ["video/old-3", "video/old-4"]}}, {"$unset": {"n": ""}})
-        found, cursor = [], StateCursor(0, None)
-        while page := await store.states(cursor, mark.offset, True, limit):
-            assert len(page) <= limit
-            found += page
-            cursor = page[-1].cursor
+        found: list[State] = []
+        cursor: StateCursor | None = StateCursor(0, None)
+        while cursor is not None:
+            page = await store.states(cursor, mark.offset, True, limit)
+            assert len(page.states) <= limit
+            found += page.states
+            cursor = page.next
         expected = ["old-3", "old-4", *(f"old-{n}" for n in (0, 1, 2, 5, 6, 7, 8)), *map(str, range(20))]
         assert [decode_data(each.data).id for each in found] == expected
-        assert len(await store.states(StateCursor(0, None), 10, True, 500)) == 19
+        assert len((await store.states(StateCursor(0, None), 10, True, 500)).states) == 19
 
 
 async def test_what_another_program_wrote_into_a_plain_log_leaves_with_the_entries_of_its_time(

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from oplogd.store import StateCursor
 from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.fold import fold, raise_checkpoint
 from oplogd.store.mongo.lease import Lease
 from tests.mongo.conftest import MakeStore, drop
-from tests.mongo.operations import folded, live_states, op, whole_log
+from tests.mongo.operations import folded, live_states, op, states_of, whole_log
 
 SECONDS = 5.0
 
@@ -160,7 +159,7 @@ async def test_late_writes_of_an_old_holder_change_nothing(plain_url: str, make_
     mark = await store.checkpoint()
 
     async def states() -> list[object]:
-        return list(await store.states(StateCursor(0, None), mark.offset, False, 100))
+        return list(await states_of(store, mark.offset))
 
     before = await states()
     late = Link(plain_url)

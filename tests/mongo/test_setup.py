@@ -14,11 +14,11 @@ from pymongo.asynchronous.database import AsyncDatabase
 from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.event_id import EventId, format_id
 from oplogd.operation import Operation, now_ms
-from oplogd.store import Stamp, StateCursor
+from oplogd.store import Stamp
 from oplogd.store.mongo import MongoStore
 from oplogd.stream.start import Reset, Since, resolve
 from tests.mongo.conftest import MakeStore
-from tests.mongo.operations import folded, live_states, op, whole_log
+from tests.mongo.operations import folded, live_states, op, states_of, whole_log
 
 Document = dict[str, Any]
 THEN = datetime(2014, 11, 6, 11, 4, 39, 41_000, UTC)
@@ -66,7 +66,7 @@ async def test_a_database_of_the_first_server_is_taken_over(capped_url: str, mak
         position = EventId(seconds, int(str(last)[8:12], 16), int(str(last)[12:], 16))
         located = await store.locate(position.offset)
         assert resolve(position, located, now_ms()) == Since(seconds * 1000)
-        everything = await store.states(StateCursor(0, None), 0, False, 100)
+        everything = await states_of(store, 0)
         assert [state.deleted for state in everything].count(True) == 1
         await store.append([op("a", "delete"), op("d")])
         assert set(await live_states(second)) == {"video/b", "video/d"}

@@ -180,11 +180,12 @@ async def states_of(
     """All states from ``since`` on, read page by page."""
     upto = (await store.checkpoint()).offset if upto is None else upto
     states: list[State] = []
-    cursor = StateCursor(since, None)
-    while page := await store.states(cursor, upto, live_only, limit):
-        assert len(page) <= limit
-        states += page
-        cursor = page[-1].cursor
+    next_cursor: StateCursor | None = StateCursor(since, None)
+    while next_cursor:
+        page = await store.states(next_cursor, upto, live_only, limit)
+        assert len(page.states) <= limit
+        states += page.states
+        next_cursor = page.next
     return states
 
 

@@ -5,15 +5,19 @@ import contextlib
 import os
 import resource
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.operation import Operation
-from oplogd.store.sqlite import APPLICATION_ID, DEFAULT_CAP_BYTES, MIGRATIONS, SqliteStore, connection, statements
-from tests.operations import fold, numbered, operation
+from oplogd.store import StateCursor, StatesPage
+from oplogd.store.sqlite import APPLICATION_ID, DEFAULT_CAP_BYTES, MIGRATIONS, SqliteStore, connection, log, statements
+from tests.operations import fold, key_of, numbered, operation
 from tests.store.kits import contents, expected, known, log_of, states_of, wanted
 
 Patch = pytest.MonkeyPatch
@@ -258,6 +262,26 @@ async def test_a_damaged_file_is_named_and_a_sound_copy_in_its_place_works(path:
         await whole(store, made)
 
 
+async def test_an_empty_file_in_the_place_of_the_store_is_not_made_a_new_one_and_the_old_one_works_again(
+    path: Path,
+) -> None:
+    made = numbered(3)
+    async with opened(path) as store:
+        await store.append(made[:2])
+        for end in ("", "-wal", "-shm"):
+            path.with_name(path.name + end).rename(path.with_name("aside" + end))
+        replace(path, b"")
+        for call in (store.locate, store.stats, lambda: store.append(made[2:]), lambda: store.read(0, 10)):
+            with pytest.raises(StoreUnavailableError, match="no such table"):
+                await call()
+        with direct(path) as db:
+            assert db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+        for end in ("", "-wal", "-shm"):
+            path.with_name("aside" + end).rename(path.with_name(path.name + end))
+        await store.append(made[2:])
+        await whole(store, made)
+
+
 async def test_an_append_that_was_interrupted_leaves_nothing(path: Path) -> None:
     made = numbered(2)
     async with opened(path) as store:
@@ -310,3 +334,155 @@ async def test_a_count_that_is_under_way_leaves_the_last_one_until_it_ends(path:
             assert (await store.stats()).states == 7
             while (await store.stats()).states != 8:
                 await asyncio.sleep(0.01)
+
+
+# --- What one call costs, and who waits for whom ---
+
+
+def steps_of(path: Path, call: Callable[[sqlite3.Connection], object]) -> int:
+    """The instructions of SQLite's virtual machine that a call took, in tens."""
+    steps = 0
+
+    def step() -> None:
+        nonlocal steps
+        steps += 1
+
+    with contextlib.closing(connection.connect(path, create=False)) as db:
+        db.set_progress_handler(step, 10)
+        call(db)
+    return steps
+
+
+async def test_a_page_of_live_states_costs_the_same_however_many_deleted_ones_are_before_it(path: Path) -> None:
+    async with opened(path) as store:
+        await store.append([operation(id_="live")])
+        start = StateCursor(0, None)
+        few = steps_of(path, lambda db: log.states(db, start, 10**9, True, 500))
+        for first in range(0, 20_000, 5000):
+            await store.append([operation("delete", id_=str(number)) for number in range(first, first + 5000)])
+        await store.append([operation("update", id_="live")])
+        page = await store.states(start, 10**9, True, 500)
+        assert [key_of(state.data) for state in page.states] == ["video/live"]
+        assert page.next is None
+        assert steps_of(path, lambda db: log.states(db, start, 10**9, True, 500)) < 2 * few + 10
+
+
+async def test_a_page_of_states_costs_the_same_however_many_were_changed_after_its_mark(path: Path) -> None:
+    async with opened(path) as store:
+        await store.append(numbered(10))
+        for live_only in (False, True):
+            call = partial(log.states, start=StateCursor(0, None), upto=10, live_only=live_only, limit=5)
+            few = steps_of(path, call)
+            await store.append(numbered(5000, first=100))
+            assert steps_of(path, call) < 2 * few
+
+
+@pytest.mark.parametrize("live_only", [False, True])
+async def test_a_page_costs_the_same_however_many_states_share_its_millisecond(path: Path, live_only: bool) -> None:
+    async with opened(path) as store:
+        await store.append(numbered(5000))
+        await store.new_epoch()
+        first = (await store.states(StateCursor(0, None), 10**9, live_only, 1)).states[0].cursor
+
+        def page(after: int) -> Callable[[sqlite3.Connection], object]:
+            start = StateCursor(first.ms, after)
+            return lambda db: log.states(db, start, 10**9, live_only, 20)
+
+        assert steps_of(path, page(4900)) < 2 * steps_of(path, page(1))
+
+
+async def test_a_read_touches_no_entries_past_the_megabyte_that_it_brings(path: Path) -> None:
+    async with opened(path) as store:
+        await store.append([operation(id_=str(number), parents=["p" * 60_000]) for number in range(100)])
+        entries = await store.read(0, 2000)
+        assert 1_000_000 < sum(len(entry.data) for entry in entries) < 1_100_000
+        states = (await store.states(StateCursor(0, None), 10**9, True, 500)).states
+        assert len(states) == len(entries)
+        for call in (
+            lambda db, limit: log.read(db, 0, limit),
+            lambda db, limit: log.states(db, StateCursor(0, None), 10**9, True, limit),
+        ):
+            least = steps_of(path, partial(call, limit=len(entries)))
+            assert steps_of(path, partial(call, limit=2000)) < 1.2 * least
+
+
+async def test_neither_connects_nor_figures_wait_for_pages_of_states(path: Path, monkeypatch: Patch) -> None:
+    goes_on = threading.Event()
+    began = threading.Semaphore(0)
+    states = log.states
+
+    def slow(*given: Any) -> StatesPage:
+        began.release()
+        assert goes_on.wait(30)
+        return states(*given)
+
+    monkeypatch.setattr(log, "states", slow)
+    async with opened(path) as store:
+        await store.append(numbered(3))
+        calls = [asyncio.create_task(store.states(StateCursor(0, None), 3, True, 10)) for _ in range(20)]
+        try:
+            assert await asyncio.to_thread(began.acquire, timeout=30)
+            async with asyncio.timeout(30):
+                assert (await store.locate()).head.offset == 3
+                assert (await store.checkpoint()).offset == 3
+                assert (await store.stats()).operations == 3
+        finally:
+            goes_on.set()
+        assert [len((await call).states) for call in calls] == [3] * 20
+
+
+async def test_closing_does_not_wait_for_the_calls_that_have_no_turn_yet(path: Path, monkeypatch: Patch) -> None:
+    goes_on, began = threading.Event(), threading.Semaphore(0)
+    turns = []
+
+    def slow(*_: Any) -> StatesPage:
+        turns.append(1)
+        began.release()
+        assert goes_on.wait(30)
+        return StatesPage([], None)
+
+    monkeypatch.setattr(log, "states", slow)
+    async with opened(path) as store:
+        calls = [asyncio.create_task(store.states(StateCursor(0, None), 3, True, 10)) for _ in range(50)]
+        for _ in range(3):
+            assert await asyncio.to_thread(began.acquire, timeout=30)
+        closing = asyncio.create_task(store.close())
+        await asyncio.wait(calls[3:], timeout=30)
+        goes_on.set()
+        await closing
+        results = await asyncio.gather(*calls, return_exceptions=True)
+    assert len(turns) == 3
+    assert [type(result) for result in results[3:]] == [StoreUnavailableError] * 47
+
+
+# --- The first schema ---
+
+
+async def test_a_file_of_the_first_schema_is_brought_forward_with_its_states_and_says_so(
+    path: Path, monkeypatch: Patch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with direct(path) as db:
+        for statement in MIGRATIONS[0].split(";"):
+            db.execute(statement)
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute("PRAGMA user_version = 1")
+        db.execute("INSERT INTO logs VALUES ('ops', 1000000, 0, 30000, 1700000000000, 1600000000000, 1, 0)")
+        db.execute("INSERT INTO openings VALUES (1650000000000, 1660000000000), (1670000000000, 4000000000000)")
+        db.execute("""
+            WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 30000)
+            INSERT INTO states (key, n, ts, deleted, data)
+            SELECT 'video/' || n, n, 1600000000000 + n, n % 2, '{"type":"video","id":"' || n || '"}' FROM number
+        """)
+    monkeypatch.setattr(connection, "_PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr(connection, "_PROGRESS_STEPS", 10_000)
+    caplog.set_level("INFO")
+    async with opened(path) as store:
+        live = await states_of(store, live_only=True, limit=5000)
+        assert [state.cursor.tie for state in live] == list(range(2, 30_001, 2))
+        everything = await states_of(store, limit=5000)
+        assert [state.cursor.tie for state in everything] == list(range(1, 30_001))
+        located = await store.locate()
+        assert (1650000000000, 1660000000000) in located.unwritten
+        assert all(before < 4000000000000 for after, before in located.unwritten if after == 1670000000000)
+    assert "bringing the file to schema version 2; a large one takes a while" in caplog.text
+    assert "still at it after" in caplog.text

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oplogd.errors import LogReplacedError
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
 from oplogd.store import Entry, StateCursor, Store
@@ -216,11 +217,11 @@ async def test_paging_is_not_disturbed_by_what_is_appended_meanwhile(kit: Kit, s
     await store.append(numbered(10))
     mark = await store.checkpoint()
     read: list[str] = []
-    cursor = StateCursor(0, None)
+    cursor: StateCursor | None = StateCursor(0, None)
     touched = 10
-    while page := await store.states(cursor, mark.offset, True, 2):
-        read += [key_of(s.data) for s in page]
-        cursor = page[-1].cursor
+    while cursor:
+        states, cursor = await store.states(cursor, mark.offset, True, 2)
+        read += [key_of(s.data) for s in states]
         kit.clock_ms += 1
         await store.append([operation("update", id_=str(touched))])
         touched -= 1
@@ -467,3 +468,71 @@ async def test_stats_tell_what_is_there(kit: Kit, store: Store) -> None:
     assert (stats.operations, stats.states, stats.lag) == (4, 2, 0)
     assert (stats.oldest, stats.newest) == (Mark(1, START_MS), Mark(4, START_MS + 1))
     assert 0 < stats.bytes <= stats.max_bytes
+
+
+# --- Another log in the place of the one that was read ---
+
+
+async def test_a_read_that_knows_the_entry_it_starts_behind_goes_on_there_only(kit: Kit, store: Store) -> None:
+    begin = (await store.locate()).head
+    await store.append(numbered(3))
+    kit.clock_ms += 5
+    await store.append(numbered(2, first=3))
+    entries = await log_of(store)
+    assert await store.read(begin.offset, 10, begin.ms) == entries
+    for place in entries:
+        assert await store.read(place.offset, 10, place.ms) == entries[place.offset :]
+        for wrong in (place.ms - 1, place.ms + 1):
+            with pytest.raises(LogReplacedError):
+                await store.read(place.offset, 10, wrong)
+            with pytest.raises(LogReplacedError):
+                await store.follow(place.offset, 10, 0, wrong)
+    with pytest.raises(LogReplacedError):
+        await store.read(6, 10, entries[-1].ms)
+    assert await store.follow(5, 10, 0, entries[-1].ms) == []
+    assert await store.follow(2, 10, 1, entries[1].ms) == entries[2:]
+
+
+async def test_a_read_from_behind_an_entry_that_was_trimmed_goes_on(trimming_kit: Kit) -> None:
+    store = await trimming_kit.open(SMALL)
+    await store.append(numbered(3))
+    await store.append(numbered(20, first=3))
+    oldest = (await store.locate()).oldest
+    assert oldest is not None
+    assert oldest.offset > 1
+    gone = Mark(oldest.offset - 1, START_MS)
+    assert [entry.offset for entry in await store.read(gone.offset, 1, gone.ms)] == [oldest.offset]
+
+
+async def test_a_reader_of_an_epoch_that_was_set_aside_does_not_go_on_in_the_next(kit: Kit, store: Store) -> None:
+    await store.append(numbered(2))
+    last = (await store.locate()).head
+    kit.clock_ms += 10
+    await store.new_epoch()
+    begin = (await store.locate()).head
+    await store.append(numbered(1))
+    with pytest.raises(LogReplacedError):
+        await store.read(last.offset, 10, last.ms)
+    with pytest.raises(LogReplacedError):
+        await store.read(1, 10, last.ms)
+    assert len(await store.read(begin.offset, 10, begin.ms)) == 1
+
+
+async def test_the_times_that_a_log_ahead_of_the_clock_used_are_known_after_it_was_set_aside(
+    kit: Kit, store: Store
+) -> None:
+    await store.append([operation(id_="a")])
+    kit.clock_ms = START_MS + 10_000
+    await store.append([operation(id_="b")])
+    kit.clock_ms = START_MS + 20_000
+    await store.append([operation(id_="c")])
+    kit.clock_ms = START_MS + 500
+    await store.new_epoch()
+    assert (await store.locate()).set_aside == ((START_MS + 9_999, START_MS + 20_001),)
+    kit.clock_ms = START_MS + 12_000
+    await store.append([operation(id_="d")])
+    await store.new_epoch()
+    assert (await store.locate()).set_aside == ((START_MS + 12_000, START_MS + 20_001),)
+    kit.clock_ms = START_MS + 30_000
+    await store.new_epoch()
+    assert (await store.locate()).set_aside == ()

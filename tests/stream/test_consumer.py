@@ -1,6 +1,7 @@
 """What a single consumer is handed besides operations: heartbeats, checkpoints, and its turn among others."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -99,6 +100,64 @@ async def test_the_first_checkpoint_comes_also_if_the_follower_lost_its_place_be
     await world.restart_ring()
     assert client.consumer is not None
     assert await client.consumer.next_chunk() == f"id: {format_id(world.mark(1))}\n\n".encode()
+
+
+@pytest.mark.parametrize(("last_id", "calls"), [("0", 3), ("1", 3)], ids=["everything", "changes"])
+async def test_heartbeats_are_sent_while_the_store_does_not_answer_and_nothing_is_asked_twice(
+    world: World, last_id: str, calls: int
+) -> None:
+    client = await connected(world, last_id, Filter())
+    consumer = client.consumer
+    assert consumer is not None
+    if last_id == "0":
+        assert (await consumer.next_chunk()).startswith(b"id: 1")
+    answers = asyncio.Event()
+    asked = asyncio.Semaphore(0)
+
+    async def wait() -> None:
+        asked.release()
+        await answers.wait()
+
+    world.store.meddle = [wait] * (calls + 1)  # checkpoint, states, locate
+    chunk = client._act(consumer.next_chunk())
+    world.store.victim = client
+    async with asyncio.timeout(30):
+        await asked.acquire()
+        for _ in range(2):
+            consumer.heartbeat = 0
+            assert consumer.tick(time.monotonic())
+            consumer.wake()
+            assert await chunk == HEARTBEAT
+            chunk = client._act(consumer.next_chunk())
+            await asyncio.sleep(0)
+        consumer.heartbeat = 1e9
+        answers.set()
+        assert (await chunk).endswith(b"event: live\ndata:\n\n")
+    assert len(world.store.meddle) == 1
+
+
+async def test_a_consumer_ends_while_the_store_does_not_answer(world: World) -> None:
+    client = await connected(world, "1", Filter())
+    consumer = client.consumer
+    assert consumer is not None
+    asked, never = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        asked.set()
+        await never.wait()
+
+    world.store.meddle = [wait]
+    chunk = client._act(consumer.next_chunk())
+    world.store.victim = client
+    async with asyncio.timeout(30):
+        await asked.wait()
+        consumer.end()
+        assert await chunk == b""
+        asking = consumer._asking
+        assert asking is not None
+        await client.disconnect()
+        await asyncio.wait([asking])
+    assert asking.cancelled()
 
 
 async def test_without_the_wish_a_heartbeat_is_all(world: World) -> None:

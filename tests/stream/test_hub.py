@@ -82,7 +82,6 @@ async def test_streams_end_spread_evenly_however_many_they_are(
 
 async def test_a_stream_that_is_opened_while_the_streams_end_is_ended_too(world: World) -> None:
     late = asyncio.create_task(world.hub.connect(None, Filter(), checkpoints=False, address="test"))
-    world.store.victim = late
 
     async def end_all() -> None:
         await world.hub.end_all()
@@ -136,7 +135,7 @@ class OneBatch:
     def __init__(self, operations: int) -> None:
         self.entries = [entry(offset, START_MS, op) for offset, op in enumerate(numbered(operations), 1)]
 
-    async def follow(self, after: int, limit: int, seconds: float) -> Any:
+    async def follow(self, after: int, limit: int, seconds: float, at_ms: int | None = None) -> Any:
         return self.entries[after : after + limit]
 
 
@@ -182,7 +181,6 @@ async def test_a_connect_that_is_cancelled_or_fails_leaves_nothing_behind(world:
             raise failure
 
         task = asyncio.create_task(world.hub.connect(None, Filter(frozenset({"a"})), checkpoints=False, address="test"))
-        world.store.victim = task
         world.store.meddle = [fail]
         with pytest.raises(failure):
             await task

@@ -178,6 +178,33 @@ def test_a_time_that_the_logs_own_head_is_ahead_by_is_its_own() -> None:
     assert resolve(Millis(ms_of(HEAD)), log(), behind) == Since(ms_of(HEAD))
 
 
+# --- Times in which this history wrote nothing ---
+
+
+@pytest.mark.parametrize("position", [Millis(ms_of(5)), event_id(5)], ids=["of a replication", "of an operation"])
+def test_an_id_of_a_time_at_which_the_store_was_closed_is_reset(position: Position) -> None:
+    closed = log(at=5)._replace(unwritten=((ms_of(4), ms_of(6)),))
+    assert resolve(position, closed, NOW) == Reset()
+
+
+@pytest.mark.parametrize("offset", [4, 6])
+def test_an_id_at_either_end_of_the_time_at_which_the_store_was_closed_is_known(offset: int) -> None:
+    closed = log(at=offset)._replace(unwritten=((ms_of(4), ms_of(6)),))
+    assert isinstance(resolve(event_id(offset), closed, NOW), Since)
+    assert resolve(Millis(ms_of(offset)), closed, NOW) == Since(ms_of(offset))
+
+
+def test_a_time_that_a_person_asks_for_may_be_one_at_which_the_store_was_closed() -> None:
+    closed = log()._replace(unwritten=((ms_of(4), ms_of(6)),), set_aside=((ms_of(4), ms_of(6)),))
+    assert resolve(Millis(ms_of(5), chosen=True), closed, NOW) == Since(ms_of(5))
+
+
+def test_only_replication_ids_are_taken_for_those_of_a_log_that_was_set_aside() -> None:
+    aside = log(at=5)._replace(set_aside=((ms_of(4), ms_of(6)),))
+    assert resolve(Millis(ms_of(5)), aside, NOW) == Reset()
+    assert isinstance(resolve(event_id(5), aside, NOW), Since)  # its offset tells the log
+
+
 # --- Ids of the first server, taken over ---
 
 OBJECT_ID = parse_position("6553f2e0f095528dd0f3863c")

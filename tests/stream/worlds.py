@@ -5,7 +5,8 @@ checks each block when it comes: what was promised to it follows from where it s
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import contextvars
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -15,7 +16,7 @@ import pytest
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import EventId, Mark, Millis, Position, format_id, parse_position
 from oplogd.operation import Operation, decode_data
-from oplogd.store import Entry, Located, State, StateCursor
+from oplogd.store import Entry, Located, StateCursor, StatesPage
 from oplogd.store.sqlite import SqliteStore
 from oplogd.stream.alarm import Alarm
 from oplogd.stream.consumer import Consumer
@@ -33,6 +34,8 @@ START_MS = 1_700_000_000_000
 TYPES = frozenset({"a", "b"})
 
 _T = TypeVar("_T")
+_ACTING: contextvars.ContextVar["Client | None"] = contextvars.ContextVar("acting", default=None)
+"""The client in whose name a call to the store is made."""
 
 
 class Sizes(NamedTuple):
@@ -76,12 +79,12 @@ class MeddledStore(SqliteStore):
     def __init__(self, path: Path, cap: int) -> None:
         super().__init__(path, cap)
         self.meddle: list[Callable[[], Awaitable[None]]] = []
-        self.victim: asyncio.Task[Any] | None = None
+        self.victim: Client | None = None
         self._meddling = False
 
     async def _meddled(self, call: Awaitable[_T]) -> _T:
         answer = await call
-        if self.meddle and not self._meddling and asyncio.current_task() is self.victim:
+        if self.meddle and not self._meddling and _ACTING.get() is self.victim:
             self._meddling = True
             try:
                 await self.meddle.pop(0)()
@@ -89,8 +92,8 @@ class MeddledStore(SqliteStore):
                 self._meddling = False
         return answer
 
-    async def read(self, after: int, limit: int) -> list[Entry]:
-        return await self._meddled(super().read(after, limit))
+    async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[Entry]:
+        return await self._meddled(super().read(after, limit, at_ms))
 
     async def locate(self, offset: int = 0) -> Located:
         return await self._meddled(super().locate(offset))
@@ -98,7 +101,7 @@ class MeddledStore(SqliteStore):
     async def checkpoint(self) -> Mark:
         return await self._meddled(super().checkpoint())
 
-    async def states(self, start: StateCursor, upto: int, live_only: bool, limit: int) -> list[State]:
+    async def states(self, start: StateCursor, upto: int, live_only: bool, limit: int) -> StatesPage:
         return await self._meddled(super().states(start, upto, live_only, limit))
 
 
@@ -197,11 +200,20 @@ class World:
             if position.ms == 1:
                 return False
             known_until = max(self.head.ms, self.clock.ms) + 60_000
+            if position.ms > self.epoch.ms and position.ms in self._times_of_earlier_epochs():
+                return True
             return not max(self.epoch.ms, self.purged_ms) <= position.ms <= known_until
         offset = position.offset
         if not self.epoch.offset < offset <= self.head.offset or self.mark(offset).ms != position.ms:
             return True
         return position.ms < self.purged_ms and not await self.is_in_log(offset)
+
+    def _times_of_earlier_epochs(self) -> set[int]:
+        return {was.ms for was in self.history[: self.epoch.offset]} | {epoch.ms for epoch in self.epochs[:-1]}
+
+    def may_reset(self, ms: int) -> bool:
+        """Whether a replication id is of a time that an earlier epoch may have used: it was ahead of the present one."""
+        return self.epoch.ms < ms <= max(self._times_of_earlier_epochs(), default=0)
 
     def before(self, ms: int) -> int:
         """The offset up to which a consumer has everything whose last id is ``ms`` of this epoch."""
@@ -236,7 +248,6 @@ class Client:
     _chunk_epoch: Mark = Mark(-1, 0)
     _floor_ms: int = 0
     _state_ms: int = 0
-    _id_epoch: Mark = Mark(-1, 0)
     _task: asyncio.Task[bytes] | None = None
 
     @property
@@ -247,7 +258,6 @@ class Client:
         """Connect for the first time, as one who has all that came before ``last_id``."""
         self.last_id = last_id
         self.whole = self._passing_types
-        self._id_epoch = self.world.epoch
         if last_id:
             position = parse_position(last_id)
             if await self.world.must_reset(position):
@@ -272,9 +282,7 @@ class Client:
     async def _connect(self) -> None:
         world = self.world
         position = parse_position(self.last_id) if self.last_id else None
-        if isinstance(position, Millis) and self._id_epoch != world.epoch and position.ms > world.epoch.ms:
-            # The one id of an older history that cannot be told: a replication's, when the clock was set back.
-            position = Millis(0)
+        is_doubtful = isinstance(position, Millis) and world.may_reset(position.ms)
         if self.place is None and position is not None:
             position = Millis(0)  # its id was of another history then, and may exist in this one by now
         if position is not None and await world.must_reset(position):
@@ -284,7 +292,8 @@ class Client:
         epoch = world.epoch
         try:
             call = world.hub.connect(position, self.filter, checkpoints=self.checkpoints, address="test")
-            task = world.store.victim = asyncio.create_task(call)
+            world.store.victim = self
+            task = self._act(call)
             async with asyncio.timeout(DEADLINE):
                 consumer = await task
         except StoreUnavailableError:
@@ -293,6 +302,8 @@ class Client:
         self.consumer = consumer
         self._state_ms = 0
         self.phase = "live" if consumer.phase == "live" else "states"
+        if is_doubtful and consumer._replication and consumer._replication.since is None:
+            self.place = None
         if position is None:
             assert self.phase == "live"
             self.place = head.offset
@@ -328,8 +339,14 @@ class Client:
 
     async def settle(self) -> None:
         """Wait until the consumer sleeps or has a chunk."""
-        if self._task is not None and self._task is not asyncio.current_task():
+        if self._task is not None and _ACTING.get() is not self:
             await self._rest(self._task)
+
+    def _act(self, call: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        """A task that is known, with those that it makes, as this client's."""
+        context = contextvars.copy_context()
+        context.run(_ACTING.set, self)
+        return asyncio.create_task(call, context=context)
 
     async def _chunk(self) -> bytes | None:
         """The next chunk, empty if the store failed meanwhile, None when there is nothing to send."""
@@ -337,8 +354,8 @@ class Client:
         task = self._task
         if task is None:
             self._chunk_epoch = self.world.epoch
-            task = self._task = asyncio.create_task(self.consumer.next_chunk())
-        self.world.store.victim = task
+            task = self._task = self._act(self.consumer.next_chunk())
+        self.world.store.victim = self
         if not await self._rest(task):
             return None
         self._task = None
@@ -374,7 +391,6 @@ class Client:
         else:
             await self._take_state(block)
         self.last_id = block.id
-        self._id_epoch = self._epoch if self.phase == "states" else self.world.epoch
 
     def _take_checkpoint(self, block: Block) -> None:
         assert self.checkpoints

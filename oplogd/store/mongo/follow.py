@@ -41,7 +41,7 @@ class Tail:
         self._at = -1
         """The offset behind which the cursor stands."""
 
-    async def follow(self, after: int, limit: int, seconds: float) -> list[Entry]:
+    async def follow(self, after: int, limit: int, seconds: float, at_ms: int | None = None) -> list[Entry]:
         deadline = time.monotonic() + seconds
         self._log.followed_until = deadline
         if self._log.capped_bytes:
@@ -49,11 +49,11 @@ class Tail:
                 if not self._link.awaits:
                     await asyncio.sleep(self._took)
                 began = time.monotonic()
-                entries = await self._log.read(after, limit)
+                entries = await self._log.read(after, limit, at_ms)
                 self._took = time.monotonic() - began
                 if entries:
                     return entries
-                await self._open(after)
+                await self._open(after, at_ms)
             try:
                 trusted_until = time.monotonic() + _TRUST_SECONDS
                 while self._cursor and (now := time.monotonic()) < deadline:
@@ -61,7 +61,7 @@ class Tail:
                         if await self._log.has(after + 1):
                             break
                         trusted_until = now + _TRUST_SECONDS
-                    if entries := await self._more(after, limit, min(deadline, trusted_until)):
+                    if entries := await self._more(after, limit, min(deadline, trusted_until), at_ms):
                         self._at = entries[-1].offset
                         return entries
             except OperationFailure:  # the cursor died: killed, fallen off the log, or the collection is gone
@@ -71,7 +71,7 @@ class Tail:
                 raise
             if not self._cursor:
                 await self.close()
-        return await self._poll(after, limit, deadline)
+        return await self._poll(after, limit, deadline, at_ms)
 
     async def close(self) -> None:
         cursor, self._cursor = self._cursor, _NONE
@@ -82,7 +82,7 @@ class Tail:
             if session:
                 await session.end_session()
 
-    async def _open(self, after: int) -> None:
+    async def _open(self, after: int, at_ms: int | None) -> None:
         """Leaves ``_cursor`` 0 where the entry ``after`` is not in the log, as when that is empty."""
         await self.close()
         self._session = self._link.session()
@@ -94,12 +94,12 @@ class Tail:
         first: list[Document] = answer["firstBatch"]
         self._cursor = Int64(answer["id"])
         self._at = after
-        if not first or mark_of(first[0]).offset != after:
+        if not first or mark_of(first[0]).offset != after or at_ms not in (None, mark_of(first[0]).ms):
             await self.close()
 
-    async def _more(self, after: int, limit: int, deadline: float) -> list[Entry]:
+    async def _more(self, after: int, limit: int, deadline: float, at_ms: int | None) -> list[Entry]:
         bell = self._log.appended.listen()
-        command: Document = {"getMore": self._cursor, "collection": LOG, "batchSize": limit}
+        command: Document = {"getMore": self._cursor, "collection": LOG, "batchSize": self._log.sizes.documents(limit)}
         if self._link.awaits:
             command["maxTimeMS"] = max(1, int((deadline - time.monotonic()) * 1000))
         answer = await self._command(command)
@@ -111,7 +111,7 @@ class Tail:
                 await wait(bell, _NO_AWAIT_SECONDS)
             return []
         if [each["n"] for each in fresh] != list(range(after + 1, after + 1 + len(fresh))):
-            return await self._log.read(after, limit)
+            return await self._log.read(after, limit, at_ms)
         self._log.saw(mark_of(fresh[-1]))
         self._log.appended.ring()
         return [entry(document) for document in fresh]
@@ -125,14 +125,14 @@ class Tail:
         cursor: Document = answer["cursor"]
         return cursor
 
-    async def _poll(self, after: int, limit: int, deadline: float) -> list[Entry]:
+    async def _poll(self, after: int, limit: int, deadline: float, at_ms: int | None) -> list[Entry]:
         log = self._log
         woken = True
         while True:
             bell = log.appended.listen()
             left = deadline - time.monotonic()
             # At the deadline the range is read, since the next offset may have left the log.
-            if (woken or left <= 0 or await log.has(after + 1)) and (entries := await log.read(after, limit)):
+            if (woken or left <= 0 or await log.has(after + 1)) and (entries := await log.read(after, limit, at_ms)):
                 return entries
             if left <= 0:
                 return []

@@ -30,14 +30,17 @@ LEASE = f"{LOG}:lease"
 OFFSET_INDEX = "offset"
 """The unique index on ``n``. Only the holder of the lease creates it: a log without it is not to be written."""
 
+STATES_ORDER = [("ts", 1), ("n", 1), ("_id", 1)]
+LIVE_STATES_ORDER = [("event", 1), *STATES_ORDER]
+
 STATES_INDEXES = [
     IndexModel([("event", 1), ("ts", 1)]),
     IndexModel([("event", 1), ("data.t", 1), ("ts", 1)]),
     IndexModel([("ts", 1)]),
     IndexModel([("data.t", 1), ("ts", 1)]),
-    IndexModel([("ts", 1), ("n", 1), ("_id", 1)]),  # ours: states of one millisecond are paged in log order
+    IndexModel(STATES_ORDER),  # ours: states of one millisecond are paged in log order
+    IndexModel(LIVE_STATES_ORDER),  # ours: live states without a look at deleted ones
 ]
-STATES_ORDER = [("ts", 1), ("n", 1), ("_id", 1)]
 ENTRY_OVERHEAD = 160
 """About what BSON adds to the key and the JSON text of an operation, with the index, in bytes."""
 
@@ -108,25 +111,27 @@ def state(document: Document, damage: Damage | None = None) -> State:
     return State(StateCursor(ms, tie), document.get("event") == "delete", text(document, ms, damage))
 
 
-def states_past(cursor: StateCursor, upto: int) -> list[Document]:
+def states_past(cursor: StateCursor, upto: int, live_only: bool = False) -> list[Document]:
     """The filters for the states past a place in ``STATES_ORDER`` with an offset of at most ``upto``.
 
-    What they find stands one behind the other. Each is one range of the index, so that a page costs its length also where a
-    million states share a time. States of the first server share their ``n``, or have none; any other is unique.
+    What they find stands one behind the other. Each is one range of an index, which gives the order, too: however many states
+    share a time or are deleted, a page costs its length. States of the first server share their ``n``, or have none; any
+    other is unique.
     """
     at = DatetimeMS(cursor.ms)
     upto_filter: Document = {"$not": {"$gt": upto}}  # also those without
     if cursor.tie is None:
-        return [{"ts": {"$gte": at}, "n": upto_filter}]
-    tie = str(cursor.tie)
-    offset, key = int(tie[:12], 16) - 1, tie[12:]
-    later: list[Document] = [
-        {"ts": at, "n": {"$gt": offset, "$lte": upto}},
-        {"ts": {"$gt": at}, "n": upto_filter},
-    ]
-    if offset > 0:
-        return later
-    return [{"ts": at, "n": offset if offset >= 0 else None, "_id": {"$gt": key}}, *later]
+        filters: list[Document] = [{"ts": {"$gte": at}, "n": upto_filter}]
+    else:
+        tie = str(cursor.tie)
+        offset, key = int(tie[:12], 16) - 1, tie[12:]
+        filters = [
+            {"ts": at, "n": {"$gt": offset, "$lte": upto}},
+            {"ts": {"$gt": at}, "n": upto_filter},
+        ]
+        if offset <= 0:
+            filters.insert(0, {"ts": at, "n": offset if offset >= 0 else None, "_id": {"$gt": key}})
+    return [{"event": "insert", **each} for each in filters] if live_only else filters
 
 
 def text(document: Mapping[str, Any], ms: int, damage: Damage | None = None) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pymongo.asynchronous.client_session import AsyncClientSession
 
-from oplogd.errors import StoreUnavailableError
+from oplogd.errors import LogReplacedError, StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.store.base import Entry, Located
 from oplogd.store.mongo.bell import Bell
@@ -27,6 +27,10 @@ PROBES = 16
 RECENT_SECONDS = 1.0
 """In this time no log turns over: an entry seen so lately is no stray, nor is one that is put behind it."""
 
+_FIRST_DOCUMENTS = 200
+_OVERHEAD = 50
+"""Characters that a document counts besides those of its key and parents."""
+
 _READ_AGAIN = 5
 _PLACE = {"n": 1, "w": 1, "s": 1}
 LOST_STATES = (
@@ -36,7 +40,10 @@ LOST_STATES = (
 
 
 class Row:
-    """The log's row in ``oplog_meta``. ``folded``: the checkpoint, up to which the states hold the log."""
+    """The log's row in ``oplog_meta``. ``folded``: the checkpoint, up to which the states hold the log.
+
+    ``set_aside``: spans of time, ends not included, of logs set aside whose clock was ahead.
+    """
 
     def __init__(self, document: Document) -> None:
         self.folded = Mark(int(document["n"]), int(document["ts"]))
@@ -46,6 +53,8 @@ class Row:
         self.adopted = int(document["adopted"])
         self.max_bytes = int(document["max_bytes"])
         self.has_lost_states = "states_lost" in document
+        spans: list[Document] = document.get("set_aside", [])
+        self.set_aside = tuple((int(span["after"]), int(span["before"])) for span in spans)
 
 
 class Head(NamedTuple):
@@ -82,6 +91,24 @@ def server_seconds(session: AsyncClientSession | None) -> int | None:
     return at.time if at else None
 
 
+class BatchSize:
+    """How many documents to ask for at a time. The server sends whole batches, up to 16 MB, whatever the reader takes."""
+
+    def __init__(self) -> None:
+        self._mean = 0.0
+
+    def documents(self, limit: int, characters: int = READ_CHARACTERS) -> int:
+        """About as many as make ``characters``; one more than ``limit`` spares the request that finds the end."""
+        taken = int(characters / self._mean) + 2 if self._mean else _FIRST_DOCUMENTS
+        return min(limit + 1, taken)
+
+    def saw(self, characters: int, documents: int) -> None:
+        """Rises immediately, decays slowly: rather small batches than large ones."""
+        if documents:
+            mean = (characters + _OVERHEAD * documents) / documents
+            self._mean = max(mean, self._mean + (mean - self._mean) / 4) if self._mean else mean
+
+
 class Log:
     """Methods raise PyMongo's errors; what is wrong with the log itself is a StoreUnavailableError."""
 
@@ -100,6 +127,7 @@ class Log:
         """The checkpoint's offset as last seen."""
         self.stall_seconds = 15.0
         """How long the fold may stand still before a writer that waits for room gives up."""
+        self.sizes = BatchSize()
         self._oldest = Mark(0, 0)
 
     async def row(self, session: AsyncClientSession | None = None) -> Row:
@@ -137,17 +165,35 @@ class Log:
         found: list[Document] = []
         size = 0
         cursor = self._link.log.find({"n": {"$gt": after}}, session=session).sort("n", 1).limit(limit)
-        async with cursor.batch_size(limit + 1):
+        async with cursor.batch_size(self.sizes.documents(limit)):
             async for document in cursor:
                 found.append(document)
                 size += weight(document)
                 if size > READ_CHARACTERS:
                     break
+        self.sizes.saw(size, len(found))
         return found
 
-    async def read(self, after: int, limit: int) -> list[Entry]:
+    async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[Entry]:
+        """See ``Store.read``. With ``at_ms`` the entry at ``after`` is read, too, and compared."""
         async with self._link.reading() as session:
-            return [entry(document) for document in await self.documents(after, limit, session)]
+            if at_ms is None:
+                return [entry(document) for document in await self.documents(after, limit, session)]
+            documents = await self.documents(after - 1, limit + 1, session)
+            if documents and documents[0]["n"] == after:
+                if mark_of(documents[0]).ms != at_ms:
+                    raise LogReplacedError(f"the log's entry at offset {after} is another one")
+                del documents[0]
+            else:
+                await self._check_gone(Mark(after, at_ms), session)
+            return [entry(document) for document in documents[:limit]]
+
+    async def _check_gone(self, place: Mark, session: AsyncClientSession | None) -> None:
+        """Raise LogReplacedError if an entry that is not there did not simply leave this log, or the log is not empty yet."""
+        row = await self.row(session)
+        head = await self._newest(session) or await self.empty_head(row, session)
+        if row.created > place.ms or not row.first - 1 <= place.offset <= head.offset:
+            raise LogReplacedError(f"the log has no entry at offset {place.offset} any more")
 
     async def has(self, offset: int) -> bool:
         return await self._link.log.find_one({"n": offset}, {"_id": 1}) is not None
@@ -233,6 +279,7 @@ class Log:
             first_offset=row.first,
             purged_ms=row.purged,
             adopted_ms=row.adopted,
+            set_aside=row.set_aside,
             now_ms=await self._link.now_ms(),
         )
 

@@ -15,7 +15,7 @@ from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import OperationFailure
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.event_id import Mark
+from oplogd.event_id import MAX_OFFSET, Mark
 from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.errors import is_existing
 from oplogd.store.mongo.layout import LOG, OFFSET_INDEX, Document, entry_id, is_in_keeping, mark_of
@@ -164,7 +164,8 @@ class Repair:
             upto = {"n": {"$not": {"$gt": base.offset}}}
             await self._link.states.update_many(upto, {"$set": {"ts": DatetimeMS(epoch)}})
             source["after"] = base.offset
-            new = {"n": base.offset, "ts": epoch, "created": epoch, "first": base.offset + 1, "purged": 0}
+            new: Document = {"n": base.offset, "ts": epoch, "created": epoch, "first": base.offset + 1, "purged": 0}
+            new["set_aside"] = await _set_aside(collection, known, epoch)
             change = {"$set": new, "$unset": {"states_lost": ""}}
         else:
             scan = await self.scan(collection, known, hold)
@@ -231,3 +232,18 @@ class Repair:
     async def _keep(self, hold: Hold) -> None:
         if not await hold():
             raise StoreUnavailableError(f"MongoDB at {self._link.where}: another agent holds the lease now")
+
+
+async def _set_aside(log: AsyncCollection[Document], row: Row, now: int) -> list[Document]:
+    """The times beyond ``now`` that this log and earlier ones have used, as spans whose ends are not included."""
+    spans = [{"after": max(after, now), "before": before} for after, before in row.set_aside if before > now + 1]
+    newest = await log.find_one({"n": {"$gt": 0}}, {"n": 1}, sort=[("_id", -1)])
+    head_ms = max(mark_of(newest).ms if newest else 0, row.folded.ms)
+    if head_ms > now:
+        present = entry_id(Mark(MAX_OFFSET, now))
+        first = None
+        # Without an entry of the present, earlier ones of the future may have left the log.
+        if await log.find_one({"n": {"$gt": 0}, "_id": {"$lte": present}}, {"_id": 1}) is not None:
+            first = await log.find_one({"n": {"$gt": 0}, "_id": {"$gt": present}}, {"n": 1}, sort=[("_id", 1)])
+        spans.append({"after": mark_of(first).ms - 1 if first else now, "before": head_ms + 1})
+    return spans

@@ -10,12 +10,12 @@ from typing import Any
 
 from bson.datetime_ms import DatetimeMS
 from pymongo.asynchronous.client_session import AsyncClientSession
-from pymongo.errors import PyMongoError
+from pymongo.errors import OperationFailure, PyMongoError
 
 from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
-from oplogd.store.base import Correction, Entry, Located, Stamp, State, StateCursor, StoreStats, Verdict
+from oplogd.store.base import Correction, Entry, Located, Stamp, State, StateCursor, StatesPage, StoreStats, Verdict
 from oplogd.store.mongo.append import Appender
 from oplogd.store.mongo.bell import wait
 from oplogd.store.mongo.checkpoint import Checkpoint
@@ -23,9 +23,9 @@ from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.errors import translating
 from oplogd.store.mongo.follow import Tail
 from oplogd.store.mongo.guard import Guard
-from oplogd.store.mongo.layout import LOG, STATES, STATES_ORDER, state, states_past
+from oplogd.store.mongo.layout import LIVE_STATES_ORDER, LOG, STATES, STATES_ORDER, state, states_past
 from oplogd.store.mongo.lease import Lease
-from oplogd.store.mongo.log import LOST_STATES, READ_CHARACTERS, Log, Row
+from oplogd.store.mongo.log import LOST_STATES, READ_CHARACTERS, BatchSize, Log, Row
 from oplogd.store.mongo.projection import STALL_LEASES, Projection
 from oplogd.store.mongo.setup import DEFAULT_CAP_BYTES, Kind, Setup
 
@@ -72,6 +72,7 @@ class MongoStore:
         self._tail = Tail(self._link, self._log)
         self._appender = Appender(self._link, self._log)
         self._guard = Guard(self._link, self._log, self._appender)
+        self._states_size = BatchSize()
         self._task: asyncio.Task[None] | None = None
         self._writer = secrets.token_hex(8)
         self._sequence = 0
@@ -118,13 +119,13 @@ class MongoStore:
             await self._folded(last)
         return verdicts
 
-    async def follow(self, after: int, limit: int, seconds: float) -> list[Entry]:
+    async def follow(self, after: int, limit: int, seconds: float, at_ms: int | None = None) -> list[Entry]:
         async with self._working():
-            return await self._tail.follow(after, limit, seconds)
+            return await self._tail.follow(after, limit, seconds, at_ms)
 
-    async def read(self, after: int, limit: int) -> list[Entry]:
+    async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[Entry]:
         async with self._working():
-            return await self._log.read(after, limit)
+            return await self._log.read(after, limit, at_ms)
 
     async def locate(self, offset: int = 0) -> Located:
         async with self._working():
@@ -142,25 +143,41 @@ class MongoStore:
         async with self._working():
             await self._folded((await self._log.locate(0)).head.offset)
 
-    async def states(self, start: StateCursor, upto: int, live_only: bool, limit: int) -> list[State]:
+    async def states(self, start: StateCursor, upto: int, live_only: bool, limit: int) -> StatesPage:
+        async with self._working(), self._link.reading() as session:
+            if live_only:
+                with contextlib.suppress(OperationFailure):  # until the agent that folds has made this index
+                    return await self._page(start, upto, live_only, limit, LIVE_STATES_ORDER, session)
+            return await self._page(start, upto, live_only, limit, STATES_ORDER, session)
+
+    async def _page(
+        self,
+        start: StateCursor,
+        upto: int,
+        live_only: bool,
+        limit: int,
+        index: list[tuple[str, int]],
+        session: AsyncClientSession | None,
+    ) -> StatesPage:
+        """The hint refuses a collection that was dropped and filled again by the fold: it has no index."""
         found: list[State] = []
         size = 0
-        async with self._working(), self._link.reading() as session:
-            for chosen in states_past(start, upto):
-                if live_only:
-                    chosen["event"] = "insert"
-                cursor = self._link.states.find(chosen, session=session).sort(STATES_ORDER).hint(STATES_ORDER)
-                async with cursor.limit(limit - len(found)).batch_size(limit + 1):
-                    async for document in cursor:
-                        found.append(state(document, self._link.damage))
-                        size += len(found[-1].data)
-                        if size > READ_CHARACTERS:
-                            return found
-                if len(found) == limit:
-                    break
-            if not found and upto:
-                await self._check_states(session)
-        return found
+        for chosen in states_past(start, upto, live_only):
+            cursor = self._link.states.find(chosen, session=session).sort(STATES_ORDER).hint(index)
+            left = limit - len(found)
+            async with cursor.limit(left).batch_size(self._states_size.documents(left, READ_CHARACTERS - size)):
+                async for document in cursor:
+                    found.append(state(document, self._link.damage))
+                    size += len(found[-1].data)
+                    if size > READ_CHARACTERS:
+                        break
+            if len(found) == limit or size > READ_CHARACTERS:
+                break
+        self._states_size.saw(size, len(found))
+        is_full = len(found) == limit or size > READ_CHARACTERS
+        if not is_full and upto:
+            await self._check_states(session)
+        return StatesPage(found, found[-1].cursor if is_full else None)
 
     async def _check_states(self, session: AsyncClientSession | None) -> None:
         """Raise StoreUnavailableError where the states were dropped: a copy of what is left would not be whole."""

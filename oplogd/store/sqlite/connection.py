@@ -6,7 +6,8 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,59 +19,96 @@ BUSY_SECONDS = 5.0
 """How long a statement waits for another process's lock before the store counts as unavailable."""
 
 _MINIMUM_SQLITE = (3, 35)
+_PROGRESS_SECONDS = 5.0
+_PROGRESS_STEPS = 1_000_000
+"""Instructions of SQLite's virtual machine, some hundredths of a second of them."""
+
+_DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR")
 _NOT_WRITABLE = "it cannot be written; check the permissions of the file, of its -wal and -shm, and of its folder"
 
+Identity = tuple[int, int]
 _T = TypeVar("_T")
 _log = logging.getLogger("oplogd.store")
 
 
+class StoreFile:
+    """The file that all lanes of a store use. ``replaced`` is called on the first connection to another file at its path."""
+
+    def __init__(self, path: Path, replaced: Callable[[sqlite3.Connection, Path], None]) -> None:
+        self.path = path
+        self._replaced = replaced
+        self.failures = 0
+        """Damage seen by any lane. The others then open their connections anew: pages in a cache may look sound still."""
+
+        self._seen: Identity | None = None
+
+    def connect(self, pragmas: str) -> tuple[sqlite3.Connection, Identity | None]:
+        """A connection and the identity of its file. Only the first one of all may create it."""
+        db = connect(self.path, create=self._seen is None)
+        try:
+            db.executescript(pragmas)
+            identity = _identity(self.path)
+            if self._seen not in (None, identity):
+                self._replaced(db, self.path)
+            self._seen = identity
+        except BaseException:
+            db.close()
+            raise
+        return db, identity
+
+
 class Lane:
-    """Threads with a connection each. A connection that failed is closed and opened anew at the next call.
+    """Threads with a connection each. A connection that failed is closed and opened anew at the next call."""
 
-    ``creates``: the first connection may create the file.
-    """
-
-    def __init__(self, path: Path, name: str, threads: int, *, creates: bool = False) -> None:
-        self._path = path
-        self._creates = creates
+    def __init__(self, file: StoreFile, name: str, threads: int, pragmas: str = "") -> None:
+        self._file = file
+        self._pragmas = pragmas
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._local = threading.local()
         self._open: set[sqlite3.Connection] = set()
-        self._turn = 0
+        self._closing = False
 
     async def run(self, call: Callable[[sqlite3.Connection], _T]) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self._run, call)
+        if self._closing:
+            raise StoreUnavailableError(f"store {self._file.path}: it is closed")
+        task = asyncio.current_task()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, self._run, call)
+        except asyncio.CancelledError:
+            if self._closing and not (task and task.cancelling()):  # the call, not its caller, was cancelled
+                raise StoreUnavailableError(f"store {self._file.path}: it is closed") from None
+            raise
 
-    def renew(self) -> None:
-        """Open each connection anew at its next call: another one has failed on the file."""
-        self._turn += 1
-
-    def interrupt(self) -> None:
-        """Make the statements that run now fail."""
-        for db in list(self._open):
-            db.interrupt()
-
-    async def close(self) -> None:
-        await asyncio.to_thread(self._pool.shutdown)
+    async def close(self, interrupt: bool = False) -> None:
+        """Drop the calls that wait. Finish the running ones, or ``interrupt`` them: they raise StoreUnavailableError."""
+        self._closing = True
+        if interrupt:
+            for db in tuple(self._open):
+                db.interrupt()
+        await asyncio.to_thread(self._pool.shutdown, cancel_futures=True)
         while self._open:
             self._open.pop().close()
 
     def _run(self, call: Callable[[sqlite3.Connection], _T]) -> _T:
         db: sqlite3.Connection | None = getattr(self._local, "db", None)
         try:
-            if db is not None and (_identity(self._path), self._turn) != (self._local.file, self._local.turn):
+            if db is not None and (
+                self._local.failures != self._file.failures or _identity(self._file.path) != self._local.identity
+            ):
                 self._forget(db)  # what is written to a file that was moved away is lost
                 db = None
             if db is None:
-                db = self._local.db = connect(self._path, create=self._creates)
-                self._local.file, self._local.turn = _identity(self._path), self._turn
+                self._local.failures = self._file.failures
+                db, self._local.identity = self._file.connect(self._pragmas)
+                self._local.db = db
                 self._open.add(db)
-                self._creates = False
             return call(db)
         except sqlite3.Error as error:
             if db is not None:
                 self._forget(db)
-            raise _translate(error, self._path) from error
+            if getattr(error, "sqlite_errorname", "").startswith(_DAMAGE):
+                self._file.failures += 1
+            raise _translate(error, self._file.path) from error
 
     def _forget(self, db: sqlite3.Connection) -> None:
         self._open.discard(db)
@@ -78,7 +116,7 @@ class Lane:
         db.close()
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: Path) -> Identity | None:
     """Which file is at a path now, None if there is none."""
     try:
         found = path.stat()
@@ -165,10 +203,30 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
 
 def migrate(db: sqlite3.Connection, path: Path) -> None:
     version = _version(db, path)
-    for number, script in enumerate(sql.MIGRATIONS[version:], version + 1):
-        for statement in script.split(";"):  # executescript would commit
-            db.execute(statement)
-        db.execute(f"PRAGMA user_version = {number}")
-        if version:
-            _log.info("store %s: schema brought to version %d", path, number)
+    with _progress(db, path) if 0 < version < len(sql.MIGRATIONS) else contextlib.nullcontext():
+        for number, script in enumerate(sql.MIGRATIONS[version:], version + 1):
+            for statement in script.split(";"):  # executescript would commit
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {number}")
+            if version:
+                _log.info("store %s: schema brought to version %d", path, number)
     db.execute(f"PRAGMA application_id = {sql.APPLICATION_ID}")
+
+
+@contextlib.contextmanager
+def _progress(db: sqlite3.Connection, path: Path) -> Iterator[None]:
+    """Log that the file is brought to a newer schema, and again every few seconds while that lasts."""
+    began = said = time.monotonic()
+    _log.info("store %s: bringing the file to schema version %d; a large one takes a while", path, len(sql.MIGRATIONS))
+
+    def say() -> None:
+        nonlocal said
+        if (now := time.monotonic()) - said >= _PROGRESS_SECONDS:
+            said = now
+            _log.info("store %s: still at it after %.0f s", path, now - began)
+
+    db.set_progress_handler(say, _PROGRESS_STEPS)
+    try:
+        yield
+    finally:
+        db.set_progress_handler(None, 0)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import msgspec
 
+from oplogd.errors import LogReplacedError
 from oplogd.event_id import Mark
 from oplogd.operation import Operation, now_ms
-from oplogd.store.base import Correction, Entry, Located, State, StateCursor, Verdict
+from oplogd.store.base import Correction, Entry, Located, State, StateCursor, StatesPage, Verdict
 from oplogd.store.sqlite import statements as sql
 from oplogd.store.sqlite.connection import migrate, snapshot, transaction
 
@@ -23,10 +24,20 @@ def prepare(db: sqlite3.Connection, path: Path, max_bytes: int | None, new_bytes
             db.execute(sql.NEW_LOG, (max_bytes or new_bytes, now, now))
         if max_bytes is not None:
             db.execute(sql.SET_CAP, (max_bytes,))
-        db.execute(sql.CORRECT_OPENINGS, (now_ms(),))
-        db.execute(sql.OPENED, (read_head(db).ms, now_ms()))
+        db.execute(sql.OPENED)
         db.execute(sql.FORGET_OPENINGS)
     db.execute(sql.APPEND, (0, "[]"))  # nothing: trims what a lower cap leaves no room for
+
+
+def replaced(db: sqlite3.Connection, path: Path) -> None:
+    """Note that the file at ``path`` is another one than before, which may be an older copy.
+
+    Raises sqlite3.Error if it is empty: only ``prepare`` begins a new log.
+    """
+    with transaction(db):
+        db.execute(sql.HEAD)
+        migrate(db, path)
+        db.execute(sql.OPENED)
 
 
 def append(db: sqlite3.Connection, operations: Sequence[Operation]) -> None:
@@ -53,8 +64,10 @@ def read_head(db: sqlite3.Connection) -> Mark:
     return Mark(*db.execute(sql.HEAD).fetchone())
 
 
-def read(db: sqlite3.Connection, after: int, limit: int) -> list[Entry]:
-    (lines,) = db.execute(sql.READ, (after, limit)).fetchone()
+def read(db: sqlite3.Connection, after: int, limit: int, at_ms: int | None = None) -> list[Entry]:
+    lines, found_ms, is_of_this_log = db.execute(sql.READ, {"after": after, "limit": limit}).fetchone()
+    if at_ms is not None and (found_ms not in (None, at_ms) or not is_of_this_log):
+        raise LogReplacedError(f"the log's entry at offset {after} is another one")
     if lines is None:
         return []
     entries = []
@@ -64,16 +77,19 @@ def read(db: sqlite3.Connection, after: int, limit: int) -> list[Entry]:
     return entries
 
 
-def states(db: sqlite3.Connection, start: StateCursor, upto: int, live_only: bool, limit: int) -> list[State]:
-    tie = -1 if start.tie is None else start.tie
-    (lines,) = db.execute(sql.STATES, (start.ms, tie, upto, live_only, limit)).fetchone()
+def states(db: sqlite3.Connection, start: StateCursor, upto: int, live_only: bool, limit: int) -> StatesPage:
+    given = {"ts": start.ms, "n": -1 if start.tie is None else start.tie, "upto": upto, "limit": limit}
+    (lines,) = db.execute(sql.LIVE_STATES if live_only else sql.STATES, given).fetchone()
     if lines is None:
-        return []
+        return StatesPage([], None)
     found = []
+    characters = 0
     for line in lines.split("\n"):
         ts, n, deleted, data = line.split(" ", 3)
         found.append(State(StateCursor(int(ts), int(n)), deleted == "1", data))
-    return found
+        characters += len(data)
+    is_full = len(found) == limit or characters >= sql.READ_CHARACTERS
+    return StatesPage(found, found[-1].cursor if is_full else None)
 
 
 def read_located(db: sqlite3.Connection, offset: int) -> Located:
@@ -82,7 +98,8 @@ def read_located(db: sqlite3.Connection, offset: int) -> Located:
         head, head_ts, created, first, purged = db.execute(sql.LOCATE).fetchone()
         oldest = db.execute(sql.OLDEST).fetchone()
         at = db.execute(sql.AT, (offset,)).fetchone()
-        unwritten = db.execute(sql.OPENINGS).fetchall()
+        unwritten = db.execute(sql.UNWRITTEN).fetchall()
+        set_aside = db.execute(sql.ALL_SET_ASIDE).fetchall()
     return Located(
         head=Mark(head, head_ts),
         oldest=Mark(*oldest) if oldest else None,
@@ -92,6 +109,7 @@ def read_located(db: sqlite3.Connection, offset: int) -> Located:
         purged_ms=purged,
         adopted_ms=0,
         unwritten=tuple(unwritten),
+        set_aside=tuple(set_aside),
         now_ms=now_ms(),
     )
 
@@ -109,9 +127,16 @@ def new_epoch(db: sqlite3.Connection) -> None:
     with transaction(db):
         now = now_ms()
         head = read_head(db)
-        if db.execute(sql.OLDEST).fetchone():
+        oldest = db.execute(sql.OLDEST).fetchone()
+        if head.ms > now:  # ids that the new log hands out as its time passes must not be taken for these
+            first = db.execute(sql.FIRST_AFTER, (now,)).fetchone()[0] if oldest and oldest[1] <= now else now + 1
+            db.execute(sql.SET_ASIDE, (first - 1, head.ms + 1))
+        for statement in sql.NEW_EPOCH_SPANS:
+            db.execute(statement, {"now": now})
+        if oldest:
             db.execute(f"ALTER TABLE ops RENAME TO ops_set_aside_at_{head.offset}")
             db.execute(next(s for s in sql.MIGRATIONS[0].split(";") if "CREATE TABLE ops" in s))
         db.execute("UPDATE states SET ts = ?", (now,))
         db.execute(sql.NEW_EPOCH, (now, now))
+        db.execute(sql.OPENED)
     db.executescript(sql.APPENDER)

@@ -11,13 +11,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
-from oplogd.store.base import Correction, Entry, Located, Stamp, State, StateCursor, StoreStats, Verdict
+from oplogd.store.base import Correction, Entry, Located, Stamp, StateCursor, StatesPage, StoreStats, Verdict
 from oplogd.store.sqlite import log
 from oplogd.store.sqlite import statements as sql
-from oplogd.store.sqlite.connection import Lane, snapshot
+from oplogd.store.sqlite.connection import Lane, StoreFile, snapshot
 
 DEFAULT_CAP_BYTES = 256 * 1024 * 1024
 COUNT_SECONDS = 0.2
@@ -39,12 +38,16 @@ class SqliteStore:
         self._path = path
         self._max_bytes = max_bytes
         self._new_bytes = new_bytes
-        self._writer = Lane(path, "store-writer", 1, creates=True)
-        self._follower = Lane(path, "store-follower", 1)
-        self._readers = Lane(path, "store-reader", 3)
+        file = StoreFile(path, log.replaced)
+        self._writer = Lane(file, "store-writer", 1)
+        self._follower = Lane(file, "store-follower", 1)
+        self._readers = Lane(file, "store-reader", 3)
+        # In lanes of their own, so that pages of states make neither a connect nor /status wait.
+        self._lookups = Lane(file, "store-lookup", 1, sql.SMALL_CACHE)
+        self._figures = Lane(file, "store-stats", 1, sql.SMALL_CACHE)
         self._appended = threading.Event()
         self._closing = False
-        self._counter = Lane(path, "store-counter", 1)
+        self._counter = Lane(file, "store-counter", 1, sql.SMALL_CACHE)
         self._states_count = _Counted(self._counter)
 
     async def open(self) -> None:
@@ -54,8 +57,9 @@ class SqliteStore:
     async def close(self) -> None:
         self._closing = True
         self._appended.set()
-        self._states_count.stop()
-        for lane in (self._writer, self._follower, self._readers, self._counter):
+        for lane in (self._readers, self._lookups, self._figures, self._counter):
+            await lane.close(interrupt=True)
+        for lane in (self._writer, self._follower):
             await lane.close()
 
     async def append(self, operations: Sequence[Operation], stamp: Stamp | None = None) -> None:
@@ -66,28 +70,25 @@ class SqliteStore:
         """See ``Corrector``: check, append and fold are one transaction."""
         return await self._writer.run(lambda db: self._correct(db, corrections)) if corrections else []
 
-    async def follow(self, after: int, limit: int, seconds: float) -> list[Entry]:
-        return await self._follower.run(lambda db: self._follow(db, after, limit, seconds))
+    async def follow(self, after: int, limit: int, seconds: float, at_ms: int | None = None) -> list[Entry]:
+        deadline = time.monotonic() + seconds
+        return await self._follower.run(lambda db: self._follow(db, after, limit, deadline, at_ms))
 
-    async def read(self, after: int, limit: int) -> list[Entry]:
-        return await self._readers.run(lambda db: log.read(db, after, limit))
+    async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[Entry]:
+        return await self._readers.run(lambda db: log.read(db, after, limit, at_ms))
 
     async def locate(self, offset: int = 0) -> Located:
-        return await self._readers.run(lambda db: log.read_located(db, offset))
+        return await self._lookups.run(lambda db: log.read_located(db, offset))
 
     async def checkpoint(self) -> Mark:
-        return await self._readers.run(log.read_head)
+        return await self._lookups.run(log.read_head)
 
-    async def states(self, start: StateCursor, upto: int, live_only: bool, limit: int) -> list[State]:
+    async def states(self, start: StateCursor, upto: int, live_only: bool, limit: int) -> StatesPage:
         return await self._readers.run(lambda db: log.states(db, start, upto, live_only, limit))
 
     async def stats(self) -> StoreStats:
-        try:
-            states = await self._states_count.value()
-        except StoreUnavailableError:
-            self._readers.renew()  # they may have sound pages of a damaged file in their caches
-            raise
-        return await self._readers.run(lambda db: self._stats(db, states))
+        states = await self._states_count.value()
+        return await self._figures.run(lambda db: self._stats(db, states))
 
     async def purge(self, before_ms: int) -> int:
         purged = 0
@@ -107,11 +108,12 @@ class SqliteStore:
         self._appended.set()
         return verdicts
 
-    def _follow(self, db: sqlite3.Connection, after: int, limit: int, seconds: float) -> list[Entry]:
-        deadline = time.monotonic() + seconds
+    def _follow(
+        self, db: sqlite3.Connection, after: int, limit: int, deadline: float, at_ms: int | None
+    ) -> list[Entry]:
         while True:
             self._appended.clear()
-            entries = log.read(db, after, limit)
+            entries = log.read(db, after, limit, at_ms)
             left = deadline - time.monotonic()
             if entries or left <= 0 or self._closing:
                 return entries
@@ -156,10 +158,6 @@ class _Counted:
             if counting.done():
                 counting.result()
         return self._value
-
-    def stop(self) -> None:
-        """End a count that is under way."""
-        self._lane.interrupt()
 
     async def _count(self) -> None:
         started = time.monotonic()

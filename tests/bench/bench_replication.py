@@ -1,0 +1,257 @@
+"""Replication under load: many consumers copy a large store, most of it deleted, while others follow live operations.
+
+Live consumers, a consumer of a type that never comes, `/status`, `/ready` and new connections are watched twice in one run:
+first alone, then beside the replications. Prints both and the ratios. The replications need not end: the run is bounded.
+
+    python tests/bench/bench_replication.py [--live 1000000] [--deleted 1000000] [--replications 50] [--seconds 15]
+"""
+
+import argparse
+import asyncio
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, closing, contextmanager
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from oplogd.store.sqlite import SqliteStore
+from tests.agents import Agent
+
+HERE = Path(__file__).parent
+HEARTBEAT = 1.0
+_POLL_SECONDS = 0.05
+_FILL = """
+    WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < :count)
+    INSERT INTO states (key, n, ts, deleted, data)
+    SELECT 'video/' || n, n, (SELECT head_ts FROM logs) + n / 10, n <= :deleted,
+    '{"timestamp":"2014-11-06T11:04:39.041Z","parents":["x3kd2"],"type":"video","id":"' || n || '"}' FROM number
+"""
+_FILLED = "UPDATE logs SET head = :count, head_ts = head_ts + :count / 10"
+
+
+class Figures(NamedTuple):
+    """``p50_ms``, ``p99_ms``: from sending to reading of live operations. ``silence``: the longest, in heartbeats."""
+
+    operations: int
+    p50_ms: float
+    p99_ms: float
+    silence: float
+    status_ms: float
+    connect_ms: float
+    trouble: list[str]
+
+
+async def fill(path: Path, live: int, deleted: int) -> None:
+    """A store with so many states, the deleted ones first. As if the log had forgotten all operations but the last."""
+    store = SqliteStore(path)
+    await store.open()
+    await store.close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA synchronous = OFF")
+        db.execute("BEGIN")
+        db.execute(_FILL, {"count": live + deleted, "deleted": deleted})
+        db.execute(_FILLED, {"count": live + deleted})
+        db.execute("COMMIT")
+
+
+class Probe:
+    """A consumer that notes the age of the operations it reads, and for how long at most nothing came."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.ages: list[float] = []
+        self.silence = 0.0
+        self.received = 0
+
+    async def __aenter__(self) -> Self:
+        self._reader, self._writer = await _request(self._port, self._path())
+        self._task = asyncio.create_task(self._read())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._writer.close()
+
+    def _path(self) -> str:
+        return "/ops?types=video"
+
+    async def _read(self) -> None:
+        last = time.monotonic()
+        rest = b""
+        while data := await self._reader.read(1 << 16):
+            now = time.monotonic()
+            self.silence = max(self.silence, now - last)
+            last = now
+            self.received += len(data)
+            *whole, rest = (rest + data).split(b"\n\n")
+            for block in whole:
+                if (at := block.find(b'"id":"')) >= 0:
+                    self.ages.append((time.monotonic_ns() - int(block[at + 6 : block.index(b'"', at + 6)])) / 1e6)
+
+
+class Idle(Probe):
+    def _path(self) -> str:
+        return "/ops?types=never"
+
+
+class BusyIdle(Probe):
+    """Replicates, and nothing passes its filter."""
+
+    def _path(self) -> str:
+        return "/ops?types=never&last_event_id=0"
+
+
+async def measure(agent: Agent, consumers: int, rate: int, seconds: float, *, replicates: bool = False) -> Figures:
+    """Send ``rate`` operations a second and watch. ``replicates``: with a replication of which nothing passes."""
+    count = int(rate * seconds)
+    async with AsyncExitStack() as stack:
+        connects: list[float] = []
+        probes = [Probe(agent.port) for _ in range(consumers)]
+        for probe in probes:
+            began = time.monotonic()
+            await stack.enter_async_context(probe)
+            connects.append((time.monotonic() - began) * 1000)
+        silent: list[Probe] = [await stack.enter_async_context(Idle(agent.port))]
+        if replicates:
+            silent.append(await stack.enter_async_context(BusyIdle(agent.port)))
+        sender = await asyncio.create_subprocess_exec(
+            sys.executable, str(HERE / "senders.py"), "stamped", str(agent.udp_port), str(rate), str(count)
+        )
+        status: list[float] = []
+        trouble: list[str] = []
+        while sender.returncode is None:
+            status.append(await _timed(_get(agent.port, "/status", trouble)))
+            status.append(await _timed(_get(agent.port, "/ready", trouble)))
+            connects.append(await _timed(_connect(agent.port)))
+            await asyncio.sleep(_POLL_SECONDS)
+        async with asyncio.timeout(60):
+            while any(len(probe.ages) < count for probe in probes):
+                await asyncio.sleep(_POLL_SECONDS)
+        ages = sorted(age for probe in probes for age in probe.ages)
+        silence = max(probe.silence for probe in silent) / HEARTBEAT
+    return Figures(
+        len(ages), ages[len(ages) // 2], ages[len(ages) * 99 // 100], silence, max(status), max(connects), trouble
+    )
+
+
+async def _timed(call: Awaitable[None]) -> float:
+    began = time.monotonic()
+    await call
+    return (time.monotonic() - began) * 1000
+
+
+async def _request(port: int, path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """The head of the answer is read."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
+    accept = "text/event-stream" if path.startswith("/ops") else "*/*"
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\nConnection: close\r\n\r\n".encode())
+    head = await reader.readuntil(b"\r\n\r\n")
+    assert head.startswith((b"HTTP/1.1 200", b"HTTP/1.1 503")), head
+    return reader, writer
+
+
+async def _get(port: int, path: str, trouble: list[str]) -> None:
+    reader, writer = await _request(port, path)
+    body = await reader.read()
+    if b"DEGRADED" in body or b"did not answer" in body:
+        trouble.append(body.decode())
+    writer.close()
+
+
+async def _connect(port: int) -> None:
+    _, writer = await _request(port, "/ops")
+    writer.close()
+
+
+@contextmanager
+def replications(port: int, count: int) -> Iterator[Callable[[], tuple[int, int]]]:
+    """So many consumers that copy everything, in a process of its own. Call to end them: MB read, and how many went live."""
+    command = [
+        sys.executable,
+        str(HERE / "bench_replication.py"),
+        "--copy-from",
+        str(port),
+        "--replications",
+        str(count),
+    ]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "copying\n"
+
+        def end() -> tuple[int, int]:
+            read, live = process.communicate("")[0].split()
+            return int(read), int(live)
+
+        try:
+            yield end
+        finally:
+            if process.poll() is None:
+                process.stdin.close()
+
+
+async def copy(port: int, count: int) -> None:
+    """The other process: read until standard input ends."""
+    read = live = 0
+
+    async def follow() -> None:
+        nonlocal read, live
+        is_live = False
+        reader, _ = await _request(port, "/ops?last_event_id=0")
+        while data := await reader.read(1 << 18):
+            read += len(data)
+            if not is_live and b"event: live" in data:
+                is_live = True
+                live += 1
+
+    tasks = [asyncio.create_task(follow()) for _ in range(count)]
+    print("copying", flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    for task in tasks:
+        task.cancel()
+    print(read // 1_000_000, live)
+
+
+def show(name: str, found: Figures) -> None:
+    print(
+        f"{name:22} p50 {found.p50_ms:7.1f} ms, p99 {found.p99_ms:7.1f} ms, longest silence {found.silence:4.1f} heartbeats,"
+        f" /status and /ready at most {found.status_ms:7.1f} ms, a connect {found.connect_ms:7.1f} ms,"
+        f" {len(found.trouble)} DEGRADED"
+    )
+
+
+async def main(given: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        began = time.monotonic()
+        await fill(folder / "oplog.db", given.live, given.deleted)
+        print(f"{given.live} live and {given.deleted} deleted states, made in {time.monotonic() - began:.1f} s")
+        with Agent(folder, "--heartbeat", str(HEARTBEAT)) as agent:
+            alone = await measure(agent, given.consumers, given.rate, given.seconds)
+            show("alone", alone)
+            with replications(agent.port, given.replications) as end:
+                beside = await measure(agent, given.consumers, given.rate, given.seconds, replicates=True)
+                megabytes, live = end()
+            show(f"{given.replications} replications", beside)
+    print(
+        f"replicated {megabytes / given.seconds:.0f} MB/s, {live} ended; live p99 {beside.p99_ms / alone.p99_ms:.1f} times,"
+        f" p50 {beside.p50_ms / alone.p50_ms:.1f} times"
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--live", type=int, default=1_000_000)
+    parser.add_argument("--deleted", type=int, default=1_000_000)
+    parser.add_argument("--replications", type=int, default=50)
+    parser.add_argument("--consumers", type=int, default=20, help="that follow live operations")
+    parser.add_argument("--rate", type=int, default=200, help="operations a second")
+    parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--copy-from", type=int, default=0, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    asyncio.run(copy(arguments.copy_from, arguments.replications) if arguments.copy_from else main(arguments))

@@ -1,0 +1,107 @@
+"""A database that is put back under running agents, and documents of any size."""
+
+import contextlib
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+from pymongo.monitoring import CommandListener, CommandStartedEvent, CommandSucceededEvent, register
+
+from oplogd.event_id import Mark
+from oplogd.store import StateCursor
+from oplogd.store.mongo.layout import entry_id
+from tests.mongo.agents import agent
+from tests.mongo.conftest import MakeStore
+from tests.mongo.operations import op, whole_log
+
+Document = dict[str, Any]
+
+
+@contextlib.contextmanager
+def direct(url: str) -> Iterator[Any]:
+    with MongoClient[Document](url) as client:
+        yield client.get_default_database()
+
+
+def test_a_database_restored_under_an_agent_gives_live_consumers_no_silent_gap(tmp_path: Path, plain_url: str) -> None:
+    """The restored log goes on behind the offset that the consumers have, so that offsets alone tell nothing."""
+    with agent(tmp_path, plain_url, "plain") as running, running.follow() as stream:
+        for number in range(6):
+            assert running.post({"event": "insert", "type": "video", "id": f"a{number}"}) == 204
+        ids = [event.id for event in stream.take(6)]
+        last_ms = int(ids[-1][:8], 16) * 1000 + int(ids[-1][8:12], 16)
+        entries: list[Document] = []
+        states: list[Document] = []
+        for offset in range(4, 16):
+            ms = last_ms + offset
+            data = {"ts": datetime.fromtimestamp(1_400_000_000, UTC), "p": [], "t": "video", "id": f"other{offset}"}
+            entries.append({"_id": entry_id(Mark(offset, ms)), "event": "insert", "data": data, "n": offset})
+            when = datetime.fromtimestamp(ms / 1000, UTC)
+            states.append({"_id": f"video/other{offset}", "event": "insert", "ts": when, "data": data, "n": offset})
+        with direct(plain_url) as database:
+            database.oplog_states.delete_many({"n": {"$gt": 3}})
+            database.oplog_states.insert_many(states)
+            database.oplog_meta.update_one({"_id": "oplog_ops"}, {"$set": {"n": 15, "ts": last_ms + 15}})
+            database.oplog_ops.delete_many({"n": {"$gt": 3}})
+            database.oplog_ops.insert_many(entries)
+        events = stream.until("live")
+        assert (events[0].event, events[0].id) == ("reset", "1")
+        objects = [event.operation["id"] for event in events[1:-1]]
+        assert objects == ["a0", "a1", "a2", *(f"other{offset}" for offset in range(4, 16))]
+        with running.follow(ids[-1]) as again:
+            assert again.take(1)[0].event == "reset"
+
+
+class Received(CommandListener):
+    """Counts the documents and the bytes of keys and parents that answers of a collection bring."""
+
+    def __init__(self) -> None:
+        self.documents = self.characters = 0
+
+    def started(self, event: CommandStartedEvent) -> None: ...
+
+    def failed(self, event: object) -> None: ...
+
+    def succeeded(self, event: CommandSucceededEvent) -> None:
+        cursor = event.reply.get("cursor", {})
+        batch = cursor.get("firstBatch", []) or cursor.get("nextBatch", [])
+        for document in batch:
+            if "data" in document:
+                self.documents += 1
+                self.characters += sum(map(len, document["data"].get("p") or ()))
+
+
+async def test_a_read_of_large_entries_is_sent_little_more_than_it_takes(
+    plain_url: str, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pymongo.monitoring._LISTENERS", _listeners_of_this_test())
+    received = Received()
+    register(received)
+    store = make_store(plain_url, "plain", max_bytes=10**9)
+    await store.open()
+    for number in range(0, 120, 20):
+        await store.append([op(f"{each}", "insert", "video", ("p" * 60_000,)) for each in range(number, number + 20)])
+    mark = await store.checkpoint()
+    await store.read(0, 2000)  # learns how large they are
+    received.characters = 0
+    entries = await whole_log(store)
+    taken = sum(len(entry.data) for entry in entries)
+    assert len(entries) == 120
+    assert taken <= received.characters + 120 * 200 < 1.5 * taken
+    received.characters = 0
+    cursor: StateCursor | None = StateCursor(0, None)
+    found = 0
+    while cursor:
+        states, cursor = await store.states(cursor, mark.offset, True, 500)
+        found += len(states)
+    assert found == 120
+    assert received.characters < 2 * taken
+
+
+def _listeners_of_this_test() -> Any:
+    from pymongo.monitoring import _Listeners
+
+    return _Listeners([], [], [], [], [])
