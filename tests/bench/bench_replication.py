@@ -173,13 +173,15 @@ def replications(port: int, count: int) -> Iterator[Callable[[], tuple[int, int]
     """So many consumers that copy everything, in a process of its own. Call to end them: MB read, and how many went live."""
     command = [
         sys.executable,
-        str(HERE / "bench_replication.py"),
+        "-m",
+        "tests.bench.bench_replication",
         "--copy-from",
         str(port),
         "--replications",
         str(count),
     ]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    root = HERE.parent.parent
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stdout.readline() == "copying\n"
