@@ -60,7 +60,7 @@ async def measure(url: str, kind: Kind, batch: int) -> tuple[int, int, int]:
     COMMANDS.clear()
     documents = await reader._log.documents(1, 1000)
     assert await fold(reader._link, documents, _held)
-    assert await raise_checkpoint(reader._link, documents, 1)
+    assert await raise_checkpoint(reader._link, documents, 1, 1)
     folded = sum(COMMANDS.values())
     await writer.close()
     await reader.close()

@@ -169,7 +169,7 @@ async def test_late_writes_of_an_old_holder_change_nothing(plain_url: str, make_
         return True
 
     assert await fold(late, batch, it_still_believes)
-    assert not await raise_checkpoint(late, batch, first)
+    assert not await raise_checkpoint(late, batch, first, 0)
     await late.close()
     assert await states() == before
     assert await store.checkpoint() == mark

@@ -1,5 +1,6 @@
 """A database that is put back under running agents, and documents of any size."""
 
+import asyncio
 import contextlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from oplogd.store import StateCursor
 from oplogd.store.mongo.layout import entry_id
 from tests.mongo.agents import agent
 from tests.mongo.conftest import MakeStore
-from tests.mongo.operations import op, whole_log
+from tests.mongo.operations import document, live_states, op, whole_log
 
 Document = dict[str, Any]
 
@@ -105,3 +106,25 @@ def _listeners_of_this_test() -> Any:
     from pymongo.monitoring import _Listeners
 
     return _Listeners([], [], [], [], [])
+
+
+async def test_the_fold_does_not_go_on_past_entries_of_a_restored_log(plain_url: str, make_store: MakeStore) -> None:
+    """They were not folded when the backup was made: the restored checkpoint stands before them."""
+    store = make_store(plain_url, "plain", lease=60)
+    await store.open()
+    await store.append([op(str(number)) for number in range(1, 11)])
+    await store.checkpoint()
+    with direct(plain_url) as database:
+        row = database.oplog_meta.find_one({"_id": "oplog_ops"})
+        entries = [document(n, f"restored{n}", row["ts"] + n) for n in range(4, 16)]
+        database.oplog_states.delete_many({"n": {"$gt": 3}})
+        database.oplog_meta.update_one({"_id": "oplog_ops"}, {"$set": {"n": 3, "ts": row["ts"] - 1}})
+        database.oplog_ops.delete_many({"n": {"$gt": 3}})
+        database.oplog_ops.insert_many(reversed(entries))
+    async with asyncio.timeout(30):
+        while (await store.locate()).head.offset < 15:
+            await asyncio.sleep(0.01)
+        expected = {"video/1", "video/2", "video/3", *(f"video/restored{n}" for n in range(4, 16))}
+        mark = await store.checkpoint()
+    assert mark.offset == 15
+    assert (await live_states(store)).keys() == expected

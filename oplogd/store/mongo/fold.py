@@ -51,11 +51,12 @@ async def fold(link: Link, documents: Sequence[Document], hold: Callable[[], Awa
     return True
 
 
-async def raise_checkpoint(link: Link, documents: Sequence[Document], first: int) -> bool:
+async def raise_checkpoint(link: Link, documents: Sequence[Document], first: int, after: int) -> bool:
     """Record that these entries are folded, and of each writer the last one. Whether it was this one who raised it.
 
-    The place, its time and the writers must fit each other, so they are set together where the place is smaller. ``first``:
-    the epoch in which they were read.
+    The place, its time and the writers must fit each other, so they are set together, and only where the place still is
+    ``after``, behind which these entries were read: it goes back where states were dropped or a backup was restored, and then
+    those in between are to be folded first. ``first``: the epoch in which they were read.
     """
     mark = mark_of(documents[-1])
     last = {
@@ -65,7 +66,7 @@ async def raise_checkpoint(link: Link, documents: Sequence[Document], first: int
     }
     changed: Document = {"n": mark.offset, "ts": mark.ms}
     changed |= {f"writers.{writer}": value for writer, value in last.items()}
-    raised = await link.meta.update_one({"_id": LOG, "first": first, "n": {"$lt": mark.offset}}, {"$set": changed})
+    raised = await link.meta.update_one({"_id": LOG, "first": first, "n": after}, {"$set": changed})
     return raised.matched_count == 1
 
 

@@ -137,8 +137,10 @@ class Projection:
         self._batch = (
             max(_LEAST_BATCH, self._batch // 2) if took > self._lease.seconds / 4 else min(BATCH, 2 * self._batch)
         )
-        if not self._lease.held or not await raise_checkpoint(self._link, documents, self._first):
-            self._checkpoint = None  # another one folds, or the log was set aside: look again
+        if not self._lease.held or not await raise_checkpoint(
+            self._link, documents, self._first, checkpoint.offset
+        ):
+            self._checkpoint = None  # another one folds, or the log was set aside or restored: look again
             return False
         self._checkpoint = mark_of(documents[-1])
         self._log.folded = self._checkpoint.offset
