@@ -1,5 +1,6 @@
 """Documents that are not as they must be neither end an agent nor stop a replication."""
 
+import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from bson import ObjectId
 from bson.datetime_ms import DatetimeMS
 from pymongo import MongoClient
 
+from oplogd.errors import StoreUnavailableError
 from oplogd.operation import decode_data
 from oplogd.store import State, StateCursor
 from oplogd.store.mongo.damage import FIRST_MS, LAST_MS, Damage, sound_data
@@ -206,3 +208,82 @@ async def test_what_another_program_wrote_into_a_plain_log_leaves_with_the_entri
         entries = await whole_log(store)
         assert [each.offset for each in entries] == list(range(entries[0].offset, entries[-1].offset + 1))
     assert len(await live_states(store)) >= 1_000
+
+
+async def test_an_offset_with_a_decimal_point_is_one_and_any_other_value_is_passed_over(
+    plain_url: str, make_store: MakeStore
+) -> None:
+    """A shell stores 4 as 4.0."""
+    store = make_store(plain_url, "plain")
+    await store.open()
+    await store.append([op(str(number)) for number in range(1, 4)])
+    with MongoClient[dict[str, Any]](plain_url) as client:
+        log = client.get_default_database().oplog_ops
+        log.insert_one({"event": "insert", "data": {**GOOD, "id": "4"}, "n": 4.0})
+        for n in (0.5, 5.5, float("inf"), 2**60, "4"):
+            log.insert_one({"event": "insert", "data": {**GOOD, "id": "other"}, "n": n})
+    assert [entry.offset for entry in await store.follow(0, 100, 5)] == [1, 2, 3, 4]
+    await store.append([op("5")])
+    assert [entry.offset for entry in await store.read(2, 100)] == [3, 4, 5]
+    assert (await live_states(store)).keys() == {f"video/{number}" for number in range(1, 6)}
+    fresh = make_store(plain_url, "plain", lease=60)
+    await fresh.open()
+    for reader in (store, fresh):
+        stats = await reader.stats()
+        assert (stats.operations, stats.newest and stats.newest.offset) == (5, 5)
+    await fresh.append([op("6")])
+    assert [entry.offset for entry in await fresh.read(0, 100)] == [1, 2, 3, 4, 5, 6]
+    assert any("n is no offset" in each for each in (await fresh.stats()).warnings)
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ("n", ...),
+        ("n", 1.5),
+        ("ts", float("nan")),
+        ("first", None),
+        ("created", [1]),
+        ("max_bytes", "x"),
+        ("set_aside", [1]),
+    ],
+)
+async def test_a_damaged_row_ends_no_agent_and_all_goes_on_once_it_is_put_right(
+    member: str, value: Any, plain_url: str, make_store: MakeStore
+) -> None:
+    holder, other = make_store(plain_url, "plain"), make_store(plain_url, "plain")
+    await holder.open()
+    await other.open()
+    await other.append([op("a")])
+    await other.checkpoint()
+    with MongoClient[dict[str, Any]](plain_url) as client:
+        meta = client.get_default_database().oplog_meta
+        row = meta.find_one({"_id": "oplog_ops"}) or {}
+        meta.update_one(row, {"$unset": {member: ""}} if value is ... else {"$set": {member: value}})
+        with pytest.raises(StoreUnavailableError, match=f"is damaged: its member {member}"):
+            await other.locate()
+        async with asyncio.timeout(30):
+            while "is damaged" not in str(holder._projection.trouble):
+                await asyncio.sleep(0.01)
+        meta.replace_one({"_id": "oplog_ops"}, row)
+    await holder.append([op("b")])
+    async with asyncio.timeout(30):
+        assert (await live_states(other)).keys() == {"video/a", "video/b"}
+    assert [entry.offset for entry in await whole_log(holder)] == [1, 2]
+
+
+async def test_what_nobody_expects_in_the_collections_ends_no_agent(plain_url: str, make_store: MakeStore) -> None:
+    store = make_store(plain_url, "plain")
+    await store.open()
+    await store.append([op("a")])
+    await store.checkpoint()
+    with MongoClient[dict[str, Any]](plain_url) as client:
+        meta = client.get_default_database().oplog_meta
+        meta.update_one({"_id": "oplog_ops"}, {"$set": {"repair": "by hand"}})
+        async with asyncio.timeout(30):
+            while "not understood" not in str(store._projection.trouble):
+                await asyncio.sleep(0.01)
+        meta.update_one({"_id": "oplog_ops"}, {"$unset": {"repair": ""}})
+    await store.append([op("b")])
+    async with asyncio.timeout(30):
+        assert (await live_states(store)).keys() == {"video/a", "video/b"}

@@ -69,10 +69,10 @@ class Received(CommandListener):
     def succeeded(self, event: CommandSucceededEvent) -> None:
         cursor = event.reply.get("cursor", {})
         batch = cursor.get("firstBatch", []) or cursor.get("nextBatch", [])
-        for document in batch:
-            if "data" in document:
+        for each in batch:
+            if "data" in each:
                 self.documents += 1
-                self.characters += sum(map(len, document["data"].get("p") or ()))
+                self.characters += sum(map(len, each["data"].get("p") or ()))
 
 
 async def test_a_read_of_large_entries_is_sent_little_more_than_it_takes(

@@ -89,6 +89,13 @@ def offset_of(document: Mapping[str, Any]) -> int:
     return int(n) if isinstance(n, int | float) else -1
 
 
+def whole(value: object) -> int | None:
+    """A whole number, also one that was stored with a decimal point, as shells do; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if isinstance(value, int) or value.is_integer() else None
+
+
 def milliseconds(value: object) -> int | None:
     """A date as ms since 1970, also one that was stored as a number; None for anything else."""
     if isinstance(value, DatetimeMS):

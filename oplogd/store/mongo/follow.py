@@ -18,6 +18,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 from oplogd.store.base import Entry
 from oplogd.store.mongo.bell import wait
 from oplogd.store.mongo.connect import Link
+from oplogd.store.mongo.damage import whole
 from oplogd.store.mongo.layout import LOG, Document, entry, mark_of
 from oplogd.store.mongo.log import Log
 
@@ -105,7 +106,7 @@ class Tail:
         answer = await self._command(command)
         self._cursor = Int64(answer["id"])
         documents: list[Document] = answer["nextBatch"]
-        fresh = [each for each in documents if "n" in each and each["n"] > after]
+        fresh = [each for each in documents if (n := whole(each.get("n"))) is not None and n > after]
         if not fresh:
             if not self._link.awaits:
                 await wait(bell, _NO_AWAIT_SECONDS)

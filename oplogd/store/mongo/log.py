@@ -12,10 +12,11 @@ from typing import NamedTuple
 from pymongo.asynchronous.client_session import AsyncClientSession
 
 from oplogd.errors import LogReplacedError, StoreUnavailableError
-from oplogd.event_id import Mark
+from oplogd.event_id import MAX_OFFSET, Mark
 from oplogd.store.base import Entry, Located
 from oplogd.store.mongo.bell import Bell
 from oplogd.store.mongo.connect import Link
+from oplogd.store.mongo.damage import whole
 from oplogd.store.mongo.layout import LOG, OFFSET_INDEX, Document, entry, mark_of, weight
 
 READ_CHARACTERS = 1_000_000
@@ -30,6 +31,9 @@ RECENT_SECONDS = 1.0
 _FIRST_DOCUMENTS = 200
 _OVERHEAD = 50
 """Characters that a document counts besides those of its key and parents."""
+
+_FEW = 3
+"""Of so many documents at an end of the log one is an entry: others are in it by mistake."""
 
 _READ_AGAIN = 5
 _PLACE = {"n": 1, "w": 1, "s": 1}
@@ -46,15 +50,32 @@ class Row:
     """
 
     def __init__(self, document: Document) -> None:
-        self.folded = Mark(int(document["n"]), int(document["ts"]))
-        self.first = int(document["first"])
-        self.created = int(document["created"])
-        self.purged = int(document["purged"])
-        self.adopted = int(document["adopted"])
-        self.max_bytes = int(document["max_bytes"])
+        """Raises StoreUnavailableError where a member is missing or no whole number."""
+        self.folded = Mark(_number(document, "n"), _number(document, "ts"))
+        self.first = _number(document, "first")
+        self.created = _number(document, "created")
+        self.purged = _number(document, "purged")
+        self.adopted = _number(document, "adopted")
+        self.max_bytes = _number(document, "max_bytes")
         self.has_lost_states = "states_lost" in document
-        spans: list[Document] = document.get("set_aside", [])
-        self.set_aside = tuple((int(span["after"]), int(span["before"])) for span in spans)
+        spans = document.get("set_aside", [])
+        if not isinstance(spans, list) or not all(isinstance(span, dict) for span in spans):
+            raise _damaged("set_aside")
+        self.set_aside = tuple((_number(span, "after"), _number(span, "before")) for span in spans)
+
+
+def _number(document: Document, member: str) -> int:
+    found = whole(document.get(member))
+    if found is None:
+        raise _damaged(member)
+    return found
+
+
+def _damaged(member: str) -> StoreUnavailableError:
+    return StoreUnavailableError(
+        f"the document {LOG} of oplog_meta is damaged: its member {member} is missing or not of its type; put it right, or restore"
+        " oplog_ops, oplog_states and oplog_meta together"
+    )
 
 
 class Head(NamedTuple):
@@ -167,12 +188,23 @@ class Log:
         cursor = self._link.log.find({"n": {"$gt": after}}, session=session).sort("n", 1).limit(limit)
         async with cursor.batch_size(self.sizes.documents(limit)):
             async for document in cursor:
+                if not self._has_place(document):
+                    continue
                 found.append(document)
                 size += weight(document)
                 if size > READ_CHARACTERS:
                     break
         self.sizes.saw(size, len(found))
         return found
+
+    def _has_place(self, document: Document) -> bool:
+        """Whether its ``n`` is an offset; one with a decimal point is made a whole number. Nobody reads any other document."""
+        n = whole(document["n"])
+        if n is None or n > MAX_OFFSET:
+            self._link.damage.found(document, "n is no offset")
+            return False
+        document["n"] = n
+        return True
 
     async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[Entry]:
         """See ``Store.read``. With ``at_ms`` the entry at ``after`` is read, too, and compared."""
@@ -294,8 +326,13 @@ class Log:
         return Mark(max(row.folded.offset, offset), max(row.folded.ms, int(newest["ts"])))
 
     async def _newest(self, session: AsyncClientSession | None) -> Mark | None:
-        found = await self._link.log.find_one({"n": {"$gt": 0}}, {"n": 1}, sort=[("n", -1)], session=session)
-        return mark_of(found) if found else None
+        return await self._end(-1, session)
+
+    async def _end(self, order: int, session: AsyncClientSession | None) -> Mark | None:
+        """The entry with the smallest offset, with -1 the one with the largest; None if the log is empty."""
+        chosen = {"n": {"$gt": 0, "$lte": MAX_OFFSET}}
+        found = self._link.log.find(chosen, {"n": 1}, session=session).sort("n", order).limit(_FEW)
+        return next((mark_of(each) for each in await found.to_list() if self._has_place(each)), None)
 
     async def _front(self, head: Mark, session: AsyncClientSession | None) -> Mark | None:
         """The oldest entry: the first behind the last gap before ``head``; None if the log is empty.
@@ -303,10 +340,9 @@ class Log:
         Without strays it is the entry with the smallest offset, and one look-up more confirms that. The places in that are ever
         farther apart, so that no gap is missed which is at least as long as the stray entries before it.
         """
-        found = await self._link.log.find_one({"n": {"$gt": 0}}, {"n": 1}, sort=[("n", 1)], session=session)
-        if found is None:
+        front = await self._end(1, session)
+        if front is None:
             return None
-        front = mark_of(found)
         while front.offset < head.offset:
             places = _spread(front.offset, head.offset)
             marks = await self._marks(places, session)
@@ -327,7 +363,7 @@ class Log:
     async def _at(self, places: Iterable[int], session: AsyncClientSession | None) -> dict[int, Document]:
         """The entries at these offsets, each without its operation."""
         found = self._link.log.find({"n": {"$in": sorted(set(places))}}, _PLACE, session=session)
-        return {int(document["n"]): document async for document in found}
+        return {document["n"]: document async for document in found if self._has_place(document)}
 
 
 def _spread(low: int, high: int) -> list[int]:

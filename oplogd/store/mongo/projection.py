@@ -60,6 +60,14 @@ class Projection:
                 continue
             except StoreError as error:
                 self._report(error)
+            except Exception as error:  # whatever a document holds: it is put right in the database, not by a restart
+                trouble = StoreUnavailableError(
+                    f"MongoDB at {self._link.where}: its collections hold something that is not understood"
+                    f" ({type(error).__name__}: {str(error)[:200]})"
+                )
+                if str(trouble) != str(self.trouble):
+                    _log.error("%s", trouble, exc_info=error)
+                self._report(trouble)
             self._lease.lose()
             self._checkpoint = None
             await asyncio.sleep(_RETRY_SECONDS * random.uniform(0.5, 1))
@@ -137,9 +145,7 @@ class Projection:
         self._batch = (
             max(_LEAST_BATCH, self._batch // 2) if took > self._lease.seconds / 4 else min(BATCH, 2 * self._batch)
         )
-        if not self._lease.held or not await raise_checkpoint(
-            self._link, documents, self._first, checkpoint.offset
-        ):
+        if not self._lease.held or not await raise_checkpoint(self._link, documents, self._first, checkpoint.offset):
             self._checkpoint = None  # another one folds, or the log was set aside or restored: look again
             return False
         self._checkpoint = mark_of(documents[-1])
