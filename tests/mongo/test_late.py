@@ -22,7 +22,8 @@ from tests.mongo.conftest import MakeStore
 from tests.mongo.operations import document, live_states, offsets, op, stop_folding
 from tests.mongo.wire import Wire, asks_for_head, inserts
 
-SMALL = ("--capped-collection-size", "20000", "--lease", "500ms")
+CAP = 20_000
+SMALL = ("--capped-collection-size", str(CAP), "--lease", "500ms")
 PAUSE_SECONDS = 1.2
 """Longer than an insert may take without being late."""
 
@@ -51,7 +52,7 @@ def turn_over(database: Database[Document], other: Agent, past: int) -> None:
     def is_at_rest() -> bool:
         store = other.status()["store"]
         size[:] = [*size[-4:], store["bytes"]]
-        return store["lag"]["fold"] == 0 and len(size) == 5 and len(set(size)) == 1
+        return store["lag"]["fold"] == 0 and len(size) == 5 and len(set(size)) == 1 and size[0] <= CAP
 
     wait_for("the log is at rest", is_at_rest)
 
@@ -210,6 +211,36 @@ async def test_a_writer_whose_clock_stood_still_learns_from_the_clusters_time_th
             assert log == list(range(log[0], log[-1] + 1))
         finally:
             await store.close()
+
+
+async def test_what_was_put_in_the_way_of_an_insert_that_is_not_late_stays_in_the_log(
+    database: Database[Document], wire: Wire, plain_url: str, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However soon a log is full: an entry is trimmed only some seconds after it was folded."""
+    monkeypatch.setattr("oplogd.store.mongo.projection.TRIM_SECONDS", 3600.0)
+    other = make_store(plain_url, "plain", max_bytes=10_000, lease=60)
+    await other.open()
+    store = make_store(wire.url(), "plain", max_bytes=10_000)
+    await store.open()
+    await store.append([op("first")])
+    for module in ("append", "log"):
+        monkeypatch.setattr(f"oplogd.store.mongo.{module}.boot_seconds", lambda: 0.0)  # nothing is late
+    held = wire.hold(inserts)
+    writing = asyncio.create_task(store.append([op("soon")]))
+    await asyncio.to_thread(held.wait)
+    for _ in range(3):
+        await other.append([op("x") for _ in range(100)])
+        await other.checkpoint()
+        await other._projection._trim()
+    await asyncio.to_thread(held.release)
+    await writing
+    assert "video/soon" in await live_states(other)
+    assert offsets(database) == list(range(1, 303))
+    monkeypatch.setattr("oplogd.store.mongo.projection.TRIM_SECONDS", 0.0)
+    await other._projection._trim()
+    log = offsets(database)
+    assert log == list(range(log[0], 303))
+    assert 200 < log[0] < 302
 
 
 async def test_an_agent_that_was_idle_does_not_go_on_behind_a_stray(

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 import time
+from collections import deque
 
 from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.event_id import Mark
@@ -13,7 +14,7 @@ from oplogd.store.mongo.errors import translating
 from oplogd.store.mongo.fold import fold, forget_writers, raise_checkpoint
 from oplogd.store.mongo.layout import LOG, mark_of
 from oplogd.store.mongo.lease import Lease
-from oplogd.store.mongo.log import Log
+from oplogd.store.mongo.log import RECENT_SECONDS, Log
 from oplogd.store.mongo.setup import Setup
 
 BATCH = 1_000
@@ -27,6 +28,10 @@ _KEEP_SHARE = 20
 _RETRY_SECONDS = 0.5
 _TRIM_SHARE = 20
 """A plain log is trimmed once about a twentieth of its cap was added."""
+
+TRIM_SECONDS = 2 * RECENT_SECONDS
+"""An entry of a plain log stays so long after it was folded. A writer takes its insert for late, and looks where it landed, if it
+took RECENT_SECONDS: in less nothing that was put in its way may be gone."""
 
 _log = logging.getLogger("oplogd.store")
 
@@ -49,6 +54,8 @@ class Projection:
         self._checkpoint: Mark | None = None
         self._first = 0
         self._trim_at = 0
+        self._folded: deque[tuple[float, int]] = deque()
+        """When the checkpoint was at which offset, in monotonic time: those of the last TRIM_SECONDS and one before."""
         self._batch = _LEAST_BATCH
 
     async def run(self) -> None:
@@ -156,13 +163,14 @@ class Projection:
         return True
 
     async def _trim(self) -> None:
-        """Delete the oldest entries of a plain log past its cap, but only folded ones, and keep the last.
+        """Delete the oldest entries of a plain log past its cap, but only those folded TRIM_SECONDS ago, and keep the last.
 
         By the mean size of all entries, so the cap is met on average.
         """
         checkpoint = self._checkpoint
         if checkpoint is None:
             return
+        folded = self._long_folded(checkpoint.offset)
         cap = (await self._log.row()).max_bytes
         stats = await self._link.database.command("collStats", LOG)
         count, size = int(stats.get("count", 0)), int(stats.get("size", 0))
@@ -175,7 +183,7 @@ class Projection:
         oldest = (await self._log.locate(0)).oldest
         if oldest is None:
             return
-        upto = min(oldest.offset + int((size - cap) / mean), checkpoint.offset - 1)
+        upto = min(oldest.offset + int((size - cap) / mean), folded - 1)
         if upto >= oldest.offset:
             await self._link.log.delete_many({"n": {"$gt": 0, "$lte": upto}})
             # What another program wrote leaves with the entries of its time.
@@ -185,6 +193,17 @@ class Projection:
                 gone = await self._link.log.find(stray, {"_id": 1}).limit(BATCH).to_list()
                 if gone:
                     await self._link.log.delete_many({"n": None, "_id": {"$in": [each["_id"] for each in gone]}})
+
+    def _long_folded(self, offset: int) -> int:
+        """Note the checkpoint; where it was TRIM_SECONDS ago at the latest, 0 where that is not known."""
+        now, times = time.monotonic(), self._folded
+        if times and times[-1][1] > offset:  # it went back
+            times.clear()
+        if not times or times[-1][1] < offset:
+            times.append((now, offset))
+        while len(times) > 1 and times[1][0] <= now - TRIM_SECONDS:
+            times.popleft()
+        return times[0][1] if times[0][0] <= now - TRIM_SECONDS else 0
 
     def _report(self, trouble: StoreError | None) -> None:
         if trouble is not None and (self.trouble is None or str(trouble) != str(self.trouble)):
