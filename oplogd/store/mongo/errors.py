@@ -28,6 +28,9 @@ _UNAUTHORIZED = (13, 18, 8000)
 REFUSALS = (PyMongoError, ValueError, TypeError, OSError, Warning)
 """How PyMongo refuses a URL. An OSError is a file that the URL names."""
 
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]*\]|[^:]*)(:[0-9]*)?")
+"""A host with its port. Whatever else follows a colon may be a password whose host is missing."""
+
 UNREADABLE = "an address that cannot be told from the password"
 
 
@@ -40,9 +43,10 @@ def shown(url: str) -> str:
     path_at, query_at = (rest.find(mark) % (len(rest) + 1) for mark in "/?")
     hosts = rest[: min(path_at, query_at)]
     behind = rest[len(hosts) :]
-    if "@" in behind and not (path_at < query_at and _has_options_only(behind)):
+    if "@" in behind and not (path_at < query_at and _has_options_only(behind) and ("@" in hosts or ":" not in hosts)):
         return UNREADABLE
-    return hosts.rpartition("@")[2] or "no host"
+    hosts = hosts.rpartition("@")[2]
+    return (hosts or "no host") if all(map(_HOST.fullmatch, hosts.split(","))) else UNREADABLE
 
 
 def _has_options_only(behind: str) -> bool:
