@@ -89,3 +89,23 @@ async def test_entries_that_have_left_the_log_unfolded_are_counted_and_the_way_o
     assert "oplog-sync" in warning
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [warning]
     assert set(await live_states(other)) == {f"video/{n}" for n in (0, 5, 6, 7, 8, 9)}
+
+
+async def test_a_writer_that_knew_a_longer_log_does_not_wait_for_the_fold_of_a_new_one(
+    capped_url: str, make_store: MakeStore
+) -> None:
+    """The database was dropped while the agent that folds was away."""
+    holder, writer = (make_store(capped_url, "capped", max_bytes=CAP, lease=60) for _ in range(2))
+    await holder.open()
+    await writer.open()
+    writer._log.stall_seconds = 0.5
+    for number in range(14):
+        await writer.append([op(str(number), "insert", "video", ("p" * 50_000,))])
+        await writer.checkpoint()
+    await stop_folding(holder)
+    await writer._link.client.drop_database(writer._link.database.name)
+    again = make_store(capped_url, "capped", max_bytes=CAP)
+    await again.open()
+    await writer.locate()
+    await writer.append([op("new")])
+    assert [entry.offset for entry in await whole_log(writer)] == [1]

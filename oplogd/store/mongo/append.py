@@ -180,6 +180,7 @@ class Appender:
     async def _wait_for_room(self) -> None:
         """Raise StoreUnavailableError if the fold stands still meanwhile."""
         log = self._log
+        await log.newest()  # the head seen here may be of a log that is gone
         await log.row()
         folded, moved = log.folded, time.monotonic()
         while self._is_crowded():

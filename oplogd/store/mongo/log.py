@@ -249,7 +249,7 @@ class Log:
             if mark is None or mark.offset < self.head.offset:
                 await self.check_index()
             if mark is None:
-                mark = await self.empty_head(await self.row(session), session)
+                mark = self.head = await self.empty_head(await self.row(session), session)
             else:
                 self.head, self._head_at = mark, asked_at
             return Head(mark, asked_at, server_seconds(session), known.offset, passed)
