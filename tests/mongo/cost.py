@@ -42,7 +42,7 @@ async def measure(url: str, kind: Kind, batch: int) -> tuple[int, int, int]:
     await writer.checkpoint()
     reader = MongoStore(url, collection=kind, lease=60)
     await reader.open()
-    seen = 1
+    seen = len(await reader.follow(0, 2000, 5))  # it learns how long entries are
     while await reader.follow(seen, 2000, 0.05):
         pass
     for store in (writer, reader):  # nothing in the background
