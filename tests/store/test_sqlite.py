@@ -282,6 +282,84 @@ async def test_an_empty_file_in_the_place_of_the_store_is_not_made_a_new_one_and
         await whole(store, made)
 
 
+def put_in_place(path: Path, other: Path) -> None:
+    """Rename another store to ``path``. Neither keeps a -wal or -shm."""
+    for name in (path, other):
+        for end in ("-wal", "-shm"):
+            name.with_name(name.name + end).unlink(missing_ok=True)
+    other.rename(path)
+
+
+async def made_at(path: Path, made: list[Operation]) -> None:
+    async with opened(path) as store:
+        await store.append(made)
+
+
+async def test_an_append_whose_file_is_replaced_before_it_returns_is_not_confirmed(
+    path: Path, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    made, other = numbered(3), tmp_path / "other.db"
+    await made_at(other, made[:1])
+    append = log.append
+
+    def append_and_replace(db: sqlite3.Connection, operations: list[Operation]) -> None:
+        append(db, operations)
+        put_in_place(path, other)
+
+    async with opened(path) as store:
+        await store.append(made[1:2])
+        with monkeypatch.context() as patch:
+            patch.setattr(log, "append", append_and_replace)
+            with pytest.raises(StoreUnavailableError, match="moved away while it was written to"):
+                await store.append(made[2:])
+        await store.append(made[2:])
+        await whole(store, [made[0], made[2]])
+
+
+async def test_a_file_that_is_replaced_while_it_is_opened_is_not_written_to(
+    path: Path, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    made, first, second = numbered(3), tmp_path / "first.db", tmp_path / "second.db"
+    await made_at(first, made[:1])
+    await made_at(second, made[1:2])
+    connect = connection.connect
+
+    def connect_and_replace(path: Path, create: bool) -> sqlite3.Connection:
+        db = connect(path, create)
+        put_in_place(path, second)
+        return db
+
+    async with opened(path) as store:
+        put_in_place(path, first)
+        with monkeypatch.context() as patch:
+            patch.setattr(connection, "connect", connect_and_replace)
+            with pytest.raises(StoreUnavailableError, match="while it was opened"):
+                await store.append(made[2:])
+        await store.append(made[2:])
+        await whole(store, made[1:])
+
+
+async def test_a_copy_that_gets_the_number_of_the_file_that_was_deleted_is_another_file(
+    path: Path, tmp_path: Path
+) -> None:
+    made = numbered(3)
+    await made_at(path, made[:1])
+    older = content(path)
+    async with opened(path) as store:
+        await store.append(made[1:])
+        head = (await store.locate()).head
+        lost = head.ms
+        put_in_place(tmp_path / "aside.db", path)
+        for call in (store.locate, store.checkpoint, lambda: store.append(made), lambda: store.follow(0, 1, 0)):
+            with pytest.raises(StoreUnavailableError, match="the file is gone"):
+                await call()
+        replace(tmp_path / "aside.db", older)  # keeps the number
+        put_in_place(path, tmp_path / "aside.db")
+        located = await store.locate()
+        assert located.head.offset == 1
+        assert [span for span in located.unwritten if span[0] == located.head.ms and span[1] > lost]
+
+
 async def test_an_append_that_was_interrupted_leaves_nothing(path: Path) -> None:
     made = numbered(2)
     async with opened(path) as store:

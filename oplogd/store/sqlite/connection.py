@@ -27,6 +27,7 @@ _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR")
 _NOT_WRITABLE = "it cannot be written; check the permissions of the file, of its -wal and -shm, and of its folder"
 
 Identity = tuple[int, int]
+_GONE: Identity = (-1, -1)
 _T = TypeVar("_T")
 _log = logging.getLogger("oplogd.store")
 
@@ -44,10 +45,15 @@ class StoreFile:
 
     def connect(self, pragmas: str) -> tuple[sqlite3.Connection, Identity | None]:
         """A connection and the identity of its file. Only the first one of all may create it."""
+        before = _identity(self.path)
+        if before is None and self._seen is not None:
+            self._seen = _GONE  # the system may give the next file the number of this one
         db = connect(self.path, create=self._seen is None)
         try:
             db.executescript(pragmas)
             identity = _identity(self.path)
+            if before not in (None, identity):  # which of the two was opened?
+                raise StoreUnavailableError(f"store {self.path}: another file took its place while it was opened")
             if self._seen not in (None, identity):
                 self._replaced(db, self.path)
             self._seen = identity
@@ -58,11 +64,15 @@ class StoreFile:
 
 
 class Lane:
-    """Threads with a connection each. A connection that failed is closed and opened anew at the next call."""
+    """Threads with a connection each. A connection that failed is closed and opened anew at the next call.
 
-    def __init__(self, file: StoreFile, name: str, threads: int, pragmas: str = "") -> None:
+    ``writes``: a call fails if the file is no longer at its path when it returns, since its work would be lost.
+    """
+
+    def __init__(self, file: StoreFile, name: str, threads: int, pragmas: str = "", *, writes: bool = False) -> None:
         self._file = file
         self._pragmas = pragmas
+        self._writes = writes
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._local = threading.local()
         self._open: set[sqlite3.Connection] = set()
@@ -84,7 +94,8 @@ class Lane:
         self._closing = True
         if interrupt:
             for db in tuple(self._open):
-                db.interrupt()
+                with contextlib.suppress(sqlite3.ProgrammingError):  # it failed and was closed just now
+                    db.interrupt()
         await asyncio.to_thread(self._pool.shutdown, cancel_futures=True)
         while self._open:
             self._open.pop().close()
@@ -102,7 +113,11 @@ class Lane:
                 db, self._local.identity = self._file.connect(self._pragmas)
                 self._local.db = db
                 self._open.add(db)
-            return call(db)
+            result = call(db)
+            if self._writes and _identity(self._file.path) != self._local.identity:
+                self._forget(db)
+                raise StoreUnavailableError(f"store {self._file.path}: the file was moved away while it was written to")
+            return result
         except sqlite3.Error as error:
             if db is not None:
                 self._forget(db)

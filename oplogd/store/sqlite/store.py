@@ -39,7 +39,7 @@ class SqliteStore:
         self._max_bytes = max_bytes
         self._new_bytes = new_bytes
         file = StoreFile(path, log.replaced)
-        self._writer = Lane(file, "store-writer", 1)
+        self._writer = Lane(file, "store-writer", 1, writes=True)
         self._follower = Lane(file, "store-follower", 1)
         self._readers = Lane(file, "store-reader", 3)
         # In lanes of their own, so that pages of states make neither a connect nor /status wait.
