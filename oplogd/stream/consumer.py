@@ -162,9 +162,12 @@ class Consumer:
         return b""
 
     def tick(self, now: float) -> bool:
-        """Called about once a second with the monotonic time: whether to wake the consumer for its heartbeat or its end."""
+        """Called about once a second with the monotonic time: whether to wake the consumer for its heartbeat or its end.
+
+        A consumer whose write waits needs no waking: it looks at both before its next one.
+        """
         self.ending = self.ending or now >= self.ends_at
-        return self.ending or now - self.last_write >= self.heartbeat
+        return not self.outlet.writing and (self.ending or now - self.last_write >= self.heartbeat)
 
     def end(self) -> None:
         self.ending = True
@@ -333,6 +336,8 @@ class Consumer:
     def _beat(self) -> bytes:
         if self._asking or self._replication or not self.checkpoints or self._epoch != self.ring.epoch:
             return HEARTBEAT
+        if self.view.last <= self.place.offset < self.ring.head.offset:  # nothing after its place passes
+            self.place = self.ring.head
         return HEARTBEAT + checkpoint_frame(self._position())
 
     def _beat_is_due(self) -> bool:

@@ -88,6 +88,33 @@ async def test_a_heartbeats_checkpoint_says_up_to_where_nothing_more_passes(worl
     assert await client.consumer.next_chunk() == HEARTBEAT + f"id: {format_id(world.mark(3))}\n\n".encode()
 
 
+async def test_a_heartbeat_that_wakes_a_consumer_says_up_to_where_nothing_passed_while_it_slept(world: World) -> None:
+    client = await connected(world, "", checkpoints=True)
+    assert client.consumer is not None
+    assert await client.read()
+    assert not await client.read()
+    await grow(world, "video", "video")
+    client.consumer.last_write = float("-inf")
+    world.hub.look(time.monotonic())
+    assert client._task is not None
+    assert await client._task == HEARTBEAT + f"id: {format_id(world.mark(2))}\n\n".encode()
+    client._task = None
+
+
+async def test_a_consumer_whose_write_waits_is_not_woken_for_its_heartbeat_but_ends_when_its_time_has_come(
+    world: World,
+) -> None:
+    client = await connected(world, "")
+    consumer = client.consumer
+    assert consumer is not None
+    consumer.last_write = float("-inf")
+    consumer.outlet.writing = True
+    assert not consumer.tick(time.monotonic())
+    consumer.ends_at = 0
+    assert not consumer.tick(time.monotonic())
+    assert await consumer.next_chunk() == b""
+
+
 async def test_the_checkpoint_of_an_empty_log_is_the_time_of_its_beginning(world: World) -> None:
     client = await connected(world, "", checkpoints=True)
     assert client.consumer is not None
