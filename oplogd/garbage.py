@@ -15,8 +15,8 @@ _BEGUN = 100
 """Streams that have begun since the last freeze."""
 
 _ENDED = 250
-"""Streams that have ended since the last collection, or a quarter of the connected ones if that is more. One that has ended
-may hold some 30 KB until then."""
+"""Streams that have ended since the last collection, or a quarter of the connected ones if that is more. A stream leaves no
+cycle when it ends; the collection finds other garbage that was frozen with the streams."""
 
 _PATIENCE = 40
 """Looks for which a collection that is due waits for one between which no stream has ended: many often end together."""

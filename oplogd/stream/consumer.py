@@ -180,8 +180,9 @@ class Consumer:
 
     def close(self) -> None:
         """Drop what is still asked of the store."""
-        if self._asking is not None:
-            self._asking.cancel()
+        asking, self._asking = self._asking, None
+        if asking is not None:
+            asking.cancel()
 
     def wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

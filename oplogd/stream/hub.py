@@ -191,7 +191,8 @@ def _host(address: str) -> str:
 class EventStream(StreamingResponse):
     """A consumer's stream as a response; the consumer is disconnected however it ends, also if it never began.
 
-    ``consumer`` None is for HEAD. One task writes and one watches for the client's going (docs/decisions.md).
+    ``consumer`` None is for HEAD. One task writes and one watches for the client's going (docs/decisions.md). Nothing is
+    cancelled when the client goes: what a cancelled stream leaves behind only the garbage collector can free.
     """
 
     def __init__(self, hub: Hub, consumer: Consumer | None, headers: Mapping[str, str]) -> None:
@@ -201,13 +202,25 @@ class EventStream(StreamingResponse):
         self._consumer = consumer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._consumer is not None:
-            self._consumer.outlet = Outlet.of(scope)
+        if self._consumer is None:
+            await self.stream_response(send)
+            return
+        self._consumer.outlet = Outlet.of(scope)
+        watch = asyncio.create_task(
+            _end_with_client(self._consumer, receive), name=f"consumer {self._consumer.id} watch"
+        )
         try:
-            await super().__call__(scope, receive, send)
+            await self.stream_response(send)
         finally:
-            if self._consumer is not None:
-                self._hub.disconnect(self._consumer)
+            watch.cancel()
+            self._hub.disconnect(self._consumer)
+
+
+async def _end_with_client(consumer: Consumer, receive: Receive) -> None:
+    """A write to a client that has gone returns at once, so that the stream only has to be told."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    consumer.end()
 
 
 async def _chunks(hub: Hub, consumer: Consumer | None) -> AsyncIterator[bytes]:

@@ -1,19 +1,21 @@
 """All consumers at once: their ends are spread, they are woken in turns, and their heartbeats leave the store alone."""
 
 import asyncio
+import gc
 import time
+import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from oplogd.event_id import Mark, format_id
+from oplogd.event_id import Mark, Millis, format_id
 from oplogd.stream.alarm import Alarm
 from oplogd.stream.filters import Filter
 from oplogd.stream.follower import advance
 from oplogd.stream.frames import HEARTBEAT, Framer
-from oplogd.stream.hub import END_GRACE_SECONDS, END_SPREAD_SECONDS, Hub
+from oplogd.stream.hub import END_GRACE_SECONDS, END_SPREAD_SECONDS, EventStream, Hub
 from oplogd.stream.outlet import Outlet
 from oplogd.stream.ring import Ring
 from tests.operations import entry, numbered
@@ -187,6 +189,45 @@ async def test_a_connect_that_is_cancelled_or_fails_leaves_nothing_behind(world:
     assert not world.ring._views
     assert not world.hub.consumers
     assert world.hub._reserved == 0
+
+
+@pytest.mark.parametrize("position", [None, Millis(0)], ids=["that sleeps", "that asks the store"])
+async def test_a_stream_whose_client_goes_leaves_nothing_to_the_garbage_collector(
+    world: World, monkeypatch: pytest.MonkeyPatch, position: Millis | None
+) -> None:
+    asked, gone = asyncio.Event(), asyncio.Event()
+
+    async def receive() -> dict[str, str]:
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        pass
+
+    async def checkpoint() -> Mark:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(world.store, "checkpoint", checkpoint)
+    consumer = await world.hub.connect(position, Filter(), checkpoints=True, address="test")
+    stream = EventStream(world.hub, consumer, {})
+    watched: list[weakref.ref[Any]] = [weakref.ref(consumer), weakref.ref(stream)]
+    running = asyncio.create_task(stream({"type": "http"}, receive, send))
+    while not (asked.is_set() or consumer.view.waiting):
+        await asyncio.sleep(0)
+    del consumer, stream
+    gc.disable()
+    try:
+        gone.set()
+        await running
+        del running
+        for _ in range(3):  # until what was asked is cancelled
+            await asyncio.sleep(0)
+        assert [object_() for object_ in watched] == [None, None]
+    finally:
+        gc.enable()
+    assert not world.hub.consumers
 
 
 class Connection:

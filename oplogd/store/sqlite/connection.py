@@ -63,6 +63,11 @@ class StoreFile:
         return db, identity
 
 
+def _caller_is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 class Lane:
     """Threads with a connection each. A connection that failed is closed and opened anew at the next call.
 
@@ -81,11 +86,10 @@ class Lane:
     async def run(self, call: Callable[[sqlite3.Connection], _T]) -> _T:
         if self._closing:
             raise StoreUnavailableError(f"store {self._file.path}: it is closed")
-        task = asyncio.current_task()
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, self._run, call)
         except asyncio.CancelledError:
-            if self._closing and not (task and task.cancelling()):  # the call, not its caller, was cancelled
+            if self._closing and not _caller_is_cancelled():  # the call, not its caller, was cancelled
                 raise StoreUnavailableError(f"store {self._file.path}: it is closed") from None
             raise
 
