@@ -55,7 +55,7 @@ def test_what_the_services_name_is_there() -> None:
     proxied = (DEPLOY / "compose/nginx.conf").read_text()
     assert all(f"server {name}:8042;" in proxied for name in ("agent-a", "agent-b"))
     assert compose["networks"]["store"] == {"internal": True}
-    assert services["proxy"]["networks"] == ["public"]
+    assert list(services["proxy"]["networks"]) == ["public"]
 
 
 @pytest.mark.parametrize(

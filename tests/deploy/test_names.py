@@ -1,5 +1,6 @@
 """What the files of `deploy/` and their guide name exists in the code."""
 
+import ipaddress
 import re
 from typing import Any
 
@@ -11,6 +12,7 @@ from oplog_sync.settings import parse as parse_sync
 from oplogd.command_line import parse as parse_agent
 from oplogd.settings import Settings, flag_table
 from oplogd.values import Address
+from oplogd.web.forwarded import VARIABLE, TrustedProxies
 from oplogd.web.status import STORE_TIMEOUT_SECONDS
 from tests.conftest import ROOT
 from tests.deploy.files import DEPLOY, manifests, pod_spec, read_yaml, texts
@@ -75,6 +77,18 @@ def test_the_agents_of_compose_take_their_flags_and_get_the_time_to_stop() -> No
         assert float(services[name]["stop_grace_period"].removesuffix("s")) >= settings.shutdown_timeout + 5
         mounted = [volume.partition(":")[2] for volume in services[name]["volumes"]]
         assert str(settings.spool).startswith(tuple(mounted))
+
+
+def test_the_agents_of_compose_trust_the_proxy_and_nobody_else() -> None:
+    compose = read_yaml(DEPLOY / "compose.yaml")
+    address = compose["services"]["proxy"]["networks"]["public"]["ipv4_address"]
+    for name in ("agent-a", "agent-b"):
+        trusted = TrustedProxies(compose["services"][name]["environment"][VARIABLE])
+        assert trusted.trust(address)
+        (network,) = compose["networks"]["public"]["ipam"]["config"]
+        others = ipaddress.IPv4Network(network["ip_range"])
+        assert not any(trusted.trust(str(other)) for other in others)
+        assert others.subnet_of(ipaddress.IPv4Network(network["subnet"]))
 
 
 def _agents() -> list[dict[str, Any]]:
