@@ -360,13 +360,29 @@ async def test_a_copy_that_gets_the_number_of_the_file_that_was_deleted_is_anoth
         assert [span for span in located.unwritten if span[0] == located.head.ms and span[1] > lost]
 
 
-async def test_an_append_that_was_interrupted_leaves_nothing(path: Path) -> None:
+@pytest.mark.parametrize("count", [3, 2 * statements.STATEMENT_OPERATIONS], ids=["one statement", "several"])
+async def test_an_append_that_was_interrupted_leaves_nothing(path: Path, count: int) -> None:
     made = numbered(2)
     async with opened(path) as store:
         await store.append(made)
         broken = Operation("insert", "video/x", b"{not json")
         with pytest.raises(StoreUnavailableError):
-            await store.append([*numbered(3, first=10), broken])
+            await store.append([*numbered(count, first=10), broken])
+        await whole(store, made)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        numbered(2 * statements.STATEMENT_OPERATIONS + 1),
+        [operation(id_=str(number), parents=["p" * 900_000]) for number in range(5)],
+        [operation(parents=["p" * 2 * statements.STATEMENT_BYTES])],
+    ],
+    ids=["many", "large", "one larger than a statement"],
+)
+async def test_a_large_batch_is_appended_whole_and_in_its_order(path: Path, made: list[Operation]) -> None:
+    async with opened(path) as store:
+        await store.append(made)
         await whole(store, made)
 
 

@@ -5,6 +5,7 @@ import gzip
 import json
 import socket
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -54,6 +55,13 @@ def members(count: int) -> bytes:
     return gzip.compress(b"", 9, mtime=0) * count
 
 
+def filled(size: int) -> bytes:
+    """As many operations of this size as a body can have, one a line."""
+    padding = b"p" * (size - len(b'{"event":"insert","type":"thing","id":"000000","parents":[""]}\n'))
+    line = b'{"event":"insert","type":"thing","id":"%06d","parents":["' + padding + b'"]}\n'
+    return b"".join(line % number for number in range(BODY // size))
+
+
 def bomb(unit: bytes, size: int, start: bytes = b"", end: bytes = b"") -> bytes:
     """So much of a unit, compressed without ever being whole."""
     packer = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
@@ -85,6 +93,9 @@ BODIES: dict[str, Callable[[], tuple[bytes, bytes, int]]] = {
     "gzip members": lambda: (JSON + GZIP, members(BODY // 20), 413),
     "no gzip": lambda: (JSON + GZIP, b"\x1f\x8b" + b"\0" * (BODY - 2), 400),
     "valid lines": lambda: (NDJSON, lines(100_000), 200),
+    "valid lines that fill the body": lambda: (NDJSON, filled(200), 200),
+    "valid lines of large operations": lambda: (NDJSON, filled(57_000), 200),
+    "valid lines of large operations in gzip": lambda: (NDJSON + GZIP, gzip.compress(filled(57_000), 1), 200),
     "valid array": lambda: (JSON, b"[" + lines(100_000)[:-1].replace(b"\n", b",") + b"]", 200),
 }
 
@@ -122,6 +133,31 @@ def test_other_requests_are_answered_while_a_long_body_is_looked_at(agent: Agent
     asking.join(DEADLINE)
     assert set(answers) == {200}
     assert during > 10
+
+
+@pytest.mark.parametrize("size", [200, 57_000])
+def test_status_is_answered_while_a_large_body_is_stored(agent: Agent, size: int) -> None:
+    delays: list[float] = []
+    is_over = threading.Event()
+
+    def ask() -> None:
+        while not is_over.is_set():
+            begun = time.perf_counter()
+            assert agent.status()["status"] == "OK"
+            delays.append(time.perf_counter() - begun)
+
+    bodies = [filled(size) for _ in range(3)]
+    asking = threading.Thread(target=ask)
+    with Connection(agent) as connection:
+        asking.start()
+        begun = time.perf_counter()
+        for body in bodies:
+            assert connection.send(NDJSON + length(body), body).reply().status == 200
+        took = time.perf_counter() - begun
+    is_over.set()
+    asking.join(DEADLINE)
+    assert len(delays) > 10
+    assert max(delays) < took / 2
 
 
 @pytest.mark.parametrize("content_type", ["a" * 60_000, "text/plain"])

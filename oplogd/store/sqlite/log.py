@@ -2,7 +2,7 @@
 
 import contextlib
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -41,7 +41,22 @@ def replaced(db: sqlite3.Connection, path: Path) -> None:
 
 
 def append(db: sqlite3.Connection, operations: Sequence[Operation]) -> None:
-    _add(db, [(event, key, msgspec.Raw(data)) for event, key, data in operations])
+    """Append all or nothing. A large batch goes in parts: Python and SQLite keep several copies of what a statement is given."""
+    parts = list(_parts(operations))
+    with transaction(db) if len(parts) > 1 else contextlib.nullcontext():
+        for part in parts:
+            _add(db, [(event, key, msgspec.Raw(data)) for event, key, data in part])
+
+
+def _parts(operations: Sequence[Operation]) -> Iterator[Sequence[Operation]]:
+    """Halve until a part has at most ``STATEMENT_OPERATIONS`` and ``STATEMENT_BYTES``, or one operation."""
+    count = len(operations)
+    fits = count <= sql.STATEMENT_OPERATIONS and sum(map(len, [op.data for op in operations])) <= sql.STATEMENT_BYTES
+    if fits or count == 1:
+        yield operations
+        return
+    for half in (operations[: count // 2], operations[count // 2 :]):
+        yield from _parts(half)
 
 
 def _add(db: sqlite3.Connection, rows: Sequence[tuple[str, str, msgspec.Raw]]) -> None:

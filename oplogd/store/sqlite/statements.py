@@ -7,6 +7,10 @@ from oplogd.event_id import MAX_MS
 APPLICATION_ID = 0x6F706C67
 """``oplg``: marks the file as ours."""
 
+STATEMENT_BYTES = 1 << 20
+STATEMENT_OPERATIONS = 5_000
+"""About what one statement appends at most. More in one costs memory and saves no time."""
+
 READ_CHARACTERS = 1_000_000
 """About what one read brings at most, however long the operations are."""
 

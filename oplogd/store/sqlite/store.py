@@ -40,7 +40,7 @@ class SqliteStore:
         self._new_bytes = new_bytes
         file = StoreFile(path, log.replaced)
         self._writer = Lane(file, "store-writer", 1, writes=True)
-        self._follower = Lane(file, "store-follower", 1)
+        self._follower = Lane(file, "store-follower", 1, sql.SMALL_CACHE)
         self._readers = Lane(file, "store-reader", 3)
         # In lanes of their own, so that pages of states make neither a connect nor /status wait.
         self._lookups = Lane(file, "store-lookup", 1, sql.SMALL_CACHE)
