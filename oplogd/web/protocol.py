@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 
 import httptools
 import uvicorn
-from uvicorn._types import ASGI3Application
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
+from uvicorn._types import ASGI3Application, HTTPScope
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from oplogd.errors import StartupError
 from oplogd.logs import Episode
 from oplogd.settings import Settings
+from oplogd.web.flow import Flow, LastAnswer
 from oplogd.web.forwarded import plain_address
 from oplogd.web.problem import Problem
 from oplogd.web.unsent import unsent_bytes
@@ -62,11 +63,12 @@ class Protocol(HttpToolsProtocol):
         self._unparsed = 0  # bytes since something was complete: the beginning of headers, a chunk's or trailers
         self._head_bytes = 0
         self._body_bytes = 0
-        self._body_since = self._body_last = 0.0
+        self._body_due = 0.0
         self._held = b""
         self._fault: Problem | None = None
         self._deferred: Problem | None = None
         self._refused = False
+        self._is_last = False  # all requests are here: an answer has closed the connection, or the client its side
         self._timer: asyncio.TimerHandle | None = None
         self._timed = ""
 
@@ -74,23 +76,34 @@ class Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
-        self.flow = _Flow(transport)
+        self.flow = Flow(transport)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._set_timer("", 0)
         self._held = b""
-        if self._running is not None and not self._running.response_complete:
-            self._running.disconnected = True
-            self._running.message_event.set()
+        if (running := self._unanswered()) is not None:
+            running.disconnected = True
+            running.message_event.set()
             if self._waits_for == "body" and not self._refused:
                 self._log_refusal(_broken_off())
         self.pipeline.clear()
         super().connection_lost(exc)
 
-    def eof_received(self) -> None:
-        if self._waits_for == "body" and not self._refused and not self._deferred:
+    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn never stays
+        """Return whether the connection stays open, for the answers to requests that came whole."""
+        if self._refused:
+            return False
+        running = self._unanswered()
+        if self._waits_for == "body" and not self._deferred:
+            if running is None:  # answered early
+                return False
             self._refuse(_broken_off())
+            if self._refused:
+                return False
+        # With TLS nothing can be sent any more. A consumer that ends its side is gone.
+        self._is_last = running is not None and not running.response_started and not _wants_stream(running.scope)
+        return self._is_last and self.transport.can_write_eof()
 
     def shutdown(self) -> None:
         if self._refused:
@@ -177,16 +190,17 @@ class Protocol(HttpToolsProtocol):
         self._refuse_unknown_framing()
         self._unparsed = 0
         self._waits_for = "body"
-        self._body_bytes = 0
-        self._body_since = self._body_last = self.loop.time()
+        self._body_due = self.loop.time() + self.limits.body_seconds
         super().on_headers_complete()
+        if not self.cycle.keep_alive:
+            self.cycle.transport = LastAnswer(self.transport, self._close_after_body)
 
     def on_body(self, body: bytes) -> None:
         self._unparsed = 0
-        self._body_bytes += len(body)
-        self._body_last = self.loop.time()
         cycle = self.cycle
         if not cycle.response_complete:
+            longest = self.loop.time() + self.limits.body_seconds
+            self._body_due = min(self._body_due + len(body) / MIN_BODY_RATE, longest)
             cycle.body += body
             if len(cycle.body) > HIGH_WATER_LIMIT:
                 self.flow.pause_reading()
@@ -198,6 +212,8 @@ class Protocol(HttpToolsProtocol):
         self._unparsed = 0
         self._waits_for = "request"
         super().on_message_complete()
+        if self._is_last and self._unanswered() is None:
+            self.transport.close()
 
     def _refuse_unknown_framing(self) -> None:
         version = self.parser.get_http_version()
@@ -221,18 +237,35 @@ class Protocol(HttpToolsProtocol):
         self._running = cycle
         super()._start_asgi_task(cycle, app)
 
+    def _unanswered(self) -> RequestResponseCycle | None:
+        """The request whose turn it is, None if all so far are answered."""
+        running = self._running
+        return None if running is None or running.response_complete else running
+
+    def _close_after_body(self) -> None:
+        """Close, but not while the client still sends: the connection would be reset and the answer lost."""
+        if self._waits_for != "body" or self._running is not self.cycle:
+            self.transport.close()
+            return
+        self._is_last = True
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self.refusals.active:
             self.refusals.end()
         if self.pipeline or self.transport.is_closing():
             return
-        if self._deferred is not None:
-            self._say(self._deferred)
-        elif self._held:
+        is_idle = self._unanswered() is None  # else the next request has just begun
+        if self._held:
             self.loop.call_soon(self._parse_held)
+        elif is_idle and self._deferred is not None:
+            self._say(self._deferred)
+        elif is_idle and self._is_last and self._waits_for != "body":
+            self.transport.close()
         else:
-            self._body_since = self.loop.time()
+            self._body_due = self.loop.time() + self.limits.body_seconds
             self._watch()
 
     def _parse_held(self) -> None:
@@ -244,16 +277,22 @@ class Protocol(HttpToolsProtocol):
         self._parse(held)
 
     def _flow_hold(self, hold: bool) -> None:
-        assert isinstance(self.flow, _Flow)
+        assert isinstance(self.flow, Flow)
         self.flow.hold(hold)
 
     def _refuse(self, problem: Problem) -> None:
         """Answer with a problem and close, after the answer that is being made if there is one."""
+        if self.transport.is_closing():
+            return
         self._log_refusal(problem)
-        running = self._running
-        if self.pipeline and self._waits_for == "body":
-            self.pipeline.popleft()  # the request at fault; those before it are whole
-        if running is not None and not running.response_complete:
+        running = self._unanswered()
+        if self._waits_for == "body":
+            if running is None:  # the request at fault has had its answer
+                self._linger()
+                return
+            if self.pipeline:
+                self.pipeline.popleft()  # the request at fault; those before it are whole
+        if running is not None:
             has_read_all = not running.more_body and not running.message_event.is_set()
             if running.response_started or has_read_all or running is not self.cycle:
                 self._deferred = problem
@@ -268,13 +307,17 @@ class Protocol(HttpToolsProtocol):
         self.refusals.again(detail=f"{_peer(self.client)}: {problem.detail}")
 
     def _say(self, problem: Problem) -> None:
-        self._refused = True
-        self._held = b""
-        self._unset_keepalive_if_required()
         response = problem.response()
         headers = [*self.server_state.default_headers, *response.raw_headers, (b"connection", b"close")]
         lines = [b"%s: %s\r\n" % header for header in headers]
         self.transport.write(b"".join([STATUS_LINE[problem.status], *lines, b"\r\n", bytes(response.body)]))
+        self._linger()
+
+    def _linger(self) -> None:
+        """Take no more requests, and close when the client has had the time to read its answer."""
+        self._refused = True
+        self._held = b""
+        self._unset_keepalive_if_required()
         self._flow_hold(False)
         if self.transport.can_write_eof():  # not with TLS
             self.transport.write_eof()
@@ -284,7 +327,7 @@ class Protocol(HttpToolsProtocol):
 
     def _watch(self) -> None:
         """Time the part of a request that the client owes; not the answer that we owe."""
-        answered = self._running is None or self._running.response_complete
+        answered = self._unanswered() is None
         if self._held or self._refused:
             self._set_timer("", 0)
         elif self._waits_for == "body":
@@ -316,47 +359,23 @@ class Protocol(HttpToolsProtocol):
             self.transport.close()
 
     def _on_body_time(self) -> None:
-        running, now, seconds = self._running, self.loop.time(), self.limits.body_seconds
-        if running is not None and running.response_complete:  # refused early: the rest may come for a while
-            if now < self._body_since + seconds:
-                self._set_timer("body", self._body_since + seconds - now)
-            else:
-                self.transport.close()
-            return
+        running, now, seconds = self._unanswered(), self.loop.time(), self.limits.body_seconds
         if running is not None and running.response_started:
             return  # a stream, whose request nobody reads
-        if running is not self.cycle or self.flow.read_paused:  # we are the slow ones
-            self._body_since = self._body_last = now
-        due = min(self._body_last + seconds, self._body_since + seconds + self._body_bytes / MIN_BODY_RATE)
-        if now < due:
-            self._set_timer("body", due - now)
-            return
-        self._refuse(
-            Problem(
-                408,
-                f"the body came too slowly: nothing for {seconds:g} s (--body-timeout),"
-                f" or less than {MIN_BODY_RATE:,} bytes per second",
-            )
-        )
-
-
-class _Flow(FlowControl):
-    """Keeps reading paused while held, whoever wants to resume."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        super().__init__(transport)
-        self._is_held = False
-
-    def hold(self, hold: bool) -> None:
-        self._is_held = hold
-        if hold:
-            self.pause_reading()
+        if running is not None and (running is not self.cycle or self.flow.read_paused):  # we are the slow ones
+            self._body_due = now + seconds
+        if now < self._body_due:
+            self._set_timer("body", self._body_due - now)
+        elif running is None:  # answered early: the rest may come for a while
+            self.transport.close()
         else:
-            self.resume_reading()
-
-    def resume_reading(self) -> None:
-        if not self._is_held:
-            super().resume_reading()
+            self._refuse(
+                Problem(
+                    408,
+                    f"the body came too slowly: nothing for {seconds:g} s (--body-timeout),"
+                    f" or less than {MIN_BODY_RATE:,} bytes per second",
+                )
+            )
 
 
 def protocol_class(settings: Settings) -> type[Protocol]:
@@ -385,3 +404,7 @@ def _not_http(reason: str) -> Problem:
 
 def _peer(client: tuple[str, int] | None) -> str:
     return (plain_address(client[0]) if client else None) or "unknown"
+
+
+def _wants_stream(scope: HTTPScope) -> bool:
+    return any(name == b"accept" and b"event-stream" in value.lower() for name, value in scope["headers"])

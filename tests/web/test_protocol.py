@@ -141,6 +141,49 @@ def test_bytes_after_a_stored_request_are_refused_after_its_answer(agent: Agent,
     assert stored() == 2
 
 
+@pytest.mark.parametrize("count", range(2, 6))
+def test_rubbish_behind_whole_requests_costs_none_of_their_answers(agent: Agent, stored: Growth, count: int) -> None:
+    raw = NDJSON + length(lines(1)) + lines(1)
+    with Connection(agent) as connection:
+        connection.send(raw * count + b"rubbish\r\n\r\n")
+        assert [connection.reply().status for _ in range(count + 1)] == [200] * count + [400]
+        assert connection.rest() == b""
+    assert stored() == count
+
+
+@pytest.mark.parametrize("count", [1, 2, 300])
+def test_a_client_that_ends_its_side_is_answered(agent: Agent, stored: Growth, count: int) -> None:
+    with Connection(agent) as connection:
+        connection.send((NDJSON + length(lines(1)) + lines(1)) * count).socket.shutdown(1)
+        assert [connection.reply().json for _ in range(count)] == [{"ingested": 1}] * count
+        assert connection.rest() == b""
+    assert stored() == count
+
+
+ANSWERED_EARLY = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Type: text/plain\r\n"
+
+
+@pytest.mark.parametrize("end", [b"", b"no chunk\r\n"], ids=["end", "rubbish"])
+def test_a_request_answered_before_its_body_came_is_answered_once(agent: Agent, end: bytes) -> None:
+    with Connection(agent) as connection:
+        assert connection.send(ANSWERED_EARLY + b"Transfer-Encoding: chunked\r\n\r\n").reply().status == 415
+        connection.send(end).socket.shutdown(1)
+        assert connection.rest() == b""
+
+
+@pytest.mark.parametrize("version", [b"1.0", b"1.1"])
+def test_a_client_that_wants_the_connection_closed_may_send_all_of_a_refused_body(agent: Agent, version: bytes) -> None:
+    body = b"x" * 5_000_000
+    with Connection(agent) as connection:
+        head = ANSWERED_EARLY.replace(b"1.1", version) + b"Connection: close\r\n"
+        reply = connection.send(head + length(body)).reply()
+        assert reply.status == 415
+        assert reply.headers["connection"] == "close"
+        for at in range(0, len(body), 100_000):
+            connection.send(body[at : at + 100_000])
+        assert connection.rest() == b""
+
+
 CHUNKS = chunked([lines(1)])
 REFUSED = {
     "no HTTP": b"hello\r\n\r\n",

@@ -128,6 +128,23 @@ def test_a_body_that_drips_is_refused_and_a_steady_one_is_stored(agent: Agent) -
     assert answer.startswith(b"HTTP/1.1 408 ")
 
 
+def test_a_body_that_begins_fast_may_not_drip_for_long(agent: Agent) -> None:
+    """At the least rate on average, this one could go on for minutes."""
+    body = lines(20_000)
+    with Connection(agent) as connection:
+        connection.send(NDJSON + length(body), body[:-10_000]).socket.settimeout(0.05)
+        deadline = time.monotonic() + DEADLINE
+        while True:
+            assert time.monotonic() < deadline, "the agent waits for ever"
+            connection.send(b" ")
+            try:
+                answer = connection.socket.recv(1000)
+            except TimeoutError:
+                continue
+            break
+    assert answer.startswith(b"HTTP/1.1 408 ")
+
+
 def test_a_body_is_not_timed_while_the_request_before_it_waits_for_the_store(tmp_path: Path) -> None:
     with Agent(tmp_path, "--body-timeout", "300ms") as agent, Connection(agent) as connection:
         with write_lock(tmp_path):
