@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from oplogd.event_id import Mark, Millis, format_id
+from oplogd.event_id import EventId, Mark, Millis, format_id
 from oplogd.stream.alarm import Alarm
+from oplogd.stream.consumer import IN_FLIGHT
 from oplogd.stream.filters import Filter
 from oplogd.stream.follower import advance
-from oplogd.stream.frames import HEARTBEAT, Framer
+from oplogd.stream.frames import HEARTBEAT, RESET, Framer
 from oplogd.stream.hub import END_GRACE_SECONDS, END_SPREAD_SECONDS, EventStream, Hub
 from oplogd.stream.outlet import Outlet
 from oplogd.stream.ring import Ring
@@ -290,3 +291,41 @@ async def test_an_overdue_stream_whose_consumer_still_takes_bytes_is_let_finish(
         hub.look(second)
     assert not connection.aborts
     hub.disconnect(consumer)
+
+
+async def test_pages_are_read_a_few_at_a_time_for_all_consumers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages of states for 20 consumers that replicate, and pages of entries for 20 that are behind the ring."""
+    await world.append(numbered(50))
+    await world.restart_ring()
+    pending = {"states": 0, "read": 0}
+    most = dict(pending)
+
+    def counted(name: str) -> Any:
+        call = getattr(world.store, name)
+
+        async def counting(*arguments: Any) -> Any:
+            pending[name] += 1
+            most[name] = max(most[name], pending[name])
+            try:
+                return await call(*arguments)
+            finally:
+                pending[name] -= 1
+
+        return counting
+
+    for name in pending:
+        monkeypatch.setattr(world.store, name, counted(name))
+    first = world.history[0]
+    positions: list[EventId | Millis] = [Millis(0)] * 20 + [EventId(first.ms // 1000, first.ms % 1000, 1)] * 20
+    consumers = [
+        await world.hub.connect(position, Filter(), checkpoints=False, address="test:0") for position in positions
+    ]
+    try:
+        resets = await asyncio.gather(*(consumer.next_chunk() for consumer in consumers[:20]))
+        chunks = await asyncio.gather(*(consumer.next_chunk() for consumer in consumers))
+    finally:
+        for consumer in consumers:
+            world.hub.disconnect(consumer)
+    assert resets == [RESET] * 20
+    assert [chunk.count(b"event: insert\n") for chunk in chunks] == [50] * 20 + [49] * 20
+    assert most == {"states": IN_FLIGHT, "read": IN_FLIGHT}
