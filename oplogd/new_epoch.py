@@ -9,7 +9,7 @@ from oplogd.settings import Settings
 
 
 async def begin(settings: Settings) -> str:
-    """Return what was done in a sentence or two. Raises StartupError and StoreError.
+    """Begin a new log and return a sentence that says so. Raise StartupError or StoreError.
 
     Only for a log that exists: a store at a misspelt place is not created. A file must not be open elsewhere.
     """

@@ -61,7 +61,7 @@ def _secret(name: str, metavar: str, help: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What `parse` read. Sizes are in bytes, durations in seconds."""
+    """The settings as `parse` reads them. Sizes are in bytes, durations in seconds."""
 
     listen: Address = _field(
         "--listen",
@@ -102,7 +102,7 @@ class Settings:
         "DURATION",
         "5s",
         values.lease,
-        "After how much silence of the agent that folds MongoDB's log into the states another one takes over, at least"
+        "How long the agent that folds MongoDB's log into the states may be silent before another one takes over, at least"
         " 100ms. The same for all agents.",
     )
     spool: Path | None = _field(
@@ -133,12 +133,12 @@ class Settings:
         empty_is_unset=True,
     )
     password: Secret | None = _secret(
-        "--password", "PASSWORD", "What consumers must give to follow the stream. Not set, or empty: nothing."
+        "--password", "PASSWORD", "Password for following the stream. Not set, or empty: none required."
     )
     ingest_password: Secret | None = _secret(
         "--ingest-password",
         "PASSWORD",
-        "What producers must give to send over HTTP. Not set, or empty: nothing. See --udp-listen.",
+        "Password for sending over HTTP. Not set, or empty: none required. See --udp-listen.",
     )
     allowed_hosts: frozenset[str] | None = _field(
         "--allowed-hosts",
@@ -246,15 +246,15 @@ class Settings:
         "DURATION|0",
         "5m",
         values.time_or_0,
-        "Cut off a consumer that has taken no byte for so long while its connection is full. It can reconnect and"
-        " resume. 0: never.",
+        "Cut off a consumer that takes no byte for this time while its connection is full. It can reconnect and resume."
+        " 0: never.",
     )
     tombstone_retention: float = _field(
         "--tombstone-retention",
         "DURATION|0",
         "0",
         values.time_or_0,
-        "How long to remember that an object was deleted. A consumer that was away longer starts anew. 0: for ever.",
+        "How long to remember deleted objects. A consumer that was away longer starts anew. 0: for ever.",
     )
     new_epoch: bool = _field(
         "--new-epoch",
@@ -281,9 +281,9 @@ class Settings:
 
     @property
     def udp_address(self) -> Address | None:
-        """Where UDP belongs, None for nowhere.
+        """Return the address to listen on for UDP, None for none.
 
-        Without --udp-listen its port is that of --listen: where that is 0, take the port HTTP was given.
+        Without --udp-listen it has the port of --listen. If that is 0, take the port that HTTP got.
         """
         if self.udp_listen == "off":
             return None

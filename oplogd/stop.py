@@ -16,7 +16,7 @@ EXIT_UNWRITTEN = 3
 """Stopped by the deadline or a second signal before all was stored or all streams had ended."""
 
 _GRACE_SECONDS = 0.5
-"""How long after the deadline the process may still live, if its event loop or a thread hangs."""
+"""How long the process may outlive the deadline if its event loop or a thread hangs."""
 
 _SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP")
 

@@ -11,7 +11,7 @@ _skip = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def elements(body: bytes) -> Iterator[bytes]:
-    """The elements as text, in their order. Raises msgspec.DecodeError and RecursionError where the array ends being one.
+    """Yield the elements as text, in order. Raise msgspec.DecodeError or RecursionError at the first malformed one.
 
     msgspec has no way to read one value and go on behind it, but its error names the byte at which a value has ended.
     """

@@ -1,4 +1,4 @@
-"""What came in and what became of it. ``received = ingested + error + discarded + what the queue holds``."""
+"""Counts of operations by their fate. ``received = ingested + error + discarded + what the queue holds``."""
 
 from dataclasses import dataclass
 

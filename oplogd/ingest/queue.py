@@ -9,7 +9,7 @@ from oplogd.operation import Operation
 
 
 class Item:
-    """Operations that are stored together. ``done`` is set where somebody waits for them."""
+    """Operations that are stored together. ``done`` is None if no request waits for them."""
 
     __slots__ = ("done", "octets", "operations")
 
@@ -28,7 +28,7 @@ class Item:
 
 
 class IngestQueue:
-    """Bounded in operations and in bytes; what the writer holds counts until it is written."""
+    """Bounded in operations and in bytes. Operations that the writer holds count until they are written."""
 
     def __init__(self, max_operations: int, max_bytes: int) -> None:
         self.max_operations = max_operations
@@ -74,7 +74,7 @@ class IngestQueue:
         return taken
 
     def finish(self, items: Sequence[Item]) -> None:
-        """Items are durable: free their room and tell who waits."""
+        """Items are durable: free their room and resolve the waiting requests."""
         for item in items:
             self._leave(item)
             item.resolve()

@@ -1,4 +1,4 @@
-"""A bounded file of operations that wait for the store: what came by UDP while it was away survives a restart.
+"""A bounded file of operations that came by UDP while the store was away. They survive a restart.
 
 Each operation keeps the stamp under which it was to be written, or may have been, so it is in the log once.
 """

@@ -51,7 +51,7 @@ def open_sockets(addresses: Sequence[tuple[socket.AddressFamily, str, int]]) -> 
 
 
 def _shut_off(sock: socket.socket) -> None:
-    """Take no more datagrams in. Those in the buffer stay: a connected socket takes only what its peer sends."""
+    """Let no more datagrams in. Those in the buffer stay: a connected socket accepts datagrams of its peer only."""
     host, port, *rest = sock.getsockname()
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     with contextlib.suppress(OSError):
@@ -59,7 +59,7 @@ def _shut_off(sock: socket.socket) -> None:
 
 
 class UdpIngest:
-    """Reads sockets into the queue. What finds the queue full is dropped and counted, as UDP is."""
+    """Reads sockets into the queue. If the queue is full, operations are dropped and counted."""
 
     def __init__(self, sockets: Sequence[socket.socket], queue: IngestQueue, counters: Counters) -> None:
         self._sockets = list(sockets)
@@ -80,7 +80,7 @@ class UdpIngest:
             loop.add_reader(sock, self._drain, sock)
 
     async def stop(self) -> None:
-        """Take what the kernel holds now, then close the sockets. Ends under any load, and the event loop goes on meanwhile."""
+        """Read the datagrams that the kernel holds now, then close the sockets. Ends under any load without blocking the loop."""
         loop = asyncio.get_running_loop()
         for sock in self._sockets:
             loop.remove_reader(sock)

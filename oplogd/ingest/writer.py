@@ -29,9 +29,9 @@ async def write(
     """Run for ever. All that arrives while a batch is being committed shares the next commit.
 
     A batch that cannot be written is tried again, with exponential back-off and jitter, until it can. Waiting requests
-    fail at once. Their operations that are being written stay; the others leave the queue. With a ``spool``, what cannot
-    be written goes there, and all that comes behind it, until the spool is empty again. What does not fit there, or
-    finds it failing, stays in memory.
+    fail at once. Their operations that are being written stay; the others leave the queue. With a ``spool``,
+    operations that cannot be written go there, and all later ones behind them, until the spool is empty again. If the
+    spool is full or fails, they stay in memory.
     """
     await _Writer(store, queue, counters, health, spool).run()
 
@@ -92,7 +92,7 @@ class _Writer:
                 return None
 
     async def _empty(self, spool: Spool, batch: _Batch | None) -> _Batch | None:
-        """Send what the spool holds, oldest first; put ``batch`` and what comes meanwhile behind it.
+        """Send the spool's operations, oldest first; put ``batch`` and all that arrives meanwhile behind them.
 
         Return the batch that found no room until the end.
         """
@@ -129,7 +129,7 @@ class _Writer:
         self._part.good()
 
     async def _take(self, sending: "asyncio.Task[None]") -> _Batch | None:
-        """Take operations for the spool, None if it is empty before any come. Refuse those that somebody waits for."""
+        """Take operations for the spool, None if it is empty before any come. Refuse those of waiting requests."""
         taking = asyncio.create_task(self._queue.take(BATCH_OPERATIONS, BATCH_BYTES))
         try:
             await asyncio.wait({sending, taking}, return_when=asyncio.FIRST_COMPLETED)
@@ -162,7 +162,7 @@ class _Writer:
             raise StoreUnavailableError(message) from error
 
     async def _keep(self, batch: _Batch) -> bool:
-        """Move to the spool what fits; whether that was all."""
+        """Move operations to the spool as far as they fit. Return whether all did."""
         if self._spool is None:
             return False
         try:

@@ -50,7 +50,7 @@ class Replication:
     """None: a full replication, live objects only; else ms: what changed from then on, deletions too."""
     last_ms: int
     history: tuple[int, int]
-    """Where and when the log's history began, as judged by: another one has other times."""
+    """Identity of the log: first offset and creation time. If it changes, the copy starts over."""
     announced: bool = False
     mark: Mark | None = None
     cursor: StateCursor | None = StateCursor(0, None)
@@ -311,7 +311,7 @@ class Consumer:
         return decode_data(text) if self.framer.needs_data or any(self.view.filter) else None
 
     async def _go_live(self, run: Replication, mark: Mark) -> bytes:
-        """All states up to ``mark`` are sent. ``live`` if the log goes on from there, else another round."""
+        """All states up to ``mark`` are sent. Send ``live`` if the log still continues from there; otherwise repeat."""
         epoch = self.ring.epoch
         located = await self.store.locate(mark.offset)
         history = _history(located)

@@ -1,4 +1,4 @@
-"""Reads the log in order as it grows and feeds the ring. What consumers get was read back from the store."""
+"""Reads the log in order as it grows and feeds the ring. Consumers get only entries that were read back from the store."""
 
 import asyncio
 import logging

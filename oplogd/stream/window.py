@@ -7,7 +7,7 @@ from oplogd.event_id import Mark
 from oplogd.stream.postings import Posting
 
 ENTRY_BYTES = 96
-"""What an entry costs beside its frame: the header of the bytes, and its place in two lists and two arrays."""
+"""Bytes of an entry beside its frame: the header of the bytes, and its place in two lists and two arrays."""
 
 _POSTED_BYTES = 24
 _TUPLE_BYTES = 64
@@ -29,7 +29,7 @@ class Window:
         """Where each frame ends, counted in bytes from the first one ever held."""
         self.times = array("q")
         self.size = 0
-        """Bytes held: the frames and what each costs beside."""
+        """Bytes held: frames and their overhead."""
 
     def __len__(self) -> int:
         return len(self.frames) - self._gone

@@ -1,5 +1,5 @@
-"""Who may pass: passwords by HTTP Basic with any user name, as the first server's clients send them, and for reading also
-what was signed for a holder of the password. No I/O.
+"""Access control: passwords by HTTP Basic with any user name, as the first server's clients send them, and for reading also
+cookies and tokens signed for a holder of the password. No I/O.
 """
 
 import base64
@@ -27,7 +27,7 @@ TOKEN_SECONDS = 15 * 60
 
 _BASIC = {"WWW-Authenticate": 'Basic realm="oplog", charset="UTF-8"'}
 _SESSION = {"WWW-Authenticate": 'OplogSession realm="oplog"'}
-"""For who has our cookie: a browser would answer Basic with a dialog of its own over the page's form."""
+"""For browsers with our cookie: a browser would answer Basic with a dialog of its own over the page's form."""
 
 _FROM_ELSEWHERE = ("forwarded", "x-forwarded-for", "x-real-ip", "via", "origin")
 """Headers of proxies, and of pages of other origins in a browser on this machine."""
@@ -38,7 +38,7 @@ _log = logging.getLogger("oplogd.password")
 
 
 class Guard:
-    """Stands before what one password opens; without one everybody passes. ``what`` is guarded, for the sentence."""
+    """Checks one password; without one everybody passes. ``what`` names the guarded thing in messages."""
 
     def __init__(self, password: Secret | None, what: str) -> None:
         self._what = what
@@ -53,7 +53,7 @@ class Guard:
         return self._right is None
 
     def demand(self, request: HTTPConnection) -> None:
-        """Raise Problem 401 unless the request carries the password, 429 where too many wrong ones came from."""
+        """Raise Problem 401 unless the request carries the password, 429 after too many wrong ones from its address."""
         if self._right is None:
             return
         given = _basic_password(request.headers.get("authorization", ""))
@@ -106,7 +106,7 @@ class WriteGuard(Guard):
 
 
 class ReadGuard(Guard):
-    """Also lets in who carries a cookie or token that is signed with a key made from the password."""
+    """Also accepts a cookie or token that is signed with a key made from the password."""
 
     def __init__(self, password: Secret | None, allowed_hosts: Collection[str]) -> None:
         super().__init__(password, "the stream")
@@ -126,7 +126,7 @@ class ReadGuard(Guard):
             raise
 
     def demand_basic(self, request: HTTPConnection) -> None:
-        """The password itself: what is signed does not open the way to more that is signed."""
+        """Demand the password itself: a cookie or token must not buy another one."""
         super().demand(request)
 
     def admits(self, request: HTTPConnection) -> bool:

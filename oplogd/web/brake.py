@@ -5,7 +5,7 @@ address, and for everybody together. A consumer that was set up with a wrong pas
 one guess, however many such consumers there are.
 
 An address that gave the right password is known from then on: only its own guesses count for it. So strangers who use up
-what everybody has together cannot lock out the consumers and producers that worked before.
+the common budget cannot lock out the consumers and producers that worked before.
 """
 
 import ipaddress
@@ -44,7 +44,7 @@ _UNKNOWN = "unknown"
 
 
 class _Record:
-    """What is left of a budget. ``wrong``: the attempts last paid for."""
+    """The rest of a budget. ``wrong``: the attempts last paid for."""
 
     __slots__ = ("_at", "_budget", "_left", "_remembered", "wrong")
 

@@ -1,4 +1,4 @@
-"""Who a request comes from: the peer's address in its plain form, or what a trusted proxy says in X-Forwarded-For."""
+"""The client of a request: the peer's address in its plain form, or the one that a trusted proxy names in X-Forwarded-For."""
 
 import ipaddress
 import logging
@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 VARIABLE = "FORWARDED_ALLOW_IPS"
 LOOPBACK = "127.0.0.1,::1"
-"""The proxies that are trusted where the variable is not set."""
+"""The trusted proxies if the variable is not set."""
 
 _LONGEST = 64
 _ZONE = re.compile(r"[\w.-]{1,15}", re.ASCII)
@@ -69,8 +69,8 @@ class TrustedProxies:
     def client(self, forwarded_for: Sequence[str]) -> tuple[str, int] | None:
         """The client that the values of X-Forwarded-For tell, the port 0 if they do not tell it; None: they tell none.
 
-        Every proxy adds the address of its peer at the end. So the client is the last one that is no trusted proxy: what
-        stands before it is the client's own claim.
+        Every proxy adds the address of its peer at the end. So the client is the last one that is no trusted proxy. All
+        addresses before it are the client's own claim.
         """
         chain = [_split(entry.strip()) for value in forwarded_for for entry in value.split(",")]
         if self._everybody:

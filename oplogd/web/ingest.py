@@ -47,7 +47,9 @@ class Intake:
             raise Problem(503, "the agent is stopping; another one or its successor takes over", _RETRY_AFTER)
         type_ = media_type(request.headers.get("content-type", ""))
         if type_ not in (JSON, NDJSON):
-            raise Problem(415, f"send operations as Content-Type: {JSON} or {NDJSON}, not {type_ or 'without one'}")
+            if not type_:
+                raise Problem(415, f"Content-Type is missing; use {JSON} or {NDJSON}")
+            raise Problem(415, f"Content-Type {type_} is not understood; use {JSON} or {NDJSON}")
         counters = agent.counters
         try:
             with self._budget.share() as share:

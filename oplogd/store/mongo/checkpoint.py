@@ -1,4 +1,4 @@
-"""Waiting for the fold: all that wait share one reading of the checkpoint."""
+"""Waiting for the fold. All callers share one reading of the checkpoint."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Where PyMongo's exceptions end: what the rest of the agent gets is a StoreError without credentials."""
+"""Translates PyMongo's exceptions: the rest of the agent gets a StoreError without credentials."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ UNREADABLE = "an address that cannot be told from the password"
 def shown(url: str) -> str:
     """The hosts of a URL, without user, password, database and options.
 
-    ``UNREADABLE`` where a character of the password that is not percent-encoded leaves in doubt where the hosts begin.
+    ``UNREADABLE`` if an unencoded character of the password hides the beginning of the hosts.
     """
     rest = url.partition("://")[2]
     path_at, query_at = (rest.find(mark) % (len(rest) + 1) for mark in "/?")

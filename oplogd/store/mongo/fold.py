@@ -52,7 +52,7 @@ async def fold(link: Link, documents: Sequence[Document], hold: Callable[[], Awa
 
 
 async def raise_checkpoint(link: Link, documents: Sequence[Document], first: int, after: int) -> bool:
-    """Record that these entries are folded, and of each writer the last one. Whether it was this one who raised it.
+    """Record that these entries are folded, and of each writer the last one. Return whether this call raised it.
 
     The place, its time and the writers must fit each other, so they are set together, and only where the place still is
     ``after``, behind which these entries were read: it goes back where states were dropped or a backup was restored, and then

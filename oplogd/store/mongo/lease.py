@@ -1,7 +1,7 @@
 """One agent at a time folds: the holder of a lease, a document ``{holder, revision, seconds}`` in ``oplog_meta``.
 
-``holder`` is ``host:pid:random``, so that a reader of the document finds the process. The holder raises the revision. Who
-sees one revision for the lease's time on its own monotonic clock takes over by compare-and-set. The lease's time is the longer
+``holder`` is ``host:pid:random``, so that a reader of the document finds the process. The holder raises the revision. An agent
+that sees one revision for the lease's time on its own monotonic clock takes over by compare-and-set. The lease's time is the longer
 of the holder's, which stands in the document, and the observer's. So no clock is compared with another's; a holder that is late
 is made harmless by the guard of the fold.
 """

@@ -19,7 +19,7 @@ from oplogd.store.mongo.setup import Setup
 
 BATCH = 1_000
 STALL_LEASES = 3
-"""How many lease times the fold may stand still before those who wait for it give up."""
+"""How many lease times the fold may stand still before its waiters give up."""
 
 _LEAST_BATCH = 50
 _IDLE_SECONDS = 0.1
@@ -186,7 +186,7 @@ class Projection:
         upto = min(oldest.offset + int((size - cap) / mean), folded - 1)
         if upto >= oldest.offset:
             await self._link.log.delete_many({"n": {"$gt": 0, "$lte": upto}})
-            # What another program wrote leaves with the entries of its time.
+            # Entries of other programs leave with ours of the same time.
             first = await self._link.log.find_one({"n": {"$gt": upto}}, {"_id": 1}, sort=[("n", 1)])
             if first is not None:
                 stray = {"n": None, "_id": {"$lt": first["_id"]}}

@@ -33,7 +33,7 @@ _log = logging.getLogger("oplogd.store")
 
 
 class Scan(NamedTuple):
-    """What a collection without our index holds."""
+    """The content of a collection without our index."""
 
     is_dense: bool
     """The offsets ascend by one, each in its id, and go on from the checkpoint: they can stay as they are."""
@@ -103,7 +103,7 @@ class Repair:
         return Scan(dense, last, unfolded, without)
 
     async def floor(self, row: Row) -> Mark:
-        """Past all that was ever seen of the log here: where one that is gone goes on."""
+        """Return a place past everything that was ever seen of the log here: a lost log goes on there."""
         floor = await self._log.empty_head(row)
         known = self._log.head
         return Mark(known.offset, max(known.ms, floor.ms)) if known.offset > floor.offset else floor
@@ -187,7 +187,7 @@ class Repair:
         await self._note(repair, change)
 
     async def _copy(self, repair: Document, source: Document, making: str, hold: Hold) -> None:
-        """Fill the new log by the batch; what an earlier attempt has inserted is skipped."""
+        """Fill the new log by the batch, and skip entries that an earlier attempt has inserted."""
         kind: dict[str, Any] = {"capped": True, "size": repair["size"]} if repair["size"] else {}
         try:
             await self._link.database.create_collection(making, check_exists=False, **kind)

@@ -1,4 +1,4 @@
-"""Keeping the collection of the states: its indexes, dates that can be told, and what to do when it is gone."""
+"""Keeps the collection of the states: its indexes, its dates, and its recovery when it is gone."""
 
 import logging
 from typing import Any
