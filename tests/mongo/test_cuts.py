@@ -191,7 +191,7 @@ async def cut_everywhere(
             await prepare(case)
             with Cutting(url, commands) as cutting:
                 with contextlib.suppress(PyMongoError, StoreUnavailableError):
-                    await work(cutting.url, kind)
+                    await work(cutting.address, kind)
                 names, was_cut = cutting.names, cutting.was_cut
             await verify(case)
             row = await case.database.oplog_meta.find_one({"_id": "oplog_ops"})
@@ -273,7 +273,7 @@ async def test_a_late_insert_while_the_log_is_made_anew_is_in_it(plain_url: str,
         await doubled(case)
         for commands in range(1, MOST_COMMANDS):  # up to where the log is set aside
             with Cutting(plain_url, commands) as cutting, contextlib.suppress(PyMongoError, StoreUnavailableError):
-                await keep(cutting.url, "plain")
+                await keep(cutting.address, "plain")
             if "oplog_ops" not in await case.database.list_collection_names():
                 break
         await case.insert_stray(8, "late")

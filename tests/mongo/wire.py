@@ -7,16 +7,14 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Literal, Self
-from urllib.parse import urlencode, urlsplit
+from typing import Any, Literal
 
 import bson
 from bson import Timestamp
 from bson.codec_options import CodecOptions, DatetimeConversion
 
 from tests.agents import DEADLINE
-from tests.mongo.proxy import HEADER, OP_MSG, read_message
+from tests.mongo.relay import HEADER, OP_MSG, Relay, read_message
 
 Command = dict[str, Any]
 Matches = Callable[[Command], bool]
@@ -78,21 +76,14 @@ class Held:
         self._done.set()
 
 
-class Wire:
+class Wire(Relay):
     """Passes on every message between the clients of ``url`` and the server, one command and its answer after the other.
 
     ``as_replica_set``: drivers use sessions; what a stand-in does not know of them is kept from it.
     """
 
     def __init__(self, server_url: str, as_replica_set: bool = False) -> None:
-        where = urlsplit(server_url)
-        assert where.hostname is not None
         self._as_replica_set = as_replica_set
-        self._server = (where.hostname, where.port or 27017)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._direct = f"mongodb://127.0.0.1:{self._listener.getsockname()[1]}{where.path}"
-        self._open: set[socket.socket] = set()
-        self._lock = threading.Condition()
         self._held: list[Held] = []
         self._upto: int | None = None
         self._cuts: tuple[Matches, Moment] | None = None
@@ -101,11 +92,7 @@ class Wire:
         self.cuts = 0
         self.cluster_seconds = 1_700_000_000
         """The cluster's time, for drivers that take this for the primary of a replica set."""
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def url(self, **options: str) -> str:
-        """The same database through here. A driver must not go past it, nor be told what it did not ask for."""
-        return f"{self._direct}?{urlencode({'directConnection': 'true', 'serverMonitoringMode': 'poll', **options})}"
+        super().__init__(server_url)
 
     def lag(self, upto: int | None) -> None:
         """From now on the majority's view of the log ends with this offset; None: it has all again."""
@@ -136,19 +123,10 @@ class Wire:
         with self._lock:
             assert self._lock.wait_for(lambda: sum(map(matches, self.seen)) >= times, DEADLINE), self.seen[-5:]
 
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
-
-    def _serve(self, client: socket.socket) -> None:
-        with contextlib.suppress(OSError), client, socket.create_connection(self._server) as server:
-            with self._lock:
-                self._open |= {client, server}
-            while request := read_message(client):
-                if not self._carry_out(client, server, request):
-                    return
+    def _talk(self, client: socket.socket, server: socket.socket) -> None:
+        while request := read_message(client):
+            if not self._carry_out(client, server, request):
+                return
 
     def _carry_out(self, client: socket.socket, server: socket.socket, request: bytes) -> bool:
         """Whether the connection goes on."""
@@ -213,17 +191,6 @@ class Wire:
             document |= {"setName": "rs", "hosts": [host], "me": host, "logicalSessionTimeoutMinutes": 30}
         body = answer[HEADER.size : start] + bson.encode(document)
         return HEADER.pack(HEADER.size + len(body), number, answers, kind) + body
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._listener.close()
-        with self._lock:
-            for each in self._open:
-                each.close()
 
 
 def _decode(message: bytes) -> Command:

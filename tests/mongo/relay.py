@@ -1,0 +1,81 @@
+"""The way of every command from a driver to a MongoDB server and back, for tests that disturb it."""
+
+import contextlib
+import socket
+import struct
+import threading
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlencode, urlsplit
+
+OP_MSG = 2013
+HEADER = struct.Struct("<iiii")
+
+
+class Relay:
+    """Listens on a port of its own, each connection in a thread. Subclasses pass on messages in ``_talk``."""
+
+    def __init__(self, server_url: str) -> None:
+        where = urlsplit(server_url)
+        assert where.hostname is not None
+        self._server = (where.hostname, where.port or 27017)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Condition()
+        self._direct = f"mongodb://127.0.0.1:{self._listener.getsockname()[1]}{where.path}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def url(self, **options: str) -> str:
+        """The same database through here. A driver must not go past it, nor be told what it did not ask for."""
+        return f"{self._direct}?{urlencode({'directConnection': 'true', 'serverMonitoringMode': 'poll', **options})}"
+
+    def _talk(self, client: socket.socket, server: socket.socket) -> None:
+        """Serve one connection to its end; it is closed on return. The driver sends one message at a time."""
+        raise NotImplementedError
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with contextlib.suppress(OSError), client, socket.create_connection(self._server) as server:
+            with self._lock:
+                self._open |= {client, server}
+            self._talk(client, server)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._listener.close()
+        with self._lock:
+            for each in self._open:
+                each.close()
+
+
+def read_message(sock: socket.socket) -> bytes:
+    """One whole message of the wire protocol, empty at the end of the connection."""
+    head = _exactly(sock, HEADER.size)
+    return head + _exactly(sock, HEADER.unpack(head)[0] - HEADER.size) if head else b""
+
+
+def command_name(message: bytes) -> str:
+    """The name of the command, which is the first key of the message's document; empty for another kind of message."""
+    if HEADER.unpack_from(message)[3] != OP_MSG:
+        return ""
+    at = HEADER.size + 10  # past the flags, the kind of the section, the document's length and the first key's type
+    return message[at : message.index(b"\0", at)].decode()
+
+
+def _exactly(sock: socket.socket, size: int) -> bytes:
+    received = b""
+    while len(received) < size:
+        more = sock.recv(size - len(received))
+        if not more:
+            return b""
+        received += more
+    return received
