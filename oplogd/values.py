@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from oplogd.web.origin import host_name
+_NAME = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?)*", re.ASCII)
 
 
 class Secret:
@@ -176,6 +176,12 @@ def object_url(text: str) -> str:
     if "{{id}}" not in text:
         raise ValueError(f"{text!r} does not contain {{{{id}}}}")
     return text
+
+
+def host_name(text: str) -> str | None:
+    """Return a name of the DNS as it is compared: lower case, no dot at its end. None for anything else."""
+    name = text.lower().removesuffix(".")
+    return name if len(name) <= 253 and _NAME.fullmatch(name) else None
 
 
 def host_names(text: str) -> frozenset[str]:

@@ -9,16 +9,11 @@ import ipaddress
 import re
 from collections.abc import Collection, Mapping, Sequence
 
+from oplogd.values import host_name
+
 _HOST = re.compile(r"(?:\[([^\[\]]*)\]|([^\[\]:]*))(?::[0-9]{0,5})?")
-_NAME = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?)*", re.ASCII)
 _FROM_BROWSERS = ("origin", "sec-fetch-site")
 """One of these comes with every write of a page. Servers and command-line clients send neither."""
-
-
-def host_name(text: str) -> str | None:
-    """Return a name of the DNS as it is compared: lower case, no dot at its end. None for anything else."""
-    name = text.lower().removesuffix(".")
-    return name if len(name) <= 253 and _NAME.fullmatch(name) else None
 
 
 def is_from_page(headers: Mapping[str, str]) -> bool:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from oplogd.web.origin import host_name, is_from_page, is_own_host
+from oplogd.values import host_name
+from oplogd.web.origin import is_from_page, is_own_host
 
 ALLOWED = frozenset({"oplog.example.com", "oplog"})
 
