@@ -63,7 +63,7 @@ final class HttpProducer
                 $this->bytes = 0;
                 return;
             }
-            if ($status >= 400 && $status < 500) {
+            if ($status >= 400 && $status < 500 && !in_array($status, [408, 425, 429], true)) {
                 throw new RuntimeException("the agent refuses: HTTP $status $detail");
             }
             $wait = max($pause, $retryAfter) * (1 + mt_rand() / mt_getrandmax());

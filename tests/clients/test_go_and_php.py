@@ -122,8 +122,9 @@ def test_a_consumer_with_a_count_ends_and_goes_on_behind_its_last_operation(tmp_
         assert following.rest() == (0, "")
 
 
-def test_a_producer_tries_again_with_the_same_batch(example: Example) -> None:
-    later = answer("503 Service Unavailable", '{"detail":"the queue is full"}', "Retry-After: 0")
+@pytest.mark.parametrize("status", ["503 Service Unavailable", "408 Request Timeout", "429 Too Many Requests"])
+def test_a_producer_tries_again_with_the_same_batch(example: Example, status: str) -> None:
+    later = answer(status, '{"detail":"not now"}', "Retry-After: 0")
     with ScriptedAgent([later, answer("200 OK", "%COUNT%")]) as server:
         done = example.produce(server.url, videos(0, 2))
         assert done.returncode == 0

@@ -124,7 +124,9 @@ func (b *batches) post() (time.Duration, error) {
 		return 0, nil
 	}
 	err = fmt.Errorf("%s %s", response.Status, detail)
-	if response.StatusCode < 500 {
+	switch status := response.StatusCode; {
+	case status >= 500, status == 408, status == 425, status == 429:
+	default:
 		return -1, err
 	}
 	seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
