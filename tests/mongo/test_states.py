@@ -14,10 +14,11 @@ from pymongo import MongoClient
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.store import StateCursor
+from oplogd.store.mongo.states import StatesKeeper
 from tests.agents import DEADLINE, Agent, Stream, fold
 from tests.mongo.agents import agent, replicated
 from tests.mongo.conftest import MakeStore
-from tests.mongo.operations import op
+from tests.mongo.operations import op, stop_folding
 from tests.mongo.test_failures import wait_for
 
 WARNING = "oplog_states was dropped"
@@ -129,6 +130,32 @@ async def test_a_page_of_states_is_not_taken_for_the_last_one_where_they_were_dr
         client.get_default_database().oplog_states.drop()
     with pytest.raises(StoreUnavailableError, match="oplog_states was dropped"):
         await store.states(StateCursor(0, None), mark.offset, True, 500)
+
+
+@pytest.mark.parametrize("by", ["the same agent", "another agent"])
+async def test_states_that_are_dropped_while_they_are_folded_anew_are_folded_anew_again(
+    by: str, plain_url: str, make_store: MakeStore
+) -> None:
+    """The row has gone back meanwhile: states older than the checkpoint of before are no sign that all are there."""
+    store = make_store(plain_url, "plain", lease=60)
+    await store.open()
+    await store.append([op(str(number)) for number in range(1, 11)])
+    await store.checkpoint()
+    await stop_folding(store)
+    keeper = StatesKeeper(store._link)
+    first = keeper if by == "the same agent" else StatesKeeper(store._link)
+    with MongoClient[dict[str, Any]](plain_url) as client:
+        database = client.get_default_database()
+        await keeper.keep(await store._log.row(), True)
+        states = database.oplog_states.find().sort("n", 1).to_list()
+        database.oplog_states.drop()
+        await first.keep(await store._log.row(), False)
+        assert (await store._log.row()).folded.offset == 0
+        database.oplog_states.drop()  # when half of them were there again
+        database.oplog_states.insert_many(states[5:])
+        database.oplog_meta.update_one({"_id": "oplog_ops"}, {"$set": {"n": 10}})
+        await keeper.keep(await store._log.row(), True)
+        assert (await store._log.row()).folded.offset == 0
 
 
 async def test_many_deleted_objects_are_forgotten_by_the_batch(

@@ -22,8 +22,8 @@ class StatesKeeper:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._whole_at: int | None = None
-        """The checkpoint when the states were last seen with their indexes."""
+        self._whole: tuple[int, int] | None = None
+        """The row's ``created`` and the checkpoint when the states were last seen with their indexes."""
 
     async def keep(self, row: Row, exists: bool) -> None:
         """Create the indexes that are missing. Notice a collection that was dropped, or dropped and filled again by the fold.
@@ -38,12 +38,16 @@ class StatesKeeper:
         if missing:
             had_states = row.folded.offset > 0 or row.adopted > 0
             is_new = len(missing) == len(STATES_INDEXES)
-            if had_states and is_new and not (exists and await self._are_whole(row)):
+            has_started_over = had_states and is_new and not (exists and await self._are_whole(row))
+            if has_started_over:
                 await self._start_over(row)
             with pymongo.timeout(_LONG_SECONDS):
                 await states.create_indexes(missing)
             _log.warning("created %d indexes of %s that were missing", len(missing), STATES)
-        self._whole_at = row.folded.offset
+            if has_started_over:  # the row has gone back, and what is folded from there on may be dropped again
+                self._whole = None
+                return
+        self._whole = (row.created, row.folded.offset)
 
     async def _start_over(self, row: Row) -> None:
         change: dict[str, Any] = {"$inc": {"created": 1}}
@@ -56,8 +60,8 @@ class StatesKeeper:
 
     async def _are_whole(self, row: Row) -> bool:
         """Whether only the indexes are gone: there are states older than what the fold may have written since a drop."""
-        if self._whole_at is not None:
-            return await self._has_older_than(self._whole_at + 1)
+        if self._whole is not None and self._whole[0] == row.created:
+            return await self._has_older_than(self._whole[1] + 1)
         folded: Document = {"n": {"$gt": 0, "$lte": row.folded.offset}}
         found = self._link.log.find(folded, {"n": 1, "data.t": 1, "data.id": 1}).sort("n", 1)
         oldest = await found.limit(_SAMPLE).to_list()
