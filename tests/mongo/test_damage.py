@@ -287,3 +287,15 @@ async def test_what_nobody_expects_in_the_collections_ends_no_agent(plain_url: s
     await store.append([op("b")])
     async with asyncio.timeout(30):
         assert (await live_states(store)).keys() == {"video/a", "video/b"}
+
+
+async def test_an_entry_longer_than_a_read_is_passed(plain_url: str, make_store: MakeStore) -> None:
+    """Another program wrote it. Reading on compares the entry before, too."""
+    store = make_store(plain_url, "plain")
+    await store.open()
+    with MongoClient[dict[str, Any]](plain_url) as client:
+        data = {**GOOD, "p": ["p" * 2_000_000]}
+        client.get_default_database().oplog_ops.insert_one({"event": "insert", "data": data, "n": 1})
+    (entry_,) = await store.follow(0, 100, 5)
+    await store.append([op("next")])
+    assert [each.offset for each in await store.follow(1, 100, 5, entry_.ms)] == [2]

@@ -192,7 +192,7 @@ class Log:
                     continue
                 found.append(document)
                 size += weight(document)
-                if size > READ_CHARACTERS:
+                if size > READ_CHARACTERS and len(found) > 1:  # the first may be one that is only compared
                     break
         self.sizes.saw(size, len(found))
         return found
