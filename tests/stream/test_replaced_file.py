@@ -1,0 +1,87 @@
+"""The follower and a replication whose file another one replaces: offsets alone do not tell the two apart."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from oplogd.event_id import Millis
+from oplogd.store.sqlite import SqliteStore
+from oplogd.stream.alarm import Alarm
+from oplogd.stream.filters import Filter
+from oplogd.stream.follower import advance
+from oplogd.stream.frames import RESET, Framer
+from oplogd.stream.hub import Hub
+from oplogd.stream.ring import Ring
+from tests.operations import numbered
+from tests.stream.worlds import START_MS, Clock
+
+
+class Followed:
+    """A store of two operations with the ring at its head, and another file with operations of another time."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self.path, self._other = folder / "oplog.db", folder / "other.db"
+        self._clock = clock
+        self.store = SqliteStore(self.path)
+        self.ring = Ring(Framer(), 100, 10**6, Alarm().wake)
+
+    async def open(self, operations_of_other: int) -> None:
+        other = SqliteStore(self._other)
+        for store, ms, count in ((other, 1, operations_of_other), (self.store, 2, 2)):
+            self._clock.ms = START_MS
+            await store.open()
+            self._clock.ms = START_MS + ms
+            await store.append(numbered(count))
+        await other.close()
+        self.ring.restart((await self.store.locate()).head)
+
+    def put_in_place(self) -> None:
+        """Rename the other file over the store's."""
+        for end in ("-wal", "-shm"):
+            self.path.with_name(self.path.name + end).unlink()
+        self._other.rename(self.path)
+
+
+@asynccontextmanager
+async def followed(folder: Path, monkeypatch: pytest.MonkeyPatch, operations_of_other: int) -> AsyncIterator[Followed]:
+    clock = Clock()
+    monkeypatch.setattr("oplogd.store.sqlite.log.now_ms", clock)
+    made = Followed(folder, clock)
+    try:
+        await made.open(operations_of_other)
+        yield made
+    finally:
+        await made.store.close()
+
+
+async def test_entries_of_another_file_do_not_follow_those_of_the_one_that_was_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with followed(tmp_path, monkeypatch, 4) as log:
+        epoch = log.ring.epoch
+        log.put_in_place()
+        await advance(log.store, log.ring, 0)
+        head = (await log.store.locate()).head
+        assert head.offset == 4
+        assert (log.ring.epoch, log.ring.head, len(log.ring.window)) == (epoch + 1, head, 0)
+
+
+async def test_a_replication_of_a_file_that_is_replaced_begins_anew_before_live(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both logs end at the same offset and began at the same time."""
+    async with followed(tmp_path, monkeypatch, 2) as log:
+        hub = Hub(log.store, log.ring, Framer(), heartbeat=1e9, max_connection_age=0, max_clients=1)
+        consumer = await hub.connect(Millis(0), Filter(), checkpoints=False, address="test")
+        assert await consumer.next_chunk() == RESET
+        states = await consumer.next_chunk()
+        assert states.count(f"id: {START_MS + 2}\n".encode()) == 2
+        log.put_in_place()
+        await advance(log.store, log.ring, 0)
+        assert await consumer.next_chunk() == RESET
+        states = await consumer.next_chunk()
+        assert states.count(f"id: {START_MS + 1}\n".encode()) == 2
+        assert b"event: live" in await consumer.next_chunk()
+        hub.disconnect(consumer)
