@@ -6,7 +6,9 @@ Each operation keeps the stamp under which it was to be written, or may have bee
 import asyncio
 import contextlib
 import logging
+import os
 import sqlite3
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -51,7 +53,8 @@ class Spool:
     """``max_bytes`` counts keys and data. Methods raise StoreError when the file fails, and report it as a trouble.
 
     A connection that failed is closed, and the next call opens the file anew. A file that was moved or removed is read
-    to its end first; then a new one is created in its place.
+    to its end first; then a new one is created in its place. Only one agent can have a file open: two would send the
+    same operations, and one would delete operations that the other has just added.
     """
 
     def __init__(self, path: Path, max_bytes: int, health: Health) -> None:
@@ -66,6 +69,7 @@ class Spool:
         # All below and the two counts above change in the spool's thread only.
         self._db: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
+        self._lock: int | None = None
         self._sent = 0  # rows up to this id are in the store; they are still in the file if deleting them failed
 
     async def open(self) -> None:
@@ -173,9 +177,9 @@ class Spool:
             raise
 
     def _opened(self) -> sqlite3.Connection:
-        if self._db is not None and not self.operations and _identity(self._path) != self._file:
+        if self._db is None or (not self.operations and _identity(self._path) != self._file):
             self._forget()
-        if self._db is None:
+            self._lock = _locked(self._path)
             self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
             self._db.executescript(_SCHEMA)
             before, self._file = self._file, _identity(self._path)
@@ -192,6 +196,32 @@ class Spool:
         if db is not None:
             with contextlib.suppress(sqlite3.Error):
                 db.close()
+        if self._lock is not None:
+            os.close(self._lock)  # not before the connection: SQLite's locks on the file would go with it
+            self._lock = None
+
+
+def _locked(path: Path) -> int | None:
+    """Lock the file and return its descriptor; the file is created if need be. Close it after the connection.
+
+    Raises StoreError if another agent has the lock. None if the system has no such locks or cannot open the file.
+    """
+    if sys.platform == "win32":
+        return None
+    import fcntl
+
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError:  # told by SQLite
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        raise StoreError(f"spool {path}: another agent uses it; give each agent a spool of its own (--spool)") from None
+    except OSError:  # a file system without locks
+        pass
+    return file
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sqlite3
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -183,3 +184,28 @@ async def test_rows_that_somebody_deleted_do_not_count(tmp_path: Path) -> None:
         change(path, "DELETE FROM spool")
         assert await spool.first(10, HUGE) is None
         assert (spool.operations, spool.bytes) == (0, 0)
+
+
+async def test_a_file_that_another_agent_uses_is_refused_until_that_one_has_ended(tmp_path: Path) -> None:
+    path, made = tmp_path / "s.db", numbered(3)
+    script = (
+        "import asyncio, sys; from pathlib import Path; from oplogd.health import Health; from oplogd.ingest.spool import Spool\n"
+        "asyncio.run(Spool(Path(sys.argv[1]), 1 << 20, Health()).open()); print('open', flush=True); sys.stdin.read()\n"
+    )
+    async with opened(path) as spool:
+        await spool.put(made[:1], Stamp("w", 0))
+    other = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, str(path), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert other.stdout is not None
+        assert await asyncio.wait_for(other.stdout.readline(), DEADLINE) == b"open\n"
+        with pytest.raises(StoreError, match=r"another agent uses it.*--spool"):
+            async with opened(path):
+                pass
+    finally:
+        other.kill()
+        await other.wait()
+    async with opened(path) as spool:
+        assert await spool.put(made[1:], Stamp("w", 1)) == 2
+        assert await drained(spool) == [(0, made)]
