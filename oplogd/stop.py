@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Coroutine
+from types import FrameType
 from typing import Any, NoReturn
 
 EXIT_OK = 0
@@ -32,16 +33,17 @@ class Stop:
         """The exit code if the process still lives after the deadline."""
         self._forced = asyncio.Event()
         self._ended = False
+        self._loop = asyncio.get_running_loop()
+        self._timed = False
 
     def listen(self) -> None:
         """Handle the signals from now on. A signal that is ignored (SIGHUP under ``nohup``) stays ignored."""
-        loop = asyncio.get_running_loop()
+        if sys.platform == "win32":
+            return
         for name in _SIGNALS:
-            number = getattr(signal, name, None)
-            if number is None or signal.getsignal(number) is signal.SIG_IGN:
-                continue
-            with contextlib.suppress(NotImplementedError):  # Windows
-                loop.add_signal_handler(number, self._on_signal)
+            number = getattr(signal, name)
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._receive)
 
     async def within(self, work: Coroutine[Any, Any, None]) -> str | None:
         """Start the deadline and do the work. Return None when it is done, else the reason why it was cut short.
@@ -51,6 +53,9 @@ class Stop:
         watchdog = threading.Timer(self.seconds + _GRACE_SECONDS, lambda: os._exit(self.code))
         watchdog.daemon = True
         watchdog.start()
+        if self._timed and sys.platform != "win32":
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        self._timed = True  # by the watchdog from now on
         working = asyncio.create_task(work, name="stop")
         forced = asyncio.create_task(self._forced.wait(), name="second signal")
         await asyncio.wait({working, forced}, timeout=self.seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -60,6 +65,15 @@ class Stop:
             working.result()
             return None
         return "a second signal" if forced.done() else f"--shutdown-timeout of {self.seconds:g} s is over"
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        """Pass a signal to the event loop. Unlike the loop, a timer works while a blocking call, as of a full pipe, holds it up."""
+        if not self._timed and sys.platform != "win32":
+            self._timed = True
+            signal.signal(signal.SIGALRM, lambda *_: os._exit(self.code))
+            signal.setitimer(signal.ITIMER_REAL, self.seconds + 2 * _GRACE_SECONDS)
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._on_signal)
 
     def _on_signal(self) -> None:
         if self._ended:

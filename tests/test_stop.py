@@ -139,6 +139,20 @@ def test_the_deadline_ends_it_whatever_hangs(tmp_path: Path, body: str, code: in
         assert "0 operations are not stored, 0 streams open; the store or the spool does not close" in agent.log[-1]
 
 
+def test_the_deadline_ends_it_if_the_event_loop_hung_before_the_signal(tmp_path: Path) -> None:
+    script = (
+        "import sys, time\n"
+        "from oplogd.stream.hub import Hub\n"
+        "def look(*_):\n"
+        "    print('hanging', file=sys.stderr, flush=True)\n"
+        "    time.sleep(3600)\n"
+        "Hub.look = look\n"
+    )
+    with Agent(tmp_path, "--shutdown-timeout", "500ms", environ=changed(tmp_path, script)) as agent:
+        agent.wait_log("hanging")
+        assert agent.stop() == 3
+
+
 def test_a_writer_that_dies_ends_the_agent_without_a_wait_for_the_queue(tmp_path: Path) -> None:
     script = (
         "import oplogd.agent\n"
