@@ -21,6 +21,7 @@ from oplogd.settings import Settings
 from oplogd.web.flow import Flow, LastAnswer
 from oplogd.web.forwarded import plain_address
 from oplogd.web.problem import Problem
+from oplogd.web.refusals import body_too_slow, broken_off, headers_too_large, headers_too_slow, not_http
 from oplogd.web.unsent import unsent_bytes
 
 MAX_HEADERS = 256
@@ -86,7 +87,7 @@ class Protocol(HttpToolsProtocol):
             running.disconnected = True
             running.message_event.set()
             if self._waits_for == "body" and not self._refused:
-                self._log_refusal(_broken_off())
+                self._log_refusal(broken_off())
         self.pipeline.clear()
         super().connection_lost(exc)
 
@@ -98,7 +99,7 @@ class Protocol(HttpToolsProtocol):
         if self._waits_for == "body" and not self._deferred:
             if running is None:  # answered early
                 return False
-            self._refuse(_broken_off())
+            self._refuse(broken_off())
             if self._refused:
                 return False
         # With TLS nothing can be sent any more. A consumer that ends its side is gone.
@@ -129,7 +130,7 @@ class Protocol(HttpToolsProtocol):
             try:
                 at += self._parse_piece(data[at : at + _PIECE])
             except httptools.HttpParserError as error:
-                self._refuse(self._fault or _not_http(str(error)))
+                self._refuse(self._fault or not_http(str(error)))
                 return
         self._watch()
 
@@ -143,7 +144,7 @@ class Protocol(HttpToolsProtocol):
             used = offer.args[0]
             self._parse_without_upgrade()
         if self._unparsed > self.limits.header_size:
-            self._fail(self._headers_too_large())
+            self._fail(headers_too_large(self.limits.header_size))
         return used
 
     def _parse_without_upgrade(self) -> None:
@@ -184,7 +185,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         if self._head_bytes > self.limits.header_size:
-            self._fail(self._headers_too_large())
+            self._fail(headers_too_large(self.limits.header_size))
         if self.parser.should_upgrade():
             return  # HttpParserUpgrade follows
         self._refuse_unknown_framing()
@@ -222,9 +223,6 @@ class Protocol(HttpToolsProtocol):
         for name, value in self.headers:
             if name == b"transfer-encoding" and (version == "1.0" or value.strip().lower() != b"chunked"):
                 self._fail(Problem(400, "Transfer-Encoding: must be chunked, and only in HTTP/1.1"))
-
-    def _headers_too_large(self) -> Problem:
-        return Problem(431, f"the headers have more than {self.limits.header_size:,} bytes (--max-header-size)")
 
     def _fail(self, fault: Problem) -> None:
         """End the parsing, from within one of the parser's calls, too."""
@@ -300,6 +298,7 @@ class Protocol(HttpToolsProtocol):
                 self._set_timer("", 0)
                 return
             running.disconnected = True  # it must not store the part of its body that came
+            running.waiting_for_100_continue = False
             running.message_event.set()
         self._say(problem)
 
@@ -352,9 +351,7 @@ class Protocol(HttpToolsProtocol):
         if what == "body":
             self._on_body_time()
         elif what == "headers" and (self._unparsed or self._waits_for == "headers"):
-            self._refuse(
-                Problem(408, f"the headers took longer than {self.limits.header_seconds:g} s (--header-timeout)")
-            )
+            self._refuse(headers_too_slow(self.limits.header_seconds))
         else:
             self.transport.close()
 
@@ -369,13 +366,7 @@ class Protocol(HttpToolsProtocol):
         elif running is None:  # answered early: the rest may come for a while
             self.transport.close()
         else:
-            self._refuse(
-                Problem(
-                    408,
-                    f"the body came too slowly: nothing for {seconds:g} s (--body-timeout),"
-                    f" or less than {MIN_BODY_RATE:,} bytes per second",
-                )
-            )
+            self._refuse(body_too_slow(seconds, MIN_BODY_RATE))
 
 
 def protocol_class(settings: Settings) -> type[Protocol]:
@@ -390,16 +381,6 @@ def protocol_class(settings: Settings) -> type[Protocol]:
         refusals = Episode(_log, "refused a request", quiet=_QUIET_SECONDS, level=logging.INFO)
 
     return Limited
-
-
-def _broken_off() -> Problem:
-    return Problem(400, "the connection ended before the whole body came")
-
-
-def _not_http(reason: str) -> Problem:
-    if "PRI/Upgrade" in reason:
-        return Problem(400, "HTTP/2 is not spoken here; use HTTP/1.1")
-    return Problem(400, f"the request is not HTTP/1.1: {reason}")
 
 
 def _peer(client: tuple[str, int] | None) -> str:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -295,3 +296,14 @@ def test_an_agent_does_not_start_on_a_uvicorn_without_the_parts_that_it_override
     monkeypatch.delattr(HttpToolsProtocol, "_start_asgi_task")
     with pytest.raises(StartupError, match=r"^uvicorn \S+ does not fit: it has no _start_asgi_task; install oplog"):
         protocol_class(Settings())
+
+
+def test_a_refused_request_that_expects_100_leaves_no_traceback(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        for _ in range(5):
+            with Connection(agent) as connection:
+                raw = NDJSON + b"Expect: 100-continue\r\n" + length(lines(1)) + lines(1)
+                assert connection.send(raw + b"rubbish\r\n\r\n").reply().status == 400
+                assert connection.rest() == b""
+        assert agent.stop() == 0
+        assert "Traceback" not in "".join(agent.log)
