@@ -1,5 +1,7 @@
 """The memory of all request bodies that are being received and decoded. No I/O."""
 
+import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -12,14 +14,36 @@ class NoRoomError(OplogError):
 
 
 class Budget:
-    """``total`` bytes for all bodies together."""
+    """``total`` bytes for all bodies together.
 
-    def __init__(self, total: int) -> None:
+    Where a body finds no room, those that are still coming after ``seconds`` are given up for the next ones: a few slow
+    senders must not keep out all others.
+    """
+
+    def __init__(self, total: int, seconds: float) -> None:
         self.total = total
         self.used = 0
+        self._seconds = seconds
+        self._coming: dict[Share, Callable[[], None]] = {}  # in the order in which they began
 
     def share(self) -> "Share":
         return Share(self)
+
+    def comes(self, share: "Share", give_up: Callable[[], None]) -> None:
+        self._coming[share] = give_up
+
+    def has_come(self, share: "Share") -> None:
+        self._coming.pop(share, None)
+
+    def make_room(self, octets: int) -> None:
+        """Give up the oldest of the bodies that take long. The room is free when they have ended."""
+        due = time.monotonic() - self._seconds
+        for share, give_up in list(self._coming.items()):
+            if octets <= 0 or share.begun > due:
+                return
+            octets -= share.taken
+            del self._coming[share]
+            give_up()
 
 
 class Share:
@@ -27,19 +51,28 @@ class Share:
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
-        self._taken = 0
+        self.begun = time.monotonic()
+        self.taken = 0
 
     def take(self, octets: int) -> None:
         """Count bytes before they are held. Raises NoRoomError, and TooLargeError if they would never fit."""
         budget = self._budget
-        if self._taken + octets > budget.total:
+        if self.taken + octets > budget.total:
             raise TooLargeError(f"the body needs more than the {budget.total:,} bytes of --max-upload-memory")
         if budget.used + octets > budget.total:
+            budget.make_room(budget.used + octets - budget.total)
             raise NoRoomError(
                 f"the bodies in flight occupy the {budget.total:,} bytes of --max-upload-memory; try again later"
             )
         budget.used += octets
-        self._taken += octets
+        self.taken += octets
+
+    def comes(self, give_up: Callable[[], None]) -> None:
+        """More of the body is awaited. ``give_up`` ends that where others need the room."""
+        self._budget.comes(self, give_up)
+
+    def has_come(self) -> None:
+        self._budget.has_come(self)
 
     def __enter__(self) -> Self:
         return self
@@ -47,5 +80,6 @@ class Share:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._budget.used -= self._taken
-        self._taken = 0
+        self.has_come()
+        self._budget.used -= self.taken
+        self.taken = 0

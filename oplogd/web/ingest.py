@@ -38,7 +38,7 @@ class Intake:
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
-        self._budget = Budget(agent.settings.max_upload_memory)
+        self._budget = Budget(agent.settings.max_upload_memory, agent.settings.body_timeout)
         self._decoding_large = asyncio.Lock()
 
     async def post(self, request: Request) -> Response:
@@ -128,11 +128,20 @@ async def _receive(request: Request, limit: int, share: Share) -> bytes:
     if announced.isdecimal() and int(announced) > limit:
         raise too_large
     received = bytearray()
-    async for chunk in request.stream():
-        if len(received) + len(chunk) > limit:
-            raise too_large
-        share.take(len(chunk))
-        received += chunk
+    try:
+        async with asyncio.timeout(None) as timer:
+            async for chunk in request.stream():
+                if len(received) + len(chunk) > limit:
+                    raise too_large
+                share.take(len(chunk))
+                if not received:
+                    share.comes(lambda: timer.reschedule(0))
+                received += chunk
+    except TimeoutError:
+        raise NoRoomError(
+            "the body took longer than --body-timeout, and others need its part of --max-upload-memory; try again later"
+        ) from None
+    share.has_come()
     return bytes(received)
 
 

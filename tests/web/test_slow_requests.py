@@ -145,6 +145,24 @@ def test_a_body_that_begins_fast_may_not_drip_for_long(agent: Agent) -> None:
     assert answer.startswith(b"HTTP/1.1 408 ")
 
 
+def test_uploads_that_take_long_make_room_for_others(tmp_path_factory: pytest.TempPathFactory) -> None:
+    flags = ("--body-timeout", "300ms", "--max-upload-memory", "300KB")
+    other = lines(5_000)
+    headers = {"Content-Type": "application/x-ndjson"}
+    with Agent(tmp_path_factory.mktemp("agent"), *flags) as agent, Connection(agent) as slow:
+        slow.send(NDJSON + b"Content-Length: 300000\r\n\r\n" + b" " * 250_000)
+        statuses: list[int] = []
+        deadline = time.monotonic() + DEADLINE
+        while 503 not in statuses or statuses[-1] != 200:
+            assert time.monotonic() < deadline, "the slow upload keeps its room"
+            slow.send(b" " * 200)  # faster than the least rate
+            statuses.append(agent.request("POST", "/", other, headers).status)
+            time.sleep(0.02)  # the pace of the sender
+        reply = slow.reply()
+        assert reply.status == 503
+        assert "--max-upload-memory" in reply.problem()
+
+
 def test_a_body_is_not_timed_while_the_request_before_it_waits_for_the_store(tmp_path: Path) -> None:
     with Agent(tmp_path, "--body-timeout", "300ms") as agent, Connection(agent) as connection:
         with write_lock(tmp_path):
