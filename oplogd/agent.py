@@ -111,6 +111,7 @@ class Agent:
         await self._queue_emptied()
         await self._consumers_caught_up()
         await self.hub.end_all()
+        await self.hub.cut_off_the_rest()
 
     async def stop(self) -> None:
         for task in self._tasks:

@@ -284,6 +284,8 @@ def test_a_consumer_that_does_not_read_does_not_hold_up_the_stop(tmp_path: Path)
             assert reads.rest() == []
             assert agent.wait() == 0
             assert stalled.status == 200
+        assert any("1 consumers did not read" in line for line in agent.log)
+        assert not any("Traceback" in line for line in agent.log)
 
 
 def test_it_tells_systemd_when_it_is_ready_and_when_it_stops(tmp_path: Path) -> None:

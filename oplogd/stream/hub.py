@@ -31,6 +31,9 @@ _END_PAUSE = 0.01
 END_GRACE_SECONDS = 10.0
 """A stream whose consumer takes nothing is aborted so long after its end was due."""
 
+END_WAIT_SECONDS = 2.0
+"""How long a stop waits for the streams that it has ended and whose consumers do not read."""
+
 _log = logging.getLogger("oplogd.stream")
 
 
@@ -172,6 +175,14 @@ class Hub:
             for consumer in consumers[ended:due]:
                 consumer.end()
             ended = due
+
+    async def cut_off_the_rest(self) -> None:
+        """Give ended streams some time to be read to their end, then cut them off. To be called after ``end_all``."""
+        until = time.monotonic() + END_WAIT_SECONDS
+        while self.consumers and time.monotonic() < until:
+            await asyncio.sleep(_END_PAUSE)
+        if cut_off := sum(consumer.outlet.abort() for consumer in self.consumers):
+            _log.info("%d consumers did not read to the end of their streams: cut off", cut_off)
 
     async def next_chunk(self, consumer: Consumer) -> bytes:
         """What a consumer is sent next, empty when it is ended. It stays connected while the store is away."""

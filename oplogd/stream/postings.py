@@ -43,7 +43,7 @@ class Posting:
     def __init__(self, key: Key, since: int) -> None:
         self.key = key
         self.views: dict[View, None] = {}
-        self.alone = (self,)
+        self.alone: tuple[Posting, ...] = (self,)
         self.restart(since)
 
     def restart(self, since: int) -> None:
@@ -133,6 +133,7 @@ class Index:
         type_, parent = posting.key
         del self._idle[posting]
         posting.restart(posting.last)
+        posting.alone = ()  # no cycle for the garbage collector
         if not parent:
             del self._by_type[type_]
             return

@@ -1,5 +1,6 @@
 """The ring against a plain list: whoever takes and takes again gets exactly what passes, whenever they came."""
 
+import gc
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from oplogd.operation import Operation, decode_data
 from oplogd.store import Entry
 from oplogd.stream.filters import Filter
 from oplogd.stream.frames import Framer
-from oplogd.stream.postings import MAX_IDLE, is_posted_whole
+from oplogd.stream.postings import MAX_IDLE, Posting, is_posted_whole
 from oplogd.stream.ring import Ring, View, Waiter
 from oplogd.stream.window import ENTRY_BYTES
 from tests.operations import entry, numbered, operation, operations
@@ -425,6 +426,19 @@ def test_values_that_nobody_lists_any_more_are_forgotten_oldest_first(monkeypatc
     stays = ring.view(Filter(frozenset({"c"})))
     assert [posting.key[0] for posting in ring._index] == ["c", "d"]
     assert next(iter(stays.postings)).views
+
+
+def test_a_value_that_is_forgotten_leaves_nothing_to_the_garbage_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oplogd.stream.postings.MAX_IDLE", 0)
+    ring = make_ring()
+    gc.collect()
+    gc.disable()
+    try:
+        before = sum(isinstance(object_, Posting) for object_ in gc.get_objects())
+        ring.release(ring.view(Filter(frozenset({"a"}), frozenset({"x", "y"}))))
+        assert sum(isinstance(object_, Posting) for object_ in gc.get_objects()) == before
+    finally:
+        gc.enable()
 
 
 def test_an_operation_costs_the_same_however_many_filters_list_its_type() -> None:
