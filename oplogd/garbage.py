@@ -2,7 +2,7 @@
 
 A full collection looks at all objects that have lived for some time. Ten thousand streams are more than a million of them, and
 the event loop stands still for most of a second. So the objects of connected streams are frozen, which takes no time; once
-many streams have ended, all are thawed, collected and frozen again. Other garbage is collected as ever.
+far more streams have ended than are connected, all are thawed, collected and frozen again. Other garbage is collected as ever.
 """
 
 import asyncio
@@ -15,8 +15,9 @@ _BEGUN = 100
 """Streams that have begun since the last freeze."""
 
 _ENDED = 250
-"""Streams that have ended since the last collection, or a quarter of the connected ones if that is more. A stream leaves no
-cycle when it ends; the collection finds other garbage that was frozen with the streams."""
+_ENDED_OF_EACH = 10
+"""Streams that have ended since the last collection, or so many times the connected ones if that is more: the more are connected,
+the longer it takes. A stream leaves no cycle when it ends; the collection finds what else was frozen with the streams."""
 
 _PATIENCE = 40
 """Looks for which a collection that is due waits for one between which no stream has ended: many often end together."""
@@ -39,7 +40,7 @@ class Freezer:
     def look(self) -> None:
         begun, connected = self._hub.connections, len(self._hub.consumers)
         before, self._ended = self._ended, begun - connected
-        if self._ended - self._collected >= max(_ENDED, connected // 4):
+        if self._ended - self._collected >= max(_ENDED, _ENDED_OF_EACH * connected):
             self._waited += 1
             if self._ended == before or self._waited > _PATIENCE:
                 gc.unfreeze()

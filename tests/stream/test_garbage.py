@@ -49,17 +49,17 @@ def test_a_few_streams_that_end_cause_no_collection_and_many_cause_one_when_the_
     freezer = Freezer(hub)
     freezer.look()
     collections = gc.get_stats()[2]["collections"]
-    for connected, collected in ((9000, 0), (9000, 0), (7500, 0), (7000, 0), (7000, 1), (7000, 1)):
+    for connected, collected in ((5000, 0), (5000, 0), (1000, 0), (900, 0), (900, 1), (900, 1)):
         hub.consumers = set(range(connected))
         freezer.look()
         assert gc.get_stats()[2]["collections"] == collections + collected
 
 
 def test_streams_that_end_all_the_time_are_collected_too() -> None:
-    hub = hub_of(10_000)
+    hub = hub_of(1000)
     freezer = Freezer(hub)
     collections = gc.get_stats()[2]["collections"]
-    for _ in range(100):
+    for _ in range(300):
         hub.connections += 100
         freezer.look()
     assert 1 <= gc.get_stats()[2]["collections"] - collections <= 3
