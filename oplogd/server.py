@@ -23,6 +23,7 @@ from oplogd.store.sqlite import SqliteStore
 from oplogd.web.app import create_app
 from oplogd.web.forwarded import ClientAddress
 from oplogd.web.protocol import protocol_class
+from oplogd.web.uvicorn_parts import require_parts
 
 __all__ = ["EXIT_FAILED", "EXIT_OK", "EXIT_UNWRITTEN", "EXIT_USAGE", "make_store", "run", "serve"]
 
@@ -184,6 +185,7 @@ class _Server(uvicorn.Server):
 
 
 def _uvicorn_config(settings: Settings, agent: Agent) -> uvicorn.Config:
+    require_parts()
     config = uvicorn.Config(
         ClientAddress(create_app(agent), os.environ),
         proxy_headers=False,  # ClientAddress judges them, after it has unmapped the peer's address

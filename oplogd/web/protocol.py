@@ -10,12 +10,10 @@ import logging
 from typing import Any, NamedTuple
 
 import httptools
-import uvicorn
 from uvicorn._types import ASGI3Application, HTTPScope
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from oplogd.errors import StartupError
 from oplogd.logs import Episode
 from oplogd.settings import Settings
 from oplogd.web.flow import Flow, LastAnswer
@@ -35,8 +33,6 @@ _LINGER_SECONDS = 2.0
 """How long a refused client may read its answer. Closed at once, the connection is reset and the answer lost."""
 
 _QUIET_SECONDS = 60.0
-_OF_UVICORN = ("_start_asgi_task", "_unset_keepalive_if_required", "on_response_complete")
-"""Methods that are overridden or called here. Without one of them uvicorn would go its own way, in silence."""
 
 _log = logging.getLogger("oplogd.http")
 
@@ -370,11 +366,7 @@ class Protocol(HttpToolsProtocol):
 
 
 def protocol_class(settings: Settings) -> type[Protocol]:
-    """Return the class for uvicorn's ``http``, with the settings' limits. Raise StartupError if uvicorn is another one than expected."""
-    if missing := [name for name in _OF_UVICORN if not hasattr(HttpToolsProtocol, name)]:
-        raise StartupError(
-            f"uvicorn {uvicorn.__version__} does not fit: it has no {', '.join(missing)}; install oplog with -c constraints.txt"
-        )
+    """Return the class for uvicorn's ``http``, with the settings' limits."""
 
     class Limited(Protocol):
         limits = Limits(settings.max_header_size, settings.header_timeout, settings.body_timeout)

@@ -5,11 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from oplogd.errors import StartupError
-from oplogd.settings import Settings
-from oplogd.web.protocol import protocol_class
 from tests.agents import Agent
 from tests.web.connection import NDJSON, Connection, chunked, length, lines
 
@@ -287,15 +283,6 @@ def test_offers_and_broken_uploads_leave_one_line_each_and_no_traceback(
     assert "WARNING" not in log
     assert log.count("refused a request: 127.0.0.1: the connection ended before the whole body came") == 1
     assert len(log.splitlines()) == 5  # beside it the start and the three lines of the stop
-
-
-def test_an_agent_does_not_start_on_a_uvicorn_without_the_parts_that_it_overrides(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    protocol_class(Settings())
-    monkeypatch.delattr(HttpToolsProtocol, "_start_asgi_task")
-    with pytest.raises(StartupError, match=r"^uvicorn \S+ does not fit: it has no _start_asgi_task; install oplog"):
-        protocol_class(Settings())
 
 
 def test_a_refused_request_that_expects_100_leaves_no_traceback(tmp_path: Path) -> None:

@@ -1,0 +1,20 @@
+"""An installed uvicorn of another version is noticed at the start, not by its effects."""
+
+from pathlib import Path
+
+import pytest
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from oplogd.errors import StartupError
+from oplogd.server import serve
+from oplogd.settings import Settings
+from oplogd.values import Address
+
+
+async def test_an_agent_does_not_start_on_a_uvicorn_without_a_part_that_it_overrides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(HttpToolsProtocol, "_start_asgi_task")
+    settings = Settings(listen=Address("127.0.0.1", 0), store=tmp_path / "oplog.db")
+    with pytest.raises(StartupError, match=r"^uvicorn \S+ does not fit: it has no _start_asgi_task; install oplog"):
+        await serve(settings)
