@@ -103,7 +103,7 @@ class Settings:
         "5s",
         values.lease,
         "How long the agent that folds MongoDB's log into the states may be silent before another one takes over, at least"
-        " 100ms. The same for all agents.",
+        " 100ms. Give all agents the same; where they differ, the longer one counts.",
     )
     spool: Path | None = _field(
         "--spool",
