@@ -1,6 +1,7 @@
 """Documents that are not as they must be neither end an agent nor stop a replication."""
 
 import asyncio
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from oplogd.operation import decode_data
 from oplogd.store import State, StateCursor
 from oplogd.store.mongo.damage import FIRST_MS, LAST_MS, Damage, sound_data
 from oplogd.store.mongo.layout import entry, key_of, state, state_document, states_past
-from tests.agents import fold
+from tests.agents import DEADLINE, fold
 from tests.mongo.agents import agent
 from tests.mongo.conftest import MakeStore
 from tests.mongo.operations import live_states, op, whole_log
@@ -203,7 +204,9 @@ async def test_what_another_program_wrote_into_a_plain_log_leaves_with_the_entri
         for start in range(400, 1_000, 50):
             await store.append([op(str(number)) for number in range(start, start + 50)])
         await store.checkpoint()
+        deadline = time.monotonic() + DEADLINE
         while log.find_one({"n": None}) is not None:
+            assert time.monotonic() < deadline, "it stays"
             await store.append([op("more", "insert", "video", ("p" * 200,))])
         entries = await whole_log(store)
         assert [each.offset for each in entries] == list(range(entries[0].offset, entries[-1].offset + 1))
