@@ -186,7 +186,9 @@ def test_a_signal_before_it_is_ready_ends_it_in_order(tmp_path: Path, number: si
         pass
     command = [sys.executable, "-m", "oplogd", "--listen", "127.0.0.1:0", "--store", str(tmp_path / "oplog.db")]
     flags = ["--debug", "--shutdown-timeout", "500ms"]
+    before = signal.signal(number, signal.default_int_handler)  # tests in the background of a shell ignore SIGINT
     with write_lock(tmp_path), subprocess.Popen([*command, *flags], stderr=subprocess.PIPE, text=True) as process:
+        signal.signal(number, before)
         timer = threading.Timer(DEADLINE, process.kill)
         timer.start()
         assert process.stderr is not None
