@@ -137,6 +137,7 @@ def mongo_kits(kind: Kind, server: str, bulk: int) -> MakeKits:
         running: Running = request.getfixturevalue(server)
         patch.setattr("oplogd.store.mongo.store.PURGE_LEASES", -1)  # a test's clock stands still
         patch.setattr("oplogd.store.mongo.projection._KEEP_SECONDS", 0.02)
+        patch.setattr("oplogd.store.mongo.projection.TRIM_SECONDS", 0.0)
 
         @contextlib.asynccontextmanager
         async def kit() -> AsyncIterator[Kit]:
