@@ -43,9 +43,10 @@ def replaced(db: sqlite3.Connection, path: Path) -> None:
 def append(db: sqlite3.Connection, operations: Sequence[Operation]) -> None:
     """Append all or nothing. A large batch goes in parts: Python and SQLite keep several copies of what a statement is given."""
     parts = list(_parts(operations))
+    now = now_ms()  # one for all parts: the operations of a batch share their time
     with transaction(db) if len(parts) > 1 else contextlib.nullcontext():
         for part in parts:
-            _add(db, [(event, key, msgspec.Raw(data)) for event, key, data in part])
+            _add(db, [(event, key, msgspec.Raw(data)) for event, key, data in part], now)
 
 
 def _parts(operations: Sequence[Operation]) -> Iterator[Sequence[Operation]]:
@@ -59,9 +60,9 @@ def _parts(operations: Sequence[Operation]) -> Iterator[Sequence[Operation]]:
         yield from _parts(half)
 
 
-def _add(db: sqlite3.Connection, rows: Sequence[tuple[str, str, msgspec.Raw]]) -> None:
+def _add(db: sqlite3.Connection, rows: Sequence[tuple[str, str, msgspec.Raw]], now: int) -> None:
     """Append, fold and trim, in the transaction there is or in one of its own."""
-    db.execute(sql.APPEND, (now_ms(), msgspec.json.encode(rows).decode()))
+    db.execute(sql.APPEND, (now, msgspec.json.encode(rows).decode()))
 
 
 def correct(db: sqlite3.Connection, corrections: Sequence[Correction]) -> list[Verdict]:
@@ -71,7 +72,7 @@ def correct(db: sqlite3.Connection, corrections: Sequence[Correction]) -> list[V
         verdicts = [Verdict(text) for text in msgspec.json.decode(db.execute(sql.JUDGE, (batch,)).fetchone()[0])]
         passed = [row[:3] for row, verdict in zip(rows, verdicts, strict=True) if verdict is Verdict.APPLIED]
         if passed:
-            _add(db, passed)
+            _add(db, passed, now_ms())
     return verdicts
 
 
