@@ -184,7 +184,7 @@ class OneBatch:
             Entry(n, 1000 + n, "update", text % (n % 997, types[n % len(types)], n)) for n in range(1, 2 * _BATCH + 1)
         ]
 
-    async def follow(self, after: int, _limit: int, _seconds: float) -> list[Entry]:
+    async def follow(self, after: int, _limit: int, _seconds: float, _at_ms: int | None = None) -> list[Entry]:
         return self.entries[after : after + _BATCH]
 
 
