@@ -67,6 +67,7 @@ def offsets(database: Database[Document]) -> list[int]:
 
 
 async def stop_folding(store: MongoStore) -> None:
+    """It keeps the lease, if it has it: ``store._lease.release()`` lets another one fold."""
     assert store._task is not None
     store._task.cancel()
     await asyncio.gather(store._task, return_exceptions=True)

@@ -7,22 +7,13 @@ import pytest
 
 from oplogd.operation import Operation
 from oplogd.store import Stamp
-from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.append import Landing
 from oplogd.store.mongo.log import Head
 from oplogd.store.mongo.setup import Kind
 from tests.mongo.conftest import MakeStore
-from tests.mongo.operations import folded, live_states, op, whole_log
+from tests.mongo.operations import folded, live_states, op, stop_folding, whole_log
 
 CAP = 1 << 20
-
-
-async def stop_folding(holder: MongoStore) -> None:
-    """It keeps the lease; ``holder._lease.release()`` lets another one fold."""
-    assert holder._lease.held
-    assert holder._task is not None
-    holder._task.cancel()
-    await asyncio.gather(holder._task, return_exceptions=True)
 
 
 async def test_a_writer_waits_while_unfolded_entries_fill_half_of_the_cap(
@@ -103,6 +94,7 @@ async def test_a_writer_that_knew_a_longer_log_does_not_wait_for_the_fold_of_a_n
         await writer.append([op(str(number), "insert", "video", ("p" * 50_000,))])
         await writer.checkpoint()
     await stop_folding(holder)
+    await stop_folding(writer)  # nor may it create the new log, behind the head that it knows
     await writer._link.client.drop_database(writer._link.database.name)
     again = make_store(capped_url, "capped", max_bytes=CAP)
     await again.open()

@@ -10,8 +10,8 @@ from oplogd.errors import StoreUnavailableError
 from oplogd.store import Stamp
 from oplogd.store.mongo import MongoStore
 from tests.mongo.conftest import MakeStore
-from tests.mongo.operations import op, whole_log
-from tests.mongo.test_room import CAP, stop_folding
+from tests.mongo.operations import op, stop_folding, whole_log
+from tests.mongo.test_room import CAP
 
 
 async def stick(holder: MongoStore, monkeypatch: pytest.MonkeyPatch) -> None:
