@@ -154,6 +154,8 @@ class Agent:
         if self.process.poll() is None:
             self.process.kill()
         self.wait()
+        if error is not None:  # pytest shows it with the failure
+            print(f"the log of the agent on port {self.port}:\n{''.join(self.log)}", file=sys.stderr)
 
     def _read_log(self) -> None:
         assert self.process.stderr is not None

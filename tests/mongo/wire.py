@@ -114,7 +114,8 @@ class Wire(Relay):
     def wait_cuts(self, times: int) -> None:
         with self._lock:
             # A writer tries again after ever longer pauses, and on a busy machine some of its tries do not reach the server.
-            assert self._lock.wait_for(lambda: self.cuts >= times, 3 * DEADLINE), f"{self.cuts} of {times} cuts"
+            done = self._lock.wait_for(lambda: self.cuts >= times, 3 * DEADLINE)
+            assert done, f"{self.cuts} of {times} cuts; the last commands: {self.seen[-10:]}"
 
     def count(self, matches: Matches) -> int:
         with self._lock:
