@@ -2,16 +2,21 @@ import type { State } from "./oplog.js";
 
 export * from "./oplog.js";
 
-/** What a producer sends. `timestamp`: a Date or RFC 3339; not given: when it arrives. */
+/** What a producer sends. `timestamp`: a Date, or RFC 3339 with its zone; not given: when it arrives. */
 export interface NewOperation {
   event: "insert" | "update" | "delete";
   type: string;
   id: string;
-  parents?: readonly string[];
+  parents?: readonly string[] | null;
   timestamp?: Date | string | null;
 }
 
-/** Keeps the position in a file that holds the id and nothing else. */
+/**
+ * Keeps the position in a file that holds the id and nothing else. A relative path is resolved at once.
+ *
+ * `load` rejects with OplogError for a file that is empty, holds no position, or cannot be read and written. Node cannot lock a
+ * file: of two processes that use the same one, `save` of the second rejects with OplogError.
+ */
 export function fileState(path: string): State;
 
 /** One line of JSON as bytes. Throws TypeError for what an agent would refuse, as far as that is seen here. */
@@ -19,20 +24,27 @@ export function encode(operation: NewOperation): Uint8Array;
 
 /** Sends operations as datagrams: fire and forget. */
 export class UdpProducer {
-  /** Looks the host up, once. For example `await UdpProducer.open("udp://localhost:8042")`. */
+  /**
+   * Looks the host up, once. For example `await UdpProducer.open("udp://localhost:8042")`. Rejects with TypeError for a bad
+   * address and with OplogError for an unknown host.
+   */
   static open(url: string): Promise<UdpProducer>;
   constructor(address: string, port: number);
   readonly counters: { sent: number; delivered: number; dropped: number };
+  /** Throws TypeError for what an agent would refuse, and OplogError after `close`. */
   send(operation: NewOperation): void;
+  /** Resolves when the system has taken every datagram. */
   flush(): Promise<void>;
+  /** Refuses further operations, then flushes. */
   close(): Promise<void>;
 }
 
 export interface HttpProducerOptions {
+  /** Comes before the password in the address. */
   password?: string;
-  /** Seconds that a request may take; 30. */
+  /** Seconds that a request may take, with its answer; 30. */
   timeout?: number;
-  /** Operations in a request; 1,000. */
+  /** Operations in a request; 1,000. Fewer for a while after an agent finds a request too large. */
   batchSize?: number;
   /** Operations that the buffer holds; 10,000. */
   maxBuffered?: number;
@@ -42,17 +54,27 @@ export interface HttpProducerOptions {
   overflow?: "block" | "raise" | "drop_new" | "drop_old";
   /** Seconds between attempts, the first and the longest; [1, 30]. */
   backoff?: readonly [number, number];
+  /** Gets a sentence when operations wait or the agent rejects them; console.warn. */
   log?: (message: string) => void;
 }
 
-/** Delivers at least once, in order. */
+/** Delivers at least once, in order. An option that is undefined or null counts as not given; a bad one throws TypeError. */
 export class HttpProducer {
+  /** A user name and a password in the address are sent in a header, and shown nowhere. */
   constructor(url: string | URL, options?: HttpProducerOptions);
   readonly counters: {
     sent: number; delivered: number; rejected: number; dropped: number; retried: number; buffered: number;
   };
+  /**
+   * Resolves when the operation is in the buffer. Rejects with TypeError for what an agent would refuse, and with OplogError
+   * when there is no room and the policy is "raise", or when the producer is closed, also while it waits for room.
+   */
   send(operation: NewOperation): Promise<void>;
-  /** Rejects after `seconds` (30), or at once when the agent refuses for a cause that does not pass by itself. */
+  /**
+   * Resolves when all that was sent before is durable, or rejected by the agent. Rejects after `seconds` (30; Infinity is
+   * possible), or at once when the agent refuses for a cause that does not pass by itself.
+   */
   flush(seconds?: number): Promise<void>;
+  /** Refuses further operations, then flushes. Rejects when operations are left; called again after that, it resolves. */
   close(seconds?: number): Promise<void>;
 }

@@ -26,14 +26,16 @@ export interface Live {
 
 export type Event = Operation | Reset | Live;
 
-/** Where a position is kept. A `load` without one gives "". */
+/** Where a position is kept, for one consumer at a time. */
 export interface State {
+  /** null without a position. What it throws ends the iteration before the agent is asked. */
   load(): string | null | Promise<string | null>;
+  /** An OplogError ends the iteration; after any other error the position is saved again later. */
   save(position: string): void | Promise<void>;
 }
 
 export interface ConsumerOptions {
-  /** Only operations of these types. Empty: all. */
+  /** Only operations of these types, which count in lower case. Empty: all. */
   types?: readonly string[];
   /** Only operations with one of these parents. Empty: all. */
   parents?: readonly string[];
@@ -44,8 +46,9 @@ export interface ConsumerOptions {
    * too: the position saved is that of the oldest event that is not.
    */
   state?: State;
+  /** Comes before the password in the address. */
   password?: string;
-  /** Seconds that connecting may take; 10. */
+  /** Seconds that connecting may take, redirects and refusals included; 10. */
   timeout?: number;
   /** Seconds of silence after which a connection counts as dead; 40. */
   heartbeatTimeout?: number;
@@ -63,9 +66,11 @@ export interface ConsumerOptions {
 /**
  * Follows an agent, reconnects by itself, and loses nothing; an operation may come twice in a copy or after a crash.
  *
- * Iterating throws OplogError when the agent refuses for good (a wrong password) or is no agent.
+ * Iterating throws OplogError when the agent refuses for good (a wrong password), is no agent, or when the state cannot be used.
+ * An option that is undefined or null counts as not given; a bad one throws TypeError.
  */
 export class Consumer implements AsyncIterable<Event> {
+  /** A user name and a password in the address are sent in a header, and shown nowhere. */
   constructor(url: string | URL, options?: ConsumerOptions);
   readonly start: string;
   /** The event id from which a new consumer loses nothing; "" before the agent has told the first. */
@@ -78,41 +83,11 @@ export class Consumer implements AsyncIterable<Event> {
   [Symbol.asyncIterator](): AsyncGenerator<Event, void, undefined>;
 }
 
-/** The agent refuses for good, or what answers is no agent. */
+/** The agent refuses for good, what answers is no agent, or the state cannot be used. `status` is HTTP's, if any. */
 export class OplogError extends Error {
   constructor(message: string, status?: number);
   readonly status?: number;
 }
 
-export interface Block {
-  readonly id: string;
-  readonly event: string;
-  readonly data: string;
-}
-
-/** Blocks of an event stream from bytes in pieces of any size. */
-export class BlockParser {
-  feed(chunk: Uint8Array): Block[];
-}
-
-/** Which events are acknowledged, and the position from which nothing is lost. */
-export class Acks {
-  constructor(position: string);
-  position: string;
-  unacked: number;
-  handedOut(event: object, id: string): void;
-  passed(mark: object, id: string): void;
-  ack(event: object): boolean;
-}
-
-export interface Backoff {
-  next(atLeast?: number): number;
-  reset(): void;
-}
-
-export function backoff(first: number, last: number): Backoff;
-/** Keeps the position in a browser. */
+/** Keeps the position in the browser's localStorage, for one page at a time: two tabs need two keys. */
 export function localStorageState(key: string): State;
-export function detailOf(response: Response): Promise<string>;
-export function opsUrl(url: string | URL): URL;
-export function toBase64(text: string): string;

@@ -185,11 +185,40 @@ async def test_the_page_of_the_documentation_follows_with_tokens_that_it_renews(
         visit.forgive("dialog of its own")
 
 
+def serve_client(website: Website) -> None:
+    website.pages["/"] = html(_CLIENT)
+    folder = ROOT / "clients" / "js"
+    for module in (folder / "oplog.js", *(folder / "lib").glob("*.js")):
+        website.pages[f"/{module.relative_to(folder).as_posix()}"] = ("text/javascript", module.read_bytes())
+
+
+async def test_the_javascript_client_takes_the_password_from_the_address(
+    website: Website, visit: Visit, tmp_path: Path
+) -> None:
+    serve_client(website)
+    with Agent(tmp_path, "--password", PASSWORD) as agent:
+        agent.post(operation("insert", "a"))
+        page = await open_page(visit, website, agent, f"/?url=http://any:{PASSWORD}@127.0.0.1:{agent.port}")
+        await expect_items(page, "reset", "insert a", "live")
+        await visit.leave()
+
+
+async def test_the_javascript_client_follows_a_redirect_that_the_browser_hides(
+    website: Website, visit: Visit, tmp_path: Path
+) -> None:
+    serve_client(website)
+    with Agent(tmp_path) as agent:
+        agent.post(operation("insert", "a"))
+        website.redirects["/moved/ops"] = f"{agent.url}/ops"
+        page = await open_page(visit, website, agent, f"/?url={website.url}/moved")
+        await expect_items(page, "reset", "insert a", "live")
+        await visit.leave()
+
+
 async def test_the_javascript_client_keeps_its_place_over_a_reload_and_a_restart(
     website: Website, visit: Visit, tmp_path: Path
 ) -> None:
-    website.pages["/"] = html(_CLIENT)
-    website.pages["/oplog.js"] = ("text/javascript", (ROOT / "clients/js/oplog.js").read_bytes())
+    serve_client(website)
     port = free_port()
     with agent_on(port, tmp_path, "--password", PASSWORD) as agent:
         agent.post([operation("insert", "a"), operation("insert", "b"), operation("delete", "a")])

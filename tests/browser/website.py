@@ -11,15 +11,27 @@ Answer = tuple[str, bytes]
 
 
 class Website:
-    """Serves ``pages``, by path, at http://localhost with a port of its own; a page may be made at each request."""
+    """Serves ``pages``, by path, at http://localhost with a port of its own; a page may be made at each request.
+
+    ``redirects``: path -> address.
+    """
 
     def __init__(self) -> None:
         self.pages: dict[str, Answer | Callable[[], Answer]] = {"/favicon.ico": ("image/x-icon", b"")}
+        self.redirects: dict[str, str] = {}
         pages = self.pages
+        redirects = self.redirects
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                page = pages.get(self.path.partition("?")[0])
+                path = self.path.partition("?")[0]
+                if path in redirects:
+                    self.send_response(307)
+                    self.send_header("Location", redirects[path])
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                    return
+                page = pages.get(path)
                 if page is None:
                     self.send_error(404)
                     return

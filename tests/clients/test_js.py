@@ -1,7 +1,9 @@
 """The JavaScript client: its own tests with node's runner, and a follower that outlives its agent."""
 
+import json
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -12,6 +14,8 @@ from tests.clients.chaos import ChaosProxy
 from tests.clients.following import Following
 from tests.clients.restart import agent_on, free_port
 from tests.conftest import ROOT
+from tests.contract.wire import wait_until
+from tests.snippets import snippets
 
 JS = ROOT / "clients" / "js"
 
@@ -79,3 +83,71 @@ def test_a_restart_and_a_kill_lose_nothing(tmp_path: Path, node: str) -> None:
         while came[-2:] != ["insert video/never", "insert video/c"]:  # more where the last save was earlier
             came += second.take(1)
         second.kill()
+
+
+def documented(word: str, agent_port: int) -> str:
+    (found,) = [each for each in snippets(ROOT / "docs/clients.md") if (each.language, each.word) == ("js", word)]
+    return found.code.replace("localhost:8042", f"127.0.0.1:{agent_port}")
+
+
+def install(folder: Path) -> None:
+    (folder / "node_modules").mkdir()
+    (folder / "node_modules" / "oplog-client").symlink_to(JS)
+
+
+def test_the_documented_copy_is_whole_at_every_run(tmp_path: Path, node: str) -> None:
+    install(tmp_path)
+    port = free_port()
+    for count in (5, 10):
+        with agent_on(port, tmp_path) as agent:
+            agent.post([{"event": "insert", "type": "video", "id": str(number)} for number in range(count)])
+            done = subprocess.run(
+                [node, "--input-type=module", "-e", documented("", port)],
+                cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE,
+            )  # fmt: skip
+            assert (done.returncode, done.stdout) == (0, f"{count + 1} videos\n"), done.stderr
+
+
+def test_the_documented_consumer_keeps_what_it_built_with_its_position(tmp_path: Path, node: str) -> None:
+    install(tmp_path)
+    port = free_port()
+    kept = tmp_path / "videos.json"
+
+    def follow_until(*videos: str) -> None:
+        command = [node, "--input-type=module", "-e", documented("stays", port)]
+        with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                assert wait_until(lambda: kept.exists() and json.loads(kept.read_text())["videos"] == list(videos)), (
+                    kept.read_text()
+                )
+                process.send_signal(signal.SIGTERM)
+                assert process.communicate(timeout=DEADLINE)[0] == f"{len(videos)} videos\n"
+                assert process.returncode == 0
+            finally:
+                process.kill()
+
+    with agent_on(port, tmp_path) as agent:
+        agent.post([{"event": "insert", "type": "video", "id": id_} for id_ in ("a", "b", "c")])
+        follow_until("a", "b", "c")
+    with agent_on(port, tmp_path) as agent:
+        agent.post({"event": "delete", "type": "video", "id": "b"})
+        agent.post({"event": "insert", "type": "video", "id": "d"})
+        follow_until("a", "c", "d")
+
+
+def test_a_full_disk_leaves_the_old_position_whole(tmp_path: Path, node: str) -> None:
+    state = tmp_path / "state"
+    code = f"""
+        import {{ fileState }} from "./node.js";
+        const state = fileState({json.dumps(str(state))});
+        await state.load();
+        await state.save("1").then(() => process.exit(3), (error) => console.log(error.code));
+    """
+    state.write_text("545b55c7f095528dd0f3863c")
+    done = subprocess.run(
+        ["bash", "-c", 'trap "" XFSZ; ulimit -f 0; exec "$@"', "bash", node, "--input-type=module", "-e", code],
+        cwd=JS, capture_output=True, text=True, timeout=DEADLINE,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "EFBIG\n"), done.stderr
+    assert state.read_text() == "545b55c7f095528dd0f3863c"
+    assert [path.name for path in tmp_path.iterdir()] == ["state"]

@@ -1,0 +1,108 @@
+import { Disconnected, OplogError } from "./errors.js";
+import { bodyOf, detailOf, passes, printable, reasonOf, redirectTarget, shown } from "./http.js";
+import { BlockParser } from "./sse.js";
+import { retryAfter, within } from "./time.js";
+
+const EVENT_STREAM = "text/event-stream";
+const REDIRECTS = new Set([301, 302, 303, 307, 308]);
+const MAX_REDIRECTS = 20;
+
+/**
+ * One connection to an event stream. `request`: `fetch`, `url`, `authorization`, `lastEventId`. Times are in seconds.
+ * Methods reject with Disconnected, or with OplogError when it makes no sense to try again.
+ */
+export class Connection {
+  #aborter = new AbortController();
+  #reader = null;
+  #since = 0;
+  #retryAfter = 0;
+  parser = new BlockParser();
+
+  /** Resolves when the agent has begun to send the stream. `timeout` is for all of that, redirects and refusals included. */
+  async open(request, timeout) {
+    try {
+      await within(timeout, this.#open(request), "the agent did not answer in time");
+    } catch (error) {
+      const known = translated(error);
+      // Known from the head of a refusal, also when its body never ends.
+      if (known instanceof Disconnected) known.retryAfter = this.#retryAfter;
+      throw known;
+    }
+  }
+
+  /** Wait for the next bytes. Rejects after a silence of `timeout`. */
+  async read(timeout) {
+    try {
+      const { done, value } = await within(timeout, this.#reader.read(), "the agent was silent for too long");
+      if (!done) return value;
+    } catch (error) {
+      throw translated(error);
+    }
+    throw new Disconnected("the agent ended the stream");
+  }
+
+  /** Seconds since the stream began; 0 if it never did. */
+  get age() {
+    return this.#since && (performance.now() - this.#since) / 1000;
+  }
+
+  close() {
+    this.#aborter.abort();
+  }
+
+  async #open(request) {
+    const response = await this.#follow(request);
+    const { status } = response;
+    if (status !== 200) {
+      if (passes(status)) this.#retryAfter = retryAfter(response.headers.get("retry-after"));
+      const message = `${detailOf(response, await refusal(response))} (HTTP ${status})`;
+      if (passes(status)) throw new Disconnected(message);
+      throw new OplogError(message, status);
+    }
+    const type = response.headers.get("content-type") ?? "";
+    if (type.split(";")[0].trim().toLowerCase() !== EVENT_STREAM) {
+      throw new OplogError(`${shown(request.url)} sends ${printable(type) || "no content type"}: is it an agent?`);
+    }
+    if (!response.body) throw new Disconnected("the agent ended the stream");
+    this.#reader = response.body.getReader();
+    this.#since = performance.now();
+  }
+
+  /** Follow redirects to an answer. The password goes to the agent's own origin only. */
+  async #follow({ fetch, url, authorization, lastEventId }) {
+    const headers = { Accept: EVENT_STREAM, "Cache-Control": "no-cache" };
+    if (lastEventId) headers["Last-Event-ID"] = lastEventId;
+    let target = url;
+    for (let followed = 0; followed <= MAX_REDIRECTS; followed++) {
+      const isOwn = authorization && target.origin === url.origin;
+      const options = {
+        headers: isOwn ? { ...headers, Authorization: authorization } : headers,
+        cache: "no-store",
+        signal: this.#aborter.signal,
+      };
+      const response = await fetch(target, { ...options, redirect: "manual" });
+      // A browser hides the target of a redirect, and follows it by the same rules.
+      if (response.type === "opaqueredirect") return fetch(target, { ...options, redirect: "follow" });
+      if (!REDIRECTS.has(response.status)) return response;
+      response.body?.cancel().catch(() => {});
+      target = redirectTarget(response, target);
+    }
+    throw new OplogError(`${shown(url)} redirects more than ${MAX_REDIRECTS} times`);
+  }
+}
+
+/** Read the body of a refusal; "" if the connection breaks. */
+async function refusal(response) {
+  try {
+    return await bodyOf(response);
+  } catch {
+    return "";
+  }
+}
+
+function translated(error) {
+  if (error instanceof OplogError || error instanceof Disconnected) return error;
+  const reason = reasonOf(error);
+  if (reason === "bad port") return new OplogError("fetch uses no port that is kept for other protocols: give the agent another");
+  return new Disconnected(reason);
+}

@@ -1,0 +1,237 @@
+import { Acks } from "./acks.js";
+import { Connection } from "./connection.js";
+import { Disconnected, OplogError } from "./errors.js";
+import { isEventId, readBlock } from "./events.js";
+import { agentAddress, shown } from "./http.js";
+import { checkOptions, withDefaults } from "./options.js";
+import { Saver } from "./saver.js";
+import { after, backoff } from "./time.js";
+
+const STEADY = 5; // seconds; a connection that lived so long was no failure
+
+const DEFAULTS = {
+  types: [],
+  parents: [],
+  start: "",
+  timeout: 10,
+  heartbeatTimeout: 40,
+  backoff: [1, 30],
+  saveInterval: 1,
+  maxUnacked: 10_000,
+  log: () => {},
+};
+const RULES = {
+  timeout: "seconds", heartbeatTimeout: "seconds", backoff: "backoff", saveInterval: "seconds", maxUnacked: "count",
+  log: "function", fetch: "function",
+};
+
+/** Follows an agent with `for await`, reconnects by itself, and remembers how far it got. See oplog.d.ts. */
+export class Consumer {
+  #url;
+  #authorization;
+  #options;
+  #delays;
+  #acks = null;
+  #saver = null;
+  #lastEventId = "";
+  #pending = [];
+  #stopping = new AbortController();
+  #failure = null;
+  #wakeUp = () => {};
+  #isFull = false;
+  #hasToldUnknown = false;
+
+  constructor(url, options = {}) {
+    this.#options = withDefaults({ ...DEFAULTS, fetch: globalThis.fetch }, options);
+    checkOptions(this.#options, RULES);
+    const { types, parents, start, password, state } = this.#options;
+    if (state && !(typeof state.load === "function" && typeof state.save === "function")) {
+      throw new TypeError("state must be an object with load and save, such as fileState(path)");
+    }
+    this.#delays = backoff(...this.#options.backoff);
+    const { url: base, authorization } = agentAddress(url, password);
+    this.#url = withFilters(base, types, parents);
+    this.#authorization = authorization;
+    this.start = startingPoint(start);
+  }
+
+  /** The event id from which a new consumer loses nothing; "" before the agent has told the first. */
+  get position() {
+    return this.#acks?.position ?? "";
+  }
+
+  /** The event is dealt with: in any order, as often as you like; needed with a state only. */
+  ack(event) {
+    if (!this.#saver) return;
+    if (this.#acks.ack(event)) this.#saver.changed();
+    this.#wakeUp();
+  }
+
+  /** End the iteration. */
+  stop() {
+    this.#stopping.abort();
+    this.#wakeUp();
+  }
+
+  /** Save the position. Rejects when that fails. */
+  async close() {
+    this.stop();
+    await this.#saver?.close();
+  }
+
+  async *[Symbol.asyncIterator]() {
+    await this.#begin();
+    const connecting = { connection: null };
+    const abort = () => connecting.connection?.close();
+    this.#stopping.signal.addEventListener("abort", abort);
+    try {
+      while (!this.#stopping.signal.aborted) {
+        if (this.#pending.length === 0) await this.#receive(connecting);
+        else if (this.#hasRoom()) yield* this.#handOut();
+        else await this.#room();
+      }
+      if (this.#failure) throw this.#failure;
+    } finally {
+      this.#stopping.signal.removeEventListener("abort", abort);
+      abort();
+    }
+  }
+
+  async #begin() {
+    if (this.#acks) return;
+    const { state, saveInterval: interval, log } = this.#options;
+    const stored = (await state?.load()) ?? "";
+    const position = typeof stored === "string" ? stored.replace(/\n$/, "") : stored;
+    if (position !== "" && !isEventId(position)) {
+      throw new OplogError(`the state holds ${JSON.stringify(stored)}, which is no position: delete it to begin anew`);
+    }
+    this.#lastEventId = position || this.start;
+    this.#acks = new Acks(this.#lastEventId);
+    if (!state) return;
+    const fail = (error) => {
+      this.#failure = error;
+      this.stop();
+    };
+    this.#saver = new Saver({ state, interval, log, saved: position, position: () => this.position, fail });
+    this.#saver.changed();
+  }
+
+  #hasRoom() {
+    return !this.#saver || this.#acks.unacked < this.#options.maxUnacked;
+  }
+
+  #room() {
+    if (!this.#isFull) this.#options.log(`${this.#acks.unacked} events are not acknowledged: waiting`);
+    this.#isFull = true;
+    return new Promise((resolve) => {
+      this.#wakeUp = resolve;
+    });
+  }
+
+  *#handOut() {
+    while (this.#pending.length > 0 && this.#hasRoom() && !this.#stopping.signal.aborted) {
+      const item = this.#pending.shift();
+      if (item.failure) throw item.failure;
+      if (item.checkpoint) {
+        this.#acks.passed(item, item.eventId);
+        this.#saver?.changed();
+        continue;
+      }
+      if (this.#saver) this.#acks.handedOut(item, item.eventId);
+      else this.#acks.position = item.eventId;
+      if (this.#isFull && this.#acks.unacked <= this.#options.maxUnacked / 2) this.#isFull = false; // told once per episode
+      yield item;
+    }
+  }
+
+  /** Wait for bytes; after a failure, for the next attempt. */
+  async #receive(connecting) {
+    try {
+      connecting.connection ??= await this.#connect(connecting);
+      const chunk = await connecting.connection.read(this.#options.heartbeatTimeout);
+      this.#take(connecting.connection.parser.feed(chunk));
+    } catch (error) {
+      const { connection } = connecting;
+      connecting.connection = null;
+      connection?.close();
+      if (this.#stopping.signal.aborted) return;
+      if (!(error instanceof Disconnected)) throw error;
+      if (connection?.age >= STEADY) this.#delays.reset();
+      const delay = this.#delays.next(error.retryAfter);
+      this.#options.log(`${error.message}; trying again in ${delay.toFixed(1)} s`);
+      await this.#wait(delay);
+    }
+  }
+
+  async #connect(connecting) {
+    const { fetch, timeout, log } = this.#options;
+    const connection = new Connection();
+    connecting.connection = connection; // so that `stop` ends the attempt
+    const request = { fetch, url: this.#url, authorization: this.#authorization, lastEventId: this.#lastEventId };
+    await connection.open(request, timeout);
+    log(`following ${shown(this.#url)}`);
+    return connection;
+  }
+
+  /** Read the blocks. Those before a bad one are handed out first. */
+  #take(blocks) {
+    try {
+      for (const block of blocks) {
+        const item = readBlock(block, this.#lastEventId);
+        if (item.unknown) this.#tellUnknown(item.unknown);
+        if (!item.checkpoint) this.#delays.reset();
+        else if (item.eventId === this.#lastEventId) continue;
+        this.#pending.push(item);
+        this.#lastEventId = item.eventId;
+      }
+    } catch (failure) {
+      this.#pending.push({ failure });
+    }
+  }
+
+  #tellUnknown(name) {
+    if (this.#hasToldUnknown) return;
+    this.#hasToldUnknown = true;
+    this.#options.log(`events of a name that this client does not know are skipped: ${JSON.stringify(name.slice(0, 100))}`);
+  }
+
+  #wait(seconds) {
+    return new Promise((resolve) => {
+      const timer = after(seconds, resolve);
+      this.#wakeUp = () => {
+        if (!this.#stopping.signal.aborted) return;
+        clearTimeout(timer);
+        resolve();
+      };
+      this.#wakeUp();
+    });
+  }
+}
+
+/** Throws TypeError for what is no event id and no time. */
+function startingPoint(start) {
+  const id = start instanceof Date ? String(Math.max(1, start.getTime())) : start;
+  if (id !== "" && !isEventId(id)) throw new TypeError(`start: ${String(start)} is neither an event id nor a Date`);
+  return id;
+}
+
+/** Type names are in lower case in an agent. */
+function withFilters(url, types, parents) {
+  const filters = { types: lowerCase(names("types", types)), parents: names("parents", parents) };
+  url.searchParams.set("checkpoint", "1");
+  for (const [name, values] of Object.entries(filters)) {
+    // One value is split at its commas, of several each stands for itself.
+    if (values.some((value) => value.includes(","))) [...values, values[0]].forEach((v) => url.searchParams.append(name, v));
+    else if (values.length > 0) url.searchParams.set(name, values.join(","));
+  }
+  return url;
+}
+
+function names(option, values) {
+  if (Array.isArray(values) && values.every((value) => typeof value === "string" && value !== "")) return values;
+  throw new TypeError(`${option} must be a list of names`);
+}
+
+function lowerCase(values) {
+  return values.map((value) => value.toLowerCase());
+}

@@ -1,0 +1,25 @@
+const RULES = {
+  seconds: [(value) => typeof value === "number" && value > 0, "a number of seconds above 0"],
+  count: [(value) => Number.isSafeInteger(value) && value > 0, "a whole number above 0"],
+  backoff: [isBackoff, "two numbers of seconds, the first above 0 and not above the second"],
+  function: [(value) => typeof value === "function", "a function"],
+};
+
+/** `defaults` and over them `options`; an option that is undefined or null counts as not given. */
+export function withDefaults(defaults, options) {
+  const given = Object.entries(options ?? {}).filter(([, value]) => value !== undefined && value !== null);
+  return { ...defaults, ...Object.fromEntries(given) };
+}
+
+/** Throws TypeError for the first option that breaks its rule. `rules`: option -> name of its rule. */
+export function checkOptions(options, rules) {
+  for (const [name, rule] of Object.entries(rules)) {
+    const [isGood, wanted] = RULES[rule];
+    if (!isGood(options[name])) throw new TypeError(`${name} must be ${wanted}`);
+  }
+}
+
+function isBackoff(value) {
+  const [first, last] = Array.isArray(value) ? value : [];
+  return first > 0 && first <= last && value.every((seconds) => typeof seconds === "number");
+}
