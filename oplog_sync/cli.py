@@ -21,7 +21,9 @@ def _run(settings: Settings) -> int:
         from oplog_sync.backend import make_backend
         from oplog_sync.job import run
     except ImportError as error:
-        return _fail(f"{error.name} is missing; install oplog with its extra: pip install 'oplog[sync]'")
+        return _fail(
+            f"{error.name} is missing; in the checkout of oplog, run: pip install -c constraints.txt '.[sync]'"
+        )
     from pyspark.errors import PySparkException
 
     try:

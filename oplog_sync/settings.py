@@ -113,7 +113,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--skip-invalid", action="store_true", help="Leave invalid rows out instead of stopping.")
     add("--force", action="store_true", help="Go on with an empty dump. It deletes nothing: it has no newest row.")
     add("--dry-run", action="store_true", help="Do all but emit.")
-    add("--report", metavar="PATH", type=_text, help="Write each correction there: *.jsonl JSON lines, else Parquet.")
+    add(
+        "--report",
+        metavar="PATH",
+        type=_text,
+        help="Write each correction into a new folder of this name: JSON lines if it ends in .jsonl, else Parquet.",
+    )
     add(
         "--capped-collection-size",
         metavar="SIZE",

@@ -27,12 +27,12 @@ _WELCOME = """
   In another terminal, send an operation (one line):
     {send}
   and follow the log, live or (with Last-Event-ID: 0) from a full copy of what exists:
-    curl -N -H 'Accept: text/event-stream' {url}/
-    curl -N -H 'Accept: text/event-stream' -H 'Last-Event-ID: 0' {url}/
+    curl -sN -H 'Accept: text/event-stream' {url}/
+    curl -sN -H 'Accept: text/event-stream' -H 'Last-Event-ID: 0' {url}/
 
   Ctrl-C ends it.
 """
-_SEND = 'curl -H \'Content-Type: application/json\' -d \'{{"event":"insert","type":"video","id":"mine"}}\' {url}/'
+_SEND = 'curl -s -H \'Content-Type: application/json\' -d \'{{"event":"insert","type":"video","id":"mine"}}\' {url}/'
 _PAUSE = 0.4
 
 

@@ -22,6 +22,7 @@ from oplogd.operation import EVENTS
 from oplogd.settings import Settings, flag_table
 from oplogd.web.app import create_app
 from tests.agents import Agent, Event, fold
+from tests.clients.restart import agent_on, free_port
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs/reference.md"
@@ -187,27 +188,34 @@ def anchors(document: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_the_operation_of_the_reference_is_accepted(agent: Agent) -> None:
+def test_the_operation_of_the_reference_is_accepted_and_again_after_a_restart(tmp_path: Path) -> None:
     (operation,) = snippets(REFERENCE, "json")
-    with agent.follow() as stream:
-        assert agent.post(operation.encode()) == 204
-        (event,) = stream.take(1)
-    given = json.loads(operation)
-    assert fold([Event(event.id, event.event, event.data)]) == {f"{given['type']}/{given['id']}": event.data}
-    assert {**event.operation, "event": event.event} == given
+    port = free_port()
+    for _ in range(2):
+        with agent_on(port, tmp_path) as agent:
+            with agent.follow() as stream:
+                assert agent.post(operation.encode()) == 204
+                (event,) = stream.take(1)
+            assert agent.stop() == 0
+        given = json.loads(operation)
+        assert fold([Event(event.id, event.event, event.data)]) == {f"{given['type']}/{given['id']}": event.data}
+        assert {**event.operation, "event": event.event} == given
 
 
-def test_the_token_of_the_reference_opens_the_stream(tmp_path: Path) -> None:
+def test_the_token_of_the_reference_opens_the_stream_and_again_after_a_restart(tmp_path: Path) -> None:
     (command,) = snippets(REFERENCE, "sh")
-    with Agent(tmp_path, "--password", "secret") as agent:
-        given = subprocess.run(
-            ["bash", "-ec", command.replace("localhost:8042", f"127.0.0.1:{agent.port}")],
-            check=True,
-            timeout=30,
-            capture_output=True,
-        )
-        with agent.follow("0", token=json.loads(given.stdout)["token"]) as stream:
-            assert [event.event for event in stream.until("live")] == ["reset", "live"]
+    port = free_port()
+    for _ in range(2):
+        with agent_on(port, tmp_path, "--password", "secret") as agent:
+            given = subprocess.run(
+                ["bash", "-ec", command.replace("localhost:8042", f"127.0.0.1:{port}")],
+                check=True,
+                timeout=30,
+                capture_output=True,
+            )
+            with agent.follow("0", token=json.loads(given.stdout)["token"]) as stream:
+                assert [event.event for event in stream.until("live")] == ["reset", "live"]
+            assert agent.stop() == 0
 
 
 def test_the_demo_shows_how_to_send_and_follow_and_produces() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents import DEADLINE, Agent
+from tests.clients.restart import agent_on, free_port
 from tests.conftest import ROOT
 from tests.contract.wire import wait_until
 from tests.snippets import Reader, Snippet, documents, name_of, snippets
@@ -27,39 +28,46 @@ ELSEWHERE = {
 }  # fmt: skip
 """Document -> language -> the module that runs all its snippets in that language."""
 
-INSTALLS = "installs packages; the tests run in an environment made in this way"
+INSTALLS = "installs packages; tests/test_checkout.py pastes it into a copy of the checkout"
 PICTURE = "a picture"
 NAMES = "tests/deploy checks the files and the names in the commands"
+MONGOSH = "for MongoDB's own shell; tests/mongo/test_migration.py tries the steps"
 NOT_RUN = {
     "README.md": {
         "make demo   # an agent with a small producer; prints what to open and what to paste": (
-            "test_docs.py runs the demo, and these are the tests"
+            "tests/test_checkout.py runs the demo, and these are the tests"
         ),
+        "python3 -m venv .venv": INSTALLS,
         "producers ──UDP───┐                                          ┌──► consumer   live": PICTURE,
     },
     "docs/deployment.md": {
         "docker build --file deploy/Containerfile --tag oplogd .": f"needs Docker; {NAMES}",
-        "docker compose --file deploy/compose.yaml up --build": f"needs Docker; {NAMES}",
+        "docker compose --file deploy/compose.yaml up --build --detach": f"needs Docker; {NAMES}",
         "python3 -m venv /opt/oplog": f"needs root and systemd; {NAMES}",
         "kubectl create namespace oplog": f"needs a cluster; {NAMES}",
-        "SPARK_DRIVER_MEMORY=4g deploy/spark/oplog-sync.sh --store /var/lib/oplogd/oplog.db --max-deletes 5% /dumps/": (
+        "PATH=/opt/oplog/bin:$PATH SPARK_DRIVER_MEMORY=4g deploy/spark/oplog-sync.sh --store /var/lib/oplogd/oplog.db --max-deletes 5% /dumps/": (
             "tests/sync/test_submit.py runs the script"
         ),
     },
     "docs/design.md": {"producers ──UDP──► ingest/udp ─┐                                  ┌─► stream ──► consumers": PICTURE},
     "docs/howto/browser.md": {
-        "<!doctype html>": "test_the_page_of_another_origin_follows_and_resumes opens it in a browser",
+        "<!doctype html>": "test_the_page_of_another_origin_follows_and_resumes_and_can_be_loaded_again_after_a_restart opens it",
         "python -m http.server 8000": "that test serves the page itself, on a free port",
     },
     "docs/howto/search-index.md": {
         "service ── writes ──► its database ◄── reads the object ── indexer ── writes ──► index": PICTURE,
     },
-    "docs/mongodb.md": {"oplogd --mongo-url mongodb://db1,db2,db3/oplog?replicaSet=rs0": "needs a replica set"},
+    "docs/migration.md": {
+        'db.oplog_states.countDocuments({ event: "insert" });': MONGOSH,
+        "db.oplog_ops_of_first_server.drop();": MONGOSH,
+        "db.oplog_ops.drop();": MONGOSH,
+    },
+    "docs/releases.md": {"pip wheel --no-deps -w dist . ./clients/python": INSTALLS},
+    "docs/mongodb.md": {"oplogd --mongo-url 'mongodb://db1,db2,db3/oplog?replicaSet=rs0'": "needs a replica set"},
     "docs/quickstart.md": {"python3 -m venv .venv": INSTALLS},
     "docs/sync.md": {
-        "pip install 'oplog[sync]'          # needs Java 17: apt install default-jre-headless, or JAVA_HOME": (
-            f"{INSTALLS}; docs/howto/bootstrap.md runs the command"
-        ),
+        "pip install -c constraints.txt -e '.[sync]'": "tests/test_checkout.py runs the same without the extra, which is large",
+        "oplog-sync --store oplog.db dump.jsonl.gz": "docs/howto/bootstrap.md runs the command",
         '{"timestamp":"2014-11-06T03:04:39.041-08:00","parents":["user/x3kd2"],"type":"video","id":"xekw"}': (
             "a row; tests/sync/test_formats.py reads such rows"
         ),
@@ -68,8 +76,8 @@ NOT_RUN = {
             "tests/sync/test_submit.py submits it on a smaller machine"
         ),
         "oplog-sync --mongo-url 'mongodb://db1,db2,db3/oplog?replicaSet=rs0' dump.jsonl.gz": "needs a replica set",
-        "pip wheel --no-deps -w . oplog && mv oplog-*.whl oplog.zip": (
-            "needs a cluster; tests/sync/test_submit.py runs one of its own"
+        "pip wheel --no-deps -w . . && mv oplog-*.whl oplog.zip": (
+            "tests/test_checkout.py builds it, tests/sync/test_submit.py submits to a cluster of its own"
         ),
     },
 }  # fmt: skip
@@ -135,17 +143,14 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 
 
 @pytest.mark.parametrize("document", WALKED, ids=name_of)
-def test_a_reader_who_pastes_everything_sees_what_is_shown(document: Path, reader: Reader) -> None:
-    listed = NOT_RUN.get(name_of(document), {})
-    if name_of(document).startswith("clients/"):  # these pages take an agent for granted
-        reader.start_agent([])
-    for snippet in snippets(document):
-        if snippet.first in listed:
-            continue
-        try:
-            reader.paste(snippet)
-        except AssertionError as error:
-            raise AssertionError(f"{name_of(document)}, line {snippet.line}: {error}") from error
+def test_a_reader_who_pastes_everything_sees_what_is_shown_and_again_after_a_restart(
+    document: Path, reader: Reader
+) -> None:
+    def prepare() -> None:
+        if name_of(document).startswith("clients/"):  # these pages take an agent for granted
+            reader.start_agent([])
+
+    reader.read_twice(document, NOT_RUN.get(name_of(document), {}), prepare)
 
 
 def saved(document: str, name: str) -> str:
@@ -232,16 +237,20 @@ def test_relays_survive_a_kill_and_a_reset_and_send_nothing_round(reader: Reader
                 assert wait_until(lambda: east.replicate().keys() == left)
 
 
-def test_the_page_of_another_origin_follows_and_resumes(tmp_path: Path) -> None:
+def test_the_page_of_another_origin_follows_and_resumes_and_can_be_loaded_again_after_a_restart(tmp_path: Path) -> None:
     chromium = shutil.which("chromium")
     assert chromium, "chromium is missing: install the package chromium"
     seen: list[str] = []
     changed = threading.Condition()
     page = saved("docs/howto/browser.md", "page.html")
     report = """<script>
-      new MutationObserver(() => fetch("/", { method: "POST", body: document.body.innerText }))
-        .observe(document.body, { childList: true, subtree: true, characterData: true });
+      const tell = async () => {
+        const answer = await fetch("/", { method: "POST", body: document.body.innerText });
+        if (await answer.text() === "load again") location.reload();
+      };
+      new MutationObserver(tell).observe(document.body, { childList: true, subtree: true, characterData: true });
     </script>"""
+    answers: list[bytes] = []
 
     class Pages(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -251,7 +260,8 @@ def test_the_page_of_another_origin_follows_and_resumes(tmp_path: Path) -> None:
             with changed:
                 seen.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
                 changed.notify_all()
-            self._answer(b"")
+                answer = answers.pop() if answers else b""
+            self._answer(answer)
 
         def _answer(self, body: bytes) -> None:
             self.send_response(200)
@@ -267,8 +277,9 @@ def test_the_page_of_another_origin_follows_and_resumes(tmp_path: Path) -> None:
         with changed:
             assert changed.wait_for(lambda: lines in [report.split("\n\n") for report in seen], 2 * DEADLINE), seen
 
+    port, flags = free_port(), ("--max-connection-age", "1s")
     with (
-        Agent(tmp_path, "--max-connection-age", "1s") as agent,
+        agent_on(port, tmp_path, *flags) as agent,
         http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages) as server,
     ):
         page = page.replace("localhost:8042", f"127.0.0.1:{agent.port}")
@@ -286,6 +297,13 @@ def test_the_page_of_another_origin_follows_and_resumes(tmp_path: Path) -> None:
                 agent.post({"event": "insert", "type": "video", "id": "x3"})
                 wait_for(["connected", "video x2\nvideo x3"])
                 agent.wait_status(events_sent=4)  # two inserts, a delete, an insert: nothing came again
+                assert agent.stop() == 0
+                with agent_on(port, tmp_path) as restarted:
+                    restarted.post({"event": "insert", "type": "video", "id": "x4"})
+                    wait_for(["connected", "video x2\nvideo x3\nvideo x4"])
+                    answers.append(b"load again")
+                    restarted.post({"event": "delete", "type": "video", "id": "x4"})
+                    wait_for(["live", "video x2\nvideo x3"])  # as after a copy, not after a delete
             finally:
                 os.killpg(browser.pid, signal.SIGKILL)
                 server.shutdown()

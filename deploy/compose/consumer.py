@@ -1,4 +1,4 @@
-"""Keeps a copy of the videos of the agent that OPLOG_URL names; goes on where it was after a restart."""
+"""Prints what happens to the videos of the agent that OPLOG_URL names; goes on where it was after a restart."""
 
 import os
 import signal
@@ -9,7 +9,8 @@ from oplogc import Consumer, Live, Operation, Reset
 def main() -> None:
     url = os.environ.get("OPLOG_URL", "http://localhost:8042")
     with Consumer(url, types=["video"], start="0", state_file="videos.state") as consumer:
-        signal.signal(signal.SIGTERM, lambda *_: consumer.stop())
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: consumer.stop())
         for event in consumer:
             match event:
                 case Reset():

@@ -2,24 +2,36 @@
 
 import os
 import signal
-import threading
+import sys
+import time
 from itertools import count
 
-from oplogc import Producer
+from oplogc import FlushError, Producer
 
 INTERVAL = float(os.environ.get("INTERVAL", "1"))
 """Seconds between two operations."""
 
 
-def main() -> None:
-    stopped = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
-    with Producer(os.environ.get("OPLOG_URL", "http://localhost:8042"), overflow="drop_old") as producer:
+CLOSE_SECONDS = 5
+"""How long the end may take while no agent answers. Docker kills a container after 10 s."""
+
+
+def main() -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    producer = Producer(os.environ.get("OPLOG_URL", "http://localhost:8042"), overflow="drop_old")
+    try:
         for number in count():
             producer.send("insert" if number < 10 else "update", "video", f"x{number % 10}", parents=["user/ada"])
-            if stopped.wait(INTERVAL):
-                break
+            time.sleep(INTERVAL)
+    except KeyboardInterrupt:  # Ctrl-C, or SIGTERM
+        pass
+    try:
+        producer.close(timeout=CLOSE_SECONDS)
+    except (FlushError, KeyboardInterrupt) as error:
+        print(f"operations are lost. {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

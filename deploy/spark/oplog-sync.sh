@@ -1,7 +1,7 @@
 #!/bin/sh
 # oplog-sync as a spark-submit application: the arguments are its own.
 #   SPARK_DRIVER_MEMORY=8g deploy/spark/oplog-sync.sh --store /var/lib/oplogd/oplog.db --max-deletes 5% /dumps/
-# PYSPARK_PYTHON names the Python that oplog[sync] is installed in, SPARK_MASTER where to run, SPARK_PARTITIONS in how many
+# PYSPARK_PYTHON names the Python that oplog is installed in with its extra sync, SPARK_MASTER where to run, SPARK_PARTITIONS in how many
 # parts what is compared is split.
 set -eu
 PYSPARK_PYTHON=${PYSPARK_PYTHON:-python3}

@@ -4,15 +4,21 @@
 
 ``FOLDER/objects`` is a Parquet table with the last operation of each live object, ``FOLDER/hourly`` counts the operations
 by hour, type and parent. Where the pipeline stands is in ``FOLDER/checkpoint``: stopped at any moment and started again, it
-goes on there. A batch that was begun twice leaves what it would have left once, since each batch writes a version of its own
+goes on there. Ctrl-C ends it with exit code 0, an error with one line and exit code 1. A batch that was begun twice leaves what it would have left once, since each batch writes a version of its own
 and the pointer to the current version is replaced last.
 """
 
 import argparse
 import json
+import os
 import shutil
+import signal
+import sys
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
@@ -78,8 +84,10 @@ def update(tables: Tables, operations: DataFrame, batch: int) -> None:
     operations.unpersist()
 
 
-def run(spark: SparkSession, source: dict[str, str], out: Path, once: bool) -> None:
-    """``source``: options of the data source. ``once``: take what is there, then end."""
+def run(
+    spark: SparkSession, source: dict[str, str], out: Path, once: bool, stopped: threading.Event | None = None
+) -> None:
+    """``source``: options of the data source. ``once``: take what is there, then end. ``stopped`` ends it within a second."""
     oplog_sync.register(spark)
     out.mkdir(parents=True, exist_ok=True)
     tables = Tables(spark, out)
@@ -87,20 +95,41 @@ def run(spark: SparkSession, source: dict[str, str], out: Path, once: bool) -> N
     writer = operations.writeStream.foreachBatch(lambda rows, batch: update(tables, rows, batch))
     writer = writer.option("checkpointLocation", str(out / "checkpoint"))
     query = writer.trigger(availableNow=True).start() if once else writer.trigger(processingTime="10 seconds").start()
-    query.awaitTermination()
+    while not query.awaitTermination(1):
+        if stopped is not None and stopped.is_set():
+            query.stop()
 
 
-def main() -> None:
+def reason(error: PySparkException) -> str:
+    """The sentence of the data source. Spark quotes it in the middle of a trace."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    own = [line for line in lines if line.startswith(("oplog_sync.errors.", "oplogd.errors."))]
+    return own[-1].partition(": ")[2] if own else lines[0]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Operations as a table of objects and as hourly counts.")
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--store")
     where.add_argument("--agent")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--once", action="store_true")
-    given = parser.parse_args()
+    given = parser.parse_args(argv)
     source = {"store": given.store, "start": "oldest"} if given.store else {"agent": given.agent, "start": "0"}
-    run(SparkSession.builder.appName("oplog-pipeline").getOrCreate(), source, given.out, given.once)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers need this package as well
+    spark = SparkSession.builder.appName("oplog-pipeline").getOrCreate()
+    spark.sparkContext.setLogLevel("FATAL")  # an error is told below, in one line
+    stopped = threading.Event()
+    signal.signal(
+        signal.SIGINT, lambda *_: stopped.set()
+    )  # PySpark's own handler calls Java in the middle of another call
+    try:
+        run(spark, source, given.out, given.once, stopped)
+    except PySparkException as error:
+        print(f"pipeline: {reason(error)}", file=sys.stderr)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

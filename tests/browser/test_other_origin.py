@@ -164,7 +164,8 @@ async def test_the_page_of_the_documentation_follows_with_tokens_that_it_renews(
     website: Website, visit: Visit, tmp_path: Path
 ) -> None:
     (snippet,) = re.findall(r"^```html\n(.*?)^```", (ROOT / "docs/reference.md").read_text(), re.DOTALL | re.MULTILINE)
-    with Agent(tmp_path, "--password", PASSWORD) as agent:
+    port = free_port()
+    with agent_on(port, tmp_path, "--password", PASSWORD) as agent:
         website.pages["/"] = html(snippet.replace("https://oplog.example.com", agent.url))
         tokens = [f"token.1.{'x' * 43}"]  # one that is over, as after a long break
         asked: list[str] = []
@@ -180,9 +181,18 @@ async def test_the_page_of_the_documentation_follows_with_tokens_that_it_renews(
         assert len(asked) == 2
         agent.post([operation("delete", "a"), operation("update", "b")])
         await expect_items(page, "insert video/a", "insert video/b", "delete video/a", "update video/b")
+        assert agent.stop() == 0
+    with agent_on(port, tmp_path, "--password", PASSWORD) as agent:
+        agent.post(operation("insert", "c"))
+        await expect_items(
+            page, "insert video/a", "insert video/b", "delete video/a", "update video/b", "insert video/c"
+        )
+        await page.reload()
+        await expect_items(page, "insert video/b", "insert video/c")
         await visit.leave()
-        assert visit.forgive(r"\b401\b") == 1
-        visit.forgive("dialog of its own")
+    assert visit.forgive(r"\b401\b") == 1
+    visit.forgive("dialog of its own")
+    visit.forgive(REFUSED)
 
 
 def serve_client(website: Website) -> None:

@@ -1,4 +1,4 @@
-"""What docs/clients.md shows, run as it stands against an agent."""
+"""What docs/clients.md shows, run as it stands against an agent, and once more after the agent was restarted."""
 
 import os
 import re
@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.agents import DEADLINE, Agent
+from tests.agents import DEADLINE
+from tests.clients.restart import agent_on, free_port
 from tests.conftest import ROOT
 
 
@@ -30,19 +31,37 @@ def snippets(page: Path) -> list[Snippet]:
 SNIPPETS = snippets(ROOT / "docs" / "clients.md")
 
 
+class Restarted:
+    """An agent that keeps its port and its store."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.port = free_port()
+        self.agent = agent_on(self.port, folder)
+
+    def restart(self) -> None:
+        assert self.agent.stop() == 0
+        self.agent = agent_on(self.port, self._folder)
+
+
 @pytest.fixture(scope="module")
-def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
-    with Agent(tmp_path_factory.mktemp("agent")) as agent:
-        agent.post([{"event": "insert", "type": "video", "id": str(number)} for number in range(100)])
-        yield agent
+def restarted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restarted]:
+    restarted = Restarted(tmp_path_factory.mktemp("agent"))
+    try:
+        restarted.agent.post([{"event": "insert", "type": "video", "id": str(number)} for number in range(100)])
+        yield restarted
+    finally:
+        restarted.agent.kill()
 
 
 def command(snippet: Snippet, folder: Path) -> list[str]:
     if snippet.language == "python":
         return [sys.executable, "-W", "error", "-c", snippet.code]
     if snippet.language == "js":
-        (folder / "node_modules").mkdir()
-        (folder / "node_modules" / "oplog-client").symlink_to(ROOT / "clients" / "js")
+        module = folder / "node_modules" / "oplog-client"
+        module.parent.mkdir(exist_ok=True)
+        if not module.exists():
+            module.symlink_to(ROOT / "clients" / "js")
         node = shutil.which("node")
         assert node, "node is missing: install the package nodejs (20 or newer)"
         return [node, "--input-type=module", "-e", snippet.code]
@@ -51,16 +70,24 @@ def command(snippet: Snippet, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=[f"line_{snippet.line}_{snippet.language}" for snippet in SNIPPETS])
-def test_a_snippet_runs(agent: Agent, tmp_path: Path, snippet: Snippet) -> None:
+def test_a_snippet_runs_and_again_after_the_agent_was_restarted(
+    restarted: Restarted, tmp_path: Path, snippet: Snippet
+) -> None:
     if "pip install" in snippet.code:  # done, or nothing here would run
         assert (ROOT / "clients" / "python" / "pyproject.toml").is_file()
         return
     (tmp_path / "clients").symlink_to(ROOT / "clients")
-    here = snippet._replace(code=snippet.code.replace("localhost:8042", f"127.0.0.1:{agent.port}"))
+    run(restarted, tmp_path, snippet)
+    restarted.restart()
+    run(restarted, tmp_path, snippet)
+
+
+def run(restarted: Restarted, folder: Path, snippet: Snippet) -> None:
+    here = snippet._replace(code=snippet.code.replace("localhost:8042", f"127.0.0.1:{restarted.port}"))
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        command(here, tmp_path),
-        cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE,
+        command(here, folder),
+        cwd=folder, capture_output=True, text=True, timeout=DEADLINE,
         env={**os.environ, "PATH": path, "GOPROXY": "off", "GOFLAGS": "-buildvcs=false"},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

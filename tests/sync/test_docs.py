@@ -1,6 +1,10 @@
 """What the documentation shows runs as it is shown."""
 
+import os
 import re
+import signal
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,23 +15,28 @@ from oplog_sync.settings import _parser
 from oplog_sync.source.columns import full_schema
 from oplog_sync.source.options import _NAMES
 from tests.agents import Agent
+from tests.clients.restart import agent_on, free_port
+from tests.contract.wire import wait_until
 from tests.sync.helpers import append, live, log, operation
 
 DOCS = (Path(__file__).parents[2] / "docs/sync.md").read_text()
 
 
-def test_the_snippets_run_in_their_order(
+def test_the_snippets_run_in_their_order_and_again_after_the_agent_was_restarted(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     append(tmp_path / "oplog.db", [operation("insert", "video", "1"), operation("insert", "user", "1")])
-    names = {"spark": spark}
-    for snippet in re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL):
-        # A path in an option is the reader's: Java does not follow this process to another folder.
-        text = snippet.replace('"oplog.db"', repr(str(tmp_path / "oplog.db")))
-        exec(text.replace('"checkpoint"', repr(str(tmp_path / "checkpoint"))), names)
-    assert {tuple(row) for row in spark.table("counts").collect()} == {("video", 1), ("user", 1)}
-    assert len(log(tmp_path / "oplog.db")) == 3
+    for videos in (1, 2):  # the last snippet writes one; the stream goes on at its checkpoint
+        names = {"spark": spark}
+        with Agent(tmp_path) as agent:
+            for snippet in re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL):
+                # A path in an option is the reader's: Java does not follow this process to another folder.
+                text = snippet.replace('"oplog.db"', repr(str(tmp_path / "oplog.db")))
+                exec(text.replace('"checkpoint"', repr(str(tmp_path / "checkpoint"))), names)
+            assert agent.stop() == 0
+        assert {tuple(row) for row in spark.table("counts").collect()} == {("video", videos), ("user", 1)}
+        assert len(log(tmp_path / "oplog.db")) == 2 + videos
 
 
 def test_every_flag_option_and_column_is_in_the_documentation() -> None:
@@ -40,13 +49,16 @@ def test_every_flag_option_and_column_is_in_the_documentation() -> None:
 @pytest.mark.parametrize("through", ["store", "agent"])
 def test_the_streaming_example_goes_on_where_it_stopped(spark: SparkSession, tmp_path: Path, through: str) -> None:
     store = tmp_path / "oplog.db"
-    with Agent(tmp_path) as agent:
+    port = free_port()
+    with agent_on(port, tmp_path) as agent:
         source = {"store": str(store), "start": "oldest"} if through == "store" else {"agent": agent.url, "start": "0"}
         assert (
             agent.post([operation("insert", "video", str(n), "2020-01-01T00:00:00Z", "a", "b") for n in range(10)])
             == 200
         )
         pipeline.run(spark, source, tmp_path / "out", once=True)
+        assert agent.stop() == 0
+    with agent_on(port, tmp_path) as agent:
         assert agent.post([operation("delete", "video", str(n)) for n in range(4)]) == 200
         pipeline.run(spark, source, tmp_path / "out", once=True)
         tables = pipeline.Tables(spark, tmp_path / "out")
@@ -57,3 +69,40 @@ def test_the_streaming_example_goes_on_where_it_stopped(spark: SparkSession, tmp
         again = tables.batch
         pipeline.update(tables, objects, again)  # a batch that is repeated
         assert tables.batch == again
+
+
+@pytest.fixture
+def own_signals(spark: SparkSession) -> Iterator[None]:
+    """A program sets a handler and a log level of its own; here it runs inside the tests."""
+    handler = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, handler)
+    spark.sparkContext.setLogLevel("OFF")
+
+
+@pytest.mark.usefixtures("own_signals")
+def test_the_pipeline_ends_quietly_with_ctrl_c_and_names_an_agent_that_is_not_there(
+    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    port, out = free_port(), tmp_path / "out"
+    arguments = ["--agent", f"http://127.0.0.1:{port}", "--out", str(out)]
+    for number in range(2):
+
+        def press_ctrl_c(wanted: Path = out / f"checkpoint/commits/{number}") -> None:
+            wait_until(wanted.exists)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        with agent_on(port, tmp_path) as agent:
+            assert agent.post(operation("insert", "video", str(number))) == 204
+            waiting = threading.Thread(target=press_ctrl_c)
+            waiting.start()
+            assert pipeline.main(arguments) == 0
+            waiting.join()
+            assert agent.stop() == 0
+    tables = pipeline.Tables(spark, out)
+    assert {row.id for row in tables.read("objects", pipeline.OBJECTS).collect()} == {"0", "1"}
+    assert "Traceback" not in capfd.readouterr().err
+    assert pipeline.main([*arguments, "--once"]) == 1
+    told = capfd.readouterr().err
+    assert f"pipeline: agent http://127.0.0.1:{port}: it does not answer: [Errno 111] Connection refused\n" in told
+    assert "Traceback" not in told
