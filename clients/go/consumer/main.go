@@ -2,229 +2,42 @@
 //
 //	consumer -url http://localhost:8042 -types video,user -start 0 -state consumer.state
 //
-// With -state it goes on where it was. The position is saved after an event was dealt with, never before, so a crash
-// repeats events and loses none. With -count N it ends after N operations.
+// With -state it continues from the saved position. The position is saved after an event was handled, never before, so a crash
+// repeats events and loses none. With -count N it ends after N operations. OPLOG_PASSWORD holds the agent's password.
+//
+// Exit status: 0 after -count or a signal, with the position saved; 1 when the agent refuses for good, or the state
+// file cannot be used; 2 for a mistake in the command line.
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log"
-	"math/rand"
-	"net/http"
 	"net/url"
 	"os"
 	"os/signal"
-	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"oplog.example/clients/internal/agent"
 )
 
-const (
-	heartbeatTimeout = 40 * time.Second // agents send something at least every 25 s
-	firstPause       = time.Second
-	lastPause        = 30 * time.Second
-	saveInterval     = time.Second
-)
-
-var positions = regexp.MustCompile(`^(?:[0-9]{0,13}|[0-9a-f]{24})$`)
-
-// Event is a block of the stream. Data is an Operation, and empty for reset and live.
-type Event struct {
-	ID, Name, Data string
-}
-
-// Operation is the JSON of an insert, update or delete.
-type Operation struct {
-	Timestamp time.Time `json:"timestamp"`
-	Parents   []string  `json:"parents"`
-	Type      string    `json:"type"`
-	ID        string    `json:"id"`
-	Ref       string    `json:"ref,omitempty"`
-}
-
-// errEnough ends the consumer behind the event that was dealt with.
-var errEnough = errors.New("enough")
-
-// refused is an answer that trying again does not change.
-type refused struct{ status string }
-
-func (r refused) Error() string { return "the agent refuses: " + r.status }
-
-type consumer struct {
-	url, password, stateFile string
-	client                   http.Client
-	position                 string
-	saved                    string
-	savedAt                  time.Time
-	handle                   func(Event) error // errEnough: this event was the last
-}
-
-// run follows until ctx ends, handle returns errEnough or the agent refuses for good.
-func (c *consumer) run(ctx context.Context) error {
-	pause := firstPause
-	for {
-		received, err := c.follow(ctx)
-		if ctx.Err() != nil {
-			return c.save()
-		}
-		if errors.Is(err, errEnough) {
-			return c.save()
-		}
-		var final refused
-		if errors.As(err, &final) {
-			return errors.Join(err, c.save())
-		}
-		if received {
-			pause = firstPause
-		}
-		wait := pause + time.Duration(rand.Int63n(int64(pause)))
-		if wait > lastPause {
-			wait = lastPause
-		}
-		log.Printf("%v; trying again in %.1f s", err, wait.Seconds())
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-		}
-		if pause *= 2; pause > lastPause/2 {
-			pause = lastPause / 2
-		}
+// printing writes a line for each event, and returns errEnough with the last of so many operations; 0: there is no last.
+func printing(operations int, asJSON bool) func(Event) error {
+	line := text
+	if asJSON {
+		line = jsonLine
 	}
-}
-
-// follow reads one connection to its end, and tells whether any event came.
-func (c *consumer) follow(parent context.Context) (received bool, err error) {
-	ctx, cancel := context.WithCancel(parent)
-	defer cancel()
-	silence := time.AfterFunc(heartbeatTimeout, cancel)
-	defer silence.Stop()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url, nil)
-	if err != nil {
-		return false, refused{err.Error()}
-	}
-	request.Header.Set("Accept", "text/event-stream")
-	request.Header.Set("Accept-Encoding", "identity")
-	if c.position != "" {
-		request.Header.Set("Last-Event-ID", c.position)
-	}
-	if c.password != "" {
-		request.SetBasicAuth("", c.password)
-	}
-	response, err := c.client.Do(request)
-	if err != nil {
-		return false, err
-	}
-	defer response.Body.Close()
-	switch status := response.StatusCode; {
-	case status >= 500, status == 408, status == 425, status == 429:
-		return false, errors.New(response.Status)
-	case status != 200:
-		detail, _ := io.ReadAll(io.LimitReader(response.Body, 1000))
-		return false, refused{response.Status + " " + string(detail)}
-	}
-	var event Event
-	lines := bufio.NewScanner(response.Body)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		silence.Reset(heartbeatTimeout)
-		name, value, _ := strings.Cut(lines.Text(), ":")
-		value = strings.TrimPrefix(value, " ")
-		switch name {
-		case "id":
-			event.ID = value
-		case "event":
-			event.Name = value
-		case "data":
-			event.Data = value
-		}
-		if lines.Text() == "" && event.ID != "" {
-			var err error
-			if event.Name != "" { // else only the position moves
-				if err = c.handle(event); err != nil && err != errEnough {
-					return received, refused{err.Error()}
-				}
-			}
-			received = true
-			c.position = event.ID
-			if err != nil {
-				return received, err
-			}
-			event = Event{}
-			if time.Since(c.savedAt) > saveInterval {
-				if err := c.save(); err != nil {
-					log.Print(err)
-				}
-			}
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return received, err
-	}
-	return received, errors.New("the agent ended the stream")
-}
-
-// save replaces the state file in one step.
-func (c *consumer) save() error {
-	c.savedAt = time.Now()
-	if c.stateFile == "" || c.position == c.saved {
-		return nil
-	}
-	file, err := os.CreateTemp(filepath.Dir(c.stateFile), filepath.Base(c.stateFile)+".*.new")
-	if err != nil {
-		return err
-	}
-	_, err = file.WriteString(c.position)
-	err = errors.Join(err, file.Sync(), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), c.stateFile)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(file.Name()))
-	}
-	c.saved = c.position
-	return nil
-}
-
-func load(path string) (string, error) {
-	raw, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return "", nil
-	}
-	position := strings.TrimSuffix(string(raw), "\n")
-	if err == nil && !positions.MatchString(position) {
-		err = fmt.Errorf("%s holds %q, which is no position", path, position)
-	}
-	return position, err
-}
-
-func show(event Event) error {
-	if event.Name == "reset" || event.Name == "live" {
-		_, err := fmt.Println(event.Name)
-		return err
-	}
-	var operation Operation
-	if err := json.Unmarshal([]byte(event.Data), &operation); err != nil {
-		return fmt.Errorf("the operation %s cannot be read: %w", event.ID, err)
-	}
-	_, err := fmt.Printf("%s %s/%s %v\n", event.Name, operation.Type, operation.ID, operation.Parents)
-	return err
-}
-
-// showing prints events, and returns errEnough with the last of so many operations; 0: there is no last one.
-func showing(operations int) func(Event) error {
 	return func(event Event) error {
-		if err := show(event); err != nil {
+		if _, err := os.Stdout.Write(line(event)); err != nil {
 			return err
 		}
-		if event.Name != "reset" && event.Name != "live" {
+		if event.IsOperation() {
 			if operations--; operations == 0 {
 				return errEnough
 			}
@@ -233,40 +46,78 @@ func showing(operations int) func(Event) error {
 	}
 }
 
-func main() {
-	base := flag.String("url", "http://localhost:8042", "the agent")
-	types := flag.String("types", "", "only these types, comma-separated")
-	parents := flag.String("parents", "", "only with one of these parents, comma-separated")
-	start := flag.String("start", "", "event id to start after; 0 for a full copy")
-	state := flag.String("state", "", "file that keeps the position; it comes before -start")
-	count := flag.Int("count", 0, "end after so many operations; 0: never")
-	flag.Parse()
-
-	query := url.Values{"checkpoint": {"1"}}
-	for name, value := range map[string]string{"types": *types, "parents": *parents} {
-		if value != "" {
-			query.Set(name, value)
-		}
+func text(event Event) []byte {
+	if !event.IsOperation() {
+		return []byte(event.Name + "\n")
 	}
+	return fmt.Appendf(nil, "%s %s/%s %v\n", event.Name, event.Type, event.Object, event.Parents)
+}
+
+func jsonLine(event Event) []byte {
+	var shown any = event
+	if !event.IsOperation() {
+		shown = map[string]string{"id": event.ID, "event": event.Name}
+	}
+	var line bytes.Buffer
+	encoder := json.NewEncoder(&line)
+	encoder.SetEscapeHTML(false)
+	encoder.Encode(shown) // strings and lists of strings: it cannot fail
+	return line.Bytes()
+}
+
+func names(flagName, given string) string {
+	if given != "" && slices.Contains(strings.Split(given, ","), "") {
+		agent.Usage("-" + flagName + ": give names with a comma between them, none of them empty")
+	}
+	return given
+}
+
+func main() {
+	log.SetFlags(0)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal kills
+
+	flags := flag.NewFlagSet("consumer", flag.ContinueOnError)
+	base := flags.String("url", "http://localhost:8042", "the agent")
+	types := flags.String("types", "", "only these types, comma-separated")
+	parents := flags.String("parents", "", "only with one of these parents, comma-separated")
+	start := flags.String("start", "", "event id to start after; 0 for a full copy")
+	state := flags.String("state", "", "file that keeps the position; it comes before -start")
+	count := flags.Uint("count", 0, "end after so many operations; 0: never")
+	asJSON := flags.Bool("json", false, "print events as JSON")
+	heartbeat := agent.Seconds(flags, "heartbeat-timeout", 40*time.Second, "reconnect after so much silence; agents send something every 25")
+	timeout := agent.Seconds(flags, "timeout", 30*time.Second, "longest wait for an answer")
+	backoff := agent.Pauses(flags)
+	agent.ParseFlags(flags)
+	address, err := agent.ParseAddress(*base, os.Getenv("OPLOG_PASSWORD"), "http", "https")
+	if err != nil {
+		agent.Usage("-url: " + err.Error())
+	}
+	if *start != "" && !eventID.MatchString(*start) {
+		agent.Usage("-start: give an event id (up to 13 digits, or 24 lower-case hexadecimal digits)")
+	}
+	filters := url.Values{"checkpoint": {"1"}}
+	if listed := names("types", *types); listed != "" {
+		filters.Set("types", strings.ToLower(listed))
+	}
+	if listed := names("parents", *parents); listed != "" {
+		filters.Set("parents", listed)
+	}
+
 	c := &consumer{
-		url:       strings.TrimSuffix(*base, "/") + "/ops?" + query.Encode(),
-		password:  os.Getenv("OPLOG_PASSWORD"),
-		stateFile: *state,
-		handle:    showing(*count),
+		address: address, filters: filters, client: agent.Client(), timeout: *timeout, heartbeat: *heartbeat,
+		backoff: backoff, position: *start, handle: printing(int(*count), *asJSON),
 	}
 	if *state != "" {
-		position, err := load(*state)
-		if err != nil {
+		if c.state, err = openState(*state); err != nil {
 			log.Fatal(err)
 		}
-		c.position, c.saved = position, position
+		if c.state.position != "" {
+			c.position = c.state.position
+		}
+		go c.state.keepSaving()
 	}
-	if c.position == "" {
-		c.position = *start
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	if err := c.run(ctx); err != nil {
-		log.Fatal(err)
+		log.Fatal(agent.Plain(err.Error()))
 	}
 }

@@ -3,177 +3,155 @@
 //
 //	producer -url udp://localhost:8042 < operations   # fire and forget
 //	producer -url http://localhost:8042 < operations  # at least once, in batches
+//
+// Operations that are read slowly are sent after a second at most. OPLOG_PASSWORD holds the agent's ingest password.
+//
+// Exit status: 0 when everything was delivered (UDP: given to the network), also after a signal, which ends the reading;
+// 1 when an operation was rejected or not delivered; 2 for a mistake in the command line.
 package main
 
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"log"
-	"math/rand"
-	"net"
-	"net/http"
-	"net/url"
 	"os"
-	"strconv"
-	"strings"
+	"os/signal"
+	"syscall"
 	"time"
+
+	"oplog.example/clients/internal/agent"
 )
 
 const (
-	batchLines = 1000
-	batchBytes = 1 << 20
-	firstPause = time.Second
-	lastPause  = 30 * time.Second
+	lingerTime = time.Second      // an operation waits so long for others to share its request
+	closeTime  = 30 * time.Second // after a signal, to send the lines already read
+	quietTime  = 100 * time.Millisecond
 )
 
-// Operation is what a producer sends.
-type Operation struct {
-	Event     string     `json:"event"`
-	Type      string     `json:"type"`
-	ID        string     `json:"id"`
-	Parents   []string   `json:"parents,omitempty"`
-	Timestamp *time.Time `json:"timestamp,omitempty"`
-}
-
 type sender interface {
-	send(line []byte) error
-	flush() error
+	send(context.Context, operation) error
+	flush(context.Context) error
 }
 
-// udp sends each operation as a datagram.
-type udp struct {
-	conn *net.UDPConn
-	to   *net.UDPAddr
+var rejected = 0
+
+// reject tells that an operation is not sent, and goes on.
+func reject(line int, reason error) {
+	rejected++
+	log.Print(agent.Plain(fmt.Sprintf("line %d is rejected: %v", line, reason)))
 }
 
-func newUDP(hostPort string) (*udp, error) {
-	to, err := net.ResolveUDPAddr("udp", hostPort)
-	if err != nil {
-		return nil, err
+// input is standard input until ctx ends.
+type input struct {
+	ctx    context.Context
+	source io.Reader
+}
+
+var errStopped = errors.New("stopped")
+
+func (i input) Read(buffer []byte) (int, error) {
+	if i.ctx.Err() != nil {
+		return 0, errStopped
 	}
-	// Not connected: a connected socket spends a send on reporting that the one before found no agent.
-	conn, err := net.ListenUDP("udp", nil)
-	return &udp{conn, to}, err
+	return i.source.Read(buffer)
 }
 
-func (u *udp) send(line []byte) error {
-	_, err := u.conn.WriteToUDP(line, u.to)
-	return err
-}
-
-func (u *udp) flush() error { return u.conn.Close() }
-
-// batches sends operations over HTTP, the same batch again until the agent has it.
-type batches struct {
-	url, password string
-	client        http.Client
-	lines         int
-	body          bytes.Buffer
-}
-
-func (b *batches) send(line []byte) error {
-	b.body.Write(line)
-	b.body.WriteByte('\n')
-	b.lines++
-	if b.lines < batchLines && b.body.Len() < batchBytes {
-		return nil
-	}
-	return b.flush()
-}
-
-func (b *batches) flush() error {
-	for pause := firstPause; b.lines > 0; pause = min(2*pause, lastPause) {
-		again, err := b.post()
-		if err == nil {
-			b.body.Reset()
-			b.lines = 0
-			break
+// read passes on the lines of the input. One that is too long is passed on in part.
+func read(from io.Reader, lines chan<- operation) error {
+	defer close(lines)
+	reader := bufio.NewReaderSize(from, 2*maxOperation)
+	for number := 1; ; number++ {
+		raw, err := reader.ReadSlice('\n')
+		if err == nil || err == io.EOF {
+			raw = bytes.Trim(raw, " \t\r\n")
 		}
-		if again < 0 {
-			return err
+		raw = bytes.Clone(raw)
+		for errors.Is(err, bufio.ErrBufferFull) {
+			_, err = reader.ReadSlice('\n')
 		}
-		wait := max(pause, again) + time.Duration(rand.Int63n(int64(pause)))
-		log.Printf("%v; trying again in %.1f s", err, wait.Seconds())
-		time.Sleep(wait)
-	}
-	return nil
-}
-
-// post tells what went wrong and when to try again at the earliest; negative: never.
-func (b *batches) post() (time.Duration, error) {
-	request, err := http.NewRequest(http.MethodPost, b.url, bytes.NewReader(b.body.Bytes()))
-	if err != nil {
-		return -1, err
-	}
-	request.Header.Set("Content-Type", "application/x-ndjson")
-	if b.password != "" {
-		request.SetBasicAuth("", b.password)
-	}
-	response, err := b.client.Do(request)
-	if err != nil {
-		return 0, err
-	}
-	defer response.Body.Close()
-	detail, _ := io.ReadAll(io.LimitReader(response.Body, 1000))
-	if response.StatusCode == http.StatusOK {
-		return 0, nil
-	}
-	err = fmt.Errorf("%s %s", response.Status, detail)
-	switch status := response.StatusCode; {
-	case status >= 500, status == 408, status == 425, status == 429:
-	default:
-		return -1, err
-	}
-	seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
-	return time.Duration(seconds) * time.Second, err
-}
-
-func newSender(address string) (sender, error) {
-	where, err := url.Parse(address)
-	if err != nil {
-		return nil, err
-	}
-	switch where.Scheme {
-	case "udp":
-		return newUDP(where.Host)
-	case "http", "https":
-		to := strings.TrimSuffix(address, "/") + "/ops"
-		return &batches{url: to, password: os.Getenv("OPLOG_PASSWORD"), client: http.Client{Timeout: 30 * time.Second}}, nil
-	}
-	return nil, errors.New(address + " is neither udp://host:port nor http://host:port")
-}
-
-func run(address string, input io.Reader) error {
-	to, err := newSender(address)
-	if err != nil {
-		return err
-	}
-	lines := bufio.NewScanner(input)
-	for lines.Scan() {
-		var operation Operation
-		if err := json.Unmarshal(lines.Bytes(), &operation); err != nil {
-			return err
+		switch {
+		case err == errStopped:
+			return nil // the line is not whole
+		case err != nil && err != io.EOF:
+			return fmt.Errorf("standard input cannot be read: %w", err)
 		}
-		line, err := json.Marshal(operation)
-		if err != nil {
-			return err
+		if len(raw) > 0 {
+			lines <- operation{number, raw}
 		}
-		if err := to.send(line); err != nil {
-			return err
+		if err == io.EOF {
+			return nil
 		}
 	}
-	return errors.Join(lines.Err(), to.flush())
+}
+
+// run sends until the input or ctx ends. Lines already read are then sent until giveUp ends.
+func run(ctx, giveUp context.Context, to sender, from io.Reader) error {
+	lines := make(chan operation)
+	ended := make(chan error, 1)
+	go func() { ended <- read(input{ctx, from}, lines) }()
+	linger := time.NewTicker(lingerTime)
+	defer linger.Stop()
+	stopped := ctx.Done()
+	var quiet <-chan time.Time // after stopped: nothing that was read is left
+	for {
+		select {
+		case op, more := <-lines:
+			if !more {
+				return errors.Join(to.flush(giveUp), <-ended)
+			}
+			if err := check(op.raw); err != nil {
+				reject(op.line, err)
+			} else if err := to.send(giveUp, op); err != nil {
+				return err
+			}
+		case <-linger.C:
+			if err := to.flush(giveUp); err != nil {
+				return err
+			}
+		case <-stopped:
+			stopped = nil
+		case <-quiet:
+			return to.flush(giveUp)
+		}
+		if stopped == nil {
+			quiet = time.After(quietTime)
+		}
+	}
 }
 
 func main() {
-	address := flag.String("url", "udp://localhost:8042", "the agent: udp://host:port or http://host:port")
-	flag.Parse()
-	if err := run(*address, os.Stdin); err != nil {
-		log.Fatal(err)
+	log.SetFlags(0)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	giveUp, cancel := context.WithCancel(context.Background())
+	context.AfterFunc(ctx, func() {
+		stop() // a second signal kills
+		time.AfterFunc(closeTime, cancel)
+	})
+
+	flags := flag.NewFlagSet("producer", flag.ContinueOnError)
+	base := flags.String("url", "udp://localhost:8042", "the agent: udp://host:port or http://host:port")
+	timeout := agent.Seconds(flags, "timeout", 30*time.Second, "longest wait for an answer")
+	backoff := agent.Pauses(flags)
+	agent.ParseFlags(flags)
+	address, err := agent.ParseAddress(*base, os.Getenv("OPLOG_PASSWORD"), "udp", "http", "https")
+	if err != nil {
+		agent.Usage("-url: " + err.Error())
+	}
+	var to sender = newHTTPSender(ctx, address, *timeout, backoff)
+	if address.URL.Scheme == "udp" {
+		if to, err = newUDPSender(address.URL); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if err := run(ctx, giveUp, to, os.Stdin); err != nil {
+		log.Fatal(agent.Plain(err.Error()))
+	}
+	if rejected > 0 {
+		os.Exit(1)
 	}
 }
