@@ -16,6 +16,7 @@ from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.spool import Spool
 from oplogd.ingest.udp import UdpIngest
 from oplogd.ingest.writer import write
+from oplogd.passage import Passage
 from oplogd.settings import Settings
 from oplogd.store import Located, Store
 from oplogd.stream.alarm import Alarm
@@ -54,7 +55,8 @@ class Agent:
         self.counters = Counters()
         self.queue = IngestQueue(settings.max_queued_events, settings.max_queued_bytes)
         self.udp = UdpIngest(udp_sockets, self.queue, self.counters)
-        self.spool = Spool(settings.spool, settings.spool_size, self.health) if settings.spool else None
+        self.spool = Spool(settings.spool, settings.spool_size, self.health, self.counters) if settings.spool else None
+        self.passage = Passage()
         framer = Framer(settings.object_url or "")
         self.ring = Ring(framer, settings.ring_size, settings.ring_bytes, Alarm().wake)
         self.hub = Hub(
@@ -94,8 +96,9 @@ class Agent:
             _compare_clocks(located)
             self.ring.restart(located.head)
         self.udp.start()
-        self._writer = self._run("writer", write(self.store, self.queue, self.counters, self.health, self.spool))
-        self._run("follower", follow(self.store, self.ring, self.health))
+        writing = write(self.store, self.queue, self.counters, self.health, self.spool, self.passage)
+        self._writer = self._run("writer", writing)
+        self._run("follower", follow(self.store, self.ring, self.health, self.passage))
         self._run("ticker", self.hub.tick())
         self._run("freezer", Freezer(self.hub).run())
         self._run("rates", self._measure_rates())

@@ -34,6 +34,10 @@ class StoreUnavailableError(StoreError):
     """The store does not answer now: locked, disk full, away. Trying again makes sense."""
 
 
+class NotConfirmedError(StoreUnavailableError):
+    """The store has not confirmed operations that are being written. They stay, and may still be stored."""
+
+
 class LogReplacedError(OplogError):
     """The log is not the one that was read before: at that offset it has another entry, or none by now."""
 

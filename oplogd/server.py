@@ -143,12 +143,13 @@ class _Process:
             leave(EXIT_FAILED)
         counters = agent.counters
         _log.info(
-            "received %d operations: stored %d, refused %d as invalid, discarded %d, left %d",
+            "received %d operations: stored %d, refused %d as invalid, discarded %d, left %d, in the spool %d",
             counters.received,
             counters.ingested,
             counters.error,
             counters.discarded,
             agent.queue.operations,
+            counters.in_spool,
         )
         if agent.failed.done():
             self._stop.code = EXIT_FAILED
@@ -160,7 +161,7 @@ class _Process:
         streams = len(agent.hub.consumers)
         hangs = "" if agent.queue.operations or streams else "; the store or the spool does not close"
         _log.error(
-            "stopping at once, %s: %d operations are not stored, %d streams open%s",
+            "stopping at once, %s: %d operations are not confirmed as stored, %d streams open%s",
             cut,
             agent.queue.operations,
             streams,

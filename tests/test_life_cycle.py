@@ -258,7 +258,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
         agent.wait_log("stopping: storing 1 queued")
         agent.process.send_signal(signal.SIGINT)
         assert agent.wait() == 3
-        assert "a second signal: 1 operations are not stored" in "".join(agent.log)
+        assert "a second signal: 1 operations are not confirmed as stored" in "".join(agent.log)
 
 
 def test_the_deadline_ends_it_with_code_3_when_operations_cannot_be_stored(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_the_deadline_ends_it_with_code_3_when_operations_cannot_be_stored(tmp_p
         agent.send_udp(operation("insert", "a", "thing"), operation("insert", "b", "thing"))
         agent.wait_status(queue_size=2)
         assert agent.stop() == 3
-        assert "--shutdown-timeout of 0.3 s is over: 2 operations are not stored" in "".join(agent.log)
+        assert "--shutdown-timeout of 0.3 s is over: 2 operations are not confirmed as stored" in "".join(agent.log)
 
 
 def test_a_consumer_that_does_not_read_does_not_hold_up_the_stop(tmp_path: Path) -> None:

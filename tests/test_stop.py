@@ -110,7 +110,7 @@ def test_a_thread_that_waits_for_a_lock_does_not_hold_up_the_exit(tmp_path: Path
         agent.wait_status(queue_size=3)
         held, code = seconds_to_stop(agent)
         assert code == 3
-        assert "3 operations are not stored" in "".join(agent.log)
+        assert "3 operations are not confirmed as stored" in "".join(agent.log)
     assert held - free < BUSY_SECONDS
 
 
@@ -136,7 +136,10 @@ def test_the_deadline_ends_it_whatever_hangs(tmp_path: Path, body: str, code: in
         assert agent.stop() == code
     assert ("stopped\n" in "".join(agent.log)) == (code == 0)
     if body.startswith("await"):
-        assert "0 operations are not stored, 0 streams open; the store or the spool does not close" in agent.log[-1]
+        assert (
+            "0 operations are not confirmed as stored, 0 streams open; the store or the spool does not close"
+            in agent.log[-1]
+        )
 
 
 def test_the_deadline_ends_it_if_the_event_loop_hung_before_the_signal(tmp_path: Path) -> None:

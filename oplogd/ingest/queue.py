@@ -1,6 +1,7 @@
 """The one bounded queue between the ways in and the writer."""
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Sequence
 
@@ -9,14 +10,23 @@ from oplogd.operation import Operation
 
 
 class Item:
-    """Operations that are stored together. ``done`` is None if no request waits for them."""
+    """Operations that are stored together. ``done`` is None if no request waits for them.
 
-    __slots__ = ("done", "octets", "operations")
+    ``arrived``: the monotonic time in seconds at which they came.
+    """
+
+    __slots__ = ("arrived", "done", "octets", "operations")
 
     def __init__(self, operations: Sequence[Operation], done: "asyncio.Future[None] | None") -> None:
         self.operations = operations
         self.octets = _octets(operations)
         self.done = done
+        self.arrived = time.monotonic()
+
+    def cut(self, count: int) -> None:
+        """Leave out the first ``count`` operations."""
+        self.operations = self.operations[count:]
+        self.octets = _octets(self.operations)
 
     def resolve(self) -> None:
         if self.done is not None and not self.done.done():
@@ -79,6 +89,17 @@ class IngestQueue:
             self._leave(item)
             item.resolve()
 
+    def let_go(self, items: Sequence[Item], count: int) -> None:
+        """Free the room of the first ``count`` operations of items that the writer holds: they are kept elsewhere."""
+        for item in items:
+            if not count:
+                break
+            here = min(count, len(item.operations))
+            octets = item.octets
+            item.cut(here)
+            self._free(here, octets - item.octets)
+            count -= here
+
     def refuse_waiting(self, error: StoreUnavailableError) -> int:
         """Take items that somebody waits for out of the queue and fail them; how many operations they were."""
         refused = [item for item in self._items if item.done is not None]
@@ -93,8 +114,11 @@ class IngestQueue:
         await self._emptied.wait()
 
     def _leave(self, item: Item) -> None:
-        self.operations -= len(item.operations)
-        self.bytes -= item.octets
+        self._free(len(item.operations), item.octets)
+
+    def _free(self, operations: int, octets: int) -> None:
+        self.operations -= operations
+        self.bytes -= octets
         if not self.operations:
             self._emptied.set()
 

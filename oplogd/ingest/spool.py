@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeVar
 
 from oplogd.errors import StoreError
 from oplogd.health import Health, Part
+from oplogd.ingest.counters import Counters
 from oplogd.operation import Operation
 from oplogd.store import Stamp
 
@@ -50,15 +51,19 @@ class Batch(NamedTuple):
 
 
 class Spool:
-    """``max_bytes`` counts keys and data. Methods raise StoreError when the file fails, and report it as a trouble.
+    """``max_bytes`` counts keys and data. ``counters`` are told of operations that are found in the file and of those that
+    somebody took away with it; the caller counts those that it adds and sends.
+
+    Methods raise StoreError when the file fails, and report it as a trouble.
 
     A connection that failed is closed, and the next call opens the file anew. A file that was moved or removed is read
     to its end first; then a new one is created in its place. Only one agent can have a file open: two would send the
     same operations, and one would delete operations that the other has just added.
     """
 
-    def __init__(self, path: Path, max_bytes: int, health: Health) -> None:
+    def __init__(self, path: Path, max_bytes: int, health: Health, counters: Counters | None = None) -> None:
         self._path = path
+        self._counters = counters or Counters()
         self.max_bytes = max_bytes
         self.operations = 0
         self.bytes = 0
@@ -66,11 +71,13 @@ class Spool:
         self._writing = health.part("spool", "the file can be written again")
         self._tried = 0.0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="spool")
+        self._told_found = self._told_lost = 0
         # All below and the two counts above change in the spool's thread only.
         self._db: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
         self._lock: int | None = None
         self._sent = 0  # rows up to this id are in the store; they are still in the file if deleting them failed
+        self._found = self._lost = 0  # operations that this process did not add, and that it has not taken out
 
     async def open(self) -> None:
         await self._run(lambda: self._on_file(lambda db: None), None)
@@ -129,7 +136,7 @@ class Spool:
                     if len(rows) == max_operations:
                         break
             if not rows:
-                self.operations = self.bytes = 0
+                self._recount(0, 0)
                 return None
             return Batch(rows[-1][0], Stamp(rows[0][1], rows[0][2]), [Operation(*row[3:]) for row in rows])
 
@@ -165,6 +172,7 @@ class Spool:
             raise StoreError(message) from error
         finally:
             self._tried = time.monotonic()
+            self._account()
         if part is not None:
             part.good()
         return result
@@ -188,8 +196,25 @@ class Spool:
                     _log.error("spool %s: %d operations were in the file that is gone", self._path, self.operations)
                 self._sent = 0
             self._sent = min(self._sent, self._db.execute(_LAST).fetchone()[0])
-            self.operations, self.bytes = self._db.execute(_FILL, (self._sent,)).fetchone()
+            self._recount(*self._db.execute(_FILL, (self._sent,)).fetchone())
         return self._db
+
+    def _recount(self, operations: int, octets: int) -> None:
+        """Note what the file really holds."""
+        more = operations - self.operations
+        self._found += max(0, more)
+        self._lost += max(0, -more)
+        self.operations, self.bytes = operations, octets
+
+    def _account(self) -> None:
+        """Tell the counters what was found and lost since the last call. The sums only grow, so the thread may go on."""
+        counters = self._counters
+        found, lost = self._found - self._told_found, self._lost - self._told_lost
+        self._told_found += found
+        self._told_lost += lost
+        counters.recovered += found
+        counters.discarded += lost
+        counters.in_spool += found - lost
 
     def _forget(self) -> None:
         db, self._db = self._db, None

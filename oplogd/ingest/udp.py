@@ -14,8 +14,10 @@ from pathlib import Path
 from oplogd.errors import OperationError, QueueFullError
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.queue import IngestQueue
+from oplogd.ingest.refused import RefusedDatagrams, shown_address
 from oplogd.logs import Episode
 from oplogd.operation import Operation, decode, format_ms, now_ms
+from oplogd.values import Address
 
 RECEIVE_BUFFER = 32 * 1024 * 1024
 _DATAGRAMS_A_CALL = 256
@@ -24,6 +26,8 @@ _MOST_AT_STOP = 2 * RECEIVE_BUFFER // 512
 
 _MAX_DATAGRAM = 65_536
 _SO_RCVBUFFORCE = 33
+_QUIET_SECONDS = 5.0
+"""So long without an occurrence ends an episode of the log."""
 
 _log = logging.getLogger("oplogd.udp")
 
@@ -65,14 +69,14 @@ class UdpIngest:
         self._sockets = list(sockets)
         self._queue = queue
         self._counters = counters
-        self._overflow = Episode(_log, "the queue is full, dropping operations that come by UDP", quiet=5)
-        self._invalid = Episode(_log, "refusing invalid operations that come by UDP", quiet=5)
+        self.refused = RefusedDatagrams()
+        self._overflow = Episode(_log, "the queue is full, dropping operations that come by UDP", quiet=_QUIET_SECONDS)
+        self._invalid = Episode(_log, "refusing invalid operations that come by UDP", quiet=_QUIET_SECONDS)
         self._dropped_before_close = 0
 
     @property
     def addresses(self) -> list[str]:
-        names = [sock.getsockname() for sock in self._sockets]
-        return [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port, *_ in names]
+        return [str(Address(*sock.getsockname()[:2])) for sock in self._sockets]
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -112,28 +116,30 @@ class UdpIngest:
         return drops
 
     def _drain(self, sock: socket.socket) -> int:
-        counters = self._counters
-        arrival = format_ms(now_ms())
+        counters, refused = self._counters, self.refused
+        now = now_ms()
+        arrival = format_ms(now)
         operations: list[Operation] = []
-        error: OperationError | None = None
-        count = 0
-        receive = sock.recv
+        first = ""
+        count, before = 0, refused.count
+        receive = sock.recvfrom
         try:
             while count < _DATAGRAMS_A_CALL:
-                raw = receive(_MAX_DATAGRAM)
+                raw, sender = receive(_MAX_DATAGRAM)
                 count += 1
                 try:
                     operations.append(decode(raw, arrival))
-                except OperationError as this:
-                    counters.error += 1
-                    error = this
+                except OperationError as error:
+                    refused.add(now, sender, str(error), raw)
+                    first = first or f"from {shown_address(sender)}: {error}"
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as failed:
             _log.warning("reading UDP failed: %s", failed)
         counters.received += count
-        if error is not None:
-            self._invalid.again(detail=str(error))
+        if invalid := refused.count - before:
+            counters.error += invalid
+            self._invalid.again(invalid, detail=first)
         else:
             self._invalid.end()
         if operations:

@@ -4,14 +4,16 @@ import asyncio
 import logging
 import random
 import secrets
+import time
 from collections.abc import Sequence
 
-from oplogd.errors import StoreError, StoreUnavailableError
+from oplogd.errors import NotConfirmedError, StoreError, StoreUnavailableError
 from oplogd.health import Health
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.queue import IngestQueue, Item
 from oplogd.ingest.spool import Spool
 from oplogd.operation import Operation
+from oplogd.passage import Passage
 from oplogd.store import Stamp, Store
 
 BATCH_OPERATIONS = 5_000
@@ -24,16 +26,21 @@ _log = logging.getLogger("oplogd.writer")
 
 
 async def write(
-    store: Store, queue: IngestQueue, counters: Counters, health: Health, spool: Spool | None = None
+    store: Store,
+    queue: IngestQueue,
+    counters: Counters,
+    health: Health,
+    spool: Spool | None = None,
+    passage: Passage | None = None,
 ) -> None:
     """Run for ever. All that arrives while a batch is being committed shares the next commit.
 
     A batch that cannot be written is tried again, with exponential back-off and jitter, until it can. Waiting requests
-    fail at once. Their operations that are being written stay; the others leave the queue. With a ``spool``,
+    fail at once. Their operations that are being written stay (NotConfirmedError); the others leave the queue. With a ``spool``,
     operations that cannot be written go there, and all later ones behind them, until the spool is empty again. If the
     spool is full or fails, they stay in memory.
     """
-    await _Writer(store, queue, counters, health, spool).run()
+    await _Writer(store, queue, counters, health, spool, passage or Passage()).run()
 
 
 class _Batch:
@@ -52,13 +59,20 @@ class _Batch:
 
 class _Writer:
     def __init__(
-        self, store: Store, queue: IngestQueue, counters: Counters, health: Health, spool: Spool | None
+        self,
+        store: Store,
+        queue: IngestQueue,
+        counters: Counters,
+        health: Health,
+        spool: Spool | None,
+        passage: Passage,
     ) -> None:
         self._store = store
         self._queue = queue
         self._counters = counters
         self._part = health.part("writer")
         self._spool = spool
+        self._passage = passage
         self._name = secrets.token_hex(8)
         self._sequence = 0
 
@@ -75,6 +89,7 @@ class _Writer:
     async def _write(self, batch: _Batch) -> _Batch | None:
         """Write a batch or move it to the spool. Return the rest if only its beginning fits there."""
         delay = FIRST_RETRY_SECONDS
+        self._passage.begin(batch.operations[0].data, batch.items[0].arrived)
         while True:
             try:
                 await self._append(batch.operations, batch.stamp)
@@ -120,6 +135,8 @@ class _Writer:
                 if batch is None:
                     break
                 await self._append(batch.operations, batch.stamp)
+                self._counters.ingested += len(batch.operations)
+                self._counters.in_spool -= len(batch.operations)
                 await spool.drop(batch)
                 delay = FIRST_RETRY_SECONDS
             except StoreError as error:
@@ -149,6 +166,7 @@ class _Writer:
 
     async def _append(self, operations: Sequence[Operation], stamp: Stamp) -> None:
         """Raise StoreUnavailableError for every failure: no error of a store may end the agent with its queue."""
+        begun = time.monotonic()
         try:
             await self._store.append(operations, stamp)
         except StoreUnavailableError:
@@ -160,18 +178,25 @@ class _Writer:
             if self._part.trouble != message:
                 _log.error("an append failed", exc_info=error)
             raise StoreUnavailableError(message) from error
+        self._counters.commit_seconds.observe(time.monotonic() - begun)
 
     async def _keep(self, batch: _Batch) -> bool:
         """Move operations to the spool as far as they fit. Return whether all did."""
         if self._spool is None:
             return False
         try:
-            batch.cut(await self._spool.put(batch.operations, batch.stamp))
+            count = await self._spool.put(batch.operations, batch.stamp)
         except StoreError:  # told by the spool
             return False
+        if count:
+            self._passage.give_up()
+        self._counters.spooled += count
+        self._counters.in_spool += count
+        self._queue.let_go(batch.items, count)
+        batch.cut(count)
         if batch.operations:
             return False
-        self._done(batch)
+        self._queue.finish(batch.items)
         return True
 
     def _batch(self, items: Sequence[Item]) -> _Batch:
@@ -180,14 +205,13 @@ class _Writer:
         return batch
 
     def _refuse(self, items: Sequence[Item], error: StoreError) -> None:
-        unavailable = StoreUnavailableError(str(error))
         self._part.bad(str(error))
         for item in items:
-            item.fail(unavailable)
-        self._counters.discarded += self._queue.refuse_waiting(unavailable)
+            item.fail(NotConfirmedError(str(error)))
+        self._counters.discarded += self._queue.refuse_waiting(StoreUnavailableError(str(error)))
 
     def _done(self, batch: _Batch) -> None:
-        self._counters.ingested += sum(len(item.operations) for item in batch.items)
+        self._counters.ingested += len(batch.operations)
         self._queue.finish(batch.items)
 
 

@@ -68,6 +68,7 @@ class Located(NamedTuple):
 class StoreStats(NamedTuple):
     """Figures for /status. ``lag``: entries that are in the log and not yet in the states.
 
+    ``states`` includes the ``deleted`` objects. ``deleted`` is None until they have been counted.
     ``warnings``: what somebody has to mend, each a sentence that says how.
     """
 
@@ -79,6 +80,7 @@ class StoreStats(NamedTuple):
     newest: Mark | None
     lag: int
     warnings: tuple[str, ...] = ()
+    deleted: int | None = None
 
 
 class Stamp(NamedTuple):

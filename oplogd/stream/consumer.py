@@ -72,6 +72,10 @@ class Counts:
     """What all consumers of an agent were sent; one object per agent."""
 
     events_sent: int = 0
+    to_store: int = 0
+    """How often a consumer went on from the store, because the ring no longer had its next operation."""
+    to_states: int = 0
+    """How often a consumer at a place in the log got states, because the log does not go on from there."""
 
 
 @dataclass(eq=False)
@@ -91,6 +95,8 @@ class Consumer:
     checkpoints: bool
     ends_at: float
     """Monotonic time at which the stream is ended, ``inf`` for never."""
+    name: str = ""
+    """What it calls itself; empty if it does not say."""
     connected_at: float = field(default_factory=time.time)
     place: Mark = Mark(0, 0)
     """Everything up to here that passes the filter has been handed out (in a replication: where it will go live)."""
@@ -104,6 +110,8 @@ class Consumer:
     """Where the log of this epoch began: places before it have no event id."""
     _waiter: asyncio.Future[None] | None = None
     _greeting: bool = False
+    _reads_store: bool = False
+    """It is behind the ring."""
     _asking: asyncio.Task[bytes] | None = None
     """The step that asks the store."""
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
@@ -117,7 +125,10 @@ class Consumer:
             self._replication = None
             self.place = start.mark
             self._greeting = self.checkpoints
-        elif isinstance(start, Reset):
+            return
+        if isinstance(position, EventId):
+            self.counts.to_states += 1
+        if isinstance(start, Reset):
             self._replication = Replication(None, 1, _history(located))
         else:
             cursor = StateCursor(start.ms, None)
@@ -136,6 +147,8 @@ class Consumer:
     def lag(self) -> Lag:
         """In a replication: what has been appended since the copy was begun."""
         run = self._replication
+        if run is None and self.place.offset >= self.ring.head.offset:
+            return Lag(0, 0)
         if run is None and self.view.covers(self.place.offset):
             return Lag(*self.view.missing(self.place.offset))
         place = (run.mark or self.ring.head) if run else self.place
@@ -207,7 +220,15 @@ class Consumer:
             return self._replicate(self._replication)
         if self._epoch != self.ring.epoch:
             return self._judge_anew()
-        return None if self._greeting or self.view.covers(self.place.offset) else self._catch_up()
+        if self._greeting:
+            return None
+        if self.view.covers(self.place.offset):
+            self._reads_store = False
+            return None
+        if not self._reads_store:
+            self._reads_store = True
+            self.counts.to_store += 1
+        return self._catch_up()
 
     async def _answer(self, asking: asyncio.Task[bytes]) -> bytes:
         """The chunk of a step that asks the store; empty if the consumer is woken before it is there."""

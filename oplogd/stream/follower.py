@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from oplogd.errors import LogReplacedError, StoreUnavailableError
 from oplogd.health import Health
+from oplogd.passage import Passage
 from oplogd.store import Entry, Store
 from oplogd.stream.pace import Pace
 from oplogd.stream.ring import Ring
@@ -22,21 +23,23 @@ _PIECE_BYTES = 128 * 1024
 _log = logging.getLogger("oplogd.follower")
 
 
-async def follow(store: Store, ring: Ring, health: Health) -> None:
+async def follow(store: Store, ring: Ring, health: Health, passage: Passage | None = None) -> None:
     """Run for ever. A ring that was not started at a place of the log yet is started at its head."""
     part = health.part("follower")
     while True:
         try:
             if not ring.epoch:
                 ring.restart((await store.locate()).head)
-            await advance(store, ring, _IDLE_SECONDS)
+                if passage:
+                    passage.give_up()
+            await advance(store, ring, _IDLE_SECONDS, passage)
             part.good()
         except StoreUnavailableError as error:
             part.bad(str(error))
             await asyncio.sleep(_RETRY_SECONDS)
 
 
-async def advance(store: Store, ring: Ring, seconds: float) -> None:
+async def advance(store: Store, ring: Ring, seconds: float, passage: Passage | None = None) -> None:
     """Take what the log has past the ring's head, waiting up to ``seconds`` for it. Raises StoreUnavailableError."""
     head = ring.head
     entries: list[Entry] = []
@@ -51,7 +54,7 @@ async def advance(store: Store, ring: Ring, seconds: float) -> None:
             located = await store.locate(head.offset)
             lost = located.head.offset < head.offset or located.at_ms not in (None, head.ms)
     if not lost:
-        await _feed(ring, entries)
+        await _feed(ring, entries, passage)
         return
     located = await store.locate()
     _log.warning(
@@ -60,15 +63,20 @@ async def advance(store: Store, ring: Ring, seconds: float) -> None:
         located.head.offset,
     )
     ring.restart(located.head)
+    if passage:
+        passage.give_up()
 
 
-async def _feed(ring: Ring, entries: Sequence[Entry]) -> None:
+async def _feed(ring: Ring, entries: Sequence[Entry], passage: Passage | None) -> None:
     """Append in pieces, and let the event loop do all else in between when they have taken some milliseconds."""
     pace = Pace()
     first = size = 0
     for end, entry in enumerate(entries, 1):
         size += len(entry.data)
         if size >= _PIECE_BYTES or end - first == _PIECE or end == len(entries):
-            ring.append(entries[first:end])
+            piece = entries[first:end]
+            ring.append(piece)
+            if passage:
+                passage.end(piece)
             first, size = end, 0
             await pace.rest()

@@ -4,7 +4,9 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Literal, get_args
 
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -33,6 +35,9 @@ END_GRACE_SECONDS = 10.0
 
 END_WAIT_SECONDS = 2.0
 """How long a stop waits for the streams that it has ended and whose consumers do not read."""
+
+Refusal = Literal["max_clients", "max_clients_per_address", "store", "password", "no_password", "bad_request"]
+"""Why a consumer was not connected. Some clients give their password only once they were asked for it."""
 
 _log = logging.getLogger("oplogd.stream")
 
@@ -73,26 +78,42 @@ class Hub:
         self._reserved = 0
         self._ending = False
         self.counts = Counts()
+        self.refused: dict[Refusal, int] = dict.fromkeys(get_args(Refusal), 0)
+        """How many consumers were not connected, by the reason."""
         self._pages = Pages()
         self.connections = 0
         self.consumers: set[Consumer] = set()
 
-    async def connect(self, position: Position | None, filter_: Filter, *, checkpoints: bool, address: str) -> Consumer:
+    @contextmanager
+    def refusing(self, reason: Refusal) -> Iterator[None]:
+        """Count a consumer as refused if this ends with an error."""
+        try:
+            yield
+        except Exception:
+            self.refused[reason] += 1
+            raise
+
+    async def connect(
+        self, position: Position | None, filter_: Filter, *, checkpoints: bool, address: str, name: str = ""
+    ) -> Consumer:
         """A consumer that starts at ``position``; ``disconnect`` must follow.
 
         ``address`` is HOST:PORT. Raises StoreUnavailableError, TooManyClientsError and TooManyFromAddressError.
         """
         if len(self.consumers) + self._reserved >= self._max_clients:
+            self.refused["max_clients"] += 1
             raise TooManyClientsError
         host = _host(address)
         if self._max_per_host and self._per_host.get(host, 0) >= self._max_per_host:
+            self.refused["max_clients_per_address"] += 1
             raise TooManyFromAddressError
         self._count(host, 1)
         self._reserved += 1
         view = self._ring.view(filter_)
         try:
             epoch = self._ring.epoch
-            located = await self._store.locate(position.offset if isinstance(position, EventId) else 0)
+            with self.refusing("store"):
+                located = await self._store.locate(position.offset if isinstance(position, EventId) else 0)
         except BaseException:
             self._ring.release(view)
             self._count(host, -1)
@@ -103,6 +124,7 @@ class Hub:
         consumer = Consumer(
             id=self.connections,
             address=address,
+            name=name,
             store=self._store,
             ring=self._ring,
             view=view,

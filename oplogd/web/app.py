@@ -1,9 +1,11 @@
 """The FastAPI app: one function for each endpoint of the wire contract."""
 
+import re
 from datetime import UTC, datetime
 
 import msgspec
 from fastapi import FastAPI, Request, Response
+from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -13,12 +15,13 @@ from oplogd.agent import Agent
 from oplogd.errors import PositionError, StoreUnavailableError
 from oplogd.event_id import Millis, Position, parse_position
 from oplogd.ingest.http import JSON
-from oplogd.operation import parse_timestamp
+from oplogd.operation import now_ms, parse_timestamp
 from oplogd.stream.filters import parse_filter
 from oplogd.stream.hub import EventStream, TooManyClientsError, TooManyFromAddressError
+from oplogd.stream.lags import survey
 from oplogd.values import Address
 from oplogd.web import describe
-from oplogd.web.auth import ReadGuard, WriteGuard
+from oplogd.web.auth import ReadGuard, WriteGuard, gives_password
 from oplogd.web.consumers import consumers
 from oplogd.web.ingest import Intake
 from oplogd.web.metrics import render
@@ -37,6 +40,7 @@ _PREFLIGHT_HEADERS = {
     "Access-Control-Max-Age": "86400",
 }
 _RETRY_AFTER = {"Retry-After": "1"}
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -78,7 +82,8 @@ def create_app(agent: Agent) -> FastAPI:
     async def get(request: Request) -> Response:
         accept = ",".join(request.headers.getlist("accept"))
         if accepts(accept, EVENT_STREAM):
-            readers.demand(request)
+            with agent.hub.refusing("password" if gives_password(request) else "no_password"):
+                readers.demand(request)
             return await _stream(agent, request)
         if request.url.path == "/" and accepts(accept, "text/html"):
             return page()
@@ -92,24 +97,22 @@ def create_app(agent: Agent) -> FastAPI:
         shown = path == "/ops"  # the same thing twice in the documentation helps nobody
         app.add_api_route(path, post, methods=["POST"], include_in_schema=shown, **describe.POST)
         app.add_api_route(path, get, methods=["GET"], include_in_schema=shown, **describe.GET)
-        app.add_api_route(path, get, methods=["HEAD"], include_in_schema=False)
 
     @app.get("/status", **describe.STATUS)
-    @app.head("/status", include_in_schema=False)
     async def get_status(request: Request) -> Response:
-        body = await status(agent)
+        lags = await survey(agent.hub.consumers, now_ms())
+        body = await status(agent, lags)
         if readers.admits(request):
-            body |= await consumers(agent)
+            body |= await consumers(lags)
+            body["refused_datagrams"] = agent.udp.refused.described()
         code = 200 if body["status"] == "OK" else 503
         return Response(msgspec.json.encode(body), code, COMMON_HEADERS, JSON)
 
     @app.get("/live", **describe.LIVE)
-    @app.head("/live", include_in_schema=False)
     async def get_live() -> Response:
         return Response("alive\n", 200, COMMON_HEADERS, "text/plain")
 
     @app.get("/ready", **describe.READY)
-    @app.head("/ready", include_in_schema=False)
     async def get_ready() -> Response:
         if agent.stopping:
             raise Problem(503, "the agent is stopping")
@@ -118,9 +121,9 @@ def create_app(agent: Agent) -> FastAPI:
         return Response("ready\n", 200, COMMON_HEADERS, "text/plain")
 
     @app.get("/metrics", **describe.METRICS)
-    @app.head("/metrics", include_in_schema=False)
     async def get_metrics() -> Response:
-        return Response(render(await status(agent)), 200, COMMON_HEADERS, "text/plain; version=1.0.0")
+        lags = await survey(agent.hub.consumers, now_ms())
+        return Response(render(await status(agent, lags), lags), 200, COMMON_HEADERS, "text/plain; version=1.0.0")
 
     add_session(app, readers)
 
@@ -128,18 +131,30 @@ def create_app(agent: Agent) -> FastAPI:
     async def preflight() -> Response:
         return Response(status_code=204, headers=_PREFLIGHT_HEADERS)
 
+    _answer_head(app)
     return app
+
+
+def _answer_head(app: FastAPI) -> None:
+    """Let every path that has GET have HEAD, also those of the documentation."""
+    for route in list(app.routes):
+        if isinstance(route, APIRoute) and "GET" in (route.methods or ()):
+            app.add_api_route(route.path, route.endpoint, methods=["HEAD"], include_in_schema=False)
 
 
 async def _stream(agent: Agent, request: Request) -> Response:
     query = request.query_params
-    try:
-        position = _position(request)
-    except PositionError as error:
-        raise Problem(400, str(error)) from None
-    wish = query.get("checkpoint", "0")
-    if wish not in ("0", "1", ""):
-        raise Problem(400, "checkpoint: must be 1 or 0")
+    with agent.hub.refusing("bad_request"):
+        try:
+            position = _position(request)
+        except PositionError as error:
+            raise Problem(400, str(error)) from None
+        wish = query.get("checkpoint", "0")
+        if wish not in ("0", "1", ""):
+            raise Problem(400, "checkpoint: must be 1 or 0")
+        name = query.get("name")
+        if name is not None and not _NAME.fullmatch(name):
+            raise Problem(400, "name: must be 1 to 100 ASCII letters, digits, '.', '_' or '-'")
     headers = dict(COMMON_HEADERS)
     if last_event_id := request.headers.get("last-event-id"):
         headers["Last-Event-ID"] = last_event_id
@@ -154,6 +169,7 @@ async def _stream(agent: Agent, request: Request) -> Response:
             parse_filter(query.getlist("types"), query.getlist("parents")),
             checkpoints=wish == "1",
             address=str(Address(client.host, client.port)) if client else "unknown",
+            name=name or "",
         )
     except TooManyFromAddressError:
         limit = f"{agent.settings.max_clients_per_address:,}"

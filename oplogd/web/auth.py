@@ -154,6 +154,11 @@ class ReadGuard(Guard):
         return self._signer.sign(kind, expires), expires
 
 
+def gives_password(request: HTTPConnection) -> bool:
+    """Whether a request carries a password, a cookie or a token, right or wrong."""
+    return "authorization" in request.headers or COOKIE in request.cookies or bool(request.query_params.get("token"))
+
+
 def _has_own_host(request: HTTPConnection, allowed: Collection[str]) -> bool:
     return is_own_host(request.headers.getlist("host"), allowed)
 

@@ -72,7 +72,11 @@ POST: dict[str, Any] = {
             (415, "Neither JSON nor NDJSON."),
             (429, "Too many wrong passwords came from this address or from others."),
             (431, "The headers are too large."),
-            (503, "The queue or the memory for bodies is full or the store away: try again after Retry-After seconds."),
+            (
+                503,
+                "The queue or the memory for bodies is full or the store away: try again after Retry-After seconds."
+                " Operations that are 'not confirmed' may be stored all the same.",
+            ),
         ),
         200: {
             "description": "The batch is stored.",
@@ -112,7 +116,7 @@ GET: dict[str, Any] = {
     "response_model": None,
     "responses": {
         **_answers(
-            (400, "Last-Event-ID, last_event_id or since cannot be read."),
+            (400, "Last-Event-ID, last_event_id, since, checkpoint or name cannot be read."),
             (401, "The password, cookie or token is missing, wrong or no longer good."),
             (429, "Too many wrong passwords, or too many consumers from this address."),
             (406, "The Accept header does not name text/event-stream."),
@@ -142,6 +146,9 @@ GET: dict[str, Any] = {
             _query("types", "Only these types: comma-separated, or repeated.", "video,user"),
             _query("parents", "Only with one of these parents: comma-separated, or repeated.", "user/x3kd2"),
             _query("checkpoint", "1: also send the position reached, as blocks with an id only.", "1"),
+            _query(
+                "name", "What the consumer is called in /metrics: up to 100 letters, digits, '.', '_', '-'.", "search"
+            ),
             _query("token", "What POST /token gave, where a page of another origin cannot send the password.", ""),
         ]
     },
@@ -150,7 +157,8 @@ GET: dict[str, Any] = {
 STATUS: dict[str, Any] = {
     "operation_id": "status",
     "summary": "Counters and the state of queue, ring and store",
-    "description": "With the stream's password, or without one from this machine, also the connected consumers.",
+    "description": "With the stream's password, or without one from this machine, also the connected consumers and the"
+    " last refused datagrams.",
     "response_model": None,
     "responses": {
         200: {"description": "OK", "content": {"application/json": {"example": {"status": "OK"}}}},
@@ -176,7 +184,7 @@ READY: dict[str, Any] = {
 }
 METRICS: dict[str, Any] = {
     "operation_id": "metrics",
-    "summary": "The counters of /status for Prometheus",
+    "summary": "The figures of /status for Prometheus",
     "response_model": None,
     "responses": {200: {"description": "Prometheus text format"}},
 }

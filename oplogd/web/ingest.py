@@ -1,6 +1,7 @@
 """POST: a body's operations into the queue, and the answer when they are durable."""
 
 import asyncio
+import logging
 import time
 from typing import TypeVar
 
@@ -8,7 +9,7 @@ import msgspec
 from fastapi import Request, Response
 
 from oplogd.agent import Agent
-from oplogd.errors import OperationError, QueueFullError, StoreUnavailableError
+from oplogd.errors import NotConfirmedError, OperationError, OplogError, QueueFullError, StoreUnavailableError
 from oplogd.ingest.budget import Budget, NoRoomError, Share
 from oplogd.ingest.http import (
     JSON,
@@ -21,14 +22,20 @@ from oplogd.ingest.http import (
     decoding,
     decompressing,
 )
+from oplogd.logs import Episode
 from oplogd.operation import format_ms, now_ms
+from oplogd.values import Address
 from oplogd.web.negotiate import media_type
 from oplogd.web.problem import COMMON_HEADERS, Problem
 
 _SLICE_SECONDS = 0.003
 """How long the work on a body may hold up the event loop."""
 
+_QUIET_SECONDS = 5.0
 _RETRY_AFTER = {"Retry-After": "1"}
+_STORE_AWAY = {"Retry-After": "5"}
+
+_log = logging.getLogger("oplogd.http")
 
 _T = TypeVar("_T")
 
@@ -40,6 +47,7 @@ class Intake:
         self._agent = agent
         self._budget = Budget(agent.settings.max_upload_memory, agent.settings.body_timeout)
         self._decoding_large = asyncio.Lock()
+        self._invalid = Episode(_log, "refusing invalid operations that come by HTTP", quiet=_QUIET_SECONDS)
 
     async def post(self, request: Request) -> Response:
         agent = self._agent
@@ -58,6 +66,7 @@ class Intake:
             counters.received += error.lines
             counters.error += error.lines
             errors = [bad._asdict() for bad in error.bad]
+            self._refused(request, error)
             raise Problem(400, str(error), errors=errors) from None
         except TooManyError as error:
             counters.received += error.lines
@@ -68,7 +77,9 @@ class Intake:
         except (TooLargeError, OperationError) as error:
             counters.received += 1
             counters.error += 1
+            self._refused(request, error)
             raise Problem(413 if isinstance(error, TooLargeError) else 400, str(error)) from None
+        self._invalid.end()
         count = len(body.operations)
         counters.received += count
         try:
@@ -79,11 +90,18 @@ class Intake:
         except TooLargeError as error:
             counters.discarded += count
             raise Problem(413, str(error)) from None
+        except NotConfirmedError as error:
+            raise Problem(503, f"not confirmed, it may still be stored: {error}", _STORE_AWAY) from None
         except StoreUnavailableError as error:
-            raise Problem(503, f"not stored: {error}", {"Retry-After": "5"}) from None
+            raise Problem(503, f"dropped before it reached the store, send it again: {error}", _STORE_AWAY) from None
         if body.batch:
             return Response(msgspec.json.encode({"ingested": count}), 200, COMMON_HEADERS, JSON)
         return Response(status_code=204, headers=COMMON_HEADERS)
+
+    def _refused(self, request: Request, error: OplogError) -> None:
+        client = request.client
+        sender = Address(client.host, client.port) if client else "an unknown address"
+        self._invalid.again(detail=f"from {sender}: {error}")
 
     async def _decode(self, request: Request, type_: str, share: Share) -> Body:
         limit = self._agent.settings.max_body_size

@@ -4,15 +4,20 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from oplogd.stream.lags import Lags
 
 COUNTERS = {
     "events_received": "Operations that came in by UDP and HTTP",
-    "events_ingested": "Operations stored",
+    "events_ingested": "Operations stored in the log",
     "events_error": "Operations refused as invalid",
     "events_discarded": "Operations dropped because the queue was full or the store away",
+    "events_spooled": "Operations put into the spool",
+    "events_recovered": "Operations found in the spool that an earlier process received",
     "events_dropped_kernel": "Datagrams the kernel dropped before the agent read them",
+    "datagrams_refused": "Datagrams refused as invalid",
     "events_sent": "Events sent to consumers",
     "connections": "Streams opened",
 }
@@ -26,12 +31,16 @@ GAUGES = {
     "spool_bytes": "Bytes in the spool",
     "spool_max_bytes": "Bytes the spool may hold, 0 without one",
     "clients": "Consumers connected",
+    "consumer_lag_operations": "Largest number of operations that a consumer has not been handed",
+    "consumer_lag_seconds": "Largest age of the oldest operation that a consumer has not been handed",
     "ring_operations": "Operations in the ring",
     "ring_max_operations": "Operations the ring holds when full",
     "ring_bytes": "Bytes in the ring",
     "ring_max_bytes": "Bytes the ring holds when full",
     "store_ops": "Operations in the log",
     "store_states": "Objects with a state, deleted ones included",
+    "store_live": "Objects that exist",
+    "store_deleted": "Objects that were deleted and are remembered",
     "store_bytes": "Bytes that the log counts",
     "store_max_bytes": "Bytes the log may count before its oldest operations go",
     "store_lag_fold": "Operations in the log and not yet in the states",
@@ -39,23 +48,44 @@ GAUGES = {
 }
 
 
-def render(status: Mapping[str, Any]) -> bytes:
+LABELLED = {
+    "consumers_refused": ("reason", "Consumers that were not connected"),
+    "fallbacks": ("to", "Times a consumer went on from the store, or from the states, because its place was gone"),
+}
+HISTOGRAMS = {
+    "commit_seconds": "Seconds that a successful append to the store took",
+    "ingest_to_send_seconds": "Seconds from the arrival of an operation until consumers can be sent it, one of each commit",
+}
+
+
+def render(status: Mapping[str, Any], lags: Lags) -> bytes:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Snapshot(status))
+    registry.register(_Snapshot(status, lags))
     return generate_latest(registry)
 
 
 class _Snapshot(Collector):
-    def __init__(self, status: Mapping[str, Any]) -> None:
+    def __init__(self, status: Mapping[str, Any], lags: Lags) -> None:
         self._status = status
+        self._lags = lags
 
     def collect(self) -> Iterable[Metric]:
         values = dict(_flatten(self._status))
         for name, text in COUNTERS.items():
             yield CounterMetricFamily(f"oplog_{name}", text, value=values[name])
+        for name, (label, text) in LABELLED.items():
+            counter = CounterMetricFamily(f"oplog_{name}", text, labels=[label])
+            for value, count in self._status[name].items():
+                counter.add_metric([value], count)
+            yield counter
+        for name, text in HISTOGRAMS.items():
+            histogram = self._status[name]
+            buckets = list(histogram["buckets"].items())
+            yield HistogramMetricFamily(f"oplog_{name}", text, buckets=buckets, sum_value=histogram["sum"])
         for name, text in GAUGES.items():
-            if name in values:  # the store's are missing while it is away
+            if values.get(name) is not None:  # the store's are missing while it is away or counts
                 yield GaugeMetricFamily(f"oplog_{name}", text, value=values[name])
+        yield from self._named()
         up = 1 if self._status["status"] == "OK" else 0
         yield GaugeMetricFamily("oplog_store_up", "1 while the store works, 0 while degraded", value=up)
         info = GaugeMetricFamily(
@@ -63,6 +93,25 @@ class _Snapshot(Collector):
         )
         info.add_metric([str(self._status["version"]), str(self._status["store"]["kind"])], 1)
         yield info
+
+    def _named(self) -> Iterable[Metric]:
+        count = GaugeMetricFamily("oplog_named_consumers", "Consumers connected under a name", labels=["name"])
+        operations = GaugeMetricFamily(
+            "oplog_named_consumer_lag_operations", "The same as consumer_lag_operations, of a name", labels=["name"]
+        )
+        seconds = GaugeMetricFamily(
+            "oplog_named_consumer_lag_seconds", "The same as consumer_lag_seconds, of a name", labels=["name"]
+        )
+        for name, named in self._lags.names.items():
+            count.add_metric([name], named.consumers)
+            operations.add_metric([name], named.lag.operations)
+            seconds.add_metric([name], named.lag.seconds)
+        yield from (count, operations, seconds)
+        yield GaugeMetricFamily(
+            "oplog_consumer_names_left_out",
+            "Names beyond the 200 that lag most, which have no metrics",
+            value=self._lags.names_left_out,
+        )
 
 
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:

@@ -31,7 +31,6 @@ class _Nothing(msgspec.Struct, forbid_unknown_fields=True):
 
 def add_session(app: FastAPI, guard: ReadGuard) -> None:
     @app.get("/session", **describe.SESSION)
-    @app.head("/session", include_in_schema=False)
     async def get_session(request: Request) -> Response:
         until = guard.signed_until(request)
         body = {

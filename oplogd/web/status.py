@@ -8,8 +8,10 @@ from oplogd import __version__
 from oplogd.agent import Agent
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import format_id
-from oplogd.ingest.spool import Spool
+from oplogd.histogram import Histogram
 from oplogd.store import StoreStats
+from oplogd.stream.lags import Lags
+from oplogd.web.consumers import lag_members
 from oplogd.web.redact import without_folders
 
 STORE_TIMEOUT_SECONDS = 2.0
@@ -27,8 +29,8 @@ async def store_trouble(agent: Agent) -> str | None:
     return agent.health.trouble
 
 
-async def status(agent: Agent) -> dict[str, Any]:
-    """The members of /status. Holds no setting, so no secret."""
+async def status(agent: Agent, lags: Lags) -> dict[str, Any]:
+    """The members of /status that everybody may see. They hold no setting, so no secret."""
     stats: StoreStats | None = None
     troubles = agent.health.troubles
     try:
@@ -50,15 +52,27 @@ async def status(agent: Agent) -> dict[str, Any]:
         "events_ingested": counters.ingested,
         "events_error": counters.error,
         "events_discarded": counters.discarded,
+        "events_spooled": counters.spooled,
+        "events_recovered": counters.recovered,
         "events_dropped_kernel": agent.udp.kernel_drops(),
+        "datagrams_refused": agent.udp.refused.count,
         "events_sent": hub.counts.events_sent,
         "queue_size": queue.operations,
         "queue_max_size": queue.max_operations,
         "queue_bytes": queue.bytes,
         "queue_max_bytes": queue.max_bytes,
-        "spool": _spool(agent.spool),
+        "spool": {
+            "operations": counters.in_spool,
+            "bytes": agent.spool.bytes if agent.spool else 0,
+            "max_bytes": agent.spool.max_bytes if agent.spool else 0,
+        },
         "clients": len(hub.consumers),
         "connections": hub.connections,
+        "consumer_lag": lag_members(lags.largest),
+        "consumers_refused": hub.refused,
+        "fallbacks": {"store": hub.counts.to_store, "states": hub.counts.to_states},
+        "commit_seconds": _histogram(counters.commit_seconds),
+        "ingest_to_send_seconds": _histogram(agent.passage.seconds),
         "rates": agent.rates._asdict(),
         "ring": {
             "operations": len(ring.window),
@@ -70,10 +84,8 @@ async def status(agent: Agent) -> dict[str, Any]:
     }
 
 
-def _spool(spool: Spool | None) -> dict[str, int]:
-    if spool is None:
-        return {"operations": 0, "bytes": 0, "max_bytes": 0}
-    return {"operations": spool.operations, "bytes": spool.bytes, "max_bytes": spool.max_bytes}
+def _histogram(histogram: Histogram) -> dict[str, Any]:
+    return {"count": histogram.count, "sum": round(histogram.sum, 6), "buckets": histogram.buckets()}
 
 
 def _store(stats: StoreStats, agent: Agent) -> dict[str, Any]:
@@ -82,6 +94,8 @@ def _store(stats: StoreStats, agent: Agent) -> dict[str, Any]:
     return {
         "ops": stats.operations,
         "states": stats.states,
+        "live": None if stats.deleted is None else stats.states - stats.deleted,
+        "deleted": stats.deleted,
         "bytes": stats.bytes,
         "max_bytes": stats.max_bytes,
         "oldest_id": format_id(stats.oldest) if stats.oldest else None,

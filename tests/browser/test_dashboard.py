@@ -46,7 +46,8 @@ async def test_operations_appear_as_they_come_with_the_newest_first(agent: Agent
     assert await cells.nth(4).locator(".parent").all_text_contents() == ["user/ada", "user/ken"]
     await expect(page.get_by_text("Waiting for the next operation.")).to_be_hidden()
     await expect(page.locator("[data-plot=ingested] > .dim")).to_have_text("2 in all")
-    await expect(page.locator("[data-gauge=objects] b")).to_have_text("2")
+    await expect(page.locator("[data-gauge=objects] b")).to_have_text("1")
+    await expect(page.locator("[data-gauge=objects] .dim")).to_have_text("1 deleted")
 
 
 async def test_a_filter_filters_and_survives_a_reload_and_the_way_back(agent: Agent, visit: Visit) -> None:
@@ -220,12 +221,12 @@ async def test_pause_keeps_the_rows_still_and_counts_what_comes(agent: Agent, vi
 async def test_the_consumers_are_listed_with_filter_position_and_lag(agent: Agent, visit: Visit) -> None:
     agent.post(operation("insert", "a"))
     newest = agent.status()["store"]["newest_id"]
-    with agent.follow(types="video,user", parents="user/ada"):
+    with agent.follow(types="video,user", parents="user/ada", name="search"):
         page = await visit.open(f"{agent.url}/")
         rows = page.locator("#consumer-rows tr")
         await expect(rows).to_have_count(2)
         consumer = rows.filter(has_text="user, video, user/ada")
-        await expect(consumer.locator("td").nth(0)).to_contain_text("127.0.0.1:")
+        await expect(consumer.locator("td").nth(0)).to_contain_text("search (127.0.0.1:")
         await expect(consumer.locator("td").nth(1)).to_have_text(re.compile(f"^{newest}.*0 sent$"))
         await expect(consumer.locator("td").nth(2)).to_have_text(re.compile("^0.*in step$"))
         await expect(page.locator("[data-plot=clients] .big span")).to_have_text("2")

@@ -76,11 +76,24 @@ def test_the_metrics_are_those_of_the_status(target: Target) -> None:
     assert families["oplog_store_up"].samples[0].value == 1
 
 
-@pytest.mark.parametrize("path", ["/status", "/live", "/ready", "/metrics"])
-def test_head_answers_with_the_headers_of_get(target: Target, path: str) -> None:
-    head, get = target.request("HEAD", path), target.request("GET", path)
-    assert (head.status, head.body) == (200, b"")
-    assert head.header("Content-Type") == get.header("Content-Type")
+def test_whatever_has_get_has_head_with_the_same_headers(target: Target) -> None:
+    html = target.request("GET", "/docs").body.decode()
+    parts = set(re.findall(r"(?:src|href)=\"([^\"]+)\"", html))
+    pages = [
+        "/",
+        "/docs",
+        "/docs/oauth2-redirect",
+        "/openapi.json",
+        "/status",
+        "/live",
+        "/ready",
+        "/metrics",
+        "/session",
+    ]
+    for path in (*pages, *parts):
+        head, get = (target.request(method, path, headers=BROWSER) for method in ("HEAD", "GET"))
+        assert (head.status, get.status, head.body) == (200, 200, b""), path
+        assert head.header("Content-Type") == get.header("Content-Type"), path
 
 
 def test_the_api_is_described(target: Target) -> None:
@@ -97,7 +110,7 @@ def test_the_api_is_described(target: Target) -> None:
     ndjson = post["requestBody"]["content"]["application/x-ndjson"]["example"]
     assert target.post(ndjson.encode(), {"Content-Type": "application/x-ndjson"}).status == 200
     parameters = {parameter["name"] for parameter in paths["/ops"]["get"]["parameters"]}
-    assert parameters == {"Last-Event-ID", "last_event_id", "since", "types", "parents", "checkpoint", "token"}
+    assert parameters == {"Last-Event-ID", "last_event_id", "since", "types", "parents", "checkpoint", "name", "token"}
 
 
 def test_the_documentation_is_whole_without_any_other_host(target: Target) -> None:
@@ -166,7 +179,12 @@ def test_a_web_page_of_another_origin_may_read_the_answer(target: Target, path: 
 
 @pytest.mark.parametrize(
     ("path", "allowed"),
-    [("/", "GET, HEAD, OPTIONS, POST"), ("/ops", "GET, HEAD, OPTIONS, POST"), ("/status", "GET, HEAD, OPTIONS")],
+    [
+        ("/", "GET, HEAD, OPTIONS, POST"),
+        ("/ops", "GET, HEAD, OPTIONS, POST"),
+        ("/status", "GET, HEAD, OPTIONS"),
+        ("/docs", "GET, HEAD, OPTIONS"),
+    ],
 )
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "POST"])
 def test_another_method_is_answered_with_those_allowed(target: Target, path: str, allowed: str, method: str) -> None:

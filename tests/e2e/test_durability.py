@@ -169,7 +169,7 @@ def test_while_another_process_locks_the_store_udp_waits_in_order_http_is_refuse
         with locked(tmp_path / "oplog.db"):
             agent.send_udp(operation("insert", "u0"))
             agent.wait_status(events_received=2)
-            assert_refused(agent.request("POST", "/", operation("insert", "waits")), *words)
+            assert_refused(agent.request("POST", "/", operation("insert", "waits")), "dropped", *words)
             assert_degraded(agent, *words)
             assert_refused(agent.request("POST", "/", [operation("insert", "at once")] * 7), *words)
             agent.send_udp(*(operation("insert", f"u{number}") for number in range(1, room + 20)))
@@ -205,10 +205,10 @@ def test_a_full_disk_refuses_new_operations_keeps_what_it_has_and_goes_on_when_t
             if answer.status != 200:
                 break  # it was being written, so it stays in the queue
         assert number > 3
-        assert_refused(answer, *words)
+        assert_refused(answer, "not confirmed, it may still be stored", *words)
         status = assert_degraded(agent, *words)
         assert (status["events_ingested"], status["queue_size"]) == (number * 100, 100)
-        assert_refused(agent.request("POST", "/", operation("insert", "refused")), *words)
+        assert_refused(agent.request("POST", "/", operation("insert", "refused")), "dropped", *words)
         agent.send_udp(operation("insert", "u1"), operation("insert", "u2"))
         agent.wait_status(queue_size=102)
         assert {event.operation["id"] for event in agent.replicate().values()} == set(stored[:-100])

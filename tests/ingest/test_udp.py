@@ -1,19 +1,25 @@
 """The end of UDP intake: all that the kernel holds is taken, and nothing that comes later."""
 
 import asyncio
+import contextlib
 import socket
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.udp import UdpIngest, open_sockets
+from oplogd.operation import format_ms, now_ms
 from tests.operations import operation
 
 CALLS = 8
 A_CALL = 16
 HELD = CALLS * A_CALL
 """Few enough for the receive buffer that anybody gets."""
+
+VALID = b'{"event":"insert","type":"video","id":"a"}'
 
 
 async def test_a_stop_takes_the_datagrams_that_the_kernel_holds_in_turns_with_other_work_and_no_later_ones(
@@ -44,3 +50,70 @@ async def test_a_stop_takes_the_datagrams_that_the_kernel_holds_in_turns_with_ot
         flood.cancel()
     assert turns >= CALLS - 1
     assert (counters.received, queue.operations) == (HELD, HELD)
+
+
+@contextlib.asynccontextmanager
+async def reading(host: str = "127.0.0.1") -> AsyncIterator[tuple[UdpIngest, Counters, tuple[Any, ...]]]:
+    """Intake that the test drives by its stop, and where to send."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    (sock,) = open_sockets([(family, host, 0)])
+    counters = Counters()
+    ingest = UdpIngest([sock], IngestQueue(1000, 1 << 30), counters)
+    try:
+        yield ingest, counters, sock.getsockname()
+    finally:
+        sock.close()
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "oplogd.udp"]
+
+
+async def test_the_log_names_the_first_refused_datagram_of_an_episode_with_its_sender_and_counts_datagrams(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("oplogd.ingest.udp._QUIET_SECONDS", 0)
+    async with reading() as (ingest, counters, address):
+        with (
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as first,
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other,
+        ):
+            for sender, raw in ((first, b"{}"), (other, b"[]"), (other, b"x"), (first, VALID), (other, b"")):
+                sender.sendto(raw, address)
+            port = first.getsockname()[1]
+        await ingest.stop()
+        assert (counters.received, counters.error, ingest.refused.count) == (5, 4, 4)
+        begin, end = told(caplog)
+        assert begin == f"refusing invalid operations that come by UDP: from 127.0.0.1:{port}: event: is required"
+        assert end.startswith("refusing invalid operations that come by UDP: over, 4 times in ")
+
+
+async def test_the_last_refused_datagrams_are_remembered_with_time_sender_reason_and_beginning() -> None:
+    async with reading() as (ingest, _, address):
+        before = now_ms()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            for number in range(30):
+                sender.sendto(b"%d \xff\x1b[1m" % number + "\u202e".encode() + b"x" * 500, address)
+            sender.sendto(VALID, address)
+            port = sender.getsockname()[1]
+        await ingest.stop()
+        described = ingest.refused.described()
+        assert [each["data"][:23] for each in described] == [
+            rf"{n} \xff\x1b[1m\u202exxx"[:23] for n in range(29, 9, -1)
+        ]
+        assert {each["sender"] for each in described} == {f"127.0.0.1:{port}"}
+        assert {each["reason"] for each in described} == {"operation: is not UTF-8 (byte 3)"}
+        assert all(format_ms(before) <= each["time"] <= format_ms(now_ms()) for each in described)
+        assert all(len(each["data"]) < 220 for each in described)
+
+
+async def test_a_sender_with_ipv4_is_told_as_such_by_a_socket_for_both() -> None:
+    async with reading("::") as (ingest, _, address):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.sendto(b"{}", ("127.0.0.1", address[1]))
+            port = sender.getsockname()[1]
+        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as six:
+            six.sendto(b"{}", ("::1", address[1]))
+            other = six.getsockname()[1]
+        await ingest.stop()
+        assert [each["sender"] for each in ingest.refused.described()] == [f"[::1]:{other}", f"127.0.0.1:{port}"]

@@ -5,7 +5,7 @@ import logging
 import sqlite3
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import cast
 
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogd.errors import StoreError, StoreUnavailableError
+from oplogd.errors import NotConfirmedError, StoreError, StoreUnavailableError
 from oplogd.health import Health
 from oplogd.ingest import spool as spool_module
 from oplogd.ingest import writer
@@ -53,6 +53,10 @@ class FailingStore:
         self.batches.append(list(operations))
 
     @property
+    def commits(self) -> int:
+        return len(self.batches)
+
+    @property
     def log(self) -> list[Operation]:
         return [op for batch in self.batches for op in batch]
 
@@ -80,8 +84,9 @@ class Bench:
             task.cancel()
 
     def adds_up(self) -> bool:
-        counters = self.counters
-        return counters.received == (counters.ingested + counters.error + counters.discarded + self.queue.operations)
+        counts = self.counters
+        kept = counts.in_spool + self.queue.operations
+        return counts.received + counts.recovered == counts.ingested + counts.error + counts.discarded + kept
 
 
 @pytest.fixture(autouse=True)
@@ -132,9 +137,11 @@ async def test_at_a_failure_those_who_wait_are_told_and_only_what_is_being_writt
         assert in_flight is not None
         assert waiting is not None
         bench.store.gate.set()
-        for done in (in_flight, waiting):
-            with pytest.raises(StoreUnavailableError, match="the disk is full"):
-                await done
+        with pytest.raises(NotConfirmedError, match="the disk is full"):
+            await in_flight
+        with pytest.raises(StoreUnavailableError, match="the disk is full") as dropped:
+            await waiting
+        assert dropped.type is StoreUnavailableError
     assert bench.store.log == [*numbered(1, first=1), *numbered(1, first=4)]
     assert bench.counters == Counters(received=4, ingested=2, discarded=2)
     assert bench.adds_up()
@@ -304,16 +311,79 @@ async def test_with_a_spool_of_any_size_that_fails_now_and_then_all_is_written_o
                 first += count
                 for _ in range(turns):
                     await asyncio.sleep(0)
-                assert bench.adds_up()
+
+        def all_is_stored() -> bool:
+            assert bench.adds_up()
+            assert bench.counters.ingested == len(bench.store.log)
+            return producing.done() and not (bench.queue.operations or spool.operations or health.trouble)
 
         producing = asyncio.create_task(produce())
-        await writing.until(
-            lambda: producing.done() and not (bench.queue.operations or spool.operations or health.trouble)
-        )
+        await writing.until(all_is_stored)
         await producing
         await spool.close()
     assert bench.store.log == numbered(total)
-    assert bench.counters == Counters(received=total, ingested=total)
+    assert bench.counters == Counters(received=total, ingested=total, spooled=bench.counters.spooled)
+    assert bench.store.commits == bench.counters.commit_seconds.count
+
+
+async def test_operations_in_the_spool_are_counted_as_stored_by_the_process_that_stores_them(tmp_path: Path) -> None:
+    """The first process receives three, the second two, and the third stores all."""
+    path = tmp_path / "s.db"
+    counts: list[Counters] = []
+
+    async def run(batch: list[Operation], failures: int) -> None:
+        health, counters = Health(), Counters()
+        spool = Spool(path, HUGE, health, counters)
+        await spool.open()
+        writing = Writing(FailingStore([failures]), spool, health)
+        bench = writing.bench
+        bench.counters = counters
+        if batch:
+            bench.put(batch, wait=False)
+        await writing.until(lambda: not bench.queue.operations and bool(failures or not spool.operations))
+        assert bench.adds_up()
+        await spool.close()
+        counts.append(counters)
+
+    await run(numbered(3), failures=HUGE)
+    await run(numbered(2, first=4), failures=HUGE)
+    await run([], failures=0)
+    assert counts == [
+        Counters(received=3, spooled=3, in_spool=3),
+        Counters(received=2, recovered=3, spooled=2, in_spool=5),
+        Counters(recovered=5, ingested=5),
+    ]
+
+
+async def test_operations_that_somebody_takes_from_the_spool_are_counted_as_discarded(tmp_path: Path) -> None:
+    health, counters = Health(), Counters()
+    spool = Spool(tmp_path / "s.db", HUGE, health, counters)
+    await spool.open()
+    writing = Writing(FailingStore([HUGE]), spool, health)
+    writing.bench.counters = counters
+    writing.bench.put(numbered(3), wait=False)
+    await writing.until(lambda: counters.in_spool == 3)
+    with closing(sqlite3.connect(tmp_path / "s.db")) as db, db:
+        db.execute("DELETE FROM spool")
+    await writing.until(lambda: not counters.in_spool)
+    assert counters == Counters(received=3, spooled=3, discarded=3)
+    assert writing.bench.adds_up()
+    await spool.close()
+
+
+async def test_a_part_that_the_spool_takes_leaves_the_queue(tmp_path: Path) -> None:
+    health, made = Health(), numbered(5)
+    spool = Spool(tmp_path / "s.db", sum(len(each.key) + len(each.data) for each in made[:3]), health)
+    await spool.open()
+    writing = Writing(FailingStore([HUGE]), spool, health)
+    bench = writing.bench
+    for operation in made:
+        bench.put([operation], wait=False)
+    await writing.until(lambda: bench.counters.in_spool == 3)
+    assert bench.queue.operations == 2
+    assert bench.queue.bytes == sum(len(each.key) + len(each.data) for each in made[3:])
+    assert bench.counters == Counters(received=5, spooled=3, in_spool=3)
+    await spool.close()
 
 
 # --- Health ---

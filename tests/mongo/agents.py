@@ -14,6 +14,14 @@ def agent(folder: Path, url: str, kind: str, *flags: str, **options: Any) -> Age
     return Agent(folder, "--mongo-url", url, "--log-collection", kind, "--lease", LEASE, *flags, **options)
 
 
+def adds_up(only: Agent) -> bool:
+    """Whether every operation that the agent ever had is counted once, in one look at its figures."""
+    status = only.status()
+    fates = sum(status[f"events_{fate}"] for fate in ("ingested", "error", "discarded"))
+    kept: int = status["queue_size"] + status["spool"]["operations"]
+    return bool(status["events_received"] + status["events_recovered"] == fates + kept)
+
+
 class Consumer(threading.Thread):
     """Follows from the start it was given until it has ``count`` operations; cut every ``cut``, it resumes at the next agent.
 

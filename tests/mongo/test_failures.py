@@ -18,7 +18,7 @@ from pymongo import MongoClient
 
 from oplogd.operation import now_ms
 from tests.agents import DEADLINE, Agent, Event, Stream, fold
-from tests.mongo.agents import agent, replicated
+from tests.mongo.agents import adds_up, agent, replicated
 from tests.mongo.proxy import Proxy
 from tests.mongo.servers import Server, ferretdb, with_database
 
@@ -166,17 +166,21 @@ def test_the_spool_brings_udp_operations_over_a_restart(server: Server, tmp_path
         assert first.post(operation(0)) == 204
         server.kill()
         first.send_udp(*(operation(number) for number in range(1, 51)))
-        first.wait_status(queue_size=0, events_ingested=51)
-        assert first.status()["spool"]["operations"] == 50
+        wait_for("all are spooled", lambda: first.status()["spool"]["operations"] == 50)
+        first.wait_status(queue_size=0, events_ingested=1, events_spooled=50)
+        assert adds_up(first)
         first.kill()
     with agent(tmp_path, url, "capped", *flags) as second:
         status = second.status()
         assert (status["status"], status["spool"]["operations"]) == ("DEGRADED", 50)
+        assert (status["events_recovered"], status["events_received"], status["events_ingested"]) == (50, 0, 0)
         second.send_udp(*(operation(number) for number in range(51, 101)))
         wait_for("all are spooled", lambda: second.status()["spool"]["operations"] == 100)
+        assert adds_up(second)
         server.start()
         wait_for("the spool is sent", lambda: second.status()["spool"]["operations"] == 0)
-        second.wait_status(status="OK")
+        second.wait_status(status="OK", events_ingested=100, events_received=50, events_recovered=50, events_spooled=50)
+        assert adds_up(second)
         second.post(operation(101))
         with second.follow() as stream:
             second.post(operation(102))

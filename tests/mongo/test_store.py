@@ -1,6 +1,11 @@
 """What the store on MongoDB promises beyond the contract of all stores."""
 
 import asyncio
+from typing import Any
+
+import pytest
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.errors import ExecutionTimeout
 
 from oplogd.store import Stamp
 from oplogd.store.mongo.setup import Kind
@@ -69,3 +74,18 @@ async def test_the_follower_is_woken_by_another_agent(place: Place, make_store: 
     rest = await store.follow(first[-1].offset, 100, 5) if len(first) < 2 else []
     assert [entry.offset for entry in first + rest] == [2, 3]
     assert await store.follow(3, 100, 0.05) == []
+
+
+async def test_deleted_objects_that_cannot_be_counted_in_time_leave_the_other_figures(
+    place: Place, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def count_documents(*_: Any, **__: Any) -> int:
+        raise ExecutionTimeout("operation exceeded time limit")
+
+    monkeypatch.setattr(AsyncCollection, "count_documents", count_documents)
+    store = make_store(*place)
+    await store.open()
+    await store.append([op("a"), op("a", "delete"), op("b")])
+    await store.checkpoint()
+    stats = await store.stats()
+    assert (stats.operations, stats.states, stats.deleted) == (3, 2, None)

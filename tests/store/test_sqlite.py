@@ -423,7 +423,7 @@ async def test_a_count_that_is_under_way_leaves_the_last_one_until_it_ends(path:
             await store.append(numbered(7))
             assert (await store.stats()).states == 7
             monkeypatch.setattr(statements, "STATES_COUNT", slow)
-            monkeypatch.setattr("oplogd.store.sqlite.store.COUNT_SECONDS", 0.001)
+            monkeypatch.setattr("oplogd.store.counted.COUNT_SECONDS", 0.001)
             await store.append(numbered(1, first=8))
             assert (await store.stats()).states == 7
             while (await store.stats()).states != 8:

@@ -466,6 +466,10 @@ async def test_stats_tell_what_is_there(kit: Kit, store: Store) -> None:
     await store.checkpoint()
     stats = await store.stats()
     assert (stats.operations, stats.states, stats.lag) == (4, 2, 0)
+    async with asyncio.timeout(30):
+        while stats.deleted is None:  # counted in the background
+            stats = await store.stats()
+    assert stats.deleted == 1
     assert (stats.oldest, stats.newest) == (Mark(1, START_MS), Mark(4, START_MS + 1))
     assert 0 < stats.bytes <= stats.max_bytes
 

@@ -2,15 +2,14 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
 
-from oplogd.agent import Agent
 from oplogd.event_id import format_id
 from oplogd.stream.filters import Filter
+from oplogd.stream.lags import survey
 from oplogd.web.consumers import MAX_CONSUMERS, consumers
 from tests.operations import numbered, operation
 from tests.stream.worlds import START_MS, Client, Sizes, World
@@ -23,7 +22,6 @@ ALL = Filter()
 @pytest.fixture
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     world = World(tmp_path, SIZES, monkeypatch)
-    monkeypatch.setattr("oplogd.web.consumers.now_ms", world.clock)
     await world.start()
     yield world
     await world.stop()
@@ -42,7 +40,7 @@ async def grow(world: World, *types: str) -> None:
 
 
 async def listed(world: World) -> list[dict[str, Any]]:
-    answer = await consumers(cast(Agent, SimpleNamespace(hub=world.hub)))
+    answer = await consumers(await survey(world.hub.consumers, world.clock()))
     assert answer["consumers_left_out"] == 0
     return sorted(answer["consumers"], key=lambda consumer: int(consumer["id"]))
 
@@ -119,6 +117,7 @@ async def test_a_consumer_is_told_with_its_filter_and_position(world: World) -> 
     assert await listed(world) == [
         {
             "id": 1,
+            "name": "",
             "address": "test",
             "filter": {"types": ["a", "b"], "parents": ["x"], "left_out": 0},
             "phase": "live",
@@ -145,7 +144,7 @@ async def test_of_very_many_consumers_those_that_lag_most_are_told(world: World)
     await grow(world, "video", "video")
     for _ in range(MAX_CONSUMERS + 50):
         await world.hub.connect(None, ALL, checkpoints=False, address="test")
-    answer = await consumers(cast(Agent, SimpleNamespace(hub=world.hub)))
+    answer = await consumers(await survey(world.hub.consumers, world.clock()))
     told = [consumer["id"] for consumer in answer["consumers"]]
     assert told == [1, 2, 3, *range(4, MAX_CONSUMERS + 1)]
     assert answer["consumers_left_out"] == 53

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+import pymongo
 from bson.datetime_ms import DatetimeMS
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import OperationFailure, PyMongoError
@@ -16,6 +17,7 @@ from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
 from oplogd.store.base import Correction, Entry, Located, Stamp, State, StateCursor, StatesPage, StoreStats, Verdict
+from oplogd.store.counted import Counted
 from oplogd.store.mongo.append import Appender
 from oplogd.store.mongo.bell import wait
 from oplogd.store.mongo.checkpoint import Checkpoint
@@ -38,6 +40,9 @@ PURGE_LEASES = 10
 
 _STALLED_SECONDS = 15.0
 _ASK_SECONDS = 0.03
+_COUNT_SECONDS = 60.0
+"""How long the server may count deleted states, in the background."""
+
 _PURGE_BATCH = 1_000
 
 _log = logging.getLogger("oplogd.store")
@@ -73,6 +78,7 @@ class MongoStore:
         self._appender = Appender(self._link, self._log)
         self._guard = Guard(self._link, self._log, self._appender)
         self._states_size = BatchSize()
+        self._deleted = Counted(self._count_deleted)
         self._task: asyncio.Task[None] | None = None
         self._writer = secrets.token_hex(8)
         self._sequence = 0
@@ -94,6 +100,7 @@ class MongoStore:
 
     async def close(self) -> None:
         self._checkpoint.close()
+        await self._deleted.close()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -191,6 +198,7 @@ class MongoStore:
             located = await self._log.locate(0)
             row = await self._log.row()
             states = await self._link.states.estimated_document_count()
+            deleted = await self._deleted.value()
             log: dict[str, Any] = await self._link.database.command("collStats", LOG)
         head, oldest = located.head, located.oldest
         return StoreStats(
@@ -201,6 +209,7 @@ class MongoStore:
             oldest=oldest,
             newest=head if oldest else None,
             lag=max(0, head.offset - row.folded.offset),
+            deleted=None if deleted is None else min(deleted, states),
             warnings=(*self._setup.warnings.values(), *filter(None, [self._link.damage.warning])),
         )
 
@@ -229,6 +238,14 @@ class MongoStore:
                 if trouble is not None and time.monotonic() > give_up_at:
                     raise trouble
                 await wait(self._projection.changed.listen(), _ASK_SECONDS)
+
+    async def _count_deleted(self) -> tuple[int | None, float]:
+        """The deleted states, None if the server cannot tell in time, and the seconds that this took."""
+        started = time.monotonic()
+        count: int | None = None
+        with contextlib.suppress(PyMongoError), pymongo.timeout(_COUNT_SECONDS):
+            count = await self._link.states.count_documents({"event": "delete"})
+        return count, time.monotonic() - started
 
     async def _folded(self, upto: int) -> Row:
         """Wait until the states hold the log up to an offset; the row that says so."""

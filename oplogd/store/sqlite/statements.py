@@ -159,6 +159,7 @@ LOCATE = "SELECT head, head_ts, created, first, purged FROM logs WHERE name = 'o
 OLDEST = "SELECT seq, ts FROM ops ORDER BY seq LIMIT 1"
 AT = "SELECT ts FROM ops WHERE seq = ?"
 STATES_COUNT = "SELECT count(*) FROM states"
+DELETED_COUNT = "SELECT count(*) FROM states WHERE deleted = 1"
 STATES_BOUND = "SELECT coalesce(max(id), 0) FROM states"  # the count, but for states that were purged
 OPENED = f"""
     INSERT INTO openings SELECT head_ts, {_NEVER} FROM logs WHERE name = 'ops'

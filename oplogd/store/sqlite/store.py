@@ -4,26 +4,31 @@ Entries, states and the log's row change in one transaction, so the checkpoint i
 batches (``json_each`` in, ``group_concat`` out), because SQLite then runs without the GIL and the event loop goes on.
 """
 
-import asyncio
 import sqlite3
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
 from oplogd.store.base import Correction, Entry, Located, Stamp, StateCursor, StatesPage, StoreStats, Verdict
+from oplogd.store.counted import Counted
 from oplogd.store.sqlite import log
 from oplogd.store.sqlite import statements as sql
 from oplogd.store.sqlite.connection import Lane, StoreFile, snapshot
 
 DEFAULT_CAP_BYTES = 256 * 1024 * 1024
-COUNT_SECONDS = 0.2
-"""How long a request for the figures waits for the number of states."""
-
 POLL_SECONDS = 0.05
 """How often the log is asked for entries of other processes."""
+
+
+class _States(NamedTuple):
+    """How many states there are, and how many of them are of deleted objects."""
+
+    present: int
+    deleted: int
 
 
 class SqliteStore:
@@ -48,7 +53,7 @@ class SqliteStore:
         self._appended = threading.Event()
         self._closing = False
         self._counter = Lane(file, "store-counter", 1, sql.SMALL_CACHE)
-        self._states_count = _Counted(self._counter)
+        self._states_count = Counted(lambda: self._counter.run(_count_states))
 
     async def open(self) -> None:
         await self._writer.run(lambda db: log.prepare(db, self._path, self._max_bytes, self._new_bytes))
@@ -119,58 +124,21 @@ class SqliteStore:
                 return entries
             self._appended.wait(min(POLL_SECONDS, left))
 
-    def _stats(self, db: sqlite3.Connection, states: int | None) -> StoreStats:
+    def _stats(self, db: sqlite3.Connection, states: _States | None) -> StoreStats:
         with snapshot(db):
             located = log.read_located(db, 0)
             size, cap = db.execute(sql.CAP).fetchone()
             operations = located.head.offset - located.oldest.offset + 1 if located.oldest else 0
             newest = located.head if located.oldest else None
-            if states is None:
-                states = db.execute(sql.STATES_BOUND).fetchone()[0]
-            return StoreStats(operations, states, size, cap, located.oldest, newest, lag=0)
+            count = states.present if states else db.execute(sql.STATES_BOUND).fetchone()[0]
+            deleted = states.deleted if states else None
+            return StoreStats(operations, count, size, cap, located.oldest, newest, lag=0, deleted=deleted)
 
 
-class _Counted:
-    """The number of states, counted in a thread of its own at most 2 % of the time.
-
-    A count that takes longer than COUNT_SECONDS goes on in the background; until it ends the last one serves.
-    """
-
-    def __init__(self, lane: Lane) -> None:
-        self._lane = lane
-        self._value: int | None = None
-        self._counted = 0.0
-        self._valid_until = 0.0
-        self._counting: asyncio.Task[None] | None = None
-
-    async def value(self) -> int | None:
-        """Return the last count, None if there is none yet. Raises StoreUnavailableError."""
-        called = time.monotonic()
-        while self._counted < called and called >= self._valid_until:
-            left = called + COUNT_SECONDS - time.monotonic()
-            if left <= 0:
-                break
-            if self._counting is None:
-                self._counting = asyncio.create_task(self._count(), name="count")
-                self._counting.add_done_callback(lambda task: task.cancelled() or task.exception())
-            counting = self._counting
-            await asyncio.wait({counting}, timeout=left)
-            if counting.done():
-                counting.result()
-        return self._value
-
-    async def _count(self) -> None:
-        started = time.monotonic()
-        try:
-            self._value, cost = await self._lane.run(_count_states)
-        finally:
-            self._counting = None
-        self._counted = started
-        self._valid_until = time.monotonic() + 50 * cost if cost > 0.01 else 0.0
-
-
-def _count_states(db: sqlite3.Connection) -> tuple[int, float]:
-    """The number of states, and the seconds that counting them took."""
+def _count_states(db: sqlite3.Connection) -> tuple[_States, float]:
+    """The states, and the seconds that counting them took."""
     started = time.monotonic()
-    count = db.execute(sql.STATES_COUNT).fetchone()[0]
-    return count, time.monotonic() - started
+    with snapshot(db):
+        present = db.execute(sql.STATES_COUNT).fetchone()[0]
+        deleted = db.execute(sql.DELETED_COUNT).fetchone()[0]
+    return _States(present, deleted), time.monotonic() - started

@@ -66,6 +66,13 @@ class Gauge {
   }
 }
 
+/** Beside the number of objects: how many more were deleted, and whether the states or this agent are behind the log. */
+function objectsNote({ deleted, lag }) {
+  const notes = deleted === null ? ["deleted ones included"] : [`${count(deleted)} deleted`];
+  if (lag.fold || lag.follower) notes.push(`lag: states ${count(lag.fold)}, agent ${count(lag.follower)}`);
+  return notes.join(", ");
+}
+
 class Figures {
   #plots = {};
   #gauges = {};
@@ -114,7 +121,7 @@ class Figures {
       this.#gauges.objects.show("away", "", null, true);
     } else {
       this.#gauges.log.show(plural(store.ops, "operation"), `${bytes(store.bytes)} of ${bytes(store.max_bytes)}`, store.bytes / store.max_bytes);
-      this.#gauges.objects.show(count(store.states), `lag: states ${count(store.lag.fold)}, agent ${count(store.lag.follower)}`);
+      this.#gauges.objects.show(count(store.live ?? store.states), objectsNote(store));
     }
     const lost = status.events_error + status.events_discarded + status.events_dropped_kernel;
     const parts = [`${count(status.events_error)} invalid`, `${count(status.events_discarded)} discarded`, `${count(status.events_dropped_kernel)} in kernel`];
@@ -176,11 +183,11 @@ function consumerRow(body) {
   }
 }
 
-function showConsumer(row, { address, filter, position, phase, lag, sent }) {
+function showConsumer(row, { name, address, filter, position, phase, lag, sent }) {
   const wanted = [...filter.types, ...filter.parents];
   if (filter.left_out) wanted.push(`${count(filter.left_out)} more`);
   const lines = [
-    [address, wanted.length ? wanted.join(", ") : "everything"],
+    [name ? `${name} (${address})` : address, wanted.length ? wanted.join(", ") : "everything"],
     [position, phase === "live" ? `${count(sent)} sent` : `replicating, ${count(sent)} sent`],
     [count(lag.operations), lag.operations ? duration(lag.seconds) : "in step"],
   ];

@@ -1,0 +1,64 @@
+"""How far the connected consumers are behind: the largest lag, and that of each name."""
+
+import heapq
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from oplogd.stream.consumer import Consumer
+from oplogd.stream.pace import Pace
+
+MAX_NAMES = 200
+
+
+class Behind(NamedTuple):
+    """Operations that were not handed to a consumer yet, and the age of the oldest of them in seconds."""
+
+    operations: int
+    seconds: float
+
+
+class Named(NamedTuple):
+    """The consumers that gave themselves one name, and the largest lag among them."""
+
+    consumers: int
+    lag: Behind
+
+
+class Lags(NamedTuple):
+    """``each``: of every consumer, with its number negated, so that they sort. ``largest``: of operations and of seconds, which may be two consumers'.
+
+    ``names``: at most MAX_NAMES, those that lag most; ``names_left_out``: how many more there are.
+    """
+
+    each: list[tuple[Behind, int, Consumer]]
+    largest: Behind
+    names: dict[str, Named]
+    names_left_out: int
+
+
+async def survey(consumers: Iterable[Consumer], now_ms: int) -> Lags:
+    """Ask every consumer, with pauses for the event loop."""
+    each: list[tuple[Behind, int, Consumer]] = []
+    named: dict[str, Named] = {}
+    largest = Behind(0, 0.0)
+    pace = Pace()
+    for consumer in list(consumers):
+        lag = behind(consumer, now_ms)
+        each.append((lag, -consumer.id, consumer))
+        if lag.operations:
+            largest = _larger(largest, lag)
+        if consumer.name:
+            count, before = named.get(consumer.name, Named(0, Behind(0, 0.0)))
+            named[consumer.name] = Named(count + 1, _larger(before, lag))
+        await pace.rest()
+    worst = heapq.nsmallest(MAX_NAMES, named.items(), key=lambda item: (-item[1].lag.seconds, item[0]))
+    return Lags(each, largest, dict(sorted(worst)), len(named) - len(worst))
+
+
+def behind(consumer: Consumer, now_ms: int) -> Behind:
+    lag = consumer.lag()
+    return Behind(lag.operations, max(0, now_ms - lag.oldest_ms) / 1000 if lag.operations else 0.0)
+
+
+def _larger(one: Behind, other: Behind) -> Behind:
+    return Behind(max(one.operations, other.operations), max(one.seconds, other.seconds))
