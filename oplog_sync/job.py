@@ -15,9 +15,11 @@ from pyspark.sql import functions as F
 from oplog_sync.apply import apply
 from oplog_sync.backend import NewLog, make_backend
 from oplog_sync.diff import CORRECTIONS, STATE_COLUMNS, compare, decide
-from oplog_sync.dump import invalid_rows, normalised, raw_rows, rows_before, spool
+from oplog_sync.dump import faulty_rows, normalised, raw_rows, rows_before, spool
 from oplog_sync.errors import EXIT_EMPTY_DUMP, EXIT_INVALID_ROWS, EXIT_TOO_MANY_DELETES, RefusedError, SyncError
+from oplog_sync.failure import translating
 from oplog_sync.report import NO_TYPE, Counts, check_report, stage, tell, write_report
+from oplog_sync.session import utc
 from oplog_sync.settings import Settings
 from oplog_sync.source import check_master, register
 from oplog_sync.source.options import read_options
@@ -31,7 +33,7 @@ _VERDICTS = "type string, event string, verdict string, count bigint"
 
 def run(spark: SparkSession, settings: Settings) -> Counts:
     """Bring the store to the dump's state. Raises SyncError and StoreError; RefusedError where a safety rule says no."""
-    with tempfile.TemporaryDirectory(prefix="oplog-sync.") as folder:
+    with translating(), utc(spark), tempfile.TemporaryDirectory(prefix="oplog-sync.") as folder:
         return _run(spark, settings, Path(folder))
 
 
@@ -153,7 +155,7 @@ def _corrections(batches: Iterable[pa.RecordBatch]) -> Iterator[Correction]:
 
 def _show_invalid(raw: DataFrame, count: int, word: str) -> None:
     """Where the first invalid rows are and what is wrong with them."""
-    first = invalid_rows(raw).orderBy("file", "block", "row").limit(SHOWN_INVALID_ROWS).collect()
+    first = faulty_rows(raw).orderBy("file", "block", "row").limit(SHOWN_INVALID_ROWS).collect()
     before = rows_before(raw) if any(block for _, block, _, _ in first) else {}
     for file, block, row, reason in first:
         path = re.sub(r"^file:/+", "/", unquote(file))

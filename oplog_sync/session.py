@@ -5,6 +5,8 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -14,6 +16,8 @@ from oplog_sync.errors import SyncError
 JAVA_VERSION = 17
 _SECRETS = r"(?i)secret|password|token|access[.]?key|mongodb(\+srv)?://"
 """What Spark's pages hide: its own default, and the command line of a job on MongoDB."""
+
+_TIME_ZONE = "spark.sql.session.timeZone"
 
 _INSTALL = "install one, on Debian and Ubuntu with `apt install default-jre-headless`, or name its folder in JAVA_HOME"
 
@@ -56,3 +60,25 @@ def start(master: str | None, debug: bool) -> SparkSession:
         builder = builder.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={quiet}")
     show_bar = str(sys.stderr.isatty()).lower()
     return builder.master(master).config("spark.ui.showConsoleProgress", show_bar).getOrCreate()
+
+
+@contextmanager
+def utc(spark: SparkSession) -> Iterator[None]:
+    """Let times without a zone be UTC, in Spark and in this machine's Java, until the block ends.
+
+    Spark's setting counts for files, on all executors. Drivers of databases go by Java's.
+    """
+    assert spark._jvm is not None
+    zones = spark._jvm.java.util.TimeZone
+    in_java, in_spark = zones.getDefault(), spark.conf.get(_TIME_ZONE, None)
+    zones.setDefault(zones.getTimeZone("UTC"))
+    spark.conf.set(_TIME_ZONE, "UTC")
+    try:
+        yield
+    finally:
+        with suppress(Exception):  # Java may be gone, which the error in flight says
+            zones.setDefault(in_java)
+            if in_spark is None:
+                spark.conf.unset(_TIME_ZONE)
+            else:
+                spark.conf.set(_TIME_ZONE, in_spark)

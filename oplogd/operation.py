@@ -52,6 +52,15 @@ class Data(msgspec.Struct, frozen=True, gc=False):
     id: str
 
 
+class DumpRow(NamedTuple):
+    """An object as a dump describes it. ``parents`` None: the dump does not name them."""
+
+    timestamp: str
+    parents: list[str] | None
+    type: str
+    id: str
+
+
 class _Input(msgspec.Struct, gc=False):
     event: str
     type: str
@@ -145,16 +154,15 @@ def decode(raw: bytes, arrival: str) -> Operation:
     return Operation(event, f"{type_}/{id_}", encode_data(timestamp, parents, type_, id_))
 
 
-def decode_row(raw: bytes) -> Data:
+def decode_row(raw: bytes) -> DumpRow:
     """Decode and check one object of a dump: an operation without an event that must name its time.
 
     Normalised as ``decode`` does it. Raises OperationError and nothing else.
     """
     given = _read(_decode_row, raw)
     type_ = given.type.lower()
-    parents = given.parents or []
-    _check(type_, given.id, parents, raw)
-    return Data(_timestamp(given.timestamp), parents, type_, given.id)
+    _check(type_, given.id, given.parents or [], raw)
+    return DumpRow(_timestamp(given.timestamp), given.parents, type_, given.id)
 
 
 def _read(decoder: Callable[[bytes], _T], raw: bytes) -> _T:

@@ -68,6 +68,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 _SLOW_SPARK = ("test_guard.py", "test_stream.py", "test_submit.py")
+_OWN_SPARK = ("test_failures.py", "test_zones.py")
 _LONGEST = ("spark", "mongo", "contract", "e2e")
 
 
@@ -76,6 +77,8 @@ def _group(nodeid: str) -> str:
     folder, _, name = nodeid.partition("::")[0].removeprefix("tests/").partition("/")
     if folder != "sync":
         return f"{folder}/{name}"
+    if name in _OWN_SPARK:
+        return "spark/own"
     return "spark/slow" if name in _SLOW_SPARK else "spark/all"
 
 

@@ -189,7 +189,7 @@ def test_the_command_leaves_the_exit_code_and_prints_the_table(
     assert capsys.readouterr().out.splitlines()[1].split() == ["video", "0", "1", "9", "0", "0", "0", "0"]
     assert command(str(tmp_path / "missing")) == 1
     assert "the dump cannot be read" in capsys.readouterr().err
-    dump.write_bytes(b"[]")
+    dump.write_bytes(b"{}")
     assert command(str(dump)) == 4
     dump.write_bytes(b"")
     assert command(str(dump)) == 5

@@ -1,0 +1,147 @@
+"""Columns of a table as one JSON object a row, with the flaws that JSON would hide."""
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from oplog_sync.errors import SyncError
+
+REQUIRED = ("type", "id", "timestamp")
+NAMES = (*REQUIRED, "parents")
+
+CORRUPT = "_oplog_corrupt"
+"""The column in which Spark leaves a CSV line whose fields do not fit the header."""
+
+_TIMES = (TimestampType, TimestampNTZType, DateType)
+_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999 in microseconds
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a table is read from, as far as flaws depend on it."""
+
+    is_csv: bool = False
+    escape_is_given: bool = False
+    is_jdbc: bool = False
+
+
+def ours(schema: StructType) -> dict[str, StructField]:
+    """The columns that count, by their names in lower case. Raises SyncError where one is missing or ambiguous."""
+    found: dict[str, StructField] = {}
+    for field in schema.fields:
+        name = field.name.lower()
+        if name not in NAMES:
+            continue
+        if name in found:
+            raise SyncError(f"the dump has two columns {name}, {found[name].name} and {field.name}; it needs one")
+        found[name] = field
+    for name in REQUIRED:
+        if name not in found:
+            raise SyncError(f"the dump has no column {name}; it needs type, id, timestamp and may have parents")
+    for name in ("type", "id"):
+        if isinstance(found[name].dataType, FloatType | DoubleType):
+            raise SyncError(
+                f"the dump's column {name} holds floating-point numbers, which do not tell 7 from 7.0; "
+                "write it as text or as whole numbers"
+            )
+    return found
+
+
+def json_value(fields: dict[str, StructField]) -> Column:
+    """A row as JSON."""
+    timestamp = F.col(_quoted(fields["timestamp"])).cast("string")
+    if isinstance(fields["timestamp"].dataType, _TIMES):
+        instant = F.col(_quoted(fields["timestamp"])).cast("timestamp_ltz")
+        timestamp = F.date_format(instant, "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX")
+    named = [_as_text(fields[name]).alias(name) for name in ("type", "id")]
+    value = F.to_json(F.struct(*named, timestamp.alias("timestamp")))
+    if "parents" in fields:
+        # {"parents":[...],"type":... or, when all the rest is null, {"parents":[...]}
+        rest = F.when(value == "{}", "}").otherwise(F.concat(F.lit(","), F.substring(value, 2, 1 << 30)))
+        value = F.concat(F.lit('{"parents":'), _list(fields["parents"]), rest)
+    return value
+
+
+def flaw(fields: dict[str, StructField], source: Source) -> Column:
+    """Why a row is invalid that may read well as JSON; null if it is not."""
+    texts = {name: F.col(_quoted(field)) for name, field in fields.items() if isinstance(field.dataType, StringType)}
+    found: list[Column] = []
+    if source.is_csv:
+        found.append(
+            F.when(
+                F.col(CORRUPT).isNotNull(),
+                "it has more or fewer fields than the header, or a time of another form than the others",
+            )
+        )
+        for name, text in texts.items():
+            replaced = text.contains("\ufffd")
+            found.append(F.when(replaced, f"{name}: is not UTF-8; --option encoding=... names another encoding"))
+            if not source.escape_is_given:
+                is_list = F.trim(text).startswith("[") if name == "parents" else F.lit(False)
+                found.append(
+                    F.when(
+                        ~is_list & text.rlike(r'["\\]'),
+                        f"{name}: holds a quote or a backslash; say with --option escape='\"' that quotes are "
+                        "doubled inside quotes, or with --option 'escape=\\' that a backslash stands before them",
+                    )
+                )
+    else:
+        for name, text in texts.items():
+            found.append(F.when(~F.is_valid_utf8(text), f"{name}: is not UTF-8"))
+    for name in ("type", "id"):
+        kind = fields[name].dataType
+        if isinstance(kind, DecimalType) and kind.scale:
+            number = F.col(_quoted(fields[name]))
+            found.append(F.when(number != F.floor(number), f"{name}: is not a whole number"))
+    if isinstance(fields["timestamp"].dataType, _TIMES):
+        instant = F.unix_micros(F.col(_quoted(fields["timestamp"])).cast("timestamp_ltz"))
+        found.append(F.when(~instant.between(_FIRST, _LAST), "timestamp: out of range: the years are 1 to 9999"))
+        if source.is_jdbc:
+            found.append(_wrong_zone())
+    return F.coalesce(*found) if found else F.lit(None).cast("string")
+
+
+def _wrong_zone() -> Column:
+    """Drivers take times without a zone as local times of the executor, which only its Java can be told."""
+    zone = F.expr("reflect('java.time.ZoneId', 'systemDefault')")
+    is_utc = zone.isin("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "GMT0", "UCT", "Etc/UCT", "Zulu", "Universal")
+    advice = "is the executors' time zone; give spark-submit --conf spark.executor.extraJavaOptions=-Duser.timezone=UTC"
+    return F.when(~is_utc, F.concat(F.lit("timestamp: "), zone, F.lit(f" {advice}")))
+
+
+def _quoted(field: StructField) -> str:
+    return f"`{field.name}`"
+
+
+def _as_text(field: StructField) -> Column:
+    """Whole numbers without the noughts that a column with decimals shows."""
+    value = F.col(_quoted(field))
+    if isinstance(field.dataType, DecimalType) and field.dataType.scale:
+        value = F.floor(value)
+    return value.cast("string")
+
+
+def _list(field: StructField) -> Column:
+    """As JSON. A text is a JSON list, or else names with commas between."""
+    column = F.col(_quoted(field))
+    if isinstance(field.dataType, ArrayType):
+        return F.coalesce(F.to_json(column), F.lit("null"))
+    text = F.trim(column.cast("string"))
+    return (
+        F.when(text.isNull() | (text == ""), "null")
+        .when(text.startswith("["), text)
+        .otherwise(F.to_json(F.split(text, ",")))
+    )

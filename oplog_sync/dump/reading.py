@@ -1,0 +1,152 @@
+"""Spark's readers, told to lose nothing: all files, all rows, columns by name."""
+
+from collections.abc import Sequence
+from functools import reduce
+from itertools import groupby
+
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DateType, StringType, StructField, StructType, TimestampNTZType, TimestampType
+
+from oplog_sync.dump.columns import CORRUPT, NAMES, Source, flaw, json_value, ours
+from oplog_sync.dump.files import DumpFile, check, columns_in_folders, list_files
+from oplog_sync.dump.options import DEFAULTS, RAW_FILES, READING, check_options, has
+from oplog_sync.dump.types import may_be_of, may_hold
+from oplog_sync.errors import SyncError
+from oplog_sync.failure import SPARK_ERRORS, reason
+from oplog_sync.settings import Settings
+
+
+def raw_rows(spark: SparkSession, settings: Settings, dumps: Sequence[str]) -> DataFrame:
+    """Each row as JSON in bytes, with what else is known of it. Raises SyncError and OptionError.
+
+    ``value``: JSON; ``flaw``: why the row is invalid though its JSON may be fine, else null; ``may_be_wanted``: false where
+    its type is none of ``--types`` for sure; ``file``: a URL; ``block``: the place in the file where Spark began to read.
+    """
+    check_options(settings)
+    try:
+        if settings.format == "jdbc":
+            table = spark.read.options(**dict(settings.options)).format("jdbc").load()
+            return _table(table, settings, Source(is_jdbc=True), in_files=False)
+        files = list_files(spark, dumps)
+        check(spark, files, settings.format)
+        reader = _Files(spark, settings, files)
+        match settings.format:
+            case "json":
+                return reader.json_lines()
+            case "csv":
+                return reader.csv()
+            case _:
+                return reader.parquet()
+    except SPARK_ERRORS as error:
+        raise SyncError(f"the dump cannot be read: {reason(error)}") from error
+
+
+class _Files:
+    def __init__(self, spark: SparkSession, settings: Settings, files: list[DumpFile]) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._files = files
+
+    def json_lines(self) -> DataFrame:
+        lines = self._reader().text([file.path for file in self._files])
+        line = F.col("value")
+        return _raw(lines, line, F.lit(None).cast("string"), may_hold(self._settings.types, line), in_files=True)
+
+    def csv(self) -> DataFrame:
+        """Columns by their names: a file whose header is not that of the first is refused when Spark comes to it."""
+        options = {"header": "true", **dict(self._settings.options)}
+        found = self._reader().options(**options).csv([file.path for file in self._files]).schema
+        schema = StructType([_csv_field(field) for field in found.fields])
+        # Pruned, Spark would not count the fields of a line.
+        reader = self._reader().options(**options, enforceSchema="false", columnPruning="false")
+        reader = reader.options(mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT)
+        source = Source(is_csv=True, escape_is_given=has(self._settings, "escape"))
+        return self._tables(reader, "csv", schema, [StructField(CORRUPT, StringType())], source)
+
+    def parquet(self) -> DataFrame:
+        """The columns of all files: those that a file lacks are null in its rows."""
+        schema = self._merged_schema()
+        only_ours = StructType([field for field in schema.fields if field.name.lower() in NAMES])
+        return self._tables(self._reader(), "parquet", only_ours, [], Source())
+
+    def _tables(
+        self, reader: DataFrameReader, format_: str, schema: StructType, more: list[StructField], source: Source
+    ) -> DataFrame:
+        """The rows of all files, with the columns that the names of folders give and the files do not have."""
+        inside = {field.name.lower() for field in schema.fields}
+        by_folder = {file: columns_in_folders(file) for file in self._files}
+        outside = sorted({name for names in by_folder.values() for name in names if name in NAMES} - inside)
+        if not outside:
+            table = reader.schema(StructType([*schema.fields, *more])).format(format_)
+            return _table(table.load([file.path for file in self._files]), self._settings, source, in_files=True)
+        for file, names in by_folder.items():
+            if missing := [name for name in outside if name not in names]:
+                raise SyncError(
+                    f"the dump cannot be read: folders name its column {missing[0]}, but {file.shown} lies in no "
+                    f"folder such as {missing[0]}=..."
+                )
+        tables: list[DataFrame] = []
+        for base, files in groupby(sorted(self._files, key=lambda file: file.base), lambda file: file.base):
+            paths = [file.path for file in files]
+            given = [StructField(by_folder[self._files[0]][name], StringType()) for name in outside]
+            full = StructType([*schema.fields, *more, *given])
+            rows = reader.schema(full).option("basePath", base).format(format_).load(paths)
+            tables.append(_table(rows, self._settings, source, in_files=True))
+        return reduce(DataFrame.unionAll, tables)
+
+    def _merged_schema(self) -> StructType:
+        paths = [file.path for file in self._files]
+        try:
+            return self._reader().option("mergeSchema", "true").parquet(*paths).schema
+        except SPARK_ERRORS as error:
+            if "CANNOT_MERGE_SCHEMAS" not in str(error):
+                raise
+        # Files may differ in columns that do not matter here. One by one takes longer, and tells which file it is.
+        merged: dict[str, tuple[StructField, DumpFile]] = {}
+        for file in self._files:
+            for field in self._reader().parquet(file.path).schema.fields:
+                name = field.name.lower()
+                if name not in NAMES:
+                    continue
+                first, where = merged.setdefault(name, (field, file))
+                if first.dataType != field.dataType:
+                    raise SyncError(
+                        f"the dump cannot be read: the column {name} is of type {first.dataType.simpleString()} in "
+                        f"{where.shown} and {field.dataType.simpleString()} in {file.shown}; write them alike"
+                    )
+        return StructType([field for field, _ in merged.values()])
+
+    def _reader(self) -> DataFrameReader:
+        reader = self._spark.read.options(**DEFAULTS).options(**dict(self._settings.options)).options(**READING)
+        if any(":" in file.path.rpartition("/")[2] for file in self._files):
+            reader = reader.options(**RAW_FILES)
+        return reader
+
+
+def _csv_field(field: StructField) -> StructField:
+    """All as text, so that an id 007 stays one. Only a time may be inferred."""
+    is_time = field.name.lower() == "timestamp" and isinstance(
+        field.dataType, TimestampType | TimestampNTZType | DateType
+    )
+    return StructField(field.name, field.dataType if is_time else StringType())
+
+
+def _table(rows: DataFrame, settings: Settings, source: Source, *, in_files: bool) -> DataFrame:
+    fields = ours(rows.schema)
+    type_ = F.col(f"`{fields['type'].name}`").cast("string")
+    wanted = may_be_of(settings.types, type_, in_bytes=in_files)
+    return _raw(rows, json_value(fields), flaw(fields, source), wanted, in_files=in_files)
+
+
+def _raw(rows: DataFrame, value: Column, flaw: Column, wanted: Column, *, in_files: bool) -> DataFrame:
+    file, block = F.lit(""), F.lit(0)
+    if in_files:
+        file, block = F.col("_metadata.file_path"), F.col("_metadata.file_block_start")
+    return rows.select(
+        value.cast("binary").alias("value"),
+        flaw.alias("flaw"),
+        wanted.alias("may_be_wanted"),
+        file.alias("file"),
+        block.cast("bigint").alias("block"),
+    )

@@ -1,0 +1,87 @@
+"""Errors of Spark, Java and the files they read, each as one sentence with its cause."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import unquote
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+
+from oplog_sync.errors import SyncError
+
+SPARK_ERRORS = (PySparkException, Py4JError)
+
+_MORE_MEMORY = "give it more, for instance SPARK_DRIVER_MEMORY=8g (on a cluster also --executor-memory)"
+_JAVA_ENDED = f"Java ended before the job did, most likely for lack of memory; {_MORE_MEMORY}"
+
+# The first that is found counts. {file}: the file that was read; {1}: the first group.
+_CAUSES = (
+    (r"OutOfMemoryError|GC overhead limit", f"Java ran out of memory; {_MORE_MEMORY}"),
+    (r"No space left on device", "a disk is full; SPARK_LOCAL_DIRS names the folder that Spark keeps its files in"),
+    (r"Unexpected end of input stream|unexpected end of stream|Truncated source|Unexpected end of ZLIB", "{file} ends too early: it was cut off; copy or export it again"),
+    (r"not a gzip file|incorrect header check|Unknown frame descriptor|not in (?:the )?BZip2 format", "{file} is not compressed as its name says; rename it"),
+    (
+        r"CRC failure|incorrect data check|invalid (?:block|distance|stored|code|literal|bit)|Data corruption|ChecksumException|bad block header|Corrupted block|doesn't match checksum",
+        "{file} is damaged; copy or export it again",
+    ),
+    (r"is not a Parquet file|CANNOT_READ_FILE_FOOTER|is too small to be a Parquet", "{file} is no whole Parquet file; name only such files, or export it again"),
+    (r"CSV header does not conform|Number of column in CSV header", "{file} has another header than the other files; all CSV files need the same columns in the same order"),
+    (r"TIMESTAMP\(NANOS", "its Parquet files hold times in nanoseconds, which Spark does not read; write microseconds (pandas and pyarrow: coerce_timestamps='us', allow_truncated_timestamps=True)"),
+    (r"PARQUET_TYPE_ILLEGAL\] ([^\n]*?)\.? SQLSTATE", "Spark does not read its Parquet files: {1}"),
+    (r"CANNOT_MERGE_SCHEMAS|PARQUET_COLUMN_DATA_TYPE_MISMATCH", "{file} has a column of another type than the other files; write them alike"),
+    (r"No FileSystem for scheme \"([^\"]+)\"", "Spark knows no {1}:// paths; give spark-submit the packages that read them"),
+    (
+        r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.(\w+)\.\S+ not found",
+        "Spark lacks what reads {1}:// paths; for s3a start the job by spark-submit --packages org.apache.hadoop:hadoop-aws:<the version of Spark's Hadoop>",
+    ),
+    (r"No suitable driver|ClassNotFoundException: (?!org\.apache\.)[\w.$]*[Dd]river", "Spark lacks the database's JDBC driver; give spark-submit its jar with --jars or --packages, and --option driver=CLASS"),
+    (r"Permission denied|AccessControlException|AccessDeniedException|Access Denied", "access to {file} is denied"),
+    (r"FILE_NOT_EXIST|FileNotFoundException|It is possible the underlying files have been updated", "{file} was removed or replaced while it was read; run the job again"),
+    (r"COLUMN_ALREADY_EXISTS\] The column (\S+) already", "it has two columns {1}, in capitals and small letters; it needs one"),
+    (r"PATH_NOT_FOUND\] Path does not exist: (\S+?)\.? ", "there is no {1}"),
+    (r"Python worker exited unexpectedly|Python worker failed to connect back", "a Python worker of Spark ended unexpectedly, most likely for lack of memory"),
+    (r"Answer from Java side is empty|Error while (?:sending|receiving)|trying to connect to the Java server|does not exist in the JVM|Connection refused", _JAVA_ENDED),
+)  # fmt: skip
+_OURS = re.compile(r"^(?:oplogd|oplog_sync)\.errors\.\w+: (.*)$")
+_FILE = re.compile(r"(?:while reading file |RuntimeException: )(\w+:/\S+?)(?:\.?\s|$)")
+_CAUSED_BY = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
+_SECRETS = re.compile(r"jdbc:\S+|(?<=://)[^@/\s]+@")
+_NOISE = re.compile(r"^(?:An error occurred while calling .*|: )$|^An exception was thrown")
+
+
+@contextmanager
+def translating() -> Iterator[None]:
+    """Raise SyncError with one sentence for an error of Spark or Java; its cause keeps the rest."""
+    try:
+        yield
+    except (*SPARK_ERRORS, ConnectionError) as error:
+        raise SyncError(reason(error)) from error
+
+
+def reason(error: BaseException) -> str:
+    """One sentence. An error of a Spark task is the last of the trace it was raised with."""
+    text = str(error)
+    lines = [line.strip() for line in text.splitlines()]
+    ours = [found[1] for line in lines if (found := _OURS.match(line))]
+    if ours:
+        return ours[-1]
+    if isinstance(error, ConnectionError | EOFError):
+        return _JAVA_ENDED
+    for pattern, sentence in _CAUSES:
+        if found := re.search(pattern, text):
+            return sentence.format(found[0], *found.groups(), file=_file(text))
+    causes = _CAUSED_BY.findall(text)
+    first = next((line.removeprefix(": ") for line in lines if line and not _NOISE.match(line)), type(error).__name__)
+    return f"{_shown(causes[-1] if causes else first)} (--debug shows more)"
+
+
+def _file(text: str) -> str:
+    found = _FILE.search(text)
+    return re.sub(r"^file:/+", "/", unquote(found[1])) if found else "a file"
+
+
+def _shown(message: str) -> str:
+    """Without Spark's codes, and without the credentials that a URL may hold."""
+    message = re.sub(r"^\[[A-Z0-9_.]+\] | SQLSTATE: \w+;?", "", message.strip())
+    return _SECRETS.sub("...", message).rstrip(". ")

@@ -1,0 +1,96 @@
+"""What goes wrong in Spark or Java is one sentence; --debug shows the rest."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+
+from oplog_sync.failure import reason
+from tests.agents import DEADLINE
+from tests.sync.dumps import lines
+from tests.sync.helpers import row
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (Py4JNetworkError("Answer from Java side is empty"), "Java ended before the job did"),
+        (ConnectionRefusedError(111, "Connection refused"), "Java ended before the job did"),
+        (Exception("An error occurred\n: java.lang.OutOfMemoryError: Java heap space"), "Java ran out of memory; give it"),
+        (Exception("x\nCaused by: java.io.IOException: No space left on device\n"), "a disk is full"),
+        (
+            Exception("Encountered error while reading file file:///a/b%20c.gz.  SQLSTATE: K\nCaused by: x: Truncated source"),
+            "/a/b c.gz ends too early",
+        ),
+        (Exception("a\nCaused by: A: b\n\tat x\nCaused by: java.sql.SQLException: no jdbc:x://u:p@h/ here"), "no ... here"),
+        (Exception("[SOME_CODE.OF_SPARK] It fails at s3a://key:secret@bucket/. SQLSTATE: 42000"), "It fails at s3a://...bucket/"),
+        (Exception("trace\noplogd.errors.StoreError: the store is away\n\nat"), "the store is away"),
+    ],
+)  # fmt: skip
+def test_an_error_becomes_a_sentence(error: Exception, sentence: str) -> None:
+    told = reason(error)
+    assert told.startswith(sentence)
+    assert "\n" not in told
+
+
+def _command(tmp_path: Path, *argv: str | Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "oplog_sync", "--store", "oplog.db", "--master", "local[2]", *map(str, argv)]
+    environ = {**os.environ, "SPARK_DRIVER_MEMORY": "512m", "TMPDIR": str(tmp_path)}
+    return subprocess.Popen(
+        command, cwd=tmp_path, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, start_new_session=True,
+    )  # fmt: skip
+
+
+def _told(text: str) -> list[str]:
+    """Without what Java and Spark say when they start."""
+    begins = ("NOTE: Picked up", "WARNING: Using", "Setting default log level", "To adjust logging level")
+    return [line for line in text.splitlines() if not line.startswith(begins)]
+
+
+def test_a_file_that_is_cut_off_ends_the_command_with_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "dump.jsonl").write_bytes(lines([row("video", "1")]))
+    (tmp_path / "dump.csv.bz2").write_bytes(b"BZh91AY&SY")
+    argv: list[str | Path] = ["--format", "csv", tmp_path / "dump.csv.bz2"]
+    with _command(tmp_path, *argv) as quiet, _command(tmp_path, "--debug", *argv) as loud:
+        (_, told), (_, traced) = quiet.communicate(timeout=4 * DEADLINE), loud.communicate(timeout=4 * DEADLINE)
+    assert (quiet.returncode, loud.returncode) == (1, 1)
+    assert len(_told(told)) == 1, told
+    assert _told(told)[0].startswith(f"oplog-sync: the dump cannot be read: {tmp_path}/dump.csv.bz2 ends too early")
+    assert "Traceback" in traced
+    assert "Caused by: " in traced
+
+
+def test_a_java_that_is_killed_ends_the_command_with_one_sentence(tmp_path: Path) -> None:
+    with _command(tmp_path, "-") as process:
+        assert process.stdin is not None
+        process.stdin.write("begun")
+        process.stdin.flush()
+        _wait_for(lambda: any(tmp_path.glob("oplog-sync.*/stdin.*")), process)
+        (java,) = [child for child in _children(process.pid) if Path(f"/proc/{child}/comm").read_text() == "java\n"]
+        os.kill(java, signal.SIGKILL)  # as the kernel does where memory is short
+        _wait_for(lambda: Path(f"/proc/{java}/stat").read_text().rpartition(")")[2].split()[0] == "Z", process)
+        _, told = process.communicate(timeout=4 * DEADLINE)
+    assert process.returncode == 1
+    assert len(_told(told)) == 1, told
+    assert "Java ended before the job did, most likely for lack of memory; give it more" in told
+
+
+def _wait_for(is_so: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 4 * DEADLINE
+    while not is_so():
+        assert process.poll() is None, "the command ended"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _children(pid: int) -> list[int]:
+    """All descendants."""
+    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [*children, *(below for child in children for below in _children(child))]

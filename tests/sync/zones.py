@@ -1,0 +1,45 @@
+"""A process of its own: compares a store with many dumps in one Spark session and prints what each run found.
+
+Reads from standard input a JSON object of argument lists; writes one of corrections, or of the refusal.
+"""
+
+import json
+import sys
+import tempfile
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from oplog_sync.errors import SyncError
+from oplog_sync.job import run
+from oplog_sync.session import start
+from oplog_sync.settings import parse
+
+
+def corrections(spark: SparkSession, argv: list[str], report: Path) -> Any:
+    try:
+        run(spark, parse([*argv, "--dry-run", "--report", str(report)]))
+    except SyncError as error:
+        return str(error)
+    found = [json.loads(line) for part in report.glob("*.json") for line in part.read_text().splitlines()]
+    return sorted([row["event"], row["type"], row["id"], row["timestamp"], row["parents"]] for row in found)
+
+
+def main() -> None:
+    wanted: dict[str, list[str]] = json.load(sys.stdin)
+    with redirect_stdout(sys.stderr), tempfile.TemporaryDirectory() as folder:
+        spark = start("local[2]", debug=False)
+        spark.conf.set("spark.sql.shuffle.partitions", "2")
+        zone = spark._jvm.java.util.TimeZone.getDefault().getID()  # type: ignore[union-attr]
+        found = {
+            name: corrections(spark, argv, Path(folder) / f"{number}.jsonl")
+            for number, (name, argv) in enumerate(wanted.items())
+        }
+        spark.stop()
+    print(json.dumps({"zone": zone, "found": found}))
+
+
+if __name__ == "__main__":
+    main()
