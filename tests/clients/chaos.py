@@ -116,9 +116,9 @@ class ScriptedAgent(Server):
         self.accepted: list[bytes] = []
         """Of these bodies those that were answered with 200."""
 
-    def answer_with(self, answer: bytes) -> None:
+    def answer_with(self, *answers: bytes) -> None:
         """From now on."""
-        self._answers = [answer]
+        self._answers = list(answers)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:

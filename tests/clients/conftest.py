@@ -1,10 +1,12 @@
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 
 import pytest
 
 from tests.clients.examples import Example
+from tests.clients.producers import Producers
 from tests.conftest import ROOT
 from tests.mongo.servers import go_program
 
@@ -33,3 +35,11 @@ def php_example() -> Example:
 def example(request: pytest.FixtureRequest) -> Example:
     chosen: Example = request.getfixturevalue(request.param)
     return chosen
+
+
+@pytest.fixture(params=["threads", "asyncio"])
+def produce(request: pytest.FixtureRequest) -> Iterator[Producers]:
+    """``Producer`` and ``AsyncProducer``, both to be used from threads."""
+    producers = Producers(request.param)
+    yield producers
+    producers.end()

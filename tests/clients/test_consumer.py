@@ -148,6 +148,29 @@ async def test_what_was_not_acknowledged_comes_again(tmp_path: Path) -> None:
             assert ids(await take(consumer, 1)) == ["10"]
 
 
+async def test_waiting_for_acknowledgements_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with Agent(tmp_path) as agent:
+        agent.post(operations(10))
+        async with Consumer(agent.url, start="0", state_file=tmp_path / "state", max_unacked=3) as consumer:
+            events = await take(consumer, 3)
+            for event in events:
+                waiting = asyncio.create_task(anext(consumer))
+                await asyncio.wait({waiting}, timeout=0.02)
+                consumer.ack(event)
+                events.append(await asyncio.wait_for(waiting, DEADLINE))
+                if len(events) == 10:
+                    break
+            assert [record.getMessage() for record in caplog.records] == ["3 events are not acknowledged: waiting"]
+            for event in events:  # and again in the next episode
+                consumer.ack(event)
+            await take(consumer, 2)
+            waiting = asyncio.create_task(anext(consumer))
+            await asyncio.wait({waiting}, timeout=0.02)
+            consumer.stop()
+            await asyncio.wait({waiting})
+            assert isinstance(waiting.exception(), StopAsyncIteration | StopIteration | type(None) | RuntimeError)
+
+
 async def test_iteration_waits_when_too_much_is_not_acknowledged(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         agent.post(operations(10))
@@ -197,28 +220,54 @@ def test_callbacks(tmp_path: Path) -> None:
     got: list[str] = []
     with Agent(tmp_path) as agent:
         agent.post(operations(2))
-        agent.post(operations(1, "user"))
-        agent.post(operations(1, "comment"))
+        for type_ in ("user", "comment", "live", "reset"):
+            agent.post(operations(1, type_))
         consumer = Consumer(agent.url, start="0", state_file=state)
 
-        @consumer.on("video", "user")
+        @consumer.on("Video", "user", "reset")
         def on_object(operation: Operation) -> None:
             got.append(operation.key)
 
-        @consumer.on("reset")
+        @consumer.on_reset
         async def on_reset(event: Reset) -> None:
             got.append("reset")
 
-        @consumer.on("live")
+        @consumer.on_live
         def on_live(event: Live) -> None:
             got.append("live")
             consumer.stop()
 
-        with pytest.raises(ValueError, match="already"):
-            consumer.on("user")(on_object)
+        for register in (consumer.on("USER"), consumer.on_live, consumer.on_reset):
+            with pytest.raises(ValueError, match="already"):
+                register(on_object)
         consumer.run()
-        assert got == ["reset", "video/0", "video/1", "user/0", "live"]
+        assert got == ["reset", "video/0", "video/1", "user/0", "reset/0", "live"]
         assert len(state.read_text()) == 24
+
+
+def test_the_old_names_of_the_two_events_never_take_an_operation(tmp_path: Path) -> None:
+    got: list[str] = []
+    with Agent(tmp_path) as agent:
+        for type_ in ("live", "reset"):
+            agent.post(operations(1, type_))
+        consumer = Consumer(agent.url, start="0")
+
+        @consumer.on()
+        def on_others(operation: Operation) -> None:
+            got.append(operation.key)
+
+        @consumer.on("reset", "live")
+        def on_event(event: Reset | Live) -> None:
+            got.append(event.event)
+            if event.event == "live":
+                consumer.stop()
+
+        with pytest.warns(DeprecationWarning, match="use on_") as warned:
+            consumer.run()
+        assert [str(warning.message) for warning in warned] == [
+            f'on("{name}") for the event {name} is deprecated: use on_{name}' for name in ("reset", "live")
+        ]
+        assert got == ["reset", "live/0", "reset/0", "live"]
 
 
 def test_an_operation_whose_callback_fails_comes_again(tmp_path: Path) -> None:

@@ -1,18 +1,15 @@
 """Acknowledgements in any order, and the file that keeps what they come to."""
 
-import os
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from oplogc.acks import Acks
-from oplogc.errors import ProtocolError, StateFileError
-from oplogc.events import Checkpoint, Live, Operation, Reset, position_of, read
+from oplogc.errors import ProtocolError
+from oplogc.events import Checkpoint, Live, Operation, Reset, is_known, position_of, read
 from oplogc.sse import Block
-from oplogc.state_file import Saver, read_position, write_position
 
 _DATA = '{"timestamp":"2014-11-06T11:04:39.041Z","parents":["x"],"type":"video","id":"a"}'
 
@@ -75,6 +72,13 @@ def test_blocks_become_events() -> None:
     assert read(Block("5", "live"), 3) == Live("5")
     assert read(Block("5"), 4) == Checkpoint("5", 4)
     assert read(Block("5", "of another age", "?"), 5) == Checkpoint("5", 5)
+    assert read(Block("5", "of another age", "?", has_id=False), 6) is None
+    assert read(Block("5", "live", has_id=False), 7) == Live("5")
+    assert [is_known(block) for block in (Block("5"), Block("5", "of another age"), Block("5", "", "?"))] == [
+        True,
+        False,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -88,6 +92,12 @@ def test_blocks_become_events() -> None:
         Block("1", "insert", "[]"),
         Block("1", "insert", "{}"),
         Block("1", "insert", _DATA.replace("Z", "")),
+        Block("1", "insert", _DATA.replace('["x"]', '"x"')),
+        Block("1", "insert", _DATA.replace('["x"]', "[1]")),
+        Block("1", "insert", _DATA.replace('"video"', "7")),
+        Block("1", "insert", _DATA.replace('"a"', "null")),
+        Block("1", "insert", _DATA.replace('["x"]', "[" * 100_000)),
+        Block("1", "insert", _DATA.replace("2014-", "0001-").replace("11-06T11:04:39.041Z", "01-01T00:00:00+01:00")),
     ],
 )
 def test_blocks_that_no_agent_sends_are_refused(block: Block) -> None:
@@ -102,39 +112,3 @@ def test_a_start_may_be_an_id_or_a_time() -> None:
     for wrong in ("", "now", "-1", datetime(2014, 1, 1)):
         with pytest.raises(ValueError, match=r"event id|time zone"):
             position_of(wrong)
-
-
-@pytest.mark.parametrize("content", ["", "0", "1415271879041", "545b55c7f095528dd0f3863c", "1\n"])
-def test_a_state_file_holds_an_id(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "state"
-    path.write_text(content)
-    assert read_position(path) == content.strip()
-
-
-@pytest.mark.parametrize("content", [b"12345678901234", b"545b", b"\xff", b" 1", b"1\n\n"])
-def test_a_state_file_with_something_else_is_refused(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "state"
-    path.write_bytes(content)
-    with pytest.raises(StateFileError, match="Move it away"):
-        read_position(path)
-
-
-def test_a_state_file_is_replaced_in_one_step_and_a_link_to_it_stays(tmp_path: Path) -> None:
-    path, link = tmp_path / "state", tmp_path / "link"
-    link.symlink_to(path)
-    assert read_position(link) == ""
-    write_position(link, "5")
-    before = path.stat().st_ino
-    write_position(link, "6")
-    assert (path.read_text(), link.is_symlink(), path.stat().st_ino != before) == ("6", True, True)
-    assert sorted(os.listdir(tmp_path)) == ["link", "state"]
-
-
-def test_a_position_that_cannot_be_saved_is_told_at_the_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    saver = Saver(tmp_path / "missing" / "state", lambda: "5", 0.001)
-    saver.changed()
-    with pytest.raises(StateFileError, match="cannot write"):
-        saver.close()
-    (tmp_path / "missing").mkdir()
-    saver.close()
-    assert (tmp_path / "missing" / "state").read_text() == "5"

@@ -2,15 +2,15 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from oplogc import AsyncProducer, BufferFullError, FlushError, OperationError, Overflow, Producer
-from tests.agents import DEADLINE, Agent
+from tests.agents import Agent
 from tests.clients.chaos import ChaosProxy, ScriptedAgent, answer
 from tests.clients.restart import agent_on, free_port
+from tests.contract.wire import wait_until
 
 FAST = (0.01, 0.05)
 OK = answer("200 OK", "%COUNT%")
@@ -133,8 +133,9 @@ def test_a_wrong_password_ends_a_flush_at_once_and_loses_nothing(tmp_path: Path)
 
 
 def test_what_the_agent_calls_invalid_is_counted_and_the_rest_stored(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("oplogc.operation._check_rfc3339", lambda text: None)  # as a client older than its agent
     with Agent(tmp_path) as agent, Producer(agent.url) as producer:
         producer.send("insert", "video", "a", timestamp="yesterday")
         producer.send("insert", "video", "b")
@@ -154,7 +155,7 @@ def test_overflow_policies(overflow: Overflow, kept: str) -> None:
         )
         refused = 0
         producer.send("insert", "video", "0")
-        wait_until(lambda: producer.counters.retried > 0)  # the first batch is in flight
+        assert wait_until(lambda: producer.counters.retried > 0)  # the first batch is in flight
         for number in range(1, 9):
             try:
                 producer.send("insert", "video", str(number))
@@ -204,10 +205,24 @@ def test_lost_answers_may_repeat_operations_but_lose_none(tmp_path: Path) -> Non
         assert {event.operation["id"] for event in stream.take(stored)} == {str(number) for number in range(2000)}
 
 
-@pytest.mark.parametrize("url", ["localhost:8042", "ftp://host", "http://", "udp://", "udp://host:port"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "localhost:8042", "ftp://host", "http://", "udp://", "udp://host:port", "udp://host:99999", "http://foo..bar", "http://host:99999", "http://host:0",
+        "udp://foo..bar", f"http://{'x' * 64}.com", "http://[", "udp://[", "",
+    ],
+)  # fmt: skip
 def test_an_address_that_cannot_be_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"address|host"):
         Producer(url)
+
+
+async def test_an_unknown_host_is_named() -> None:
+    with pytest.raises(OSError, match=r"the host 'no-such-host\.invalid' is not known"):
+        Producer("udp://no-such-host.invalid")
+    with pytest.raises(OSError, match=r"the host 'no-such-host\.invalid' is not known"):
+        async with AsyncProducer("udp://no-such-host.invalid"):
+            pass
 
 
 def test_a_closed_producer_says_so(tmp_path: Path) -> None:
@@ -222,12 +237,3 @@ def test_an_operation_too_large_for_a_datagram_is_refused() -> None:
     parents = ["p" * 1000] * 65 + ["q" * 270]
     with Producer("udp://127.0.0.1:9") as producer, pytest.raises(OperationError):
         producer.send("insert", "video", "a", parents=parents)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    done = threading.Event()
-    for _ in range(int(DEADLINE * 100)):
-        if condition():
-            return
-        done.wait(0.01)
-    raise AssertionError("the condition did not come true in time")

@@ -11,21 +11,46 @@ from oplogc.sse import MAX_BLOCK_BYTES, Block, BlockParser
 
 _text = st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), max_size=20)
 _blocks = st.lists(
-    st.builds(Block, id=st.from_regex(r"\A([0-9]{1,13}|[0-9a-f]{24})\Z"), event=st.just("insert"), data=_text),
+    st.builds(
+        Block,
+        id=st.from_regex(r"\A([0-9]{1,13}|[0-9a-f]{24})\Z"),
+        event=st.just("insert"),
+        data=_text,
+        has_id=st.just(True),
+    ),
     max_size=8,
 )
 
 
-@given(_blocks, st.data())
-def test_any_split_of_the_bytes_gives_the_same_blocks(blocks: list[Block], data: st.DataObject) -> None:
-    raw = b""
+@given(_blocks, st.sampled_from(["\n", "\r\n", "\r"]), st.booleans(), st.data())
+def test_any_split_of_the_bytes_gives_the_same_blocks(
+    blocks: list[Block], end: str, bom: bool, data: st.DataObject
+) -> None:
+    raw = b"\xef\xbb\xbf" if bom else b""
     for block in blocks:
-        raw += b":\n" * data.draw(st.integers(0, 2))
-        raw += f"id: {block.id}\nevent: {block.event}\ndata: {block.data}\n\n".encode()
+        raw += f":{end}".encode() * data.draw(st.integers(0, 2))
+        raw += f"id: {block.id}{end}event: {block.event}{end}data: {block.data}{end}{end}".encode()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=12)))
     parser = BlockParser()
     got = [block for a, b in pairwise([0, *cuts, len(raw)]) for block in parser.feed(raw[a:b])]
     assert got == blocks
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_a_block_is_there_as_soon_as_its_blank_line_began(end: bytes) -> None:
+    parser = BlockParser()
+    raw = end.join([b"id: 1", b"data: \xc3\xa9", b"", b""])[: None if len(end) == 1 else -1]
+    got = [list(parser.feed(bytes([byte]))) for byte in raw]
+    assert got[-1] == [Block("1", "", "\xe9")]
+    assert not any(got[:-1])
+    assert list(parser.feed(b"\n" * (len(end) - 1) + b"id: 2\n\n")) == [Block("2")]
+
+
+def test_the_blocks_before_a_broken_one_are_returned() -> None:
+    fed = BlockParser().feed(b"id: 1\n\nid: 2\n\ndata: \xff\n\nid: 3\n\n")
+    assert [next(fed), next(fed)] == [Block("1"), Block("2")]
+    with pytest.raises(ProtocolError, match="UTF-8"):
+        next(fed)
 
 
 @pytest.mark.parametrize(
@@ -36,20 +61,27 @@ def test_any_split_of_the_bytes_gives_the_same_blocks(blocks: list[Block], data:
         (b"id:5\n\n", [Block("5")]),
         (b":\n:\n\n\n", []),
         (b"event: live\nid: 7\nretry: 5\nnew: x\n\n", [Block("7", "live")]),
-        (b"data: a\ndata: b\n\n", [Block("", "", "a\nb")]),
+        (b"data: a\ndata: b\n\n", [Block("", "", "a\nb", has_id=False)]),
+        (b"id: 7\nevent: live\n\nevent: live\n\n", [Block("7", "live"), Block("7", "live", has_id=False)]),
+        (b"data:x\ndata\ndata:  y\n\n", [Block("", "", "x\n\n y", has_id=False)]),
+        (b"id: 1\r\nevent: live\rdata: a\n\r\n", [Block("1", "live", "a")]),
+        (b"id: 1\r\rid: 2\n\rid: 3\r\n\n", [Block("1"), Block("2"), Block("3")]),
+        (b"\xef\xbb\xbfid: 1\n\n", [Block("1")]),
+        (b"\xef\xbb\xbf\xef\xbb\xbfid: 1\nevent: live\n\n", [Block("", "live", has_id=False)]),
+        (b"\nid: 1\n\n", [Block("1")]),
         (b"id: 1\nevent: cut off\n", []),
     ],
 )
 def test_lines_of_a_block(raw: bytes, wanted: list[Block]) -> None:
-    assert BlockParser().feed(raw) == wanted
+    assert list(BlockParser().feed(raw)) == wanted
 
 
 def test_heartbeats_without_end_cost_no_memory_and_are_counted() -> None:
     parser = BlockParser()
     for _ in range(1000):
-        assert parser.feed(b":\n" * 1000) == []
+        assert list(parser.feed(b":\n" * 1000)) == []
     assert parser.comments == 1_000_000
-    assert parser.feed(b"id: 1\n\n") == [Block("1")]
+    assert list(parser.feed(b"id: 1\n\n")) == [Block("1")]
 
 
 @pytest.mark.parametrize(
@@ -57,4 +89,4 @@ def test_heartbeats_without_end_cost_no_memory_and_are_counted() -> None:
 )
 def test_what_is_no_event_stream_is_refused(raw: bytes) -> None:
     with pytest.raises(ProtocolError):
-        BlockParser().feed(raw)
+        list(BlockParser().feed(raw))

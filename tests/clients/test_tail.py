@@ -119,6 +119,26 @@ def test_a_reader_that_goes_ends_it_at_once(tmp_path: Path) -> None:
                 assert process.stderr.read() == f"oplog-tail: following {agent.url}/ops\n"
 
 
+def test_a_stdout_that_takes_nothing_is_told_in_a_sentence(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        agent.post(videos(range(10)))
+        command = f"{sys.executable} -m oplogc.tail {agent.url} --replicate -n 10"
+        for redirection, sentence in (
+            (">&-", "oplog-tail: stdout is closed: there is nowhere to write to\n"),
+            (">/dev/full", "oplog-tail: cannot write to stdout: No space left on device\n"),
+        ):
+            done = subprocess.run(
+                ["sh", "-c", f"{command} -q {redirection}"], capture_output=True, text=True, timeout=DEADLINE
+            )
+            assert (done.returncode, done.stdout, done.stderr) == (1, "", sentence)
+
+
+def test_a_state_file_that_cannot_be_written_is_told_before_it_follows(tmp_path: Path) -> None:
+    code, out, err = run("http://127.0.0.1:9", "--state-file", str(tmp_path / "missing" / "state"))
+    assert (code, out) == (1, "")
+    assert err.startswith("oplog-tail: cannot write the state file")
+
+
 def test_colour_in_a_terminal_unless_no_color_is_set(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         agent.post(videos([1]))

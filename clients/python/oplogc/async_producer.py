@@ -2,21 +2,26 @@
 
 import asyncio
 import dataclasses
+import logging
+import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
 import asyncudp
-import httpx
 
-from oplogc.address import is_udp, resolve
+from oplogc.address import Endpoint, is_udp, ops_endpoint, resolve
 from oplogc.backoff import Backoff
+from oplogc.delivery import CLOSED
 from oplogc.operation import check_datagram, encode
-from oplogc.outbox import OVERFLOWS, Counters, Outbox, Overflow
-from oplogc.producer import HEADERS
-from oplogc.stream import basic_auth, describe, ops_url
-from oplogc.verdict import Later, Verdict, judge
+from oplogc.outbox import Counters, Outbox, Overflow
+from oplogc.producer import check_http
+from oplogc.sender import Sender
+
+_NOT_OPEN = "the producer is not open: use it in async with"
+_log = logging.getLogger("oplogc")
 
 
 class AsyncProducer:
@@ -43,11 +48,9 @@ class AsyncProducer:
         if is_udp(url):
             self._way = _Udp(url)
         else:
-            if overflow not in OVERFLOWS:
-                raise ValueError(f"overflow: {overflow!r} is none of {', '.join(OVERFLOWS)}")
+            check_http(proxy, timeout, overflow)
             outbox = Outbox(max_buffered, max_buffered_bytes, batch_size, Backoff(*backoff))
-            client = httpx.AsyncClient(auth=basic_auth(password), proxy=proxy, timeout=timeout, headers=HEADERS)
-            self._way = _Http(ops_url(url), client, outbox, overflow, block_timeout)
+            self._way = _Http(ops_endpoint(url, password), proxy, timeout, outbox, overflow, block_timeout)
 
     async def send(
         self,
@@ -66,7 +69,7 @@ class AsyncProducer:
         await self._way.flush(timeout)
 
     async def close(self, timeout: float | None = 30.0) -> None:
-        """``flush``, then end. Raises FlushError; what could not be delivered is then lost."""
+        """Refuse further operations, ``flush``, then end; see ``Producer.close``. Raises FlushError."""
         await self._way.close(timeout)
 
     @property
@@ -89,6 +92,7 @@ class _Udp:
         self._url = url
         self._socket: Any = None
         self._address: Any = None
+        self._closed = False
         self._counters = Counters()
 
     async def open(self) -> None:
@@ -100,7 +104,7 @@ class _Udp:
     async def send(self, raw: bytes) -> None:
         check_datagram(raw)
         if self._socket is None:
-            raise ValueError("the producer is not open: use it in async with")
+            raise ValueError(CLOSED if self._closed else _NOT_OPEN)
         self._counters.sent += 1
         try:
             self._socket.sendto(raw, self._address)
@@ -112,6 +116,7 @@ class _Udp:
         return
 
     async def close(self, timeout: float | None) -> None:
+        self._closed = True
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -123,14 +128,21 @@ class _Udp:
 
 class _Http:
     def __init__(
-        self, url: httpx.URL, client: httpx.AsyncClient, outbox: Outbox, overflow: Overflow, block_timeout: float | None
+        self,
+        endpoint: Endpoint,
+        proxy: str | None,
+        timeout: float,
+        outbox: Outbox,
+        overflow: Overflow,
+        block_timeout: float | None,
     ) -> None:
-        self._url = url
-        self._client = client
         self._outbox = outbox
         self._overflow = overflow
         self._block_timeout = block_timeout
-        self._changed = asyncio.Condition()
+        self._changed = asyncio.Event()
+        self._sender = Sender(endpoint, proxy, timeout, outbox, nullcontext(), self._notify)
+        self._closing = False
+        self._ended = False
         self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -138,60 +150,73 @@ class _Http:
 
     async def send(self, raw: bytes) -> None:
         outbox = self._outbox
-        if not outbox.has_room(raw) and not await self._make_room(raw):
+        has_room = self._closing or outbox.has_room(raw) or await self._make_room(raw)
+        if self._closing:
+            raise ValueError(CLOSED)
+        if self._task is None or self._task.done():
+            raise ValueError(_NOT_OPEN)
+        if not has_room:
             outbox.refuse(self._overflow)
             return
-        if self._task is None or self._task.done():
-            raise ValueError("the producer is not open: use it in async with")
         outbox.add(raw)
         if outbox.counters.buffered == 1:
-            async with self._changed:
-                self._changed.notify_all()
+            self._sender.more.set()
 
     async def flush(self, timeout: float | None) -> None:
         outbox = self._outbox
         until = outbox.last
-        await self._wait(lambda: outbox.is_flushed(until), timeout)
+        await self._wait(lambda: outbox.is_flushed(until) or self._ended, timeout)
         outbox.check_flushed(until)
 
     async def close(self, timeout: float | None) -> None:
+        if self._ended:
+            return
+        first = not self._closing
+        self._closing = True
+        self._notify()
         try:
             await self.flush(timeout)
         finally:
-            if self._task is not None:
-                self._task.cancel()
-                await asyncio.wait({self._task})
-            await self._client.aclose()
+            if first:
+                await self._end()
 
     def counters(self) -> Counters:
         return dataclasses.replace(self._outbox.counters)
 
     async def _make_room(self, raw: bytes) -> bool:
         if self._overflow == "block":
-            return await self._wait(lambda: self._outbox.has_room(raw), self._block_timeout)
+            return await self._wait(lambda: self._outbox.has_room(raw) or self._closing, self._block_timeout)
         return self._overflow == "drop_old" and self._outbox.drop_old_for(raw)
 
     async def _wait(self, condition: Callable[[], bool], timeout: float | None) -> bool:
         try:
-            async with asyncio.timeout(timeout), self._changed:
-                await self._changed.wait_for(condition)
+            async with asyncio.timeout(timeout):
+                while not condition():
+                    await self._changed.wait()
         except TimeoutError:
             return condition()
         return True
 
-    async def _run(self) -> None:
-        while True:
-            async with self._changed:
-                await self._changed.wait_for(lambda: self._outbox.counters.buffered > 0)
-            batch = self._outbox.batch()
-            verdict = await self._post(batch)
-            delay = self._outbox.apply(verdict)
-            async with self._changed:
-                self._changed.notify_all()
-            await asyncio.sleep(delay)
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
 
-    async def _post(self, batch: list[bytes]) -> Verdict:
+    async def _end(self) -> None:
+        self._ended = True
+        self._notify()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def _run(self) -> None:
         try:
-            return judge(await self._client.post(self._url, content=b"\n".join(batch)), len(batch))
-        except httpx.RequestError as error:
-            return Later(describe(error))
+            await self._sender.run()
+        finally:
+            pending = self._outbox.counters.buffered
+            if pending and not self._ended:  # the event loop ends
+                self._ended = True
+                self._notify()
+                _log.error("%d operations are lost at the end of the event loop: close the producer", pending)
+                warnings.warn(
+                    f"a producer was not closed: {pending:,} operations are lost", ResourceWarning, stacklevel=1
+                )

@@ -1,6 +1,11 @@
 """How long to wait before the next attempt."""
 
 import random
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+LONGEST_RETRY_AFTER = 3600.0
+"""Seconds: no agent may keep a client away for longer."""
 
 
 class Backoff:
@@ -22,10 +27,17 @@ class Backoff:
         """Seconds to wait now. ``at_least`` is what the agent asked for; of that up to a third more."""
         own = min(self._last, self._next * random.uniform(1, 2))
         self._next = min(max(self._last / 2, self._first), self._next * 2)
-        return max(own, min(at_least, 3600.0) * random.uniform(1, 1.3))
+        return max(own, at_least * random.uniform(1, 1.3))
 
 
 def retry_after(header: str | None) -> float:
-    """Seconds from a Retry-After header; 0 where there is none or it is a date."""
+    """Seconds from a Retry-After header in either form, at most an hour. 0 if it is absent, unreadable or in the past."""
     text = (header or "").strip()
-    return float(text) if text.isascii() and text.isdecimal() else 0.0
+    if text.isascii() and text.isdecimal():
+        return min(float(text), LONGEST_RETRY_AFTER)
+    try:
+        date = parsedate_to_datetime(text)
+        wait = (date if date.tzinfo else date.replace(tzinfo=UTC)) - datetime.now(UTC)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return 0.0
+    return min(max(0.0, wait.total_seconds()), LONGEST_RETRY_AFTER)

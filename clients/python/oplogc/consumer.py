@@ -2,26 +2,22 @@
 
 import asyncio
 import logging
-import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from inspect import isawaitable
-from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
-
-import httpx
+from typing import Self, TypeVar
 
 from oplogc.acks import Acks
+from oplogc.address import check_proxy, stream_endpoint
 from oplogc.backoff import Backoff
-from oplogc.events import Checkpoint, Event, Operation, position_of
-from oplogc.state_file import Saver, read_position
-from oplogc.stream import DisconnectedError, Stream, basic_auth, open_stream, shown, stream_url
+from oplogc.callbacks import Callback, Callbacks
+from oplogc.events import Checkpoint, Event, position_of
+from oplogc.receiver import Receiver
+from oplogc.state_file import Saver, StateFile
 
-Callback = Callable[[Any], Awaitable[None] | None]
 _C = TypeVar("_C", bound=Callback)
 _log = logging.getLogger("oplogc")
 
@@ -37,9 +33,10 @@ class Consumer:
       which on changed objects are wanted. None: with the next operation.
     - ``state_file``: keeps the position; what it holds comes before ``start``. Then every event must be acknowledged with
       ``ack``, ``Reset`` and ``Live`` too: the position saved is that of the oldest event that is not. At most
-      ``max_unacked`` events are handed out without an acknowledgement; then iteration waits for one.
-    - ``password``: the agent's. ``proxy``: the URL of an HTTP proxy; else the environment's (``HTTPS_PROXY`` ...).
-    - ``timeout``: seconds that connecting may take. ``heartbeat_timeout``: seconds of silence after which a connection
+      ``max_unacked`` events are handed out without an acknowledgement; then iteration waits for one. The consumer locks
+      the file, until it is closed or the process ends: no other may use it meanwhile.
+    - ``password``: the agent's; user and password of the URL count, too. ``proxy``: the URL of an HTTP proxy; else the environment's (``HTTPS_PROXY`` ...).
+    - ``timeout``: seconds until the agent has answered. ``heartbeat_timeout``: seconds of silence after which a connection
       counts as dead; agents send something at least every 25.
     - ``backoff``: seconds between attempts, the first and the longest; they double, with jitter.
     - ``save_interval``: seconds between two writes of the state file. What was acknowledged since the last write comes
@@ -69,30 +66,30 @@ class Consumer:
         for name, values in (("types", types), ("parents", parents)):
             if isinstance(values, str) or not all(values):
                 raise ValueError(f"{name}: give a list of names, none of them empty")
-        self._url = stream_url(url, types, parents)
-        self._auth = basic_auth(password)
-        self._proxy = proxy
-        self._timeout = httpx.Timeout(timeout, read=heartbeat_timeout)
-        self._backoff = Backoff(*backoff)
-        self._max_unacked = max_unacked
+        check_proxy(proxy)
+        endpoint = stream_endpoint(url, password, types, parents)
         position = position_of(start) if start is not None else ""
-        self._saver: Saver | None = None
-        self._path = Path(state_file) if state_file is not None else None
-        if self._path is not None:
-            position = read_position(self._path) or position
+        if not (timeout > 0 and heartbeat_timeout > 0):
+            raise ValueError("timeout and heartbeat_timeout: give seconds, more than 0")
+        waits = Backoff(*backoff)
+        self._max_unacked = max_unacked
         self._save_interval = save_interval
+        self._file = StateFile(state_file) if state_file is not None else None
+        self._saver: Saver | None = None
+        if self._file is not None:
+            position = self._file.position or position
         self._acks = Acks(position)
-        self._last_event_id = position
-        self._sequence = count(1)
+        self._receiver = Receiver(endpoint, proxy, timeout, heartbeat_timeout, waits, position)
         self._pending: deque[Event | Checkpoint] = deque()
-        self._connection: AsyncExitStack | None = None
-        self._stream: Stream | None = None
-        self._client: httpx.AsyncClient | None = None
-        self._stopped = threading.Event()
+        self._stopped = False
+        self._told_waiting = False
         self._alarm: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
-        self._callbacks: dict[str, Callback] = {}
-        self.connections = 0
+        self._callbacks = Callbacks()
+
+    @property
+    def connections(self) -> int:
         """How often a stream was opened."""
+        return self._receiver.connections
 
     @property
     def position(self) -> str:
@@ -107,15 +104,17 @@ class Consumer:
 
         Raises ValueError for an event of another consumer.
         """
-        if self._path is None:
+        if self._file is None:
             return
         if self._acks.ack(event.sequence) and self._saver is not None:
             self._saver.changed()
+        if self._told_waiting and self._acks.unacked <= self._max_unacked // 2:
+            self._told_waiting = False
         self._wake()
 
     def stop(self) -> None:
         """End the iteration: from any thread, a callback or a signal handler."""
-        self._stopped.set()
+        self._stopped = True
         self._wake()
 
     # Asynchronous use
@@ -132,8 +131,9 @@ class Consumer:
         return self
 
     async def __anext__(self) -> Event:
+        """May be cancelled, by a time-out for example, and called again: nothing is lost, the connection stays."""
         while True:
-            if self._stopped.is_set():
+            if self._stopped:
                 raise StopAsyncIteration
             if self._pending and self._has_room():
                 item = self._pending.popleft()
@@ -145,10 +145,13 @@ class Consumer:
 
     async def aclose(self) -> None:
         """Close the connection and save the position. Raises StateFileError."""
-        await self._close_network()
-        if self._saver is not None:
-            saver, self._saver = self._saver, None
-            await asyncio.to_thread(saver.close)
+        try:
+            await self._receiver.aclose()
+        finally:
+            if self._saver is not None:
+                await asyncio.to_thread(self.close)
+            else:
+                self.close()
 
     # Blocking use
 
@@ -165,47 +168,52 @@ class Consumer:
             try:
                 while True:
                     # The event loop runs only to wait for the network: events at hand cost no turn of it.
-                    while self._pending and self._has_room() and not self._stopped.is_set():
+                    while self._pending and self._has_room() and not self._stopped:
                         item = self._pending.popleft()
                         if isinstance(item, Checkpoint):
                             self._pass(item)
                         else:
                             yield self._hand_out(item)
-                    if self._stopped.is_set():
+                    if self._stopped:
                         return
                     runner.run(self._more())
             finally:
-                runner.run(self._close_network())
+                runner.run(self._receiver.aclose())
 
     def close(self) -> None:
         """Save the position. Raises StateFileError."""
-        if self._saver is not None:
-            saver, self._saver = self._saver, None
-            saver.close()
+        try:
+            if self._saver is not None:
+                saver, self._saver = self._saver, None
+                saver.close()
+        finally:
+            if self._file is not None:
+                self._file.unlock()
 
     # Callbacks
 
-    def on(self, *names: str) -> Callable[[_C], _C]:
-        """Decorate a function, plain or async, that takes operations of these types (without a name: all others).
+    def on(self, *types: str) -> Callable[[_C], _C]:
+        """Decorate a function, plain or async, that takes operations of these types (without a type: all others).
 
-        ``reset`` and ``live`` name those two events. ``run`` acknowledges an event when its callback has returned; those
-        without a callback at once. An exception of a callback ends ``run`` with its event not acknowledged.
+        ``run`` acknowledges an event when its callback has returned; those without a callback at once. An exception of
+        a callback ends ``run`` with its event not acknowledged. For ``Reset`` and ``Live`` see ``on_reset`` and ``on_live``.
         """
+        return self._callbacks.on(*types)
 
-        def register(callback: _C) -> _C:
-            for name in names or ("",):
-                if name in self._callbacks:
-                    raise ValueError(f"there is a callback for {name or 'all others'} already")
-                self._callbacks[name] = callback
-            return callback
+    def on_reset(self, callback: _C) -> _C:
+        """Decorate a function, plain or async, that takes ``Reset``."""
+        return self._callbacks.on_event("reset", callback)
 
-        return register
+    def on_live(self, callback: _C) -> _C:
+        """Decorate a function, plain or async, that takes ``Live``."""
+        return self._callbacks.on_event("live", callback)
 
     async def run_async(self) -> None:
         """Call the callbacks, one after another, until ``stop``. Raises what they raise, and what iterating raises."""
+        self._callbacks.warn_of_old_names()
         async with self:
             async for event in self:
-                if callback := self._callback(event):
+                if callback := self._callbacks.of(event):
                     result = callback(event)
                     if isawaitable(result):
                         await result
@@ -215,18 +223,13 @@ class Consumer:
         """``run_async`` for a program without an event loop."""
         asyncio.run(self.run_async())
 
-    def _callback(self, event: Event) -> Callback | None:
-        if isinstance(event, Operation):
-            return self._callbacks.get(event.type) or self._callbacks.get("")
-        return self._callbacks.get(event.event)
-
-    # What follows is common to all of them
+    # The parts common to all of them
 
     def _has_room(self) -> bool:
-        return self._path is None or self._acks.unacked < self._max_unacked
+        return self._file is None or self._acks.unacked < self._max_unacked
 
     def _hand_out(self, event: Event) -> Event:
-        if self._path is None:
+        if self._file is None:
             self._acks.position = event.event_id
         else:
             self._acks.handed_out(event.sequence, event.event_id)
@@ -239,36 +242,46 @@ class Consumer:
 
     async def _more(self) -> None:
         """Wait until there is something pending that may be handed out, or until ``stop``."""
-        loop = asyncio.get_running_loop()
-        self._alarm = (loop, asyncio.Event())
+        alarm = asyncio.Event()
+        self._alarm = (asyncio.get_running_loop(), alarm)
         try:
-            if self._stopped.is_set():
+            if self._stopped:
                 return
             if self._pending:
-                if not self._has_room():
-                    _log.warning("%d events are not acknowledged: waiting", self._acks.unacked)
-                    await self._alarm[1].wait()  # for `ack` or `stop`
+                await self._for_room(alarm)
                 return
-            if self._path is not None and self._saver is None:
-                self._saver = Saver(self._path, lambda: self._acks.position, self._save_interval)
+            if self._file is not None and self._saver is None:
+                self._file.lock()
+                self._saver = Saver(self._file, lambda: self._acks.position, self._save_interval)
                 self._saver.changed()
-            await self._unless_stopped(self._receive(), self._alarm[1])
+            receiving = self._receiver.start()
+            if not receiving.done():
+                await self._until_done(receiving, alarm)
+            if receiving.done():
+                self._pending.extend(self._receiver.take())
         finally:
             self._alarm = None
 
-    async def _unless_stopped(self, work: Coroutine[Any, Any, None], alarm: asyncio.Event) -> None:
-        receiving = asyncio.create_task(work)
-        receiving.add_done_callback(lambda _: alarm.set())
+    async def _until_done(self, receiving: "asyncio.Task[list[Event | Checkpoint]]", alarm: asyncio.Event) -> None:
+        """Or until ``stop``. When this is cancelled ``receiving`` goes on, for the next call."""
+
+        def wake(_: object) -> None:
+            alarm.set()
+
+        receiving.add_done_callback(wake)
         try:
-            while not receiving.done() and not self._stopped.is_set():
+            while not receiving.done() and not self._stopped:
                 await alarm.wait()
                 alarm.clear()
         finally:
-            if not receiving.done():
-                receiving.cancel()
-                await asyncio.wait({receiving})
-        if not receiving.cancelled():
-            receiving.result()
+            receiving.remove_done_callback(wake)
+
+    async def _for_room(self, alarm: asyncio.Event) -> None:
+        if not self._told_waiting:  # once an episode
+            self._told_waiting = True
+            _log.warning("%d events are not acknowledged: waiting", self._acks.unacked)
+        if not self._has_room():
+            await alarm.wait()  # for `ack` or `stop`
 
     def _wake(self) -> None:
         alarm = self._alarm
@@ -278,48 +291,3 @@ class Consumer:
                 loop.call_soon_threadsafe(event.set)
             except RuntimeError:  # the loop has ended meanwhile
                 return
-
-    async def _receive(self) -> None:
-        """Wait for the next events, through as many connections as it takes. Raises RefusedError, ProtocolError."""
-        while not self._pending:
-            try:
-                if self._stream is None:
-                    self._stream = await self._connect()
-                items = await self._stream.read()
-            except DisconnectedError as error:
-                await self._disconnect()
-                delay = self._backoff.next(error.retry_after)
-                _log.warning("%s: %s; trying again in %.1f s", shown(self._url), error, delay)
-                await asyncio.sleep(delay)
-                continue
-            except BaseException:
-                await self._disconnect()
-                raise
-            if items:
-                self._backoff.reset()
-                self._pending.extend(items)
-                self._last_event_id = items[-1].event_id
-
-    async def _connect(self) -> Stream:
-        if self._client is None:
-            self._client = httpx.AsyncClient(auth=self._auth, proxy=self._proxy, timeout=self._timeout)
-        connection = AsyncExitStack()
-        stream = await connection.enter_async_context(
-            open_stream(self._client, self._url, self._last_event_id, self._sequence)
-        )
-        self._connection = connection
-        self.connections += 1
-        _log.info("following %s", shown(self._url))
-        return stream
-
-    async def _disconnect(self) -> None:
-        self._stream = None
-        if self._connection is not None:
-            connection, self._connection = self._connection, None
-            await connection.aclose()
-
-    async def _close_network(self) -> None:
-        await self._disconnect()
-        if self._client is not None:
-            client, self._client = self._client, None
-            await client.aclose()

@@ -62,31 +62,42 @@ class Checkpoint(NamedTuple):
     sequence: int
 
 
-def read(block: Block, sequence: int) -> Event | Checkpoint:
-    """What a block says. An event of a name unknown to this client only moves the position. Raises ProtocolError."""
-    event_id, event, data = block
-    if not _EVENT_ID.fullmatch(event_id):
-        raise ProtocolError(f"the stream has an event {event!r} with the id {event_id!r}")
+def read(block: Block, sequence: int) -> Event | Checkpoint | None:
+    """Return the event of a block, or the position if it has only that. None if it has neither. Raises ProtocolError.
+
+    An event of a name unknown to this client only moves the position, see ``is_known``.
+    """
+    event_id, event, data, has_id = block
+    if has_id and not _EVENT_ID.fullmatch(event_id):
+        raise ProtocolError(
+            f"the stream has an event {event[:40]!r} with the id {event_id[:40]!r}, which is no event id"
+        )
     if event == "reset":
         return Reset(event_id, sequence=sequence)
     if event == "live":
         return Live(event_id, sequence=sequence)
     if event not in _OPERATIONS:
-        return Checkpoint(event_id, sequence)
+        return Checkpoint(event_id, sequence) if has_id else None
     try:
         fields = json.loads(data)
         return Operation(
             event_id,
             event,  # type: ignore[arg-type]  # one of three, as just checked
-            fields["type"],
-            fields["id"],
-            tuple(fields.get("parents") or ()),
+            _text(fields["type"]),
+            _text(fields["id"]),
+            _parents(fields.get("parents")),
             _time(fields["timestamp"]),
             fields.get("ref"),
             sequence,
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ProtocolError(f"the operation {event_id} cannot be read: {error!r}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        reason = f"{type(error).__name__}: {error}"[:200]
+        raise ProtocolError(f"the operation {event_id} cannot be read ({reason}): is it an agent?") from None
+
+
+def is_known(block: Block) -> bool:
+    """Whether this client knows the block's event; a block that has only an id is known, too."""
+    return block.event in (*_OPERATIONS, "reset", "live") or not (block.event or block.data)
 
 
 def position_of(start: str | datetime) -> str:
@@ -99,6 +110,20 @@ def position_of(start: str | datetime) -> str:
     if not _EVENT_ID.fullmatch(start):
         raise ValueError(f"{start!r} is no event id: up to 13 digits, or 24 lower-case hexadecimal digits")
     return start
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("type and id must be strings")
+    return value
+
+
+def _parents(value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(parent, str) for parent in value):
+        raise TypeError("parents must be a list of strings")
+    return tuple(value)
 
 
 def _time(text: str) -> datetime:

@@ -1,6 +1,7 @@
 """Operations as bytes, checked before they leave. No I/O."""
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -11,20 +12,27 @@ MAX_BYTES = 64 * 1024
 MAX_DATAGRAM_BYTES = 65_507
 """What fits into one datagram over IPv4; a little less than the agent would take over HTTP."""
 
+_RFC3339 = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ]((?:[01]\d|2[0-3]):\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:[0-5]\d)", re.ASCII
+)
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def encode(
     event: str, type: str, id: str, parents: Sequence[str] = (), timestamp: datetime | str | None = None
 ) -> bytes:
-    """One line of JSON. Raises OperationError for what an agent would refuse, save that a timestamp given as text is not read."""
+    """Return one line of JSON. Raises OperationError for an operation that an agent would refuse."""
+    if not isinstance(event, str):
+        raise OperationError("event", "must be insert, update or delete")
+    if not isinstance(type, str):
+        raise OperationError("type", "must be a string")
     _check_event(event)
     _check_type(type)
     _check_text("id", id, 1024)
     fields: dict[str, object] = {"event": event, "type": type, "id": id}
+    if not isinstance(parents, (list, tuple)):
+        _check_list(parents)
     if parents:
-        if isinstance(parents, str):
-            raise OperationError("parents", "must be a list of strings")
         for parent in parents:
             _check_text("parents", parent, MAX_BYTES)
         fields["parents"] = list(parents)
@@ -44,15 +52,20 @@ def check_datagram(raw: bytes) -> None:
 
 @lru_cache(64)
 def _check_event(event: str) -> None:
-    if not isinstance(event, str) or event.lower() not in ("insert", "update", "delete"):
+    if event.lower() not in ("insert", "update", "delete"):
         raise OperationError("event", "must be insert, update or delete")
 
 
 @lru_cache(1024)  # there are few types; OperationError is not cached
 def _check_type(type: str) -> None:
-    _check_text("type", type.lower() if isinstance(type, str) else type, 255)
+    _check_text("type", type.lower(), 255)
     if "/" in type or "," in type:
         raise OperationError("type", "must not contain '/' or ','")
+
+
+def _check_list(parents: object) -> None:
+    if parents is not None and (isinstance(parents, str) or not isinstance(parents, Sequence)):
+        raise OperationError("parents", "must be a list of strings")
 
 
 def _check_text(field: str, text: object, max_bytes: int) -> None:
@@ -75,7 +88,7 @@ def _check_text(field: str, text: object, max_bytes: int) -> None:
 
 def _time(timestamp: datetime | str) -> str:
     if isinstance(timestamp, str):
-        _check_text("timestamp", timestamp, 64)
+        _check_rfc3339(timestamp)
         return timestamp
     if not isinstance(timestamp, datetime) or timestamp.tzinfo is None:
         raise OperationError(
@@ -83,5 +96,16 @@ def _time(timestamp: datetime | str) -> str:
         )
     try:
         return timestamp.astimezone(UTC).isoformat(timespec="milliseconds")
-    except OverflowError as error:
-        raise OperationError("timestamp", str(error)) from None
+    except (ValueError, OverflowError) as error:
+        raise OperationError("timestamp", f"out of range: {error}") from None
+
+
+def _check_rfc3339(text: str) -> None:
+    match = _RFC3339.fullmatch(text)
+    if match is None:
+        raise OperationError("timestamp", "not an RFC 3339 time such as 2014-11-06T11:04:39.041Z")
+    date, clock, fraction, offset = match.groups()
+    try:
+        datetime.fromisoformat(f"{date}T{clock}.{(fraction or '0')[:3]:0<3}{offset.upper()}").astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise OperationError("timestamp", f"out of range: {error}") from None

@@ -16,6 +16,7 @@ Overflow = Literal["block", "raise", "drop_new", "drop_old"]
 OVERFLOWS = ("block", "raise", "drop_new", "drop_old")
 
 BATCH_BYTES = 1024 * 1024
+_LONGEST_PATIENCE = 64
 _log = logging.getLogger("oplogc")
 
 
@@ -51,6 +52,11 @@ class Outbox:
         self._max_operations = max_operations
         self._max_bytes = max_bytes
         self._batch_size = batch_size
+        self._limit = batch_size
+        """Operations in the next batch at most: ``batch_size``, or less since an agent called a batch too large."""
+        self._patience = 1
+        """Batches to deliver before the limit doubles. It grows when that was too soon."""
+        self._delivered_at_limit = 0
         self._backoff = backoff
         self._queue: deque[_Item] = deque()
         self._batch: list[_Item] = []
@@ -89,20 +95,25 @@ class Outbox:
 
     def is_flushed(self, number: int) -> bool:
         """Whether waiting for all operations up to this number is over: they are settled, or the agent refuses them."""
-        return self._is_settled(number) or (self.trouble is not None and self.trouble.status is not None)
+        return self.is_settled(number) or (self.trouble is not None and self.trouble.status is not None)
 
     def check_flushed(self, number: int) -> None:
         """Raises FlushError unless all operations up to this number are delivered, rejected or dropped."""
-        if not self._is_settled(number):
+        if not self.is_settled(number):
             pending = self.counters.buffered
             reason = self.trouble.reason if self.trouble else "no answer yet"
             raise FlushError(f"{pending:,} operations are not delivered: {reason}", pending)
+
+    def is_settled(self, number: int) -> bool:
+        """Whether all operations up to this number are delivered, rejected or dropped."""
+        oldest = self._batch or self._queue
+        return not oldest or oldest[0].number > number
 
     def batch(self) -> list[bytes]:
         """What to send now: the same until ``apply`` settles it. Empty when there is nothing."""
         if not self._batch:
             size = 0
-            while self._queue and len(self._batch) < self._batch_size:
+            while self._queue and len(self._batch) < self._limit:
                 size += len(self._queue[0].raw) + 1
                 if self._batch and size > BATCH_BYTES:
                     break
@@ -113,37 +124,48 @@ class Outbox:
         """Do what an answer to ``batch`` calls for; seconds to wait before the next request."""
         match verdict:
             case Delivered():
-                self._settle(self._batch)
-                self._batch = []
+                self._settle()
             case Invalid(bad):
                 self._reject(bad)
             case TooLarge(reason) if len(self._batch) == 1:
                 self._reject({0: reason})
+                self._limit, self._patience = self._batch_size, 1  # that one was the cause
             case TooLarge():
-                half = len(self._batch) // 2
-                self._batch_size = half
-                self._queue.extendleft(reversed(self._batch[half:]))
-                self._batch = self._batch[:half]
+                self._halve()
             case Later():
                 return self._postpone(verdict)
         self.trouble = None
         self._backoff.reset()
         return 0.0
 
-    def _is_settled(self, number: int) -> bool:
-        oldest = self._batch or self._queue
-        return not oldest or oldest[0].number > number
-
-    def _settle(self, items: list[_Item]) -> None:
-        for item in items:
+    def _settle(self) -> None:
+        for item in self._batch:
             self._leave(item)
-        self.counters.delivered += len(items)
+        self.counters.delivered += len(self._batch)
+        self._batch = []
         if self.trouble:
             _log.info("operations are delivered again")
+        if self._limit < self._batch_size:
+            self._delivered_at_limit += 1
+            if self._delivered_at_limit >= self._patience:
+                self._delivered_at_limit = 0
+                self._limit = min(self._limit * 2, self._batch_size)
+
+    def _halve(self) -> None:
+        half = len(self._batch) // 2
+        self._limit = half
+        self._delivered_at_limit = 0
+        self._patience = min(self._patience * 2, _LONGEST_PATIENCE)
+        self._queue.extendleft(reversed(self._batch[half:]))
+        self._batch = self._batch[:half]
 
     def _reject(self, bad: dict[int, str]) -> None:
-        for line, reason in bad.items():
-            _log.warning("the agent refuses %r: %s", self._batch[line].raw[:200], reason)
+        first = min(bad)
+        _log.warning(
+            "the agent rejects %d of %d operations; the first is %r: %s",
+            len(bad), len(self._batch), self._batch[first].raw[:200], bad[first],
+        )  # fmt: skip
+        for line in bad:
             self._leave(self._batch[line])
         self.counters.rejected += len(bad)
         self._batch = [item for line, item in enumerate(self._batch) if line not in bad]

@@ -1,24 +1,18 @@
 """Sends operations from threads."""
 
-import dataclasses
 import socket
 import threading
+import warnings
 from collections.abc import Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-import httpx
-
-from oplogc.address import is_udp, resolve
+from oplogc.address import check_proxy, is_udp, ops_endpoint, resolve
 from oplogc.backoff import Backoff
+from oplogc.delivery import CLOSED, Delivery
 from oplogc.operation import check_datagram, encode
 from oplogc.outbox import OVERFLOWS, Counters, Outbox, Overflow
-from oplogc.stream import basic_auth, describe, ops_url
-from oplogc.verdict import Later, Verdict, judge
-
-HEADERS = {"Content-Type": "application/x-ndjson"}
-_END_SECONDS = 1.0
 
 
 class Producer:
@@ -30,8 +24,9 @@ class Producer:
     after a fork, not before.
 
     For HTTP only:
-    - ``password``: the agent's ingest password. ``proxy``: the URL of an HTTP proxy; else the environment's.
-    - ``timeout``: seconds that a request may take. ``batch_size``: operations in a request at most.
+    - ``password``: the agent's ingest password; user and password of the URL count, too.
+      ``proxy``: the URL of an HTTP proxy; else the environment's.
+    - ``timeout``: seconds that a request may take in total. ``batch_size``: operations in a request at most.
     - ``max_buffered``, ``max_buffered_bytes``: what the buffer holds; ``overflow`` says what ``send`` does beyond it:
       ``block`` (until there is room, at most ``block_timeout`` seconds, None: for ever), ``raise`` BufferFullError,
       ``drop_new`` or ``drop_old``, which are counted.
@@ -55,15 +50,13 @@ class Producer:
         block_timeout: float | None = None,
         backoff: tuple[float, float] = (1.0, 30.0),
     ) -> None:
-        self._way: _Udp | _Http
+        self._way: _Udp | Delivery
         if is_udp(url):
             self._way = _Udp(url)
         else:
-            if overflow not in OVERFLOWS:
-                raise ValueError(f"overflow: {overflow!r} is none of {', '.join(OVERFLOWS)}")
+            check_http(proxy, timeout, overflow)
             outbox = Outbox(max_buffered, max_buffered_bytes, batch_size, Backoff(*backoff))
-            client = httpx.Client(auth=basic_auth(password), proxy=proxy, timeout=timeout, headers=HEADERS)
-            self._way = _Http(ops_url(url), client, outbox, overflow, block_timeout)
+            self._way = Delivery(ops_endpoint(url, password), proxy, timeout, outbox, overflow, block_timeout)
 
     def send(
         self,
@@ -77,7 +70,8 @@ class Producer:
         """Say that an object was inserted, updated or deleted.
 
         ``timestamp``: when, a datetime with a time zone or RFC 3339; None: when it arrives. Raises OperationError
-        for what an agent would refuse; over HTTP, as ``overflow`` says, BufferFullError.
+        for an operation that an agent would refuse; over HTTP, as ``overflow`` says, BufferFullError. Raises ValueError
+        once ``close`` was called, also when it was waiting for room.
         """
         self._way.send(encode(event, type, id, parents, timestamp))
 
@@ -90,7 +84,10 @@ class Producer:
         self._way.flush(timeout)
 
     def close(self, timeout: float | None = 30.0) -> None:
-        """``flush``, then end. Raises FlushError; what could not be delivered is then lost."""
+        """Refuse further operations, ``flush``, then end. Raises FlushError; undelivered operations are then lost.
+
+        A second call does nothing; while the first is still flushing it waits for that.
+        """
         self._way.close(timeout)
 
     @property
@@ -106,6 +103,20 @@ class Producer:
     ) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        way = getattr(self, "_way", None)  # missing when __init__ raised
+        if isinstance(way, Delivery) and way.abandon():
+            warnings.warn(f"a producer was not closed: {way}", ResourceWarning, source=self, stacklevel=2)
+
+
+def check_http(proxy: str | None, timeout: float, overflow: Overflow) -> None:
+    """Raise ValueError for an argument that only a producer over HTTP reads."""
+    check_proxy(proxy)
+    if not timeout > 0:
+        raise ValueError("timeout: give seconds, more than 0")
+    if overflow not in OVERFLOWS:
+        raise ValueError(f"overflow: {overflow!r} is none of {', '.join(OVERFLOWS)}")
+
 
 class _Udp:
     def __init__(self, url: str) -> None:
@@ -114,106 +125,29 @@ class _Udp:
         self._socket = socket.socket(family, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
         self._lock = threading.Lock()
+        self._closed = False
         self._sent = 0
         self._dropped = 0
 
     def send(self, raw: bytes) -> None:
         check_datagram(raw)
-        dropped = 0
-        try:
-            self._socket.sendto(raw, self._address)
-        except OSError:
-            if self._socket.fileno() < 0:
-                raise ValueError("the producer is closed") from None
-            dropped = 1
         with self._lock:
+            if self._closed:
+                raise ValueError(CLOSED)
             self._sent += 1
-            self._dropped += dropped
+            try:
+                self._socket.sendto(raw, self._address)
+            except OSError:
+                self._dropped += 1
 
     def flush(self, timeout: float | None) -> None:
         return
 
     def close(self, timeout: float | None) -> None:
-        self._socket.close()
+        with self._lock:
+            self._closed = True
+            self._socket.close()
 
     def counters(self) -> Counters:
         with self._lock:
             return Counters(sent=self._sent, delivered=self._sent - self._dropped, dropped=self._dropped)
-
-
-class _Http:
-    def __init__(
-        self, url: httpx.URL, client: httpx.Client, outbox: Outbox, overflow: Overflow, block_timeout: float | None
-    ) -> None:
-        self._url = url
-        self._client = client
-        self._outbox = outbox
-        self._overflow = overflow
-        self._block_timeout = block_timeout
-        self._changed = threading.Condition()
-        self._closing = False
-        self._thread: threading.Thread | None = None
-
-    def send(self, raw: bytes) -> None:
-        outbox = self._outbox
-        with self._changed:
-            if not outbox.has_room(raw) and not self._make_room(raw):
-                outbox.refuse(self._overflow)
-                return
-            if self._closing:
-                raise ValueError("the producer is closed")
-            outbox.add(raw)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="oplogc-producer", daemon=True)
-                self._thread.start()
-            elif outbox.counters.buffered == 1:
-                self._changed.notify_all()
-
-    def flush(self, timeout: float | None) -> None:
-        outbox = self._outbox
-        with self._changed:
-            until = outbox.last
-            self._changed.wait_for(lambda: outbox.is_flushed(until), timeout)
-            outbox.check_flushed(until)
-
-    def close(self, timeout: float | None) -> None:
-        try:
-            self.flush(timeout)
-        finally:
-            with self._changed:
-                self._closing = True
-                self._changed.notify_all()
-            if self._thread is not None:
-                self._thread.join(_END_SECONDS)  # it may hang in a request; it ends with the process
-            else:
-                self._client.close()
-
-    def counters(self) -> Counters:
-        with self._changed:
-            return dataclasses.replace(self._outbox.counters)
-
-    def _make_room(self, raw: bytes) -> bool:
-        if self._overflow == "block":
-            return self._changed.wait_for(lambda: self._outbox.has_room(raw) or self._closing, self._block_timeout)
-        return self._overflow == "drop_old" and self._outbox.drop_old_for(raw)
-
-    def _run(self) -> None:
-        with self._client:
-            while batch := self._next_batch():
-                verdict = self._post(batch)
-                with self._changed:
-                    delay = self._outbox.apply(verdict)
-                    self._changed.notify_all()
-                    self._changed.wait_for(lambda: self._closing, delay)
-
-    def _next_batch(self) -> list[bytes]:
-        """Empty when the producer is closed; whoever closes has waited for what is left."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._closing or self._outbox.counters.buffered > 0)
-            return [] if self._closing else self._outbox.batch()
-
-    def _post(self, batch: list[bytes]) -> Verdict:
-        try:
-            return judge(self._client.post(self._url, content=b"\n".join(batch)), len(batch))
-        except httpx.RequestError as error:
-            return Later(describe(error))

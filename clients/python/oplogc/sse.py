@@ -1,9 +1,6 @@
-"""Blocks of an agent's event stream from bytes. No I/O.
+"""Blocks of an event stream from bytes, as the standard of server-sent events reads them. No I/O."""
 
-Lines end in a bare ``\n``, a blank line ends a block, a line that begins with ``:`` is a comment. What the agent never
-sends (``\r``, a byte order mark) has no meaning here.
-"""
-
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from oplogc.errors import ProtocolError
@@ -11,45 +8,67 @@ from oplogc.errors import ProtocolError
 MAX_BLOCK_BYTES = 1024 * 1024
 """An operation has at most 64 KiB as it is sent; escaping and ``ref`` make it a few times larger, never this large."""
 
+_BOM = b"\xef\xbb\xbf"
+
 
 class Block(NamedTuple):
-    """The fields of a block; a field that was not sent is empty."""
+    """The fields of a block. ``event`` and ``data`` are empty if the block has none."""
 
     id: str = ""
+    """The last id received, in this block or in an earlier one."""
     event: str = ""
     data: str = ""
+    has_id: bool = True
 
 
 class BlockParser:
-    """Give ``feed`` the bytes as they come, in pieces of any size. A block cut off by the stream's end is not returned."""
+    """Give ``feed`` the bytes as they come, in pieces of any size. A block cut off by the stream's end is not returned.
 
-    def __init__(self) -> None:
+    ``last_id`` is the id of the blocks before the first that has one.
+    """
+
+    def __init__(self, last_id: str = "") -> None:
         self.comments = 0
-        self._partial = b""
+        self._last_id = last_id
+        self._partial = bytearray()
+        self._at_start = True
+        self._after_cr = False
         self._fields: dict[str, str] = {}
         self._size = 0
 
-    def feed(self, chunk: bytes) -> list[Block]:
-        """The blocks that ``chunk`` completes. Raises ProtocolError."""
-        lines = (self._partial + chunk).split(b"\n")
-        self._partial = lines.pop()
-        blocks = []
-        for line in lines:
-            if not line:
-                if self._fields:
-                    blocks.append(Block(**self._fields))
-                    self._fields = {}
-                self._size = 0
-            elif line.startswith(b":"):
-                self.comments += 1
-            else:
-                self._field(line)
-        if self._size + len(self._partial) > MAX_BLOCK_BYTES:
-            raise ProtocolError(f"a block of the stream has more than {MAX_BLOCK_BYTES:,} bytes")
-        return blocks
+    def feed(self, chunk: bytes) -> Iterator[Block]:
+        """Yield the blocks that ``chunk`` completes. Take them all. Raises ProtocolError, after the blocks before the error."""
+        self._partial += self._with_bare_newlines(chunk)
+        if self._at_start:
+            if len(self._partial) < len(_BOM) and _BOM.startswith(self._partial):
+                return
+            self._at_start = False
+            if self._partial.startswith(_BOM):
+                del self._partial[: len(_BOM)]
+        if b"\n" in chunk or b"\r" in chunk:
+            *lines, self._partial = self._partial.split(b"\n")
+            for line in lines:
+                if line:
+                    self._line(line)
+                elif block := self._end():
+                    yield block
+        self._check_size(len(self._partial))
 
-    def _field(self, line: bytes) -> None:
+    def _with_bare_newlines(self, chunk: bytes) -> bytes:
+        """Replace the other two ends of a line, ``\\r\\n`` and ``\\r``. A final ``\\r`` counts at once; its ``\\n`` may follow."""
+        if not chunk:
+            return chunk
+        if self._after_cr and chunk.startswith(b"\n"):
+            chunk = chunk[1:]
+        self._after_cr = chunk.endswith(b"\r")
+        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in chunk else chunk
+
+    def _line(self, line: bytearray) -> None:
+        if line.startswith(b":"):
+            self.comments += 1
+            return
         self._size += len(line)
+        self._check_size()
         try:
             name, _, value = line.decode().partition(":")
         except UnicodeDecodeError as error:
@@ -57,5 +76,17 @@ class BlockParser:
         value = value.removeprefix(" ")
         if name == "data" and "data" in self._fields:
             value = f"{self._fields['data']}\n{value}"
-        if name in Block._fields:
+        if name in ("id", "event", "data"):
             self._fields[name] = value
+
+    def _end(self) -> Block | None:
+        fields, self._fields, self._size = self._fields, {}, 0
+        if not fields:
+            return None
+        has_id = "id" in fields
+        self._last_id = fields.get("id", self._last_id)
+        return Block(self._last_id, fields.get("event", ""), fields.get("data", ""), has_id)
+
+    def _check_size(self, partial: int = 0) -> None:
+        if self._size + partial > MAX_BLOCK_BYTES:
+            raise ProtocolError(f"a block of the stream has more than {MAX_BLOCK_BYTES:,} bytes")

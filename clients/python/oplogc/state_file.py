@@ -1,47 +1,98 @@
 """The file that keeps a consumer's position: the id, nothing else, as the files of the first client library."""
 
+import contextlib
 import logging
 import os
 import re
 import threading
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 from oplogc.errors import StateFileError
+from oplogc.file_lock import FileLock
 
-_CONTENT = re.compile(r"[0-9]{0,13}|[0-9a-f]{24}", re.ASCII)
+_CONTENT = re.compile(r"[0-9]{1,13}|[0-9a-f]{24}", re.ASCII)
+_numbers = count(1)
 _log = logging.getLogger("oplogc")
 
 
-def read_position(path: Path) -> str:
-    """The position in the file; empty if there is no file or nothing in it. Raises StateFileError."""
-    try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        raise StateFileError(f"cannot read the state file {path}: {error.strerror}") from None
-    text = raw.decode("ascii", "replace").removesuffix("\n")
-    if not _CONTENT.fullmatch(text):
-        raise StateFileError(
-            f"the state file {path} holds {text[:40]!r}, which is no position. Move it away to begin anew"
-        )
-    return text
+class StateFile:
+    """A state file in use. A relative path and links are resolved once, here.
 
+    Raises StateFileError, here and in ``lock``, if another consumer uses it, or it cannot be read or written.
+    """
 
-def write_position(path: Path, position: str) -> None:
-    """Replace the file in one step, so that a crash leaves the old position or the new one. Raises StateFileError."""
-    target = Path(os.path.realpath(path))
-    new = target.with_name(f"{target.name}.new")
-    try:
-        with new.open("w") as file:
-            file.write(position)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(target)
-        _sync_folder(target.parent)
-    except OSError as error:
-        raise StateFileError(f"cannot write the state file {path}: {error.strerror}") from None
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(os.path.realpath(path))
+        self._lock: FileLock | None = None
+        self.lock()
+        try:
+            self.position = self._read()
+            """What it holds; empty if there is no file."""
+            self._try_to_write()
+        except BaseException:
+            self.unlock()
+            raise
+
+    def lock(self) -> None:
+        """Lock it unless it is locked by this object."""
+        if self._lock is None:
+            self._lock = FileLock(self.path)
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            lock, self._lock = self._lock, None
+            lock.release()
+
+    def write(self, position: str) -> None:
+        """Replace the file in one step, so that a crash leaves the old position or the new one. Raises StateFileError."""
+        new = self._temporary()
+        try:
+            try:
+                with new.open("x") as file:
+                    file.write(position)
+                    file.flush()
+                    os.fsync(file.fileno())
+                new.replace(self.path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    new.unlink(missing_ok=True)
+                raise
+            _sync_folder(self.path.parent)
+        except OSError as error:
+            raise self._unwritable(error) from None
+
+    def _read(self) -> str:
+        try:
+            raw = self.path.read_bytes()
+        except FileNotFoundError:
+            return ""
+        except OSError as error:
+            raise StateFileError(f"cannot read the state file {self.path}: {error.strerror}") from None
+        text = raw.decode("ascii", "replace").removesuffix("\n")
+        if not raw:
+            raise StateFileError(f"the state file {self.path} is empty. Move it away to begin anew")
+        if not _CONTENT.fullmatch(text):
+            raise StateFileError(
+                f"the state file {self.path} holds {text[:40]!r}, which is no position. Move it away to begin anew"
+            )
+        return text
+
+    def _try_to_write(self) -> None:
+        new = self._temporary()
+        try:
+            new.open("x").close()
+            new.unlink()
+        except OSError as error:
+            raise self._unwritable(error) from None
+
+    def _temporary(self) -> Path:
+        """No other process and no other thread has this name, even if nothing is locked."""
+        return self.path.with_name(f"{self.path.name}.{os.getpid()}-{next(_numbers)}.new")
+
+    def _unwritable(self, error: OSError) -> StateFileError:
+        return StateFileError(f"cannot write the state file {self.path}: {error.strerror}")
 
 
 def _sync_folder(folder: Path) -> None:
@@ -60,8 +111,8 @@ class Saver:
     What it writes lags behind the acknowledgements and is never ahead of them.
     """
 
-    def __init__(self, path: Path, position: Callable[[], str], interval: float) -> None:
-        self._path = path
+    def __init__(self, file: StateFile, position: Callable[[], str], interval: float) -> None:
+        self._file = file
         self._position = position
         self._interval = interval
         self._saved: str | None = None
@@ -99,5 +150,5 @@ class Saver:
     def _save(self) -> None:
         position = self._position()
         if position and position != self._saved:
-            write_position(self._path, position)
+            self._file.write(position)
             self._saved = position

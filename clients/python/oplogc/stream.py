@@ -1,20 +1,21 @@
 """One connection to an agent's event stream."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import Callable
 from itertools import count
-from urllib.parse import urlsplit
 
 import httpx
 
-from oplogc.backoff import retry_after
+from oplogc.address import Endpoint, shown
+from oplogc.answers import describe, printable, read_answer
 from oplogc.errors import OplogError, ProtocolError, RefusedError
-from oplogc.events import Checkpoint, Event, read
-from oplogc.sse import BlockParser
+from oplogc.events import Checkpoint, Event, is_known, read
+from oplogc.sse import Block, BlockParser
 
 EVENT_STREAM = "text/event-stream"
-_TRY_AGAIN = frozenset({408, 425, 429})
-"""Beside all of 5xx: what passes by itself."""
+MAX_REDIRECTS = 20
+_TURNS = 10
+"""Turns of the event loop in which bytes that have arrived come up to the reader."""
 
 
 class DisconnectedError(OplogError):
@@ -26,48 +27,138 @@ class DisconnectedError(OplogError):
 
 
 class Stream:
-    """An open stream. ``sequence`` numbers its events."""
+    """An open stream.
 
-    def __init__(self, response: httpx.Response, sequence: "count[int]") -> None:
+    ``sequence`` numbers its events. ``heartbeat_timeout``: seconds of silence after which it counts as dead.
+    ``tell_unknown`` is called with each event's name that this client does not know.
+    """
+
+    def __init__(
+        self,
+        response: httpx.Response,
+        last_event_id: str,
+        sequence: "count[int]",
+        heartbeat_timeout: float,
+        tell_unknown: Callable[[str], None],
+    ) -> None:
+        self._response = response
         self._chunks = response.aiter_bytes()
-        self._parser = BlockParser()
+        self._parser = BlockParser(last_event_id)
         self._sequence = sequence
+        self._heartbeat_timeout = heartbeat_timeout
+        self._tell_unknown = tell_unknown
+        self._reading: asyncio.Task[bytes | None] | None = None
+        self._error: ProtocolError | None = None
 
     async def read(self) -> list[Event | Checkpoint]:
         """Wait for the next bytes; the events they complete, often none. Raises DisconnectedError, ProtocolError."""
+        if self._error is not None:
+            raise self._error
+        chunk = await self._chunk()
+        items = []
         try:
-            chunk = await anext(self._chunks)
-        except StopAsyncIteration:
-            raise DisconnectedError("the agent ended the stream") from None
-        except httpx.ReadTimeout:
-            raise DisconnectedError("the agent was silent for too long") from None
-        except httpx.TransportError as error:
-            raise DisconnectedError(describe(error)) from None
+            for block in self._parser.feed(chunk):
+                item = self._item(block)
+                if item is not None:
+                    items.append(item)
+        except ProtocolError as error:
+            if not items:
+                raise
+            self._error = error  # the events before it come first
+        return items
+
+    async def aclose(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait({self._reading})
+            if not self._reading.cancelled():
+                self._reading.exception()  # nobody wants it any more
+        await self._response.aclose()
+
+    def _item(self, block: Block) -> Event | Checkpoint | None:
+        if not is_known(block):
+            self._tell_unknown(block.event)
+        return read(block, next(self._sequence))
+
+    async def _chunk(self) -> bytes:
+        # A task, not a time-out of httpx: after a handler that held up the event loop, bytes that came meanwhile count.
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._next_chunk(), name="oplogc-read")
+        reading = self._reading
+        await asyncio.wait({reading}, timeout=self._heartbeat_timeout)
+        for _ in range(_TURNS):
+            if reading.done():
+                break
+            await asyncio.sleep(0)
+        else:
+            raise DisconnectedError("the agent was silent for too long")
+        self._reading = None
+        try:
+            chunk = reading.result()
         except httpx.DecodingError as error:
             raise ProtocolError(f"the stream is compressed in a way that cannot be undone: {error}") from None
-        return [read(block, next(self._sequence)) for block in self._parser.feed(chunk)]
+        except httpx.RequestError as error:
+            raise DisconnectedError(describe(error)) from None
+        if chunk is None:
+            raise DisconnectedError("the agent ended the stream")
+        return chunk
+
+    async def _next_chunk(self) -> bytes | None:
+        return await anext(self._chunks, None)
 
 
-@asynccontextmanager
 async def open_stream(
-    client: httpx.AsyncClient, url: httpx.URL, last_event_id: str, sequence: "count[int]"
-) -> AsyncIterator[Stream]:
-    """Raises DisconnectedError, RefusedError, ProtocolError."""
+    client: httpx.AsyncClient, endpoint: Endpoint, last_event_id: str, timeout: float
+) -> httpx.Response:
+    """Ask for the stream. ``timeout``: seconds until the agent has answered, redirects included.
+
+    Raises DisconnectedError, RefusedError, ProtocolError.
+    """
     headers = {"Accept": EVENT_STREAM, "Accept-Encoding": "identity", "Cache-Control": "no-cache"}
     if last_event_id:
         headers["Last-Event-ID"] = last_event_id
-    request = client.build_request("GET", url, headers=headers)
     try:
-        response = await client.send(request, stream=True, follow_redirects=True)
-    except httpx.TransportError as error:
+        async with asyncio.timeout(timeout):
+            response = await _ask(client, endpoint, headers)
+            try:
+                await _check(response)
+            except BaseException:
+                await response.aclose()
+                raise
+            return response
+    except OplogError:
+        raise
+    except TimeoutError:
+        raise DisconnectedError(f"no answer within {timeout:g} s") from None
+    except httpx.UnsupportedProtocol as error:
+        raise ProtocolError(f"{shown(endpoint.url)} redirects to an address that is none of HTTP: {error}") from None
+    except httpx.RequestError as error:
         raise DisconnectedError(describe(error)) from None
-    except httpx.TooManyRedirects:
-        raise ProtocolError(f"{shown(url)} redirects without end") from None
-    try:
-        await _check(response)
-        yield Stream(response, sequence)
-    finally:
+    except Exception as error:  # nothing that a server or a resolver does may end a consumer
+        raise DisconnectedError(f"{type(error).__name__}: {error}") from error
+
+
+async def _ask(client: httpx.AsyncClient, endpoint: Endpoint, headers: dict[str, str]) -> httpx.Response:
+    """Follow redirects. The password goes to addresses of the same scheme, host and port only."""
+    request = client.build_request("GET", endpoint.url, headers=headers)
+    response = await client.send(request, stream=True, auth=endpoint.auth)
+    for _ in range(MAX_REDIRECTS):
+        following = response.next_request
+        if following is None:
+            return response
         await response.aclose()
+        if _origin(following.url) != _origin(request.url):  # httpx would keep it from http to https
+            following.headers.pop("Authorization", None)
+        request = following
+        response = await client.send(request, stream=True, auth=None)
+    if response.next_request is None:
+        return response
+    await response.aclose()
+    raise ProtocolError(f"{shown(endpoint.url)} redirects without end")
+
+
+def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
 
 
 async def _check(response: httpx.Response) -> None:
@@ -75,61 +166,12 @@ async def _check(response: httpx.Response) -> None:
     if status == 200:
         content_type = response.headers.get("content-type", "")
         if content_type.partition(";")[0].strip().lower() != EVENT_STREAM:
-            raise ProtocolError(f"{shown(response.url)} sends {content_type or 'no content type'}: is it an agent?")
+            kind = printable(content_type[:100]) or "no content type"
+            raise ProtocolError(f"{shown(response.url)} sends {kind}: is it an agent?")
         return
-    try:
-        await response.aread()
-    except httpx.TransportError as error:
-        raise DisconnectedError(describe(error)) from None
-    detail = detail_of(response)
-    if status >= 500 or status in _TRY_AGAIN:
-        raise DisconnectedError(f"{detail} (HTTP {status})", retry_after(response.headers.get("retry-after")))
-    raise RefusedError(status, detail)
-
-
-def stream_url(url: str, types: Sequence[str], parents: Sequence[str]) -> httpx.URL:
-    """The stream's address with its filters. Raises ValueError."""
-    query = {"checkpoint": ["1"]}
-    for name, values in (("types", types), ("parents", parents)):
-        if any("," in value for value in values):
-            # One value is split at its commas, of several each stands for itself.
-            query[name] = [*values, values[0]]
-        elif values:
-            query[name] = [",".join(values)]
-    return ops_url(url).copy_merge_params(httpx.QueryParams(query))
-
-
-def ops_url(url: str) -> httpx.URL:
-    """``/ops`` below an agent's base address. Raises ValueError."""
-    where = urlsplit(url)
-    if where.scheme not in ("http", "https") or not where.hostname:
-        raise ValueError(f"{url!r} is no address of an agent, such as http://localhost:8042")
-    try:
-        base = httpx.URL(url)
-    except httpx.InvalidURL as error:
-        raise ValueError(f"{url!r} is no address of an agent: {error}") from None
-    path = base.path.rstrip("/")
-    return base.copy_with(path=path if path.endswith("/ops") else f"{path}/ops", fragment=None)
-
-
-def shown(url: httpx.URL) -> str:
-    """The address without its query and its credentials."""
-    return str(url.copy_with(query=None, userinfo=b""))
-
-
-def detail_of(response: httpx.Response) -> str:
-    """The sentence in an answer's problem document, else the status in words. The body must have been read."""
-    try:
-        detail = response.json()["detail"]
-    except (ValueError, KeyError, TypeError):
-        return response.reason_phrase or "the agent answered without words"
-    return str(detail)
-
-
-def describe(error: httpx.RequestError) -> str:
-    return str(error) or type(error).__name__
-
-
-def basic_auth(password: str | None) -> httpx.BasicAuth | None:
-    """Any user name will do."""
-    return httpx.BasicAuth("", password) if password else None
+    if status < 300:
+        raise ProtocolError(f"{shown(response.url)} sends no stream (HTTP {status}): is it an agent?")
+    answer = await read_answer(response)
+    if answer.passes:
+        raise DisconnectedError(answer.sentence(), answer.retry_after)
+    raise RefusedError(status, answer.detail())

@@ -15,6 +15,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from oplogc import __version__
+from oplogc.address import shown_text
+from oplogc.answers import printable
 from oplogc.consumer import Consumer
 from oplogc.errors import OplogError
 from oplogc.events import Event, Operation
@@ -46,6 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The exit code. Raises SystemExit for --help, --version and bad arguments."""
     parser = _parser()
     args = parser.parse_args(argv)
+    if sys.stdout is None:
+        return _failed("stdout is closed: there is nowhere to write to")
     logging.basicConfig(format="oplog-tail: %(message)s", level=logging.ERROR if args.quiet else logging.WARNING)
     logging.getLogger("oplogc").setLevel(logging.ERROR if args.quiet else logging.INFO)
     try:
@@ -61,19 +65,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         parser.error(str(error))
     except OplogError as error:
-        print(f"oplog-tail: {error}", file=sys.stderr)
-        return EXIT_FAILED
+        return _failed(str(error))
     show = _as_json if args.json else _Lines(_wants_colour(args.color))
     try:
         asyncio.run(_follow(consumer, show, args.count))
     except BrokenPipeError:
         _forget_stdout()
     except OplogError as error:
-        print(f"oplog-tail: {error}", file=sys.stderr)
-        return EXIT_FAILED
+        return _failed(str(error))
+    except OSError as error:  # of stdout, a full disk for example: those of the network and the state file are caught
+        _forget_stdout()
+        return _failed(f"cannot write to stdout: {error.strerror}")
     except KeyboardInterrupt:  # where signals cannot be handled in the loop
         pass
     return EXIT_OK
+
+
+def _failed(sentence: str) -> int:
+    print(f"oplog-tail: {sentence}", file=sys.stderr)
+    return EXIT_FAILED
 
 
 async def _follow(consumer: Consumer, show: Callable[[Event], str], count: int | None) -> None:
@@ -124,13 +134,6 @@ class _Lines:
 
     def _paint(self, text: str, code: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self._colour else text
-
-
-def printable(text: str) -> str:
-    """``text`` with what could steer a terminal escaped."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _as_json(event: Event) -> str:
@@ -198,7 +201,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     url = os.environ.get("OPLOG_URL") or "http://localhost:8042"
-    add("url", metavar="URL", nargs="?", default=url, help="The agent. Variable: OPLOG_URL. Default: %(default)s.")
+    default = shown_text(url).replace("%", "%%")
+    add("url", metavar="URL", nargs="?", default=url, help=f"The agent. Variable: OPLOG_URL. Default: {default}.")
     add(
         "-t",
         "--types",

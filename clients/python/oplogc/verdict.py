@@ -1,12 +1,8 @@
 """What an agent's answer to a batch means. No I/O."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
-import httpx
-
-from oplogc.backoff import retry_after
-from oplogc.stream import detail_of, shown
+from oplogc.answers import Answer, printable
 
 
 @dataclass(frozen=True)
@@ -41,32 +37,49 @@ class Later:
 Verdict = Delivered | Invalid | TooLarge | Later
 
 
-def judge(response: httpx.Response, lines: int) -> Verdict:
-    """``response`` must have been read; ``lines`` is how many operations were sent."""
-    status = response.status_code
-    if status in (200, 204):
-        return Delivered() if _is_whole(response, lines) else Later(f"{shown(response.url)} is no agent", 0.0, status)
-    detail = f"{detail_of(response)} (HTTP {status})"
+def judge(answer: Answer, lines: int) -> Verdict:
+    """``lines`` is the number of operations sent."""
+    status = answer.status
+    if 200 <= status < 300:
+        if status == 200 and _ingested(answer) == lines:
+            return Delivered()
+        return Later(
+            f"{answer.url} is no agent: its answer does not confirm the operations (HTTP {status})", 0.0, status
+        )
+    if 300 <= status < 400:
+        where = f" to {answer.location}: give that address instead" if answer.location else ""
+        return Later(f"{answer.url} redirects{where} (HTTP {status})", 0.0, status)
     if status == 413:
-        return TooLarge(detail)
-    if status == 400 and (bad := _bad_lines(response, lines)):
+        return TooLarge(answer.sentence())
+    if status == 400 and (bad := _bad_lines(answer, lines)):
         return Invalid(bad)
-    if status >= 500 or status in (408, 425, 429):
-        return Later(detail, retry_after(response.headers.get("retry-after")))
-    return Later(detail, 0.0, status)
+    if answer.passes:
+        return Later(answer.sentence(), answer.retry_after)
+    return Later(answer.sentence(), 0.0, status)
 
 
-def _is_whole(response: httpx.Response, lines: int) -> bool:
+def _ingested(answer: Answer) -> int | None:
     try:
-        return bool(response.json()["ingested"] == lines)
-    except (ValueError, KeyError, TypeError):
-        return False
+        document = answer.json()
+    except ValueError:
+        return None
+    count = document.get("ingested") if isinstance(document, dict) else None
+    return count if type(count) is int else None  # True equals 1
 
 
-def _bad_lines(response: httpx.Response, lines: int) -> dict[int, str]:
+def _bad_lines(answer: Answer, lines: int) -> dict[int, str]:
+    """The lines that an answer names, with the reasons. Empty if one of them cannot be: then none is trusted."""
     try:
-        errors: list[dict[str, Any]] = response.json()["errors"]
-        bad = {int(error["line"]) - 1: f"{error['field']}: {error['reason']}" for error in errors}
-    except (ValueError, KeyError, TypeError):
+        document = answer.json()
+    except ValueError:
         return {}
-    return bad if all(0 <= line < lines for line in bad) else {}
+    errors = document.get("errors") if isinstance(document, dict) else None
+    if not isinstance(errors, list):
+        return {}
+    bad = {}
+    for error in errors:
+        line = error.get("line") if isinstance(error, dict) else None
+        if type(line) is not int or not 1 <= line <= lines:
+            return {}
+        bad[line - 1] = printable(f"{error.get('field', 'operation')}: {error.get('reason', 'invalid')}"[:500])
+    return bad

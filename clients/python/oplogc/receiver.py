@@ -1,0 +1,117 @@
+"""Receives events through as many connections as it takes."""
+
+import asyncio
+import logging
+from itertools import count
+
+import httpx
+
+from oplogc.address import Endpoint, shown
+from oplogc.answers import printable
+from oplogc.backoff import Backoff
+from oplogc.events import Checkpoint, Event
+from oplogc.stream import DisconnectedError, Stream, open_stream
+
+SETTLED_SECONDS = 5.0
+"""A connection that lived this long was a good one: the next attempt comes soon."""
+
+_log = logging.getLogger("oplogc")
+
+
+class Receiver:
+    """Waits between connections as ``backoff`` says. ``last_event_id`` is the position of the first, if not empty."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        proxy: str | None,
+        timeout: float,
+        heartbeat_timeout: float,
+        backoff: Backoff,
+        last_event_id: str,
+    ) -> None:
+        self._endpoint = endpoint
+        self._proxy = proxy
+        self._timeout = timeout
+        self._heartbeat_timeout = heartbeat_timeout
+        self._backoff = backoff
+        self._last_event_id = last_event_id
+        self._sequence = count(1)
+        self._client: httpx.AsyncClient | None = None
+        self._stream: Stream | None = None
+        self._connected_at = 0.0
+        self._told_unknown = False
+        self._receiving: asyncio.Task[list[Event | Checkpoint]] | None = None
+        self.connections = 0
+        """How often a stream was opened."""
+
+    def start(self) -> "asyncio.Task[list[Event | Checkpoint]]":
+        """Return the task that waits for the next events: a new one unless the last has not been ``taken``.
+
+        Its exceptions: RefusedError, ProtocolError.
+        """
+        if self._receiving is None:
+            self._receiving = asyncio.create_task(self._receive(), name="oplogc-receive")
+        return self._receiving
+
+    def take(self) -> list[Event | Checkpoint]:
+        """Return what the task, which must be done, has received, at least one item. Raises its exceptions."""
+        assert self._receiving is not None
+        receiving, self._receiving = self._receiving, None
+        items = receiving.result()
+        self._last_event_id = items[-1].event_id  # not before: items that nobody took must come again
+        return items
+
+    async def aclose(self) -> None:
+        """Close the connection. ``start`` opens another, behind the last event received."""
+        if self._receiving is not None:
+            receiving, self._receiving = self._receiving, None
+            receiving.cancel()
+            await asyncio.wait({receiving})
+            if not receiving.cancelled():
+                receiving.exception()  # nobody asks for it any more
+        await self._disconnect()
+        if self._client is not None:
+            client, self._client = self._client, None
+            await client.aclose()
+
+    async def _receive(self) -> list[Event | Checkpoint]:
+        while True:
+            try:
+                if self._stream is None:
+                    self._stream = await self._connect()
+                items = await self._stream.read()
+            except DisconnectedError as error:
+                await self._disconnect()
+                delay = self._backoff.next(error.retry_after)
+                _log.warning("%s: %s; trying again in %.1f s", shown(self._endpoint.url), error, delay)
+                await asyncio.sleep(delay)
+                continue
+            except BaseException:
+                await self._disconnect()
+                raise
+            if items:
+                if not all(isinstance(item, Checkpoint) for item in items):
+                    self._backoff.reset()
+                return items
+
+    async def _connect(self) -> Stream:
+        if self._client is None:
+            self._client = httpx.AsyncClient(proxy=self._proxy, timeout=None)
+        response = await open_stream(self._client, self._endpoint, self._last_event_id, self._timeout)
+        self._connected_at = asyncio.get_running_loop().time()
+        self.connections += 1
+        _log.info("following %s", shown(self._endpoint.url))
+        return Stream(response, self._last_event_id, self._sequence, self._heartbeat_timeout, self._tell_unknown)
+
+    async def _disconnect(self) -> None:
+        if self._stream is not None:
+            stream, self._stream = self._stream, None
+            await stream.aclose()
+            if asyncio.get_running_loop().time() - self._connected_at >= SETTLED_SECONDS:
+                self._backoff.reset()
+
+    def _tell_unknown(self, name: str) -> None:
+        if not self._told_unknown:
+            self._told_unknown = True
+            _log.warning("the stream has events that this client does not know, such as %s", printable(repr(name[:40])))
