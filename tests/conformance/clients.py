@@ -1,0 +1,58 @@
+"""The programs under test: the examples in Go and PHP themselves, small drivers on the libraries in Python and JavaScript."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests.conftest import ROOT
+from tests.mongo.servers import go_program
+
+CLIENTS = Path(os.environ.get("OPLOG_CONFORMANCE_CLIENTS") or ROOT / "clients")
+"""Folder of the clients; the variable names that of another checkout."""
+
+DRIVERS = Path(__file__).parent / "drivers"
+CONSUMERS = ("python", "python-async", "javascript", "go", "php")
+PRODUCERS = CONSUMERS
+LIBRARIES = ("python", "python-async", "javascript")
+"""Clients that are more than a program, and so can be used by several senders at once."""
+
+ENVIRONMENT = {
+    **{name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")},
+    "PYTHONPATH": str(CLIENTS / "python"),
+    "OPLOG_CLIENTS": str(CLIENTS),
+}
+
+Command = Callable[[str], Sequence[str]]
+"""From a role, ``consumer`` or ``producer``, to the program with its first arguments."""
+
+
+def command(client: str, role: str, go_folder: Path) -> list[str]:
+    match client:
+        case "python":
+            return [sys.executable, str(DRIVERS / f"{role}.py")]
+        case "python-async":
+            return [sys.executable, str(DRIVERS / f"{role}.py"), "--async"]
+        case "javascript":
+            return [found("node"), str(DRIVERS / f"{role}.mjs")]
+        case "go":
+            return [str(go_folder / role)]
+        case "php":
+            return [found("php"), str(CLIENTS / "php" / f"{role}.php")]
+    raise ValueError(client)
+
+
+def found(program: str) -> str:
+    path = shutil.which(program)
+    assert path, f"{program} is missing: see tests/setup"
+    return path
+
+
+def build_go(folder: Path) -> None:
+    # It has no dependencies, so it needs no network.
+    environ = {**os.environ, "GOPROXY": "off", "GOFLAGS": "-buildvcs=false", "CGO_ENABLED": "0"}
+    build = [go_program(), "build", "-o", f"{folder}/", "./..."]
+    done = subprocess.run(build, cwd=CLIENTS / "go", env=environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

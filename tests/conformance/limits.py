@@ -1,0 +1,21 @@
+"""Clients that a row is not about, and the sentence that says so in ``docs/clients.md``."""
+
+LIMITS: dict[str, tuple[tuple[str, ...], str]] = {
+    "a state file in use ends the consumer": (
+        ("javascript",),
+        "Node has no `flock`: it does not see that a state file is in use at its start",
+    ),
+    "a state file that another process wrote meanwhile ends the consumer": (
+        ("python", "python-async", "go", "php"),
+        "a program that writes the state file without the lock is not noticed",
+    ),
+    "SIGTERM ends a producer that waits to try again": (
+        ("python", "python-async", "javascript"),
+        "signals are the program's affair: call `close`",
+    ),
+    "close under load loses nothing that send has taken": (
+        ("go", "php"),
+        "the producers are programs with one sender",
+    ),
+}
+"""By row: the clients, and words of the table of limits."""

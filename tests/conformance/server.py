@@ -1,0 +1,274 @@
+"""A server that plays scripted answers byte by byte, and keeps the requests that came."""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import socket
+import struct
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import parse_qs, urlsplit
+
+from tests.conformance.steps import (
+    PROBLEM,
+    Do,
+    Drip,
+    Ingest,
+    Printed,
+    Script,
+    Signal,
+    StateHolds,
+    Step,
+    Told,
+    WriteState,
+    answer,
+    problem,
+)
+from tests.conformance.unread import all_read
+
+_POLL_SECONDS = 0.001
+_FAILED = re.compile("trying again|operations wait")
+UNEXPECTED: Script = [problem("410 Gone", "the script has no answer to this request", "Connection: close"), Do.CLOSE]
+
+
+@dataclass
+class Request:
+    method: str
+    target: str
+    headers: dict[str, str]
+    """Names in lower case."""
+    body: bytes
+    port: str
+    """``here`` or ``other``."""
+    at: float
+    """Time by the monotonic clock when it had come whole."""
+    wall: float
+    """The same by the wall clock, in seconds since 1970."""
+    answered: float = 0.0
+    """When the last byte of the answer had been given to the system, by the monotonic clock."""
+    accepted: bool = False
+    """It was a batch, and Ingest answered that all of it is durable."""
+    promised: float = 0.0
+    """The latest HTTP date in the answer, in seconds since 1970."""
+
+    @property
+    def path(self) -> str:
+        return urlsplit(self.target).path
+
+    @property
+    def query(self) -> dict[str, list[str]]:
+        return parse_qs(urlsplit(self.target).query)
+
+    @property
+    def operations(self) -> list[Any]:
+        return [json.loads(line) for line in self.body.splitlines() if line.strip()]
+
+    @property
+    def ids(self) -> list[str]:
+        return [operation["id"] for operation in self.operations]
+
+
+@dataclass
+class Progress:
+    """The client as the server sees it while it plays."""
+
+    printed: int = 0
+    stderr: str = ""
+    signal: Callable[[int], None] = lambda _: None
+    folder: Path = Path()
+    """Holds the state file ``state``."""
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def wait_for(self, condition: Callable[[], bool]) -> None:
+        async with self.changed:
+            await self.changed.wait_for(condition)
+
+
+class ScriptedServer:
+    """Answers the nth request with the nth script, and later ones with ``rest``."""
+
+    def __init__(self, answers: Sequence[Script], rest: Script | None, progress: Progress) -> None:
+        self._answers = answers
+        self._rest = rest
+        self._progress = progress
+        self.requests: list[Request] = []
+        self.playing: dict[int, Step] = {}
+        """Step at which each unfinished answer stands, by the number of its request."""
+        self._servers: dict[str, asyncio.Server] = {}
+        self._ports: dict[str, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def filled_in(self, text: str) -> str:
+        """``text`` with the ports in the places that stand for them."""
+        for name, port in self._ports.items():
+            text = text.replace(f"%{name.upper()}%", str(port))
+        return text
+
+    async def __aenter__(self) -> Self:
+        # LISTEN as the first step of the first answer: nobody listens when the client comes for the first time.
+        refusing = bool(self._answers and self._answers[0] and self._answers[0][0] is Do.LISTEN)
+        for name in ("here", "other"):
+            sock = socket.socket()
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(("127.0.0.1", 0))
+            self._ports[name] = sock.getsockname()[1]
+            if name == "here" and refusing:
+                self._start(self._listen_later(sock))
+            else:
+                await self._listen(name, sock)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for server in self._servers.values():
+            server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _listen(self, name: str, sock: socket.socket) -> None:
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self._start(self._serve(name, reader, writer))
+
+        self._servers[name] = await asyncio.start_server(accept, sock=sock, limit=1 << 24)
+
+    async def _listen_later(self, sock: socket.socket) -> None:
+        try:
+            await self._progress.wait_for(lambda: bool(_FAILED.search(self._progress.stderr)))
+        except BaseException:
+            sock.close()
+            raise
+        await self._listen("here", sock)
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+
+    async def _serve(self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            while request := await _read_request(reader, name):
+                number = len(self.requests)
+                self.requests.append(request)
+                rest = self._rest if self._rest is not None else UNEXPECTED
+                script = self._answers[number] if number < len(self._answers) else rest
+                for step in script:
+                    self.playing[number] = step
+                    if not await self._play(step, request, reader, writer):
+                        return
+                    request.answered = time.monotonic()
+                del self.playing[number]
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return  # the client has gone
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def _play(
+        self, step: Step, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
+        """False when the connection has ended."""
+        progress = self._progress
+        match step:
+            case bytes():
+                writer.write(self._with_dates(step, request))
+                await writer.drain()
+            case Do.READ:
+                here, there = writer.get_extra_info("sockname"), writer.get_extra_info("peername")
+                while not all_read(here, there):
+                    await asyncio.sleep(_POLL_SECONDS)
+            case Do.HOLD:
+                await reader.read()
+                return False
+            case Do.CLOSE:
+                return False
+            case Do.RESET:
+                sock = writer.get_extra_info("socket")
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                writer.transport.abort()
+                return False
+            case Do.FILL_DISK:
+                await asyncio.to_thread(_fill, progress.folder / "filler")
+            case Printed(events):
+                await progress.wait_for(lambda: progress.printed >= events)
+            case Told(pattern):
+                await progress.wait_for(lambda: bool(re.search(pattern, progress.stderr)))
+            case Drip():
+                await self._drip(step, reader, writer)
+            case Signal(number):
+                progress.signal(number)
+            case WriteState(text):
+                new = progress.folder / "from-another"
+                new.write_text(text)
+                new.replace(progress.folder / "state")
+            case StateHolds(text):
+                while (progress.folder / "state").read_text() != text:
+                    await asyncio.sleep(_POLL_SECONDS)
+            case Ingest():
+                writer.write(_ingest(step, request, len(self.requests)))
+                await writer.drain()
+        return True
+
+    async def _drip(self, step: Drip, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        times = step.times if step.times is not None else -1
+        while times and (step.events is None or self._progress.printed < step.events) and not reader.at_eof():
+            writer.write(step.piece)
+            await writer.drain()
+            await asyncio.sleep(step.seconds)
+            times -= 1
+
+    def _with_dates(self, raw: bytes, request: Request) -> bytes:
+        if b"%" in raw:
+            raw = self.filled_in(raw.decode("latin-1")).encode("latin-1")
+        for place in re.findall(rb"%DATE([+-]\d+)%", raw):
+            date = int(time.time()) + 1 + int(place)
+            request.promised = date
+            raw = raw.replace(b"%%DATE%s%%" % place, formatdate(date, usegmt=True).encode())
+        return raw
+
+
+async def _read_request(reader: asyncio.StreamReader, port: str) -> Request | None:
+    """None when the client has closed the connection instead."""
+    try:
+        lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+    except asyncio.IncompleteReadError:
+        return None
+    method, target, _ = lines[0].split(" ")
+    headers: dict[str, str] = {}
+    for line in filter(None, lines[1:]):
+        name, _, value = line.partition(":")
+        headers[name.lower()] = value.strip()
+    body = b""
+    if headers.get("transfer-encoding", "").lower() == "chunked":
+        while size := int(await reader.readline(), 16):
+            body += await reader.readexactly(size)
+            await reader.readexactly(2)
+        await reader.readline()
+    else:
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
+    return Request(method, target, headers, body, port, time.monotonic(), time.time())
+
+
+def _ingest(step: Ingest, request: Request, count: int) -> bytes:
+    ids = request.ids
+    limited = count <= step.wide_after and len(ids) > step.lines
+    if limited or any(id_ in step.too_large for id_ in ids):
+        return problem("413 Content Too Large", "send fewer operations at a time")
+    if errors := [(n, id_) for n, id_ in enumerate(ids, 1) if id_ in step.bad]:
+        named = [{"line": n, "field": "id", "reason": f"{id_} is not to my taste"} for n, id_ in errors]
+        body = {"title": "Bad Request", "status": 400, "detail": f"{len(named)} lines are invalid", "errors": named}
+        return answer("400 Bad Request", json.dumps(body), PROBLEM)
+    request.accepted = True
+    return answer("200 OK", f'{{"ingested": {len(ids)}}}', "Content-Type: application/json")
+
+
+def _fill(path: Path) -> None:
+    with contextlib.suppress(OSError), path.open("wb", buffering=0) as file:
+        while True:
+            file.write(os.urandom(512))

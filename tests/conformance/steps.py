@@ -1,0 +1,136 @@
+"""Steps of which a scripted answer is made. Bytes are sent as they are; everything else is a value of this module. No I/O.
+
+In bytes ``%HERE%`` and ``%OTHER%`` stand for the server's two ports, ``%DATE+n%`` for an HTTP date n to n + 1 seconds ahead.
+"""
+
+import enum
+import signal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+class Do(enum.Enum):
+    READ = "wait until the client has read all bytes sent"
+    HOLD = "wait until the client closes the connection"
+    CLOSE = "close the connection"
+    RESET = "reset the connection"
+    LISTEN = "close the listening socket until the client has told a failure, then listen again"
+    FILL_DISK = "fill the file system of the state file"
+
+
+@dataclass(frozen=True)
+class Printed:
+    """Wait until the client has printed this many events."""
+
+    events: int
+
+
+@dataclass(frozen=True)
+class Told:
+    """Wait until the client's stderr matches this pattern."""
+
+    pattern: str
+
+
+@dataclass(frozen=True)
+class Drip:
+    """Send ``piece`` every so many seconds until the client has printed ``events`` events; None: until it closes."""
+
+    piece: bytes
+    seconds: float = 0.05
+    events: int | None = None
+    times: int | None = None
+
+
+@dataclass(frozen=True)
+class Signal:
+    """Send a signal to the client."""
+
+    number: int = signal.SIGTERM
+
+
+@dataclass(frozen=True)
+class WriteState:
+    """Replace the state file, as another process would."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class StateHolds:
+    """Wait until the state file holds this text."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Ingest:
+    """Answer a batch as an agent does: 413 beyond ``lines`` operations or with one of ``too_large``, else 200.
+
+    ``bad``: ids of operations that are answered with 400, which names their lines. ``wide_after``: from so many requests on the limit is gone.
+    """
+
+    lines: int = 1_000_000
+    too_large: tuple[str, ...] = ()
+    bad: tuple[str, ...] = ()
+    wide_after: int = 1_000_000
+
+
+Step = bytes | Do | Printed | Told | Drip | Signal | WriteState | StateHolds | Ingest
+Script = Sequence[Step]
+
+JSON = "Content-Type: application/json"
+PROBLEM = "Content-Type: application/problem+json"
+SSE = "Content-Type: text/event-stream; charset=utf-8"
+
+
+def answer(status: str, body: bytes | str = b"", *headers: str) -> bytes:
+    """A whole answer with its length; the connection stays open."""
+    raw = body.encode() if isinstance(body, str) else body
+    return "\r\n".join([f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(raw)}", "", ""]).encode() + raw
+
+
+def problem(status: str, detail: str, *headers: str) -> bytes:
+    body = f'{{"title": "{status[4:]}", "status": {status[:3]}, "detail": "{detail}"}}'
+    return answer(status, body, PROBLEM, *headers)
+
+
+def head(*headers: str, status: str = "200 OK") -> bytes:
+    return "\r\n".join([f"HTTP/1.1 {status}", *headers, "", ""]).encode()
+
+
+STREAM_HEAD = head(SSE, "Cache-Control: no-cache", "Transfer-Encoding: chunked", "Connection: close")
+UNCHUNKED_HEAD = head(SSE, "Cache-Control: no-cache", "Connection: close")
+LAST_CHUNK = b"0\r\n\r\n"
+
+
+def chunk(data: bytes, extension: str = "") -> bytes:
+    return f"{len(data):x}{extension}\r\n".encode() + data + b"\r\n"
+
+
+def pieces(step: Step) -> Step:
+    """Bytes as a chunk, other steps as they are."""
+    match step:
+        case bytes():
+            return chunk(step)
+        case Drip(piece):
+            return Drip(chunk(piece), step.seconds, step.events, step.times)
+        case _:
+            return step
+
+
+def stream(*steps: Step, end: Script = (LAST_CHUNK, Do.CLOSE)) -> Script:
+    """An event stream in chunked encoding, one chunk for each ``bytes``, with its proper end."""
+    return [STREAM_HEAD, *map(pieces, steps), *end]
+
+
+def cut_at(block: bytes, place: int) -> Script:
+    return [block[:place], Do.READ, block[place:]]
+
+
+def byte_by_byte(block: bytes) -> Script:
+    return [step for byte in block for step in (bytes([byte]), Do.READ)]
+
+
+def flat(scripts: Iterable[Script]) -> Script:
+    return [step for script in scripts for step in script]
