@@ -17,34 +17,60 @@ PATIENCE_SECONDS = 60.0
 
 _PAUSE_SECONDS = 0.2
 
+_SHORT_BATCH = 250
+"""Where writers wait for each other. With the pause after it an agent's own writes wait a few milliseconds."""
+
 _T = TypeVar("_T")
+Judged = list[tuple[Correction, Verdict]]
 
 
-def apply(store: str, corrections: Iterable[Correction], new: NewLog = NEW_LOG) -> Counter[tuple[str, str, Verdict]]:
-    """Append the corrections under their guard; how many of each type, event and verdict.
+def apply(
+    store: str,
+    corrections: Iterable[Correction],
+    new: NewLog = NEW_LOG,
+    max_rate: int | None = None,
+    patience: float = PATIENCE_SECONDS,
+) -> Iterator[Judged]:
+    """Append the corrections under their guard, and yield each batch with its verdicts once it is stored.
 
-    ``new`` counts where the store is created now. Raises StoreError. May be repeated after a failure: what
-    is in already is PRESENT then; without ``expected_n``, it is in twice.
+    ``new`` counts if the store is created now. ``max_rate``: corrections per second. ``patience``: seconds until a store
+    that does not answer is an error. Raises StoreError. May be repeated after a failure: what is in already is PRESENT then; without ``expected_n``, it is in twice.
     """
-    return asyncio.run(_apply(store, iter(corrections), new))
+    backend = make_backend(store)
+    size = _SHORT_BATCH if backend.writers_wait else MAX_CORRECTIONS
+    if max_rate is not None:
+        size = min(size, max(max_rate // 4, 1))
+    waiting = iter(corrections)
+    with asyncio.Runner() as runner:
+        corrector = backend.corrector(new)
+        runner.run(_patiently(corrector.open, patience))
+        try:
+            while batch := list(islice(waiting, size)):
+                started = time.monotonic()
+                verdicts = runner.run(_patiently(partial(corrector.correct, batch), patience))
+                done = time.monotonic()
+                yield list(zip(batch, verdicts, strict=True))
+                # As long as the batch took, so that a waiting agent finds the store free every other time it looks.
+                next_at = done + (done - started) if backend.writers_wait else done
+                if max_rate is not None:
+                    next_at = max(next_at, started + len(batch) / max_rate)
+                # Not time.sleep: a store in MongoDB has work to do meanwhile.
+                runner.run(asyncio.sleep(max(next_at - time.monotonic(), 0.0)))
+        finally:
+            runner.run(corrector.close())
 
 
-async def _apply(store: str, corrections: Iterator[Correction], new: NewLog) -> Counter[tuple[str, str, Verdict]]:
-    counts: Counter[tuple[str, str, Verdict]] = Counter()
-    corrector = make_backend(store).corrector(new)
-    await _patiently(corrector.open)
-    try:
-        while batch := list(islice(corrections, MAX_CORRECTIONS)):
-            verdicts = await _patiently(partial(corrector.correct, batch))
-            for (operation, _), verdict in zip(batch, verdicts, strict=True):
-                counts[operation.key.partition("/")[0], operation.event, verdict] += 1
-    finally:
-        await corrector.close()
-    return counts
+def count(judged: Iterable[Judged]) -> Counter[tuple[str, str, Verdict]]:
+    """How many of each type, event and verdict."""
+    return Counter(
+        (correction.operation.key.partition("/")[0], correction.operation.event, verdict)
+        for batch in judged
+        for correction, verdict in batch
+    )
 
 
-async def _patiently(call: Callable[[], Awaitable[_T]]) -> _T:
-    give_up_at = time.monotonic() + PATIENCE_SECONDS
+async def _patiently(call: Callable[[], Awaitable[_T]], patience: float) -> _T:
+    give_up_at = time.monotonic() + patience
     while True:
         try:
             return await call()

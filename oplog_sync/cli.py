@@ -1,22 +1,63 @@
 """The command ``oplog-sync``; ``oplog_sync/__main__.py`` is the same as a spark-submit application."""
 
+import io
 import logging
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from types import FrameType
 
 from oplog_sync.errors import EXIT_FAILED, EXIT_OK, SyncError
 from oplog_sync.settings import Settings, parse
 from oplogd.errors import OplogError
 
 
+class _Leaving:
+    """Let signals that are not ignored end the run in such a way that the spooled standard input is removed."""
+
+    def __init__(self) -> None:
+        self.signal: signal.Signals | None = None
+        self._before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+        self._stderr = sys.stderr
+
+    def install(self) -> None:
+        for number, handler in self._before.items():
+            if handler is not signal.SIG_IGN:
+                signal.signal(number, self._leave)
+
+    def restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        sys.stderr = self._stderr
+
+    def _leave(self, number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)  # the second one ends the process at once
+        self.signal = signal.Signals(number)
+        _fail(f"stopped by {self.signal.name}; run it again for the rest")
+        sys.stderr = io.StringIO()  # threads of Spark's that miss Java now say so at length
+        if (session := sys.modules.get("oplog_sync.session")) is not None:
+            session.end_java()  # otherwise Spark would finish the emission first
+        raise SystemExit(128 + number)
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     settings = parse(sys.argv[1:] if argv is None else argv)
-    sys.exit(_run(settings))
+    leaving = _Leaving()
+    leaving.install()
+    code = EXIT_FAILED
+    try:
+        code = _run(settings, leaving)
+    except BaseException:
+        if leaving.signal is None:  # otherwise it is what became of calls to Java
+            raise
+    finally:
+        leaving.restore()
+    sys.exit(code if leaving.signal is None else 128 + leaving.signal)
 
 
-def _run(settings: Settings) -> int:
+def _run(settings: Settings, leaving: _Leaving) -> int:
     try:
         # Imported late: --help and a wrong flag need no Spark.
         from oplog_sync import session
@@ -34,9 +75,8 @@ def _run(settings: Settings) -> int:
         make_backend(settings.store)  # a wrong URL is told before Spark is started
         with translating():
             spark = session.start(settings.master, settings.debug)
+        leaving.install()  # Spark has taken SIGINT
         try:
-            if not settings.debug:
-                spark.sparkContext.setLogLevel("OFF")
             counts = run(spark, settings)
         finally:
             with suppress(Exception):  # Java may be gone

@@ -3,32 +3,30 @@
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from urllib.parse import unquote
 
-import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from oplog_sync.apply import apply
-from oplog_sync.backend import NewLog, make_backend
+from oplog_sync.backend import make_backend
 from oplog_sync.diff import CORRECTIONS, STATE_COLUMNS, compare, decide
 from oplog_sync.dump import faulty_rows, normalised, raw_rows, rows_before, spool
-from oplog_sync.errors import EXIT_EMPTY_DUMP, EXIT_INVALID_ROWS, EXIT_TOO_MANY_DELETES, RefusedError, SyncError
+from oplog_sync.emit import emit
+from oplog_sync.errors import EXIT_EMPTY_DUMP, EXIT_FUTURE_ROWS, EXIT_INVALID_ROWS, RefusedError, SyncError
 from oplog_sync.failure import translating
-from oplog_sync.report import NO_TYPE, Counts, check_report, stage, tell, write_report
+from oplog_sync.guard import CLOCK_TOLERANCE_SECONDS, Found, dated_after, missing_types, refuse_excess
+from oplog_sync.report import NO_TYPE, NOT_EMITTED, Counts, check_report, stage, tell, write_report
 from oplog_sync.session import utc
 from oplog_sync.settings import Settings
 from oplog_sync.source import check_master, register
 from oplog_sync.source.options import read_options
-from oplogd.operation import Operation
-from oplogd.store import Correction, Verdict
+from oplogd.operation import format_ms, now_ms
 
-SHOWN_INVALID_ROWS = 10
-
-_VERDICTS = "type string, event string, verdict string, count bigint"
+SHOWN_ROWS = 10
 
 
 def run(spark: SparkSession, settings: Settings) -> Counts:
@@ -46,46 +44,68 @@ def _run(spark: SparkSession, settings: Settings, folder: Path) -> Counts:
     raw = raw_rows(spark, settings, _paths(settings, master, folder))
     compared = compare(_states(spark, settings), normalised(raw, settings.types)).persist(StorageLevel.DISK_ONLY)
     try:
-        with stage("comparing the dump with the store"):
-            is_invalid = F.col("action") == "invalid"
-            whole = compared.agg(F.max("in_dump"), F.sum(F.when(is_invalid, F.col("count")))).first()
-        assert whole is not None
-        newest, invalid = whole
-        if invalid:
-            _show_invalid(raw, invalid, "line" if settings.format == "json" else "row")
-            if not settings.skip_invalid:
-                raise RefusedError(
-                    EXIT_INVALID_ROWS,
-                    f"{invalid:,} rows of the dump are invalid, so nothing was emitted; mend them, or leave them out "
-                    "with --skip-invalid (an object that only they name then counts as absent)",
-                )
-        if newest is None and not settings.force:
-            raise RefusedError(
-                EXIT_EMPTY_DUMP,
-                "the dump has no row to compare, so nothing was emitted; if that is right, give --force",
-            )
+        newest = _newest(raw, compared, settings)
         decided = decide(compared, newest)
-        counts, live = _count(decided)
-        deletes = counts.total("delete")
+        counts, found = _count(decided)
+        _tell_missing(found, settings.types)
         corrections = decided.where(F.col("action").isin(*CORRECTIONS))
-        if settings.report is not None:
-            with stage(f"writing the report {settings.report}"):
-                write_report(corrections, settings.report)
-        if not settings.max_deletes.allows(deletes, live):
-            raise RefusedError(
-                EXIT_TOO_MANY_DELETES,
-                f"{deletes:,} of {live:,} live objects would be deleted, more than --max-deletes {settings.max_deletes}"
-                f" allows, so nothing was emitted; if the dump is complete, give --max-deletes {deletes}",
-            )
-        wanted = sum(counts.total(action) for action in CORRECTIONS)
+        try:
+            refuse_excess(found, settings.max_deletes, settings.max_changes)
+        except RefusedError:
+            _report(corrections, settings)
+            raise
+        wanted = counts.corrections()
+        if settings.dry_run or not wanted:
+            _report(corrections, settings)
         if settings.dry_run:
             tell(f"dry run: {wanted:,} corrections were not emitted")
         elif wanted:
             with stage(f"emitting {wanted:,} corrections"):
-                _emit(corrections, settings, counts)
+                emit(corrections, settings, counts)
         return counts
     finally:
         compared.unpersist()
+
+
+def _newest(raw: DataFrame, compared: DataFrame, settings: Settings) -> int | None:
+    """The time of the dump's newest row in microseconds since 1970, None if nothing may be called older.
+
+    Raises RefusedError for invalid rows, an empty dump and rows of the future.
+    """
+    with stage("comparing the dump with the store"):
+        is_invalid = F.col("action") == "invalid"
+        newest_row = F.max("in_dump")
+        whole = compared.agg(newest_row, F.sum(F.when(is_invalid, F.col("count")))).first()
+    assert whole is not None
+    newest, invalid = whole
+    row_word = "line" if settings.format == "json" else "row"
+    if invalid:
+        _show(raw, faulty_rows(raw), "invalid", row_word)
+        if not settings.skip_invalid:
+            raise RefusedError(
+                EXIT_INVALID_ROWS,
+                f"{invalid:,} rows of the dump are invalid, so nothing was emitted; mend them, or leave them out "
+                "with --skip-invalid (an object that only they name then counts as absent)",
+            )
+    if newest is None and not settings.force:
+        raise RefusedError(
+            EXIT_EMPTY_DUMP,
+            "the dump has no row to compare, so nothing was emitted; if that is right, give --force",
+        )
+    now = now_ms()
+    latest = now + CLOCK_TOLERANCE_SECONDS * 1000
+    if newest is not None and newest // 1000 > latest:
+        ahead = dated_after(format_ms(latest), settings.types)
+        _show(raw, faulty_rows(raw, ahead), "in the future", row_word)
+        if not settings.force:
+            raise RefusedError(
+                EXIT_FUTURE_ROWS,
+                f"the newest row of the dump is dated {format_ms(newest // 1000)}, but it is {format_ms(now)} by "
+                "this machine's clock, so nothing was emitted; mend the dump or the clock, or give --force, "
+                "which deletes nothing then",
+            )
+        return None  # it does not tell when the dump was made, so no object is known to be older
+    return int(newest) if newest is not None else None
 
 
 def _paths(settings: Settings, master: str, folder: Path) -> list[str]:
@@ -113,53 +133,45 @@ def _states(spark: SparkSession, settings: Settings) -> DataFrame:
     return states.where(F.col("type").isin(*settings.types)).drop("type")
 
 
-def _count(decided: DataFrame) -> tuple[Counts, int]:
-    """Objects by type and action, and how many live ones of the store were compared."""
+def _count(decided: DataFrame) -> tuple[Counts, dict[str, Found]]:
+    """Objects by type and action, and for the safety rules by type."""
     counts = Counts({})
-    live = 0
-    groups = decided.groupBy("type", "action").agg(F.sum("count"), F.sum("live"))
-    for type_, action, count, alive in groups.collect():
+    by_type: dict[str, Found] = defaultdict(Found)
+    groups = decided.groupBy("type", "action").agg(F.sum("count"), F.sum("live"), F.max("in_dump").isNotNull())
+    for type_, action, count, live, has_rows in groups.collect():
         counts.add(type_ or NO_TYPE, action, count)
-        live += alive
-    return counts, live
+        if not type_:
+            continue
+        found = by_type[type_]
+        found.live += live
+        found.has_rows |= has_rows
+        if action in CORRECTIONS:
+            found.corrections[action] = count
+    return counts, by_type
 
 
-def _emit(corrections: DataFrame, settings: Settings, counts: Counts) -> None:
-    """Append the corrections, and count as skipped those whose object has changed."""
-    # One task: a log has one end, and several writers would only take it from each other.
-    rows = corrections.coalesce(1).select("action", "key", "data", "n")
-    for type_, event, verdict, count in rows.mapInArrow(
-        _applier(settings.store, settings.new_log), _VERDICTS
-    ).collect():
-        if verdict == Verdict.SKIPPED:
-            counts.add(type_, event, -count)
-            counts.add(type_, "skipped", count)
+def _tell_missing(found: Mapping[str, Found], types: Collection[str]) -> None:
+    """Name types that may have been forgotten or misspelt."""
+    for type_ in missing_types(found):
+        tell(f"the dump has no row of type {type_}, of which the store has {found[type_].live:,} live objects")
+    for type_ in sorted(set(types) - set(found)):
+        tell(f"--types: neither the dump nor the store has objects of type {type_}")
 
 
-def _applier(store: str, new: NewLog) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def apply_part(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        counts = apply(store, _corrections(batches), new)
-        rows = [(*group, count) for group, count in counts.items()]
-        types = (pa.string(), pa.string(), pa.string(), pa.int64())
-        arrays = [pa.array([row[i] for row in rows], kind) for i, kind in enumerate(types)]
-        yield pa.RecordBatch.from_arrays(arrays, names=["type", "event", "verdict", "count"])
-
-    return apply_part
+def _report(corrections: DataFrame, settings: Settings) -> None:
+    """Write what is not emitted."""
+    if settings.report is not None:
+        with stage(f"writing the report {settings.report}"):
+            write_report(corrections, settings.report, NOT_EMITTED)
 
 
-def _corrections(batches: Iterable[pa.RecordBatch]) -> Iterator[Correction]:
-    for batch in batches:
-        for event, key, data, n in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            yield Correction(Operation(event, key, data.encode()), n)
-
-
-def _show_invalid(raw: DataFrame, count: int, word: str) -> None:
-    """Where the first invalid rows are and what is wrong with them."""
-    first = faulty_rows(raw).orderBy("file", "block", "row").limit(SHOWN_INVALID_ROWS).collect()
+def _show(raw: DataFrame, rows: DataFrame, label: str, word: str) -> None:
+    """Tell the places of the first of these rows and what is wrong with them."""
+    first = rows.orderBy("file", "block", "row").limit(SHOWN_ROWS + 1).collect()
     before = rows_before(raw) if any(block for _, block, _, _ in first) else {}
-    for file, block, row, reason in first:
+    for file, block, row, reason in first[:SHOWN_ROWS]:
         path = re.sub(r"^file:/+", "/", unquote(file))
         where = f"{path}, {word} {before.get((file, block), 0) + row}: " if file else ""
-        tell(f"invalid: {where}{reason}")
-    if count > len(first):
-        tell(f"and {count - len(first):,} more invalid rows")
+        tell(f"{label}: {where}{reason}")
+    if len(first) > SHOWN_ROWS:
+        tell(f"and more rows that are {label}")

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from oplog_sync.errors import SyncError
@@ -16,6 +17,13 @@ from oplog_sync.errors import SyncError
 JAVA_VERSION = 17
 _SECRETS = r"(?i)secret|password|token|access[.]?key|mongodb(\+srv)?://"
 """What Spark's pages hide: its own default, and the command line of a job on MongoDB."""
+
+_END_SECONDS = 8.0
+"""How long Java may take to remove its files when the job is stopped."""
+
+_LOG_CONFIG = re.compile(r"-Dlog4j2?\.configurationFile=")
+_DEFAULT_LOG_CONFIGS = "org/apache/spark/log4j2-"
+"""Where Spark keeps the configurations of its logs that count if the user gives none."""
 
 _TIME_ZONE = "spark.sql.session.timeZone"
 
@@ -46,6 +54,8 @@ def start(master: str | None, debug: bool) -> SparkSession:
     if submitted:
         if master is not None:
             builder = builder.master(master)
+        if not debug:
+            _quieten()
         return builder.getOrCreate()
     check_java()
     master = master or "local[*]"
@@ -55,11 +65,50 @@ def start(master: str | None, debug: bool) -> SparkSession:
         builder = builder.config("spark.sql.shuffle.partitions", "64").config("spark.ui.enabled", "false")
         if "SPARK_DRIVER_MEMORY" not in os.environ:
             builder = builder.config("spark.driver.memory", "2g")
-    if not debug:
+    is_quiet = not debug and not _has_log_config()
+    if is_quiet:
+        # Not spark.driver.extraJavaOptions, which would replace the user's.
         quiet = Path(__file__).with_name("log4j2.properties").as_uri()
-        builder = builder.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={quiet}")
+        given = os.environ.get("SPARK_SUBMIT_OPTS", "")
+        os.environ["SPARK_SUBMIT_OPTS"] = f"-Dlog4j2.configurationFile={quiet} {given}".strip()
     show_bar = str(sys.stderr.isatty()).lower()
-    return builder.master(master).config("spark.ui.showConsoleProgress", show_bar).getOrCreate()
+    session = builder.master(master).config("spark.ui.showConsoleProgress", show_bar).getOrCreate()
+    if is_quiet:
+        session.sparkContext.setLogLevel("OFF")
+    return session
+
+
+def end_java() -> None:
+    """End Spark, if this process has started it: calls to it fail then. A task's transaction stays whole."""
+    java: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
+    if java is None:
+        return
+    java.terminate()  # it removes its files
+    try:
+        java.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        java.kill()
+        java.wait()
+
+
+def _has_log_config() -> bool:
+    """Whether the user has configured Spark's logs. What spark-defaults.conf says counts anyway: it comes later."""
+    folder = os.environ.get("SPARK_CONF_DIR") or Path(os.environ.get("SPARK_HOME", "/nonexistent"), "conf")
+    options = (os.environ.get(name, "") for name in ("SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS"))
+    return any(Path(folder).glob("log4j2.*")) or any(_LOG_CONFIG.search(given) for given in options)
+
+
+def _quieten() -> None:
+    """Let Spark log nothing, if its logs are as spark-submit configures them by itself."""
+    SparkContext._ensure_initialized()
+    jvm = SparkContext._jvm
+    assert jvm is not None
+    # Spark sets its logs up at the first message, so make it do that now: it would set the level back.
+    getattr(getattr(jvm.org.apache.spark.util, "Utils$"), "MODULE$").log()
+    log4j = jvm.org.apache.logging.log4j
+    source = log4j.LogManager.getContext(False).getConfiguration().getConfigurationSource()
+    if _DEFAULT_LOG_CONFIGS in (source.getLocation() or ""):
+        log4j.core.config.Configurator.setRootLevel(log4j.Level.OFF)
 
 
 @contextmanager

@@ -10,6 +10,10 @@ from typing import Literal, NoReturn, cast
 import oplogd
 from oplog_sync.backend.base import NEW_LOG, NewLog
 from oplog_sync.errors import EXIT_USAGE
+from oplog_sync.guard import Limit
+
+MAX_DELETES = Limit(20, is_percentage=True)
+MAX_CHANGES = Limit(60, is_percentage=True)
 
 FORMATS = ("json", "parquet", "csv", "jdbc")
 
@@ -17,30 +21,21 @@ _UNITS = {"": 0, "k": 10, "m": 20, "g": 30}
 _SIZE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?", re.IGNORECASE | re.ASCII)
 
 
-@dataclass(frozen=True)
-class MaxDeletes:
-    """How many deletes a run may emit: a number, or a percentage of the live states compared."""
-
-    amount: float
-    is_percentage: bool
-
-    def allows(self, deletes: int, live: int) -> bool:
-        return deletes <= (live * self.amount / 100 if self.is_percentage else self.amount)
-
-    def __str__(self) -> str:
-        return f"{self.amount:g}%" if self.is_percentage else f"{self.amount:.0f}"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """``store``: path or URL. ``new_log`` counts where the store is created. ``types`` empty: all."""
+    """``store``: path or URL. ``new_log`` counts where the store is created. ``types`` empty: all.
+
+    ``max_rate``: corrections per second, None is no limit.
+    """
 
     dumps: tuple[str, ...]
     store: str = field(repr=False)
     format: Literal["json", "parquet", "csv", "jdbc"] = "json"
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     types: frozenset[str] = frozenset()
-    max_deletes: MaxDeletes = MaxDeletes(20, is_percentage=True)
+    max_deletes: Limit = MAX_DELETES
+    max_changes: Limit = MAX_CHANGES
+    max_rate: int | None = None
     new_log: NewLog = NEW_LOG
     report: str | None = None
     master: str | None = None
@@ -71,6 +66,8 @@ def parse(argv: Sequence[str]) -> Settings:
         options=tuple(given.option),
         types=frozenset(given.types),
         max_deletes=given.max_deletes,
+        max_changes=given.max_changes,
+        max_rate=given.max_rate,
         new_log=NewLog(given.capped_collection_size, given.log_collection or NEW_LOG.collection),
         report=given.report,
         master=given.master,
@@ -92,8 +89,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="oplog-sync",
         usage="oplog-sync [FLAG ...] DUMP ...",
         description="Compares a dump of the source with the objects an oplog knows, and emits what corrects the oplog.",
-        epilog="Exit codes: 0 done, 1 failed, 2 wrong flags, 3 more deletes than allowed, 4 invalid rows, 5 empty dump."
-        " With 3, 4 and 5 nothing was emitted.",
+        epilog="Exit codes: 0 done, 1 failed, 2 wrong flags, 3 more deletes than allowed, 4 invalid rows, 5 empty dump,"
+        " 6 more changes than allowed, 7 rows of the future. With 3 to 7 nothing was emitted.",
         allow_abbrev=False,
     )
     add = parser.add_argument
@@ -106,12 +103,24 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--max-deletes",
         metavar="N|P%",
-        type=_max_deletes,
-        default="20%",
-        help="Emit nothing if there are more deletes: a number, or a share of the live objects compared. Default: 20%%.",
+        type=_limit,
+        default=MAX_DELETES,
+        help="Emit nothing if there are more deletes: a number, or a share of the live objects compared, of all and of each"
+        " type. Default: 20%%.",
     )
+    add(
+        "--max-changes",
+        metavar="N|P%",
+        type=_limit,
+        default=MAX_CHANGES,
+        help="Emit nothing if there are more changes: a number of inserts and updates, or a share of the live objects"
+        " compared, of all and of each type, that would be updated. Default: 60%%.",
+    )
+    add("--max-rate", metavar="N", type=_rate, help="Emit at most so many corrections per second. Default: no limit.")
     add("--skip-invalid", action="store_true", help="Leave invalid rows out instead of stopping.")
-    add("--force", action="store_true", help="Go on with an empty dump. It deletes nothing: it has no newest row.")
+    add(
+        "--force", action="store_true", help="Go on with an empty dump, or rows of the future. Nothing is deleted then."
+    )
     add("--dry-run", action="store_true", help="Do all but emit.")
     add(
         "--report",
@@ -163,11 +172,17 @@ def _option(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _max_deletes(text: str) -> MaxDeletes:
+def _limit(text: str) -> Limit:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)%|(\d+)", text, re.ASCII)
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is neither a number such as 500 nor a percentage such as 20%")
-    return MaxDeletes(float(match[1] or match[2]), is_percentage=match[1] is not None)
+    return Limit(float(match[1] or match[2]), is_percentage=match[1] is not None)
+
+
+def _rate(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text) >= 1):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
 
 
 def _size(text: str) -> int:

@@ -60,6 +60,9 @@ class Backend(Protocol):
     needs_local_master: bool
     """Whether only the machine that holds the store can read it."""
 
+    writers_wait: bool
+    """Whether a writer's transaction makes all other writers wait."""
+
     @property
     def name(self) -> str:
         """What to call the store in a message: no credentials."""

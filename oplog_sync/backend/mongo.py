@@ -52,6 +52,7 @@ class MongoBackend:
     """Raises OptionError for a URL that cannot be read; contacts nobody yet."""
 
     needs_local_master = False
+    writers_wait = False
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -41,6 +41,7 @@ _CONDITIONS = {
 
 class SqliteBackend:
     needs_local_master = True
+    writers_wait = True
 
     def __init__(self, path: Path) -> None:
         self._path = path.absolute()  # Spark's workers run in other folders

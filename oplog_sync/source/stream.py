@@ -6,6 +6,7 @@ repeated after a restart is the same.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -27,6 +28,9 @@ else:
         from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
     except ImportError:  # Spark 4.1: a query that was stopped in a batch then ends after it
         SupportsTriggerAvailableNow = object
+
+HOLD_SECONDS = 1.0
+"""How long a position at which nothing came is taken for the newest. Spark asks an idle stream every 10 ms."""
 
 _ADVICE = "start the query with a new checkpoint, or set the option onGap to states"
 
@@ -76,13 +80,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: str | None = None
         """Where a query ends that takes what is there and stops."""
 
+        self._latest = ""
+        self._held_until = 0.0
+
     def initialOffset(self) -> dict[str, str]:
         return {"id": self._source.start()}
 
     def latestOffset(self, start: dict[str, str] | None = None, limit: Any = None) -> dict[str, str]:
         # Spark 4.1 gives neither argument: then there is no limit to keep.
         after = start["id"] if start else ""
+        if monotonic() < self._held_until and after in ("", self._latest):
+            return {"id": self._latest}
         latest = self._source.latest(after, getattr(limit, "max_rows", None))
+        self._held_until = monotonic() + HOLD_SECONDS if latest == (after or self._latest) else 0.0
+        self._latest = latest
         if self._target is not None and is_past(parse_position(latest), parse_position(self._target)):
             latest = self._target
         return {"id": latest}

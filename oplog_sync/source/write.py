@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from oplog_sync.apply import apply
+from oplog_sync.apply import apply, count
 from oplog_sync.errors import OptionError, SyncError
 from oplog_sync.source.options import Options
 from oplogd.errors import OperationError
@@ -46,8 +46,8 @@ class Writer(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         arrival = format_ms(now_ms())
         rows = (row for batch in iterator for row in batch.to_pylist())
-        counts = apply(self._store, (_correction(row, arrival) for row in rows))
-        skipped = sum(count for (_, _, verdict), count in counts.items() if verdict is Verdict.SKIPPED)
+        counts = count(apply(self._store, (_correction(row, arrival) for row in rows)))
+        skipped = sum(many for (_, _, verdict), many in counts.items() if verdict is Verdict.SKIPPED)
         return Written(counts.total() - skipped, skipped)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

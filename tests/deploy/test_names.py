@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from oplog_sync.errors import EXIT_EMPTY_DUMP, EXIT_INVALID_ROWS, EXIT_TOO_MANY_DELETES, EXIT_USAGE
+from oplog_sync.errors import (
+    EXIT_EMPTY_DUMP,
+    EXIT_FUTURE_ROWS,
+    EXIT_INVALID_ROWS,
+    EXIT_TOO_MANY_CHANGES,
+    EXIT_TOO_MANY_DELETES,
+    EXIT_USAGE,
+)
 from oplog_sync.settings import _parser as sync_parser
 from oplog_sync.settings import parse as parse_sync
 from oplogd.command_line import parse as parse_agent
@@ -27,7 +34,7 @@ OF_OTHER_PROGRAMS = {
     "--no-cache-dir", "--no-install-recommends", "--interval", "--timeout", "--start-period", "--retries", "--from",
     "--replSet", "--bind_ip_all", "--quiet", "--eval",  # mongod and mongosh
     "--from-file", "--namespace",  # kubectl
-    "--driver-memory", "--conf",  # spark-submit
+    "--driver-memory", "--conf", "--packages",  # spark-submit
     "--now", "--replicate",  # systemctl, oplog-tail
 }  # fmt: skip
 
@@ -172,6 +179,8 @@ def test_the_job_takes_its_flags_and_gives_up_where_another_try_is_no_use() -> N
         EXIT_TOO_MANY_DELETES,
         EXIT_INVALID_ROWS,
         EXIT_EMPTY_DUMP,
+        EXIT_TOO_MANY_CHANGES,
+        EXIT_FUTURE_ROWS,
     }
 
 

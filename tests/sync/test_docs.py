@@ -27,7 +27,7 @@ def test_the_snippets_run_in_their_order_and_again_after_the_agent_was_restarted
 ) -> None:
     monkeypatch.chdir(tmp_path)
     append(tmp_path / "oplog.db", [operation("insert", "video", "1"), operation("insert", "user", "1")])
-    for videos in (1, 2):  # the last snippet writes one; the stream goes on at its checkpoint
+    for run in (1, 2):  # each writes four operations on videos; the stream goes on at its checkpoint
         names = {"spark": spark}
         with Agent(tmp_path) as agent:
             for snippet in re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL):
@@ -35,8 +35,9 @@ def test_the_snippets_run_in_their_order_and_again_after_the_agent_was_restarted
                 text = snippet.replace('"oplog.db"', repr(str(tmp_path / "oplog.db")))
                 exec(text.replace('"checkpoint"', repr(str(tmp_path / "checkpoint"))), names)
             assert agent.stop() == 0
-        assert {tuple(row) for row in spark.table("counts").collect()} == {("video", videos), ("user", 1)}
-        assert len(log(tmp_path / "oplog.db")) == 2 + videos
+        assert {tuple(row) for row in spark.table("counts").collect()} == {("video", 4 * run - 3), ("user", 1)}
+        written = [entry.event for entry in log(tmp_path / "oplog.db", after=2)]
+        assert written == ["update", "insert", "update", "delete"] * run
 
 
 def test_every_flag_option_and_column_is_in_the_documentation() -> None:

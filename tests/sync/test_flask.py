@@ -29,7 +29,7 @@ def test_the_store_at_half_the_history_needs_exactly_these_corrections(
 
     with place.agent(tmp_path) as agent, agent.follow("0") as consumer, agent.follow() as late_consumer:
         known = fold(consumer.until("live"))
-        counts = sync(spark, *place.argv, "--max-deletes", "60%", dump)
+        counts = sync(spark, *place.argv, "--max-deletes", "132", dump)
         emitted = half["insert"] + half["update"] + half["delete"]
         found = {name: counts.total(name) for name in ("insert", "update", "delete", "skipped", "invalid", "duplicate")}
         assert found == {

@@ -17,8 +17,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oplog_sync import job
-from oplog_sync.apply import apply
+from oplog_sync.apply import apply, count
 from oplog_sync.backend import Wanted, make_backend
+from oplog_sync.emit import emit
 from oplogd.operation import Operation, encode_data
 from oplogd.store import Correction, Verdict
 from tests.agents import DEADLINE, fold
@@ -126,8 +127,8 @@ def test_thousands_of_corrections_race_with_an_agent_and_each_follows_what_it_wa
                     )
                     for state in seen
                 ]
-                for (_, _, verdict), count in apply(str(store), made).items():
-                    verdicts[verdict] += count
+                for (_, _, verdict), many in count(apply(str(store), made)).items():
+                    verdicts[verdict] += many
     assert sum(verdicts.values()) == objects * rounds
     assert verdicts[Verdict.APPLIED] > 0
     assert verdicts[Verdict.SKIPPED] > 0
@@ -153,7 +154,7 @@ def test_writes_racing_with_the_job_survive_every_time(
     dump = write_dump(tmp_path / "dump.jsonl", [row("video", str(n), DUMPED) for n in range(count)])
     order = list(range(count))
     random.Random(7).shuffle(order)
-    emit = job._emit
+
     emitted = threading.Event()
     heads: list[int] = []
     with place.agent(tmp_path) as agent, looking(store) as has:
@@ -170,16 +171,16 @@ def test_writes_racing_with_the_job_survive_every_time(
             write(number)
             heads.append(backend.locate(0).head.offset)
 
-        def emit_in_a_race(*args: Any) -> None:
+        def emit_in_a_race(*args: Any) -> Any:
             with _racing(write_after_the_job) as begun:
                 try:
                     assert begun.wait(DEADLINE)
-                    emit(*args)
+                    return emit(*args)
                 finally:
                     emitted.set()
 
-        monkeypatch.setattr(job, "_emit", emit_in_a_race)
-        counts = sync(spark, *place.argv, dump)
+        monkeypatch.setattr(job, "emit", emit_in_a_race)
+        counts = sync(spark, *place.argv, "--max-changes", "100%", dump)
         for start in range(0, count, batch):
             write(start // batch)
     assert counts.total("update") + counts.total("skipped") == count
@@ -206,7 +207,7 @@ def test_consumers_of_a_running_agent_get_the_corrections_and_end_with_the_dumps
         assert agent.post([operation("insert", "video", str(n), OLD) for n in range(1000)]) == 200
         with agent.follow("0") as first, agent.follow(types="video") as second, agent.follow(types="user") as other:
             known = fold(first.until("live"))
-            counts = sync(spark, *place.argv, write_dump(tmp_path / "dump.jsonl", rows))
+            counts = sync(spark, *place.argv, "--max-changes", "90%", write_dump(tmp_path / "dump.jsonl", rows))
             assert [counts.total(name) for name in ("insert", "update", "delete")] == [100, 900, 100]
             assert fold(first.take(1100), dict(known)) == dump_state(rows)
             assert fold(second.take(1100), known) == dump_state(rows)

@@ -1,6 +1,8 @@
 """The streaming read of operations, from a store and from an agent."""
 
+import contextlib
 import json
+import socket
 import threading
 import time
 from collections import Counter
@@ -15,11 +17,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from oplog_sync.backend import make_backend
 from oplog_sync.errors import GapError
+from oplog_sync.source import stream
 from oplog_sync.source.columns import full_schema
 from oplog_sync.source.options import read_options
-from oplog_sync.source.stream import LogPart, StatePart, StreamReader
+from oplog_sync.source.stream import HOLD_SECONDS, LogPart, StatePart, StreamReader
 from oplogd.event_id import Mark, format_id
 from tests.agents import DEADLINE, Agent
+from tests.mongo.relay import Relay
 from tests.sync.helpers import Place, Store, append, log, operation
 
 _TRIMMED = pytest.mark.parametrize("place", ["sqlite", "plain"], indirect=True)  # FerretDB never trims its log
@@ -218,3 +222,69 @@ def test_the_agents_stream_tells_a_gap(tmp_path: Path) -> None:
             list(readers["fail"].read(part))
         rows = [json.loads(row) for batch in readers["states"].read(part) for row in batch["data"].to_pylist()]
         assert {row["id"] for row in rows} >= {str(n) for n in range(5, 55)}
+
+
+class Counted(Relay):
+    """Counts the connections to a server and passes on all bytes."""
+
+    def __init__(self, url: str) -> None:
+        self.connections = 0
+        super().__init__(url)
+
+    @property
+    def port(self) -> int:
+        port: int = self._listener.getsockname()[1]
+        return port
+
+    def wait_for(self, connections: int) -> None:
+        with self._lock:
+            assert self._lock.wait_for(lambda: self.connections >= connections, DEADLINE)
+
+    def _talk(self, client: socket.socket, server: socket.socket) -> None:
+        with self._lock:
+            self.connections += 1
+            self._lock.notify_all()
+        back = threading.Thread(target=self._pump, args=(server, client), daemon=True)
+        back.start()
+        self._pump(client, server)
+        server.shutdown(socket.SHUT_RDWR)
+        back.join()
+
+    @staticmethod
+    def _pump(source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while received := source.recv(65536):
+                target.sendall(received)
+
+
+def test_an_idle_stream_asks_its_agent_once_a_second(spark: SparkSession, tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent, Counted(agent.url) as relay:
+        table = Table()
+        query = table.start(_stream(spark, {"agent": f"http://127.0.0.1:{relay.port}"}), tmp_path / "checkpoint")
+        try:
+            relay.wait_for(2)  # its start, and the first look
+            assert agent.post(operation("insert", "video", "1")) == 204
+            table.wait(query)
+            relay.wait_for(relay.connections + 2)  # now it is idle
+            connections, started = relay.connections, time.monotonic()
+            relay.wait_for(connections + 2)
+            assert time.monotonic() - started >= HOLD_SECONDS
+        finally:
+            query.stop()
+        assert [(r.event, r.key) for r in table.rows()] == [("insert", "video/1")]
+
+
+def test_an_unchanged_position_is_held(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(place.store, [operation("insert", "video", "1")])
+    now = 100.0
+    monkeypatch.setattr(stream, "monotonic", lambda: now)
+    reader = StreamReader(read_options({"store": str(place.store)}), full_schema())
+    start = reader.initialOffset()
+    assert reader.latestOffset(start) == start
+    append(place.store, [operation("insert", "video", "2")])
+    assert reader.latestOffset(start) == start  # held
+    now += HOLD_SECONDS
+    end = reader.latestOffset(start)
+    assert end != start
+    append(place.store, [operation("insert", "video", "3")])
+    assert reader.latestOffset(end) not in (start, end)  # a position that moved is not held

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
+import pytest
 
 import oplog_sync
 import oplogd
@@ -127,6 +128,74 @@ def test_executors_of_a_cluster_compare_and_emit(tmp_path: Path, plain_url: str)
     assert run.stdout.splitlines()[-1].split()[:4] == ["video", "100", "900", "100"]
     assert live(store) == dump_state(rows)
     assert len(log(store)) == 2100
+
+
+_JAVA_SAYS = (
+    "WARNING: Using incubator modules",
+    "Using Spark's default log4j profile",
+    "NOTE: Picked up JDK_JAVA_OPTIONS",
+)
+
+
+def submit(folder: Path, *options: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """The job on a dump of one row as spark-submit runs it."""
+    dump = write_dump(folder / "dump.jsonl", [row("video", "1")])
+    command = [str(SPARK / "bin/spark-submit"), "--master", "local[1]", "--driver-memory", "512m", *options]
+    package = Path(oplog_sync.__path__[0])
+    return subprocess.run(
+        [*command, str(package / "__main__.py"), "--store", "oplog.db", str(dump)], cwd=folder,
+        env={**environ(), "PYTHONPATH": str(package.parent), **more}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_under_spark_submit_the_jobs_lines_stand_alone(tmp_path: Path) -> None:
+    run = submit(tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert [line for line in run.stderr.splitlines() if not line.startswith(_JAVA_SAYS)] == []
+    told = run.stdout.splitlines()  # spark-submit joins the two outputs of the job
+    assert [line.startswith("oplog-sync: ") for line in told] == [True] * 5 + [False] * 2
+
+
+def test_the_users_own_configuration_of_spark_wins(tmp_path: Path) -> None:
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    quiet = Path(oplog_sync.__path__[0]) / "log4j2.properties"
+    (conf / "log4j2.properties").write_text(quiet.read_text().replace("level = error", "level = info"))
+    (conf / "spark-defaults.conf").write_text(f"spark.driver.extraJavaOptions -Xlog:gc:file={tmp_path}/gc.log\n")
+    run = submit(tmp_path, SPARK_CONF_DIR=str(conf))
+    assert run.returncode == 0, run.stderr
+    assert "INFO SparkContext: Running Spark" in run.stderr
+    assert (tmp_path / "gc.log").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "submitted", "job"),
+    [
+        (["--store", "a b", "dump"], [], ["--store", "a b", "dump"]),
+        (
+            ["--packages", "a:b:1", "--conf", "x=y z", "--master", "local[1]", "--", "--types", "a", "--", "-dump"],
+            ["--packages", "a:b:1", "--conf", "x=y z", "--master", "local[1]"],
+            ["--types", "a", "--", "-dump"],
+        ),
+        (["--", "dump"], [], ["dump"]),
+    ],
+)
+def test_the_script_passes_on_what_stands_before_the_separator(
+    tmp_path: Path, given: list[str], submitted: list[str], job: list[str]
+) -> None:
+    fake = tmp_path / "spark-submit"
+    fake.write_text('#!/bin/sh\nfor each do printf "%s\\n" "$each"; done\n')
+    fake.chmod(0o755)
+    told = subprocess.run(
+        [str(ROOT / "deploy/spark/oplog-sync.sh"), *given], capture_output=True, text=True, check=True,
+        env={**environ(), "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}, cwd=ROOT,
+    ).stdout.splitlines()  # fmt: skip
+    application = str(Path(oplog_sync.__path__[0]) / "__main__.py")
+    assert told[told.index(application) + 1 :] == job
+    assert told[: told.index(application)] == [
+        "--master", "local[*]", "--driver-memory", "4g", "--conf", "spark.ui.enabled=false",
+        "--conf", "spark.sql.shuffle.partitions=64", *submitted,
+    ]  # fmt: skip
 
 
 def test_the_agent_loads_no_spark_and_neither_does_the_commands_help() -> None:

@@ -1,0 +1,140 @@
+"""The emission: one task appends the corrections and returns the verdict on each."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from oplog_sync.apply import PATIENCE_SECONDS, apply
+from oplog_sync.errors import SyncError
+from oplog_sync.failure import reason
+from oplog_sync.report import NOT_EMITTED, UNKNOWN, Counts, tell, write_report
+from oplog_sync.settings import Settings
+from oplogd.errors import StoreError
+from oplogd.operation import Operation
+from oplogd.store import Correction, Verdict
+
+PROGRESS_SECONDS = 5.0
+
+_FAILED = "failed"
+"""Marks a row that is no correction: its data is the message of the store's error."""
+
+_SCHEMA = "action string, key string, data string, n bigint, verdict string"
+_ARROW_SCHEMA = pa.schema(
+    [("action", pa.string()), ("key", pa.string()), ("data", pa.string()), ("n", pa.int64()), ("verdict", pa.string())]
+)
+_BATCH = 1000
+
+_Rows = Iterator[pa.RecordBatch]
+
+
+class Progress:
+    """Tell how far the emission is, every few seconds."""
+
+    def __init__(self, wanted: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.done = 0
+        self._wanted = wanted
+        self._clock = clock
+        self._told = (clock(), 0)
+
+    def add(self, count: int) -> None:
+        self.done += count
+        now, (told_at, told) = self._clock(), self._told
+        if now - told_at >= PROGRESS_SECONDS:
+            rate = (self.done - told) / (now - told_at)
+            tell(f"emitted {self.done:,} of {self._wanted:,} corrections, {rate:,.0f} per second")
+            self._told = now, self.done
+
+
+def emit(corrections: DataFrame, settings: Settings, counts: Counts) -> None:
+    """Append the corrections, write the report, and count as skipped those whose object has changed.
+
+    Raises SyncError if the store fails; the report is written before.
+    """
+    wanted = counts.corrections()
+    # One task: a log has one end, and several writers would only take it from each other. Sorted by key: SQLite writes
+    # each page of its index once.
+    rows = corrections.select("action", "key", "data", "n").coalesce(1).sortWithinPartitions("key")
+    # Kept for the report, which must not emit again. If Spark loses it, the second emission finds all PRESENT.
+    emitted = rows.mapInArrow(_emitter(settings, wanted), _SCHEMA).persist(StorageLevel.DISK_ONLY)
+    try:
+        groups = emitted.groupBy(F.substring_index("key", "/", 1), "action", "verdict")
+        found = groups.agg(F.count("*"), F.max(F.when(F.col("verdict") == _FAILED, F.col("data")))).collect()
+        if settings.report is not None:
+            _report_emitted(emitted.where(F.col("verdict") != _FAILED), settings.report)
+    except PySparkException:
+        if settings.report is not None:  # the task itself failed, with all it knew
+            write_report(corrections, settings.report, UNKNOWN)
+        raise
+    finally:
+        emitted.unpersist()
+    done = sum(count for _, _, verdict, count, _ in found if verdict in set(Verdict))
+    for type_, event, verdict, count, message in found:
+        if verdict == _FAILED:
+            raise SyncError(
+                f"{message}; {done:,} of {wanted:,} corrections were emitted before, run it again for the rest"
+            )
+        if verdict == Verdict.SKIPPED:
+            counts.add(type_, event, -count)
+            counts.add(type_, "skipped", count)
+
+
+def _report_emitted(rows: DataFrame, path: str) -> None:
+    try:
+        write_report(rows, path)
+    except PySparkException as error:
+        raise SyncError(
+            f"the corrections were emitted, but --report {path} cannot be written: {reason(error)}"
+        ) from error
+
+
+def _emitter(settings: Settings, wanted: int) -> Callable[[Iterable[pa.RecordBatch]], _Rows]:
+    """The task. Only a report needs the corrections' data back."""
+    store, new, max_rate, patience = settings.store, settings.new_log, settings.max_rate, PATIENCE_SECONDS
+    with_data = settings.report is not None
+
+    def emit_all(batches: Iterable[pa.RecordBatch]) -> _Rows:
+        progress = Progress(wanted)
+        corrections = _corrections(batches)
+        unjudged: list[Correction] = []
+
+        def handed_over() -> Iterator[Correction]:
+            for correction in corrections:
+                unjudged.append(correction)
+                yield correction
+
+        try:
+            for judged in apply(store, handed_over(), new, max_rate, patience):
+                unjudged.clear()
+                progress.add(len(judged))
+                yield _arrow(judged, with_data)
+        except StoreError as error:
+            if progress.done == 0:
+                raise  # nothing was emitted: Spark may try again, on another machine
+            yield pa.RecordBatch.from_pylist([{"data": str(error), "verdict": _FAILED}], _ARROW_SCHEMA)
+            yield _arrow([(correction, UNKNOWN) for correction in unjudged], with_data)
+            while rest := list(islice(corrections, _BATCH)):
+                yield _arrow([(correction, NOT_EMITTED) for correction in rest], with_data)
+
+    return emit_all
+
+
+def _corrections(batches: Iterable[pa.RecordBatch]) -> Iterator[Correction]:
+    for batch in batches:
+        for event, key, data, n in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            yield Correction(Operation(event, key, data.encode()), n)
+
+
+def _arrow(judged: Iterable[tuple[Correction, str]], with_data: bool) -> pa.RecordBatch:
+    rows = [
+        (event, key, data.decode() if with_data else None, n, str(verdict))
+        for ((event, key, data), n), verdict in judged
+    ]
+    columns = zip(*rows, strict=True) if rows else [[]] * len(_ARROW_SCHEMA)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW_SCHEMA)
