@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.conftest import ROOT
@@ -16,17 +15,11 @@ CLIENTS = Path(os.environ.get("OPLOG_CONFORMANCE_CLIENTS") or ROOT / "clients")
 DRIVERS = Path(__file__).parent / "drivers"
 CONSUMERS = ("python", "python-async", "javascript", "go", "php")
 PRODUCERS = CONSUMERS
-LIBRARIES = ("python", "python-async", "javascript")
-"""Clients that are more than a program, and so can be used by several senders at once."""
-
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")},
     "PYTHONPATH": str(CLIENTS / "python"),
     "OPLOG_CLIENTS": str(CLIENTS),
 }
-
-Command = Callable[[str], Sequence[str]]
-"""From a role, ``consumer`` or ``producer``, to the program with its first arguments."""
 
 
 def command(client: str, role: str, go_folder: Path) -> list[str]:

@@ -14,7 +14,7 @@ class Do(enum.Enum):
     HOLD = "wait until the client closes the connection"
     CLOSE = "close the connection"
     RESET = "reset the connection"
-    LISTEN = "close the listening socket until the client has told a failure, then listen again"
+    LISTEN = "as the very first step: refuse connections until the client has told a failure"
     FILL_DISK = "fill the file system of the state file"
 
 
