@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import math
 import signal
 import subprocess
 import sys
@@ -362,6 +363,11 @@ def test_bad_arguments_are_refused(tmp_path: Path) -> None:
         Consumer("localhost:8042")
     with pytest.raises(ValueError, match="backoff"):
         Consumer(backoff=(0, 1))
+    with pytest.raises(ValueError, match="max_unacked"):
+        Consumer(max_unacked=0)
+    for interval in (-1, math.nan):
+        with pytest.raises(ValueError, match="save_interval"):
+            Consumer(save_interval=interval)
     (tmp_path / "state").write_text("what?")
     with pytest.raises(StateFileError):
         Consumer(state_file=tmp_path / "state")

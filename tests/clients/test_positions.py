@@ -1,5 +1,6 @@
 """Acknowledgements in any order, and the file that keeps what they come to."""
 
+import tracemalloc
 from datetime import UTC, datetime
 
 import pytest
@@ -22,7 +23,7 @@ def test_the_position_is_the_last_id_before_the_oldest_unacknowledged_event(
     acknowledged: set[int] = set()
     for number, (passed, id_) in enumerate(entries):
         if passed:
-            acks.passed(number, id_)
+            acks.passed(id_)
             acknowledged.add(number)
         else:
             acks.handed_out(number, id_)
@@ -45,12 +46,27 @@ def test_an_unacknowledged_reset_holds_the_position_before_it() -> None:
     assert acks.position == "1415271879041"
 
 
-def test_checkpoints_behind_an_unacknowledged_event_take_no_room() -> None:
+def test_acknowledged_events_behind_one_that_is_not_take_no_room() -> None:
+    acks = Acks("")
+    acks.handed_out(1, "1")
+    tracemalloc.start()
+    try:
+        for number in range(2, 20_000):
+            acks.handed_out(number, str(number))
+            acks.ack(number)
+        assert tracemalloc.get_traced_memory()[0] < 100_000
+    finally:
+        tracemalloc.stop()
+    assert (acks.position, acks.unacked) == ("", 1)
+    acks.ack(1)
+    assert (acks.position, acks.unacked) == ("19999", 0)
+
+
+def test_checkpoints_behind_an_unacknowledged_event_count() -> None:
     acks = Acks("")
     acks.handed_out(0, "7")
     for number in range(1, 1000):
-        acks.passed(number, str(number))
-    assert len(acks._entries) == 2
+        acks.passed(str(number))
     assert acks.position == ""
     acks.ack(0)
     assert acks.position == "999"

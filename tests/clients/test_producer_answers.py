@@ -85,6 +85,32 @@ def test_no_error_ends_the_sender(produce: Producers, monkeypatch: pytest.Monkey
         assert calls == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("HTTP_PROXY", "socks5://u:geheim@127.0.0.1:1", "socksio"),
+        ("HTTP_PROXY", "gopher://u:geheim@127.0.0.1:1", "the address of a proxy is not usable"),
+        ("HTTP_PROXY", "http://u:geheim@127.0.0.1:port", "the address of a proxy is not usable"),
+        ("SSL_CERT_FILE", "/nowhere", "No such file"),
+    ],
+)
+def test_an_environment_without_a_way_to_the_agent_does_not_end_the_sender(
+    produce: Producers, monkeypatch: pytest.MonkeyPatch, name: str, value: str, reason: str
+) -> None:
+    with ScriptedAgent([OK]) as server:
+        monkeypatch.setenv(name, value)
+        producer = produce(server.url, backoff=FAST)
+        producer.send("insert", "video", "a")
+        assert wait_until(lambda: producer.counters.retried > 2)
+        with pytest.raises(FlushError, match=reason) as raised:
+            producer.flush(0)
+        assert name in str(raised.value)
+        assert "geheim" not in repr(raised.value)
+        monkeypatch.delenv(name)
+        producer.close()
+        assert producer.counters.delivered == 1
+
+
 def _drip(head: bytes, drop: bytes, connections: list[int]) -> Handler:
     """A server that begins its answer and goes on for ever, a little at a time."""
 

@@ -190,6 +190,80 @@ def test_the_child_of_a_fork_does_not_flush_its_parents_buffer(tmp_path: Path) -
         assert agent.status()["events_ingested"] == 3000
 
 
+def test_the_child_of_a_fork_goes_on_with_a_producer_that_was_used_before(tmp_path: Path) -> None:
+    child = "producer.send('insert', 'video', 'child')\n    sys.exit()"  # without `close`
+    code = f"{_FORGOTTEN}\nimport os\nproducer.flush()\nif os.fork():\n    os.wait()\n    producer.close()\nelse:\n    {child}"
+    with Agent(tmp_path) as agent:
+        command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, agent.url]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
+        assert (done.stderr, done.returncode) == ("", 0)
+        assert agent.status()["events_ingested"] == 3001
+        assert "video/child" in agent.replicate()
+
+
+_FORK_AMONG_SENDERS = """
+import os, sys, threading, time
+from oplogc import Producer
+producer = Producer(sys.argv[1])
+def send():
+    for number in range(60_000):
+        producer.send("insert", "video", "x")
+threads = [threading.Thread(target=send) for _ in range(3)]
+for thread in threads:
+    thread.start()
+for _ in range(40):
+    if os.fork() == 0:
+        producer.send("insert", "video", "child")
+        os._exit(0)
+    assert os.wait()[1] == 0
+for thread in threads:
+    thread.join()
+"""
+
+
+def test_the_child_of_a_fork_never_waits_for_a_lock_of_its_parent() -> None:
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", _FORK_AMONG_SENDERS, "udp://127.0.0.1:9"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
+    assert (done.stderr, done.returncode) == ("", 0)
+
+
+_SIGNALS = """
+import signal, sys
+from oplogc import Producer
+producer = Producer(sys.argv[1])
+handled = 0
+def handle(*_):
+    global handled
+    handled += 1
+    producer.send("insert", "video", "from the handler")
+signal.signal(signal.SIGALRM, handle)
+sent = 0
+while handled < 2000:
+    signal.setitimer(signal.ITIMER_REAL, 0.00002)
+    producer.send("insert", "video", "from the program")
+    sent += 1
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert producer.counters.sent == sent + handled
+"""
+
+
+def test_a_signal_handler_may_send_over_udp() -> None:
+    command = [sys.executable, "-c", _SIGNALS, "udp://127.0.0.1:9"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
+    assert (done.stderr, done.returncode) == ("", 0)
+
+
+async def test_an_async_producer_is_opened_once(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        async with AsyncProducer(agent.url) as producer:
+            with pytest.raises(ValueError, match="open already"):
+                await producer.__aenter__()
+            await producer.send("insert", "video", "a")
+        with pytest.raises(ValueError, match="make another"):
+            await producer.__aenter__()
+        assert agent.status()["events_ingested"] == 1
+
+
 def test_a_producer_that_nobody_holds_any_more_warns_and_still_delivers(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         producers = [Producer(agent.url)]

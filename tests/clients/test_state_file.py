@@ -201,3 +201,18 @@ except StateFileError:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE)
     assert (done.stdout, done.stderr) == ("still held\n", "")
+
+
+def test_what_a_killed_process_left_beside_the_file_is_in_nobodys_way(tmp_path: Path) -> None:
+    # In a container every process has the same id.
+    code = """
+import os, sys
+from pathlib import Path
+from oplogc.state_file import StateFile
+state = Path(sys.argv[1])
+for number in range(100):
+    state.with_name(f"{state.name}.{os.getpid()}-{number}.new").touch()
+StateFile(state).write("5")
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "state")], check=True, timeout=DEADLINE)
+    assert (tmp_path / "state").read_text() == "5"

@@ -1,46 +1,42 @@
 /**
  * Which events are acknowledged. `position` is the id of the last event before the oldest that is not: a stream resumed
- * there brings that one again.
+ * there brings that one again. Only the events that are not acknowledged take room.
  */
 export class Acks {
-  #entries = new Map(); // event -> [id, acked], in the order in which they were handed out
-  #last = null;
+  #unacked = new Map(); // event -> { passed, earlier, later }; passed: the last id before the next of them
+  #newest = null;
 
   constructor(position) {
     this.position = position;
-    this.unacked = 0;
+  }
+
+  get unacked() {
+    return this.#unacked.size;
   }
 
   handedOut(event, id) {
-    this.#last = event;
-    this.#entries.set(event, [id, false]);
-    this.unacked += 1;
+    const entry = { passed: id, earlier: this.#newest, later: null };
+    if (this.#newest) this.#newest.later = entry;
+    this.#newest = entry;
+    this.#unacked.set(event, entry);
   }
 
-  /** The stream has reached a position that nobody needs to acknowledge; `mark` is any new object. */
-  passed(mark, id) {
-    if (this.#entries.size === 0) {
-      this.position = id;
-      return;
-    }
-    if (this.#entries.get(this.#last)?.[1]) this.#entries.delete(this.#last);
-    this.#last = mark;
-    this.#entries.set(mark, [id, true]);
+  /** The stream has reached a position that nobody needs to acknowledge. */
+  passed(id) {
+    if (this.#newest) this.#newest.passed = id;
+    else this.position = id;
   }
 
   /** Whether `position` moved. */
   ack(event) {
-    const entry = this.#entries.get(event);
-    if (!entry || entry[1]) return false;
-    entry[1] = true;
-    this.unacked -= 1;
-    let moved = false;
-    for (const [oldest, [id, acked]] of this.#entries) {
-      if (!acked) break;
-      this.#entries.delete(oldest);
-      this.position = id;
-      moved = true;
-    }
-    return moved;
+    const entry = this.#unacked.get(event);
+    if (!entry) return false;
+    this.#unacked.delete(event);
+    const { earlier, later, passed } = entry;
+    if (later) later.earlier = earlier;
+    else this.#newest = earlier;
+    if (earlier) Object.assign(earlier, { later, passed });
+    else this.position = passed;
+    return !earlier;
   }
 }

@@ -133,7 +133,7 @@ export class Consumer {
       const item = this.#pending.shift();
       if (item.failure) throw item.failure;
       if (item.checkpoint) {
-        this.#acks.passed(item, item.eventId);
+        this.#acks.passed(item.eventId);
         this.#saver?.changed();
         continue;
       }

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { test } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 
 import { Acks } from "../lib/acks.js";
 import { BlockParser } from "../lib/sse.js";
@@ -61,11 +63,28 @@ test("the position is the last id before the oldest event that is not acknowledg
   const acks = new Acks("0");
   const events = ["1", "5", "5", "6"].map((id) => ({ id }));
   events.forEach((event) => acks.handedOut(event, event.id));
-  acks.passed({}, "7");
-  acks.passed({}, "8");
+  acks.passed("7");
+  acks.passed("8");
   const positions = [1, 3, 3, 0, 2].map((index) => (acks.ack(events[index]), acks.position));
   assert.deepEqual(positions, ["0", "0", "0", "5", "8"]);
   assert.equal(acks.unacked, 0);
+});
+
+test("acknowledged events behind one that is not are let go", async () => {
+  const acks = new Acks("0");
+  acks.handedOut("first", "1");
+  const hold = () => {
+    const event = { id: "2" };
+    acks.handedOut(event, event.id);
+    acks.ack(event);
+    return new WeakRef(event);
+  };
+  const held = hold();
+  await new Promise((resolve) => setTimeout(resolve, 0)); // a WeakRef holds its object until the turn ends
+  setFlagsFromString("--expose-gc");
+  runInNewContext("gc")();
+  assert.equal(held.deref(), undefined);
+  assert.deepEqual([acks.position, acks.unacked, acks.ack("first"), acks.position], ["0", 1, true, "2"]);
 });
 
 test("positions are saved one after another, however slow the state is", async () => {

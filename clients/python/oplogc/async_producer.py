@@ -146,6 +146,8 @@ class _Http:
         self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
+        if self._task is not None:  # two senders would settle each other's batches
+            raise ValueError("the producer is open already, or was: make another")
         self._task = asyncio.create_task(self._run(), name="oplogc-producer")
 
     async def send(self, raw: bytes) -> None:

@@ -71,6 +71,10 @@ class Consumer:
         position = position_of(start) if start is not None else ""
         if not (timeout > 0 and heartbeat_timeout > 0):
             raise ValueError("timeout and heartbeat_timeout: give seconds, more than 0")
+        if max_unacked < 1:
+            raise ValueError("max_unacked must be at least 1")
+        if not save_interval >= 0:
+            raise ValueError("save_interval: give seconds, 0 or more")
         waits = Backoff(*backoff)
         self._max_unacked = max_unacked
         self._save_interval = save_interval
@@ -82,6 +86,7 @@ class Consumer:
         self._receiver = Receiver(endpoint, proxy, timeout, heartbeat_timeout, waits, position)
         self._pending: deque[Event | Checkpoint] = deque()
         self._stopped = False
+        self._closings = 0
         self._told_waiting = False
         self._alarm: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
         self._callbacks = Callbacks()
@@ -132,8 +137,9 @@ class Consumer:
 
     async def __anext__(self) -> Event:
         """May be cancelled, by a time-out for example, and called again: nothing is lost, the connection stays."""
+        closings = self._closings
         while True:
-            if self._stopped:
+            if self._stopped or self._closings != closings:
                 raise StopAsyncIteration
             if self._pending and self._has_room():
                 item = self._pending.popleft()
@@ -144,7 +150,9 @@ class Consumer:
                 await self._more()
 
     async def aclose(self) -> None:
-        """Close the connection and save the position. Raises StateFileError."""
+        """Close the connection, save the position, end an iteration that waits. Raises StateFileError."""
+        self._closings += 1
+        self._wake()
         try:
             await self._receiver.aclose()
         finally:
@@ -164,6 +172,7 @@ class Consumer:
         self.close()
 
     def __iter__(self) -> Iterator[Event]:
+        _check_no_loop("async for")
         with asyncio.Runner() as runner:
             try:
                 while True:
@@ -221,6 +230,7 @@ class Consumer:
 
     def run(self) -> None:
         """``run_async`` for a program without an event loop."""
+        _check_no_loop("run_async")
         asyncio.run(self.run_async())
 
     # The parts common to all of them
@@ -236,13 +246,16 @@ class Consumer:
         return event
 
     def _pass(self, checkpoint: Checkpoint) -> None:
-        self._acks.passed(checkpoint.sequence, checkpoint.event_id)
+        self._acks.passed(checkpoint.event_id)
         if self._saver is not None:
             self._saver.changed()
 
     async def _more(self) -> None:
         """Wait until there is something pending that may be handed out, or until ``stop``."""
+        if self._alarm is not None and self._alarm[0].is_running():
+            raise RuntimeError("this consumer is being iterated already: iterate from one task at a time")
         alarm = asyncio.Event()
+        closings = self._closings
         self._alarm = (asyncio.get_running_loop(), alarm)
         try:
             if self._stopped:
@@ -257,7 +270,7 @@ class Consumer:
             receiving = self._receiver.start()
             if not receiving.done():
                 await self._until_done(receiving, alarm)
-            if receiving.done():
+            if self._closings == closings:
                 self._pending.extend(self._receiver.take())
         finally:
             self._alarm = None
@@ -270,7 +283,8 @@ class Consumer:
 
         receiving.add_done_callback(wake)
         try:
-            while not receiving.done() and not self._stopped:
+            closings = self._closings
+            while not receiving.done() and not self._stopped and self._closings == closings:
                 await alarm.wait()
                 alarm.clear()
         finally:
@@ -291,3 +305,12 @@ class Consumer:
                 loop.call_soon_threadsafe(event.set)
             except RuntimeError:  # the loop has ended meanwhile
                 return
+
+
+def _check_no_loop(instead: str) -> None:
+    """Raise RuntimeError where an event loop runs, as in a notebook: it would stand still meanwhile."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(f"an event loop runs in this thread: use {instead}")

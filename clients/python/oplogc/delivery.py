@@ -9,10 +9,12 @@ import threading
 import time
 import warnings
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from oplogc.address import Endpoint, shown
 from oplogc.errors import FlushError
+from oplogc.forks import after_fork
 from oplogc.outbox import Counters, Outbox, Overflow
 from oplogc.sender import Sender
 
@@ -32,25 +34,35 @@ class Delivery:
         endpoint: Endpoint,
         proxy: str | None,
         timeout: float,
-        outbox: Outbox,
+        make_outbox: Callable[[], Outbox],
         overflow: Overflow,
         block_timeout: float | None,
     ) -> None:
-        self._shown = shown(endpoint.url)
-        self._outbox = outbox
+        self._endpoint = endpoint
+        self._proxy = proxy
+        self._timeout = timeout
+        self._make_outbox = make_outbox
         self._overflow = overflow
         self._block_timeout = block_timeout
-        self._changed = threading.Condition()
-        self._sender = Sender(endpoint, proxy, timeout, outbox, self._changed, self._changed.notify_all)
         self._closing = False
         self._abandoned = False
         self._ended = False
+        self._begin()
+        after_fork(self, Delivery._begin)
+
+    def _begin(self) -> None:
+        """Begin with nothing. In the child of a fork: its parent has the thread, which delivers what was sent before."""
+        self._changed = threading.Condition()
+        self._outbox = self._make_outbox()
+        self._sender = Sender(
+            self._endpoint, self._proxy, self._timeout, self._outbox, self._changed, self._changed.notify_all
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._thread: threading.Thread | None = None
 
     def __str__(self) -> str:
-        return f"{self._outbox.counters.buffered:,} operations are buffered for {self._shown}"
+        return f"{self._outbox.counters.buffered:,} operations are buffered for {shown(self._endpoint.url)}"
 
     def send(self, raw: bytes) -> None:
         outbox = self._outbox
@@ -61,12 +73,13 @@ class Delivery:
             if not has_room:
                 outbox.refuse(self._overflow)
                 return
-            outbox.add(raw)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="oplogc-producer", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="oplogc-producer", daemon=True)
+                thread.start()  # raises RuntimeError if the system or a dying interpreter has none to give
+                self._thread = thread
                 _open.add(self)
-            elif outbox.counters.buffered == 1:
+            outbox.add(raw)
+            if outbox.counters.buffered == 1:
                 self._in_loop(self._sender.more.set)
 
     def flush(self, timeout: float | None) -> None:
@@ -99,7 +112,7 @@ class Delivery:
 
     def flush_at_exit(self, timeout: float) -> None:
         """Deliver what is left, if somebody forgot ``close``."""
-        if self._thread is None or not self._thread.is_alive():  # the child of a fork has the buffer, not the thread
+        if self._thread is None:
             return
         forgotten = str(self)
         pending = self._outbox.counters.buffered

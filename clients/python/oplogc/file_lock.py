@@ -4,10 +4,10 @@ import errno
 import logging
 import os
 import sys
-import weakref
 from pathlib import Path
 
 from oplogc.errors import StateFileError
+from oplogc.forks import after_fork
 
 if sys.platform != "win32":
     import fcntl
@@ -33,7 +33,7 @@ class FileLock:
             self._descriptor = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
             raise StateFileError(f"cannot write the state file {path}: {name}: {error.strerror}") from None
-        _held.add(self)
+        after_fork(self, FileLock.release)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -55,15 +55,3 @@ class FileLock:
 
     def __del__(self) -> None:
         self.release()
-
-
-_held: "weakref.WeakSet[FileLock]" = weakref.WeakSet()
-
-
-def _release_in_child() -> None:
-    for lock in list(_held):
-        lock.release()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_release_in_child)

@@ -11,6 +11,7 @@ from typing import Self
 from oplogc.address import check_proxy, is_udp, ops_endpoint, resolve
 from oplogc.backoff import Backoff
 from oplogc.delivery import CLOSED, Delivery
+from oplogc.forks import after_fork
 from oplogc.operation import check_datagram, encode
 from oplogc.outbox import OVERFLOWS, Counters, Outbox, Overflow
 
@@ -20,8 +21,8 @@ class Producer:
 
     ``udp://host:8042`` is fire and forget: a call costs a few microseconds, never waits and never fails because of the
     network. The host is looked up once, here. ``http://host:8042`` delivers at least once: ``send`` puts operations into a
-    buffer, from which a thread sends them in batches, the same batch again until the agent has it. Make a producer
-    after a fork, not before.
+    buffer, from which a thread sends them in batches, the same batch again until the agent has it. The child
+    of a fork may go on with a producer: it begins with an empty buffer, and its parent delivers what was sent before.
 
     For HTTP only:
     - ``password``: the agent's ingest password; user and password of the URL count, too.
@@ -55,8 +56,12 @@ class Producer:
             self._way = _Udp(url)
         else:
             check_http(proxy, timeout, overflow)
-            outbox = Outbox(max_buffered, max_buffered_bytes, batch_size, Backoff(*backoff))
-            self._way = Delivery(ops_endpoint(url, password), proxy, timeout, outbox, overflow, block_timeout)
+            endpoint = ops_endpoint(url, password)
+
+            def make_outbox() -> Outbox:
+                return Outbox(max_buffered, max_buffered_bytes, batch_size, Backoff(*backoff))
+
+            self._way = Delivery(endpoint, proxy, timeout, make_outbox, overflow, block_timeout)
 
     def send(
         self,
@@ -124,10 +129,15 @@ class _Udp:
         # Not connected: a connected socket spends a send on reporting that the one before found no agent.
         self._socket = socket.socket(family, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
-        self._lock = threading.Lock()
+        self._unlock()
+        after_fork(self, _Udp._unlock)
         self._closed = False
         self._sent = 0
         self._dropped = 0
+
+    def _unlock(self) -> None:
+        # Reentrant: a signal's handler may send while its thread sends.
+        self._lock = threading.RLock()
 
     def send(self, raw: bytes) -> None:
         check_datagram(raw)

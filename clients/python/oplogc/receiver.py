@@ -10,6 +10,7 @@ from oplogc.address import Endpoint, shown
 from oplogc.answers import printable
 from oplogc.backoff import Backoff
 from oplogc.events import Checkpoint, Event
+from oplogc.http_client import http_client
 from oplogc.stream import DisconnectedError, Stream, open_stream
 
 SETTLED_SECONDS = 5.0
@@ -42,6 +43,7 @@ class Receiver:
         self._connected_at = 0.0
         self._told_unknown = False
         self._receiving: asyncio.Task[list[Event | Checkpoint]] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.connections = 0
         """How often a stream was opened."""
 
@@ -50,20 +52,24 @@ class Receiver:
 
         Its exceptions: RefusedError, ProtocolError.
         """
-        if self._receiving is None:
+        self._enter_loop()
+        if self._receiving is None or self._receiving.cancelled():
             self._receiving = asyncio.create_task(self._receive(), name="oplogc-receive")
         return self._receiving
 
     def take(self) -> list[Event | Checkpoint]:
-        """Return what the task, which must be done, has received, at least one item. Raises its exceptions."""
-        assert self._receiving is not None
-        receiving, self._receiving = self._receiving, None
+        """Return what the task has received, nothing if it was cancelled. Raises its exceptions."""
+        receiving = self._receiving
+        if receiving is None or not receiving.done() or receiving.cancelled():
+            return []
+        self._receiving = None
         items = receiving.result()
         self._last_event_id = items[-1].event_id  # not before: items that nobody took must come again
         return items
 
     async def aclose(self) -> None:
         """Close the connection. ``start`` opens another, behind the last event received."""
+        self._enter_loop()
         if self._receiving is not None:
             receiving, self._receiving = self._receiving, None
             receiving.cancel()
@@ -74,6 +80,12 @@ class Receiver:
         if self._client is not None:
             client, self._client = self._client, None
             await client.aclose()
+
+    def _enter_loop(self) -> None:
+        """Tasks and connections belong to an event loop: leave those of an earlier one, which has ended, alone."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop, self._receiving, self._stream, self._client = loop, None, None, None
 
     async def _receive(self) -> list[Event | Checkpoint]:
         while True:
@@ -97,7 +109,7 @@ class Receiver:
 
     async def _connect(self) -> Stream:
         if self._client is None:
-            self._client = httpx.AsyncClient(proxy=self._proxy, timeout=None)
+            self._client = http_client(self._proxy)
         response = await open_stream(self._client, self._endpoint, self._last_event_id, self._timeout)
         self._connected_at = asyncio.get_running_loop().time()
         self.connections += 1

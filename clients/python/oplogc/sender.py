@@ -10,6 +10,8 @@ import httpx
 
 from oplogc.address import Endpoint
 from oplogc.answers import describe, read_answer
+from oplogc.errors import OplogError
+from oplogc.http_client import http_client
 from oplogc.outbox import Outbox
 from oplogc.verdict import Later, Verdict, judge
 
@@ -40,6 +42,7 @@ class Sender:
         self._lock = lock
         self._changed = changed
         self._finishing = False
+        self._client: httpx.AsyncClient | None = None
         self.more = asyncio.Event()
         """To be set, in the event loop, when an operation was added to an empty outbox."""
 
@@ -49,9 +52,7 @@ class Sender:
         self.more.set()
 
     async def run(self) -> None:
-        async with httpx.AsyncClient(
-            auth=self._endpoint.auth, proxy=self._proxy, timeout=None, headers=_HEADERS
-        ) as client:
+        try:
             while True:
                 self.more.clear()
                 with self._lock:
@@ -61,23 +62,30 @@ class Sender:
                 if not batch:
                     await self.more.wait()
                     continue
-                verdict = await self._post(client, batch)
+                verdict = await self._post(batch)
                 with self._lock:
                     delay = self._outbox.apply(verdict)
                     self._changed()
                 await asyncio.sleep(delay)
+        finally:
+            if self._client is not None:
+                await self._client.aclose()
 
-    async def _post(self, client: httpx.AsyncClient, batch: list[bytes]) -> Verdict:
+    async def _post(self, batch: list[bytes]) -> Verdict:
         try:
+            if self._client is None:
+                self._client = http_client(self._proxy, auth=self._endpoint.auth, headers=_HEADERS)
             async with asyncio.timeout(self._timeout):
                 content = b"\n".join(batch)
-                async with client.stream("POST", self._endpoint.url, content=content) as response:
+                async with self._client.stream("POST", self._endpoint.url, content=content) as response:
                     answer = await read_answer(response)
             return judge(answer, len(batch))
         except TimeoutError:
             return Later(f"no answer within {self._timeout:g} s")
         except httpx.RequestError as error:
             return Later(describe(error))
+        except OplogError as error:
+            return Later(str(error))
         except Exception as error:
             # No error may end the sender: the operations would wait for ever, and nobody would know.
             _log.debug("a request failed", exc_info=True)

@@ -4,16 +4,15 @@ import contextlib
 import logging
 import os
 import re
+import secrets
 import threading
 from collections.abc import Callable
-from itertools import count
 from pathlib import Path
 
 from oplogc.errors import StateFileError
 from oplogc.file_lock import FileLock
 
 _CONTENT = re.compile(r"[0-9]{1,13}|[0-9a-f]{24}", re.ASCII)
-_numbers = count(1)
 _log = logging.getLogger("oplogc")
 
 
@@ -88,8 +87,8 @@ class StateFile:
             raise self._unwritable(error) from None
 
     def _temporary(self) -> Path:
-        """No other process and no other thread has this name, even if nothing is locked."""
-        return self.path.with_name(f"{self.path.name}.{os.getpid()}-{next(_numbers)}.new")
+        """A name that nothing else has, even if nothing is locked, and an earlier process of the same id left its own."""
+        return self.path.with_name(f"{self.path.name}.{os.getpid()}-{secrets.token_hex(4)}.new")
 
     def _unwritable(self, error: OSError) -> StateFileError:
         return StateFileError(f"cannot write the state file {self.path}: {error.strerror}")
@@ -114,7 +113,7 @@ class Saver:
     def __init__(self, file: StateFile, position: Callable[[], str], interval: float) -> None:
         self._file = file
         self._position = position
-        self._interval = interval
+        self._interval = min(interval, threading.TIMEOUT_MAX)  # infinity: once at the start, and at the end
         self._saved: str | None = None
         self._failing = False
         self._changed = threading.Event()

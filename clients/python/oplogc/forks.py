@@ -1,0 +1,22 @@
+"""Objects that the child of a fork must not use as its parent left them."""
+
+import os
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+_in_child: "weakref.WeakKeyDictionary[Any, Callable[[Any], None]]" = weakref.WeakKeyDictionary()
+
+
+def after_fork(owner: Any, call: Callable[[Any], None]) -> None:
+    """Call ``call(owner)`` in the child of each fork, as long as ``owner`` lives."""
+    _in_child[owner] = call
+
+
+def _call_all() -> None:
+    for owner, call in list(_in_child.items()):
+        call(owner)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_call_all)
