@@ -1,7 +1,7 @@
 """The time from an operation's arrival at this agent until its consumers can be sent it. No I/O.
 
 One operation of each commit is timed, the one that came first, so that the cost does not grow with the number of operations.
-It is recognised by its text when the follower brings it back from the store. Only one is on its way at a time.
+The follower brings it back from the store; there it is recognised by its text. Only one operation is timed at a time.
 """
 
 import time

@@ -36,8 +36,11 @@ END_GRACE_SECONDS = 10.0
 END_WAIT_SECONDS = 2.0
 """How long a stop waits for the streams that it has ended and whose consumers do not read."""
 
-Refusal = Literal["max_clients", "max_clients_per_address", "store", "password", "no_password", "bad_request"]
-"""Why a consumer was not connected. Some clients give their password only once they were asked for it."""
+Refusal = Literal[
+    "max_clients", "max_clients_per_address", "store", "password", "session", "no_password", "bad_request"
+]
+"""Why a consumer was not connected. ``session``: its cookie or token has expired or is wrong; pages that stay open for long
+come back with such a one, and then get another. Some clients give their password only once they were asked for it."""
 
 _log = logging.getLogger("oplogd.stream")
 

@@ -25,7 +25,8 @@ class Named(NamedTuple):
 
 
 class Lags(NamedTuple):
-    """``each``: of every consumer, with its number negated, so that they sort. ``largest``: of operations and of seconds, which may be two consumers'.
+    """``each``: the lag of every consumer; its negated number makes them sortable. ``largest``: most operations and most seconds,
+    possibly of two different consumers.
 
     ``names``: at most MAX_NAMES, those that lag most; ``names_left_out``: how many more there are.
     """

@@ -21,7 +21,7 @@ from oplogd.stream.hub import EventStream, TooManyClientsError, TooManyFromAddre
 from oplogd.stream.lags import survey
 from oplogd.values import Address
 from oplogd.web import describe
-from oplogd.web.auth import ReadGuard, WriteGuard, gives_password
+from oplogd.web.auth import ReadGuard, WriteGuard, credentials
 from oplogd.web.consumers import consumers
 from oplogd.web.ingest import Intake
 from oplogd.web.metrics import render
@@ -82,7 +82,7 @@ def create_app(agent: Agent) -> FastAPI:
     async def get(request: Request) -> Response:
         accept = ",".join(request.headers.getlist("accept"))
         if accepts(accept, EVENT_STREAM):
-            with agent.hub.refusing("password" if gives_password(request) else "no_password"):
+            with agent.hub.refusing(credentials(request)):
                 readers.demand(request)
             return await _stream(agent, request)
         if request.url.path == "/" and accepts(accept, "text/html"):

@@ -11,6 +11,7 @@ import math
 import secrets
 import time
 from collections.abc import Collection
+from typing import Literal
 
 from starlette.requests import HTTPConnection
 
@@ -154,9 +155,11 @@ class ReadGuard(Guard):
         return self._signer.sign(kind, expires), expires
 
 
-def gives_password(request: HTTPConnection) -> bool:
-    """Whether a request carries a password, a cookie or a token, right or wrong."""
-    return "authorization" in request.headers or COOKIE in request.cookies or bool(request.query_params.get("token"))
+def credentials(request: HTTPConnection) -> Literal["password", "session", "no_password"]:
+    """Return what a request carries, right or wrong: a password, a cookie or token (``session``), or neither."""
+    if "authorization" in request.headers:
+        return "password"
+    return "session" if COOKIE in request.cookies or request.query_params.get("token") else "no_password"
 
 
 def _has_own_host(request: HTTPConnection, allowed: Collection[str]) -> bool:

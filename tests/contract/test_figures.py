@@ -124,7 +124,8 @@ def test_refused_consumers_are_counted_by_the_reason(place: Place, tmp_path: Pat
         streams.enter_context(target.follow(None, {**right, "X-Forwarded-For": "192.0.2.2"}))
         ask({**right, "X-Forwarded-For": "192.0.2.3"}, 503)
         assert refusals(target) == {
-            "max_clients": 1, "max_clients_per_address": 1, "store": 0, "password": 3, "no_password": 1, "bad_request": 3,
+            "max_clients": 1, "max_clients_per_address": 1, "store": 0, "password": 1, "session": 2, "no_password": 1,
+            "bad_request": 3,
         }  # fmt: skip
 
 
