@@ -152,8 +152,8 @@ async def _stream(agent: Agent, request: Request) -> Response:
         wish = query.get("checkpoint", "0")
         if wish not in ("0", "1", ""):
             raise Problem(400, "checkpoint: must be 1 or 0")
-        name = query.get("name")
-        if name is not None and not _NAME.fullmatch(name):
+        name = query.get("name", "")
+        if name and not _NAME.fullmatch(name):
             raise Problem(400, "name: must be 1 to 100 ASCII letters, digits, '.', '_' or '-'")
     headers = dict(COMMON_HEADERS)
     if last_event_id := request.headers.get("last-event-id"):
@@ -169,7 +169,7 @@ async def _stream(agent: Agent, request: Request) -> Response:
             parse_filter(query.getlist("types"), query.getlist("parents")),
             checkpoints=wish == "1",
             address=str(Address(client.host, client.port)) if client else "unknown",
-            name=name or "",
+            name=name,
         )
     except TooManyFromAddressError:
         limit = f"{agent.settings.max_clients_per_address:,}"
