@@ -1,4 +1,5 @@
 import os
+import signal
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
@@ -40,6 +41,9 @@ def _running(make: Callable[[Path], Server], folders: pytest.TempPathFactory, na
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell starts what runs in its background with SIGINT ignored, and all that the tests start would inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.environ.get(REQUIRE_ALL):
         config.pluginmanager.register(RequireAll())
 
@@ -68,7 +72,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 _SLOW_SPARK = ("test_guard.py", "test_stream.py", "test_submit.py")
-_OWN_SPARK = ("test_failures.py", "test_zones.py")
+_OWN_SPARK = ("test_command.py", "test_failures.py", "test_zones.py")
 _LONGEST = ("spark", "mongo", "contract", "e2e")
 
 

@@ -32,6 +32,10 @@ else:
 HOLD_SECONDS = 1.0
 """How long a position at which nothing came is taken for the newest. Spark asks an idle stream every 10 ms."""
 
+# Each look connects anew, although one process keeps the reader for the whole query. A client of MongoDB needs its event loop
+# between the looks to watch its server; no loop runs then. An agent's position comes with the start of a stream, and a stream
+# cannot be asked again.
+
 _ADVICE = "start the query with a new checkpoint, or set the option onGap to states"
 
 _START_ANEW = "and the states do not tell what was deleted since; empty what the query has built and start it with a new checkpoint"

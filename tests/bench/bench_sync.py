@@ -45,7 +45,7 @@ _STATES = f"""
     SELECT printf('video/x%010x', i * 7919), i + 1, 1577836800000, 0,
     printf('{{"timestamp":"{OLD}","parents":["user/%d"],"type":"video","id":"x%010x"}}', i % 9973, i * 7919) FROM numbers
 """
-_BY_TIME = "CREATE INDEX states_by_time ON states (ts, n)"
+_INDEXES = "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = 'states' AND sql IS NOT NULL"
 
 
 class Result(NamedTuple):
@@ -63,9 +63,12 @@ def make_store(store: Path, objects: int) -> None:
     append(store, [json.loads(data(0, OLD)) | {"event": "insert"}])
     db = sqlite3.connect(store)
     with db:
-        db.execute("DROP INDEX states_by_time")
+        indexes = db.execute(_INDEXES).fetchall()
+        for name, _ in indexes:
+            db.execute(f"DROP INDEX {name}")
         db.execute(_STATES, (objects,))
-        db.execute(_BY_TIME)
+        for _, sql in indexes:
+            db.execute(sql)
         db.execute("UPDATE ops SET seq = ?", (objects,))
         db.execute("UPDATE logs SET head = ?", (objects,))
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -4,7 +4,7 @@ import contextlib
 import socket
 from collections.abc import Iterator
 
-from tests.mongo.relay import Relay, command_name, read_message
+from tests.mongo.relay import Relay, command_collection, command_name, read_message
 
 
 class Proxy(Relay):
@@ -16,7 +16,7 @@ class Proxy(Relay):
 
     def __init__(self, server_url: str) -> None:
         self._held = ""
-        self._cut = ""
+        self._cut = ("", "")
         self.cuts = 0
         self.late = 0
         """How many commands were held and then carried out."""
@@ -34,10 +34,10 @@ class Proxy(Relay):
                 self._held = ""
                 self._lock.notify_all()
 
-    def cut_answers(self, command: str, times: int) -> None:
-        """So many times a connection ends before the answer to such a command; ``cuts`` counts them."""
+    def cut_answers(self, command: str, collection: str, times: int) -> None:
+        """End a connection before the answer to such a command, so many times. ``cuts`` counts from ``-times`` up to 0."""
         with self._lock:
-            self._cut, self.cuts = command, -times
+            self._cut, self.cuts = (command, collection), -times
 
     def _talk(self, client: socket.socket, server: socket.socket) -> None:
         while request := read_message(client):
@@ -49,7 +49,7 @@ class Proxy(Relay):
             answer = read_message(server)
             with self._lock:
                 self.late += late
-                if command == self._cut and self.cuts < 0:
+                if self.cuts < 0 and (command, command_collection(request)) == self._cut:
                     self.cuts += 1
                     return
             client.sendall(answer)

@@ -10,6 +10,7 @@ from urllib.parse import urlencode, urlsplit
 
 OP_MSG = 2013
 HEADER = struct.Struct("<iiii")
+_BSON_STRING = 2
 
 
 class Relay:
@@ -68,6 +69,14 @@ def command_name(message: bytes) -> str:
     if HEADER.unpack_from(message)[3] != OP_MSG:
         return ""
     at = HEADER.size + 10  # past the flags, the kind of the section, the document's length and the first key's type
+    return message[at : message.index(b"\0", at)].decode()
+
+
+def command_collection(message: bytes) -> str:
+    """The collection that a command is for; empty where it is for none."""
+    if not (name := command_name(message)) or message[HEADER.size + 9] != _BSON_STRING:
+        return ""
+    at = HEADER.size + 10 + len(name.encode()) + 1 + 4  # past the value's length, too
     return message[at : message.index(b"\0", at)].decode()
 
 

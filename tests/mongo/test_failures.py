@@ -17,6 +17,7 @@ import pytest
 from pymongo import MongoClient
 
 from oplogd.operation import now_ms
+from oplogd.store.mongo.layout import LOG, STATES
 from tests.agents import DEADLINE, Agent, Event, Stream, fold
 from tests.mongo.agents import adds_up, agent, replicated
 from tests.mongo.proxy import Proxy
@@ -151,12 +152,21 @@ def test_a_server_that_is_away_under_load_loses_and_doubles_nothing(
 def test_an_answer_that_is_lost_doubles_nothing(plain_url: str, tmp_path: Path) -> None:
     with Proxy(plain_url) as proxy, agent(tmp_path, proxy.url(), "plain") as only, only.follow() as stream:
         assert only.post(operation(0)) == 204
-        proxy.cut_answers("insert", 2)
-        only.send_udp(*(operation(number) for number in range(1, 31)))
+        proxy.cut_answers("insert", LOG, 2)
+        only.send_udp(*(operation(number) for number in range(1, 16)))
+        wait_for("an answer to the writer is lost", lambda: proxy.cuts == -1)
+        # However many of them the first insert had, these are not among them, so another insert follows.
+        only.send_udp(*(operation(number) for number in range(16, 31)))
         only.wait_status(events_ingested=31, queue_size=0)
         assert proxy.cuts == 0
+        wait_for("it is folded", lambda: only.status()["store"]["lag"]["fold"] == 0)
+        proxy.cut_answers("insert", STATES, 1)
         assert only.post(operation(31)) == 204
-        assert numbers(stream.take(32)) == list(range(32))
+        wait_for("an answer to the fold is lost", lambda: proxy.cuts == 0)
+        assert only.post(operation(32)) == 204
+        events = stream.take(33)
+        assert numbers(events) == list(range(33))
+        assert replicated(only) == fold(events)
 
 
 def test_the_spool_brings_udp_operations_over_a_restart(server: Server, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.operation import decode, format_ms
 from oplogd.store import Entry, Located
 from oplogd.store.sqlite import SqliteStore
+from tests.bench.bench_sync import make_store
 from tests.mongo.servers import ferretdb
 from tests.sync.helpers import Place, Store, append, live, log, opened, operation
 
@@ -181,3 +182,12 @@ def test_a_wrong_url_names_the_flag_and_keeps_the_password_secret(url: str) -> N
     with pytest.raises(OptionError, match="--mongo-url") as refused:
         make_backend(url)
     assert "s3cret" not in str(refused.value)
+
+
+def test_the_store_of_the_benchmarks_is_one_that_the_job_reads(tmp_path: Path) -> None:
+    make_store(tmp_path / "oplog.db", 50)
+    backend = make_backend(str(tmp_path / "oplog.db"))
+    backend.check()
+    rows = [row for part in backend.state_ranges(20) for rows in backend.states(part, Wanted()) for row in rows]
+    assert sorted(row.n for row in rows) == list(range(1, 51))
+    assert backend.locate(0).head.offset == 50

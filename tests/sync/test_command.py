@@ -30,18 +30,9 @@ def test_a_signal_leaves_no_spooled_input_behind(tmp_path: Path, number: signal.
     (conf / "spark-defaults.conf").write_text(f"spark.driver.extraJavaOptions -Xlog:gc:file={tmp_path}/gc.log\n")
     dump = write_dump(tmp_path / "dump.jsonl", [row("video", f"{n:04}") for n in range(1000)])
     store = tmp_path / "oplog.db"
-    command = [
-        sys.executable,
-        "-m",
-        "oplog_sync",
-        "--store",
-        str(store),
-        "--master",
-        "local[1]",
-        "--max-rate",
-        "40",
-        "-",
-    ]
+    # So slow that the emission of 1,000 takes four minutes: it cannot end before the signal.
+    flags = ["--store", str(store), "--master", "local[1]", "--max-rate", "4"]
+    command = [sys.executable, "-m", "oplog_sync", *flags, "-"]
     environ = {
         **os.environ, "TMPDIR": str(spool), "SPARK_LOCAL_DIRS": str(tmp_path), "SPARK_DRIVER_MEMORY": "512m",
         "SPARK_CONF_DIR": str(conf),
@@ -58,7 +49,7 @@ def test_a_signal_leaves_no_spooled_input_behind(tmp_path: Path, number: signal.
         process.stdin.flush()
         if number == signal.SIGTERM:  # while it emits
             process.stdin.close()
-            _wait(process, lambda: b"corrections, 40 per second" in errors.read_bytes())
+            _wait(process, lambda: b" of 1,000 corrections, " in errors.read_bytes())
             assert spooled()
         else:  # while it reads
             _wait(process, spooled)
@@ -75,5 +66,5 @@ def test_a_signal_leaves_no_spooled_input_behind(tmp_path: Path, number: signal.
     assert (tmp_path / "gc.log").exists(), "the user's Java options were replaced"
     if number == signal.SIGTERM:
         with looking(store) as has:
-            assert has(100)
+            assert has(1)
         assert len(live(store)) < 1000

@@ -115,11 +115,11 @@ def test_executors_of_a_cluster_compare_and_emit(tmp_path: Path, plain_url: str)
         settings = {"SPARK_CONF_DIR": str(conf), "SPARK_DRIVER_MEMORY": "512m", "SPARK_PARTITIONS": "2"}
         path = f"{SPARK / 'bin'}{os.pathsep}{os.environ['PATH']}"
         run = subprocess.run(
-            [str(ROOT / "deploy/spark/oplog-sync.sh"), "--mongo-url", plain_url, str(dump)],
+            [str(ROOT / "deploy/spark/oplog-sync.sh"), "--mongo-url", plain_url, "--max-changes", "1000", str(dump)],
             env={**environ(), **settings, "PATH": path, "SPARK_MASTER": master},
             cwd=tmp_path, capture_output=True, text=True, check=False,
         )  # fmt: skip
-        assert run.returncode == 0, run.stderr
+        assert run.returncode == 0, run.stdout + run.stderr
     # A master may start an executor once more while the application ends: that one has run nothing.
     logs = [
         [file.read_text() for file in tmp_path.glob(f"worker-{number}/app-*/*/stderr")] for number in range(WORKERS)
@@ -137,33 +137,37 @@ _JAVA_SAYS = (
 )
 
 
-def submit(folder: Path, *options: str, **more: str) -> subprocess.CompletedProcess[str]:
+def submit(folder: Path, *flags: str, **more: str) -> subprocess.CompletedProcess[str]:
     """The job on a dump of one row as spark-submit runs it."""
     dump = write_dump(folder / "dump.jsonl", [row("video", "1")])
-    command = [str(SPARK / "bin/spark-submit"), "--master", "local[1]", "--driver-memory", "512m", *options]
+    command = [str(SPARK / "bin/spark-submit"), "--master", "local[1]", "--driver-memory", "512m"]
     package = Path(oplog_sync.__path__[0])
     return subprocess.run(
-        [*command, str(package / "__main__.py"), "--store", "oplog.db", str(dump)], cwd=folder,
+        [*command, str(package / "__main__.py"), "--store", "oplog.db", *flags, str(dump)], cwd=folder,
         env={**environ(), "PYTHONPATH": str(package.parent), **more}, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
 
 def test_under_spark_submit_the_jobs_lines_stand_alone(tmp_path: Path) -> None:
     run = submit(tmp_path)
-    assert run.returncode == 0, run.stderr
+    assert run.returncode == 0, run.stdout + run.stderr
     assert [line for line in run.stderr.splitlines() if not line.startswith(_JAVA_SAYS)] == []
     told = run.stdout.splitlines()  # spark-submit joins the two outputs of the job
     assert [line.startswith("oplog-sync: ") for line in told] == [True] * 5 + [False] * 2
 
 
-def test_the_users_own_configuration_of_spark_wins(tmp_path: Path) -> None:
+def test_the_users_own_configuration_of_spark_wins_and_a_refusal_names_its_flag(tmp_path: Path) -> None:
     conf = tmp_path / "conf"
     conf.mkdir()
     quiet = Path(oplog_sync.__path__[0]) / "log4j2.properties"
     (conf / "log4j2.properties").write_text(quiet.read_text().replace("level = error", "level = info"))
     (conf / "spark-defaults.conf").write_text(f"spark.driver.extraJavaOptions -Xlog:gc:file={tmp_path}/gc.log\n")
-    run = submit(tmp_path, SPARK_CONF_DIR=str(conf))
-    assert run.returncode == 0, run.stderr
+    run = submit(tmp_path, "--max-changes", "0", SPARK_CONF_DIR=str(conf))
+    assert run.returncode == 6, run.stdout + run.stderr
+    assert run.stdout.splitlines()[-1] == (
+        "oplog-sync: 1 objects would be inserted or updated, more than --max-changes 0 allows, so nothing was emitted; "
+        "if the dump is complete and right, give --max-changes 1"
+    )
     assert "INFO SparkContext: Running Spark" in run.stderr
     assert (tmp_path / "gc.log").exists()
 
