@@ -22,7 +22,7 @@ _CAUSES = (
     (r"Unexpected end of input stream|unexpected end of stream|Truncated source|Unexpected end of ZLIB", "{file} ends too early: it was cut off; copy or export it again"),
     (r"not a gzip file|incorrect header check|Unknown frame descriptor|not in (?:the )?BZip2 format", "{file} is not compressed as its name says; rename it"),
     (
-        r"CRC failure|incorrect data check|invalid (?:block|distance|stored|code|literal|bit)|Data corruption|ChecksumException|bad block header|Corrupted block|doesn't match checksum",
+        r"CRC failure|crc error|incorrect data check|invalid (?:block|distance|stored|code|literal|bit)|Data corruption|ChecksumException|bad block header|Corrupted block|doesn't match checksum",
         "{file} is damaged; copy or export it again",
     ),
     (r"is not a Parquet file|CANNOT_READ_FILE_FOOTER|is too small to be a Parquet", "{file} is no whole Parquet file; name only such files, or export it again"),
@@ -46,7 +46,10 @@ _CAUSES = (
 _OURS = re.compile(r"^(?:oplogd|oplog_sync)\.errors\.\w+: (.*)$")
 _FILE = re.compile(r"(?:while reading file |RuntimeException: )(\w+:/\S+?)(?:\.?\s|$)")
 _CAUSED_BY = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
-_SECRETS = re.compile(r"jdbc:\S+|(?<=://)[^@/\s]+@")
+_JDBC_URL = re.compile(r"jdbc:\S+")
+_CREDENTIALS = re.compile(r"(?<=://)[^/@:\s]*(?::(?!\d+/)[^@\s]*)?@")
+"""A user, or a user and a password, which may hold slashes; not the port of a host."""
+
 _NOISE = re.compile(r"^(?:An error occurred while calling .*|: )$|^An exception was thrown")
 
 
@@ -78,10 +81,15 @@ def reason(error: BaseException) -> str:
 
 def _file(text: str) -> str:
     found = _FILE.search(text)
-    return re.sub(r"^file:/+", "/", unquote(found[1])) if found else "a file"
+    return shown_path(unquote(found[1])) if found else "a file"
+
+
+def shown_path(path: str) -> str:
+    """A path as users write it, without credentials; local ones without a scheme."""
+    return _CREDENTIALS.sub("...", re.sub(r"^file:/+", "/", path))
 
 
 def _shown(message: str) -> str:
     """Without Spark's codes, and without the credentials that a URL may hold."""
     message = re.sub(r"^\[[A-Z0-9_.]+\] | SQLSTATE: \w+;?", "", message.strip())
-    return _SECRETS.sub("...", message).rstrip(". ")
+    return _CREDENTIALS.sub("...", _JDBC_URL.sub("...", message)).rstrip(". ")

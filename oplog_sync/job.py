@@ -1,6 +1,5 @@
 """The job: read, compare, refuse what is unsafe, emit, tell."""
 
-import re
 import sys
 import tempfile
 from collections import defaultdict
@@ -17,7 +16,7 @@ from oplog_sync.diff import CORRECTIONS, STATE_COLUMNS, compare, decide
 from oplog_sync.dump import faulty_rows, normalised, raw_rows, rows_before, spool
 from oplog_sync.emit import emit
 from oplog_sync.errors import EXIT_EMPTY_DUMP, EXIT_FUTURE_ROWS, EXIT_INVALID_ROWS, RefusedError, SyncError
-from oplog_sync.failure import translating
+from oplog_sync.failure import shown_path, translating
 from oplog_sync.guard import CLOCK_TOLERANCE_SECONDS, Found, dated_after, missing_types, refuse_excess
 from oplog_sync.report import NO_TYPE, NOT_EMITTED, Counts, check_report, stage, tell, write_report
 from oplog_sync.session import utc
@@ -170,8 +169,7 @@ def _show(raw: DataFrame, rows: DataFrame, label: str, word: str) -> None:
     first = rows.orderBy("file", "block", "row").limit(SHOWN_ROWS + 1).collect()
     before = rows_before(raw) if any(block for _, block, _, _ in first) else {}
     for file, block, row, reason in first[:SHOWN_ROWS]:
-        path = re.sub(r"^file:/+", "/", unquote(file))
-        where = f"{path}, {word} {before.get((file, block), 0) + row}: " if file else ""
+        where = f"{shown_path(unquote(file))}, {word} {before.get((file, block), 0) + row}: " if file else ""
         tell(f"{label}: {where}{reason}")
     if len(first) > SHOWN_ROWS:
         tell(f"and more rows that are {label}")

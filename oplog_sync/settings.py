@@ -1,10 +1,13 @@
 """What the job was told: its flags, read once and checked."""
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import PurePath
 from typing import Literal, NoReturn, cast
 
 import oplogd
@@ -59,6 +62,8 @@ def parse(argv: Sequence[str]) -> Settings:
         parser.error("--store and --mongo-url exclude each other")
     if given.log_collection is not None and given.mongo_url is None:
         parser.error("--log-collection is for --mongo-url")
+    if given.report is not None and any(_lies_in(given.report, dump) for dump in given.dumps):
+        parser.error("--report: it lies in the dump, and the next run would read it as rows; name a path outside")
     return Settings(
         dumps=tuple(given.dumps),
         store=given.mongo_url or given.store or "oplog.db",
@@ -76,6 +81,13 @@ def parse(argv: Sequence[str]) -> Settings:
         force=given.force,
         debug=given.debug,
     )
+
+
+def _lies_in(report: str, dump: str) -> bool:
+    """Whether a folder or pattern of the dump holds the report's path."""
+    path, given = (PurePath(text if ":/" in text else os.path.abspath(text)) for text in (report, dump))
+    folders = (path, *path.parents)
+    return given in folders or any(fnmatchcase(str(folder), str(given)) for folder in folders)
 
 
 class _Parser(argparse.ArgumentParser):

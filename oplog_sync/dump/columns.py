@@ -6,15 +6,18 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
     DateType,
     DecimalType,
     DoubleType,
     FloatType,
+    MapType,
     StringType,
     StructField,
     StructType,
     TimestampNTZType,
     TimestampType,
+    VariantType,
 )
 
 from oplog_sync.errors import SyncError
@@ -25,6 +28,8 @@ NAMES = (*REQUIRED, "parents")
 CORRUPT = "_oplog_corrupt"
 """The column in which Spark leaves a CSV line whose fields do not fit the header."""
 
+_TEXTS = (StringType, BinaryType)  # some programs write text as bytes
+_NESTED = (ArrayType, MapType, StructType, VariantType)
 _TIMES = (TimestampType, TimestampNTZType, DateType)
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999 in microseconds
 
@@ -57,6 +62,12 @@ def ours(schema: StructType) -> dict[str, StructField]:
                 f"the dump's column {name} holds floating-point numbers, which do not tell 7 from 7.0; "
                 "write it as text or as whole numbers"
             )
+    for name, field in found.items():
+        kind = field.dataType
+        element = kind.elementType if name == "parents" and isinstance(kind, ArrayType) else kind
+        if isinstance(element, _NESTED):
+            expected = "text or a list of text" if name == "parents" else "text"
+            raise SyncError(f"the dump's column {name} is of type {kind.simpleString()}; write it as {expected}")
     return found
 
 
@@ -77,7 +88,7 @@ def json_value(fields: dict[str, StructField]) -> Column:
 
 def flaw(fields: dict[str, StructField], source: Source) -> Column:
     """Why a row is invalid that may read well as JSON; null if it is not."""
-    texts = {name: F.col(_quoted(field)) for name, field in fields.items() if isinstance(field.dataType, StringType)}
+    texts = {name: F.col(_quoted(field)) for name, field in fields.items() if isinstance(field.dataType, _TEXTS)}
     found: list[Column] = []
     if source.is_csv:
         found.append(
@@ -100,7 +111,10 @@ def flaw(fields: dict[str, StructField], source: Source) -> Column:
                 )
     else:
         for name, text in texts.items():
-            found.append(F.when(~F.is_valid_utf8(text), f"{name}: is not UTF-8"))
+            found.append(F.when(~_is_utf8(text), f"{name}: is not UTF-8"))
+        if "parents" in fields and _is_list_of_text(fields["parents"]):
+            parents = F.col(_quoted(fields["parents"]))
+            found.append(F.when(~F.forall(parents, _is_utf8), "parents: is not UTF-8"))
     for name in ("type", "id"):
         kind = fields[name].dataType
         if isinstance(kind, DecimalType) and kind.scale:
@@ -112,6 +126,14 @@ def flaw(fields: dict[str, StructField], source: Source) -> Column:
         if source.is_jdbc:
             found.append(_wrong_zone())
     return F.coalesce(*found) if found else F.lit(None).cast("string")
+
+
+def _is_utf8(text: Column) -> Column:
+    return F.coalesce(F.is_valid_utf8(text.cast("string")), F.lit(True))
+
+
+def _is_list_of_text(field: StructField) -> bool:
+    return isinstance(field.dataType, ArrayType) and isinstance(field.dataType.elementType, _TEXTS)
 
 
 def _wrong_zone() -> Column:
@@ -138,6 +160,8 @@ def _list(field: StructField) -> Column:
     """As JSON. A text is a JSON list, or else names with commas between."""
     column = F.col(_quoted(field))
     if isinstance(field.dataType, ArrayType):
+        if _is_list_of_text(field):
+            column = column.cast("array<string>")  # JSON would show bytes in base64
         return F.coalesce(F.to_json(column), F.lit("null"))
     text = F.trim(column.cast("string"))
     return (

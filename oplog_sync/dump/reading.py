@@ -57,12 +57,27 @@ class _Files:
         """Columns by their names: a file whose header is not that of the first is refused when Spark comes to it."""
         options = {"header": "true", **dict(self._settings.options)}
         found = self._reader().options(**options).csv([file.path for file in self._files]).schema
-        schema = StructType([_csv_field(field) for field in found.fields])
+        schema = StructType([_csv_field(field) for field in self._as_in_header(found.fields, options)])
         # Pruned, Spark would not count the fields of a line.
         reader = self._reader().options(**options, enforceSchema="false", columnPruning="false")
         reader = reader.options(mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT)
         source = Source(is_csv=True, escape_is_given=has(self._settings, "escape"))
         return self._tables(reader, "csv", schema, [StructField(CORRUPT, StringType())], source)
+
+    def _as_in_header(self, fields: list[StructField], options: dict[str, str]) -> list[StructField]:
+        """With the names of the header where Spark has made some up, which its check of the header would not find.
+
+        pandas, for one, writes the number of a row into a column without a name.
+        """
+        if not any(field.name == f"_c{number}" for number, field in enumerate(fields)):
+            return fields
+        no_header = {name: value for name, value in options.items() if name.lower() not in ("header", "inferschema")}
+        header = self._reader().options(**no_header).csv([file.path for file in self._files]).first() or ()
+        is_unnamed = [*(not name for name in header), *(False for _ in fields)]
+        return [
+            StructField("", field.dataType) if unnamed and field.name == f"_c{number}" else field
+            for number, (field, unnamed) in enumerate(zip(fields, is_unnamed, strict=False))
+        ]
 
     def parquet(self) -> DataFrame:
         """The columns of all files: those that a file lacks are null in its rows."""

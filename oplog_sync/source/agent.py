@@ -2,11 +2,12 @@
 
 import base64
 import http.client
+import re
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from oplog_sync.backend import Row
 from oplog_sync.errors import AgentError
@@ -30,11 +31,12 @@ class _Block(NamedTuple):
 
 
 class AgentClient:
-    """``password``: what the agent was given as --password."""
+    """``password``: what the agent was given as --password. It comes before the one in ``url``, which no message shows."""
 
     def __init__(self, url: str, password: str | None) -> None:
         self._url = url
         self._password = password
+        self._shown = re.sub(r"//.*@", "//", url, flags=re.DOTALL).partition("?")[0]
 
     def position(self) -> str:
         """Where the log ends now, as an event id. Raises AgentError."""
@@ -42,7 +44,7 @@ class AgentClient:
             for block in blocks:
                 if not block.event:
                     return block.id
-        raise AgentError(f"agent {self._url}: it ended the stream before it told its position")
+        raise AgentError(f"agent {self._shown}: it ended the stream before it told its position")
 
     def read(self, start: str, end: str) -> Iterator[tuple[Kind, list[Row]]]:
         """Rows past ``start`` up to and with ``end`` in chunks; no rows with "reset". Raises AgentError."""
@@ -71,38 +73,46 @@ class AgentClient:
                 if block.event == "live" and isinstance(position, Millis):
                     break  # the log is empty: the states are all there is
             else:
-                raise AgentError(f"agent {self._url}: it ended the stream before {end}; read the batch again")
+                raise AgentError(f"agent {self._shown}: it ended the stream before {end}; read the batch again")
         if rows:
             yield kind, rows
 
     @contextmanager
     def _stream(self, last_event_id: str | None) -> Iterator[Iterator[_Block]]:
-        where = urlsplit(self._url)
-        if where.scheme not in ("http", "https") or where.hostname is None:
-            raise AgentError(f"option agent: {self._url!r} is not the http:// or https:// address of an agent")
+        where, host, port = self._address()
         headers = {"Accept": "text/event-stream"}
         if last_event_id is not None:
             headers["Last-Event-ID"] = last_event_id
-        if self._password is not None:
-            headers["Authorization"] = "Basic " + base64.b64encode(f":{self._password}".encode()).decode()
+        user, password = unquote(where.username or ""), self._password or unquote(where.password or "")
+        if user or password:
+            headers["Authorization"] = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
         connection: http.client.HTTPConnection
         if where.scheme == "https":
             context = ssl.create_default_context()
-            connection = http.client.HTTPSConnection(
-                where.hostname, where.port, timeout=SILENCE_SECONDS, context=context
-            )
+            connection = http.client.HTTPSConnection(host, port, timeout=SILENCE_SECONDS, context=context)
         else:
-            connection = http.client.HTTPConnection(where.hostname, where.port, timeout=SILENCE_SECONDS)
+            connection = http.client.HTTPConnection(host, port, timeout=SILENCE_SECONDS)
         try:
             connection.request("GET", where.path.rstrip("/") + "/ops?checkpoint=1", headers=headers)
             response = connection.getresponse()
             if response.status != 200:
-                raise AgentError(f"agent {self._url}: it answered {response.status} {response.reason}")
+                raise AgentError(f"agent {self._shown}: it answered {response.status} {response.reason}")
             yield _blocks(response)
         except (OSError, http.client.HTTPException) as error:
-            raise AgentError(f"agent {self._url}: it does not answer: {error}") from error
+            raise AgentError(f"agent {self._shown}: it does not answer: {error}") from error
         finally:
             connection.close()
+
+    def _address(self) -> tuple[SplitResult, str, int | None]:
+        """With host and port, None for the scheme's own."""
+        try:
+            where = urlsplit(self._url)
+            host, port = where.hostname, where.port
+        except ValueError:
+            host = None
+        if host is None or where.scheme not in ("http", "https"):
+            raise AgentError(f"option agent: {self._shown!r} is not the http:// or https:// address of an agent")
+        return where, host, port
 
 
 def _blocks(response: http.client.HTTPResponse) -> Iterator[_Block]:

@@ -32,7 +32,7 @@ class Options:
     table: Literal["states", "operations"]
     partition_rows: int
     push_filters: bool
-    agent: str | None
+    agent: str | None = field(repr=False)
     password: str | None = field(repr=False)
     start: str
     on_gap: Literal["fail", "states"]

@@ -64,6 +64,19 @@ def test_a_csv_file_with_another_header_is_named(spark: SparkSession, tmp_path: 
     assert list(state_after(spark, tmp_path, *CSV, tmp_path / "dump")) == ["video/1"]
 
 
+def test_a_column_of_csv_may_have_no_name(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [row("video", str(number), T) for number in range(3)]
+    text = "".join(f"{number},video,{number},{T},[]\n" for number in range(3))
+    for number, header in enumerate((",type,id,timestamp,parents", "_c0,type,id,timestamp,parents")):
+        file = put(tmp_path / f"{number}.csv", f"{header}\n{text}".encode())
+        assert state_after(spark, tmp_path, *CSV, file) == dump_state(rows)
+        put(tmp_path / f"dump{number}/1.csv", f"{header}\n{text}".encode())
+        put(tmp_path / f"dump{number}/2.csv", f"n,type,id,timestamp,parents\n{text}".encode())
+        assert "csv has another header than the other files" in refusal(
+            spark, tmp_path, *CSV, tmp_path / f"dump{number}"
+        )
+
+
 def _table(path: Path, **columns: Any) -> Path:
     pq.write_table(pa.table({"type": ["video"], "timestamp": [T], **columns}), path)
     return path
@@ -83,6 +96,34 @@ def test_ids_are_whole_numbers_or_text(spark: SparkSession, tmp_path: Path) -> N
     text = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"a\xe9")])
     file = _table(tmp_path / "latin.parquet", id=text)
     assert "1 rows of the dump are invalid" in refusal(spark, tmp_path, *parquet, file)
+
+
+def test_text_may_be_written_as_bytes_of_utf_8(spark: SparkSession, tmp_path: Path) -> None:
+    parquet, binary = ("--format", "parquet"), pa.binary()
+    lists = pa.array([[b"user/\xc3\xa9", b"b"]], pa.list_(binary))
+    file = _table(tmp_path / "bytes.parquet", id=pa.array([b"\xc3\xa9"], binary), parents=lists)
+    assert state_after(spark, tmp_path, *parquet, file) == dump_state([row("video", "é", T, "user/é", "b")])
+    file = _table(tmp_path / "uuid.parquet", id=pa.array([b"\x8f\xff" * 8], pa.binary(16)))
+    assert "1 rows of the dump are invalid" in refusal(spark, tmp_path, *parquet, file)
+    file = _table(tmp_path / "latin.parquet", id=["1"], parents=pa.array([[b"a", b"\xe9"]], pa.list_(binary)))
+    assert "1 rows of the dump are invalid" in refusal(spark, tmp_path, *parquet, file)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind"),
+    [
+        ("id", {"a": 1}, "struct<a:bigint>"),
+        ("id", ["a"], "array<string>"),
+        ("parents", {"a": "b"}, "struct<a:string>"),
+        ("parents", [{"a": "b"}], "array<struct<a:string>>"),
+    ],
+)
+def test_a_column_that_is_no_text_is_refused(
+    spark: SparkSession, tmp_path: Path, name: str, value: Any, kind: str
+) -> None:
+    file = _table(tmp_path / "a.parquet", **{"id": ["1"], name: [value]})
+    sentence = f"the dump's column {name} is of type {kind}; write it as text"
+    assert sentence in refusal(spark, tmp_path, "--format", "parquet", file)
 
 
 def test_a_time_beyond_the_years_1_to_9999_is_invalid(

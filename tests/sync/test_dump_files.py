@@ -10,12 +10,20 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from oplog_sync.dump.endings import BZ2_TAIL_BYTES, bz2_is_whole, zst_is_whole
 from oplog_sync.errors import OptionError, RefusedError, SyncError
 from tests.sync.dumps import lines, write_csv, write_parquet
 from tests.sync.helpers import Json, append, dump_state, live, operation, row, sync
 
 T = "2020-01-01T00:00:00.000Z"
 ROWS = [row("video", str(number), T, "a") for number in range(4)]
+
+SKIPPED_FRAME = b"\x50\x2a\x4d\x18\x04\0\0\0abcd"
+
+
+def zst(data: bytes) -> bytes:
+    return bytes(pa.compress(data, codec="zstd", asbytes=True))
+
 
 MANY = [row("video", str(number * 7919 % 10_007), T) for number in range(2000)]
 
@@ -134,6 +142,8 @@ def test_a_dump_that_holds_no_file_is_named(spark: SparkSession, tmp_path: Path)
         ("json", "a.jsonl", b' \n[{"type":"a"},\n', "a.jsonl holds a JSON array"),
         ("json", "a.jsonl.gz", gzip.compress(b"[\n"), "a.jsonl.gz holds a JSON array"),
         ("json", "a.jsonl", gzip.compress(b"{}"), "a.jsonl is compressed; give it a name that ends in .gz"),
+        ("json", "a.jsonl", bz2.compress(b"{}"), "a.jsonl is compressed; give it a name that ends in .bz2"),
+        ("json", "a.jsonl.lz4", b"\x04\x22\x4d\x18" + b"x" * 99, "a.jsonl.lz4 is compressed by lz4, which Spark does not read"),
         ("csv", "a.csv", pa.compress(b"id,type", codec="zstd", asbytes=True), "a name that ends in .zst"),
         ("json", "a.jsonl", b"PAR1....PAR1", "a.jsonl is a Parquet file; give --format parquet"),
         ("parquet", "a.parquet", b'{"type":"a"}\n', "a.parquet is no Parquet file"),
@@ -146,7 +156,9 @@ def test_a_dump_that_holds_no_file_is_named(spark: SparkSession, tmp_path: Path)
         ("json", "a.jsonl.gz", gzip.compress(lines(ROWS))[:-8] + b"12345678", "a.jsonl.gz is damaged"),
         ("json", "a.jsonl.zst", pa.compress(lines(ROWS), codec="zstd", asbytes=True)[:-9], "a.jsonl.zst ends too early"),
         ("json", "a.jsonl.bz2", lines(ROWS), "a.jsonl.bz2 is not compressed as its name says"),
+        ("json", "a.jsonl.zst", zst(lines(ROWS)) + zst(lines(MANY[:9]))[:40], "a.jsonl.zst ends too early"),
         ("json", "a.jsonl.bz2", bz2.compress(lines(ROWS))[:-20], "a.jsonl.bz2 ends too early"),
+        ("json", "a.jsonl.bz2", bz2.compress(lines(ROWS)) + bz2.compress(lines(MANY))[:4], "a.jsonl.bz2 ends too early"),
     ],
     ids=lambda value: "" if isinstance(value, bytes) else None,
 )  # fmt: skip
@@ -169,6 +181,45 @@ def test_a_file_of_another_format_or_cut_off_is_named(
     finally:
         for setting in settings:
             spark.conf.unset(setting)
+
+
+@pytest.mark.parametrize("count", [1, 300, 20_000])
+def test_a_file_of_several_frames_is_whole_only_with_all_of_the_last(tmp_path: Path, count: int) -> None:
+    text = b"".join(b"%d," % (number * number) for number in range(count))
+    frames = [SKIPPED_FRAME, zst(text), zst(b""), SKIPPED_FRAME, zst(b"a" * 200_000)]
+    file = put(tmp_path / "a.zst", b"".join(frames))
+    assert zst_is_whole(file)
+    start = file.stat().st_size - len(frames[-1])
+    for length in range(1, len(frames[-1])):
+        put(file, b"".join(frames)[: start + length])
+        assert not zst_is_whole(file)
+    put(file, b"".join(frames)[:start])
+    assert zst_is_whole(file)  # as whole as anyone can tell
+    packed = bz2.compress(text)
+    assert bz2_is_whole(packed[-BZ2_TAIL_BYTES:])
+    for length in range(1, min(len(packed), 200)):
+        assert not bz2_is_whole(packed[:-length][-BZ2_TAIL_BYTES:])
+
+
+def test_a_pattern_passes_over_what_tools_leave_beside_a_dump(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path / "dump/a.jsonl", lines(ROWS))
+    for name in ("_SUCCESS", "._SUCCESS.crc"):
+        put(tmp_path / "dump" / name, b"")
+    assert state_after(spark, tmp_path, tmp_path / "dump/*") == dump_state(ROWS)
+    # As a shell expands it.
+    assert state_after(spark, tmp_path, tmp_path / "dump/_SUCCESS", tmp_path / "dump/a.jsonl") == dump_state(ROWS)
+    assert "_SUCCESS names no file with rows" in refusal(spark, tmp_path, tmp_path / "dump/_SUCCESS")
+
+
+def test_a_pattern_reads_no_hidden_folder_unless_it_names_it(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path / "dump/a/1.jsonl", lines(ROWS))
+    for name, sentence in (("_temporary", "still being written"), ("_old", "hidden by its name")):
+        hidden = put(tmp_path / "dump" / name / "2.jsonl", lines(MANY))
+        for pattern in ("dump/*", "dump/*/*.jsonl"):
+            assert sentence in refusal(spark, tmp_path, tmp_path / pattern)
+        hidden.unlink()
+    put(hidden, lines(ROWS))
+    assert state_after(spark, tmp_path, tmp_path / "dump/_old/*.jsonl") == dump_state(ROWS)
 
 
 def test_a_path_that_spark_cannot_read_is_said_in_a_sentence(spark: SparkSession, tmp_path: Path) -> None:

@@ -101,8 +101,10 @@ def test_the_report_is_right_if_the_emission_fails_midway(
 
 def test_a_report_that_cannot_be_written_stops_the_run_before_it_emits(spark: SparkSession, tmp_path: Path) -> None:
     dump = write_dump(tmp_path / "dump.jsonl", [row("video", "1")])
-    with pytest.raises(SyncError, match=r"--report .*dump\.jsonl/report: it cannot be written"):
-        sync(spark, "--store", tmp_path / "oplog.db", "--report", dump / "report", dump)
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(SyncError, match=r"--report .*file/report: it cannot be written"):
+        sync(spark, "--store", tmp_path / "oplog.db", "--report", file / "report", dump)
     assert not (tmp_path / "oplog.db").exists()
 
 

@@ -1,5 +1,6 @@
 """What goes wrong in Spark or Java is one sentence; --debug shows the rest."""
 
+import gzip
 import os
 import signal
 import subprocess
@@ -28,6 +29,8 @@ from tests.sync.helpers import row
             Exception("Encountered error while reading file file:///a/b%20c.gz.  SQLSTATE: K\nCaused by: x: Truncated source"),
             "/a/b c.gz ends too early",
         ),
+        (Exception("a\nCaused by: java.io.IOException: cannot open s3a://key:sec/ret@bucket/a"), "cannot open s3a://...bucket/a"),
+        (Exception("a\nCaused by: java.io.IOException: cannot open hdfs://name:8020/a@b"), "cannot open hdfs://name:8020/a@b"),
         (Exception("a\nCaused by: A: b\n\tat x\nCaused by: java.sql.SQLException: no jdbc:x://u:p@h/ here"), "no ... here"),
         (Exception("[SOME_CODE.OF_SPARK] It fails at s3a://key:secret@bucket/. SQLSTATE: 42000"), "It fails at s3a://...bucket/"),
         (Exception("trace\noplogd.errors.StoreError: the store is away\n\nat"), "the store is away"),
@@ -56,13 +59,13 @@ def _told(text: str) -> list[str]:
 
 def test_a_file_that_is_cut_off_ends_the_command_with_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "dump.jsonl").write_bytes(lines([row("video", "1")]))
-    (tmp_path / "dump.csv.bz2").write_bytes(b"BZh91AY&SY")
-    argv: list[str | Path] = ["--format", "csv", tmp_path / "dump.csv.bz2"]
+    (tmp_path / "dump.csv.gz").write_bytes(gzip.compress(b"id,type")[:14])
+    argv: list[str | Path] = ["--format", "csv", tmp_path / "dump.csv.gz"]
     with _command(tmp_path, *argv) as quiet, _command(tmp_path, "--debug", *argv) as loud:
         (_, told), (_, traced) = quiet.communicate(timeout=4 * DEADLINE), loud.communicate(timeout=4 * DEADLINE)
     assert (quiet.returncode, loud.returncode) == (1, 1)
     assert len(_told(told)) == 1, told
-    assert _told(told)[0].startswith(f"oplog-sync: the dump cannot be read: {tmp_path}/dump.csv.bz2 ends too early")
+    assert _told(told)[0].startswith(f"oplog-sync: the dump cannot be read: {tmp_path}/dump.csv.gz ends too early")
     assert "Traceback" in traced
     assert "Caused by: " in traced
 

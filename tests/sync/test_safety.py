@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from oplog_sync import session
 from oplog_sync.cli import main
 from oplog_sync.errors import EXIT_EMPTY_DUMP, EXIT_INVALID_ROWS, OptionError, RefusedError, SyncError
+from oplog_sync.settings import parse
 from oplog_sync.source import check_master
 from oplog_sync.source.options import read_options
 from oplogd.errors import StoreError
@@ -133,6 +134,11 @@ def test_a_missing_java_is_said_in_a_sentence(monkeypatch: pytest.MonkeyPatch, t
         session.check_java()
 
 
+def test_a_report_may_lie_beside_the_dump() -> None:
+    for dump in ("/x/*.jsonl.gz", "/x/dump", "-", "s3a://x/report.jsonl"):
+        assert parse(["--report", "/x/report.jsonl", dump]).report == "/x/report.jsonl"
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
@@ -148,6 +154,9 @@ def test_a_missing_java_is_said_in_a_sentence(monkeypatch: pytest.MonkeyPatch, t
         (["--capped-collection-size", "12", "x"], "--capped-collection-size: '12' is not a size"),
         (["--types", "a,,b", "x"], "--types: 'a,,b' holds an empty type"),
         (["-", "x"], "standard input is read as JSON lines"),
+        (["--report", "x/report.jsonl", "x/"], "--report: it lies in the dump"),
+        (["--report", "/x/report.jsonl", "/x/*.jsonl"], "--report: it lies in the dump"),
+        (["--report", "s3a://b/x/y/report", "s3a://b/*/"], "--report: it lies in the dump"),
         (["--sore", "x"], "unrecognized arguments: --sore"),
     ],
 )

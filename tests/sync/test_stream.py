@@ -16,8 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from oplog_sync.backend import make_backend
-from oplog_sync.errors import GapError
+from oplog_sync.errors import AgentError, GapError
 from oplog_sync.source import stream
+from oplog_sync.source.agent import AgentClient
 from oplog_sync.source.columns import full_schema
 from oplog_sync.source.options import read_options
 from oplog_sync.source.stream import HOLD_SECONDS, LogPart, StatePart, StreamReader
@@ -204,6 +205,26 @@ def test_an_agents_stream_can_begin_with_every_object(spark: SparkSession, tmp_p
         wrong = _stream(spark, {"agent": agent.url, "password": "wrong"})
         with pytest.raises(PySparkException, match="it answered 401"):
             table.start(wrong, tmp_path / "other", availableNow=True).awaitTermination()
+
+
+def test_an_agents_address_may_hold_credentials_and_no_message_shows_them(tmp_path: Path) -> None:
+    with Agent(tmp_path, "--password", "s:ecr@t") as agent:
+        address = agent.url.removeprefix("http://")
+        assert AgentClient(f"http://any:s%3Aecr%40t@{address}", None).position()
+        assert AgentClient(f"http://any:wrong@{address}", "s:ecr@t").position()
+        for url, sentence in (
+            (f"http://any:hidden@{address}", f"agent {agent.url}: it answered 401 Unauthorized"),
+            (f"http://any:hid/den@{address}", "is not the http:// or https:// address of an agent"),
+            (f"http://any:hid?den@{address}", "is not the http:// or https:// address of an agent"),
+            (f"ftp://any:hidden@{address}", "is not the http:// or https:// address of an agent"),
+            ("http://any:hidden@localhost:99999", "'http://localhost:99999' is not the http:// or https:// address"),
+            ("http://any:hidden@localhost:1", "agent http://localhost:1: it does not answer"),
+        ):
+            with pytest.raises(AgentError) as refused:
+                AgentClient(url, None).position()
+            assert sentence in str(refused.value)
+            assert "hid" not in str(refused.value)
+            assert "hidden" not in repr(read_options({"agent": url}))
 
 
 def test_the_agents_stream_tells_a_gap(tmp_path: Path) -> None:
