@@ -34,11 +34,26 @@ final class Address
             $scheme,
             strtolower($parts['host']),
             $parts['port'] ?? DEFAULT_PORTS[$scheme],
-            $parts['path'] ?? '/',
+            self::plain_path($parts['path'] ?? '/'),
             $parts['query'] ?? '',
             rawurldecode($parts['user'] ?? ''),
             $named ? rawurldecode($parts['pass'] ?? '') : $password,
         );
+    }
+
+    /** Without the segments "." and "..". */
+    private static function plain_path(string $path): string
+    {
+        $segments = [];
+        foreach (explode('/', substr($path, 1)) as $segment) {
+            if ($segment === '..') {
+                array_pop($segments);
+            } elseif ($segment !== '.') {
+                $segments[] = $segment;
+            }
+        }
+        $is_folder = preg_match('~/\.{0,2}$~D', $path) && end($segments) !== '';
+        return '/' . implode('/', $segments) . ($is_folder && $segments !== [] ? '/' : '');
     }
 
     /** The operations of the agent at this address, with these parameters besides its own. */
@@ -75,6 +90,12 @@ final class Address
     /** The target of a redirect from here, null if it is none. */
     public function follow(string $location): ?self
     {
+        // As browsers do: a fragment stays here, other bytes than those of a URL are escaped, dots in the path are followed.
+        $location = explode('#', $location, 2)[0];
+        $location = preg_replace_callback('/[^\x21-\x7e]/', fn (array $byte): string => rawurlencode($byte[0]), $location);
+        if ($location === '') {
+            return null;
+        }
         $location = match (true) {
             preg_match('~^[a-z][a-z0-9+.-]*:~i', $location) === 1 => $location,
             str_starts_with($location, '//') => "$this->scheme:$location",

@@ -213,6 +213,9 @@ $handle = function (string $position, string $event, ?array $operation) use (&$l
     }
     return $operation === null || --$left !== 0;
 };
+if (@fstat(STDOUT) === false) { // the next file opened would take its place
+    fail(1, 'standard output is closed');
+}
 $state = $flags['state'] === '' ? null : new StateFile($flags['state']);
 $parameters = http_build_query(['checkpoint' => 1] + $filters, '', '&');
 (new Consumer($url->ops($parameters), $flags['start'], $state, $timeout, $heartbeat, $backoff, $handle))->run();

@@ -4,6 +4,8 @@
 declare(strict_types=1);
 
 const MAX_HEAD_BYTES = 64 << 10;
+const CONNECT_SECONDS = 3.0;
+const TIMED_OUT = [60, 110, 10060]; // ETIMEDOUT of BSD, Linux and Windows
 
 /** An answer whose head has come; its body is read as it comes. All deadlines are those of now(). */
 final class Answer
@@ -99,8 +101,11 @@ final class Answer
     private function connect(Address $to, float $deadline): void
     {
         $context = stream_context_create(['ssl' => ['peer_name' => trim($to->host, '[]')]]);
-        $left = max(0.001, $deadline - now());
-        $socket = @stream_socket_client("tcp://$to->host:$to->port", $code, $message, $left, STREAM_CLIENT_CONNECT, $context);
+        do { // a few seconds at a time: no signal is noticed meanwhile
+            Signals::check($this->grace);
+            $left = max(0.001, min(CONNECT_SECONDS, $deadline - now()));
+            $socket = @stream_socket_client("tcp://$to->host:$to->port", $code, $message, $left, STREAM_CLIENT_CONNECT, $context);
+        } while ($socket === false && in_array($code, TIMED_OUT, true) && now() < $deadline);
         if ($socket === false) {
             throw new Later("cannot connect to {$to->origin()}: $message");
         }
@@ -130,8 +135,11 @@ final class Answer
                 throw new Later('the agent did not take the request in time');
             }
             $this->buffer .= (string) @fread($this->socket, 65536);
-            if ($this->buffer !== '' || feof($this->socket)) {
-                return; // the agent answers before it has read all
+            if (preg_match('~^(?:HTTP/1\.[01] 1.*?\r\n\r\n)*+HTTP/1\.[01] [^1]~s', $this->buffer) || feof($this->socket)) {
+                return; // the agent answers before it has read all; an answer 1xx is none yet
+            }
+            if (strlen($this->buffer) > MAX_HEAD_BYTES) {
+                throw new Later('the head of the answer has more than 64 KiB');
             }
         }
     }
@@ -144,6 +152,9 @@ final class Answer
             $bytes = $this->receive($deadline) ?? throw new Later('the agent did not answer in time');
             if ($bytes === '') {
                 throw new Later('the agent ended the connection without an answer');
+            }
+            if (now() >= $deadline) {
+                throw new Later('the agent did not answer in time');
             }
             $this->buffer .= $bytes;
             if (strlen($this->buffer) > MAX_HEAD_BYTES) {
@@ -217,6 +228,7 @@ final class Answer
     private function receive(float $deadline): ?string
     {
         do {
+            Signals::check($this->grace); // also when there is always something to read
             $bytes = @fread($this->socket, 65536);
             if (is_string($bytes) && $bytes !== '') {
                 return $bytes;

@@ -5,6 +5,13 @@ LIMITS: dict[str, tuple[tuple[str, ...], str]] = {
         ("javascript",),
         "Node has no `flock`: it does not see that a state file is in use at its start",
     ),
+    **{
+        f"a state file that a consumer in {holder} uses ends the consumer": (
+            ("javascript",),
+            "Node has no `flock`: it does not see that a state file is in use at its start",
+        )
+        for holder in ("python", "go", "php")
+    },
     "a state file that another process wrote meanwhile ends the consumer": (
         ("python", "python-async", "go", "php"),
         "a program that writes the state file without the lock is not noticed",
@@ -16,6 +23,18 @@ LIMITS: dict[str, tuple[tuple[str, ...], str]] = {
     "close under load loses nothing that send has taken": (
         ("go", "php"),
         "the producers are programs with one sender",
+    ),
+    "close wakes the senders that wait for room, and a second close returns at once": (
+        ("go", "php"),
+        "the producers are programs with one sender",
+    ),
+    "a position is not saved while its event is handled": (
+        ("go", "php"),
+        "the consumers handle an event by printing it",
+    ),
+    "a handler that waits longer than the heartbeat timeout breaks no connection and loses nothing": (
+        ("go", "php"),
+        "the consumers handle an event by printing it",
     ),
 }
 """By row: the clients, and words of the table of limits."""

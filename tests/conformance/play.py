@@ -8,7 +8,7 @@ import os
 import signal
 import struct
 import termios
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ class Outcome:
     standing: str = ""
     """The steps at which answers stood when the client had to be killed."""
     state: str | None = None
+    state_mode: int = 0
+    """Permission bits of the state file."""
     others: list[str] = field(default_factory=list)
     """Names of further files beside the state file."""
 
@@ -100,13 +102,19 @@ class Row:
     state: str | None = None
     """Content of the state file at the end; None: not looked at."""
     locks_state: bool = False
+    holder: str | None = None
+    """Client that has the first request, with the same flags, before the client under test starts."""
     small_disk: bool = False
+    interim: bytes = b""
+    """Sent between the head and the body of every request."""
     reads_late: float = 0.0
     """Seconds for which nothing that the client prints is read: its handler is as slow."""
     check: Callable[[Outcome], object] | None = None
     """For what the fields above cannot say."""
     only: Sequence[str] | None = None
     """Clients that the row is about; None: all."""
+    python_once: bool = False
+    """Both ways of Python share the code that the row is about: it is played with one of them."""
 
     def __str__(self) -> str:
         return self.name
@@ -128,7 +136,7 @@ async def play(client: str, row: Row, go_folder: Path, folder: Path) -> Outcome:
     outcome = Outcome()
     progress = Progress(folder=folder)
     async with contextlib.AsyncExitStack() as stack:
-        server = await stack.enter_async_context(ScriptedServer(row.answers, row.rest, progress))
+        server = await stack.enter_async_context(ScriptedServer(row.answers, row.rest, progress, row.interim))
         prefix: list[str] = []
         if row.small_disk:
             disk = await stack.enter_async_context(Disk(folder))
@@ -141,6 +149,9 @@ async def play(client: str, row: Row, go_folder: Path, folder: Path) -> Outcome:
         url = server.filled_in(row.url)
         arguments = [f"--{name}={value}" if value else f"--{name}" for name, value in _flags(row, url).items()]
         environment = {**ENVIRONMENT, **({"OPLOG_PASSWORD": row.password} if row.password else {})}
+        if row.holder:
+            holder = [*command(row.holder, row.role, go_folder), *arguments]
+            await stack.enter_async_context(_holding(holder, folder, server))
         stdin, input_end = os.pipe()
         process = await asyncio.create_subprocess_exec(
             *prefix, *command(client, row.role, go_folder), *arguments,
@@ -148,7 +159,9 @@ async def play(client: str, row: Row, go_folder: Path, folder: Path) -> Outcome:
             env=environment, cwd=folder, limit=1 << 16,
         )  # fmt: skip
         os.close(stdin)
-        progress.signal = process.send_signal
+        async with progress.changed:
+            progress.signal = process.send_signal
+            progress.changed.notify_all()
         tasks = [
             asyncio.create_task(_read_stdout(process, outcome, progress, row.reads_late)),
             asyncio.create_task(_read_stderr(process, outcome, progress)),
@@ -171,9 +184,28 @@ async def play(client: str, row: Row, go_folder: Path, folder: Path) -> Outcome:
         outcome.requests = server.requests
         with contextlib.suppress(OSError):
             outcome.state = (progress.folder / "state").read_text()
+            outcome.state_mode = (progress.folder / "state").stat().st_mode & 0o777
         with contextlib.suppress(OSError):
             outcome.others = sorted(path.name for path in progress.folder.iterdir() if path.name != "state")
     return outcome
+
+
+@contextlib.asynccontextmanager
+async def _holding(arguments: Sequence[str], folder: Path, server: ScriptedServer) -> AsyncIterator[None]:
+    """Another client, which has connected when this begins, and is killed at the end."""
+    nothing = asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(
+        *arguments, stdin=nothing, stdout=nothing, stderr=nothing, env=ENVIRONMENT, cwd=folder
+    )
+    try:
+        async with asyncio.timeout(DEADLINE):
+            while not server.requests:
+                await asyncio.sleep(0.001)
+        yield
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
 
 
 _DEFAULT_FLAGS: Mapping[str, Mapping[str, str]] = {

@@ -4,9 +4,23 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from tests.conformance.consumer_rows import SECRET, not_before_its_date
+from tests.conformance.answer_rows import SECRET, not_before_its_date
 from tests.conformance.play import Outcome, Row
-from tests.conformance.steps import JSON, PROBLEM, Do, Drip, Ingest, Script, Signal, Told, answer, chunk, head, problem
+from tests.conformance.steps import (
+    EARLY_HINTS,
+    JSON,
+    PROBLEM,
+    Do,
+    Drip,
+    Ingest,
+    Script,
+    Signal,
+    Told,
+    answer,
+    chunk,
+    head,
+    problem,
+)
 
 Operation = dict[str, Any]
 
@@ -101,10 +115,19 @@ STALLS: dict[str, Script] = {
 HTTP = [
     producer("a batch is delivered when the agent has all of it", [DELIVERED], batches=[ALL], check=lambda outcome: well_asked(outcome)),
     producer("an answer in chunks counts", [[head("Transfer-Encoding: chunked", JSON), chunk(b'{"ingest'), Do.READ, chunk(b'ed": 1}'), b"0\r\n\r\n"]], batches=[ALL]),
+    producer(
+        "interim answers are passed over, also while the batch is sent",
+        [],
+        rest=DELIVERED,
+        interim=EARLY_HINTS,
+        flags={"timeout": "5"},
+        input=lines(*(operation(f"x{n}", parents=["p" * 1000]) for n in range(900))),
+        check=lambda outcome: sent_once(outcome, [f"x{n}" for n in range(900)]),
+    ),
     producer("an empty input sends nothing", [], input=b"", batches=[]),
     producer("an input whose last line lacks its end is sent whole", [DELIVERED], input=ONE[:-1], batches=[ALL]),
     *(
-        producer(f"{what} as the answer is no delivery", [], rest=script, exit=1, says=["agent"], check=lambda outcome: nothing_skipped(outcome))
+        producer(f"{what} as the answer is no delivery", [], rest=script, exit=1, says=["agent"], check=lambda outcome: nothing_skipped(outcome), python_once=True)
         for what, script in NO_DELIVERIES.items()
     ),
     *(
@@ -188,7 +211,7 @@ HTTP = [
         says=["is not to my taste"],
     ),
     *(
-        producer(f"{what} in place of the named lines is a refusal of all", [], rest=[invalid(errors)], exit=1, says=["some lines are wrong|400"], check=lambda outcome: nothing_skipped(outcome))
+        producer(f"{what} in place of the named lines is a refusal of all", [], rest=[invalid(errors)], exit=1, says=["some lines are wrong|400"], check=lambda outcome: nothing_skipped(outcome), python_once=True)
         for what, errors in UNUSABLE.items()
     ),
     producer(
@@ -261,6 +284,7 @@ INPUT = [
             exit=1,
             says=[r"line 2\b"],
             check=lambda outcome: delivered_but(outcome, ["a", "c"], ""),
+            python_once=True,
         )
         for what, line in INVALID_LINES.items()
     ),
@@ -296,6 +320,16 @@ INPUT = [
         check=lambda outcome: all_taken_delivered(outcome),
         only=["python", "python-async", "javascript"],
     ),
+    producer(
+        "close wakes the senders that wait for room, and a second close returns at once",
+        [[Do.HOLD]],
+        flags={"senders": "8", "close-timeout": "0.2"},
+        prints_taken=True,
+        exit=1,
+        says=["not delivered|are left|operations"],
+        check=lambda outcome: all_woken(outcome),
+        only=["python", "python-async", "javascript"],
+    ),
 ]  # fmt: skip
 
 BAD_FLAGS = {
@@ -311,7 +345,7 @@ BAD_FLAGS = {
 }
 
 FLAGS = [
-    *(producer(f"{what} is refused", [], flags=flags, exit=2, says=[r"\w+"], batches=[]) for what, flags in BAD_FLAGS.items()),
+    *(producer(f"{what} is refused", [], flags=flags, exit=2, says=[r"\w+"], batches=[], python_once=True) for what, flags in BAD_FLAGS.items()),
     producer("an unknown UDP host is told", [], url="udp://oplog.invalid:1", exit=1, says=["oplog.invalid"], batches=[]),
     producer(
         "an operation larger than a datagram is told with its number, and the others are sent",
@@ -367,6 +401,10 @@ def delivered_but(outcome: Outcome, ids: list[str], rejected: str) -> None:
     assert delivered(outcome) == [id_ for id_ in ids if id_ != rejected], f"delivered: {delivered(outcome)[:20]}"
 
 
+def sent_once(outcome: Outcome, ids: list[str]) -> None:
+    assert [id_ for request in outcome.requests for id_ in request.ids] == ids
+
+
 def grown_back(outcome: Outcome, ids: list[str]) -> None:
     delivered_but(outcome, ids, "")
     largest = max(len(request.ids) for request in outcome.requests[6:])
@@ -382,6 +420,11 @@ def all_taken_delivered(outcome: Outcome) -> None:
     for sender in range(8):
         mine = [int(id_.partition("-")[2]) for id_ in came if id_.startswith(f"{sender}-")]
         assert mine == sorted(mine)
+
+
+def all_woken(outcome: Outcome) -> None:
+    (printed,) = outcome.events
+    assert printed == {"woken": 8}
 
 
 def arrived(outcome: Outcome, operations: list[Operation]) -> None:

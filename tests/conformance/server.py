@@ -33,6 +33,8 @@ from tests.conformance.steps import (
 from tests.conformance.unread import all_read
 
 _POLL_SECONDS = 0.001
+_INTERIM_SECONDS = 0.2
+"""How long a body waits behind an interim answer: a client in the middle of its request sees that answer meanwhile."""
 _FAILED = re.compile("trying again|operations wait")
 UNEXPECTED: Script = [problem("410 Gone", "the script has no answer to this request", "Connection: close"), Do.CLOSE]
 
@@ -80,7 +82,8 @@ class Progress:
 
     printed: int = 0
     stderr: str = ""
-    signal: Callable[[int], None] = lambda _: None
+    signal: Callable[[int], None] | None = None
+    """Sends a signal to the client. It may ask before this is set."""
     folder: Path = Path()
     """Holds the state file ``state``."""
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -93,10 +96,13 @@ class Progress:
 class ScriptedServer:
     """Answers the nth request with the nth script, and later ones with ``rest``."""
 
-    def __init__(self, answers: Sequence[Script], rest: Script | None, progress: Progress) -> None:
+    def __init__(
+        self, answers: Sequence[Script], rest: Script | None, progress: Progress, interim: bytes = b""
+    ) -> None:
         self._answers = answers
         self._rest = rest
         self._progress = progress
+        self._interim = interim
         self.requests: list[Request] = []
         self.playing: dict[int, Step] = {}
         """Step at which each unfinished answer stands, by the number of its request."""
@@ -116,6 +122,9 @@ class ScriptedServer:
         for name in ("here", "other"):
             sock = socket.socket()
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if self._interim:  # small buffers, so that a request is not sent before the interim answer comes
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
             sock.bind(("127.0.0.1", 0))
             self._ports[name] = sock.getsockname()[1]
             if name == "here" and refusing:
@@ -152,7 +161,7 @@ class ScriptedServer:
     async def _serve(self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            while request := await _read_request(reader, name):
+            while request := await _read_request(reader, writer, self._interim, name):
                 number = len(self.requests)
                 self.requests.append(request)
                 rest = self._rest if self._rest is not None else UNEXPECTED
@@ -202,6 +211,8 @@ class ScriptedServer:
             case Drip():
                 await self._drip(step, reader, writer)
             case Signal(number):
+                await progress.wait_for(lambda: progress.signal is not None)
+                assert progress.signal
                 progress.signal(number)
             case WriteState(text):
                 new = progress.folder / "from-another"
@@ -233,12 +244,19 @@ class ScriptedServer:
         return raw
 
 
-async def _read_request(reader: asyncio.StreamReader, port: str) -> Request | None:
-    """None when the client has closed the connection instead."""
+async def _read_request(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, interim: bytes, port: str
+) -> Request | None:
+    """Send ``interim`` between head and body. None when the client has closed the connection instead."""
     try:
         lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     except asyncio.IncompleteReadError:
         return None
+    if interim:
+        writer.write(interim)
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await asyncio.sleep(_INTERIM_SECONDS)
+        writer.transport.resume_reading()  # type: ignore[attr-defined]
     method, target, _ = lines[0].split(" ")
     headers: dict[str, str] = {}
     for line in filter(None, lines[1:]):

@@ -1,13 +1,26 @@
 """The table of consumers: the state file, signals, and flags."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.conformance.consumer_rows import consumer
 from tests.conformance.events import block, blocks, checkpoint, event_id, operation
 from tests.conformance.play import Outcome, Row
-from tests.conformance.steps import Do, Printed, Script, Signal, StateHolds, Step, Told, WriteState, problem, stream
+from tests.conformance.steps import (
+    Do,
+    Drip,
+    Printed,
+    Script,
+    Signal,
+    StateHolds,
+    Step,
+    Told,
+    WriteState,
+    problem,
+    stream,
+)
+from tests.conformance.stream_rows import consumer
 
 A, B, C, D = (operation(number) for number in (1, 2, 3, 4))
 STATE = {"state": "state"}
@@ -37,6 +50,13 @@ def nothing_left_behind(outcome: Outcome) -> None:
     assert set(outcome.others) <= {"state.lock"}, f"files beside the state file: {outcome.others}"
 
 
+def made_as_any_file(outcome: Outcome) -> None:
+    """Other users may read the state file, unless the umask keeps them from it."""
+    nothing_left_behind(outcome)
+    os.umask(mask := os.umask(0))
+    assert outcome.state_mode == 0o666 & ~mask, f"the state file has the mode {outcome.state_mode:o}"
+
+
 def refused_at_start(name: str, prepare: Callable[[Path], object] | None, **fields: Any) -> Row:
     given: dict[str, Any] = {"flags": STATE, "exit": 1, "says": [r"\w+ \w+ \w+"], "positions": [], **fields}
     return consumer(name, [], prepare=prepare, **given)
@@ -52,6 +72,9 @@ def until_signal(*steps: Step, number: int = 15) -> Script:
     return stream(*steps, end=[Signal(number), Do.HOLD])
 
 
+BACKLOG = b":\n" * 1_000_000
+"""Takes a client longer to read than this server to send."""
+
 STATE_FILE = [
     consumer(
         "a missing state file starts as told, and the position is saved at the end",
@@ -60,7 +83,7 @@ STATE_FILE = [
         events=[A, B],
         positions=[event_id(5)],
         state=B["id"],
-        check=nothing_left_behind,
+        check=made_as_any_file,
     ),
     consumer(
         "a state file comes before the start, and may end in a newline",
@@ -89,6 +112,21 @@ STATE_FILE = [
     refused_at_start("a state file in a missing folder ends the consumer", None, flags={"state": "missing/state"}),
     refused_at_start("a state file below a file ends the consumer", lambda folder: (folder / "file").write_text(""), flags={"state": "file/state"}),
     refused_at_start("a state file in use ends the consumer", holding(A["id"]), locks_state=True, state=A["id"], only=FLOCK),
+    *(
+        consumer(
+            f"a state file that a consumer in {holder} uses ends the consumer",
+            [stream(end=[Do.HOLD])],
+            flags=STATE,
+            prepare=holding(A["id"]),
+            holder=holder,
+            exit=1,
+            says=[r"state.*(use|lock)"],
+            positions=[A["id"]],
+            state=A["id"],
+            only=FLOCK,
+        )
+        for holder in ("python", "go", "php")
+    ),
     consumer(
         "a state file that another process wrote meanwhile ends the consumer",
         [[*stream(block(B), end=[Printed(1), WriteState(D["id"]), Signal(), Do.HOLD])]],
@@ -114,6 +152,16 @@ STATE_FILE = [
 ]  # fmt: skip
 
 SIGNALS = [
+    consumer(
+        "a position is not saved while its event is handled",
+        [stream(block(A), block(B), Printed(1), StateHolds(A["id"]), Drip(b":\n", 0.1, times=15), Signal(9), end=[Do.HOLD])],
+        flags={**STATE, "handler-delay": "600"},
+        prepare=holding(D["id"]),
+        events=[A],
+        exit=-9,
+        state=A["id"],
+        only=["python", "python-async", "javascript"],
+    ),
     *(
         consumer(
             f"{name} saves the position of the last event",
@@ -135,6 +183,13 @@ SIGNALS = [
     consumer(
         "SIGTERM ends a consumer that waits to try again",
         [stream(block(A)), [problem("503 Service Unavailable", "busy", "Retry-After: 3000"), Told("trying again in [3-9]..."), Signal(), Do.HOLD]],
+        flags=STATE,
+        events=[A],
+        state=A["id"],
+    ),
+    consumer(
+        "SIGTERM ends a consumer that has always something to read",
+        [stream(block(A), Printed(1), BACKLOG, Signal(), Drip(BACKLOG, 0))],
         flags=STATE,
         events=[A],
         state=A["id"],
@@ -168,7 +223,7 @@ BAD_FLAGS = {
 }
 
 FLAGS = [
-    consumer(f"{what} is refused", [], flags=flags, exit=2, says=[r"\w+"], positions=[])
+    consumer(f"{what} is refused", [], flags=flags, exit=2, says=[r"\w+"], positions=[], python_once=True)
     for what, flags in BAD_FLAGS.items()
 ]
 

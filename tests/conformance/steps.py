@@ -99,6 +99,7 @@ def head(*headers: str, status: str = "200 OK") -> bytes:
     return "\r\n".join([f"HTTP/1.1 {status}", *headers, "", ""]).encode()
 
 
+EARLY_HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </style>\r\n\r\n"
 STREAM_HEAD = head(SSE, "Cache-Control: no-cache", "Transfer-Encoding: chunked", "Connection: close")
 UNCHUNKED_HEAD = head(SSE, "Cache-Control: no-cache", "Connection: close")
 LAST_CHUNK = b"0\r\n\r\n"

@@ -2,14 +2,19 @@
 
 import pytest
 
-from tests.conformance import consumer_rows, state_rows
+from tests.conformance import answer_rows, state_rows, stream_rows
 from tests.conformance.clients import CONSUMERS
 from tests.conformance.conftest import Outcomes
 from tests.conformance.judge import judge
 from tests.conformance.play import Row
 
-ROWS = [*consumer_rows.ROWS, *state_rows.ROWS]
-_CASES = [(client, row) for row in ROWS for client in row.only or CONSUMERS]
+ROWS = [*stream_rows.ROWS, *answer_rows.ROWS, *state_rows.ROWS]
+_CASES = [
+    (client, row)
+    for row in ROWS
+    for client in row.only or CONSUMERS
+    if not (row.python_once and client == "python-async")
+]
 
 
 @pytest.mark.parametrize(("client", "row"), _CASES, ids=[f"{client}-{row.name}" for client, row in _CASES])

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log"
+	"math/rand"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,7 +48,7 @@ func openState(path string) (*stateFile, error) {
 	if err == nil && !eventID.MatchString(s.position) {
 		return nil, fmt.Errorf("the state file %s holds %.40q, which is no position: move it away to begin anew", path, s.position)
 	}
-	probe, err := os.CreateTemp(filepath.Dir(s.path), filepath.Base(s.path)+".*.new")
+	probe, err := s.temporary()
 	if err != nil {
 		return nil, fmt.Errorf("the state file %s cannot be written: %w", path, reason(err))
 	}
@@ -82,6 +83,12 @@ func reason(err error) error {
 	return err
 }
 
+// temporary makes a file beside the state file, of a name that no other process has. os.CreateTemp would hide it from other users.
+func (s *stateFile) temporary() (*os.File, error) {
+	name := fmt.Sprintf("%s.%d-%08x.new", s.path, os.Getpid(), rand.Uint32())
+	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+}
+
 func (s *stateFile) set(position string) {
 	if s != nil {
 		s.mutex.Lock()
@@ -112,7 +119,7 @@ func (s *stateFile) save() error {
 	if s.position == s.saved {
 		return nil
 	}
-	file, err := os.CreateTemp(filepath.Dir(s.path), filepath.Base(s.path)+".*.new")
+	file, err := s.temporary()
 	if err == nil {
 		_, err = file.WriteString(s.position)
 		err = errors.Join(err, file.Sync(), file.Close())

@@ -149,6 +149,7 @@ async def _ask(client: httpx.AsyncClient, endpoint: Endpoint, headers: dict[str,
         await response.aclose()
         if _origin(following.url) != _origin(request.url):  # httpx would keep it from http to https
             following.headers.pop("Authorization", None)
+        following.url = following.url.copy_with(userinfo=b"")  # httpx would log and send it
         request = following
         response = await client.send(request, stream=True, auth=None)
     if response.next_request is None:

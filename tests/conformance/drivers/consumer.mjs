@@ -11,7 +11,7 @@ try {
   ({ values: flags } = parseArgs({
     options: {
       url: text, types: text, parents: text, start: text, state: text, count: text, timeout: text, backoff: text,
-      "heartbeat-timeout": text, json: { type: "boolean" },
+      "heartbeat-timeout": text, "handler-delay": text, json: { type: "boolean" },
     },
   }));
 } catch (error) {
@@ -48,7 +48,10 @@ try {
 for (const name of ["SIGTERM", "SIGINT"]) process.on(name, () => consumer.stop());
 let failure = null;
 try {
+  let delay = 0; // from the second event on
   for await (const event of consumer) {
+    if (delay) await new Promise((resolve) => setTimeout(resolve, delay));
+    delay = 1000 * (number(flags["handler-delay"]) ?? 0);
     process.stdout.write(`${JSON.stringify(shown(event))}\n`);
     consumer.ack(event);
     if (event.type !== undefined && (left -= 1) === 0) consumer.stop();

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from typing import Any
 
 from oplogc import Consumer, Event, Operation, OplogError
@@ -30,12 +31,15 @@ def pair(text: str) -> tuple[float, float]:
 
 
 class Handler:
-    def __init__(self, consumer: Consumer, count: int) -> None:
+    def __init__(self, consumer: Consumer, count: int, delay: float) -> None:
         self.consumer = consumer
+        self._delay = delay
+        self.delay = 0.0
         self.left = count
 
     def __call__(self, event: Event) -> None:
         print(shown(event), flush=True)
+        self.delay = self._delay
         self.consumer.ack(event)
         if isinstance(event, Operation):
             self.left -= 1
@@ -46,12 +50,14 @@ class Handler:
 def follow(consumer: Consumer, handle: Handler) -> None:
     with consumer:
         for event in consumer:
+            time.sleep(handle.delay)
             handle(event)
 
 
 async def follow_async(consumer: Consumer, handle: Handler) -> None:
     async with consumer:
         async for event in consumer:
+            await asyncio.sleep(handle.delay)
             handle(event)
 
 
@@ -68,6 +74,7 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=10.0)
     parser.add_argument("--heartbeat-timeout", type=float, default=40.0)
     parser.add_argument("--backoff", type=pair, default=(1.0, 30.0))
+    parser.add_argument("--handler-delay", type=float, default=0.0, help="from the second event on")
     given = parser.parse_args()
     logging.basicConfig(level=logging.DEBUG, format="%(name)s: %(message)s")
     try:
@@ -76,7 +83,7 @@ def main() -> None:
             password=os.environ.get("OPLOG_PASSWORD"), timeout=given.timeout,
             heartbeat_timeout=given.heartbeat_timeout, backoff=given.backoff,
         )  # fmt: skip
-        handle = Handler(consumer, given.count)
+        handle = Handler(consumer, given.count, given.handler_delay)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: consumer.stop())
         if given.in_asyncio:

@@ -11,10 +11,11 @@ function end(code, error) {
   process.exit(code);
 }
 
+const FULL = 10; // operations that a producer holds whose senders are to wait for room
 const text = { type: "string" };
 let flags;
 try {
-  ({ values: flags } = parseArgs({ options: { url: text, timeout: text, backoff: text, senders: text } }));
+  ({ values: flags } = parseArgs({ options: { url: text, timeout: text, backoff: text, senders: text, "close-timeout": text } }));
 } catch (error) {
   end(2, error);
 }
@@ -29,10 +30,28 @@ try {
       timeout: flags.timeout === undefined ? undefined : Number(flags.timeout),
       backoff: flags.backoff?.split(",").map(Number),
       log: tell,
+      maxBuffered: flags["close-timeout"] ? FULL : undefined,
     });
   }
 } catch (error) {
   end(error instanceof TypeError ? 2 : 1, error);
+}
+
+if (flags["close-timeout"]) {
+  let woken = 0;
+  const senders = Array.from({ length: Number(flags.senders) }, async () => {
+    try {
+      for (;;) await producer.send({ event: "insert", type: "video", id: "x" });
+    } catch {
+      woken += 1;
+    }
+  });
+  while (producer.counters.buffered < FULL) await new Promise((resolve) => setTimeout(resolve, 1));
+  const failure = await producer.close(Number(flags["close-timeout"])).catch((error) => error);
+  await Promise.all(senders);
+  await producer.close(Infinity);
+  process.stdout.write(`${JSON.stringify({ woken })}\n`);
+  end(failure ? 1 : 0, failure);
 }
 
 if (flags.senders) {

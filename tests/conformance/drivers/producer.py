@@ -17,6 +17,8 @@ from typing import Any
 from oplogc import AsyncProducer, OplogError, Producer
 
 _POLL = 0.05
+FULL = 10
+"""Operations that a producer holds whose senders are to wait for room."""
 
 
 class Input:
@@ -123,6 +125,53 @@ async def send_from_many_async(producer: AsyncProducer, senders: int) -> None:
     print(json.dumps({"taken": [id_ for mine in taken for id_ in mine]}), flush=True)
 
 
+def close_while_full(producer: Producer, senders: int, timeout: float) -> None:
+    """Let senders wait for room that never comes, close meanwhile, and print how many of them ended with an error."""
+    woken: list[int] = []
+
+    def work(mine: int) -> None:
+        try:
+            while True:
+                producer.send("insert", "video", "x")
+        except (ValueError, OplogError):
+            woken.append(mine)
+
+    threads = [threading.Thread(target=work, args=(mine,)) for mine in range(senders)]
+    for thread in threads:
+        thread.start()
+    while producer.counters.buffered < FULL:
+        time.sleep(0.001)
+    try:
+        producer.close(timeout)
+    finally:
+        for thread in threads:
+            thread.join()
+        producer.close(None)
+        print(json.dumps({"woken": len(woken)}), flush=True)
+
+
+async def close_while_full_async(producer: AsyncProducer, senders: int, timeout: float) -> None:
+    woken: list[int] = []
+
+    async def work(mine: int) -> None:
+        try:
+            while True:
+                await producer.send("insert", "video", "x")
+        except (ValueError, OplogError):
+            woken.append(mine)
+
+    async with producer:
+        tasks = [asyncio.create_task(work(mine)) for mine in range(senders)]
+        while producer.counters.buffered < FULL:
+            await asyncio.sleep(0.001)
+        try:
+            await producer.close(timeout)
+        finally:
+            await asyncio.gather(*tasks)
+            await producer.close(None)
+            print(json.dumps({"woken": len(woken)}), flush=True)
+
+
 def pair(text: str) -> tuple[float, float]:
     first, last = map(float, text.split(","))
     return first, last
@@ -135,17 +184,23 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=30.0)
     parser.add_argument("--backoff", type=pair, default=(1.0, 30.0))
     parser.add_argument("--senders", type=int, default=0)
+    parser.add_argument("--close-timeout", type=float, help="close while the senders wait for room")
     flags = parser.parse_args()
     logging.basicConfig(level=logging.DEBUG, format="%(name)s: %(message)s")
     given = Input()
     make = AsyncProducer if flags.in_asyncio else Producer
     try:
         producer = make(
-            flags.url, password=os.environ.get("OPLOG_PASSWORD"), timeout=flags.timeout, backoff=flags.backoff
-        )
-        if isinstance(producer, AsyncProducer):
+            flags.url, password=os.environ.get("OPLOG_PASSWORD"), timeout=flags.timeout, backoff=flags.backoff,
+            max_buffered=FULL if flags.close_timeout else 10_000, overflow="block",
+        )  # fmt: skip
+        if isinstance(producer, AsyncProducer) and flags.close_timeout:
+            asyncio.run(close_while_full_async(producer, flags.senders, flags.close_timeout))
+        elif isinstance(producer, AsyncProducer):
             many = send_from_many_async(producer, flags.senders) if flags.senders else send_all_async(producer, given)
             asyncio.run(many)
+        elif flags.close_timeout:
+            close_while_full(producer, flags.senders, flags.close_timeout)
         elif flags.senders:
             send_from_many(producer, flags.senders)
         else:
