@@ -18,7 +18,7 @@ PATIENCE_SECONDS = 60.0
 _PAUSE_SECONDS = 0.2
 
 _SHORT_BATCH = 250
-"""Where writers wait for each other. With the pause after it an agent's own writes wait a few milliseconds."""
+"""Batch size on stores whose writers wait for each other. Smaller batches make an agent's own writes wait less."""
 
 _T = TypeVar("_T")
 Judged = list[tuple[Correction, Verdict]]
