@@ -238,8 +238,8 @@ def handle(*_):
     producer.send("insert", "video", "from the handler")
 signal.signal(signal.SIGALRM, handle)
 sent = 0
+signal.setitimer(signal.ITIMER_REAL, 0.0003, 0.0003)
 while handled < 2000:
-    signal.setitimer(signal.ITIMER_REAL, 0.00002)
     producer.send("insert", "video", "from the program")
     sent += 1
 signal.setitimer(signal.ITIMER_REAL, 0)
