@@ -84,11 +84,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: str | None = None
         """Where a query ends that takes what is there and stops."""
 
+        self._initial: str | None = None
         self._latest = ""
         self._held_until = 0.0
 
     def initialOffset(self) -> dict[str, str]:
-        return {"id": self._source.start()}
+        # Spark asks again when it reads the first batch. "now" would then be past the operations that are to be read.
+        if self._initial is None:
+            self._initial = self._source.start()
+        return {"id": self._initial}
 
     def latestOffset(self, start: dict[str, str] | None = None, limit: Any = None) -> dict[str, str]:
         # Spark 4.1 gives neither argument: then there is no limit to keep.

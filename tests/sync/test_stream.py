@@ -295,6 +295,16 @@ def test_an_idle_stream_asks_its_agent_once_a_second(spark: SparkSession, tmp_pa
         assert [(r.event, r.key) for r in table.rows()] == [("insert", "video/1")]
 
 
+def test_a_stream_begins_where_it_stood_when_it_was_first_asked(place: Place) -> None:
+    append(place.store, [operation("insert", "video", "1")])
+    reader = StreamReader(read_options({"store": str(place.store)}), full_schema())
+    start = reader.initialOffset()
+    append(place.store, [operation("insert", "video", "2")])
+    end = reader.latestOffset(start)
+    assert reader.initialOffset() == start
+    assert end != start
+
+
 def test_an_unchanged_position_is_held(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     append(place.store, [operation("insert", "video", "1")])
     now = 100.0
