@@ -19,7 +19,10 @@ class _Leaving:
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
-        self._before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+        self._before = {
+            number: signal.getsignal(number)
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        }
         self._stderr = sys.stderr
 
     def install(self) -> None:

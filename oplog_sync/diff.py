@@ -47,13 +47,17 @@ def compare(states: DataFrame, dump: DataFrame) -> DataFrame:
         F.when(matters, key).alias("key"),
         F.when(matters, F.coalesce(F.col("known_n"), F.lit(0))).alias("n"),
         F.when(matters, F.coalesce(_data(), F.col("known_data"))).alias("data"),
-        F.when(matters, F.coalesce(F.col("timestamp"), F.col("known_timestamp"))).alias("timestamp"),
+        F.when(matters, F.coalesce(F.col("timestamp"), F.col("known_timestamp"))).alias(
+            "timestamp"
+        ),
         F.col("timestamp").alias("in_dump"),
         (F.coalesce(F.col("live"), F.lit(False)) & (action != DUPLICATE)).alias("live"),
     )
     # What is grouped by is null in all rows that do not matter: they shrink to a few before they travel.
     return joined.groupBy("type", "action", "key", "n", "data", "timestamp").agg(
-        F.count("*").alias("count"), F.count_if("live").alias("live"), F.max("in_dump").alias("in_dump")
+        F.count("*").alias("count"),
+        F.count_if("live").alias("live"),
+        F.max("in_dump").alias("in_dump"),
     )
 
 
@@ -64,7 +68,9 @@ def decide(compared: DataFrame, newest: int | None) -> DataFrame:
     """
     is_older = F.lit(False) if newest is None else F.col("timestamp") < F.lit(newest)
     decided = F.when(is_older, "delete").otherwise("untouched")
-    return compared.withColumn("action", F.when(F.col("action") == ABSENT, decided).otherwise(F.col("action")))
+    return compared.withColumn(
+        "action", F.when(F.col("action") == ABSENT, decided).otherwise(F.col("action"))
+    )
 
 
 def _hash() -> Column:
@@ -101,7 +107,9 @@ def _parents_differ() -> Column:
 def _data() -> Column:
     """The row's data; one that does not name its parents leaves the object those it has in the store."""
     kept = F.concat(F.substring("data", 1, _REST - 1), F.substring("known_data", _REST, _ALL))
-    return F.when(~F.col("has_parents") & F.col("known_data").isNotNull(), kept).otherwise(F.col("data"))
+    return F.when(~F.col("has_parents") & F.col("known_data").isNotNull(), kept).otherwise(
+        F.col("data")
+    )
 
 
 def _placed(dump: DataFrame) -> DataFrame:

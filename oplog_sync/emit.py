@@ -26,7 +26,13 @@ _FAILED = "failed"
 
 _SCHEMA = "action string, key string, data string, n bigint, verdict string"
 _ARROW_SCHEMA = pa.schema(
-    [("action", pa.string()), ("key", pa.string()), ("data", pa.string()), ("n", pa.int64()), ("verdict", pa.string())]
+    [
+        ("action", pa.string()),
+        ("key", pa.string()),
+        ("data", pa.string()),
+        ("n", pa.int64()),
+        ("verdict", pa.string()),
+    ]
 )
 _BATCH = 1000
 
@@ -64,7 +70,9 @@ def emit(corrections: DataFrame, settings: Settings, counts: Counts) -> None:
     emitted = rows.mapInArrow(_emitter(settings, wanted), _SCHEMA).persist(StorageLevel.DISK_ONLY)
     try:
         groups = emitted.groupBy(F.substring_index("key", "/", 1), "action", "verdict")
-        found = groups.agg(F.count("*"), F.max(F.when(F.col("verdict") == _FAILED, F.col("data")))).collect()
+        found = groups.agg(
+            F.count("*"), F.max(F.when(F.col("verdict") == _FAILED, F.col("data")))
+        ).collect()
         if settings.report is not None:
             _report_emitted(emitted.where(F.col("verdict") != _FAILED), settings.report)
     except PySparkException:
@@ -95,7 +103,12 @@ def _report_emitted(rows: DataFrame, path: str) -> None:
 
 def _emitter(settings: Settings, wanted: int) -> Callable[[Iterable[pa.RecordBatch]], _Rows]:
     """The task. Only a report needs the corrections' data back."""
-    store, new, max_rate, patience = settings.store, settings.new_log, settings.max_rate, PATIENCE_SECONDS
+    store, new, max_rate, patience = (
+        settings.store,
+        settings.new_log,
+        settings.max_rate,
+        PATIENCE_SECONDS,
+    )
     with_data = settings.report is not None
 
     def emit_all(batches: Iterable[pa.RecordBatch]) -> _Rows:
@@ -116,7 +129,9 @@ def _emitter(settings: Settings, wanted: int) -> Callable[[Iterable[pa.RecordBat
         except StoreError as error:
             if progress.done == 0:
                 raise  # nothing was emitted: Spark may try again, on another machine
-            yield pa.RecordBatch.from_pylist([{"data": str(error), "verdict": _FAILED}], _ARROW_SCHEMA)
+            yield pa.RecordBatch.from_pylist(
+                [{"data": str(error), "verdict": _FAILED}], _ARROW_SCHEMA
+            )
             yield _arrow([(correction, UNKNOWN) for correction in unjudged], with_data)
             while rest := list(islice(corrections, _BATCH)):
                 yield _arrow([(correction, NOT_EMITTED) for correction in rest], with_data)
@@ -126,7 +141,9 @@ def _emitter(settings: Settings, wanted: int) -> Callable[[Iterable[pa.RecordBat
 
 def _corrections(batches: Iterable[pa.RecordBatch]) -> Iterator[Correction]:
     for batch in batches:
-        for event, key, data, n in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+        for event, key, data, n in zip(
+            *(column.to_pylist() for column in batch.columns), strict=True
+        ):
             yield Correction(Operation(event, key, data.encode()), n)
 
 
@@ -136,5 +153,7 @@ def _arrow(judged: Iterable[tuple[Correction, str]], with_data: bool) -> pa.Reco
         for ((event, key, data), n), verdict in judged
     ]
     columns = zip(*rows, strict=True) if rows else [[]] * len(_ARROW_SCHEMA)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW_SCHEMA, strict=True)]
+    arrays = [
+        pa.array(column, field.type) for column, field in zip(columns, _ARROW_SCHEMA, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=_ARROW_SCHEMA)

@@ -12,7 +12,9 @@ from oplog_sync.errors import SyncError
 
 SPARK_ERRORS = (PySparkException, Py4JError)
 
-_MORE_MEMORY = "give it more, for instance SPARK_DRIVER_MEMORY=8g (on a cluster also --executor-memory)"
+_MORE_MEMORY = (
+    "give it more, for instance SPARK_DRIVER_MEMORY=8g (on a cluster also --executor-memory)"
+)
 _JAVA_ENDED = f"Java ended before the job did, most likely for lack of memory; {_MORE_MEMORY}"
 
 # The first that is found counts. {file}: the file that was read; {1}: the first group.
@@ -75,7 +77,10 @@ def reason(error: BaseException) -> str:
         if found := re.search(pattern, text):
             return sentence.format(found[0], *found.groups(), file=_file(text))
     causes = _CAUSED_BY.findall(text)
-    first = next((line.removeprefix(": ") for line in lines if line and not _NOISE.match(line)), type(error).__name__)
+    first = next(
+        (line.removeprefix(": ") for line in lines if line and not _NOISE.match(line)),
+        type(error).__name__,
+    )
     return f"{_shown(causes[-1] if causes else first)} (--debug shows more)"
 
 

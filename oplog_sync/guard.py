@@ -46,7 +46,9 @@ class Found:
 
 def missing_types(found: Mapping[str, Found]) -> list[str]:
     """Types with live objects of which the dump has no row."""
-    return sorted(type_ for type_, of_type in found.items() if of_type.live and not of_type.has_rows)
+    return sorted(
+        type_ for type_, of_type in found.items() if of_type.live and not of_type.has_rows
+    )
 
 
 class _Excess(NamedTuple):
@@ -63,7 +65,8 @@ def refuse_excess(found: Mapping[str, Found], max_deletes: Limit, max_changes: L
     """
     live = sum(each.live for each in found.values())
     deletes, updates, inserts = (
-        sum(each.corrections[event] for each in found.values()) for event in ("delete", "update", "insert")
+        sum(each.corrections[event] for each in found.values())
+        for event in ("delete", "update", "insert")
     )
     changes = inserts + updates
     excess = _excess("delete", found, max_deletes)
@@ -72,7 +75,9 @@ def refuse_excess(found: Mapping[str, Found], max_deletes: Limit, max_changes: L
     reasons: list[str] = []
     advice: list[str] = []
     if excess:
-        reasons.append(f"{_listed(excess, 'deleted')}, more than --max-deletes {max_deletes} allows")
+        reasons.append(
+            f"{_listed(excess, 'deleted')}, more than --max-deletes {max_deletes} allows"
+        )
         advice.append(f"--max-deletes {deletes}")
     code = EXIT_TOO_MANY_DELETES if excess else EXIT_TOO_MANY_CHANGES
     if max_changes.is_percentage:
@@ -80,7 +85,9 @@ def refuse_excess(found: Mapping[str, Found], max_deletes: Limit, max_changes: L
         if updates > TINY and not max_changes.allows(updates, live):
             excess.insert(0, _Excess(updates, live))
         if excess:
-            reasons.append(f"{_listed(excess, 'updated')}, more than --max-changes {max_changes} allows")
+            reasons.append(
+                f"{_listed(excess, 'updated')}, more than --max-changes {max_changes} allows"
+            )
             advice.append(f"--max-changes {changes}")
     elif not max_changes.allows(changes, live):
         reasons.append(

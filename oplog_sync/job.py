@@ -15,9 +15,21 @@ from oplog_sync.backend import make_backend
 from oplog_sync.diff import CORRECTIONS, STATE_COLUMNS, compare, decide
 from oplog_sync.dump import faulty_rows, normalised, raw_rows, rows_before, spool
 from oplog_sync.emit import emit
-from oplog_sync.errors import EXIT_EMPTY_DUMP, EXIT_FUTURE_ROWS, EXIT_INVALID_ROWS, RefusedError, SyncError
+from oplog_sync.errors import (
+    EXIT_EMPTY_DUMP,
+    EXIT_FUTURE_ROWS,
+    EXIT_INVALID_ROWS,
+    RefusedError,
+    SyncError,
+)
 from oplog_sync.failure import shown_path, translating
-from oplog_sync.guard import CLOCK_TOLERANCE_SECONDS, Found, dated_after, missing_types, refuse_excess
+from oplog_sync.guard import (
+    CLOCK_TOLERANCE_SECONDS,
+    Found,
+    dated_after,
+    missing_types,
+    refuse_excess,
+)
 from oplog_sync.report import NO_TYPE, NOT_EMITTED, Counts, check_report, stage, tell, write_report
 from oplog_sync.session import utc
 from oplog_sync.settings import Settings
@@ -41,7 +53,9 @@ def _run(spark: SparkSession, settings: Settings, folder: Path) -> Counts:
     if settings.report is not None:
         check_report(spark, settings.report)
     raw = raw_rows(spark, settings, _paths(settings, master, folder))
-    compared = compare(_states(spark, settings), normalised(raw, settings.types)).persist(StorageLevel.DISK_ONLY)
+    compared = compare(_states(spark, settings), normalised(raw, settings.types)).persist(
+        StorageLevel.DISK_ONLY
+    )
     try:
         newest = _newest(raw, compared, settings)
         decided = decide(compared, newest)
@@ -111,7 +125,9 @@ def _paths(settings: Settings, master: str, folder: Path) -> list[str]:
     if settings.dumps != ("-",):
         return list(settings.dumps)
     if not master.startswith("local"):
-        raise SyncError(f"-: the executors of {master} cannot read this machine's standard input; name a file they can")
+        raise SyncError(
+            f"-: the executors of {master} cannot read this machine's standard input; name a file they can"
+        )
     return [spool(sys.stdin.buffer, folder)]
 
 
@@ -136,7 +152,9 @@ def _count(decided: DataFrame) -> tuple[Counts, dict[str, Found]]:
     """Objects by type and action, and for the safety rules by type."""
     counts = Counts({})
     by_type: dict[str, Found] = defaultdict(Found)
-    groups = decided.groupBy("type", "action").agg(F.sum("count"), F.sum("live"), F.max("in_dump").isNotNull())
+    groups = decided.groupBy("type", "action").agg(
+        F.sum("count"), F.sum("live"), F.max("in_dump").isNotNull()
+    )
     for type_, action, count, live, has_rows in groups.collect():
         counts.add(type_ or NO_TYPE, action, count)
         if not type_:
@@ -152,7 +170,9 @@ def _count(decided: DataFrame) -> tuple[Counts, dict[str, Found]]:
 def _tell_missing(found: Mapping[str, Found], types: Collection[str]) -> None:
     """Name types that may have been forgotten or misspelt."""
     for type_ in missing_types(found):
-        tell(f"the dump has no row of type {type_}, of which the store has {found[type_].live:,} live objects")
+        tell(
+            f"the dump has no row of type {type_}, of which the store has {found[type_].live:,} live objects"
+        )
     for type_ in sorted(set(types) - set(found)):
         tell(f"--types: neither the dump nor the store has objects of type {type_}")
 
@@ -169,7 +189,11 @@ def _show(raw: DataFrame, rows: DataFrame, label: str, word: str) -> None:
     first = rows.orderBy("file", "block", "row").limit(SHOWN_ROWS + 1).collect()
     before = rows_before(raw) if any(block for _, block, _, _ in first) else {}
     for file, block, row, reason in first[:SHOWN_ROWS]:
-        where = f"{shown_path(unquote(file))}, {word} {before.get((file, block), 0) + row}: " if file else ""
+        where = (
+            f"{shown_path(unquote(file))}, {word} {before.get((file, block), 0) + row}: "
+            if file
+            else ""
+        )
         tell(f"{label}: {where}{reason}")
     if len(first) > SHOWN_ROWS:
         tell(f"and more rows that are {label}")

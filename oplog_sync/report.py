@@ -46,10 +46,19 @@ class Counts:
         if len(lines) != 1:
             lines.append(("total", {column: self.total(column) for column in COLUMNS}))
         width = max(len("type"), *(len(name) for name, _ in lines))
-        widths = [max(len(column), *(len(f"{row[column]:,}") for _, row in lines)) for column in COLUMNS]
-        head = "  ".join([f"{'type':<{width}}", *(f"{c:>{w}}" for c, w in zip(COLUMNS, widths, strict=True))])
+        widths = [
+            max(len(column), *(len(f"{row[column]:,}") for _, row in lines)) for column in COLUMNS
+        ]
+        head = "  ".join(
+            [f"{'type':<{width}}", *(f"{c:>{w}}" for c, w in zip(COLUMNS, widths, strict=True))]
+        )
         body = [
-            "  ".join([f"{name:<{width}}", *(f"{row[c]:>{w},}" for c, w in zip(COLUMNS, widths, strict=True))])
+            "  ".join(
+                [
+                    f"{name:<{width}}",
+                    *(f"{row[c]:>{w},}" for c, w in zip(COLUMNS, widths, strict=True)),
+                ]
+            )
             for name, row in lines
         ]
         return "\n".join([head, *body])
@@ -80,9 +89,13 @@ def check_report(spark: SparkSession, path: str) -> None:
         made = files.mkdirs(hadoop) and files.delete(hadoop, False)
     except Py4JJavaError as error:
         reason = str(error.java_exception).partition(": ")[2]
-        raise SyncError(f"--report {path}: it cannot be written: {reason}; name another path") from error
+        raise SyncError(
+            f"--report {path}: it cannot be written: {reason}; name another path"
+        ) from error
     if not made:
-        raise SyncError(f"--report {path}: it cannot be written; name a path that this user may write")
+        raise SyncError(
+            f"--report {path}: it cannot be written; name a path that this user may write"
+        )
 
 
 def write_report(corrections: DataFrame, path: str, verdict: str | None = None) -> None:
@@ -93,7 +106,13 @@ def write_report(corrections: DataFrame, path: str, verdict: str | None = None) 
     if verdict is not None:
         corrections = corrections.withColumn("verdict", F.lit(verdict))
     rows = corrections.withColumn("data", F.from_json("data", _DATA)).select(
-        F.col("action").alias("event"), "data.type", "data.id", "data.timestamp", "data.parents", "n", "verdict"
+        F.col("action").alias("event"),
+        "data.type",
+        "data.id",
+        "data.timestamp",
+        "data.parents",
+        "n",
+        "verdict",
     )
     if path.endswith(_JSON_LINES):
         rows.write.json(path)

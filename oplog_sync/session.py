@@ -62,7 +62,9 @@ def start(master: str | None, debug: bool) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        builder = builder.config("spark.sql.shuffle.partitions", "64").config("spark.ui.enabled", "false")
+        builder = builder.config("spark.sql.shuffle.partitions", "64").config(
+            "spark.ui.enabled", "false"
+        )
         if "SPARK_DRIVER_MEMORY" not in os.environ:
             builder = builder.config("spark.driver.memory", "2g")
     is_quiet = not debug and not _has_log_config()
@@ -93,8 +95,13 @@ def end_java() -> None:
 
 def _has_log_config() -> bool:
     """Whether the user has configured Spark's logs. What spark-defaults.conf says counts anyway: it comes later."""
-    folder = os.environ.get("SPARK_CONF_DIR") or Path(os.environ.get("SPARK_HOME", "/nonexistent"), "conf")
-    options = (os.environ.get(name, "") for name in ("SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS"))
+    folder = os.environ.get("SPARK_CONF_DIR") or Path(
+        os.environ.get("SPARK_HOME", "/nonexistent"), "conf"
+    )
+    options = (
+        os.environ.get(name, "")
+        for name in ("SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
+    )
     return any(Path(folder).glob("log4j2.*")) or any(_LOG_CONFIG.search(given) for given in options)
 
 

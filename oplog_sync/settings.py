@@ -55,7 +55,9 @@ def parse(argv: Sequence[str]) -> Settings:
     if not given.dumps and given.format != "jdbc":
         parser.error("name the dump: files, folders or patterns, or - for standard input")
     if given.dumps and given.format == "jdbc":
-        parser.error("--format jdbc: the dump is named by --option url=... and --option dbtable=..., not by a path")
+        parser.error(
+            "--format jdbc: the dump is named by --option url=... and --option dbtable=..., not by a path"
+        )
     if "-" in given.dumps and (len(given.dumps) > 1 or given.format != "json"):
         parser.error("-: standard input is read as JSON lines and excludes other dumps")
     if given.store is not None and given.mongo_url is not None:
@@ -63,7 +65,9 @@ def parse(argv: Sequence[str]) -> Settings:
     if given.log_collection is not None and given.mongo_url is None:
         parser.error("--log-collection is for --mongo-url")
     if given.report is not None and any(_lies_in(given.report, dump) for dump in given.dumps):
-        parser.error("--report: it lies in the dump, and the next run would read it as rows; name a path outside")
+        parser.error(
+            "--report: it lies in the dump, and the next run would read it as rows; name a path outside"
+        )
     return Settings(
         dumps=tuple(given.dumps),
         store=given.mongo_url or given.store or "oplog.db",
@@ -85,7 +89,9 @@ def parse(argv: Sequence[str]) -> Settings:
 
 def _lies_in(report: str, dump: str) -> bool:
     """Whether a folder or pattern of the dump holds the report's path."""
-    path, given = (PurePath(text if ":/" in text else os.path.abspath(text)) for text in (report, dump))
+    path, given = (
+        PurePath(text if ":/" in text else os.path.abspath(text)) for text in (report, dump)
+    )
     folders = (path, *path.parents)
     return given in folders or any(fnmatchcase(str(folder), str(given)) for folder in folders)
 
@@ -106,12 +112,45 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("dumps", nargs="*", metavar="DUMP", help="File, folder, pattern or Hadoop path, also .gz or .zst; - is stdin.")
-    add("--store", metavar="PATH", type=_text, help="The SQLite file of the oplog. Default: oplog.db.")
-    add("--mongo-url", metavar="URL", type=_mongo_url, help="The oplog is in MongoDB, at mongodb://...")
-    add("--types", metavar="A,B", type=_types, default=[], help="Compare only objects of these types.")
-    add("--format", choices=FORMATS, default="json", help="What the dump is; json: an object a line. Default: json.")
-    add("--option", metavar="K=V", type=_option, action="append", default=[], help="Option for Spark's reader. Repeat.")
+    add(
+        "dumps",
+        nargs="*",
+        metavar="DUMP",
+        help="File, folder, pattern or Hadoop path, also .gz or .zst; - is stdin.",
+    )
+    add(
+        "--store",
+        metavar="PATH",
+        type=_text,
+        help="The SQLite file of the oplog. Default: oplog.db.",
+    )
+    add(
+        "--mongo-url",
+        metavar="URL",
+        type=_mongo_url,
+        help="The oplog is in MongoDB, at mongodb://...",
+    )
+    add(
+        "--types",
+        metavar="A,B",
+        type=_types,
+        default=[],
+        help="Compare only objects of these types.",
+    )
+    add(
+        "--format",
+        choices=FORMATS,
+        default="json",
+        help="What the dump is; json: an object a line. Default: json.",
+    )
+    add(
+        "--option",
+        metavar="K=V",
+        type=_option,
+        action="append",
+        default=[],
+        help="Option for Spark's reader. Repeat.",
+    )
     add(
         "--max-deletes",
         metavar="N|P%",
@@ -128,10 +167,17 @@ def _parser() -> argparse.ArgumentParser:
         help="Emit nothing if there are more changes: a number of inserts and updates, or a share of the live objects"
         " compared, of all and of each type, that would be updated. Default: 60%%.",
     )
-    add("--max-rate", metavar="N", type=_rate, help="Emit at most so many corrections per second. Default: no limit.")
+    add(
+        "--max-rate",
+        metavar="N",
+        type=_rate,
+        help="Emit at most so many corrections per second. Default: no limit.",
+    )
     add("--skip-invalid", action="store_true", help="Leave invalid rows out instead of stopping.")
     add(
-        "--force", action="store_true", help="Go on with an empty dump, or rows of the future. Nothing is deleted then."
+        "--force",
+        action="store_true",
+        help="Go on with an empty dump, or rows of the future. Nothing is deleted then.",
     )
     add("--dry-run", action="store_true", help="Do all but emit.")
     add(
@@ -151,7 +197,12 @@ def _parser() -> argparse.ArgumentParser:
         choices=("capped", "plain"),
         help="How MongoDB keeps the log, if it is created now. Default: capped.",
     )
-    add("--master", metavar="URL", type=_text, help="Spark master. Default: spark-submit's, else local[*].")
+    add(
+        "--master",
+        metavar="URL",
+        type=_text,
+        help="Spark master. Default: spark-submit's, else local[*].",
+    )
     add("--debug", action="store_true", help="Show Spark's messages, and where an error came from.")
     add("--version", action="version", version=f"oplog-sync {oplogd.__version__}")
     return parser
@@ -187,7 +238,9 @@ def _option(text: str) -> tuple[str, str]:
 def _limit(text: str) -> Limit:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)%|(\d+)", text, re.ASCII)
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither a number such as 500 nor a percentage such as 20%")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither a number such as 500 nor a percentage such as 20%"
+        )
     return Limit(float(match[1] or match[2]), is_percentage=match[1] is not None)
 
 
@@ -201,5 +254,7 @@ def _size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     size = int(match[1]) << _UNITS[match[2].lower()] if match else 0
     if size < 4096:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size of at least 4096 bytes, such as 10485760 or 10MB")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a size of at least 4096 bytes, such as 10485760 or 10MB"
+        )
     return size

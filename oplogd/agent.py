@@ -55,7 +55,11 @@ class Agent:
         self.counters = Counters()
         self.queue = IngestQueue(settings.max_queued_events, settings.max_queued_bytes)
         self.udp = UdpIngest(udp_sockets, self.queue, self.counters)
-        self.spool = Spool(settings.spool, settings.spool_size, self.health, self.counters) if settings.spool else None
+        self.spool = (
+            Spool(settings.spool, settings.spool_size, self.health, self.counters)
+            if settings.spool
+            else None
+        )
         self.passage = Passage()
         framer = Framer(settings.object_url or "")
         self.ring = Ring(framer, settings.ring_size, settings.ring_bytes, Alarm().wake)
@@ -96,7 +100,9 @@ class Agent:
             _compare_clocks(located)
             self.ring.restart(located.head)
         self.udp.start()
-        writing = write(self.store, self.queue, self.counters, self.health, self.spool, self.passage)
+        writing = write(
+            self.store, self.queue, self.counters, self.health, self.spool, self.passage
+        )
         self._writer = self._run("writer", writing)
         self._run("follower", follow(self.store, self.ring, self.health, self.passage))
         self._run("ticker", self.hub.tick())
@@ -148,7 +154,8 @@ class Agent:
             async with asyncio.timeout(_CATCH_UP_SECONDS):
                 head = (await self.store.locate()).head.offset
                 while self.ring.head.offset < head or any(
-                    consumer.phase == "live" and consumer.is_behind() for consumer in self.hub.consumers
+                    consumer.phase == "live" and consumer.is_behind()
+                    for consumer in self.hub.consumers
                 ):
                     await asyncio.sleep(0.01)
         except (TimeoutError, StoreUnavailableError):
@@ -162,7 +169,12 @@ class Agent:
             history.append(now)
             seconds = now[0] - history[0][0]
             if seconds > 0:
-                self.rates = Rates(*(round((b - a) / seconds, 1) for a, b in zip(history[0][1:], now[1:], strict=True)))
+                self.rates = Rates(
+                    *(
+                        round((b - a) / seconds, 1)
+                        for a, b in zip(history[0][1:], now[1:], strict=True)
+                    )
+                )
             await asyncio.sleep(1)
 
     async def _purge_tombstones(self, retention: float) -> None:
@@ -171,7 +183,9 @@ class Agent:
                 now = (await self.store.locate()).now_ms
                 count = await self.store.purge(now - int(retention * 1000))
                 if count:
-                    _log.info("forgot %d objects that were deleted more than %g s ago", count, retention)
+                    _log.info(
+                        "forgot %d objects that were deleted more than %g s ago", count, retention
+                    )
             except StoreUnavailableError as error:
                 _log.warning("could not forget deleted objects: %s", error)
             await asyncio.sleep(min(_PURGE_SECONDS, max(retention / 10, 1)))

@@ -63,8 +63,14 @@ def _read_settings(given: Mapping[str, _Given]) -> Settings:
             except ValueError as error:
                 raise _Invalid(f"{raw.source}: {error}") from None
     if "--store" in given and "--mongo-url" in given:
-        raise _Invalid(f"{given['--store'].source} and {given['--mongo-url'].source} exclude each other")
-    pairs = [("--tls-certificate", "--tls-key"), ("--tls-key", "--tls-certificate"), ("--spool", "--mongo-url")]
+        raise _Invalid(
+            f"{given['--store'].source} and {given['--mongo-url'].source} exclude each other"
+        )
+    pairs = [
+        ("--tls-certificate", "--tls-key"),
+        ("--tls-key", "--tls-certificate"),
+        ("--spool", "--mongo-url"),
+    ]
     for flag_name, other in pairs:
         if flag_name in given and other not in given:
             raise _Invalid(f"{given[flag_name].source} needs {other} as well")
@@ -75,8 +81,12 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         # argparse says "argument --listen: expected one argument", "argument --debug: ignored explicit ...".
         message = message.removeprefix("argument ")
-        message = message.replace("expected one argument", "needs a value (--flag=VALUE if it begins with -)")
-        message = re.sub(r"ignored explicit argument .*", "takes no value", message, flags=re.DOTALL)
+        message = message.replace(
+            "expected one argument", "needs a value (--flag=VALUE if it begins with -)"
+        )
+        message = re.sub(
+            r"ignored explicit argument .*", "takes no value", message, flags=re.DOTALL
+        )
         self.exit(2, f"{self.prog}: {message}\n")
 
 
@@ -106,7 +116,9 @@ def _parser() -> argparse.ArgumentParser:
         notes = "" if flag.default is None or flag.metavar is None else f" Default: {flag.default}."
         text = f"{flag.help}{notes} Variable: {flag.variable}.".replace("%", "%%")
         if flag.metavar is None:
-            flags.add_argument(flag.name, dest=flag.name, action="store_const", const="true", help=text)
+            flags.add_argument(
+                flag.name, dest=flag.name, action="store_const", const="true", help=text
+            )
         else:
             flags.add_argument(flag.name, dest=flag.name, metavar=flag.metavar, help=text)
     flags.add_argument("--help", "-h", action="help", help="Print this and exit.")

@@ -66,7 +66,9 @@ def _open_udp(settings: Settings, http_port: int) -> list[socket.socket]:
 
 def _endpoints(host: str, port: int, kind: socket.SocketKind) -> list[_Endpoint]:
     if not host:
-        return [(socket.AF_INET6, "::", port)] if _has_ipv6() else [(socket.AF_INET, "0.0.0.0", port)]
+        return (
+            [(socket.AF_INET6, "::", port)] if _has_ipv6() else [(socket.AF_INET, "0.0.0.0", port)]
+        )
     found = socket.getaddrinfo(host, port, type=kind, flags=socket.AI_PASSIVE)
     return list(dict.fromkeys((family, str(where[0]), port) for family, _, _, _, where in found))
 

@@ -63,7 +63,9 @@ class Episode:
         self._last = self._clock()
         if not self._count:
             self._began = self._last
-            self._logger.log(self._level, "%s", f"{self._problem}: {detail}" if detail else self._problem)
+            self._logger.log(
+                self._level, "%s", f"{self._problem}: {detail}" if detail else self._problem
+            )
         self._count += times
 
     def end(self, *, force: bool = False) -> None:
@@ -74,7 +76,9 @@ class Episode:
         seconds = self._last - self._began if self._quiet else now - self._began
         count, self._count = self._count, 0
         plural = "time" if count == 1 else "times"
-        self._logger.log(self._level, "%s: over, %d %s in %.1f s", self._problem, count, plural, seconds)
+        self._logger.log(
+            self._level, "%s: over, %d %s in %.1f s", self._problem, count, plural, seconds
+        )
 
 
 class _Handler(logging.StreamHandler[TextIO]):

@@ -17,7 +17,9 @@ _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 def is_too_deep(raw: bytes) -> bool:
     """Whether lists and objects are nested deeper than MAX_DEPTH. Needs no valid JSON."""
     # From cheap to dear: the length, then at most one bracket of each kind (most operations), then counting.
-    if len(raw) <= MAX_DEPTH or (raw.find(b"[") == raw.rfind(b"[") and raw.find(b"{") == raw.rfind(b"{")):
+    if len(raw) <= MAX_DEPTH or (
+        raw.find(b"[") == raw.rfind(b"[") and raw.find(b"{") == raw.rfind(b"{")
+    ):
         return False
     if raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
         return False

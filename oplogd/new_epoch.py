@@ -40,10 +40,14 @@ def _require_file(path: Path) -> None:
     from oplogd.store.sqlite.probe import Use, look_at
 
     if not path.exists():
-        raise StartupError(f"--new-epoch: there is no store at {path}; give the path of the agent's with --store")
+        raise StartupError(
+            f"--new-epoch: there is no store at {path}; give the path of the agent's with --store"
+        )
     use = look_at(path)
     if use is Use.EMPTY:
-        raise StartupError(f"--new-epoch: {path} holds no log; give the path of the agent's store with --store")
+        raise StartupError(
+            f"--new-epoch: {path} holds no log; give the path of the agent's store with --store"
+        )
     if use is Use.OPEN:
         raise StartupError(
             f"--new-epoch: another process has the store {path} open; stop the agent, and whatever else reads the file"

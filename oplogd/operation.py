@@ -17,10 +17,13 @@ MAX_ID_BYTES = 1024
 
 EVENTS = ("insert", "update", "delete")
 
-_EVENT_BY_ANY_CASE = {name: event for event in EVENTS for name in (event, event.upper(), event.capitalize())}
+_EVENT_BY_ANY_CASE = {
+    name: event for event in EVENTS for name in (event, event.upper(), event.capitalize())
+}
 # Hours and offset minutes are checked here: `fromisoformat` takes +05:99, and from Python 3.14 on 24:00.
 _RFC3339 = re.compile(
-    r"(\d{4}-\d\d-\d\d)[Tt ]((?:[01]\d|2[0-3]):\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:[0-5]\d)", re.ASCII
+    r"(\d{4}-\d\d-\d\d)[Tt ]((?:[01]\d|2[0-3]):\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:[0-5]\d)",
+    re.ASCII,
 )
 _ERROR_PATH = re.compile(r" - at `\$\.?(.*)`$", re.DOTALL)
 _WRONG_TYPE = re.compile(r"Expected `(.*)`, got `(.*)`", re.DOTALL)
@@ -30,7 +33,11 @@ _WORDS = {
     "object": "an object", "int": "a number", "float": "a number", "bool": "true or false", "null": "null",
 }  # fmt: skip
 # An SSE parser that splits lines as Unicode does would cut the data at these three.
-_LINE_ENDS = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))
+_LINE_ENDS = (
+    (b"\xc2\x85", b"\\u0085"),
+    (b"\xe2\x80\xa8", b"\\u2028"),
+    (b"\xe2\x80\xa9", b"\\u2029"),
+)
 
 _T = TypeVar("_T")
 
@@ -132,7 +139,9 @@ def decode_data(text: str) -> Data:
     try:
         return _decode_data(text)
     except msgspec.MsgspecError as error:
-        raise StoreUnavailableError(f"the store holds a damaged operation, restore a sound copy: {error}") from None
+        raise StoreUnavailableError(
+            f"the store holds a damaged operation, restore a sound copy: {error}"
+        ) from None
 
 
 def decode(raw: bytes, arrival: str) -> Operation:
@@ -167,7 +176,9 @@ def decode_row(raw: bytes) -> DumpRow:
 
 def _read(decoder: Callable[[bytes], _T], raw: bytes) -> _T:
     if len(raw) > MAX_OPERATION_BYTES:
-        raise OperationError("operation", f"has {len(raw):,} bytes, more than {MAX_OPERATION_BYTES:,}")
+        raise OperationError(
+            "operation", f"has {len(raw):,} bytes, more than {MAX_OPERATION_BYTES:,}"
+        )
     try:
         if not raw.isascii():
             raw.decode()  # msgspec does not look into strings that it skips
@@ -228,4 +239,6 @@ def _explain(message: str) -> OperationError:
     if wrong := _WRONG_TYPE.fullmatch(message):
         expected, got = (_WORDS.get(word, word) for word in wrong.groups())
         return OperationError(field, f"must be {expected}, not {got}")
-    return OperationError(field, f"is not valid JSON: {message.removeprefix('JSON is malformed: ')}")
+    return OperationError(
+        field, f"is not valid JSON: {message.removeprefix('JSON is malformed: ')}"
+    )

@@ -82,7 +82,9 @@ async def serve(settings: Settings, on_ready: Callable[[str], None] | None = Non
     return await process.run(on_ready)
 
 
-async def _open(settings: Settings, stop: Stop, http: list[socket], udp: list[socket]) -> "_Process":
+async def _open(
+    settings: Settings, stop: Stop, http: list[socket], udp: list[socket]
+) -> "_Process":
     store = make_store(settings)
     try:
         agent = Agent(settings, store, udp)
@@ -103,7 +105,13 @@ async def _ended(task: "asyncio.Task[_Process]") -> None:
 
 class _Process:
     def __init__(
-        self, settings: Settings, store: Store, agent: Agent, http: list[socket], server: "_Server", stop: Stop
+        self,
+        settings: Settings,
+        store: Store,
+        agent: Agent,
+        http: list[socket],
+        server: "_Server",
+        stop: Stop,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -159,7 +167,9 @@ class _Process:
             _log.info("stopped")
             return self._stop.code
         streams = len(agent.hub.consumers)
-        hangs = "" if agent.queue.operations or streams else "; the store or the spool does not close"
+        hangs = (
+            "" if agent.queue.operations or streams else "; the store or the spool does not close"
+        )
         _log.error(
             "stopping at once, %s: %d operations are not confirmed as stored, %d streams open%s",
             cut,
@@ -206,7 +216,9 @@ def _uvicorn_config(settings: Settings, agent: Agent) -> uvicorn.Config:
         config.load()
     except OSError as error:  # an SSLError is one
         files = f"--tls-certificate {settings.tls_certificate}, --tls-key {settings.tls_key}"
-        raise StartupError(f"{files}: not a certificate and its key, both in PEM ({error})") from None
+        raise StartupError(
+            f"{files}: not a certificate and its key, both in PEM ({error})"
+        ) from None
     return config
 
 

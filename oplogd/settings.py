@@ -54,8 +54,16 @@ def _field(
 def _secret(name: str, metavar: str, help: str) -> Any:
     """A secret with two flags: its value, or a file that holds it."""
     in_file = f"The same from a file, less one newline at its end. Excludes {name}."
-    given = Flag(name=name, metavar=metavar, default=None, help=help, convert=Secret, empty_is_unset=True)
-    file = Flag(name=f"{name}-file", metavar="PATH", default=None, help=in_file, convert=values.secret_in_file)
+    given = Flag(
+        name=name, metavar=metavar, default=None, help=help, convert=Secret, empty_is_unset=True
+    )
+    file = Flag(
+        name=f"{name}-file",
+        metavar="PATH",
+        default=None,
+        help=in_file,
+        convert=values.secret_in_file,
+    )
     return dataclasses.field(default=None, metadata={"flags": (given, file)})
 
 
@@ -79,7 +87,11 @@ class Settings:
         " an ingest password, which cannot guard UDP, the loopback address with the port of --listen.",
     )
     store: Path = _field(
-        "--store", "PATH", "oplog.db", values.path, "The SQLite file that holds the log. Created when missing."
+        "--store",
+        "PATH",
+        "oplog.db",
+        values.path,
+        "The SQLite file that holds the log. Created when missing.",
     )
     mongo_url: Secret | None = _field(
         "--mongo-url",
@@ -114,7 +126,11 @@ class Settings:
         empty_is_unset=True,
     )
     spool_size: int = _field(
-        "--spool-size", "SIZE", "1GB", values.size(1 << 20), "How large the spool may grow, at least 1MB."
+        "--spool-size",
+        "SIZE",
+        "1GB",
+        values.size(1 << 20),
+        "How large the spool may grow, at least 1MB.",
     )
     capped_collection_size: int | None = _field(
         "--capped-collection-size",
@@ -133,7 +149,9 @@ class Settings:
         empty_is_unset=True,
     )
     password: Secret | None = _secret(
-        "--password", "PASSWORD", "Password for following the stream. Not set, or empty: none required."
+        "--password",
+        "PASSWORD",
+        "Password for following the stream. Not set, or empty: none required.",
     )
     ingest_password: Secret | None = _secret(
         "--ingest-password",
@@ -201,7 +219,11 @@ class Settings:
         " must arrive at 4 KB per second. Otherwise HTTP answers 408.",
     )
     max_clients: int = _field(
-        "--max-clients", "N", "10000", values.count(1), "Consumers that may follow at once, at least 1."
+        "--max-clients",
+        "N",
+        "10000",
+        values.count(1),
+        "Consumers that may follow at once, at least 1.",
     )
     max_clients_per_address: int = _field(
         "--max-clients-per-address",
@@ -218,7 +240,11 @@ class Settings:
         "Operations kept in memory for consumers, at least 16. Slower consumers read from the store.",
     )
     ring_bytes: int = _field(
-        "--ring-bytes", "SIZE", "64MB", values.size(65536), "The same bound in memory, at least 64KB."
+        "--ring-bytes",
+        "SIZE",
+        "64MB",
+        values.size(65536),
+        "The same bound in memory, at least 64KB.",
     )
     shutdown_timeout: float = _field(
         "--shutdown-timeout",
@@ -266,7 +292,11 @@ class Settings:
     )
     debug: bool = _field("--debug", None, "false", values.switch, "Log more.")
     log_format: Literal["text", "json"] = _field(
-        "--log-format", "text|json", "text", values.log_format, "Log lines for people, or one JSON object a line."
+        "--log-format",
+        "text|json",
+        "text",
+        values.log_format,
+        "Log lines for people, or one JSON object a line.",
     )
     tls_certificate: Path | None = _field(
         "--tls-certificate",
@@ -276,7 +306,11 @@ class Settings:
         "Serve HTTPS with this certificate chain (PEM). Needs --tls-key.",
     )
     tls_key: Path | None = _field(
-        "--tls-key", "PATH", None, values.readable, "The certificate's private key (PEM). Needs --tls-certificate."
+        "--tls-key",
+        "PATH",
+        None,
+        values.readable,
+        "The certificate's private key (PEM). Needs --tls-certificate.",
     )
 
     @property

@@ -58,13 +58,19 @@ class Stop:
         self._timed = True  # by the watchdog from now on
         working = asyncio.create_task(work, name="stop")
         forced = asyncio.create_task(self._forced.wait(), name="second signal")
-        await asyncio.wait({working, forced}, timeout=self.seconds, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            {working, forced}, timeout=self.seconds, return_when=asyncio.FIRST_COMPLETED
+        )
         self._ended = True
         if working.done():
             forced.cancel()
             working.result()
             return None
-        return "a second signal" if forced.done() else f"--shutdown-timeout of {self.seconds:g} s is over"
+        return (
+            "a second signal"
+            if forced.done()
+            else f"--shutdown-timeout of {self.seconds:g} s is over"
+        )
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         """Pass a signal to the event loop. Unlike the loop, a timer works while a blocking call, as of a full pipe, holds it up."""

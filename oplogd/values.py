@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-_NAME = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?)*", re.ASCII)
+_NAME = re.compile(
+    r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?)*",
+    re.ASCII,
+)
 
 
 class Secret:
@@ -96,7 +99,9 @@ def size(least: int) -> Callable[[str], int]:
         match = re.fullmatch(r"([0-9]{1,18}) ?(?:([kmgt])(?:i?b)?|b)?", text.strip().lower())
         size = int(match[1]) << (10 * " kmgt".index(match[2] or " ")) if match else -1
         if not least <= size < 1 << 63:
-            raise ValueError(f"{text!r} is not a size of at least {least} bytes, such as 10485760 or 10MB")
+            raise ValueError(
+                f"{text!r} is not a size of at least {least} bytes, such as 10485760 or 10MB"
+            )
         return size
 
     return convert
@@ -110,7 +115,9 @@ def _duration(wanted: str, fits: Callable[[float], bool]) -> Callable[[str], flo
         match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?(ms|s|m|h|d|)", text.strip().lower())
         seconds = float(match[1]) * _SECONDS[match[2]] if match else -1.0
         if not fits(seconds):
-            raise ValueError(f"{text!r} is not a duration {wanted}, such as 500ms, 20s, 10m, 12h or 30d")
+            raise ValueError(
+                f"{text!r} is not a duration {wanted}, such as 500ms, 20s, 10m, 12h or 30d"
+            )
         return seconds
 
     return convert
@@ -188,7 +195,9 @@ def host_names(text: str) -> frozenset[str]:
     names = frozenset(filter(None, map(str.strip, text.split(","))))
     for name in names:
         if host_name(name) is None:
-            raise ValueError(f"{name!r} is not a host name such as oplog.example.com: no scheme, no port, no *")
+            raise ValueError(
+                f"{name!r} is not a host name such as oplog.example.com: no scheme, no port, no *"
+            )
     return frozenset(name for name in map(host_name, names) if name)
 
 

@@ -49,13 +49,19 @@ class Agent:
     program: Sequence[str] = ("-m", "oplogd")
     """Arguments of Python; another program may change what has no flag."""
 
-    def __init__(self, folder: Path, *flags: str, environ: Mapping[str, str] | None = None, **popen: Any) -> None:
+    def __init__(
+        self, folder: Path, *flags: str, environ: Mapping[str, str] | None = None, **popen: Any
+    ) -> None:
         command = [sys.executable, *self.program, "--listen", "127.0.0.1:0"]
         if "--mongo-url" not in flags:
             command += ["--store", str(folder / "oplog.db")]
         self.log: deque[str] = deque(maxlen=1000)
         self.process = subprocess.Popen(
-            [*command, *flags], stderr=subprocess.PIPE, text=True, env={**os.environ, **(environ or {})}, **popen
+            [*command, *flags],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(environ or {})},
+            **popen,
         )
         self._logged = threading.Condition()
         self._ready = threading.Event()
@@ -83,14 +89,18 @@ class Agent:
         """POST an operation or a list of them; the status. ``bytes`` go as they are."""
         return self.request("POST", "/", body, headers).status
 
-    def request(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> "Answer":
+    def request(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> "Answer":
         raw = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE)
         try:
             sent = {"Content-Type": "application/json"} if raw is not None else {}
             connection.request(method, path, raw, {**sent, **(headers or {})})
             response = connection.getresponse()
-            return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
+            return Answer(
+                response.status, {k.lower(): v for k, v in response.getheaders()}, response.read()
+            )
         finally:
             connection.close()
 
@@ -149,13 +159,18 @@ class Agent:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self.process.poll() is None:
             self.process.kill()
         self.wait()
         if error is not None:  # pytest shows it with the failure
-            print(f"the log of the agent on port {self.port}:\n{''.join(self.log)}", file=sys.stderr)
+            print(
+                f"the log of the agent on port {self.port}:\n{''.join(self.log)}", file=sys.stderr
+            )
 
     def _read_log(self) -> None:
         assert self.process.stderr is not None
@@ -248,7 +263,10 @@ class Stream:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -256,7 +274,9 @@ class Stream:
 @contextmanager
 def write_lock(folder: Path) -> Iterator[None]:
     """Nobody else can write to the store of the agent in ``folder`` meanwhile."""
-    with closing(sqlite3.connect(folder / "oplog.db", isolation_level=None, timeout=DEADLINE)) as db:
+    with closing(
+        sqlite3.connect(folder / "oplog.db", isolation_level=None, timeout=DEADLINE)
+    ) as db:
         db.execute("BEGIN IMMEDIATE")
         yield
         db.execute("ROLLBACK")

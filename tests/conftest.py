@@ -16,7 +16,9 @@ def shared_data() -> Path:
     """The folder of real input: `data` in `../shared`, or in what OPLOG_SHARED names."""
     data = Path(os.environ.get("OPLOG_SHARED") or ROOT.parent / "shared") / "data"
     if not data.is_dir():
-        pytest.skip(f"no real input: {data} does not exist (OPLOG_SHARED names the folder above it)")
+        pytest.skip(
+            f"no real input: {data} does not exist (OPLOG_SHARED names the folder above it)"
+        )
     return data
 
 
@@ -32,7 +34,9 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     yield from _running(java_server, tmp_path_factory, "java-server")
 
 
-def _running(make: Callable[[Path], Server], folders: pytest.TempPathFactory, name: str) -> Iterator[Running]:
+def _running(
+    make: Callable[[Path], Server], folders: pytest.TempPathFactory, name: str
+) -> Iterator[Running]:
     if real := os.environ.get(URL_VARIABLE):
         yield Running(real, None)
         return
@@ -67,7 +71,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """What a test printed travels between processes as UTF-8, which has no unpaired surrogates."""
     report = yield
-    report.sections = [(title, text.encode(errors="backslashreplace").decode()) for title, text in report.sections]
+    report.sections = [
+        (title, text.encode(errors="backslashreplace").decode()) for title, text in report.sections
+    ]
     return report
 
 
@@ -106,7 +112,9 @@ class RequireAll:
     def _note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
         # An expected failure is reported as skipped too; it did run.
         if report.skipped and not hasattr(report, "wasxfail"):
-            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+            reason = (
+                report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+            )
             self._skipped[report.nodeid] = reason
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

@@ -12,7 +12,11 @@ TIMESTAMP = "2014-11-06T11:04:39.041Z"
 
 
 def operation(
-    event: str = "insert", type_: str = "video", id_: str = "a", parents: Sequence[str] = (), timestamp: str = TIMESTAMP
+    event: str = "insert",
+    type_: str = "video",
+    id_: str = "a",
+    parents: Sequence[str] = (),
+    timestamp: str = TIMESTAMP,
 ) -> Operation:
     return Operation(event, f"{type_}/{id_}", encode_data(timestamp, list(parents), type_, id_))
 
@@ -48,7 +52,9 @@ def fold(entries: Iterable[Entry], before: Mapping[str, Known] | None = None) ->
 
 
 def operations(
-    types: Sequence[str] = ("a", "b"), ids: Sequence[str] = ("1", "2", "3"), parents: Sequence[str] = ("x", "y", "z")
+    types: Sequence[str] = ("a", "b"),
+    ids: Sequence[str] = ("1", "2", "3"),
+    parents: Sequence[str] = ("x", "y", "z"),
 ) -> st.SearchStrategy[Operation]:
     """Operations over few objects, so that they meet again."""
     return st.builds(

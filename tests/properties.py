@@ -15,5 +15,9 @@ def examples(share: float = 1.0) -> settings:
     return settings(
         max_examples=max(1, int(EXAMPLES * share)),
         deadline=None,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
+        suppress_health_check=[
+            HealthCheck.too_slow,
+            HealthCheck.data_too_large,
+            HealthCheck.function_scoped_fixture,
+        ],
     )

@@ -71,7 +71,9 @@ def snippets(document: Path) -> list[Snippet]:
     for match in _FENCE.finditer(text):
         language, _, word = match[2].strip().partition(" ")
         line = text.count("\n", 0, match.start()) + 1
-        found.append(Snippet(line, language, word, textwrap.dedent(match[3]), text[end : match.start()]))
+        found.append(
+            Snippet(line, language, word, textwrap.dedent(match[3]), text[end : match.start()])
+        )
         end = match.end()
     return found
 
@@ -146,7 +148,9 @@ class Reader:
     ``commands`` run here, by their name, instead of in a process of their own: from their arguments to what they print.
     """
 
-    def __init__(self, folder: Path, commands: Mapping[str, Callable[[list[str]], str]] | None = None) -> None:
+    def __init__(
+        self, folder: Path, commands: Mapping[str, Callable[[list[str]], str]] | None = None
+    ) -> None:
         self.folder = folder
         self._commands = commands or {}
         self.agents: dict[str, Agent] = {}
@@ -174,7 +178,10 @@ class Reader:
         return re.sub(r"\blocalhost([:/])(\d{4})\b", address, code)
 
     def read_twice(
-        self, document: Path, listed: Container[str] = (), prepare: Callable[[], None] = lambda: None
+        self,
+        document: Path,
+        listed: Container[str] = (),
+        prepare: Callable[[], None] = lambda: None,
     ) -> None:
         """Paste all snippets, come back later, and paste all of them again. ``listed``: first lines of snippets to skip."""
         for time_ in ("first", "second"):
@@ -205,7 +212,9 @@ class Reader:
                 self._start(port)
             deadline = time.monotonic() + DEADLINE
             while self._connections() < len(waiting):
-                assert time.monotonic() < deadline, "a program does not come back to its restarted agent"
+                assert time.monotonic() < deadline, (
+                    "a program does not come back to its restarted agent"
+                )
                 time.sleep(0.01)
             for staying in waiting:
                 staying.press_ctrl_c()
@@ -275,7 +284,9 @@ class Reader:
     def _wait_for_positions(self) -> None:
         """A reader is slower than a consumer that writes down, once a second, that it has dealt with `live`."""
         deadline = time.monotonic() + DEADLINE
-        while not all(re.fullmatch("[0-9a-f]{24}", path.read_text()) for path in self.folder.glob("*.state")):
+        while not all(
+            re.fullmatch("[0-9a-f]{24}", path.read_text()) for path in self.folder.glob("*.state")
+        ):
             assert time.monotonic() < deadline, "no position was saved"
             time.sleep(0.01)
 
@@ -320,7 +331,10 @@ class Reader:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         for staying in self._staying:
             staying.close()

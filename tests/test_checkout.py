@@ -34,7 +34,11 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def environ() -> dict[str, str]:
     """Lends the environments made here the packages of this one, so that nothing is fetched; and a port of their own."""
     lent = [path for path in sys.path if path.endswith("-packages")]
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("VIRTUAL_ENV", "MAKE"))}
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("VIRTUAL_ENV", "MAKE"))
+    }
     return {
         **inherited,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -46,7 +50,9 @@ def environ() -> dict[str, str]:
 
 
 @contextmanager
-def started(command: str, folder: Path, environ: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
+def started(
+    command: str, folder: Path, environ: dict[str, str]
+) -> Iterator["subprocess.Popen[str]"]:
     """In a process group of its own, as in a terminal."""
     with subprocess.Popen(
         ["bash", "-c", command], cwd=folder, env=environ, text=True, start_new_session=True,
@@ -93,7 +99,9 @@ def shown(document: str, first: str) -> str:
     return found
 
 
-def test_the_demo_of_the_readme_runs_twice_and_ends_quietly(checkout: Path, environ: dict[str, str]) -> None:
+def test_the_demo_of_the_readme_runs_twice_and_ends_quietly(
+    checkout: Path, environ: dict[str, str]
+) -> None:
     command = shown("README.md", "make demo").splitlines()[0]
     for _ in range(2):
         with started(f"exec {command}", checkout, environ) as demo:
@@ -109,13 +117,19 @@ def test_the_demo_of_the_readme_runs_twice_and_ends_quietly(checkout: Path, envi
             press_ctrl_c(demo)
 
 
-def test_the_commands_are_there_once_the_install_lines_were_pasted(checkout: Path, environ: dict[str, str]) -> None:
+def test_the_commands_are_there_once_the_install_lines_were_pasted(
+    checkout: Path, environ: dict[str, str]
+) -> None:
     install = shown("README.md", "python3 -m venv .venv")
     assert install == shown("docs/quickstart.md", "python3 -m venv .venv")
     activate = install.splitlines()[1]
     run(install, checkout, environ)
-    names = run(f"{activate}; command -v oplogd oplog-sync oplog-tail", checkout, environ).splitlines()
-    assert names == [str(checkout / ".venv/bin" / name) for name in ("oplogd", "oplog-sync", "oplog-tail")]
+    names = run(
+        f"{activate}; command -v oplogd oplog-sync oplog-tail", checkout, environ
+    ).splitlines()
+    assert names == [
+        str(checkout / ".venv/bin" / name) for name in ("oplogd", "oplog-sync", "oplog-tail")
+    ]
     for name in names:
         assert oplogd.__version__ in run(f"{name} --version", checkout, environ)
     with started(f"{activate}; exec oplogd", checkout, environ) as agent:
@@ -128,7 +142,10 @@ def test_the_commands_are_there_once_the_install_lines_were_pasted(checkout: Pat
 
 def test_the_packages_of_a_release_are_built(checkout: Path, environ: dict[str, str]) -> None:
     run(shown("docs/releases.md", "pip wheel"), checkout, environ)
-    assert sorted(path.name.split("-")[0] for path in (checkout / "dist").glob("*.whl")) == ["oplog", "oplogc"]
+    assert sorted(path.name.split("-")[0] for path in (checkout / "dist").glob("*.whl")) == [
+        "oplog",
+        "oplogc",
+    ]
 
 
 def test_the_package_for_a_cluster_is_built(checkout: Path, environ: dict[str, str]) -> None:

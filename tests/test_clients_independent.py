@@ -17,22 +17,33 @@ Told = tuple[str, str]
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
-    flags = ("--heartbeat", "200ms", "--max-connection-age", f"{DEADLINE:g}s")  # no test waits for ever
+    flags = (
+        "--heartbeat",
+        "200ms",
+        "--max-connection-age",
+        f"{DEADLINE:g}s",
+    )  # no test waits for ever
     with Agent(tmp_path_factory.mktemp("agent"), *flags) as agent:
         yield agent
 
 
 def store(agent: Agent, type_: str, *operations: Told) -> None:
-    assert agent.post([{"event": event, "type": type_, "id": id_} for event, id_ in operations]) == 200
+    assert (
+        agent.post([{"event": event, "type": type_, "id": id_} for event, id_ in operations]) == 200
+    )
 
 
 @contextlib.contextmanager
-def source(agent: Agent, type_: str, last_event_id: str | None = None, **query: str) -> Iterator[EventSource]:
+def source(
+    agent: Agent, type_: str, last_event_id: str | None = None, **query: str
+) -> Iterator[EventSource]:
     headers = {"Last-Event-ID": last_event_id} if last_event_id else {}
     parameters = {"types": type_, **query}
     with (
         httpx.Client(timeout=DEADLINE) as client,
-        connect_sse(client, "GET", agent.url + "/ops", headers=headers, params=parameters) as events,
+        connect_sse(
+            client, "GET", agent.url + "/ops", headers=headers, params=parameters
+        ) as events,
     ):
         events.response.raise_for_status()
         yield events
@@ -92,8 +103,18 @@ class Curl:
     """``curl`` on a stream, started as a person would; established once the headers are read."""
 
     def __init__(self, agent: Agent, *options: str, query: str = "") -> None:
-        command = ["curl", "-sSiN", "--max-time", str(int(DEADLINE)), "-H", "Accept: text/event-stream", *options]
-        self._process = subprocess.Popen([*command, agent.url + "/ops" + query], stdout=subprocess.PIPE)
+        command = [
+            "curl",
+            "-sSiN",
+            "--max-time",
+            str(int(DEADLINE)),
+            "-H",
+            "Accept: text/event-stream",
+            *options,
+        ]
+        self._process = subprocess.Popen(
+            [*command, agent.url + "/ops" + query], stdout=subprocess.PIPE
+        )
         assert self._process.stdout
         self._lines = self._process.stdout
         self.head = b"".join(iter(self._lines.readline, b"\r\n"))
@@ -126,7 +147,17 @@ class Curl:
 
 
 def curl_send(agent: Agent, body: str, *options: str) -> str:
-    command = ["curl", "-sS", "--max-time", str(int(DEADLINE)), "-w", "%{http_code}", "--data-binary", body, *options]
+    command = [
+        "curl",
+        "-sS",
+        "--max-time",
+        str(int(DEADLINE)),
+        "-w",
+        "%{http_code}",
+        "--data-binary",
+        body,
+        *options,
+    ]
     return subprocess.run([*command, agent.url], capture_output=True, text=True, check=True).stdout
 
 
@@ -159,7 +190,9 @@ def test_curl_replicates(agent: Agent) -> None:
 
 def test_curl_is_told_what_is_missing(agent: Agent) -> None:
     assert curl_send(agent, "{}").endswith("415")
-    answer = subprocess.run(["curl", "-sS", agent.url + "/ops"], capture_output=True, text=True, check=True).stdout
+    answer = subprocess.run(
+        ["curl", "-sS", agent.url + "/ops"], capture_output=True, text=True, check=True
+    ).stdout
     assert "curl -N -H 'Accept: text/event-stream'" in json.loads(answer)["detail"]
 
 

@@ -47,7 +47,9 @@ def flags() -> str:
     for flag in flag_table():
         metavar = (flag.metavar or "").replace("|", "\\|")
         default = f"`{flag.default}`" if flag.metavar and flag.default else ""
-        rows.append(f"| `{f'{flag.name} {metavar}'.strip()}` | `{flag.variable}` | {default} | {flag.help} |")
+        rows.append(
+            f"| `{f'{flag.name} {metavar}'.strip()}` | `{flag.variable}` | {default} | {flag.help} |"
+        )
     return "\n".join(rows)
 
 
@@ -63,7 +65,9 @@ def endpoints() -> str:
 
 def errors() -> str:
     found = {
-        pair for path in sorted((ROOT / "oplogd").rglob("*.py")) for pair in sentences(ast.parse(path.read_text()))
+        pair
+        for path in sorted((ROOT / "oplogd").rglob("*.py"))
+        for pair in sentences(ast.parse(path.read_text()))
     }
     rows = [f"| {status} | {sentence} |" for status, sentence in sorted(found)]
     return "\n".join(["| status | `detail` |", "|---|---|", *rows])
@@ -98,7 +102,9 @@ def metric_names(agent: Agent) -> str:
     return "\n".join(["| metric | type | |", "|---|---|---|", *rows])
 
 
-@pytest.mark.parametrize("generate", [flags, endpoints, errors], ids=lambda generate: generate.__name__)
+@pytest.mark.parametrize(
+    "generate", [flags, endpoints, errors], ids=lambda generate: generate.__name__
+)
 def test_the_reference_has_what_the_code_has(generate: Callable[[], str]) -> None:
     check_generated(generate.__name__, generate())
 
@@ -134,18 +140,31 @@ def test_the_reference_has_every_event_and_exit_code(agent: Agent) -> None:
 def test_every_status_that_an_answer_can_have_is_explained() -> None:
     text = REFERENCE.read_text()
     table = text[text.index("| status | when |") :].partition("\n\n")[0]
-    explained = {code for row in table.splitlines() for code in re.findall(r"\b\d{3}\b", row.split("|")[1])}
+    explained = {
+        code for row in table.splitlines() for code in re.findall(r"\b\d{3}\b", row.split("|")[1])
+    }
     assert explained == set(re.findall(r"^\| (\d{3}) \|", errors(), re.MULTILINE))
 
 
 def test_every_trouble_with_the_store_is_explained() -> None:
-    table = (ROOT / "docs/operations.md").read_text().partition("| reason | what to do |")[2].partition("\n\n")[0]
+    table = (
+        (ROOT / "docs/operations.md")
+        .read_text()
+        .partition("| reason | what to do |")[2]
+        .partition("\n\n")[0]
+    )
     reasons = [row.split("|")[1].strip() for row in table.splitlines()[2:]]
     code = "".join(path.read_text() for path in (ROOT / "oplogd").rglob("*.py"))
     assert [reason for reason in reasons if reason.replace("…", "") not in code] == []
     tree = ast.parse((ROOT / "oplogd/store/sqlite/connection.py").read_text())
-    (translate,) = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "_translate")
-    told = [words(n.value) for n in ast.walk(translate) if isinstance(n, ast.Assign) and words(n.value) != "…"]
+    (translate,) = (
+        n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "_translate"
+    )
+    told = [
+        words(n.value)
+        for n in ast.walk(translate)
+        if isinstance(n, ast.Assign) and words(n.value) != "…"
+    ]
     told = [reason for reason in told if reason[0] != "…"]  # what SQLite itself says
     assert len(told) >= 5
     assert [reason for reason in told if not reason.startswith(tuple(reasons))] == []
@@ -154,13 +173,17 @@ def test_every_trouble_with_the_store_is_explained() -> None:
 def test_every_member_of_the_status_is_explained(agent: Agent) -> None:
     status = agent.status()
     explained = (ROOT / "docs/operations.md").read_text()
-    members = {name for name in status if name not in ("status", "version", "uptime_seconds", "store")}
+    members = {
+        name for name in status if name not in ("status", "version", "uptime_seconds", "store")
+    }
     members |= {f"store.{name}" for name in status["store"] if name != "kind"}
     assert {name for name in members if f"`{name}`" not in explained} == set()
 
 
 def snippets(document: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}(?: \w+)?\n(.*?)^```", document.read_text(), re.DOTALL | re.MULTILINE)
+    return re.findall(
+        rf"^```{language}(?: \w+)?\n(.*?)^```", document.read_text(), re.DOTALL | re.MULTILINE
+    )
 
 
 def test_the_readme_begins_with_two_commands_that_exist() -> None:
@@ -188,7 +211,9 @@ def anchors(document: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_the_operation_of_the_reference_is_accepted_and_again_after_a_restart(tmp_path: Path) -> None:
+def test_the_operation_of_the_reference_is_accepted_and_again_after_a_restart(
+    tmp_path: Path,
+) -> None:
     (operation,) = snippets(REFERENCE, "json")
     port = free_port()
     for _ in range(2):
@@ -198,11 +223,15 @@ def test_the_operation_of_the_reference_is_accepted_and_again_after_a_restart(tm
                 (event,) = stream.take(1)
             assert agent.stop() == 0
         given = json.loads(operation)
-        assert fold([Event(event.id, event.event, event.data)]) == {f"{given['type']}/{given['id']}": event.data}
+        assert fold([Event(event.id, event.event, event.data)]) == {
+            f"{given['type']}/{given['id']}": event.data
+        }
         assert {**event.operation, "event": event.event} == given
 
 
-def test_the_token_of_the_reference_opens_the_stream_and_again_after_a_restart(tmp_path: Path) -> None:
+def test_the_token_of_the_reference_opens_the_stream_and_again_after_a_restart(
+    tmp_path: Path,
+) -> None:
     (command,) = snippets(REFERENCE, "sh")
     port = free_port()
     for _ in range(2):
@@ -220,7 +249,9 @@ def test_the_token_of_the_reference_opens_the_stream_and_again_after_a_restart(t
 
 def test_the_demo_shows_how_to_send_and_follow_and_produces() -> None:
     command = [sys.executable, "-u", "-m", "oplogd.demo", "--listen", "localhost:0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as demo:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as demo:
         assert demo.stdout is not None
         lines: list[str] = []
         while "Ctrl-C" not in "".join(lines[-1:]):
@@ -229,7 +260,11 @@ def test_the_demo_shows_how_to_send_and_follow_and_produces() -> None:
         assert len(pasted) == 3
         send, live, _ = pasted
         subprocess.run(
-            ["bash", "-ec", send], check=True, timeout=30, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            ["bash", "-ec", send],
+            check=True,
+            timeout=30,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         with subprocess.Popen(
             ["bash", "-c", f"exec {live}"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL

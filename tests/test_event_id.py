@@ -7,7 +7,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from oplogd.errors import PositionError
-from oplogd.event_id import MAX_MS, MAX_OFFSET, EventId, Mark, Millis, format_id, parse_position, prefix
+from oplogd.event_id import (
+    MAX_MS,
+    MAX_OFFSET,
+    EventId,
+    Mark,
+    Millis,
+    format_id,
+    parse_position,
+    prefix,
+)
 from tests.properties import examples
 
 POSITION = re.compile(r"^(?:[0-9]{1,13}|[0-9a-f]{24})\Z", re.ASCII)
@@ -54,7 +63,9 @@ def test_any_object_id_is_read_whatever_its_milliseconds(text: str) -> None:
     st.text()
     | st.text("0123456789abcdefABCDEF \n\u0660\uff11\u00b2", max_size=26)
     | st.integers(0, 10**30).map(str)
-    | st.tuples(marks.map(format_id), st.sampled_from(["\n", " ", "0", "\r", "\u2028"])).map("".join)
+    | st.tuples(marks.map(format_id), st.sampled_from(["\n", " ", "0", "\r", "\u2028"])).map(
+        "".join
+    )
 )
 def test_what_is_no_id_is_refused(text: str) -> None:
     if POSITION.match(text):

@@ -36,7 +36,9 @@ def own_names() -> set[str]:
 
 
 def tracked() -> list[Path]:
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=30)
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=30
+    )
     return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
 
 
@@ -58,7 +60,9 @@ def by_name(text: str, names: set[str]) -> Iterator[str]:
             if argument in ("&&", "||", "|", ";"):
                 break
             wanted = normal(argument)
-            if any(wanted == name or ("/" in name and wanted.startswith(f"{name}/")) for name in names):
+            if any(
+                wanted == name or ("/" in name and wanted.startswith(f"{name}/")) for name in names
+            ):
                 yield match[0]
                 break
     yield from (match[0] for match in _EXTRA.finditer(text))
@@ -125,7 +129,12 @@ def test_a_command_that_takes_the_checkout_is_not(text: str) -> None:
 def test_oplog_sync_without_its_extra_says_how_to_install_it() -> None:
     program = "import sys; sys.modules['pyspark'] = None; from oplog_sync.cli import main; main(['dump.jsonl'])"
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
     )
     assert done.returncode == 1
     told = "oplog-sync: pyspark\\S* is missing; in the checkout of oplog, run: pip install -c constraints.txt '.\\[sync\\]'\n"

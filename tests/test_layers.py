@@ -7,15 +7,39 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-_IO = {"asyncio", "socket", "sqlite3", "pymongo", "bson", "threading", "oplogd.store", "oplogd.ingest", "oplogd.web"}
+_IO = {
+    "asyncio",
+    "socket",
+    "sqlite3",
+    "pymongo",
+    "bson",
+    "threading",
+    "oplogd.store",
+    "oplogd.ingest",
+    "oplogd.web",
+}
 MUST_NOT_KNOW = {
     "oplogd/operation.py": _IO,
     "oplogd/event_id.py": _IO,
     "oplogd/nesting.py": _IO,
     "oplogd/values.py": {"asyncio", "oplogd.web", "oplogd.ingest", "oplogd.stream", "oplogd.store"},
     "oplogd/ingest": {"oplogd.stream", "oplogd.web"},
-    "oplogd/store": {"oplogd.ingest", "oplogd.stream", "oplogd.web", "oplogd.settings", "starlette", "uvicorn"},
-    "oplogd/stream": {"oplogd.ingest", "oplogd.web", "oplogd.settings", "sqlite3", "pymongo", "bson"},
+    "oplogd/store": {
+        "oplogd.ingest",
+        "oplogd.stream",
+        "oplogd.web",
+        "oplogd.settings",
+        "starlette",
+        "uvicorn",
+    },
+    "oplogd/stream": {
+        "oplogd.ingest",
+        "oplogd.web",
+        "oplogd.settings",
+        "sqlite3",
+        "pymongo",
+        "bson",
+    },
     "oplogd/web": {"oplogd.store.sqlite", "oplogd.store.mongo", "sqlite3", "pymongo", "bson"},
     "oplog_sync": {"oplogd.ingest", "oplogd.stream", "oplogd.web", "oplogd.agent", "oplogd.server"},
     "clients/python/oplogc": {"oplogd", "oplog_sync"},

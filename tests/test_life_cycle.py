@@ -122,7 +122,9 @@ def test_no_answer_of_a_running_agent_tells_the_folder_of_its_store_and_the_log_
     folder = tmp_path / "in here"
     (folder / "aside").mkdir(parents=True)
     store = folder / "oplog.db"
-    with Agent(tmp_path, "--store", "in here/oplog.db" if relative else str(store), cwd=tmp_path) as agent:
+    with Agent(
+        tmp_path, "--store", "in here/oplog.db" if relative else str(store), cwd=tmp_path
+    ) as agent:
         target = Target.of(agent)
         target.store(operation("insert", "a", "thing"))
         for path in list(folder.glob("oplog.db*")):
@@ -135,7 +137,9 @@ def test_no_answer_of_a_running_agent_tells_the_folder_of_its_store_and_the_log_
             target.request("GET", "/status"),
             target.post(operation("insert", "b", "thing")),
             target.post([operation("insert", "b", "thing")]),
-            target.request("GET", "/ops", headers={"Accept": "text/event-stream", "Last-Event-ID": "0"}),
+            target.request(
+                "GET", "/ops", headers={"Accept": "text/event-stream", "Last-Event-ID": "0"}
+            ),
         ]
         for answer in answers:
             assert answer.status == 503
@@ -189,7 +193,9 @@ def udp_is_free(host: str, port: int) -> bool:
     return False
 
 
-def test_an_ingest_password_keeps_udp_on_the_loopback_address(running: Agent, tmp_path: Path) -> None:
+def test_an_ingest_password_keeps_udp_on_the_loopback_address(
+    running: Agent, tmp_path: Path
+) -> None:
     assert not udp_is_free("127.0.0.2", running.udp_port), "without one it is bound to all"
     with Agent(tmp_path, "--listen", "0.0.0.0:0", "--ingest-password", "secret") as agent:
         assert agent.udp_port == agent.port
@@ -215,7 +221,9 @@ def test_a_signal_ends_it_after_the_queue_is_stored_and_sent_and_the_streams_are
         with write_lock(tmp_path):
             agent.send_udp(*(operation("insert", str(n), "thing") for n in range(100)))
             agent.wait_status(queue_size=100)
-            post = threading.Thread(target=lambda: answers.append(agent.post(operation("insert", "100", "thing"))))
+            post = threading.Thread(
+                target=lambda: answers.append(agent.post(operation("insert", "100", "thing")))
+            )
             post.start()
             agent.wait_status(queue_size=101)
             agent.process.send_signal(number)
@@ -266,7 +274,10 @@ def test_the_deadline_ends_it_with_code_3_when_operations_cannot_be_stored(tmp_p
         agent.send_udp(operation("insert", "a", "thing"), operation("insert", "b", "thing"))
         agent.wait_status(queue_size=2)
         assert agent.stop() == 3
-        assert "--shutdown-timeout of 0.3 s is over: 2 operations are not confirmed as stored" in "".join(agent.log)
+        assert (
+            "--shutdown-timeout of 0.3 s is over: 2 operations are not confirmed as stored"
+            in "".join(agent.log)
+        )
 
 
 def test_a_consumer_that_does_not_read_does_not_hold_up_the_stop(tmp_path: Path) -> None:
@@ -277,7 +288,9 @@ def test_a_consumer_that_does_not_read_does_not_hold_up_the_stop(tmp_path: Path)
             target, "/ops", {"Accept": "text/event-stream"}, receive_buffer=8192
         ) as stalled:  # fmt: skip
             for batch in range(10):
-                target.store(*(operation("insert", f"{batch}-{n}", "thing", "p" * 60_000) for n in range(20)))
+                target.store(
+                    *(operation("insert", f"{batch}-{n}", "thing", "p" * 60_000) for n in range(20))
+                )
             assert [data_of(block)["id"] for block in reads.take(200)][-1] == "9-19"
             assert agent.status()["events_sent"] < 400
             agent.process.send_signal(signal.SIGTERM)
@@ -329,9 +342,14 @@ def test_no_secret_is_told(tmp_path: Path) -> None:
             headers = {"Authorization": f"Basic {encoded}"}
             status = agent.post(operation("insert", "a", "thing"), headers)
             assert status == (204 if password == writer else 401)
-            answer = target.request("HEAD", "/ops", headers={**headers, "Accept": "text/event-stream"})
+            answer = target.request(
+                "HEAD", "/ops", headers={**headers, "Accept": "text/event-stream"}
+            )
             assert answer.status == (200 if password == reader else 401)
-        told = [target.request("GET", path).body.decode() for path in ("/status", "/metrics", "/openapi.json")]
+        told = [
+            target.request("GET", path).body.decode()
+            for path in ("/status", "/metrics", "/openapi.json")
+        ]
         assert agent.stop() == 0
         told += agent.log
     assert agent.log
@@ -339,7 +357,9 @@ def test_no_secret_is_told(tmp_path: Path) -> None:
 
 
 def test_a_refusal_does_not_tell_the_secret_in_a_url() -> None:
-    sentence = refusal("--mongo-url", "mongodb://user:correct-horse@localhost:1/db?bad-option=1", code=2)
+    sentence = refusal(
+        "--mongo-url", "mongodb://user:correct-horse@localhost:1/db?bad-option=1", code=2
+    )
     assert "--mongo-url" in sentence
     assert "correct-horse" not in sentence
 
@@ -356,7 +376,9 @@ def test_a_refusal_does_not_tell_the_secret_in_a_url() -> None:
         (a_newer_schema, "version 99"),
     ],
 )
-def test_a_new_epoch_needs_a_log_and_creates_none(tmp_path: Path, prepare: Callable[[Path], None], words: str) -> None:
+def test_a_new_epoch_needs_a_log_and_creates_none(
+    tmp_path: Path, prepare: Callable[[Path], None], words: str
+) -> None:
     path = tmp_path / "folder" / "oplog.db"
     path.parent.mkdir()
     prepare(path)
@@ -381,7 +403,9 @@ def test_a_new_epoch_while_an_agent_runs_is_refused_and_harms_nothing(tmp_path: 
             assert [said(block) for block in stream.take(2)] == [("insert", "a"), ("insert", "b")]
         assert target.status()["status"] == "OK"
         agent.kill()
-    assert run("--new-epoch", "--store", tmp_path / "oplog.db").returncode == 0  # its -wal and -shm are left behind
+    assert (
+        run("--new-epoch", "--store", tmp_path / "oplog.db").returncode == 0
+    )  # its -wal and -shm are left behind
     with Agent(tmp_path) as agent, Target.of(agent).follow("0") as stream:
         assert [said(block)[1] for block in stream.until("live")] == ["", "a", "b", ""]
 

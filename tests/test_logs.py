@@ -23,7 +23,9 @@ def _restore_logging() -> Iterator[None]:
         logger.propagate, logger.disabled = propagate, disabled
 
 
-def emit(name: str, level: int, message: str, *args: object, created: float = AT, **more: Any) -> None:
+def emit(
+    name: str, level: int, message: str, *args: object, created: float = AT, **more: Any
+) -> None:
     logger = logging.getLogger(name)
     record = logger.makeRecord(name, level, "file", 1, message, args, more.get("exc_info"))
     record.created = created
@@ -47,7 +49,9 @@ def test_a_text_line_has_utc_time_level_logger_and_message(
     assert (out, err) == ("", line + "\n")
 
 
-def test_a_line_break_in_a_message_does_not_begin_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_break_in_a_message_does_not_begin_a_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     configure("text", debug=False)
     emit("oplogd", logging.INFO, "bad type %s", "ü\r\n\x1b[0m\u2028\ud800'")
     assert capsys.readouterr().err.endswith("oplogd: bad type ü\\r\\n\\x1b[0m\\u2028\\ud800'\n")
@@ -121,7 +125,9 @@ def test_configuring_again_replaces_the_handler(capsys: pytest.CaptureFixture[st
 def test_the_time_of_a_line_is_now(capsys: pytest.CaptureFixture[str]) -> None:
     configure("text", debug=False)
     logging.getLogger("oplogd").info("now")
-    assert re.match(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO  oplogd: now\n", capsys.readouterr().err)
+    assert re.match(
+        r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO  oplogd: now\n", capsys.readouterr().err
+    )
 
 
 class Clock:
@@ -152,7 +158,9 @@ def test_an_episode_is_two_lines(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_a_second_episode_counts_anew(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
-    episode = Episode(logging.getLogger("oplogd.test"), "50% full", level=logging.ERROR, clock=clock)
+    episode = Episode(
+        logging.getLogger("oplogd.test"), "50% full", level=logging.ERROR, clock=clock
+    )
     for _ in range(2):
         episode.again()
         episode.end()

@@ -11,7 +11,9 @@ from oplogd.nesting import MAX_DEPTH, is_too_deep
 from tests.properties import examples
 
 
-@pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"x":', b"}"), (b'[{"x":[', b"]}]")])
+@pytest.mark.parametrize(
+    ("opening", "closing"), [(b"[", b"]"), (b'{"x":', b"}"), (b'[{"x":[', b"]}]")]
+)
 def test_the_limit_is_exact(opening: bytes, closing: bytes) -> None:
     levels = opening.count(b"[") + opening.count(b"{")
     times = MAX_DEPTH // levels
@@ -39,7 +41,8 @@ def test_what_lies_side_by_side_or_in_strings_is_not_deep(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "raw", [b"[" * 5000, b'{"x":' * 5000, b'"\\\\"' + b"[" * 5000, b"]" * 9 + b"{" * 5000, b"\xff[" * 900]
+    "raw",
+    [b"[" * 5000, b'{"x":' * 5000, b'"\\\\"' + b"[" * 5000, b"]" * 9 + b"{" * 5000, b"\xff[" * 900],
 )
 def test_text_that_is_no_json_is_judged_as_far_as_it_goes(raw: bytes) -> None:
     assert is_too_deep(raw)
@@ -53,7 +56,9 @@ def depth(value: Any) -> int:
 
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.integers() | st.text('["{]}\\aé'),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text('["\\{]}'), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text('["\\{]}'), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 

@@ -71,7 +71,9 @@ def test_an_operation_is_emitted_in_the_order_of_the_contract() -> None:
     )
 
 
-@pytest.mark.parametrize("event", ["insert", "INSERT", "Insert", "iNsErT", "update", "UPDATE", "delete", "DeLeTe"])
+@pytest.mark.parametrize(
+    "event", ["insert", "INSERT", "Insert", "iNsErT", "update", "UPDATE", "delete", "DeLeTe"]
+)
 def test_the_event_is_stored_in_lower_case(event: str) -> None:
     assert decoded(changed(event=event)).event == event.lower()
 
@@ -161,9 +163,21 @@ def test_the_whole_may_have_64_kib_and_not_a_byte_more() -> None:
         (changed(parents=["a\0"]), "parents[0]", "must not contain NUL"),
         (changed(parents=["a", None]), "parents[1]", "must be a string, not null"),
         (changed(timestamp=0), "timestamp", "must be a string, not a number"),
-        (changed(timestamp=""), "timestamp", "not an RFC 3339 time such as 2014-11-06T11:04:39.041Z"),
-        (changed(timestamp="yesterday"), "timestamp", "not an RFC 3339 time such as 2014-11-06T11:04:39.041Z"),
-        (changed(timestamp=TIME + "\n"), "timestamp", "not an RFC 3339 time such as 2014-11-06T11:04:39.041Z"),
+        (
+            changed(timestamp=""),
+            "timestamp",
+            "not an RFC 3339 time such as 2014-11-06T11:04:39.041Z",
+        ),
+        (
+            changed(timestamp="yesterday"),
+            "timestamp",
+            "not an RFC 3339 time such as 2014-11-06T11:04:39.041Z",
+        ),
+        (
+            changed(timestamp=TIME + "\n"),
+            "timestamp",
+            "not an RFC 3339 time such as 2014-11-06T11:04:39.041Z",
+        ),
         ([VALID], "operation", "must be an object, not a list"),
         ("insert", "operation", "must be an object, not a string"),
         (None, "operation", "must be an object, not null"),
@@ -171,13 +185,19 @@ def test_the_whole_may_have_64_kib_and_not_a_byte_more() -> None:
         (b"{", "operation", "is not valid JSON: Input data was truncated"),
         (b"\xff", "operation", "is not UTF-8 (byte 0)"),
         (b'{"event":"insert","type":"a","id":"\xff"}', "operation", "is not UTF-8 (byte 35)"),
-        (b'{"event":"insert","type":"a","id":"b","x":"\xed\xa0\x80"}', "operation", "is not UTF-8 (byte 43)"),
+        (
+            b'{"event":"insert","type":"a","id":"b","x":"\xed\xa0\x80"}',
+            "operation",
+            "is not UTF-8 (byte 43)",
+        ),
         (b'{"x":' * 5000 + b"1" + b"}" * 5000, "operation", "is nested too deeply"),
         (changed(more=nested(MAX_DEPTH)), "operation", "is nested too deeply"),
         (b"[" * 60_000, "operation", "is nested too deeply"),
     ],
 )
-def test_a_refusal_names_the_field_and_says_what_is_wrong_with_it(given_: Any, field: str, reason: str) -> None:
+def test_a_refusal_names_the_field_and_says_what_is_wrong_with_it(
+    given_: Any, field: str, reason: str
+) -> None:
     assert refusal(given_) == (field, reason)
 
 
@@ -206,7 +226,9 @@ def test_what_is_not_json_is_refused(raw: bytes) -> None:
 
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4)
+    ),
     max_leaves=8,
 )
 almost = st.fixed_dictionaries(
@@ -216,7 +238,10 @@ almost = st.fixed_dictionaries(
         "type": st.text(min_size=1) | json_values,
         "id": st.text(min_size=1) | json_values,
         "parents": st.lists(st.text(min_size=1)) | json_values,
-        "timestamp": st.sampled_from([TIME, "2014-11-06t11:04:39+01:00", "9999-12-31T23:59:59-01:00"]) | json_values,
+        "timestamp": st.sampled_from(
+            [TIME, "2014-11-06t11:04:39+01:00", "9999-12-31T23:59:59-01:00"]
+        )
+        | json_values,
         "more": json_values,
     },
 ).map(lambda value: json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass"))
@@ -227,7 +252,9 @@ def mutated(draw: st.DrawFn) -> bytes:
     raw = bytearray(draw(almost))
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(raw)))
-        raw[at : at + draw(st.integers(0, 3))] = draw(st.binary(max_size=3) | st.sampled_from([rb"\ud8", rb"\u0000"]))
+        raw[at : at + draw(st.integers(0, 3))] = draw(
+            st.binary(max_size=3) | st.sampled_from([rb"\ud8", rb"\u0000"])
+        )
     return bytes(raw)
 
 
@@ -317,7 +344,11 @@ def civil(days: int) -> str:
 def timestamps(draw: st.DrawFn) -> tuple[str, str | None]:
     """A timestamp as it may be sent, and how it must come out; None if that leaves the years 1 to 9999."""
     day = draw(st.dates() | st.sampled_from([date(1, 1, 1), date(9999, 12, 31), date(2000, 2, 29)]))
-    hour, minute, second = draw(st.integers(0, 23)), draw(st.integers(0, 59)), draw(st.integers(0, 59))
+    hour, minute, second = (
+        draw(st.integers(0, 23)),
+        draw(st.integers(0, 59)),
+        draw(st.integers(0, 59)),
+    )
     fraction = draw(st.text("0123456789", max_size=12))
     sign = draw(st.sampled_from("+-zZ"))
     offset_hour, offset_minute = draw(st.integers(0, 23)), draw(st.integers(0, 59))
@@ -330,7 +361,10 @@ def timestamps(draw: st.DrawFn) -> tuple[str, str | None]:
     days, rest = divmod(minutes, 1440)
     if not 0 <= days <= days_before(9999, 12, 31):
         return text, None
-    return text, f"{civil(days)}T{rest // 60:02}:{rest % 60:02}:{second:02}.{fraction[:3].ljust(3, '0')}Z"
+    return (
+        text,
+        f"{civil(days)}T{rest // 60:02}:{rest % 60:02}:{second:02}.{fraction[:3].ljust(3, '0')}Z",
+    )
 
 
 @examples(5)
@@ -351,7 +385,9 @@ def test_a_time_is_normalised_to_utc_and_cut_to_milliseconds(case: tuple[str, st
 
 @examples(5)
 @given(
-    st.from_regex(r"[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-6][0-9]:[0-6][0-9]\.[0-9]{3}Z", fullmatch=True)
+    st.from_regex(
+        r"[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-6][0-9]:[0-6][0-9]\.[0-9]{3}Z", fullmatch=True
+    )
     | st.from_regex(r"[\d-]{10}T[\d:]{8}\.[\d ]{3}Z", fullmatch=True)
 )
 @example("2014-11-06T24:00:00.000Z")
@@ -361,7 +397,9 @@ def test_a_time_is_normalised_to_utc_and_cut_to_milliseconds(case: tuple[str, st
 @example("2014-11-06T11:04:39.04\u0661Z")
 def test_the_common_form_is_judged_as_any_other(text: str) -> None:
     try:
-        general = parse_timestamp(text).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+        general = (
+            parse_timestamp(text).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+        )
     except ValueError as error:
         with pytest.raises(ValueError, match=re.escape(str(error))):
             normalise_timestamp(text)
@@ -401,9 +439,13 @@ def test_this_is_no_time(text: str) -> None:
 
 
 @examples(2)
-@given(st.integers(0, days_before(9999, 12, 31) * 86_400_000 - days_before(1970, 1, 1) * 86_400_000))
+@given(
+    st.integers(0, days_before(9999, 12, 31) * 86_400_000 - days_before(1970, 1, 1) * 86_400_000)
+)
 def test_milliseconds_are_written_as_the_time_that_reads_back(ms: int) -> None:
     days, rest = divmod(ms, 86_400_000)
-    expected = f"{civil(days + days_before(1970, 1, 1))}T{rest // 3_600_000:02}:{rest // 60_000 % 60:02}"
+    expected = (
+        f"{civil(days + days_before(1970, 1, 1))}T{rest // 3_600_000:02}:{rest // 60_000 % 60:02}"
+    )
     assert format_ms(ms) == f"{expected}:{rest // 1000 % 60:02}.{ms % 1000:03}Z"
     assert normalise_timestamp(format_ms(ms)) == format_ms(ms)

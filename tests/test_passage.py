@@ -38,7 +38,9 @@ def passage(clock: Clock) -> Passage:
 ONE, TWO, THREE = numbered(3)
 
 
-def test_an_operation_is_timed_from_its_arrival_until_the_follower_has_it(clock: Clock, passage: Passage) -> None:
+def test_an_operation_is_timed_from_its_arrival_until_the_follower_has_it(
+    clock: Clock, passage: Passage
+) -> None:
     passage.begin(TWO.data, 99.0)
     clock.now += 2
     passage.end([entry(1, 1, ONE)])

@@ -38,7 +38,11 @@ class Program(NamedTuple):
 FOLLOW = (
     Program("docs/quickstart.md", "consumer.py"),
     Program("docs/howto/search-index.md", "index.py"),
-    Program("docs/howto/regions.md", "relay.py", ("http://localhost:8042", "http://localhost:8042", "west")),
+    Program(
+        "docs/howto/regions.md",
+        "relay.py",
+        ("http://localhost:8042", "http://localhost:8042", "west"),
+    ),
     Program(DEPLOY, "consumer.py"),
 )
 SEND = (
@@ -84,7 +88,11 @@ def started(program: Program, folder: Path, port: int) -> Iterator[Running]:
         return text.replace("localhost:8042", f"127.0.0.1:{port}")
 
     (folder / program.name).write_text(here(program.code()))
-    environ = {**os.environ, "PYTHONPATH": str(ROOT / "clients/python"), "OPLOG_URL": f"http://127.0.0.1:{port}"}
+    environ = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "clients/python"),
+        "OPLOG_URL": f"http://127.0.0.1:{port}",
+    }
     with (
         tempfile.TemporaryFile() as errors,
         subprocess.Popen(
@@ -101,13 +109,20 @@ def started(program: Program, folder: Path, port: int) -> Iterator[Running]:
 
 def test_every_program_of_the_documents_is_tried_here() -> None:
     shown = {
-        (name_of(path), each.word) for path in documents() for each in snippets(path) if each.word.endswith(".py")
+        (name_of(path), each.word)
+        for path in documents()
+        for each in snippets(path)
+        if each.word.endswith(".py")
     } | {(DEPLOY, path.name) for path in (ROOT / DEPLOY).glob("*.py")}
-    tried = {(program.document, program.name) for program in (*FOLLOW, *SEND)} | {(DEPLOY, "producer.py")}
+    tried = {(program.document, program.name) for program in (*FOLLOW, *SEND)} | {
+        (DEPLOY, "producer.py")
+    }
     assert shown == tried | ASK_NO_AGENT
 
 
-@pytest.mark.parametrize("program", FOLLOW, ids=lambda program: f"{program.document}/{program.name}")
+@pytest.mark.parametrize(
+    "program", FOLLOW, ids=lambda program: f"{program.document}/{program.name}"
+)
 def test_a_program_that_follows_waits_for_an_agent_that_is_not_there_and_says_so(
     program: Program, tmp_path: Path
 ) -> None:
@@ -140,7 +155,9 @@ def test_a_program_that_sends_ends_quietly_with_ctrl_c(program: Program, tmp_pat
         assert "has not confirmed" in running.errors.splitlines()[-1]
 
 
-def test_a_relay_whose_target_is_away_ends_with_another_ctrl_c_and_sends_everything_later(tmp_path: Path) -> None:
+def test_a_relay_whose_target_is_away_ends_with_another_ctrl_c_and_sends_everything_later(
+    tmp_path: Path,
+) -> None:
     near, far = free_port(), free_port()
     addresses = (f"http://127.0.0.1:{near}", f"http://127.0.0.1:{far}")
     relay = Program("docs/howto/regions.md", "relay.py", (*addresses, "west"))
@@ -161,7 +178,9 @@ def test_a_relay_whose_target_is_away_ends_with_another_ctrl_c_and_sends_everyth
             assert wait_until(lambda: target.replicate().keys() == {"video/w1", "video/w2"})
 
 
-def test_the_programs_of_compose_run_twice_with_the_agent_restarted_in_between(tmp_path: Path) -> None:
+def test_the_programs_of_compose_run_twice_with_the_agent_restarted_in_between(
+    tmp_path: Path,
+) -> None:
     port = free_port()
     producer, consumer = Program(DEPLOY, "producer.py"), Program(DEPLOY, "consumer.py")
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -13,7 +13,9 @@ from oplogd.values import Address, Secret
 KB, MB, GB = 1 << 10, 1 << 20, 1 << 30
 
 
-def refusal(capsys: pytest.CaptureFixture[str], argv: list[str], environ: dict[str, str] | None = None) -> str:
+def refusal(
+    capsys: pytest.CaptureFixture[str], argv: list[str], environ: dict[str, str] | None = None
+) -> str:
     """The sentence `parse` refuses with, after checking that it is all it says."""
     with pytest.raises(SystemExit) as exit_:
         parse(argv, environ or {})
@@ -71,7 +73,9 @@ def test_every_field_has_the_flag_and_the_variable_of_its_name() -> None:
     names = [flag.name for flag in flag_table()]
     for field in dataclasses.fields(Settings):
         assert f"--{field.name.replace('_', '-')}" in names
-    assert set(names) - {f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(Settings)} == {
+    assert set(names) - {
+        f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(Settings)
+    } == {
         "--password-file",
         "--ingest-password-file",
     }
@@ -112,7 +116,11 @@ GOOD: list[tuple[str, str, Any]] = [
     ("--password", "s3cret", Secret("s3cret")),
     ("--ingest-password", " spaces stay ", Secret(" spaces stay ")),
     ("--allowed-hosts", "oplog", frozenset({"oplog"})),
-    ("--allowed-hosts", "Oplog.Example.com., a_b ,,oplog", frozenset({"oplog.example.com", "a_b", "oplog"})),
+    (
+        "--allowed-hosts",
+        "Oplog.Example.com., a_b ,,oplog",
+        frozenset({"oplog.example.com", "a_b", "oplog"}),
+    ),
     ("--max-queued-events", "1", 1),
     ("--max-queued-bytes", "64KB", 64 * KB),
     ("--max-clients", "1", 1),
@@ -213,7 +221,11 @@ def test_a_bad_value_is_one_sentence_with_the_flag_or_the_variable_it_came_from(
         (["file"], {}, "unknown argument file"),
         (["--listen"], {}, "--listen: needs a value (--flag=VALUE if it begins with -)"),
         (["--debug=yes"], {}, "--debug: takes no value"),
-        ([], {"OPLOGD_DEBUG": "maybe"}, "OPLOGD_DEBUG: 'maybe' is neither true (1, true, yes, on) nor "),
+        (
+            [],
+            {"OPLOGD_DEBUG": "maybe"},
+            "OPLOGD_DEBUG: 'maybe' is neither true (1, true, yes, on) nor ",
+        ),
         (
             ["--store", "a", "--mongo-url", "mongodb://b"],
             {},
@@ -231,7 +243,11 @@ def test_a_bad_value_is_one_sentence_with_the_flag_or_the_variable_it_came_from(
         ),
         (["--tls-key", __file__], {}, "--tls-key needs --tls-certificate as well"),
         (["--spool", "a"], {}, "--spool needs --mongo-url as well"),
-        ([], {"OPLOGD_TLS_CERTIFICATE": __file__}, "OPLOGD_TLS_CERTIFICATE needs --tls-key as well"),
+        (
+            [],
+            {"OPLOGD_TLS_CERTIFICATE": __file__},
+            "OPLOGD_TLS_CERTIFICATE needs --tls-key as well",
+        ),
     ],
 )
 def test_a_refusal_says_what_is_wrong(
@@ -250,7 +266,9 @@ def test_a_refusal_says_what_is_wrong(
         ["--password", "hunter2", "--password-file", "b"],
     ],
 )
-def test_a_refusal_does_not_repeat_a_secret(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refusal_does_not_repeat_a_secret(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert "hunter2" not in refusal(capsys, argv)
 
 
@@ -310,7 +328,13 @@ def test_a_switch_is_on_when_given() -> None:
 
 @pytest.mark.parametrize(
     ("content", "password"),
-    [(b"abc", "abc"), (b"abc\n", "abc"), (b"abc\r\n", "abc"), (b"abc\n\n", "abc\n"), (b" a ", " a ")],
+    [
+        (b"abc", "abc"),
+        (b"abc\n", "abc"),
+        (b"abc\r\n", "abc"),
+        (b"abc\n\n", "abc\n"),
+        (b" a ", " a "),
+    ],
 )
 def test_a_password_file_loses_one_newline(tmp_path: Path, content: bytes, password: str) -> None:
     file = tmp_path / "password"
@@ -355,7 +379,9 @@ def test_tls_takes_two_readable_files(tmp_path: Path) -> None:
         (["--password", "x"], ":8042"),
     ],
 )
-def test_udp_shares_the_address_unless_a_password_guards_http(argv: list[str], address: str | None) -> None:
+def test_udp_shares_the_address_unless_a_password_guards_http(
+    argv: list[str], address: str | None
+) -> None:
     udp = parse(argv, {}).udp_address
     assert (None if udp is None else str(udp)) == address
 
@@ -367,10 +393,23 @@ def test_an_address_prints_as_it_is_given(text: str) -> None:
 
 def test_secrets_do_not_show() -> None:
     settings = parse(
-        ["--password", "hunter2", "--ingest-password", "hunter2", "--mongo-url", "mongodb://u:hunter2@db"], {}
+        [
+            "--password",
+            "hunter2",
+            "--ingest-password",
+            "hunter2",
+            "--mongo-url",
+            "mongodb://u:hunter2@db",
+        ],
+        {},
     )
     assert settings.password is not None
-    for shown in (repr(settings), str(settings), f"{settings.password}", f"{settings.password!r:>9}"):
+    for shown in (
+        repr(settings),
+        str(settings),
+        f"{settings.password}",
+        f"{settings.password!r:>9}",
+    ):
         assert "hunter2" not in shown
         assert "***" in shown
     assert settings.password.reveal() == "hunter2"
@@ -404,7 +443,9 @@ def test_version_is_printed_alone(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_process_with_a_bad_value_ends_with_2_and_one_sentence() -> None:
-    script = "import os, sys; from oplogd.command_line import parse; parse(sys.argv[1:], os.environ)"
+    script = (
+        "import os, sys; from oplogd.command_line import parse; parse(sys.argv[1:], os.environ)"
+    )
     ended = subprocess.run(
         [sys.executable, "-c", script, "--ring-size", "2"],
         cwd=Path(__file__).parent.parent,

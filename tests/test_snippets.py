@@ -98,7 +98,11 @@ def unaccounted(name: str, found: list[Snippet]) -> list[Snippet]:
         elif snippet.word in ("", "stays"):
             known = (snippet.language, snippet.word) in RUNNABLE
         else:  # saved under a name, which must be used
-            known = any(snippet.word in later.code for later in found[number + 1 :] if later.language == "sh")
+            known = any(
+                snippet.word in later.code
+                for later in found[number + 1 :]
+                if later.language == "sh"
+            )
         if not known:
             left.append(snippet)
     return left
@@ -112,7 +116,10 @@ def test_every_snippet_is_run_or_listed_with_the_reason() -> None:
 def test_nothing_is_listed_that_is_not_there() -> None:
     there = {name_of(path): {snippet.first for snippet in snippets(path)} for path in documents()}
     stale = {
-        (name, first) for name, listed in NOT_RUN.items() for first in listed if first not in there.get(name, set())
+        (name, first)
+        for name, listed in NOT_RUN.items()
+        for first in listed
+        if first not in there.get(name, set())
     }
     assert stale == set()
     for name, modules in ELSEWHERE.items():
@@ -130,7 +137,9 @@ def test_a_new_snippet_that_nobody_runs_is_noticed(info: str) -> None:
 
 def walked(document: Path) -> bool:
     listed = NOT_RUN.get(name_of(document), {})
-    return name_of(document) not in ELSEWHERE and any(each.first not in listed for each in snippets(document))
+    return name_of(document) not in ELSEWHERE and any(
+        each.first not in listed for each in snippets(document)
+    )
 
 
 WALKED = [path for path in documents() if walked(path)]
@@ -169,7 +178,9 @@ def running(reader: Reader, *command: str) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def test_the_search_index_forgets_what_a_reset_does_not_bring(reader: Reader, tmp_path: Path) -> None:
+def test_the_search_index_forgets_what_a_reset_does_not_bring(
+    reader: Reader, tmp_path: Path
+) -> None:
     for name in ("index.py", "service.py"):
         code = saved("docs/howto/search-index.md", name)
         (reader.folder / name).write_text(code)
@@ -178,9 +189,9 @@ def test_the_search_index_forgets_what_a_reset_does_not_bring(reader: Reader, tm
     def titles() -> set[str]:
         with closing(sqlite3.connect(reader.folder / "index.db", isolation_level=None)) as index:
             index.execute("BEGIN")
-            if index.execute("SELECT count(*) FROM sqlite_master WHERE name IN ('entries', 'titles')").fetchone() != (
-                2,
-            ):
+            if index.execute(
+                "SELECT count(*) FROM sqlite_master WHERE name IN ('entries', 'titles')"
+            ).fetchone() != (2,):
                 return set()
             assert (
                 index.execute("SELECT count(*) FROM entries").fetchone()
@@ -196,17 +207,27 @@ def test_the_search_index_forgets_what_a_reset_does_not_bring(reader: Reader, tm
             reader.run([sys.executable, "service.py", "insert", f"x{number}", f"title {number}"])
         with running(reader, "index.py"):
             assert wait_until(
-                lambda: (reader.folder / "index.db").exists() and titles() == {"title 0", "title 1", "title 2"}
+                lambda: (
+                    (reader.folder / "index.db").exists()
+                    and titles() == {"title 0", "title 1", "title 2"}
+                )
             )
         address = f"127.0.0.1:{agent.port}"
     with Agent(tmp_path / "new") as other:  # another history, which knows two of the videos
         index.write_text(index.read_text().replace(address, f"127.0.0.1:{other.port}"))
-        assert other.post([{"event": "update", "type": "video", "id": f"x{number}"} for number in (1, 2, 9)]) == 200
+        assert (
+            other.post(
+                [{"event": "update", "type": "video", "id": f"x{number}"} for number in (1, 2, 9)]
+            )
+            == 200
+        )
         with running(reader, "index.py"):
             assert wait_until(lambda: titles() == {"title 1", "title 2"})
 
 
-def test_relays_survive_a_kill_and_a_reset_and_send_nothing_round(reader: Reader, tmp_path: Path) -> None:
+def test_relays_survive_a_kill_and_a_reset_and_send_nothing_round(
+    reader: Reader, tmp_path: Path
+) -> None:
     (reader.folder / "relay.py").write_text(saved("docs/howto/regions.md", "relay.py"))
     for name in ("west", "east", "new"):
         (tmp_path / name).mkdir()
@@ -216,7 +237,10 @@ def test_relays_survive_a_kill_and_a_reset_and_send_nothing_round(reader: Reader
 
     with Agent(tmp_path / "west") as west, Agent(tmp_path / "east") as east:
         west_to_east = ["relay.py", west.url, east.url, "west"]
-        with running(reader, *west_to_east) as relay, running(reader, "relay.py", east.url, west.url, "east"):
+        with (
+            running(reader, *west_to_east) as relay,
+            running(reader, "relay.py", east.url, west.url, "east"),
+        ):
             west.post([operation("insert", f"w{number}", "west") for number in range(1000)])
             east.post([operation("insert", f"e{number}", "east") for number in range(10)])
             assert wait_until(lambda: east.status()["store"]["ops"] > 100)
@@ -237,7 +261,9 @@ def test_relays_survive_a_kill_and_a_reset_and_send_nothing_round(reader: Reader
                 assert wait_until(lambda: east.replicate().keys() == left)
 
 
-def test_the_page_of_another_origin_follows_and_resumes_and_can_be_loaded_again_after_a_restart(tmp_path: Path) -> None:
+def test_the_page_of_another_origin_follows_and_resumes_and_can_be_loaded_again_after_a_restart(
+    tmp_path: Path,
+) -> None:
     chromium = shutil.which("chromium")
     assert chromium, "chromium is missing: install the package chromium"
     seen: list[str] = []
@@ -275,7 +301,9 @@ def test_the_page_of_another_origin_follows_and_resumes_and_can_be_loaded_again_
 
     def wait_for(lines: list[str]) -> None:
         with changed:
-            assert changed.wait_for(lambda: lines in [report.split("\n\n") for report in seen], 2 * DEADLINE), seen
+            assert changed.wait_for(
+                lambda: lines in [report.split("\n\n") for report in seen], 2 * DEADLINE
+            ), seen
 
     port, flags = free_port(), ("--max-connection-age", "1s")
     with (
@@ -285,18 +313,30 @@ def test_the_page_of_another_origin_follows_and_resumes_and_can_be_loaded_again_
         page = page.replace("localhost:8042", f"127.0.0.1:{agent.port}")
         agent.post([{"event": "insert", "type": "video", "id": f"x{n}"} for n in (1, 2)])
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        options = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile"]
+        options = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            f"--user-data-dir={tmp_path}/profile",
+        ]
         url = f"http://127.0.0.1:{server.server_address[1]}/page.html"
-        with subprocess.Popen([chromium, *options, url], stderr=subprocess.DEVNULL, start_new_session=True) as browser:
+        with subprocess.Popen(
+            [chromium, *options, url], stderr=subprocess.DEVNULL, start_new_session=True
+        ) as browser:
             try:
                 wait_for(["live", "video x1\nvideo x2"])
                 agent.post(
-                    [{"event": "delete", "type": "video", "id": "x1"}, {"event": "insert", "type": "user", "id": "u"}]
+                    [
+                        {"event": "delete", "type": "video", "id": "x1"},
+                        {"event": "insert", "type": "user", "id": "u"},
+                    ]
                 )
                 assert wait_until(lambda: agent.status()["connections"] >= 3)
                 agent.post({"event": "insert", "type": "video", "id": "x3"})
                 wait_for(["connected", "video x2\nvideo x3"])
-                agent.wait_status(events_sent=4)  # two inserts, a delete, an insert: nothing came again
+                agent.wait_status(
+                    events_sent=4
+                )  # two inserts, a delete, an insert: nothing came again
                 assert agent.stop() == 0
                 with agent_on(port, tmp_path) as restarted:
                     restarted.post({"event": "insert", "type": "video", "id": "x4"})

@@ -26,7 +26,9 @@ print(flush=True)
 for raw in itertools.cycle(raws):
     sock.sendto(raw, address)
 """
-TOTALS = re.compile(r"received (\d+) operations: stored (\d+), refused (\d+) as invalid, discarded (\d+), left (\d+)")
+TOTALS = re.compile(
+    r"received (\d+) operations: stored (\d+), refused (\d+) as invalid, discarded (\d+), left (\d+)"
+)
 
 
 @contextmanager
@@ -61,7 +63,9 @@ def wait_received(agent: Agent, more: int) -> None:
         assert time.monotonic() < deadline, "the flood does not arrive"
 
 
-def test_a_flood_does_not_hold_up_the_stop_and_all_that_was_received_is_counted(tmp_path: Path) -> None:
+def test_a_flood_does_not_hold_up_the_stop_and_all_that_was_received_is_counted(
+    tmp_path: Path,
+) -> None:
     with Agent(tmp_path, "--shutdown-timeout", f"{DEADLINE}s") as agent:
         with flood(agent):
             wait_received(agent, 10_000)
@@ -74,7 +78,11 @@ def test_a_flood_does_not_hold_up_the_stop_and_all_that_was_received_is_counted(
 
 
 def test_a_second_signal_ends_it_in_a_flood(tmp_path: Path) -> None:
-    with Agent(tmp_path, "--shutdown-timeout", f"{2 * DEADLINE}s") as agent, write_lock(tmp_path), flood(agent):
+    with (
+        Agent(tmp_path, "--shutdown-timeout", f"{2 * DEADLINE}s") as agent,
+        write_lock(tmp_path),
+        flood(agent),
+    ):
         wait_received(agent, 10_000)
         agent.process.send_signal(signal.SIGTERM)
         agent.wait_log("stopping: storing")
@@ -84,7 +92,11 @@ def test_a_second_signal_ends_it_in_a_flood(tmp_path: Path) -> None:
 
 
 def test_the_deadline_ends_it_in_a_flood(tmp_path: Path) -> None:
-    with Agent(tmp_path, "--shutdown-timeout", "500ms") as agent, write_lock(tmp_path), flood(agent):
+    with (
+        Agent(tmp_path, "--shutdown-timeout", "500ms") as agent,
+        write_lock(tmp_path),
+        flood(agent),
+    ):
         wait_received(agent, 10_000)
         assert agent.stop() == 3
         agent.wait_log("--shutdown-timeout of 0.5 s is over")
@@ -117,7 +129,10 @@ def test_a_thread_that_waits_for_a_lock_does_not_hold_up_the_exit(tmp_path: Path
 HANGS = {
     "a thread": ("await asyncio.to_thread(time.sleep, 3600)", 3),
     "the event loop": ("time.sleep(3600)", 3),
-    "a thread that nothing waits for": ("asyncio.get_running_loop().run_in_executor(None, time.sleep, 3600)", 0),
+    "a thread that nothing waits for": (
+        "asyncio.get_running_loop().run_in_executor(None, time.sleep, 3600)",
+        0,
+    ),
 }
 
 
@@ -184,13 +199,28 @@ def test_a_part_that_dies_during_the_stop_shows_in_the_exit_code(tmp_path: Path)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_before_it_is_ready_ends_it_in_order(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_before_it_is_ready_ends_it_in_order(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     with Agent(tmp_path):
         pass
-    command = [sys.executable, "-m", "oplogd", "--listen", "127.0.0.1:0", "--store", str(tmp_path / "oplog.db")]
+    command = [
+        sys.executable,
+        "-m",
+        "oplogd",
+        "--listen",
+        "127.0.0.1:0",
+        "--store",
+        str(tmp_path / "oplog.db"),
+    ]
     flags = ["--debug", "--shutdown-timeout", "500ms"]
-    before = signal.signal(number, signal.default_int_handler)  # tests in the background of a shell ignore SIGINT
-    with write_lock(tmp_path), subprocess.Popen([*command, *flags], stderr=subprocess.PIPE, text=True) as process:
+    before = signal.signal(
+        number, signal.default_int_handler
+    )  # tests in the background of a shell ignore SIGINT
+    with (
+        write_lock(tmp_path),
+        subprocess.Popen([*command, *flags], stderr=subprocess.PIPE, text=True) as process,
+    ):
         signal.signal(number, before)
         timer = threading.Timer(DEADLINE, process.kill)
         timer.start()

@@ -7,7 +7,9 @@ import pytest
 
 from oplogd.systemd import notify
 
-pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="the platform has no Unix sockets")
+pytestmark = pytest.mark.skipif(
+    not hasattr(socket, "AF_UNIX"), reason="the platform has no Unix sockets"
+)
 
 
 def receiver(address: str) -> socket.socket:
@@ -34,8 +36,12 @@ def test_the_state_arrives_at_an_abstract_name(monkeypatch: pytest.MonkeyPatch) 
         assert listening.recv(100) == b"STOPPING=1"
 
 
-@pytest.mark.parametrize("name", [None, "", "/does/not/exist", "@nobody-listens-here", "x" * 500, "@", "/tmp"])
-def test_nothing_is_raised_where_nobody_listens(name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "name", [None, "", "/does/not/exist", "@nobody-listens-here", "x" * 500, "@", "/tmp"]
+)
+def test_nothing_is_raised_where_nobody_listens(
+    name: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     if name is not None:
         monkeypatch.setenv("NOTIFY_SOCKET", name)

@@ -21,7 +21,12 @@ def main() -> int:
     producer = Producer(os.environ.get("OPLOG_URL", "http://localhost:8042"), overflow="drop_old")
     try:
         for number in count():
-            producer.send("insert" if number < 10 else "update", "video", f"x{number % 10}", parents=["user/ada"])
+            producer.send(
+                "insert" if number < 10 else "update",
+                "video",
+                f"x{number % 10}",
+                parents=["user/ada"],
+            )
             time.sleep(INTERVAL)
     except KeyboardInterrupt:  # Ctrl-C, or SIGTERM
         pass

@@ -16,5 +16,7 @@ def make_backend(store: str) -> Backend:
 
         return MongoBackend(store)
     if not store:
-        raise OptionError("option store: name the SQLite file or the MongoDB URL that holds the log")
+        raise OptionError(
+            "option store: name the SQLite file or the MongoDB URL that holds the log"
+        )
     return SqliteBackend(Path(store))

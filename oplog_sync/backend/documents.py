@@ -50,7 +50,13 @@ def _state_filters(wanted: Wanted) -> list[Document]:
     filters = _common_filters(wanted)
     if wanted.types:
         # As keys, so that the index tells. A key begins with the type and a slash; the next character is a nought.
-        filters.append({"$or": [{"_id": {"$gt": f"{name}/", "$lt": f"{name}0"}} for name in sorted(wanted.types)]})
+        filters.append(
+            {
+                "$or": [
+                    {"_id": {"$gt": f"{name}/", "$lt": f"{name}0"}} for name in sorted(wanted.types)
+                ]
+            }
+        )
     filters += _between("ts", *(None if ms is None else DatetimeMS(ms) for ms in wanted.logged))
     low, high = wanted.n
     if low is not None and low > 0:
@@ -80,7 +86,14 @@ def _operation_row(document: Document, with_data: bool) -> Row:
     return Row(key_of(document), sound_event(document), mark.offset, mark.ms, data)
 
 
-STATE_TABLE = Table(STATES, "_id", ("event", "n", "ts", "data"), ("event", "n", "ts"), _state_filters, _state_row)
+STATE_TABLE = Table(
+    STATES, "_id", ("event", "n", "ts", "data"), ("event", "n", "ts"), _state_filters, _state_row
+)
 OPERATION_TABLE = Table(
-    LOG, "n", ("event", "n", "data"), ("event", "n", "data.t", "data.id"), _operation_filters, _operation_row
+    LOG,
+    "n",
+    ("event", "n", "data"),
+    ("event", "n", "data.t", "data.id"),
+    _operation_filters,
+    _operation_row,
 )

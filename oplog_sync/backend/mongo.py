@@ -71,7 +71,9 @@ class MongoBackend:
 
     def check(self) -> None:
         if not self.exists():
-            raise StoreError(f"{self.name}: there is no oplog in its database; start an agent on it or fill it first")
+            raise StoreError(
+                f"{self.name}: there is no oplog in its database; start an agent on it or fill it first"
+            )
 
     def state_ranges(self, rows: int) -> list[Range]:
         with self._database() as database:
@@ -128,26 +130,38 @@ class MongoBackend:
     def _exists(self, database: Database[Document]) -> bool:
         if _at_primary(database[META]).find_one({"_id": LOG}, {"_id": 1}) is not None:
             return True
-        if _kind(database) is not None or _at_primary(database[STATES]).find_one({}, {"_id": 1}) is not None:
+        if (
+            _kind(database) is not None
+            or _at_primary(database[STATES]).find_one({}, {"_id": 1}) is not None
+        ):
             raise StoreError(
                 f"{self.name}: its database has collections of the first server, or of an agent that is starting; "
                 "start an agent on it, which takes them over, then run this again"
             )
         return False
 
-    def _rows(self, table: Table, part: Range, wanted: Wanted, upto: int | None) -> Iterator[list[Row]]:
+    def _rows(
+        self, table: Table, part: Range, wanted: Wanted, upto: int | None
+    ) -> Iterator[list[Row]]:
         """In chunks. A cursor that was lost, with its server or for being idle, is replaced by one that goes on behind it."""
         after, last = part
         order = table.order
         filters = table.filters(wanted)
         projection = dict.fromkeys(table.fields if wanted.data else table.fields_without_data, 1)
         moved = True
-        with self._database() as database, _up_to_date(database, table, upto) as (collection, session):
+        with (
+            self._database() as database,
+            _up_to_date(database, table, upto) as (collection, session),
+        ):
             while True:
                 rows: list[Row] = []
                 chosen: Document = {"$and": [past(order, after, last), *filters]}
                 try:
-                    found = collection.find(chosen, projection, session=session).sort(order, 1).hint([(order, 1)])
+                    found = (
+                        collection.find(chosen, projection, session=session)
+                        .sort(order, 1)
+                        .hint([(order, 1)])
+                    )
                     found = found.batch_size(_CHUNK)
                     with found as cursor:
                         for document in cursor:
@@ -173,7 +187,8 @@ class MongoBackend:
             try:
                 yield client.get_default_database(DEFAULT_DATABASE).with_options(
                     codec_options=CodecOptions(
-                        datetime_conversion=DatetimeConversion.DATETIME_MS, unicode_decode_error_handler="replace"
+                        datetime_conversion=DatetimeConversion.DATETIME_MS,
+                        unicode_decode_error_handler="replace",
                     ),
                     read_concern=ReadConcern("majority"),
                 )
@@ -183,10 +198,14 @@ class MongoBackend:
     @contextlib.contextmanager
     def _connection(self) -> Iterator[MongoClient[Document]]:
         given = self._url.partition("?")[2].lower()
-        options: dict[str, Any] = {name: value for name, value in _OPTIONS.items() if f"{name.lower()}=" not in given}
+        options: dict[str, Any] = {
+            name: value for name, value in _OPTIONS.items() if f"{name.lower()}=" not in given
+        }
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("error", UserWarning)  # PyMongo drops a wrong option with no more than a warning
+                warnings.simplefilter(
+                    "error", UserWarning
+                )  # PyMongo drops a wrong option with no more than a warning
                 client: MongoClient[Document] = MongoClient(self._url, connect=False, **options)
         except REFUSALS as error:
             raise OptionError(str(refused_url(error, self._url))) from None
@@ -217,7 +236,11 @@ class MongoCorrector:
 
 def _bounds(states: Collection[Document], parts: int, rows: int) -> list[str]:
     """Keys, in the server's order, that divide the states in about so many ranges of about so many rows."""
-    sample = [{"$sample": {"size": parts * _SAMPLES}}, {"$project": {"_id": 1}}, {"$sort": {"_id": 1}}]
+    sample = [
+        {"$sample": {"size": parts * _SAMPLES}},
+        {"$project": {"_id": 1}},
+        {"$sort": {"_id": 1}},
+    ]
     try:
         keys = [document["_id"] for document in states.aggregate(sample)]
     except OperationFailure as error:
@@ -232,7 +255,9 @@ def _every(states: Collection[Document], rows: int) -> Iterator[str]:
     """Every ``rows``-th key."""
     after: str | None = None
     while True:
-        found = states.find(past("_id", after, None), {"_id": 1}).sort("_id", 1).skip(rows - 1).limit(1)
+        found = (
+            states.find(past("_id", after, None), {"_id": 1}).sort("_id", 1).skip(rows - 1).limit(1)
+        )
         document = next(found, None)
         if document is None:
             return

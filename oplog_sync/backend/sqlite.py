@@ -15,7 +15,13 @@ from urllib.parse import quote
 from oplog_sync.backend.base import NEW_LOG, NewLog, Range, Row, Wanted, split
 from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.store import Corrector, Located
-from oplogd.store.sqlite import APPLICATION_ID, DEFAULT_CAP_BYTES, MIGRATIONS, SqliteStore, read_located
+from oplogd.store.sqlite import (
+    APPLICATION_ID,
+    DEFAULT_CAP_BYTES,
+    MIGRATIONS,
+    SqliteStore,
+    read_located,
+)
 from oplogd.store.sqlite.connection import BUSY_SECONDS
 
 _CHUNK = 10_000
@@ -106,11 +112,15 @@ class SqliteBackend:
             finally:
                 db.close()
         except sqlite3.Error as error:
-            raise StoreUnavailableError(f"store {self._path}: it cannot be read: {error}") from error
+            raise StoreUnavailableError(
+                f"store {self._path}: it cannot be read: {error}"
+            ) from error
 
     def _check(self, db: sqlite3.Connection) -> None:
         if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-            raise StoreError(f"store {self._path}: this file is not an oplog store; give --store another path")
+            raise StoreError(
+                f"store {self._path}: this file is not an oplog store; give --store another path"
+            )
         (version,) = db.execute("PRAGMA user_version").fetchone()
         if version != len(MIGRATIONS):
             raise StoreError(
@@ -124,7 +134,9 @@ def _given(wanted: Wanted) -> dict[str, Any]:
     bounds = {"logged": wanted.logged, "n": wanted.n, "timestamp": wanted.timestamp}
     values: dict[str, Any] = {"types": _list(wanted.types), "events": _list(wanted.events)}
     values |= {
-        f"{name}_{end}": value for name, pair in bounds.items() for end, value in zip(("from", "to"), pair, strict=True)
+        f"{name}_{end}": value
+        for name, pair in bounds.items()
+        for end, value in zip(("from", "to"), pair, strict=True)
     }
     return {name: value for name, value in values.items() if value is not None}
 

@@ -6,7 +6,23 @@ of the dump, which a sound one is spared.
 """
 
 from oplog_sync.dump.reading import raw_rows
-from oplog_sync.dump.rows import INVALID, SCHEMA, faulty_rows, invalid_reason, normalised, rows_before
+from oplog_sync.dump.rows import (
+    INVALID,
+    SCHEMA,
+    faulty_rows,
+    invalid_reason,
+    normalised,
+    rows_before,
+)
 from oplog_sync.dump.stdin import spool
 
-__all__ = ["INVALID", "SCHEMA", "faulty_rows", "invalid_reason", "normalised", "raw_rows", "rows_before", "spool"]
+__all__ = [
+    "INVALID",
+    "SCHEMA",
+    "faulty_rows",
+    "invalid_reason",
+    "normalised",
+    "raw_rows",
+    "rows_before",
+    "spool",
+]

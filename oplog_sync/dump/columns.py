@@ -51,11 +51,15 @@ def ours(schema: StructType) -> dict[str, StructField]:
         if name not in NAMES:
             continue
         if name in found:
-            raise SyncError(f"the dump has two columns {name}, {found[name].name} and {field.name}; it needs one")
+            raise SyncError(
+                f"the dump has two columns {name}, {found[name].name} and {field.name}; it needs one"
+            )
         found[name] = field
     for name in REQUIRED:
         if name not in found:
-            raise SyncError(f"the dump has no column {name}; it needs type, id, timestamp and may have parents")
+            raise SyncError(
+                f"the dump has no column {name}; it needs type, id, timestamp and may have parents"
+            )
     for name in ("type", "id"):
         if isinstance(found[name].dataType, FloatType | DoubleType):
             raise SyncError(
@@ -67,7 +71,9 @@ def ours(schema: StructType) -> dict[str, StructField]:
         element = kind.elementType if name == "parents" and isinstance(kind, ArrayType) else kind
         if isinstance(element, _NESTED):
             expected = "text or a list of text" if name == "parents" else "text"
-            raise SyncError(f"the dump's column {name} is of type {kind.simpleString()}; write it as {expected}")
+            raise SyncError(
+                f"the dump's column {name} is of type {kind.simpleString()}; write it as {expected}"
+            )
     return found
 
 
@@ -81,14 +87,20 @@ def json_value(fields: dict[str, StructField]) -> Column:
     value = F.to_json(F.struct(*named, timestamp.alias("timestamp")))
     if "parents" in fields:
         # {"parents":[...],"type":... or, when all the rest is null, {"parents":[...]}
-        rest = F.when(value == "{}", "}").otherwise(F.concat(F.lit(","), F.substring(value, 2, 1 << 30)))
+        rest = F.when(value == "{}", "}").otherwise(
+            F.concat(F.lit(","), F.substring(value, 2, 1 << 30))
+        )
         value = F.concat(F.lit('{"parents":'), _list(fields["parents"]), rest)
     return value
 
 
 def flaw(fields: dict[str, StructField], source: Source) -> Column:
     """Why a row is invalid that may read well as JSON; null if it is not."""
-    texts = {name: F.col(_quoted(field)) for name, field in fields.items() if isinstance(field.dataType, _TEXTS)}
+    texts = {
+        name: F.col(_quoted(field))
+        for name, field in fields.items()
+        if isinstance(field.dataType, _TEXTS)
+    }
     found: list[Column] = []
     if source.is_csv:
         found.append(
@@ -99,7 +111,11 @@ def flaw(fields: dict[str, StructField], source: Source) -> Column:
         )
         for name, text in texts.items():
             replaced = text.contains("\ufffd")
-            found.append(F.when(replaced, f"{name}: is not UTF-8; --option encoding=... names another encoding"))
+            found.append(
+                F.when(
+                    replaced, f"{name}: is not UTF-8; --option encoding=... names another encoding"
+                )
+            )
             if not source.escape_is_given:
                 is_list = F.trim(text).startswith("[") if name == "parents" else F.lit(False)
                 found.append(
@@ -122,7 +138,11 @@ def flaw(fields: dict[str, StructField], source: Source) -> Column:
             found.append(F.when(number != F.floor(number), f"{name}: is not a whole number"))
     if isinstance(fields["timestamp"].dataType, _TIMES):
         instant = F.unix_micros(F.col(_quoted(fields["timestamp"])).cast("timestamp_ltz"))
-        found.append(F.when(~instant.between(_FIRST, _LAST), "timestamp: out of range: the years are 1 to 9999"))
+        found.append(
+            F.when(
+                ~instant.between(_FIRST, _LAST), "timestamp: out of range: the years are 1 to 9999"
+            )
+        )
         if source.is_jdbc:
             found.append(_wrong_zone())
     return F.coalesce(*found) if found else F.lit(None).cast("string")
@@ -139,7 +159,9 @@ def _is_list_of_text(field: StructField) -> bool:
 def _wrong_zone() -> Column:
     """Drivers take times without a zone as local times of the executor, which only its Java can be told."""
     zone = F.expr("reflect('java.time.ZoneId', 'systemDefault')")
-    is_utc = zone.isin("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "GMT0", "UCT", "Etc/UCT", "Zulu", "Universal")
+    is_utc = zone.isin(
+        "UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "GMT0", "UCT", "Etc/UCT", "Zulu", "Universal"
+    )
     advice = "is the executors' time zone; give spark-submit --conf spark.executor.extraJavaOptions=-Duser.timezone=UTC"
     return F.when(~is_utc, F.concat(F.lit("timestamp: "), zone, F.lit(f" {advice}")))
 

@@ -56,7 +56,9 @@ def list_files(spark: SparkSession, dumps: Sequence[str]) -> list[DumpFile]:
         for file in _files(spark, dump):
             found.setdefault(file.path, file)
     if not found:
-        raise SyncError(f"the dump cannot be read: {' '.join(map(shown_path, dumps))} names no file with rows")
+        raise SyncError(
+            f"the dump cannot be read: {' '.join(map(shown_path, dumps))} names no file with rows"
+        )
     return sorted(found.values())
 
 
@@ -64,7 +66,9 @@ def check(spark: SparkSession, files: Sequence[DumpFile], format_: str) -> None:
     """Raise SyncError where the first bytes of a file show that it is of another format, or its size that it is cut off."""
     for file in files:
         if not file.size and (format_ != "json" or file.path.endswith(_COMPRESSED)):
-            raise SyncError(f"the dump cannot be read: {file.shown} is empty; export it again, or leave it out")
+            raise SyncError(
+                f"the dump cannot be read: {file.shown} is empty; export it again, or leave it out"
+            )
     for number, file in enumerate(files):
         # A .bz2 file in which no block is found counts as empty, without an error.
         if (number < SNIFFED or file.path.endswith((".bz2", ".lz4"))) and (
@@ -80,7 +84,9 @@ def check(spark: SparkSession, files: Sequence[DumpFile], format_: str) -> None:
 
 def columns_in_folders(file: DumpFile) -> dict[str, str]:
     """The columns that the names of its folders give a file, such as ``type=video``: lower-case name -> name."""
-    names = [name for name, equals, _ in (folder.partition("=") for folder in file.folders) if equals]
+    names = [
+        name for name, equals, _ in (folder.partition("=") for folder in file.folders) if equals
+    ]
     return {name.lower(): name for name in names}
 
 
@@ -95,7 +101,10 @@ def _files(spark: SparkSession, dump: str) -> Iterator[DumpFile]:
             files = iter([DumpFile(base.toString(), base.getParent().toString(), root.getLen())])
         else:
             listed = _walk(system.listFiles(base, True))
-            files = (DumpFile(each.getPath().toString(), base.toString(), each.getLen()) for each in listed)
+            files = (
+                DumpFile(each.getPath().toString(), base.toString(), each.getLen())
+                for each in listed
+            )
         is_empty = True
         for file in files:
             name = file.path.rpartition("/")[2]
@@ -105,7 +114,9 @@ def _files(spark: SparkSession, dump: str) -> Iterator[DumpFile]:
                 is_empty = False
                 yield file
         if is_empty and not root.isFile():
-            raise SyncError(f"the dump cannot be read: the folder {shown_path(base.toString())} holds no file")
+            raise SyncError(
+                f"the dump cannot be read: the folder {shown_path(base.toString())} holds no file"
+            )
 
 
 def _chosen(path: str, dump: str) -> list[str]:
@@ -182,7 +193,9 @@ def _is_whole(spark: SparkSession, file: DumpFile) -> bool:
     return not is_local_zst or zst_is_whole(Path(file.shown))
 
 
-def _bytes_at(spark: SparkSession, path: str, position: int, count: int, codec: Any = None) -> bytes:
+def _bytes_at(
+    spark: SparkSession, path: str, position: int, count: int, codec: Any = None
+) -> bytes:
     """Empty if the file cannot be read: reading it as a dump says it better."""
     hadoop, configuration = _hadoop(spark)
     file = hadoop.fs.Path(path)
@@ -193,7 +206,9 @@ def _bytes_at(spark: SparkSession, path: str, position: int, count: int, codec: 
         stream = system.open(file)
         try:
             stream.seek(position)
-            return bytes((stream if codec is None else codec.createInputStream(stream)).readNBytes(count))
+            return bytes(
+                (stream if codec is None else codec.createInputStream(stream)).readNBytes(count)
+            )
         finally:
             stream.close()
     except Exception:
@@ -204,10 +219,14 @@ def _wrong(head: bytes, content: bytes, path: str, format_: str) -> str | None:
     """The rest of a sentence that begins with the file's name."""
     is_parquet = head.startswith((b"PAR1", b"PARE"))
     if format_ == "parquet":
-        return None if is_parquet or not head else "is no Parquet file; --format says what the dump is"
+        return (
+            None if is_parquet or not head else "is no Parquet file; --format says what the dump is"
+        )
     if path.endswith(".bz2") and not head.startswith(b"BZh"):
         return "is not compressed as its name says; rename it"
-    if head.startswith(b"\x04\x22\x4d\x18"):  # Java would take its first bytes for a length, and all memory for it
+    if head.startswith(
+        b"\x04\x22\x4d\x18"
+    ):  # Java would take its first bytes for a length, and all memory for it
         return "is compressed by lz4, which Spark does not read; compress it as .gz or .zst"
     if is_parquet:
         return "is a Parquet file; give --format parquet"

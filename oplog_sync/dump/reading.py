@@ -6,7 +6,14 @@ from itertools import groupby
 
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DateType, StringType, StructField, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import (
+    DateType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from oplog_sync.dump.columns import CORRUPT, NAMES, Source, flaw, json_value, ours
 from oplog_sync.dump.files import DumpFile, check, columns_in_folders, list_files
@@ -51,28 +58,45 @@ class _Files:
     def json_lines(self) -> DataFrame:
         lines = self._reader().text([file.path for file in self._files])
         line = F.col("value")
-        return _raw(lines, line, F.lit(None).cast("string"), may_hold(self._settings.types, line), in_files=True)
+        return _raw(
+            lines,
+            line,
+            F.lit(None).cast("string"),
+            may_hold(self._settings.types, line),
+            in_files=True,
+        )
 
     def csv(self) -> DataFrame:
         """Columns by their names: a file whose header is not that of the first is refused when Spark comes to it."""
         options = {"header": "true", **dict(self._settings.options)}
         found = self._reader().options(**options).csv([file.path for file in self._files]).schema
-        schema = StructType([_csv_field(field) for field in self._as_in_header(found.fields, options)])
+        schema = StructType(
+            [_csv_field(field) for field in self._as_in_header(found.fields, options)]
+        )
         # Pruned, Spark would not count the fields of a line.
         reader = self._reader().options(**options, enforceSchema="false", columnPruning="false")
         reader = reader.options(mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT)
         source = Source(is_csv=True, escape_is_given=has(self._settings, "escape"))
         return self._tables(reader, "csv", schema, [StructField(CORRUPT, StringType())], source)
 
-    def _as_in_header(self, fields: list[StructField], options: dict[str, str]) -> list[StructField]:
+    def _as_in_header(
+        self, fields: list[StructField], options: dict[str, str]
+    ) -> list[StructField]:
         """With the names of the header where Spark has made some up, which its check of the header would not find.
 
         pandas, for one, writes the number of a row into a column without a name.
         """
         if not any(field.name == f"_c{number}" for number, field in enumerate(fields)):
             return fields
-        no_header = {name: value for name, value in options.items() if name.lower() not in ("header", "inferschema")}
-        header = self._reader().options(**no_header).csv([file.path for file in self._files]).first() or ()
+        no_header = {
+            name: value
+            for name, value in options.items()
+            if name.lower() not in ("header", "inferschema")
+        }
+        header = (
+            self._reader().options(**no_header).csv([file.path for file in self._files]).first()
+            or ()
+        )
         is_unnamed = [*(not name for name in header), *(False for _ in fields)]
         return [
             StructField("", field.dataType) if unnamed and field.name == f"_c{number}" else field
@@ -86,15 +110,27 @@ class _Files:
         return self._tables(self._reader(), "parquet", only_ours, [], Source())
 
     def _tables(
-        self, reader: DataFrameReader, format_: str, schema: StructType, more: list[StructField], source: Source
+        self,
+        reader: DataFrameReader,
+        format_: str,
+        schema: StructType,
+        more: list[StructField],
+        source: Source,
     ) -> DataFrame:
         """The rows of all files, with the columns that the names of folders give and the files do not have."""
         inside = {field.name.lower() for field in schema.fields}
         by_folder = {file: columns_in_folders(file) for file in self._files}
-        outside = sorted({name for names in by_folder.values() for name in names if name in NAMES} - inside)
+        outside = sorted(
+            {name for names in by_folder.values() for name in names if name in NAMES} - inside
+        )
         if not outside:
             table = reader.schema(StructType([*schema.fields, *more])).format(format_)
-            return _table(table.load([file.path for file in self._files]), self._settings, source, in_files=True)
+            return _table(
+                table.load([file.path for file in self._files]),
+                self._settings,
+                source,
+                in_files=True,
+            )
         for file, names in by_folder.items():
             if missing := [name for name in outside if name not in names]:
                 raise SyncError(
@@ -102,7 +138,9 @@ class _Files:
                     f"folder such as {missing[0]}=..."
                 )
         tables: list[DataFrame] = []
-        for base, files in groupby(sorted(self._files, key=lambda file: file.base), lambda file: file.base):
+        for base, files in groupby(
+            sorted(self._files, key=lambda file: file.base), lambda file: file.base
+        ):
             paths = [file.path for file in files]
             given = [StructField(by_folder[self._files[0]][name], StringType()) for name in outside]
             full = StructType([*schema.fields, *more, *given])
@@ -133,7 +171,11 @@ class _Files:
         return StructType([field for field, _ in merged.values()])
 
     def _reader(self) -> DataFrameReader:
-        reader = self._spark.read.options(**DEFAULTS).options(**dict(self._settings.options)).options(**READING)
+        reader = (
+            self._spark.read.options(**DEFAULTS)
+            .options(**dict(self._settings.options))
+            .options(**READING)
+        )
         if any(":" in file.path.rpartition("/")[2] for file in self._files):
             reader = reader.options(**RAW_FILES)
         return reader
@@ -154,7 +196,9 @@ def _table(rows: DataFrame, settings: Settings, source: Source, *, in_files: boo
     return _raw(rows, json_value(fields), flaw(fields, source), wanted, in_files=in_files)
 
 
-def _raw(rows: DataFrame, value: Column, flaw: Column, wanted: Column, *, in_files: bool) -> DataFrame:
+def _raw(
+    rows: DataFrame, value: Column, flaw: Column, wanted: Column, *, in_files: bool
+) -> DataFrame:
     file, block = F.lit(""), F.lit(0)
     if in_files:
         file, block = F.col("_metadata.file_path"), F.col("_metadata.file_block_start")

@@ -22,7 +22,12 @@ INVALID_SCHEMA = "file string, block bigint, row bigint, reason string"
 Spark began to read."""
 
 _ARROW_SCHEMA = pa.schema(
-    [("key", pa.string()), ("timestamp", pa.int64()), ("data", pa.string()), ("has_parents", pa.bool_())]
+    [
+        ("key", pa.string()),
+        ("timestamp", pa.int64()),
+        ("data", pa.string()),
+        ("has_parents", pa.bool_()),
+    ]
 )
 _INVALID_TYPES = (pa.string(), pa.int64(), pa.int64(), pa.string())
 
@@ -85,8 +90,15 @@ def _normaliser(types: frozenset[str]) -> Callable[[_Batches], Iterator[pa.Recor
                 texts.append(encode_data(row.timestamp, row.parents or [], row.type, row.id))
                 has_parents.append(row.parents is not None)
             times = instants(timestamps).cast(pa.int64())
-            columns = [pa.array(keys, pa.string()), times, pa.array(texts, pa.string()), pa.array(has_parents)]
-            yield pa.RecordBatch.from_arrays([*columns[:3], columns[3].cast(pa.bool_())], schema=_ARROW_SCHEMA)
+            columns = [
+                pa.array(keys, pa.string()),
+                times,
+                pa.array(texts, pa.string()),
+                pa.array(has_parents),
+            ]
+            yield pa.RecordBatch.from_arrays(
+                [*columns[:3], columns[3].cast(pa.bool_())], schema=_ARROW_SCHEMA
+            )
 
     return normalise
 
@@ -114,7 +126,9 @@ def _explainer(
                 row += 1
                 if (why := reason(values)) is not None:
                     found.append((*at, row, why))
-            arrays = [pa.array([line[i] for line in found], kind) for i, kind in enumerate(_INVALID_TYPES)]
+            arrays = [
+                pa.array([line[i] for line in found], kind) for i, kind in enumerate(_INVALID_TYPES)
+            ]
             yield pa.RecordBatch.from_arrays(arrays, names=["file", "block", "row", "reason"])
 
     return explain

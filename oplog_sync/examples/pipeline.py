@@ -75,7 +75,9 @@ def update(tables: Tables, operations: DataFrame, batch: int) -> None:
         .drop("place", "event")
     )
     counted = operations.select(
-        F.date_trunc("hour", "logged").alias("hour"), "type", F.explode_outer("parents").alias("parent")
+        F.date_trunc("hour", "logged").alias("hour"),
+        "type",
+        F.explode_outer("parents").alias("parent"),
     )
     counts = counted.groupBy("hour", "type", "parent").agg(F.count("*").alias("operations"))
     hourly = tables.read("hourly", HOURLY).unionByName(counts)
@@ -85,7 +87,11 @@ def update(tables: Tables, operations: DataFrame, batch: int) -> None:
 
 
 def run(
-    spark: SparkSession, source: dict[str, str], out: Path, once: bool, stopped: threading.Event | None = None
+    spark: SparkSession,
+    source: dict[str, str],
+    out: Path,
+    once: bool,
+    stopped: threading.Event | None = None,
 ) -> None:
     """``source``: options of the data source. ``once``: take what is there, then end. ``stopped`` ends it within a second."""
     oplog_sync.register(spark)
@@ -94,7 +100,11 @@ def run(
     operations = spark.readStream.format("oplog").options(**source).load()
     writer = operations.writeStream.foreachBatch(lambda rows, batch: update(tables, rows, batch))
     writer = writer.option("checkpointLocation", str(out / "checkpoint"))
-    query = writer.trigger(availableNow=True).start() if once else writer.trigger(processingTime="10 seconds").start()
+    query = (
+        writer.trigger(availableNow=True).start()
+        if once
+        else writer.trigger(processingTime="10 seconds").start()
+    )
     while not query.awaitTermination(1):
         if stopped is not None and stopped.is_set():
             query.stop()
@@ -108,14 +118,20 @@ def reason(error: PySparkException) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Operations as a table of objects and as hourly counts.")
+    parser = argparse.ArgumentParser(
+        description="Operations as a table of objects and as hourly counts."
+    )
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--store")
     where.add_argument("--agent")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--once", action="store_true")
     given = parser.parse_args(argv)
-    source = {"store": given.store, "start": "oldest"} if given.store else {"agent": given.agent, "start": "0"}
+    source = (
+        {"store": given.store, "start": "oldest"}
+        if given.store
+        else {"agent": given.agent, "start": "0"}
+    )
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers need this package as well
     spark = SparkSession.builder.appName("oplog-pipeline").getOrCreate()
     spark.sparkContext.setLogLevel("FATAL")  # an error is told below, in one line

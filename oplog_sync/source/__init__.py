@@ -3,7 +3,12 @@
 from typing import ClassVar
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from oplog_sync.errors import OptionError
@@ -20,7 +25,9 @@ def register(spark: SparkSession) -> None:
     """Make ``spark.read.format("oplog")`` known to a session, and let it push filters down where asked."""
     master = spark.conf.get("spark.master", None)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    spark.dataSource.register(type("RegisteredOplogDataSource", (OplogDataSource,), {"master": master}))
+    spark.dataSource.register(
+        type("RegisteredOplogDataSource", (OplogDataSource,), {"master": master})
+    )
 
 
 def check_master(options: Options, master: str | None) -> None:
@@ -49,9 +56,13 @@ class OplogDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = self._options()
         if options.store is None:
-            raise OptionError("option agent: only a stream can be read from an agent; give store instead")
+            raise OptionError(
+                "option agent: only a stream can be read from an agent; give store instead"
+            )
         check_schema(schema)
-        return PushingReader(options, schema) if options.push_filters else BatchReader(options, schema)
+        return (
+            PushingReader(options, schema) if options.push_filters else BatchReader(options, schema)
+        )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options = self._options()

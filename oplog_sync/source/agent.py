@@ -73,7 +73,9 @@ class AgentClient:
                 if block.event == "live" and isinstance(position, Millis):
                     break  # the log is empty: the states are all there is
             else:
-                raise AgentError(f"agent {self._shown}: it ended the stream before {end}; read the batch again")
+                raise AgentError(
+                    f"agent {self._shown}: it ended the stream before {end}; read the batch again"
+                )
         if rows:
             yield kind, rows
 
@@ -83,20 +85,29 @@ class AgentClient:
         headers = {"Accept": "text/event-stream"}
         if last_event_id is not None:
             headers["Last-Event-ID"] = last_event_id
-        user, password = unquote(where.username or ""), self._password or unquote(where.password or "")
+        user, password = (
+            unquote(where.username or ""),
+            self._password or unquote(where.password or ""),
+        )
         if user or password:
-            headers["Authorization"] = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+            headers["Authorization"] = (
+                "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+            )
         connection: http.client.HTTPConnection
         if where.scheme == "https":
             context = ssl.create_default_context()
-            connection = http.client.HTTPSConnection(host, port, timeout=SILENCE_SECONDS, context=context)
+            connection = http.client.HTTPSConnection(
+                host, port, timeout=SILENCE_SECONDS, context=context
+            )
         else:
             connection = http.client.HTTPConnection(host, port, timeout=SILENCE_SECONDS)
         try:
             connection.request("GET", where.path.rstrip("/") + "/ops?checkpoint=1", headers=headers)
             response = connection.getresponse()
             if response.status != 200:
-                raise AgentError(f"agent {self._shown}: it answered {response.status} {response.reason}")
+                raise AgentError(
+                    f"agent {self._shown}: it answered {response.status} {response.reason}"
+                )
             yield _blocks(response)
         except (OSError, http.client.HTTPException) as error:
             raise AgentError(f"agent {self._shown}: it does not answer: {error}") from error
@@ -111,7 +122,9 @@ class AgentClient:
         except ValueError:
             host = None
         if host is None or where.scheme not in ("http", "https"):
-            raise AgentError(f"option agent: {self._shown!r} is not the http:// or https:// address of an agent")
+            raise AgentError(
+                f"option agent: {self._shown!r} is not the http:// or https:// address of an agent"
+            )
         return where, host, port
 
 
@@ -129,7 +142,11 @@ def _blocks(response: http.client.HTTPResponse) -> Iterator[_Block]:
 
 
 def is_past(position: EventId | Millis, target: EventId | Millis) -> bool:
-    return isinstance(position, EventId) and isinstance(target, EventId) and position.offset > target.offset
+    return (
+        isinstance(position, EventId)
+        and isinstance(target, EventId)
+        and position.offset > target.offset
+    )
 
 
 def _row(block: _Block, position: EventId | Millis) -> Row:

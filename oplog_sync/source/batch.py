@@ -38,7 +38,11 @@ class BatchReader(DataSourceReader):
             ranges = backend.state_ranges(width)
         else:
             located = backend.locate(0)
-            ranges = split((located.oldest.offset - 1, located.head.offset), width) if located.oldest else []
+            ranges = (
+                split((located.oldest.offset - 1, located.head.offset), width)
+                if located.oldest
+                else []
+            )
         return [Part(part) for part in ranges] or [Part(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

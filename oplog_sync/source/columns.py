@@ -30,8 +30,14 @@ _MAKERS: dict[str, tuple[DataType, Callable[[Sequence[Row]], Any]]] = {
     "type": (StringType(), lambda rows: [row.key.partition("/")[0] for row in rows]),
     "id": (StringType(), lambda rows: [row.key.partition("/")[2] for row in rows]),
     "timestamp": (TimestampType(), lambda rows: _timestamps(rows)),
-    "parents": (ArrayType(StringType()), lambda rows: [decode_data(row.data).parents for row in rows]),
-    "logged": (TimestampType(), lambda rows: pa.array([row.ms * 1000 for row in rows], pa.int64()).cast(INSTANT)),
+    "parents": (
+        ArrayType(StringType()),
+        lambda rows: [decode_data(row.data).parents for row in rows],
+    ),
+    "logged": (
+        TimestampType(),
+        lambda rows: pa.array([row.ms * 1000 for row in rows], pa.int64()).cast(INSTANT),
+    ),
     "data": (StringType(), lambda rows: [row.data for row in rows]),
 }
 
@@ -55,7 +61,9 @@ def check_schema(schema: StructType) -> None:
     """Raise OptionError unless each column asked for exists with that type."""
     for field in schema.fields:
         if field.name not in _MAKERS:
-            raise OptionError(f"schema: there is no column {field.name}; there are {', '.join(_MAKERS)}")
+            raise OptionError(
+                f"schema: there is no column {field.name}; there are {', '.join(_MAKERS)}"
+            )
         kind = _MAKERS[field.name][0]
         if field.dataType.simpleString() != kind.simpleString():
             raise OptionError(f"schema: the column {field.name} is of type {kind.simpleString()}")
@@ -79,7 +87,9 @@ def _timestamps(rows: Sequence[Row]) -> pa.Array:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    return pa.schema([(field.name, ARROW_TYPES[field.dataType.simpleString()]) for field in schema.fields])
+    return pa.schema(
+        [(field.name, ARROW_TYPES[field.dataType.simpleString()]) for field in schema.fields]
+    )
 
 
 def instants(texts: Sequence[str | None]) -> pa.Array:

@@ -40,7 +40,9 @@ class Options:
 
     def backend(self) -> Backend:
         if self.store is None:
-            raise OptionError("option store: name the SQLite file or the MongoDB URL that holds the log")
+            raise OptionError(
+                "option store: name the SQLite file or the MongoDB URL that holds the log"
+            )
         return make_backend(self.store)
 
 
@@ -49,14 +51,20 @@ def read_options(given: Mapping[str, str]) -> Options:
     values = {name.lower(): value for name, value in given.items()}
     names = {name.lower(): name for name in _NAMES}
     if unknown := sorted(set(values) - set(names)):
-        raise OptionError(f"option {unknown[0]}: there is no such option; there are {', '.join(_NAMES)}")
+        raise OptionError(
+            f"option {unknown[0]}: there is no such option; there are {', '.join(_NAMES)}"
+        )
     if "store" not in values and "agent" not in values:
-        raise OptionError("option store: name the SQLite file or the MongoDB URL that holds the log")
+        raise OptionError(
+            "option store: name the SQLite file or the MongoDB URL that holds the log"
+        )
     if "store" in values and "agent" in values:
         raise OptionError("option agent: give either store or agent")
     return Options(
         store=values.get("store"),
-        table=cast(Literal["states", "operations"], _one_of(values, "table", "states", "operations")),
+        table=cast(
+            Literal["states", "operations"], _one_of(values, "table", "states", "operations")
+        ),
         partition_rows=_count(values, "partitionRows") or 250_000,
         push_filters=_one_of(values, "pushFilters", "false", "true") == "true",
         agent=values.get("agent"),

@@ -48,7 +48,9 @@ def _and(wanted: Wanted, condition: Filter) -> Wanted:
             return wanted._replace(n=_within(wanted.n, condition, value))
         # Stored times are whole milliseconds, so cutting a bound to milliseconds loses no row on either side.
         case "logged":
-            return wanted._replace(logged=_within(wanted.logged, condition, (value - _EPOCH) // _MILLISECOND))
+            return wanted._replace(
+                logged=_within(wanted.logged, condition, (value - _EPOCH) // _MILLISECOND)
+            )
         case "timestamp":
             text = value.astimezone(UTC).isoformat(timespec="milliseconds")[:23] + "Z"
             return wanted._replace(timestamp=_within(wanted.timestamp, condition, text))
@@ -65,7 +67,9 @@ def _among(before: frozenset[str] | None, condition: Filter, value: Any) -> froz
     return values if before is None else before & values
 
 
-def _within(before: tuple[_T | None, _T | None], condition: Filter, bound: _T) -> tuple[_T | None, _T | None]:
+def _within(
+    before: tuple[_T | None, _T | None], condition: Filter, bound: _T
+) -> tuple[_T | None, _T | None]:
     low, high = before
     if isinstance(condition, _FROM):
         low = bound if low is None else max(low, bound)

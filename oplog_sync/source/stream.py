@@ -80,7 +80,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._source: Source = StoreSource(options) if options.agent is None else AgentSource(options)
+        self._source: Source = (
+            StoreSource(options) if options.agent is None else AgentSource(options)
+        )
         self._target: str | None = None
         """Where a query ends that takes what is there and stops."""
 
@@ -94,7 +96,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._initial = self._source.start()
         return {"id": self._initial}
 
-    def latestOffset(self, start: dict[str, str] | None = None, limit: Any = None) -> dict[str, str]:
+    def latestOffset(
+        self, start: dict[str, str] | None = None, limit: Any = None
+    ) -> dict[str, str]:
         # Spark 4.1 gives neither argument: then there is no limit to keep.
         after = start["id"] if start else ""
         if monotonic() < self._held_until and after in ("", self._latest):
@@ -102,7 +106,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         latest = self._source.latest(after, getattr(limit, "max_rows", None))
         self._held_until = monotonic() + HOLD_SECONDS if latest == (after or self._latest) else 0.0
         self._latest = latest
-        if self._target is not None and is_past(parse_position(latest), parse_position(self._target)):
+        if self._target is not None and is_past(
+            parse_position(latest), parse_position(self._target)
+        ):
             latest = self._target
         return {"id": latest}
 
@@ -110,7 +116,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._source.latest("", None)
 
     def getDefaultReadLimit(self) -> Any:
-        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows  # not in Spark 4.1
+        from pyspark.sql.streaming.datasource import (
+            ReadAllAvailable,
+            ReadMaxRows,
+        )  # not in Spark 4.1
 
         limit = self._options.max_operations
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
@@ -140,7 +149,9 @@ class StoreSource:
             return format_id(Mark(oldest.offset - 1, oldest.ms) if oldest else located.head)
         position = _position(self._options.start)
         if isinstance(position, Millis):
-            raise OptionError("option start: a store's stream starts at now, oldest or an id of 24 digits")
+            raise OptionError(
+                "option start: a store's stream starts at now, oldest or an id of 24 digits"
+            )
         return self._options.start
 
     def latest(self, after: str, limit: int | None) -> str:
@@ -161,7 +172,11 @@ class StoreSource:
         if not foreign and first.offset + 1 >= oldest:
             whole = (first.offset, last.offset)
             return [LogPart(part) for part in split(whole, self._options.partition_rows)]
-        reason = "belongs to another log" if foreign else f"has left the log, whose oldest offset is {oldest}"
+        reason = (
+            "belongs to another log"
+            if foreign
+            else f"has left the log, whose oldest offset is {oldest}"
+        )
         if self._options.on_gap == "fail":
             raise GapError(f"position {start} {reason}; {_ADVICE}")
         known_from = max(located.created_ms, located.purged_ms)
@@ -174,7 +189,9 @@ class StoreSource:
 
     def rows(self, part: InputPartition) -> Iterator[list[Row]]:
         if isinstance(part, StatePart):
-            yield from self._backend.states(part.rows, Wanted(logged=(part.since_ms, None), n=(None, part.upto)))
+            yield from self._backend.states(
+                part.rows, Wanted(logged=(part.since_ms, None), n=(None, part.upto))
+            )
             return
         assert isinstance(part, LogPart)
         expected = part.rows[0] + 1
@@ -184,7 +201,9 @@ class StoreSource:
             yield rows
             expected = rows[-1].n + 1
         if expected != part.rows[1] + 1:
-            raise GapError(f"the operations from offset {expected} on have left the log while being read; {_ADVICE}")
+            raise GapError(
+                f"the operations from offset {expected} on have left the log while being read; {_ADVICE}"
+            )
 
 
 class AgentSource:
@@ -196,13 +215,17 @@ class AgentSource:
         self._start = options.start
         self._bridge_gaps = options.on_gap == "states"
         if options.max_operations is not None:
-            raise OptionError("option maxOperationsPerTrigger: an agent's stream has no limit; read from the store")
+            raise OptionError(
+                "option maxOperationsPerTrigger: an agent's stream has no limit; read from the store"
+            )
 
     def start(self) -> str:
         if self._start == "now":
             return self._agent.position()
         if self._start == "oldest":
-            raise OptionError("option start: an agent's stream starts at now, at 0 (every object), or at an event id")
+            raise OptionError(
+                "option start: an agent's stream starts at now, at 0 (every object), or at an event id"
+            )
         _position(self._start)
         return self._start
 
@@ -217,7 +240,9 @@ class AgentSource:
         asked_for_states = isinstance(_position(part.start), Millis)
         for kind, rows in self._agent.read(part.start, part.end):
             if kind != "operations" and not asked_for_states and not self._bridge_gaps:
-                raise GapError(f"position {part.start} has left the log of the agent, or was never in it; {_ADVICE}")
+                raise GapError(
+                    f"position {part.start} has left the log of the agent, or was never in it; {_ADVICE}"
+                )
             if kind == "reset" and not asked_for_states:
                 raise GapError(f"position {part.start} is unknown to the agent, {_START_ANEW}")
             if rows:
@@ -234,5 +259,7 @@ def _position(text: str) -> EventId | Millis:
 def _event_id(text: str) -> EventId:
     position = parse_position(text)
     if isinstance(position, Millis):
-        raise GapError(f"position {text} is no place in a log: was the checkpoint made with the option agent?")
+        raise GapError(
+            f"position {text} is no place in a log: was the checkpoint made with the option agent?"
+        )
     return position

@@ -38,16 +38,22 @@ class Writer(DataSourceArrowWriter):
         if options.store is None:
             raise OptionError("option agent: operations can only be written to a store")
         if missing := sorted(_REQUIRED - names):
-            raise OptionError(f"column {missing[0]}: it is missing; a row needs {', '.join(sorted(_REQUIRED))}")
+            raise OptionError(
+                f"column {missing[0]}: it is missing; a row needs {', '.join(sorted(_REQUIRED))}"
+            )
         if unknown := sorted(names - _KNOWN):
-            raise OptionError(f"column {unknown[0]}: an operation has only {', '.join(sorted(_KNOWN))}")
+            raise OptionError(
+                f"column {unknown[0]}: an operation has only {', '.join(sorted(_KNOWN))}"
+            )
         self._store = options.store
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         arrival = format_ms(now_ms())
         rows = (row for batch in iterator for row in batch.to_pylist())
         counts = count(apply(self._store, (_correction(row, arrival) for row in rows)))
-        skipped = sum(many for (_, _, verdict), many in counts.items() if verdict is Verdict.SKIPPED)
+        skipped = sum(
+            many for (_, _, verdict), many in counts.items() if verdict is Verdict.SKIPPED
+        )
         return Written(counts.total() - skipped, skipped)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -61,12 +67,16 @@ class Writer(DataSourceArrowWriter):
             )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        print("oplog: the write failed; what its tasks had appended stays in the log", file=sys.stderr)
+        print(
+            "oplog: the write failed; what its tasks had appended stays in the log", file=sys.stderr
+        )
 
 
 def _correction(row: dict[str, Any], arrival: str) -> Correction:
     """Raises SyncError for a row that is no operation."""
-    given = {name: value for name, value in row.items() if name != "expected_n" and value is not None}
+    given = {
+        name: value for name, value in row.items() if name != "expected_n" and value is not None
+    }
     timestamp = given.get("timestamp")
     if isinstance(timestamp, datetime):
         moment = timestamp.astimezone(UTC) if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)

@@ -58,7 +58,9 @@ class Share:
         """Count bytes before they are held. Raises NoRoomError, and TooLargeError if they would never fit."""
         budget = self._budget
         if self.taken + octets > budget.total:
-            raise TooLargeError(f"the body needs more than the {budget.total:,} bytes of --max-upload-memory")
+            raise TooLargeError(
+                f"the body needs more than the {budget.total:,} bytes of --max-upload-memory"
+            )
         if budget.used + octets > budget.total:
             budget.make_room(budget.used + octets - budget.total)
             raise NoRoomError(
@@ -78,7 +80,10 @@ class Share:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.has_come()
         self._budget.used -= self.taken

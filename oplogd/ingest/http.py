@@ -67,7 +67,9 @@ class BadLine(NamedTuple):
 class InvalidBodyError(OplogError):
     """Not stored, because of the bad lines. ``bad`` names at most ``MAX_NAMED`` of them; ``lines``: how many the body has."""
 
-    def __init__(self, bad: list[BadLine], lines: int, single: bool, count: int | None = None) -> None:
+    def __init__(
+        self, bad: list[BadLine], lines: int, single: bool, count: int | None = None
+    ) -> None:
         count = count or len(bad)
         first = bad[0]
         if single:
@@ -147,14 +149,18 @@ def decoding(body: bytes, media_type: str, arrival: str, most: int) -> Pieces[Bo
         try:
             return Body([decode(body, arrival)], batch=False)
         except OperationError as error:
-            raise InvalidBodyError([BadLine(1, error.field, error.reason)], 1, single=True) from None
+            raise InvalidBodyError(
+                [BadLine(1, error.field, error.reason)], 1, single=True
+            ) from None
     try:
         if body.count(b",") > _MANY_COMMAS:
             yield from _count(_elements(elements(body)), most)
             return Body((yield from _decode_lines(_elements(elements(body)), arrival)), batch=True)
         raws = _decode_array(body)
     except RecursionError:
-        raise InvalidBodyError([BadLine(1, "operation", "is nested too deeply")], 1, single=True) from None
+        raise InvalidBodyError(
+            [BadLine(1, "operation", "is nested too deeply")], 1, single=True
+        ) from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         reason = f"is not valid JSON: {str(error).removeprefix('JSON is malformed: ')}"
         raise InvalidBodyError([BadLine(1, "operation", reason)], 1, single=True) from None
@@ -202,7 +208,11 @@ def _lines(body: bytes) -> Iterator[_Block]:
     """The lines that hold more than blanks, and their numbers."""
     at, number = 0, 1
     while at < len(body):
-        end = len(body) if at + _LINES_PIECE >= len(body) else body.rfind(b"\n", at, at + _LINES_PIECE)
+        end = (
+            len(body)
+            if at + _LINES_PIECE >= len(body)
+            else body.rfind(b"\n", at, at + _LINES_PIECE)
+        )
         if end < 0:  # a line longer than a piece
             end = body.find(b"\n", at + _LINES_PIECE)
             end = len(body) if end < 0 else end

@@ -17,7 +17,9 @@ class Item:
 
     __slots__ = ("arrived", "done", "octets", "operations")
 
-    def __init__(self, operations: Sequence[Operation], done: "asyncio.Future[None] | None") -> None:
+    def __init__(
+        self, operations: Sequence[Operation], done: "asyncio.Future[None] | None"
+    ) -> None:
         self.operations = operations
         self.octets = _octets(operations)
         self.done = done
@@ -58,8 +60,13 @@ class IngestQueue:
         """Add operations that are stored together. With ``wait``, a future of their being durable. Raises QueueFullError."""
         done = asyncio.get_running_loop().create_future() if wait else None
         item = Item(operations, done)
-        if self.operations + len(operations) > self.max_operations or self.bytes + item.octets > self.max_bytes:
-            raise QueueFullError(f"the queue is full ({self.operations:,} operations); try again later")
+        if (
+            self.operations + len(operations) > self.max_operations
+            or self.bytes + item.octets > self.max_bytes
+        ):
+            raise QueueFullError(
+                f"the queue is full ({self.operations:,} operations); try again later"
+            )
         self.operations += len(operations)
         self.bytes += item.octets
         self._items.append(item)

@@ -61,7 +61,9 @@ class Spool:
     same operations, and one would delete operations that the other has just added.
     """
 
-    def __init__(self, path: Path, max_bytes: int, health: Health, counters: Counters | None = None) -> None:
+    def __init__(
+        self, path: Path, max_bytes: int, health: Health, counters: Counters | None = None
+    ) -> None:
         self._path = path
         self._counters = counters or Counters()
         self.max_bytes = max_bytes
@@ -77,7 +79,9 @@ class Spool:
         self._file: tuple[int, int] | None = None
         self._lock: int | None = None
         self._sent = 0  # rows up to this id are in the store; they are still in the file if deleting them failed
-        self._found = self._lost = 0  # operations that this process did not add, and that it has not taken out
+        self._found = self._lost = (
+            0  # operations that this process did not add, and that it has not taken out
+        )
 
     async def open(self) -> None:
         await self._run(lambda: self._on_file(lambda db: None), None)
@@ -106,7 +110,10 @@ class Spool:
         if not count:
             return 0
         numbers = range(stamp.sequence, stamp.sequence + count)
-        rows = [(stamp.writer, number, *operation) for number, operation in zip(numbers, operations, strict=False)]
+        rows = [
+            (stamp.writer, number, *operation)
+            for number, operation in zip(numbers, operations, strict=False)
+        ]
 
         def work(db: sqlite3.Connection) -> None:
             if _identity(self._path) != self._file:
@@ -130,7 +137,9 @@ class Spool:
             with contextlib.closing(db.execute(_FIRST, (self._sent,))) as cursor:
                 for row in cursor:
                     size += _size(Operation(*row[3:]))
-                    if rows and (size > max_bytes or row[1:3] != (rows[0][1], rows[0][2] + len(rows))):
+                    if rows and (
+                        size > max_bytes or row[1:3] != (rows[0][1], rows[0][2] + len(rows))
+                    ):
                         break
                     rows.append(row)
                     if len(rows) == max_operations:
@@ -138,7 +147,9 @@ class Spool:
             if not rows:
                 self._recount(0, 0)
                 return None
-            return Batch(rows[-1][0], Stamp(rows[0][1], rows[0][2]), [Operation(*row[3:]) for row in rows])
+            return Batch(
+                rows[-1][0], Stamp(rows[0][1], rows[0][2]), [Operation(*row[3:]) for row in rows]
+            )
 
         return await self._run(lambda: self._on_file(work), self._reading)
 
@@ -193,7 +204,11 @@ class Spool:
             before, self._file = self._file, _identity(self._path)
             if before not in (None, self._file):
                 if self.operations:
-                    _log.error("spool %s: %d operations were in the file that is gone", self._path, self.operations)
+                    _log.error(
+                        "spool %s: %d operations were in the file that is gone",
+                        self._path,
+                        self.operations,
+                    )
                 self._sent = 0
             self._sent = min(self._sent, self._db.execute(_LAST).fetchone()[0])
             self._recount(*self._db.execute(_FILL, (self._sent,)).fetchone())
@@ -222,7 +237,9 @@ class Spool:
             with contextlib.suppress(sqlite3.Error):
                 db.close()
         if self._lock is not None:
-            os.close(self._lock)  # not before the connection: SQLite's locks on the file would go with it
+            os.close(
+                self._lock
+            )  # not before the connection: SQLite's locks on the file would go with it
             self._lock = None
 
 
@@ -243,7 +260,9 @@ def _locked(path: Path) -> int | None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(file)
-        raise StoreError(f"spool {path}: another agent uses it; give each agent a spool of its own (--spool)") from None
+        raise StoreError(
+            f"spool {path}: another agent uses it; give each agent a spool of its own (--spool)"
+        ) from None
     except OSError:  # a file system without locks
         pass
     return file

@@ -65,13 +65,19 @@ def _shut_off(sock: socket.socket) -> None:
 class UdpIngest:
     """Reads sockets into the queue. If the queue is full, operations are dropped and counted."""
 
-    def __init__(self, sockets: Sequence[socket.socket], queue: IngestQueue, counters: Counters) -> None:
+    def __init__(
+        self, sockets: Sequence[socket.socket], queue: IngestQueue, counters: Counters
+    ) -> None:
         self._sockets = list(sockets)
         self._queue = queue
         self._counters = counters
         self.refused = RefusedDatagrams()
-        self._overflow = Episode(_log, "the queue is full, dropping operations that come by UDP", quiet=_QUIET_SECONDS)
-        self._invalid = Episode(_log, "refusing invalid operations that come by UDP", quiet=_QUIET_SECONDS)
+        self._overflow = Episode(
+            _log, "the queue is full, dropping operations that come by UDP", quiet=_QUIET_SECONDS
+        )
+        self._invalid = Episode(
+            _log, "refusing invalid operations that come by UDP", quiet=_QUIET_SECONDS
+        )
         self._dropped_before_close = 0
 
     @property

@@ -153,7 +153,9 @@ class Store(Protocol):
         Called again with the same operations and stamp, it adds none of them twice.
         """
 
-    async def follow(self, after: int, limit: int, seconds: float, at_ms: int | None = None) -> list[Entry]:
+    async def follow(
+        self, after: int, limit: int, seconds: float, at_ms: int | None = None
+    ) -> list[Entry]:
         """As ``read``, but wait up to ``seconds`` for the first entry, whoever writes it. One caller: the follower."""
 
     async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[Entry]:
@@ -168,7 +170,9 @@ class Store(Protocol):
     async def checkpoint(self) -> Mark:
         """Wait until the states hold every entry present at the call; the place up to which they do."""
 
-    async def states(self, start: StateCursor, upto: int, live_only: bool, limit: int) -> StatesPage:
+    async def states(
+        self, start: StateCursor, upto: int, live_only: bool, limit: int
+    ) -> StatesPage:
         """States past ``start`` in time order whose last operation has an offset of at most ``upto``.
 
         One call looks at about ``limit`` states, however many others (deleted, changed later) lie between them.

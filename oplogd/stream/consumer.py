@@ -132,7 +132,9 @@ class Consumer:
             self._replication = Replication(None, 1, _history(located))
         else:
             cursor = StateCursor(start.ms, None)
-            self._replication = Replication(start.ms, start.ms, _history(located), announced=True, cursor=cursor)
+            self._replication = Replication(
+                start.ms, start.ms, _history(located), announced=True, cursor=cursor
+            )
 
     @property
     def phase(self) -> Literal["replication", "live"]:
@@ -158,7 +160,9 @@ class Consumer:
 
     def is_behind(self) -> bool:
         """Whether the ring holds something that this consumer has not been handed."""
-        return self.place.offset < self.ring.head.offset and self.place.offset < max(self.view.last, self.ring.base)
+        return self.place.offset < self.ring.head.offset and self.place.offset < max(
+            self.view.last, self.ring.base
+        )
 
     async def next_chunk(self) -> bytes:
         """The next bytes to send; empty when the stream is over. Raises StoreUnavailableError, then call it again."""
@@ -257,7 +261,9 @@ class Consumer:
             self._count(count)
             if chunk:
                 return chunk
-            if self.place.offset < ring.head.offset:  # nothing passes in this piece of the ring; on to the next
+            if (
+                self.place.offset < ring.head.offset
+            ):  # nothing passes in this piece of the ring; on to the next
                 await asyncio.sleep(0)
                 return b""
         if not self._beat_is_due():
@@ -336,12 +342,18 @@ class Consumer:
         epoch = self.ring.epoch
         located = await self.store.locate(mark.offset)
         history = _history(located)
-        another = history != run.history or located.head.offset < mark.offset or located.at_ms not in (None, mark.ms)
+        another = (
+            history != run.history
+            or located.head.offset < mark.offset
+            or located.at_ms not in (None, mark.ms)
+        )
         if another or (run.since is not None and not bridged(run.since, located)):
             self._replication = Replication(None, 1, history)
             return b""
         oldest = located.oldest
-        if located.head.offset > mark.offset and (oldest is None or oldest.offset > mark.offset + 1):
+        if located.head.offset > mark.offset and (
+            oldest is None or oldest.offset > mark.offset + 1
+        ):
             run.since, run.mark, run.cursor = mark.ms, None, StateCursor(mark.ms, None)
             return b""
         self._replication = None
@@ -356,9 +368,16 @@ class Consumer:
         return position_of(self.place, self.place.offset >= self._first_offset)
 
     def _beat(self) -> bytes:
-        if self._asking or self._replication or not self.checkpoints or self._epoch != self.ring.epoch:
+        if (
+            self._asking
+            or self._replication
+            or not self.checkpoints
+            or self._epoch != self.ring.epoch
+        ):
             return HEARTBEAT
-        if self.view.last <= self.place.offset < self.ring.head.offset:  # nothing after its place passes
+        if (
+            self.view.last <= self.place.offset < self.ring.head.offset
+        ):  # nothing after its place passes
             self.place = self.ring.head
         return HEARTBEAT + checkpoint_frame(self._position())
 

@@ -37,7 +37,13 @@ END_WAIT_SECONDS = 2.0
 """How long a stop waits for the streams that it has ended and whose consumers do not read."""
 
 Refusal = Literal[
-    "max_clients", "max_clients_per_address", "store", "password", "session", "no_password", "bad_request"
+    "max_clients",
+    "max_clients_per_address",
+    "store",
+    "password",
+    "session",
+    "no_password",
+    "bad_request",
 ]
 """Why a consumer was not connected. ``session``: its cookie or token has expired or is wrong; pages that stay open for long
 come back with such a one, and then get another. Some clients give their password only once they were asked for it."""
@@ -97,7 +103,13 @@ class Hub:
             raise
 
     async def connect(
-        self, position: Position | None, filter_: Filter, *, checkpoints: bool, address: str, name: str = ""
+        self,
+        position: Position | None,
+        filter_: Filter,
+        *,
+        checkpoints: bool,
+        address: str,
+        name: str = "",
     ) -> Consumer:
         """A consumer that starts at ``position``; ``disconnect`` must follow.
 
@@ -116,7 +128,9 @@ class Hub:
         try:
             epoch = self._ring.epoch
             with self.refusing("store"):
-                located = await self._store.locate(position.offset if isinstance(position, EventId) else 0)
+                located = await self._store.locate(
+                    position.offset if isinstance(position, EventId) else 0
+                )
         except BaseException:
             self._ring.release(view)
             self._count(host, -1)
@@ -136,7 +150,9 @@ class Hub:
             pages=self._pages,
             heartbeat=self._heartbeat,
             checkpoints=checkpoints,
-            ends_at=time.monotonic() + self._max_age * random.uniform(0.8, 1.2) if self._max_age else float("inf"),
+            ends_at=time.monotonic() + self._max_age * random.uniform(0.8, 1.2)
+            if self._max_age
+            else float("inf"),
         )
         consumer.begin(position, located, epoch)
         self.consumers.add(consumer)
@@ -179,7 +195,11 @@ class Hub:
         if (overdue or stalled >= self._stall_timeout) and consumer.outlet.abort():
             why = "its end was due" if overdue else "--stall-timeout"
             _log.info(
-                "consumer %d at %s took no byte for %.1f s (%s): cut off", consumer.id, consumer.address, stalled, why
+                "consumer %d at %s took no byte for %.1f s (%s): cut off",
+                consumer.id,
+                consumer.address,
+                stalled,
+                why,
             )
 
     async def end_all(self) -> None:

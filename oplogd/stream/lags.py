@@ -52,7 +52,9 @@ async def survey(consumers: Iterable[Consumer], now_ms: int) -> Lags:
             count, before = named.get(consumer.name, Named(0, Behind(0, 0.0)))
             named[consumer.name] = Named(count + 1, _larger(before, lag))
         await pace.rest()
-    worst = heapq.nsmallest(MAX_NAMES, named.items(), key=lambda item: (-item[1].lag.seconds, item[0]))
+    worst = heapq.nsmallest(
+        MAX_NAMES, named.items(), key=lambda item: (-item[1].lag.seconds, item[0])
+    )
     return Lags(each, largest, dict(sorted(worst)), len(named) - len(worst))
 
 

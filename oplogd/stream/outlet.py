@@ -12,7 +12,9 @@ class Outlet:
 
     __slots__ = ("_abort", "_seen", "_since", "_unsent", "writing")
 
-    def __init__(self, abort: Callable[[], None] | None = None, unsent: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self, abort: Callable[[], None] | None = None, unsent: Callable[[], int] | None = None
+    ) -> None:
         self.writing = False
         self._abort = abort
         self._unsent = unsent

@@ -199,7 +199,11 @@ class Ring:
     """
 
     def __init__(
-        self, framer: Framer, max_entries: int, max_bytes: int, wake: Callable[[Iterable[Waiter]], None]
+        self,
+        framer: Framer,
+        max_entries: int,
+        max_bytes: int,
+        wake: Callable[[Iterable[Waiter]], None],
     ) -> None:
         self._framer = framer
         self.max_entries = max_entries

@@ -45,7 +45,9 @@ def resolve(position: Position | None, located: Located, now: int) -> Start:
             return _since(whole_second, whole_second, located, now)
         return Reset()
     if located.at_ms is not None:
-        return After(Mark(position.offset, position.ms)) if located.at_ms == position.ms else Reset()
+        return (
+            After(Mark(position.offset, position.ms)) if located.at_ms == position.ms else Reset()
+        )
     known_until = oldest.ms if oldest else head.ms
     if position.offset < located.first_offset or position.ms > known_until:
         return Reset()

@@ -45,7 +45,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def create_app(agent: Agent) -> FastAPI:
-    app = FastAPIOffline(title="oplog", version=__version__, description=describe.INTRODUCTION, redoc_url=None)
+    app = FastAPIOffline(
+        title="oplog", version=__version__, description=describe.INTRODUCTION, redoc_url=None
+    )
     files = (agent.settings.store, agent.settings.spool)
     allowed_hosts = agent.settings.allowed_hosts or frozenset()
     readers = ReadGuard(agent.settings.password, allowed_hosts)
@@ -62,9 +64,16 @@ def create_app(agent: Agent) -> FastAPI:
         path = request.url.path
         allow = ", ".join(_allowed(app, path))
         if error.status_code == 405 and allow:
-            return Problem(405, f"{path} allows {allow}, not {request.method}", {"Allow": allow}).response()
-        if error.status_code in (404, 405):  # preflight answers everywhere, so an unknown path is "not allowed" too
-            return Problem(404, f"there is nothing at {path}; operations and the stream are at / and /ops").response()
+            return Problem(
+                405, f"{path} allows {allow}, not {request.method}", {"Allow": allow}
+            ).response()
+        if error.status_code in (
+            404,
+            405,
+        ):  # preflight answers everywhere, so an unknown path is "not allowed" too
+            return Problem(
+                404, f"there is nothing at {path}; operations and the stream are at / and /ops"
+            ).response()
         return Problem(error.status_code, str(error.detail), error.headers).response()
 
     @app.exception_handler(ClientDisconnect)
@@ -123,7 +132,12 @@ def create_app(agent: Agent) -> FastAPI:
     @app.get("/metrics", **describe.METRICS)
     async def get_metrics() -> Response:
         lags = await survey(agent.hub.consumers, now_ms())
-        return Response(render(await status(agent, lags), lags), 200, COMMON_HEADERS, "text/plain; version=1.0.0")
+        return Response(
+            render(await status(agent, lags), lags),
+            200,
+            COMMON_HEADERS,
+            "text/plain; version=1.0.0",
+        )
 
     add_session(app, readers)
 
@@ -180,7 +194,9 @@ async def _stream(agent: Agent, request: Request) -> Response:
         ) from None
     except TooManyClientsError:
         limit = f"{agent.settings.max_clients:,}"
-        raise Problem(503, f"{limit} consumers are connected, more are not allowed", {"Retry-After": "10"}) from None
+        raise Problem(
+            503, f"{limit} consumers are connected, more are not allowed", {"Retry-After": "10"}
+        ) from None
     except StoreUnavailableError as error:
         raise Problem(503, str(error), {"Retry-After": "5"}) from None
     return EventStream(agent.hub, consumer, headers)
@@ -199,7 +215,9 @@ def _position(request: Request) -> Position | None:
     if since[-6:-5] == " ":  # a '+' that was not escaped in the URL
         since = f"{since[:-6]}+{since[-5:]}"
     try:
-        return Millis(max(0, (parse_timestamp(since) - _EPOCH) // (_EPOCH.resolution * 1000)), chosen=True)
+        return Millis(
+            max(0, (parse_timestamp(since) - _EPOCH) // (_EPOCH.resolution * 1000)), chosen=True
+        )
     except ValueError as error:
         raise PositionError(f"since: {error}; it may also be milliseconds since 1970") from None
 

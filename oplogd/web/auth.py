@@ -62,7 +62,9 @@ class Guard:
             raise self._refused(_BASIC)
         self.demand_password(request, given, _BASIC)
 
-    def demand_password(self, request: HTTPConnection, given: bytes, challenge: dict[str, str] = _SESSION) -> None:
+    def demand_password(
+        self, request: HTTPConnection, given: bytes, challenge: dict[str, str] = _SESSION
+    ) -> None:
         """The same for a password that came in another way."""
         attempt, address = self._digest(given), request.client.host if request.client else ""
         if wait := self._brake.wait(address, attempt):
@@ -82,7 +84,11 @@ class Guard:
         raise self._refused(challenge)
 
     def _refused(self, challenge: dict[str, str]) -> Problem:
-        return Problem(401, f"{self._what} needs the password: HTTP Basic authentication with any user name", challenge)
+        return Problem(
+            401,
+            f"{self._what} needs the password: HTTP Basic authentication with any user name",
+            challenge,
+        )
 
     def _digest(self, password: bytes) -> bytes:
         return hmac.digest(self._process_key, password, "sha256")
@@ -97,7 +103,11 @@ class WriteGuard(Guard):
 
     def demand(self, request: HTTPConnection) -> None:
         """As ``Guard.demand``; without a password, raise Problem 403 for such a page."""
-        if self.is_open and is_from_page(request.headers) and not _has_own_host(request, self._allowed_hosts):
+        if (
+            self.is_open
+            and is_from_page(request.headers)
+            and not _has_own_host(request, self._allowed_hosts)
+        ):
             raise Problem(
                 403,
                 "a web page may send operations only under localhost, an IP address, or a name of this agent that"
@@ -159,7 +169,11 @@ def credentials(request: HTTPConnection) -> Literal["password", "session", "no_p
     """Return what a request carries, right or wrong: a password, a cookie or token (``session``), or neither."""
     if "authorization" in request.headers:
         return "password"
-    return "session" if COOKIE in request.cookies or request.query_params.get("token") else "no_password"
+    return (
+        "session"
+        if COOKIE in request.cookies or request.query_params.get("token")
+        else "no_password"
+    )
 
 
 def _has_own_host(request: HTTPConnection, allowed: Collection[str]) -> bool:

@@ -131,7 +131,9 @@ class Brake:
         """The attempt was wrong. ``wait`` has just said 0 for it."""
         own, network = _places(address)
         if self._is_wrong(address, attempt):
-            record = self._everybody if attempt in self._everybody.wrong else self._addresses.get(own)
+            record = (
+                self._everybody if attempt in self._everybody.wrong else self._addresses.get(own)
+            )
             assert record is not None
             record.remember(attempt)
             return
@@ -161,7 +163,10 @@ def _places(address: str) -> tuple[str, str]:
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
-        return _UNKNOWN, _UNKNOWN  # whatever a proxy says it is: a name of one's own choice must give no budget
+        return (
+            _UNKNOWN,
+            _UNKNOWN,
+        )  # whatever a proxy says it is: a name of one's own choice must give no budget
     if isinstance(ip, ipaddress.IPv6Address):
         if ip.ipv4_mapped is None:
             return _network(ip, 64), _network(ip, 48)

@@ -16,8 +16,15 @@ _OPERATION_SCHEMA = {
     "type": "object",
     "required": ["event", "type", "id"],
     "properties": {
-        "event": {"type": "string", "enum": ["insert", "update", "delete"], "description": "In any case."},
-        "type": {"type": "string", "description": "At most 255 bytes, no '/' or ','; stored in lower case."},
+        "event": {
+            "type": "string",
+            "enum": ["insert", "update", "delete"],
+            "description": "In any case.",
+        },
+        "type": {
+            "type": "string",
+            "description": "At most 255 bytes, no '/' or ','; stored in lower case.",
+        },
         "id": {"type": "string", "description": "At most 1,024 bytes."},
         "parents": {"type": ["array", "null"], "items": {"type": "string"}},
         "timestamp": {
@@ -46,7 +53,10 @@ data: {"timestamp":"2014-11-06T11:04:39.041Z","parents":["x3kd2"],"type":"video"
 
 
 def _answers(*answers: tuple[int, str]) -> dict[int | str, dict[str, Any]]:
-    return {code: {"description": text, **({"content": _PROBLEM} if code >= 400 else {})} for code, text in answers}
+    return {
+        code: {"description": text, **({"content": _PROBLEM} if code >= 400 else {})}
+        for code, text in answers
+    }
 
 
 def _query(name: str, text: str, example: str) -> dict[str, Any]:
@@ -66,7 +76,10 @@ POST: dict[str, Any] = {
             (204, "The operation is stored."),
             (400, "Invalid or empty; the bad lines are named, nothing was stored."),
             (401, "The ingest password is missing or wrong."),
-            (403, "A web page under a name that --allowed-hosts does not list, and no ingest password is set."),
+            (
+                403,
+                "A web page under a name that --allowed-hosts does not list, and no ingest password is set.",
+            ),
             (408, "The headers or the body came too slowly."),
             (413, "The body is too large, or has more operations than the queue can hold."),
             (415, "Neither JSON nor NDJSON."),
@@ -95,7 +108,10 @@ POST: dict[str, Any] = {
                         "one": {"summary": "One operation", "value": OPERATION_EXAMPLE},
                         "batch": {
                             "summary": "A batch",
-                            "value": [OPERATION_EXAMPLE, {"event": "delete", "type": "video", "id": "x9"}],
+                            "value": [
+                                OPERATION_EXAMPLE,
+                                {"event": "delete", "type": "video", "id": "x9"},
+                            ],
                         },
                     },
                 },
@@ -144,12 +160,24 @@ GET: dict[str, Any] = {
                 "1415271879041",
             ),
             _query("types", "Only these types: comma-separated, or repeated.", "video,user"),
-            _query("parents", "Only with one of these parents: comma-separated, or repeated.", "user/x3kd2"),
-            _query("checkpoint", "1: also send the position reached, as blocks with an id only.", "1"),
             _query(
-                "name", "What the consumer is called in /metrics: up to 100 letters, digits, '.', '_', '-'.", "search"
+                "parents",
+                "Only with one of these parents: comma-separated, or repeated.",
+                "user/x3kd2",
             ),
-            _query("token", "What POST /token gave, where a page of another origin cannot send the password.", ""),
+            _query(
+                "checkpoint", "1: also send the position reached, as blocks with an id only.", "1"
+            ),
+            _query(
+                "name",
+                "What the consumer is called in /metrics: up to 100 letters, digits, '.', '_', '-'.",
+                "search",
+            ),
+            _query(
+                "token",
+                "What POST /token gave, where a page of another origin cannot send the password.",
+                "",
+            ),
         ]
     },
 }
@@ -165,7 +193,9 @@ STATUS: dict[str, Any] = {
         503: {
             "description": "The store is away; the queue holds what came in.",
             "content": {
-                "application/json": {"example": {"status": "DEGRADED", "reason": "store oplog.db: the disk is full"}}
+                "application/json": {
+                    "example": {"status": "DEGRADED", "reason": "store oplog.db: the disk is full"}
+                }
             },
         },
     },
@@ -196,7 +226,9 @@ SESSION: dict[str, Any] = {
         200: {
             "description": "Told to everybody.",
             "content": {
-                "application/json": {"example": {"password_needed": True, "signed_in": False, "expires": None}}
+                "application/json": {
+                    "example": {"password_needed": True, "signed_in": False, "expires": None}
+                }
             },
         }
     },
@@ -216,7 +248,10 @@ SIGN_IN: dict[str, Any] = {
         (429, "Too many wrong passwords came from this address or from others."),
     ),
     "openapi_extra": {
-        "requestBody": {"required": True, "content": {"application/json": {"example": {"password": "secret"}}}}
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"example": {"password": "secret"}}},
+        }
     },
 }
 SIGN_OUT: dict[str, Any] = {
@@ -225,7 +260,9 @@ SIGN_OUT: dict[str, Any] = {
     "status_code": 204,
     "response_model": None,
     "responses": _answers(
-        (204, "The browser forgets it."), (400, "A body or query asks for more."), (413, "The body is too large.")
+        (204, "The browser forgets it."),
+        (400, "A body or query asks for more."),
+        (413, "The body is too large."),
     ),
 }
 TOKEN: dict[str, Any] = {
@@ -245,7 +282,11 @@ TOKEN: dict[str, Any] = {
             "description": "The token.",
             "content": {
                 "application/json": {
-                    "example": {"token": "token.1763632800.…", "expires": "2025-11-20T10:00:00.000Z", "seconds": 900}
+                    "example": {
+                        "token": "token.1763632800.…",
+                        "expires": "2025-11-20T10:00:00.000Z",
+                        "seconds": 900,
+                    }
                 }
             },
         },

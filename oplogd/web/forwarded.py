@@ -54,7 +54,11 @@ class TrustedProxies:
         self._networks: list[_Network] = []
         for item in filter(None, map(str.strip, text.split(","))):
             if not self._everybody and not self._add(item):
-                _log.warning("%s: %r is neither an IP address nor a network, nobody is trusted by it", VARIABLE, item)
+                _log.warning(
+                    "%s: %r is neither an IP address nor a network, nobody is trusted by it",
+                    VARIABLE,
+                    item,
+                )
 
     def trust(self, address: str | None) -> bool:
         """Whether this address, as ``plain_address`` returns it, is that of a trusted proxy."""
@@ -63,7 +67,8 @@ class TrustedProxies:
         if address is None:
             return False
         return address in self._addresses or (
-            bool(self._networks) and any(ipaddress.ip_address(address) in network for network in self._networks)
+            bool(self._networks)
+            and any(ipaddress.ip_address(address) in network for network in self._networks)
         )
 
     def client(self, forwarded_for: Sequence[str]) -> tuple[str, int] | None:
@@ -75,7 +80,9 @@ class TrustedProxies:
         chain = [_split(entry.strip()) for value in forwarded_for for entry in value.split(",")]
         if self._everybody:
             chain = chain[:1]
-        untrusted = (entry for entry in reversed(chain) if entry is None or not self.trust(entry[0]))
+        untrusted = (
+            entry for entry in reversed(chain) if entry is None or not self.trust(entry[0])
+        )
         return next(untrusted, chain[0] if chain else None)
 
     def _add(self, item: str) -> bool:
@@ -89,7 +96,9 @@ class TrustedProxies:
         except ValueError:
             return False
         if isinstance(network, ipaddress.IPv6Network) and network.subnet_of(_MAPPED):
-            network = ipaddress.IPv4Network((network.network_address.packed[12:], network.prefixlen - 96))
+            network = ipaddress.IPv4Network(
+                (network.network_address.packed[12:], network.prefixlen - 96)
+            )
         self._networks.append(network)
         return True
 

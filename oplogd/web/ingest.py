@@ -9,7 +9,13 @@ import msgspec
 from fastapi import Request, Response
 
 from oplogd.agent import Agent
-from oplogd.errors import NotConfirmedError, OperationError, OplogError, QueueFullError, StoreUnavailableError
+from oplogd.errors import (
+    NotConfirmedError,
+    OperationError,
+    OplogError,
+    QueueFullError,
+    StoreUnavailableError,
+)
 from oplogd.ingest.budget import Budget, NoRoomError, Share
 from oplogd.ingest.http import (
     JSON,
@@ -47,12 +53,16 @@ class Intake:
         self._agent = agent
         self._budget = Budget(agent.settings.max_upload_memory, agent.settings.body_timeout)
         self._decoding_large = asyncio.Lock()
-        self._invalid = Episode(_log, "refusing invalid operations that come by HTTP", quiet=_QUIET_SECONDS)
+        self._invalid = Episode(
+            _log, "refusing invalid operations that come by HTTP", quiet=_QUIET_SECONDS
+        )
 
     async def post(self, request: Request) -> Response:
         agent = self._agent
         if agent.stopping:
-            raise Problem(503, "the agent is stopping; another one or its successor takes over", _RETRY_AFTER)
+            raise Problem(
+                503, "the agent is stopping; another one or its successor takes over", _RETRY_AFTER
+            )
         type_ = media_type(request.headers.get("content-type", ""))
         if type_ not in (JSON, NDJSON):
             if not type_:
@@ -91,9 +101,13 @@ class Intake:
             counters.discarded += count
             raise Problem(413, str(error)) from None
         except NotConfirmedError as error:
-            raise Problem(503, f"not confirmed, it may still be stored: {error}", _STORE_AWAY) from None
+            raise Problem(
+                503, f"not confirmed, it may still be stored: {error}", _STORE_AWAY
+            ) from None
         except StoreUnavailableError as error:
-            raise Problem(503, f"dropped before it reached the store, send it again: {error}", _STORE_AWAY) from None
+            raise Problem(
+                503, f"dropped before it reached the store, send it again: {error}", _STORE_AWAY
+            ) from None
         if body.batch:
             return Response(msgspec.json.encode({"ingested": count}), 200, COMMON_HEADERS, JSON)
         return Response(status_code=204, headers=COMMON_HEADERS)
@@ -107,11 +121,17 @@ class Intake:
         limit = self._agent.settings.max_body_size
         encoding = request.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("identity", "gzip", ""):
-            raise Problem(415, f"a body may be compressed with gzip, not {encoding}", {"Accept-Encoding": "gzip"})
+            raise Problem(
+                415,
+                f"a body may be compressed with gzip, not {encoding}",
+                {"Accept-Encoding": "gzip"},
+            )
         body = await _receive(request, limit, share)
         if encoding == "gzip":
             body = await self._work(decompressing(body, limit, share.take))
-        return await self._work(decoding(body, type_, format_ms(now_ms()), self._agent.queue.max_operations))
+        return await self._work(
+            decoding(body, type_, format_ms(now_ms()), self._agent.queue.max_operations)
+        )
 
     async def _work(self, pieces: Pieces[_T]) -> _T:
         """Do the work on a body; after the first slice other requests come between, and only one such body at a time."""
@@ -141,7 +161,9 @@ class Intake:
 
 async def _receive(request: Request, limit: int, share: Share) -> bytes:
     """The whole body, less than or as long as the limit. Raises TooLargeError and NoRoomError before that is held."""
-    too_large = TooLargeError(f"the body has more than {limit:,} bytes; send fewer operations at a time")
+    too_large = TooLargeError(
+        f"the body has more than {limit:,} bytes; send fewer operations at a time"
+    )
     announced = request.headers.get("content-length", "0")
     if announced.isdecimal() and int(announced) > limit:
         raise too_large

@@ -4,7 +4,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from oplogd.stream.lags import Lags
@@ -50,7 +55,10 @@ GAUGES = {
 
 LABELLED = {
     "consumers_refused": ("reason", "Consumers that were not connected"),
-    "fallbacks": ("to", "Times a consumer went on from the store, or from the states, because its place was gone"),
+    "fallbacks": (
+        "to",
+        "Times a consumer went on from the store, or from the states, because its place was gone",
+    ),
 }
 HISTOGRAMS = {
     "commit_seconds": "Seconds that a successful append to the store took",
@@ -81,26 +89,38 @@ class _Snapshot(Collector):
         for name, text in HISTOGRAMS.items():
             histogram = self._status[name]
             buckets = list(histogram["buckets"].items())
-            yield HistogramMetricFamily(f"oplog_{name}", text, buckets=buckets, sum_value=histogram["sum"])
+            yield HistogramMetricFamily(
+                f"oplog_{name}", text, buckets=buckets, sum_value=histogram["sum"]
+            )
         for name, text in GAUGES.items():
             if values.get(name) is not None:  # the store's are missing while it is away or counts
                 yield GaugeMetricFamily(f"oplog_{name}", text, value=values[name])
         yield from self._named()
         up = 1 if self._status["status"] == "OK" else 0
-        yield GaugeMetricFamily("oplog_store_up", "1 while the store works, 0 while degraded", value=up)
+        yield GaugeMetricFamily(
+            "oplog_store_up", "1 while the store works, 0 while degraded", value=up
+        )
         info = GaugeMetricFamily(
-            "oplog_info", "Always 1; its labels tell the version and store", labels=["version", "store"]
+            "oplog_info",
+            "Always 1; its labels tell the version and store",
+            labels=["version", "store"],
         )
         info.add_metric([str(self._status["version"]), str(self._status["store"]["kind"])], 1)
         yield info
 
     def _named(self) -> Iterable[Metric]:
-        count = GaugeMetricFamily("oplog_named_consumers", "Consumers connected under a name", labels=["name"])
+        count = GaugeMetricFamily(
+            "oplog_named_consumers", "Consumers connected under a name", labels=["name"]
+        )
         operations = GaugeMetricFamily(
-            "oplog_named_consumer_lag_operations", "The same as consumer_lag_operations, of a name", labels=["name"]
+            "oplog_named_consumer_lag_operations",
+            "The same as consumer_lag_operations, of a name",
+            labels=["name"],
         )
         seconds = GaugeMetricFamily(
-            "oplog_named_consumer_lag_seconds", "The same as consumer_lag_seconds, of a name", labels=["name"]
+            "oplog_named_consumer_lag_seconds",
+            "The same as consumer_lag_seconds, of a name",
+            labels=["name"],
         )
         for name, named in self._lags.names.items():
             count.add_metric([name], named.consumers)

@@ -11,7 +11,9 @@ from importlib.resources import files
 
 from fastapi import Response
 
-_PARTS = re.compile(r'<link rel="stylesheet" href="([a-z]+\.css)">|<script src="([a-z]+\.js)"></script>')
+_PARTS = re.compile(
+    r'<link rel="stylesheet" href="([a-z]+\.css)">|<script src="([a-z]+\.js)"></script>'
+)
 
 
 @cache

@@ -14,7 +14,9 @@ _MAX_DETAIL = 1000
 class Problem(Exception):
     """Ends a request. ``extra`` members go into the answer beside the standard ones."""
 
-    def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None, **extra: Any) -> None:
+    def __init__(
+        self, status: int, detail: str, headers: Mapping[str, str] | None = None, **extra: Any
+    ) -> None:
         super().__init__(detail)
         self.status = status
         self.detail = detail

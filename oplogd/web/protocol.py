@@ -12,14 +12,24 @@ from typing import Any, NamedTuple
 import httptools
 from uvicorn._types import ASGI3Application, HTTPScope
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from oplogd.logs import Episode
 from oplogd.settings import Settings
 from oplogd.web.flow import Flow, LastAnswer
 from oplogd.web.forwarded import plain_address
 from oplogd.web.problem import Problem
-from oplogd.web.refusals import body_too_slow, broken_off, headers_too_large, headers_too_slow, not_http
+from oplogd.web.refusals import (
+    body_too_slow,
+    broken_off,
+    headers_too_large,
+    headers_too_slow,
+    not_http,
+)
 from oplogd.web.unsent import unsent_bytes
 
 MAX_HEADERS = 256
@@ -57,7 +67,9 @@ class Protocol(HttpToolsProtocol):
         self.parser = httptools.HttpRequestParser(self)
         self._running: RequestResponseCycle | None = None
         self._waits_for = "request"  # then "headers", then "body"
-        self._unparsed = 0  # bytes since something was complete: the beginning of headers, a chunk's or trailers
+        self._unparsed = (
+            0  # bytes since something was complete: the beginning of headers, a chunk's or trailers
+        )
         self._head_bytes = 0
         self._body_bytes = 0
         self._body_due = 0.0
@@ -99,7 +111,11 @@ class Protocol(HttpToolsProtocol):
             if self._refused:
                 return False
         # With TLS nothing can be sent any more. A consumer that ends its side is gone.
-        self._is_last = running is not None and not running.response_started and not _wants_stream(running.scope)
+        self._is_last = (
+            running is not None
+            and not running.response_started
+            and not _wants_stream(running.scope)
+        )
         return self._is_last and self.transport.can_write_eof()
 
     def shutdown(self) -> None:
@@ -147,7 +163,13 @@ class Protocol(HttpToolsProtocol):
         """Parse the headers again less ``Upgrade``, so that the body after them belongs to the request."""
         method, version = self.parser.get_method(), self.parser.get_http_version().encode()
         if method == b"CONNECT":
-            self._fail(Problem(405, "CONNECT is not allowed; this is no proxy", {"Allow": "GET, HEAD, OPTIONS, POST"}))
+            self._fail(
+                Problem(
+                    405,
+                    "CONNECT is not allowed; this is no proxy",
+                    {"Allow": "GET, HEAD, OPTIONS, POST"},
+                )
+            )
         lines = [b"%s %s HTTP/%s" % (method, self.url, version)]
         lines += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
         self.parser = httptools.HttpRequestParser(self)
@@ -159,7 +181,10 @@ class Protocol(HttpToolsProtocol):
         super().on_message_begin()
         transport = self.transport
         # A stream cuts off a consumer that takes nothing; ASGI has no message for that.
-        extensions: Any = {"oplog.abort": transport.abort, "oplog.unsent": lambda: unsent_bytes(transport)}
+        extensions: Any = {
+            "oplog.abort": transport.abort,
+            "oplog.unsent": lambda: unsent_bytes(transport),
+        }
         self.scope["extensions"] = extensions
         self._waits_for = "headers"
         self._head_bytes = 0
@@ -217,7 +242,9 @@ class Protocol(HttpToolsProtocol):
         if version not in ("1.0", "1.1"):
             self._fail(Problem(400, f"HTTP/{version} is not spoken here; use HTTP/1.1"))
         for name, value in self.headers:
-            if name == b"transfer-encoding" and (version == "1.0" or value.strip().lower() != b"chunked"):
+            if name == b"transfer-encoding" and (
+                version == "1.0" or value.strip().lower() != b"chunked"
+            ):
                 self._fail(Problem(400, "Transfer-Encoding: must be chunked, and only in HTTP/1.1"))
 
     def _fail(self, fault: Problem) -> None:
@@ -303,9 +330,15 @@ class Protocol(HttpToolsProtocol):
 
     def _say(self, problem: Problem) -> None:
         response = problem.response()
-        headers = [*self.server_state.default_headers, *response.raw_headers, (b"connection", b"close")]
+        headers = [
+            *self.server_state.default_headers,
+            *response.raw_headers,
+            (b"connection", b"close"),
+        ]
         lines = [b"%s: %s\r\n" % header for header in headers]
-        self.transport.write(b"".join([STATUS_LINE[problem.status], *lines, b"\r\n", bytes(response.body)]))
+        self.transport.write(
+            b"".join([STATUS_LINE[problem.status], *lines, b"\r\n", bytes(response.body)])
+        )
         self._linger()
 
     def _linger(self) -> None:
@@ -355,7 +388,9 @@ class Protocol(HttpToolsProtocol):
         running, now, seconds = self._unanswered(), self.loop.time(), self.limits.body_seconds
         if running is not None and running.response_started:
             return  # a stream, whose request nobody reads
-        if running is not None and (running is not self.cycle or self.flow.read_paused):  # we are the slow ones
+        if running is not None and (
+            running is not self.cycle or self.flow.read_paused
+        ):  # we are the slow ones
             self._body_due = now + seconds
         if now < self._body_due:
             self._set_timer("body", self._body_due - now)
@@ -380,4 +415,6 @@ def _peer(client: tuple[str, int] | None) -> str:
 
 
 def _wants_stream(scope: HTTPScope) -> bool:
-    return any(name == b"accept" and b"event-stream" in value.lower() for name, value in scope["headers"])
+    return any(
+        name == b"accept" and b"event-stream" in value.lower() for name, value in scope["headers"]
+    )

@@ -60,17 +60,23 @@ def add_session(app: FastAPI, guard: ReadGuard) -> None:
         guard.demand_basic(request)
         await _expect_nothing(request, "POST /token")
         token, expires = guard.sign(Kind.TOKEN, TOKEN_SECONDS)
-        return _json({"token": token, "expires": format_ms(expires * 1000), "seconds": TOKEN_SECONDS})
+        return _json(
+            {"token": token, "expires": format_ms(expires * 1000), "seconds": TOKEN_SECONDS}
+        )
 
 
 async def _read_login(request: Request) -> _Login:
     type_ = media_type(request.headers.get("content-type", ""))
     if type_ != JSON:
-        raise Problem(415, f"send the password as Content-Type: {JSON}, not {type_ or 'without one'}")
+        raise Problem(
+            415, f"send the password as Content-Type: {JSON}, not {type_ or 'without one'}"
+        )
     try:
         return msgspec.json.decode(await _read_body(request), type=_Login)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Problem(400, 'send a JSON object with the password and nothing else: {"password": "..."}') from None
+        raise Problem(
+            400, 'send a JSON object with the password and nothing else: {"password": "..."}'
+        ) from None
 
 
 async def _expect_nothing(request: Request, endpoint: str) -> None:

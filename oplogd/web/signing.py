@@ -28,7 +28,9 @@ class Signer:
     """Signs and checks with a key that equal passwords share."""
 
     def __init__(self, password: str) -> None:
-        self._key = hashlib.scrypt(password.encode(), salt=_SALT, n=_SCRYPT_N, r=_SCRYPT_R, p=1, dklen=32)
+        self._key = hashlib.scrypt(
+            password.encode(), salt=_SALT, n=_SCRYPT_N, r=_SCRYPT_R, p=1, dklen=32
+        )
 
     def sign(self, kind: Kind, expires: int) -> str:
         """A value that holds until ``expires``, in seconds since 1970. Its characters need no escape in a URL or cookie."""

@@ -85,11 +85,18 @@ async def status(agent: Agent, lags: Lags) -> dict[str, Any]:
 
 
 def _histogram(histogram: Histogram) -> dict[str, Any]:
-    return {"count": histogram.count, "sum": round(histogram.sum, 6), "buckets": histogram.buckets()}
+    return {
+        "count": histogram.count,
+        "sum": round(histogram.sum, 6),
+        "buckets": histogram.buckets(),
+    }
 
 
 def _store(stats: StoreStats, agent: Agent) -> dict[str, Any]:
-    warnings = [without_folders(warning, (agent.settings.store, agent.settings.spool)) for warning in stats.warnings]
+    warnings = [
+        without_folders(warning, (agent.settings.store, agent.settings.spool))
+        for warning in stats.warnings
+    ]
     newest = stats.newest.offset if stats.newest else agent.ring.head.offset
     return {
         "ops": stats.operations,

@@ -68,14 +68,18 @@ def emit(store: Path, objects: int, count: int, way: Way) -> float:
     corrections = []
     for n in range(1, objects, max(objects // count, 1)):
         raw = data(n, NEW)
-        corrections.append(Correction(Operation("update", f"video/{json.loads(raw)['id']}", raw.encode()), n + 1))
+        corrections.append(
+            Correction(Operation("update", f"video/{json.loads(raw)['id']}", raw.encode()), n + 1)
+        )
     key: Callable[[Correction], str] = lambda each: each.operation.key  # noqa: E731
     hashed: Callable[[Correction], str] = lambda each: hashlib.md5(key(each).encode()).hexdigest()  # noqa: E731
     corrections.sort(key=key if way.by_key else hashed)
     print("emitting", flush=True)
     started = time.monotonic()
     applied = sum(
-        verdict == Verdict.APPLIED for judged in apply.apply(str(store), corrections) for _, verdict in judged
+        verdict == Verdict.APPLIED
+        for judged in apply.apply(str(store), corrections)
+        for _, verdict in judged
     )
     seconds = time.monotonic() - started
     assert applied == len(corrections), (applied, len(corrections))
@@ -91,7 +95,14 @@ def measure(folder: Path, made: Path, given: argparse.Namespace, way: Way | None
         process = None
         if way is not None:
             numbers = [str(int(number)) for number in (given.objects, given.corrections, *way)]
-            command = [sys.executable, "-m", "tests.bench.bench_emit", "--emit", str(folder / "oplog.db"), *numbers]
+            command = [
+                sys.executable,
+                "-m",
+                "tests.bench.bench_emit",
+                "--emit",
+                str(folder / "oplog.db"),
+                *numbers,
+            ]
             process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
             assert process.stdout is not None
             assert process.stdout.readline() == "emitting\n"
@@ -141,7 +152,9 @@ def main(given: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--objects", type=int, default=1_000_000)
     parser.add_argument("--corrections", type=int, default=100_000)
     parser.add_argument("--posts", type=int, default=50, help="per second")

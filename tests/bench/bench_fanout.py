@@ -122,13 +122,21 @@ async def measure(http_port: int, udp_port: int, pid: int, args: argparse.Namesp
     loop = asyncio.get_running_loop()
     readers: list[Reader] = []
     for begin in range(0, args.consumers, 100):
-        made = [loop.create_connection(lambda: Reader(bench), "127.0.0.1", http_port) for _ in range(100)]
+        made = [
+            loop.create_connection(lambda: Reader(bench), "127.0.0.1", http_port)
+            for _ in range(100)
+        ]
         readers += [reader for _, reader in await asyncio.gather(*made[: args.consumers - begin])]
     await asyncio.wait_for(bench.all_open.wait(), 60)
     cpu = cpu_seconds(pid)
     started = time.monotonic()
     sender = await asyncio.create_subprocess_exec(
-        sys.executable, str(HERE / "senders.py"), "stamped", str(udp_port), str(args.rate), str(operations)
+        sys.executable,
+        str(HERE / "senders.py"),
+        "stamped",
+        str(udp_port),
+        str(args.rate),
+        str(operations),
     )
     with suppress(TimeoutError):
         await asyncio.wait_for(bench.all_got.wait(), args.seconds * 3 + 10)
@@ -180,7 +188,10 @@ async def bare_server() -> None:
             while True:
                 id_ = udp.recv(65536).split(b'"id":"')[1].split(b'"')[0]
                 offset += 1
-                data = b'{"timestamp":"2026-01-01T00:00:00.000Z","parents":[],"type":"video","id":"%s"}' % id_
+                data = (
+                    b'{"timestamp":"2026-01-01T00:00:00.000Z","parents":[],"type":"video","id":"%s"}'
+                    % id_
+                )
                 frames.append(b"id: %024x\nevent: update\ndata: %s\n\n" % (offset, data))
         except BlockingIOError:
             pass
@@ -218,7 +229,9 @@ def show(name: str, result: Result) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--consumers", type=int, default=1_000)
     parser.add_argument("--rate", type=int, default=1_000, help="operations a second")
     parser.add_argument("--seconds", type=float, default=10.0)

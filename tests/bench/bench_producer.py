@@ -23,7 +23,9 @@ def microseconds(call: Callable[[int], object], calls: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--calls", type=int, default=20_000)
     parser.add_argument("--turns", type=int, default=7)
     args = parser.parse_args()
@@ -39,13 +41,18 @@ def main() -> None:
         with Producer(f"udp://127.0.0.1:{where[1]}") as producer:
             turns = [
                 (
-                    microseconds(lambda n: producer.send("update", "video", names[n], parents=parents), args.calls),
+                    microseconds(
+                        lambda n: producer.send("update", "video", names[n], parents=parents),
+                        args.calls,
+                    ),
                     microseconds(lambda n: bare.sendto(lines[n], where), args.calls),
                 )
                 for _ in range(args.turns)
             ]
     ours, theirs = (min(column) for column in zip(*turns, strict=True))
-    print(f"Producer.send over UDP: {ours:.1f} µs a call, {ours / theirs:.1f} times a bare sendto ({theirs:.1f} µs)")
+    print(
+        f"Producer.send over UDP: {ours:.1f} µs a call, {ours / theirs:.1f} times a bare sendto ({theirs:.1f} µs)"
+    )
 
 
 if __name__ == "__main__":

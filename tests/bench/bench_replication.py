@@ -91,7 +91,9 @@ class Probe:
             *whole, rest = (rest + data).split(b"\n\n")
             for block in whole:
                 if (at := block.find(b'"id":"')) >= 0:
-                    self.ages.append((time.monotonic_ns() - int(block[at + 6 : block.index(b'"', at + 6)])) / 1e6)
+                    self.ages.append(
+                        (time.monotonic_ns() - int(block[at + 6 : block.index(b'"', at + 6)])) / 1e6
+                    )
 
 
 class Idle(Probe):
@@ -106,7 +108,9 @@ class BusyIdle(Probe):
         return "/ops?types=never&last_event_id=0"
 
 
-async def measure(agent: Agent, consumers: int, rate: int, seconds: float, *, replicates: bool = False) -> Figures:
+async def measure(
+    agent: Agent, consumers: int, rate: int, seconds: float, *, replicates: bool = False
+) -> Figures:
     """Send ``rate`` operations a second and watch. ``replicates``: with a replication of which nothing passes."""
     count = int(rate * seconds)
     async with AsyncExitStack() as stack:
@@ -120,7 +124,12 @@ async def measure(agent: Agent, consumers: int, rate: int, seconds: float, *, re
         if replicates:
             silent.append(await stack.enter_async_context(BusyIdle(agent.port)))
         sender = await asyncio.create_subprocess_exec(
-            sys.executable, str(HERE / "senders.py"), "stamped", str(agent.udp_port), str(rate), str(count)
+            sys.executable,
+            str(HERE / "senders.py"),
+            "stamped",
+            str(agent.udp_port),
+            str(rate),
+            str(count),
         )
         status: list[float] = []
         trouble: list[str] = []
@@ -135,7 +144,13 @@ async def measure(agent: Agent, consumers: int, rate: int, seconds: float, *, re
         ages = sorted(age for probe in probes for age in probe.ages)
         silence = max(probe.silence for probe in silent) / HEARTBEAT
     return Figures(
-        len(ages), ages[len(ages) // 2], ages[len(ages) * 99 // 100], silence, max(status), max(connects), trouble
+        len(ages),
+        ages[len(ages) // 2],
+        ages[len(ages) * 99 // 100],
+        silence,
+        max(status),
+        max(connects),
+        trouble,
     )
 
 
@@ -149,7 +164,9 @@ async def _request(port: int, path: str) -> tuple[asyncio.StreamReader, asyncio.
     """The head of the answer is read."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
     accept = "text/event-stream" if path.startswith("/ops") else "*/*"
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\nConnection: close\r\n\r\n".encode())
+    writer.write(
+        f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\nConnection: close\r\n\r\n".encode()
+    )
     head = await reader.readuntil(b"\r\n\r\n")
     assert head.startswith((b"HTTP/1.1 200", b"HTTP/1.1 503")), head
     return reader, writer
@@ -181,7 +198,9 @@ def replications(port: int, count: int) -> Iterator[Callable[[], tuple[int, int]
         str(count),
     ]
     root = HERE.parent.parent
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stdout.readline() == "copying\n"
@@ -232,12 +251,16 @@ async def main(given: argparse.Namespace) -> None:
         folder = Path(name)
         began = time.monotonic()
         await fill(folder / "oplog.db", given.live, given.deleted)
-        print(f"{given.live} live and {given.deleted} deleted states, made in {time.monotonic() - began:.1f} s")
+        print(
+            f"{given.live} live and {given.deleted} deleted states, made in {time.monotonic() - began:.1f} s"
+        )
         with Agent(folder, "--heartbeat", str(HEARTBEAT)) as agent:
             alone = await measure(agent, given.consumers, given.rate, given.seconds)
             show("alone", alone)
             with replications(agent.port, given.replications) as end:
-                beside = await measure(agent, given.consumers, given.rate, given.seconds, replicates=True)
+                beside = await measure(
+                    agent, given.consumers, given.rate, given.seconds, replicates=True
+                )
                 megabytes, live = end()
             show(f"{given.replications} replications", beside)
     print(
@@ -247,7 +270,9 @@ async def main(given: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--live", type=int, default=1_000_000)
     parser.add_argument("--deleted", type=int, default=1_000_000)
     parser.add_argument("--replications", type=int, default=50)
@@ -256,4 +281,8 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, default=15.0)
     parser.add_argument("--copy-from", type=int, default=0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    asyncio.run(copy(arguments.copy_from, arguments.replications) if arguments.copy_from else main(arguments))
+    asyncio.run(
+        copy(arguments.copy_from, arguments.replications)
+        if arguments.copy_from
+        else main(arguments)
+    )

@@ -33,7 +33,9 @@ def with_uuid(number: int) -> Operation:
 
 def with_parents(number: int) -> Operation:
     id_ = str(uuid.UUID(int=number * 0x9E3779B97F4A7C15 % (1 << 128)))
-    return _operation("comment", id_, [f"video/x{number % 5000}", f"user/{number % 100}", "region/west"])
+    return _operation(
+        "comment", id_, [f"video/x{number % 5000}", f"user/{number % 100}", "region/west"]
+    )
 
 
 def _operation(type_: str, id_: str, parents: list[str]) -> Operation:

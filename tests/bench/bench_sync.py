@@ -92,7 +92,9 @@ def make_states(url: str, objects: int) -> None:
     async def begin() -> None:
         store = MongoStore(url, collection="plain")
         await store.open()
-        await store.append([decode((json.dumps(json.loads(data(0, OLD)) | {"event": "insert"})).encode(), OLD)])
+        await store.append(
+            [decode((json.dumps(json.loads(data(0, OLD)) | {"event": "insert"})).encode(), OLD)]
+        )
         await store.close()
 
     asyncio.run(begin())
@@ -151,7 +153,9 @@ print(*found)
 def measured(command: list[str], environ: dict[str, str]) -> tuple[Result, str]:
     """Run a command; what it takes is the sum over its process and all below it, looked at a few times a second."""
     started = time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ
+    )
     peak = 0
     ticks: dict[int, int] = {}
     done = threading.Event()
@@ -225,14 +229,28 @@ def compare(objects: int, memory: str, url: str | None, flags: list[str]) -> Res
             "SPARK_LOCAL_DIRS": name,
             "SPARK_SUBMIT_OPTS": f"-Xms{memory} -XX:+AlwaysPreTouch",
         }
-        command = [sys.executable, "-m", "oplog_sync", flag, store, "--master", "local[2]", *flags, str(dump)]
+        command = [
+            sys.executable,
+            "-m",
+            "oplog_sync",
+            flag,
+            store,
+            "--master",
+            "local[2]",
+            *flags,
+            str(dump),
+        ]
         job, table = measured(command, environ)
-        assert [int(n.replace(",", "")) for n in table.splitlines()[1].split()[1:4]] == expected, table
+        assert [int(n.replace(",", "")) for n in table.splitlines()[1].split()[1:4]] == expected, (
+            table
+        )
         if url is not None:
             drop(url)
     print(f"{objects:>12,} objects        seconds      CPU   peak MiB")
     for title, result in (("one Python dictionary", plain), ("oplog-sync", job)):
-        print(f"  {title:<24} {result.seconds:>8.1f} {result.cpu_seconds:>8.1f} {result.peak_mib:>10,.0f}")
+        print(
+            f"  {title:<24} {result.seconds:>8.1f} {result.cpu_seconds:>8.1f} {result.peak_mib:>10,.0f}"
+        )
     ratios = [mine / other for mine, other in zip(job, plain, strict=True)]
     print(f"  {'ratio':<24} {ratios[0]:>8.2f} {ratios[1]:>8.2f} {ratios[2]:>10.2f}", flush=True)
     return job

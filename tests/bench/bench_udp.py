@@ -26,13 +26,24 @@ GRACE = 1.0
 
 def send(port: int, rate: int, seconds: float, objects: int) -> tuple[int, float]:
     """How many were sent, and at which rate the sender really managed."""
-    command = [sys.executable, str(HERE / "senders.py"), "paced", str(port), str(rate), str(seconds), str(objects)]
+    command = [
+        sys.executable,
+        str(HERE / "senders.py"),
+        "paced",
+        str(port),
+        str(rate),
+        str(seconds),
+        str(objects),
+    ]
     count, took = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
     return int(count), int(count) / float(took)
 
 
 def against_agent(rate: int, seconds: float, objects: int) -> tuple[bool, float, str]:
-    with tempfile.TemporaryDirectory() as folder, Agent(Path(folder), "--capped-collection-size", "1GB") as agent:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Agent(Path(folder), "--capped-collection-size", "1GB") as agent,
+    ):
         count, real = send(agent.udp_port, rate, seconds, objects)
         time.sleep(GRACE)
         status = agent.status()
@@ -68,7 +79,9 @@ def against_bare_loop(rate: int, seconds: float, objects: int) -> tuple[bool, fl
 
 
 def highest(
-    name: str, attempt: Callable[[int, float, int], tuple[bool, float, str]], args: argparse.Namespace
+    name: str,
+    attempt: Callable[[int, float, int], tuple[bool, float, str]],
+    args: argparse.Namespace,
 ) -> float:
     """Climb until a rate fails twice; the highest rate that held, as the sender measured it."""
     best = 0.0
@@ -85,9 +98,13 @@ def highest(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=5.0, help="how long each rate is held")
-    parser.add_argument("--objects", type=int, default=5_000, help="how many objects the operations are about")
+    parser.add_argument(
+        "--objects", type=int, default=5_000, help="how many objects the operations are about"
+    )
     args = parser.parse_args()
     agent = highest("agent", against_agent, args)
     bare = highest("bare recv loop", against_bare_loop, args)

@@ -92,14 +92,19 @@ class Case:
                 reader.transport.abort()
             await asyncio.to_thread(self.agent.wait_status, clients=0)
             took = time.monotonic() - begun
-        print(f"  all left after {took:.2f} s, {cpu_seconds(self.agent) - cpu:.2f} s CPU, {watch}", flush=True)
+        print(
+            f"  all left after {took:.2f} s, {cpu_seconds(self.agent) - cpu:.2f} s CPU, {watch}",
+            flush=True,
+        )
 
     async def connect(self) -> list[Reader]:
         loop = asyncio.get_running_loop()
         readers: list[Reader] = []
         for first in range(0, self.filters, 100):
             some = [
-                loop.create_connection(lambda n=n: Reader(self, self.types(n)), "127.0.0.1", self.agent.port)  # type: ignore[misc]
+                loop.create_connection(
+                    lambda n=n: Reader(self, self.types(n)), "127.0.0.1", self.agent.port
+                )  # type: ignore[misc]
                 for n in range(first, min(first + 100, self.filters))
             ]
             readers += [reader for _, reader in await asyncio.gather(*some)]
@@ -132,7 +137,12 @@ class Case:
 
     def operation(self, number: int) -> dict[str, object]:
         type_ = "sent" if self.matching else f"own{number % self.filters}"
-        return {"event": "update", "type": type_, "id": f"x{number}", "parents": [f"user/{number % 997}"]}
+        return {
+            "event": "update",
+            "type": type_,
+            "id": f"x{number}",
+            "parents": [f"user/{number % 997}"],
+        }
 
 
 class Watch:
@@ -154,7 +164,9 @@ class Watch:
         self.longest, self.p99 = json.loads(answer)
 
     def __str__(self) -> str:
-        return f"/live answered in {self.longest * 1000:.0f} ms at most, p99 {self.p99 * 1000:.0f} ms"
+        return (
+            f"/live answered in {self.longest * 1000:.0f} ms at most, p99 {self.p99 * 1000:.0f} ms"
+        )
 
 
 def watch(port: int) -> None:
@@ -179,12 +191,17 @@ class OneBatch:
 
     def __init__(self, matching: bool, filters: int) -> None:
         types = ["sent"] if matching else [f"own{number}" for number in range(filters)]
-        text = '{"timestamp":"2014-11-06T11:04:39.041Z","parents":["user/%d"],"type":"%s","id":"x%d"}'
+        text = (
+            '{"timestamp":"2014-11-06T11:04:39.041Z","parents":["user/%d"],"type":"%s","id":"x%d"}'
+        )
         self.entries = [
-            Entry(n, 1000 + n, "update", text % (n % 997, types[n % len(types)], n)) for n in range(1, 2 * _BATCH + 1)
+            Entry(n, 1000 + n, "update", text % (n % 997, types[n % len(types)], n))
+            for n in range(1, 2 * _BATCH + 1)
         ]
 
-    async def follow(self, after: int, _limit: int, _seconds: float, _at_ms: int | None = None) -> list[Entry]:
+    async def follow(
+        self, after: int, _limit: int, _seconds: float, _at_ms: int | None = None
+    ) -> list[Entry]:
         return self.entries[after : after + _BATCH]
 
 
@@ -199,7 +216,10 @@ async def append(filters: int, matching: bool) -> None:
     ring.restart(Mark(0, 0))
     store = cast(Store, OneBatch(matching, filters))
     resident = resident_mib("self")
-    views = [ring.view(Filter(frozenset({f"own{n}", "sent"} if matching else {f"own{n}"}))) for n in range(filters)]
+    views = [
+        ring.view(Filter(frozenset({f"own{n}", "sent"} if matching else {f"own{n}"})))
+        for n in range(filters)
+    ]
     for view in views:
         view.waiting[Sleeper()] = None
     joined = resident_mib("self")
@@ -249,9 +269,16 @@ def cpu_seconds(agent: Agent) -> float:
 def measure(filters: int, operations: int) -> None:
     raise_file_limit()
     for matching in (False, True):
-        print(f"{filters:,} consumers, {'matching' if matching else 'disjoint'} filters:", flush=True)
-        subprocess.run([sys.executable, __file__, "append", str(filters), str(int(matching))], check=True)
-        with tempfile.TemporaryDirectory() as folder, Agent(Path(folder), "--max-clients", "100000") as agent:
+        print(
+            f"{filters:,} consumers, {'matching' if matching else 'disjoint'} filters:", flush=True
+        )
+        subprocess.run(
+            [sys.executable, __file__, "append", str(filters), str(int(matching))], check=True
+        )
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            Agent(Path(folder), "--max-clients", "100000") as agent,
+        ):
             uvloop.run(Case(agent, filters, matching).run(operations))
 
 

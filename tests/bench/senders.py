@@ -14,7 +14,12 @@ def datagrams(count: int, objects: int) -> list[bytes]:
     """Operations as a service sends them, over a set of objects that change again and again."""
     return [
         json.dumps(
-            {"event": "update", "type": "video", "id": f"x{n * 7919 % objects:06x}", "parents": [f"user/{n % 997}"]}
+            {
+                "event": "update",
+                "type": "video",
+                "id": f"x{n * 7919 % objects:06x}",
+                "parents": [f"user/{n % 997}"],
+            }
         ).encode()
         for n in range(count)
     ]

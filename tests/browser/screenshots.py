@@ -55,7 +55,9 @@ def _produce(port: int, stop: threading.Event) -> None:
 
 async def _shoot(agent: Agent, folder: Path) -> None:
     async with async_playwright() as playwright:
-        chromium = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS)
+        chromium = await playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=ARGUMENTS
+        )
         visits = {
             f"{size}-{theme}": Visit(chromium, viewport=SIZES[size], color_scheme=theme)
             for size in SIZES
@@ -66,7 +68,9 @@ async def _shoot(agent: Agent, folder: Path) -> None:
             await visit.open(f"{agent.url}/")
         await asyncio.sleep(_SECONDS)
         for name, visit in visits.items():
-            await visit.page.screenshot(path=folder / f"{name}.png", full_page=name.startswith("phone"))
+            await visit.page.screenshot(
+                path=folder / f"{name}.png", full_page=name.startswith("phone")
+            )
             visit.check()
         await chromium.close()
 
@@ -94,7 +98,9 @@ def main(folder: Path) -> None:
             process = stack.enter_context(subprocess.Popen(curl, stdout=subprocess.DEVNULL))
             stack.callback(process.kill)
         headers = {"Accept": "text/event-stream", "Last-Event-ID": oldest or ""}
-        stack.enter_context(RawStream(Target.of(agent), "/ops", headers, receive_buffer=4096))  # and nobody reads it
+        stack.enter_context(
+            RawStream(Target.of(agent), "/ops", headers, receive_buffer=4096)
+        )  # and nobody reads it
         stop = threading.Event()
         producer = threading.Thread(target=_produce, args=(agent.udp_port, stop))
         producer.start()

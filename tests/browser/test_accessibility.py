@@ -36,7 +36,9 @@ def axe() -> str:
 
 async def violations(page: Page) -> list[str]:
     # What fades in has no settled contrast yet.
-    await page.evaluate("Promise.all(document.getAnimations().map((animation) => animation.finished))")
+    await page.evaluate(
+        "Promise.all(document.getAnimations().map((animation) => animation.finished))"
+    )
     await page.evaluate(axe())
     found: list[str] = await page.evaluate(_RUN)
     return found
@@ -45,7 +47,9 @@ async def violations(page: Page) -> list[str]:
 async def test_axe_notices_what_is_wrong(agent: Agent, visit: Visit) -> None:
     page = await visit.open(f"{agent.url}/")
     await page.evaluate("document.querySelector('#copy-all').textContent = ''")
-    await page.evaluate("document.querySelector('#operations-title').style.color = 'light-dark(#eee, #333)'")
+    await page.evaluate(
+        "document.querySelector('#operations-title').style.color = 'light-dark(#eee, #333)'"
+    )
     found = await violations(page)
     assert {line.partition(":")[0] for line in found} == {"button-name", "color-contrast"}
 
@@ -70,7 +74,9 @@ async def test_axe_finds_nothing_in_any_view(
         await page.keyboard.press("Enter")
         await expect(page.locator("#link")).to_have_text("Live")
         for event in ("insert", "update", "delete"):
-            guarded.send_udp({"event": event, "type": "video", "id": event, "parents": ["user/ada", "user/ken"]})
+            guarded.send_udp(
+                {"event": event, "type": "video", "id": event, "parents": ["user/ada", "user/ken"]}
+            )
         guarded.send_udp(b"{")
         await expect(page.locator("#rows tr")).to_have_count(3)
         await page.get_by_role("button", name="Replicate").click()
@@ -83,7 +89,11 @@ async def test_axe_finds_nothing_in_any_view(
         assert await violations(page) == []
 
         answer: dict[str, Any] = guarded.status()
-        answer |= {"status": "DEGRADED", "reason": "store oplog.db: the disk is full", "queue_size": 95_000}
+        answer |= {
+            "status": "DEGRADED",
+            "reason": "store oplog.db: the disk is full",
+            "queue_size": 95_000,
+        }
         answer["store"] = {"kind": "sqlite", "warnings": ["the log is small"]}
         await page.route("**/status", lambda route: route.fulfill(json=answer))
         await expect(page.locator("#notice p")).to_have_count(2)

@@ -34,7 +34,9 @@ async def expect_link(page: Page, words: str) -> None:
     await expect(page.locator("#link")).to_have_text(words)
 
 
-async def test_operations_appear_as_they_come_with_the_newest_first(agent: Agent, visit: Visit) -> None:
+async def test_operations_appear_as_they_come_with_the_newest_first(
+    agent: Agent, visit: Visit
+) -> None:
     page = await visit.open(f"{agent.url}/")
     await expect_link(page, "Live")
     await expect(page.get_by_text("Waiting for the next operation.")).to_be_visible()
@@ -50,7 +52,9 @@ async def test_operations_appear_as_they_come_with_the_newest_first(agent: Agent
     await expect(page.locator("[data-gauge=objects] .dim")).to_have_text("1 deleted")
 
 
-async def test_a_filter_filters_and_survives_a_reload_and_the_way_back(agent: Agent, visit: Visit) -> None:
+async def test_a_filter_filters_and_survives_a_reload_and_the_way_back(
+    agent: Agent, visit: Visit
+) -> None:
     page = await visit.open(f"{agent.url}/")
     await expect_link(page, "Live")
     await page.get_by_label("Types").fill(" Video , user")
@@ -87,7 +91,12 @@ async def test_a_click_on_a_type_or_parent_makes_it_the_filter(agent: Agent, vis
     assert page.url == f"{agent.url}/?parents=user%2Fa%2Cb&parents=user%2Fa%2Cb"
     await expect_link(page, "Live")
     agent.wait_status(clients=1)
-    agent.post([operation("insert", "b", "video", "user/a"), operation("insert", "c", "comment", "user/a,b")])
+    agent.post(
+        [
+            operation("insert", "b", "video", "user/a"),
+            operation("insert", "c", "comment", "user/a,b"),
+        ]
+    )
     await expect_ids(page, "c")
     await page.locator("#rows td:nth-child(3)").click()
     assert page.url == f"{agent.url}/?parents=user%2Fa%2Cb&parents=user%2Fa%2Cb&types=comment"
@@ -114,7 +123,9 @@ async def test_it_goes_on_after_a_restart_and_misses_nothing(visit: Visit, tmp_p
     assert visit.forgive(REFUSED) > 0
 
 
-async def test_a_refused_stream_is_tried_again_from_where_it_was(visit: Visit, tmp_path: Path) -> None:
+async def test_a_refused_stream_is_tried_again_from_where_it_was(
+    visit: Visit, tmp_path: Path
+) -> None:
     """A browser gives up for good where the answer is an error, so the page has to go on by itself."""
     with Agent(tmp_path, "--max-clients", "1") as agent:
         agent.post(operation("insert", "old"))
@@ -151,7 +162,9 @@ async def test_a_wrong_password_is_refused_and_the_right_one_opens_until_the_sig
         await expect(page.locator("#consumer-rows tr")).to_have_count(1)
         await page.reload()
         await expect_link(page, "Live")
-        assert PASSWORD not in str(await page.evaluate("[document.cookie, {...localStorage}, location.href]"))
+        assert PASSWORD not in str(
+            await page.evaluate("[document.cookie, {...localStorage}, location.href]")
+        )
 
         await page.get_by_role("button", name="Sign out").click()
         await expect_link(page, "Signed out")
@@ -163,7 +176,9 @@ async def test_a_wrong_password_is_refused_and_the_right_one_opens_until_the_sig
         await visit.leave()
 
 
-async def test_a_session_that_is_over_asks_for_the_password_again(visit: Visit, tmp_path: Path) -> None:
+async def test_a_session_that_is_over_asks_for_the_password_again(
+    visit: Visit, tmp_path: Path
+) -> None:
     port = free_port()
     with agent_on(port, tmp_path, "--password", PASSWORD) as agent:
         page = await visit.open(f"{agent.url}/")
@@ -180,7 +195,9 @@ async def test_a_session_that_is_over_asks_for_the_password_again(visit: Visit, 
 
 
 async def test_a_replication_is_shown_from_reset_to_live(agent: Agent, visit: Visit) -> None:
-    agent.post([operation("insert", str(number)) for number in range(1500)] + [operation("delete", "7")])
+    agent.post(
+        [operation("insert", str(number)) for number in range(1500)] + [operation("delete", "7")]
+    )
     page = await visit.open(f"{agent.url}/")
     await expect_link(page, "Live")
     await page.get_by_role("button", name="Replicate").click()
@@ -218,7 +235,9 @@ async def test_pause_keeps_the_rows_still_and_counts_what_comes(agent: Agent, vi
     await expect(page.get_by_role("button", name="Pause")).to_have_text("Pause")
 
 
-async def test_the_consumers_are_listed_with_filter_position_and_lag(agent: Agent, visit: Visit) -> None:
+async def test_the_consumers_are_listed_with_filter_position_and_lag(
+    agent: Agent, visit: Visit
+) -> None:
     agent.post(operation("insert", "a"))
     newest = agent.status()["store"]["newest_id"]
     with agent.follow(types="video,user", parents="user/ada", name="search"):
@@ -232,7 +251,9 @@ async def test_the_consumers_are_listed_with_filter_position_and_lag(agent: Agen
         await expect(page.locator("[data-plot=clients] .big span")).to_have_text("2")
 
 
-async def test_a_store_that_is_away_is_told_and_its_return_too(visit: Visit, tmp_path: Path) -> None:
+async def test_a_store_that_is_away_is_told_and_its_return_too(
+    visit: Visit, tmp_path: Path
+) -> None:
     path = tmp_path / "oplog.db"
     with Agent(tmp_path) as agent:
         page = await visit.open(f"{agent.url}/")

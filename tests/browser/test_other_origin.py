@@ -83,7 +83,13 @@ async def test_a_page_of_another_origin_follows_and_resumes(
         token = f"%26token={post_token(agent)['token']}" if password else ""
         page = await open_page(visit, website, agent, f"/?url={agent.url}/ops%3Ftypes=video{token}")
         await expect(page.locator("p")).to_have_text("open")
-        agent.post([operation("insert", "a"), operation("insert", "b", "comment"), operation("update", "a")])
+        agent.post(
+            [
+                operation("insert", "a"),
+                operation("insert", "b", "comment"),
+                operation("update", "a"),
+            ]
+        )
         await expect_items(page, "insert a", "update a")
         assert agent.stop() == 0
     with Agent(tmp_path) as elsewhere:
@@ -101,7 +107,9 @@ async def test_a_page_of_another_origin_with_a_wrong_token_is_refused(
 ) -> None:
     website.pages["/"] = html(_FOLLOW)
     with Agent(tmp_path, "--password", PASSWORD) as agent:
-        page = await open_page(visit, website, agent, f"/?url={agent.url}/ops%3Ftoken=token.9999999999.{'x' * 43}")
+        page = await open_page(
+            visit, website, agent, f"/?url={agent.url}/ops%3Ftoken=token.9999999999.{'x' * 43}"
+        )
         await expect(page.locator("p")).to_have_text("closed")
         await visit.leave()
         assert visit.forgive(r"\b401\b") == 1
@@ -118,9 +126,13 @@ async def test_a_page_of_another_origin_can_read_and_never_write(
     website.pages["/"] = html("<!doctype html><title>writes</title>")
     with Agent(tmp_path, "--password", PASSWORD) as agent:
         page = await open_page(visit, website, agent, "/")
-        status = await page.evaluate("async (url) => (await (await fetch(url)).json()).status", f"{agent.url}/status")
+        status = await page.evaluate(
+            "async (url) => (await (await fetch(url)).json()).status", f"{agent.url}/status"
+        )
         assert status == "OK"
-        authorization = {"Authorization": "Basic " + base64.b64encode(f":{PASSWORD}".encode()).decode()}
+        authorization = {
+            "Authorization": "Basic " + base64.b64encode(f":{PASSWORD}".encode()).decode()
+        }
         for method, path, headers, answer in (
             ("POST", "/ops", {"Content-Type": "application/json"}, "refused"),
             ("POST", "/ops", {"Content-Type": "application/x-ndjson"}, "refused"),
@@ -163,7 +175,9 @@ async def test_a_page_of_the_agents_own_origin_may_write_only_under_a_name_of_th
 async def test_the_page_of_the_documentation_follows_with_tokens_that_it_renews(
     website: Website, visit: Visit, tmp_path: Path
 ) -> None:
-    (snippet,) = re.findall(r"^```html\n(.*?)^```", (ROOT / "docs/reference.md").read_text(), re.DOTALL | re.MULTILINE)
+    (snippet,) = re.findall(
+        r"^```html\n(.*?)^```", (ROOT / "docs/reference.md").read_text(), re.DOTALL | re.MULTILINE
+    )
     port = free_port()
     with agent_on(port, tmp_path, "--password", PASSWORD) as agent:
         website.pages["/"] = html(snippet.replace("https://oplog.example.com", agent.url))
@@ -180,12 +194,19 @@ async def test_the_page_of_the_documentation_follows_with_tokens_that_it_renews(
         await expect_items(page, "insert video/a", "insert video/b")
         assert len(asked) == 2
         agent.post([operation("delete", "a"), operation("update", "b")])
-        await expect_items(page, "insert video/a", "insert video/b", "delete video/a", "update video/b")
+        await expect_items(
+            page, "insert video/a", "insert video/b", "delete video/a", "update video/b"
+        )
         assert agent.stop() == 0
     with agent_on(port, tmp_path, "--password", PASSWORD) as agent:
         agent.post(operation("insert", "c"))
         await expect_items(
-            page, "insert video/a", "insert video/b", "delete video/a", "update video/b", "insert video/c"
+            page,
+            "insert video/a",
+            "insert video/b",
+            "delete video/a",
+            "update video/b",
+            "insert video/c",
         )
         await page.reload()
         await expect_items(page, "insert video/b", "insert video/c")
@@ -199,7 +220,10 @@ def serve_client(website: Website) -> None:
     website.pages["/"] = html(_CLIENT)
     folder = ROOT / "clients" / "js"
     for module in (folder / "oplog.js", *(folder / "lib").glob("*.js")):
-        website.pages[f"/{module.relative_to(folder).as_posix()}"] = ("text/javascript", module.read_bytes())
+        website.pages[f"/{module.relative_to(folder).as_posix()}"] = (
+            "text/javascript",
+            module.read_bytes(),
+        )
 
 
 async def test_the_javascript_client_takes_the_password_from_the_address(
@@ -208,7 +232,9 @@ async def test_the_javascript_client_takes_the_password_from_the_address(
     serve_client(website)
     with Agent(tmp_path, "--password", PASSWORD) as agent:
         agent.post(operation("insert", "a"))
-        page = await open_page(visit, website, agent, f"/?url=http://any:{PASSWORD}@127.0.0.1:{agent.port}")
+        page = await open_page(
+            visit, website, agent, f"/?url=http://any:{PASSWORD}@127.0.0.1:{agent.port}"
+        )
         await expect_items(page, "reset", "insert a", "live")
         await visit.leave()
 

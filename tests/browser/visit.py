@@ -22,7 +22,10 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-SIZES = {"desktop": ViewportSize(width=1280, height=800), "phone": ViewportSize(width=390, height=844)}
+SIZES = {
+    "desktop": ViewportSize(width=1280, height=800),
+    "phone": ViewportSize(width=390, height=844),
+}
 
 
 class Visit:
@@ -63,7 +66,9 @@ class Visit:
 
     def _on_response(self, response: Response) -> None:
         if response.headers.get("www-authenticate", "").startswith("Basic"):
-            self._errors.append(f"the browser asks for a password in a dialog of its own ({response.url})")
+            self._errors.append(
+                f"the browser asks for a password in a dialog of its own ({response.url})"
+            )
 
     def _on_request(self, request: Request) -> None:
         where = urlsplit(request.url)
@@ -81,6 +86,9 @@ class Visit:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self._context.close()

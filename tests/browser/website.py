@@ -17,7 +17,9 @@ class Website:
     """
 
     def __init__(self) -> None:
-        self.pages: dict[str, Answer | Callable[[], Answer]] = {"/favicon.ico": ("image/x-icon", b"")}
+        self.pages: dict[str, Answer | Callable[[], Answer]] = {
+            "/favicon.ico": ("image/x-icon", b"")
+        }
         self.redirects: dict[str, str] = {}
         pages = self.pages
         redirects = self.redirects
@@ -57,7 +59,10 @@ class Website:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._server.shutdown()
         self._server.server_close()

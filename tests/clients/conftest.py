@@ -18,7 +18,9 @@ def go_example(tmp_path_factory: pytest.TempPathFactory) -> Example:
     # It has no dependencies, so it needs no network.
     environ = {**os.environ, "GOPROXY": "off", "GOFLAGS": "-buildvcs=false", "CGO_ENABLED": "0"}
     for command in (["vet", "./..."], ["build", "-o", f"{folder}/", "./..."]):
-        done = subprocess.run([go, *command], cwd=ROOT / "clients" / "go", env=environ, capture_output=True, text=True)
+        done = subprocess.run(
+            [go, *command], cwd=ROOT / "clients" / "go", env=environ, capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stderr
     return Example([str(folder / "producer")], [str(folder / "consumer")], "-")
 

@@ -23,7 +23,9 @@ class Example(NamedTuple):
     ) -> "subprocess.CompletedProcess[str]":
         """``operations``: or the bytes of the input."""
         if not isinstance(operations, bytes):
-            operations = b"".join(json.dumps(operation).encode() + b"\n" for operation in operations)
+            operations = b"".join(
+                json.dumps(operation).encode() + b"\n" for operation in operations
+            )
         return self.run([*self.producer, *self.flags(url=url, **flags)], operations)
 
     def consume(self, url: str, **flags: str) -> Following:
@@ -40,9 +42,15 @@ class Example(NamedTuple):
     @staticmethod
     def run(command: list[str], lines: bytes = b"") -> "subprocess.CompletedProcess[str]":
         done = subprocess.run(
-            command, input=lines, capture_output=True, timeout=DEADLINE, env={**os.environ, "OPLOG_PASSWORD": "geheim"}
+            command,
+            input=lines,
+            capture_output=True,
+            timeout=DEADLINE,
+            env={**os.environ, "OPLOG_PASSWORD": "geheim"},
         )
-        return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
+        return subprocess.CompletedProcess(
+            command, done.returncode, done.stdout.decode(), done.stderr.decode()
+        )
 
 
 def videos(first: int, count: int) -> list[dict[str, object]]:

@@ -12,7 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from oplogc import Consumer, Event, Live, Operation, ProtocolError, RefusedError, Reset, StateFileError
+from oplogc import (
+    Consumer,
+    Event,
+    Live,
+    Operation,
+    ProtocolError,
+    RefusedError,
+    Reset,
+    StateFileError,
+)
 from tests.agents import DEADLINE, Agent
 from tests.clients.chaos import ScriptedAgent, Server, answer
 from tests.clients.restart import agent_on, free_port
@@ -46,7 +55,14 @@ async def test_a_copy_then_what_happens(tmp_path: Path) -> None:
             assert isinstance(live, Live)
             assert sorted(map(int, ids(copy))) == list(range(1, 2000))
             assert consumer.position == live.event_id
-            agent.post({"event": "update", "type": "video", "id": "7", "timestamp": "2014-11-06T11:04:39.041Z"})
+            agent.post(
+                {
+                    "event": "update",
+                    "type": "video",
+                    "id": "7",
+                    "timestamp": "2014-11-06T11:04:39.041Z",
+                }
+            )
             (update,) = await take(consumer, 1)
             assert isinstance(update, Operation)
             assert (update.event, update.key, update.parents) == ("update", "video/7", ())
@@ -59,7 +75,9 @@ async def test_filters_password_and_ref(tmp_path: Path) -> None:
         agent.post(operations(6))
         agent.post(operations(6, "user"))
         agent.post({"event": "insert", "type": "video", "id": "x", "parents": ["a,b"]})
-        async with Consumer(agent.url, types=["Video"], parents=["user/1"], start="0", password="geheim") as consumer:
+        async with Consumer(
+            agent.url, types=["Video"], parents=["user/1"], start="0", password="geheim"
+        ) as consumer:
             events = await take(consumer, 4)
             assert ids(events) == ["1", "4"]
             assert [event.ref for event in events if isinstance(event, Operation)] == [
@@ -77,7 +95,9 @@ async def test_filters_password_and_ref(tmp_path: Path) -> None:
 async def test_a_start_in_time_brings_what_changed_since(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         agent.post(operations(3))
-        async with Consumer(agent.url, start=datetime.now(UTC) - timedelta(milliseconds=1)) as consumer:
+        async with Consumer(
+            agent.url, start=datetime.now(UTC) - timedelta(milliseconds=1)
+        ) as consumer:
             agent.post(operations(1, first=9))
             events = await take(consumer, 2)
             while "9" not in ids(events):
@@ -149,10 +169,14 @@ async def test_what_was_not_acknowledged_comes_again(tmp_path: Path) -> None:
             assert ids(await take(consumer, 1)) == ["10"]
 
 
-async def test_waiting_for_acknowledgements_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_waiting_for_acknowledgements_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with Agent(tmp_path) as agent:
         agent.post(operations(10))
-        async with Consumer(agent.url, start="0", state_file=tmp_path / "state", max_unacked=3) as consumer:
+        async with Consumer(
+            agent.url, start="0", state_file=tmp_path / "state", max_unacked=3
+        ) as consumer:
             events = await take(consumer, 3)
             for event in events:
                 waiting = asyncio.create_task(anext(consumer))
@@ -161,7 +185,9 @@ async def test_waiting_for_acknowledgements_is_told_once(tmp_path: Path, caplog:
                 events.append(await asyncio.wait_for(waiting, DEADLINE))
                 if len(events) == 10:
                     break
-            assert [record.getMessage() for record in caplog.records] == ["3 events are not acknowledged: waiting"]
+            assert [record.getMessage() for record in caplog.records] == [
+                "3 events are not acknowledged: waiting"
+            ]
             for event in events:  # and again in the next episode
                 consumer.ack(event)
             await take(consumer, 2)
@@ -169,13 +195,17 @@ async def test_waiting_for_acknowledgements_is_told_once(tmp_path: Path, caplog:
             await asyncio.wait({waiting}, timeout=0.02)
             consumer.stop()
             await asyncio.wait({waiting})
-            assert isinstance(waiting.exception(), StopAsyncIteration | StopIteration | type(None) | RuntimeError)
+            assert isinstance(
+                waiting.exception(), StopAsyncIteration | StopIteration | type(None) | RuntimeError
+            )
 
 
 async def test_iteration_waits_when_too_much_is_not_acknowledged(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         agent.post(operations(10))
-        async with Consumer(agent.url, start="0", state_file=tmp_path / "state", max_unacked=3) as consumer:
+        async with Consumer(
+            agent.url, start="0", state_file=tmp_path / "state", max_unacked=3
+        ) as consumer:
             events = await take(consumer, 3)
             waiting = asyncio.create_task(anext(consumer))
             await asyncio.wait({waiting}, timeout=0.05)
@@ -266,7 +296,8 @@ def test_the_old_names_of_the_two_events_never_take_an_operation(tmp_path: Path)
         with pytest.warns(DeprecationWarning, match="use on_") as warned:
             consumer.run()
         assert [str(warning.message) for warning in warned] == [
-            f'on("{name}") for the event {name} is deprecated: use on_{name}' for name in ("reset", "live")
+            f'on("{name}") for the event {name} is deprecated: use on_{name}'
+            for name in ("reset", "live")
         ]
         assert got == ["reset", "live/0", "reset/0", "live"]
 
@@ -298,11 +329,16 @@ def test_a_silent_connection_is_given_up(tmp_path: Path) -> None:
         nonlocal connections
         connections += 1
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nid: 5\nevent: live\ndata:\n\nid: 6")
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nid: 5\nevent: live\ndata:\n\nid: 6"
+        )
         await writer.drain()
         await reader.read()
 
-    with Server(silent) as server, Consumer(server.url, heartbeat_timeout=0.05, backoff=FAST) as consumer:
+    with (
+        Server(silent) as server,
+        Consumer(server.url, heartbeat_timeout=0.05, backoff=FAST) as consumer,
+    ):
         for number, event in enumerate(consumer, 1):
             assert event == Live("5")
             assert connections == number
@@ -344,7 +380,9 @@ async def test_a_proxy_is_used(tmp_path: Path) -> None:
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         seen.append(head.split(b"\r\n")[0])
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nid: 5\nevent: live\n\n")
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nid: 5\nevent: live\n\n"
+        )
         await writer.drain()
         await reader.read()
 
@@ -388,9 +426,15 @@ except KeyboardInterrupt:
     with Agent(tmp_path) as agent:
         agent.post(operations(1))
         command = [sys.executable, "-W", "error", "-c", f"import sys\n{code}", agent.url]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
             assert process.stdout is not None
-            assert [process.stdout.readline() for _ in range(3)] == ["reset\n", "insert\n", "live\n"]
+            assert [process.stdout.readline() for _ in range(3)] == [
+                "reset\n",
+                "insert\n",
+                "live\n",
+            ]
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=DEADLINE)
         assert (out, err, process.returncode) == ("interrupted\n", "", 0)
@@ -401,7 +445,11 @@ except KeyboardInterrupt:
 
 def test_the_client_needs_nothing_of_the_server() -> None:
     code = "import sys, oplogc, oplogc.tail; print(sorted({m.split('.')[0] for m in sys.modules} - sys.stdlib_module_names))"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     loaded = set(ast.literal_eval(shown))
     assert loaded >= {"oplogc", "httpx", "asyncudp"}
-    assert loaded.isdisjoint({"oplogd", "msgspec", "fastapi", "starlette", "uvicorn", "uvloop", "pymongo", "pydantic"})
+    assert loaded.isdisjoint(
+        {"oplogd", "msgspec", "fastapi", "starlette", "uvicorn", "uvloop", "pymongo", "pydantic"}
+    )

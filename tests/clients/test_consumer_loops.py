@@ -12,7 +12,9 @@ from tests.agents import DEADLINE, Agent
 from tests.clients.test_consumer import operations, take
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
 def test_a_consumer_goes_on_in_another_event_loop(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         agent.post(operations(3))
@@ -74,9 +76,15 @@ async def test_blocking_use_in_an_event_loop_is_told() -> None:
 
 
 def test_an_environment_without_a_way_to_the_agent_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("HTTP_PROXY", "socks5://u:geheim@127.0.0.1:1"), ("SSL_CERT_FILE", "/nowhere")):
+    for name, value in (
+        ("HTTP_PROXY", "socks5://u:geheim@127.0.0.1:1"),
+        ("SSL_CERT_FILE", "/nowhere"),
+    ):
         monkeypatch.setenv(name, value)
-        with Consumer() as consumer, pytest.raises(OplogError, match="HTTP cannot be set up") as raised:
+        with (
+            Consumer() as consumer,
+            pytest.raises(OplogError, match="HTTP cannot be set up") as raised,
+        ):
             next(iter(consumer))
         assert "geheim" not in repr(raised.value)
         monkeypatch.delenv(name)
@@ -84,7 +92,10 @@ def test_an_environment_without_a_way_to_the_agent_is_told(monkeypatch: pytest.M
 
 def test_an_endless_save_interval_saves_at_the_end(tmp_path: Path) -> None:
     state = tmp_path / "state"
-    with Agent(tmp_path) as agent, Consumer(agent.url, start="0", state_file=state, save_interval=math.inf) as consumer:
+    with (
+        Agent(tmp_path) as agent,
+        Consumer(agent.url, start="0", state_file=state, save_interval=math.inf) as consumer,
+    ):
         for event in consumer:
             consumer.ack(event)
             if event.event == "live":

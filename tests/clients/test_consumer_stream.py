@@ -20,7 +20,9 @@ IDS = [f"545b55c7f095528dd0f386{number:02x}" for number in range(10)]
 
 
 def operation(id_: str, type_: str = "video", event: str = "insert", number: int = 0) -> bytes:
-    data = f'{{"timestamp":"2014-11-06T11:04:39.041Z","parents":["é"],"type":"{type_}","id":"{id_}"}}'
+    data = (
+        f'{{"timestamp":"2014-11-06T11:04:39.041Z","parents":["é"],"type":"{type_}","id":"{id_}"}}'
+    )
     return f"id: {IDS[number]}\nevent: {event}\ndata: {data}\n\n".encode()
 
 
@@ -30,7 +32,9 @@ class Streams(Server):
     ``asked`` are the requests' heads.
     """
 
-    def __init__(self, *streams: Sequence[bytes] | bytes, head: bytes = HEAD + b"Connection: close\r\n\r\n") -> None:
+    def __init__(
+        self, *streams: Sequence[bytes] | bytes, head: bytes = HEAD + b"Connection: close\r\n\r\n"
+    ) -> None:
         super().__init__(self._answer)
         self._streams = [[stream] if isinstance(stream, bytes) else stream for stream in streams]
         self._head = head
@@ -84,7 +88,9 @@ async def test_a_block_cut_anywhere_in_two_chunks_is_one_event() -> None:
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 async def test_any_end_of_a_line_byte_by_byte_behind_a_byte_order_mark(end: bytes) -> None:
-    raw = b"\xef\xbb\xbf" + b"".join(operation(name, number=number) for number, name in enumerate("ab"))
+    raw = b"\xef\xbb\xbf" + b"".join(
+        operation(name, number=number) for number, name in enumerate("ab")
+    )
     raw = raw.replace(b"\n", end)
     with Streams([bytes([byte]) for byte in raw]) as server:
         async with Consumer(server.url) as consumer:
@@ -93,7 +99,11 @@ async def test_any_end_of_a_line_byte_by_byte_behind_a_byte_order_mark(end: byte
 
 async def test_fields_are_read_as_the_standard_says() -> None:
     data = b'data:{"timestamp":"2014-11-06T11:04:39.041Z",\ndata: "parents":[],"type":"video","id":"a"}\n\n'
-    raw = b": comment\nid:7\nevent:insert\nretry: 5\nnew\nother: x\n:\n" + data + b"id: 8\nevent: live\ndata\n\n"
+    raw = (
+        b": comment\nid:7\nevent:insert\nretry: 5\nnew\nother: x\n:\n"
+        + data
+        + b"id: 8\nevent: live\ndata\n\n"
+    )
     with Streams(raw) as server:
         async with Consumer(server.url) as consumer:
             assert [(event.event, event.event_id) for event in await take(consumer, 2)] == [
@@ -102,22 +112,24 @@ async def test_fields_are_read_as_the_standard_says() -> None:
             ]
 
 
-async def test_unknown_events_move_the_position_and_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    unknown = (
-        b"event: of another age\ndata: ?\n\ndata: ?\n\nid: 6\nevent: new\n\nid: 7\ndata: ?\nretry: 1\n\nevent: new\n\n"
-    )
+async def test_unknown_events_move_the_position_and_are_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    unknown = b"event: of another age\ndata: ?\n\ndata: ?\n\nid: 6\nevent: new\n\nid: 7\ndata: ?\nretry: 1\n\nevent: new\n\n"
     with Streams(b"id: 5\nevent: live\n\n" + unknown, b"id: 9\nevent: live\n\n") as server:
         async with Consumer(server.url, backoff=FAST) as consumer:
             assert await take(consumer, 2) == [Live("5"), Live("9")]
         assert server.last_ids() == ["7"]
-    assert [record.getMessage() for record in caplog.records if "does not know" in record.getMessage()] == [
-        "the stream has events that this client does not know, such as 'of another age'"
-    ]
+    assert [
+        record.getMessage() for record in caplog.records if "does not know" in record.getMessage()
+    ] == ["the stream has events that this client does not know, such as 'of another age'"]
 
 
 async def test_an_event_without_an_id_has_the_last_one_received() -> None:
     without = operation("b").partition(b"\n")[2]
-    with Streams(operation("a", number=3) + without + b"event: live\n\n", b"event: reset\n\n") as server:
+    with Streams(
+        operation("a", number=3) + without + b"event: live\n\n", b"event: reset\n\n"
+    ) as server:
         async with Consumer(server.url, backoff=FAST, start="5") as consumer:
             events = await take(consumer, 4)
             assert keys(events) == ["video/a", "video/b", "live", "reset"]
@@ -134,7 +146,9 @@ async def test_an_event_without_an_id_has_the_last_one_received() -> None:
         b"id: 9\nevent: insert\ndata: " + b"[" * 100_000 + b"\n\n",
     ],
 )  # fmt: skip
-async def test_a_broken_block_ends_a_consumer_behind_the_events_before_it(tmp_path: Path, bad: bytes) -> None:
+async def test_a_broken_block_ends_a_consumer_behind_the_events_before_it(
+    tmp_path: Path, bad: bytes
+) -> None:
     state = tmp_path / "state"
     with Streams(operation("a", number=1) + bad + operation("c", number=3)) as server:
         async with Consumer(server.url, state_file=state) as consumer:
@@ -147,14 +161,18 @@ async def test_a_broken_block_ends_a_consumer_behind_the_events_before_it(tmp_pa
 
 
 async def test_a_block_cut_off_by_the_end_is_no_event() -> None:
-    with Streams(operation("a") + operation("b", number=1)[:-1], operation("c", number=2)) as server:
+    with Streams(
+        operation("a") + operation("b", number=1)[:-1], operation("c", number=2)
+    ) as server:
         async with Consumer(server.url, backoff=FAST) as consumer:
             assert keys(await take(consumer, 2)) == ["video/a", "video/c"]
         assert server.last_ids() == [IDS[0]]
 
 
 async def test_types_that_are_called_as_the_two_events_are_operations() -> None:
-    with Streams(operation("a", "live") + operation("b", "reset") + b"id: 5\nevent: reset\n\n") as server:
+    with Streams(
+        operation("a", "live") + operation("b", "reset") + b"id: 5\nevent: reset\n\n"
+    ) as server:
         async with Consumer(server.url) as consumer:
             events = await take(consumer, 3)
     assert keys(events) == ["live/a", "reset/b", "reset"]
@@ -179,7 +197,9 @@ async def test_names_of_types_are_lower_case_in_the_filter() -> None:
         *((answer(f"{status} No", '{"detail":"for a reason"}'), RefusedError, "for a reason") for status in (400, 401, 403, 404, 406, 410)),
     ],
 )  # fmt: skip
-async def test_what_is_no_stream_is_told_at_once(raw: bytes, error: type[Exception], sentence: str) -> None:
+async def test_what_is_no_stream_is_told_at_once(
+    raw: bytes, error: type[Exception], sentence: str
+) -> None:
     with ScriptedAgent([raw]) as server:
         async with Consumer(server.url) as consumer:
             with pytest.raises(error, match=sentence):
@@ -294,11 +314,18 @@ async def test_events_that_nobody_took_before_a_close_come_again() -> None:
         assert server.last_ids()[:2] == ["5", "5"]
 
 
-async def test_checkpoints_alone_do_not_make_the_next_attempt_come_soon(caplog: pytest.LogCaptureFixture) -> None:
-    with Streams(*[b"id: 5\n\n"] * 6, b"id: 6\nevent: live\n\n", b"id: 6\n\n", b"id: 7\nevent: live\n\n") as server:
+async def test_checkpoints_alone_do_not_make_the_next_attempt_come_soon(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with Streams(
+        *[b"id: 5\n\n"] * 6, b"id: 6\nevent: live\n\n", b"id: 6\n\n", b"id: 7\nevent: live\n\n"
+    ) as server:
         async with Consumer(server.url, backoff=(0.01, 100)) as consumer:
             await take(consumer, 1)
-            waits = [float(record.getMessage().rpartition(" in ")[2].split()[0]) for record in caplog.records]
+            waits = [
+                float(record.getMessage().rpartition(" in ")[2].split()[0])
+                for record in caplog.records
+            ]
             assert len(waits) == 6
             assert waits[-1] >= 0.3  # 0.01 doubled five times
             caplog.clear()
@@ -309,7 +336,9 @@ async def test_checkpoints_alone_do_not_make_the_next_attempt_come_soon(caplog: 
 
 def test_a_handler_slower_than_the_heartbeats_keeps_the_connection() -> None:
     """With ``for``, and with ``async for`` beside work that holds up the event loop."""
-    beats = Streams([b"id: 5\nevent: live\n\n", *[b":\n"] * 100, operation("a"), operation("b", number=1)])
+    beats = Streams(
+        [b"id: 5\nevent: live\n\n", *[b":\n"] * 100, operation("a"), operation("b", number=1)]
+    )
     with beats as server, Consumer(server.url, heartbeat_timeout=0.2, backoff=FAST) as consumer:
         got = []
         for event in consumer:

@@ -26,7 +26,9 @@ def _with_password(url: str) -> str:
 
 
 def _shows_nothing(text: str) -> bool:
-    return not any(part in text for part in ("geh", "eim", "somebody", base64.b64encode(b":geh")[:4].decode()))
+    return not any(
+        part in text for part in ("geh", "eim", "somebody", base64.b64encode(b":geh")[:4].decode())
+    )
 
 
 def test_a_password_in_the_address_opens_the_agent_and_is_not_logged(
@@ -53,9 +55,14 @@ def test_a_wrong_password_is_refused_without_being_shown(
         producer.send("insert", "video", "a")
         with pytest.raises(FlushError) as failed:
             producer.close()
-        with Consumer(_with_password(agent.url)) as consumer, pytest.raises(RefusedError) as refused:
+        with (
+            Consumer(_with_password(agent.url)) as consumer,
+            pytest.raises(RefusedError) as refused,
+        ):
             next(iter(consumer))
-        with Consumer(_with_password(agent.url), password="right", start="0") as consumer:  # the argument comes first
+        with Consumer(
+            _with_password(agent.url), password="right", start="0"
+        ) as consumer:  # the argument comes first
             assert next(iter(consumer)).event == "reset"
     assert _shows_nothing(f"{failed.value!r} {refused.value!r} {caplog.text}")
 
@@ -94,7 +101,11 @@ def test_oplog_tail_does_not_show_it(tmp_path: Path) -> None:
         ):
             command = [sys.executable, "-m", "oplogc.tail", *arguments]
             done = subprocess.run(
-                command, capture_output=True, text=True, timeout=DEADLINE, env={**os.environ, **environ}
+                command,
+                capture_output=True,
+                text=True,
+                timeout=DEADLINE,
+                env={**os.environ, **environ},
             )
             assert done.stdout + done.stderr
             assert _shows_nothing(done.stdout + done.stderr), done.stdout + done.stderr
@@ -112,14 +123,23 @@ class Redirecting(Server):
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
-        self.seen.append(next((line for line in head.split(b"\r\n") if line.lower().startswith(b"authorization")), b""))
+        self.seen.append(
+            next(
+                (line for line in head.split(b"\r\n") if line.lower().startswith(b"authorization")),
+                b"",
+            )
+        )
         path = head.split(b" ")[1]
         if path == b"/stream":
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nid: 5\nevent: live\n\n")
+            writer.write(
+                b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nid: 5\nevent: live\n\n"
+            )
             await writer.drain()
             await reader.read()
             return
-        writer.write(f"HTTP/1.1 {self.status} Go\r\nLocation: {self.target}\r\nContent-Length: 0\r\n\r\n".encode())
+        writer.write(
+            f"HTTP/1.1 {self.status} Go\r\nLocation: {self.target}\r\nContent-Length: 0\r\n\r\n".encode()
+        )
         await writer.drain()
 
 

@@ -48,7 +48,9 @@ class Restarted:
 def restarted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restarted]:
     restarted = Restarted(tmp_path_factory.mktemp("agent"))
     try:
-        restarted.agent.post([{"event": "insert", "type": "video", "id": str(number)} for number in range(100)])
+        restarted.agent.post(
+            [{"event": "insert", "type": "video", "id": str(number)} for number in range(100)]
+        )
         yield restarted
     finally:
         restarted.agent.kill()
@@ -69,7 +71,9 @@ def command(snippet: Snippet, folder: Path) -> list[str]:
     return ["bash", "-euc", snippet.code]
 
 
-@pytest.mark.parametrize("snippet", SNIPPETS, ids=[f"line_{snippet.line}_{snippet.language}" for snippet in SNIPPETS])
+@pytest.mark.parametrize(
+    "snippet", SNIPPETS, ids=[f"line_{snippet.line}_{snippet.language}" for snippet in SNIPPETS]
+)
 def test_a_snippet_runs_and_again_after_the_agent_was_restarted(
     restarted: Restarted, tmp_path: Path, snippet: Snippet
 ) -> None:
@@ -83,7 +87,9 @@ def test_a_snippet_runs_and_again_after_the_agent_was_restarted(
 
 
 def run(restarted: Restarted, folder: Path, snippet: Snippet) -> None:
-    here = snippet._replace(code=snippet.code.replace("localhost:8042", f"127.0.0.1:{restarted.port}"))
+    here = snippet._replace(
+        code=snippet.code.replace("localhost:8042", f"127.0.0.1:{restarted.port}")
+    )
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         command(here, folder),

@@ -23,7 +23,9 @@ def test_from_producer_to_consumer(tmp_path: Path, example: Example) -> None:
     with Agent(tmp_path, "--password", "geheim", "--ingest-password", "geheim") as agent:
         assert example.produce(agent.url, videos(0, 2500)).returncode == 0
         assert agent.status()["events_ingested"] == 2500
-        assert example.produce(f"udp://127.0.0.1:{agent.udp_port}", videos(2500, 20)).returncode == 0
+        assert (
+            example.produce(f"udp://127.0.0.1:{agent.udp_port}", videos(2500, 20)).returncode == 0
+        )
         agent.wait_status(events_ingested=2520)
         following = example.consume(agent.url, start="0", types="video")
         lines = following.take(2522)
@@ -56,7 +58,9 @@ def test_a_restart_and_a_kill_lose_nothing(tmp_path: Path, example: Example) -> 
         assert [line for line in lines if line != "live"][-3:] == shown(6, 3)
 
 
-def test_a_consumer_with_a_count_ends_and_goes_on_behind_its_last_operation(tmp_path: Path, example: Example) -> None:
+def test_a_consumer_with_a_count_ends_and_goes_on_behind_its_last_operation(
+    tmp_path: Path, example: Example
+) -> None:
     with Agent(tmp_path, "--password", "geheim") as agent:
         following = example.consume(agent.url, start="0", state=str(tmp_path / "state"), count="2")
         assert following.take(2) == ["reset", "live"]
@@ -102,7 +106,12 @@ def stream(*blocks: str) -> bytes:
 
 
 def block(number: int, event: str = "insert") -> str:
-    data = {"timestamp": "2024-05-06T07:08:09.123Z", "parents": [], "type": "video", "id": f"{number}"}
+    data = {
+        "timestamp": "2024-05-06T07:08:09.123Z",
+        "parents": [],
+        "type": "video",
+        "id": f"{number}",
+    }
     return f"id: {number:024x}\nevent: {event}\ndata: {json.dumps(data)}\n\n"
 
 
@@ -147,7 +156,9 @@ def test_a_consumer_waits_for_as_long_as_the_agent_asks(example: Example) -> Non
         assert len(server.bodies) == 3
 
 
-def test_a_consumer_passes_over_unknown_events_and_refuses_other_documents(example: Example) -> None:
+def test_a_consumer_passes_over_unknown_events_and_refuses_other_documents(
+    example: Example,
+) -> None:
     with ScriptedAgent([stream(block(1, "news"), block(2)), answer("200 OK", "<html>")]) as server:
         done = example.consume_all(server.url, **FAST)
         assert (done.returncode, done.stdout) == (1, "insert video/2 []\n")
@@ -161,7 +172,9 @@ def test_an_event_is_printed_before_the_end_of_its_chunk_has_come(example: Examp
 
     async def dribble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
         for number, ends in enumerate(([b"\r\n"], [b"\r", b"\n"], [b"\r\n0\r\n\r\n"])):
             data = block(number).encode()
             writer.write(b"%x;x=y\r\n" % len(data) + data)
@@ -178,7 +191,9 @@ def test_an_event_is_printed_before_the_end_of_its_chunk_has_come(example: Examp
         assert following.rest() == (0, "")
 
 
-def test_credentials_in_an_address_are_used_and_never_shown(tmp_path: Path, example: Example) -> None:
+def test_credentials_in_an_address_are_used_and_never_shown(
+    tmp_path: Path, example: Example
+) -> None:
     with Agent(tmp_path, "--password", "tür:x", "--ingest-password", "tür:x") as agent:
         url = agent.url.replace("://", "://me:t%C3%BCr%3Ax@")
         assert example.produce(url, videos(0, 2)).returncode == 0

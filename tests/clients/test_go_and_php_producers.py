@@ -13,7 +13,9 @@ from tests.clients.examples import FAST, Example, videos
 from tests.contract.wire import wait_until
 
 
-@pytest.mark.parametrize("status", ["503 Service Unavailable", "408 Request Timeout", "429 Too Many Requests"])
+@pytest.mark.parametrize(
+    "status", ["503 Service Unavailable", "408 Request Timeout", "429 Too Many Requests"]
+)
 def test_a_producer_tries_again_with_the_same_batch(example: Example, status: str) -> None:
     later = answer(status, '{"detail":"not now"}', "Retry-After: 0")
     with ScriptedAgent([later, answer("200 OK", "%COUNT%")]) as server:
@@ -99,9 +101,16 @@ def test_what_is_sent_unaltered_is_what_consumers_get(tmp_path: Path, example: E
     with Agent(tmp_path, "--password", "geheim", "--ingest-password", "geheim") as agent:
         assert example.produce(agent.url, b"\n".join(GOOD)).returncode == 0
         udp = f"udp://127.0.0.1:{agent.udp_port}"
-        assert example.produce(udp, b'{"event":"insert","type":"video","id":"\xff"}\n' + GOOD[0]).returncode == 1
+        assert (
+            example.produce(
+                udp, b'{"event":"insert","type":"video","id":"\xff"}\n' + GOOD[0]
+            ).returncode
+            == 1
+        )
         agent.wait_status(events_ingested=4, events_error=0)
-        done = example.run([*example.consumer, *example.flags(url=agent.url, start="0", count="2"), "--json"])
+        done = example.run(
+            [*example.consumer, *example.flags(url=agent.url, start="0", count="2"), "--json"]
+        )
         assert done.returncode == 0, done.stderr
         events = [json.loads(line) for line in done.stdout.splitlines()]
         assert events[0] == {"id": "1", "event": "reset"}
@@ -111,22 +120,35 @@ def test_what_is_sent_unaltered_is_what_consumers_get(tmp_path: Path, example: E
         }
 
 
-def test_operations_that_the_agent_names_are_told_and_the_rest_is_delivered(example: Example) -> None:
+def test_operations_that_the_agent_names_are_told_and_the_rest_is_delivered(
+    example: Example,
+) -> None:
     named = json.dumps(
-        {"detail": "invalid", "errors": [{"line": n, "field": "id", "reason": "is odd"} for n in (4, 2)]}
+        {
+            "detail": "invalid",
+            "errors": [{"line": n, "field": "id", "reason": "is odd"} for n in (4, 2)],
+        }
     )
     bad = answer("400 Bad Request", named)
     with ScriptedAgent([bad, answer("200 OK", "%COUNT%")]) as server:
         done = example.produce(server.url, b"oops\n" + b"\n".join(GOOD + GOOD))
         assert done.returncode == 1
-        assert [line.split(" is rejected")[0] for line in done.stderr.splitlines()] == ["line 1", "line 3"]
+        assert [line.split(" is rejected")[0] for line in done.stderr.splitlines()] == [
+            "line 1",
+            "line 3",
+        ]
         assert "id: is odd" in done.stderr
         assert "2 operations" in done.stderr
-        assert [body.split(b"\n") for body in server.bodies] == [GOOD + GOOD, [GOOD[0], GOOD[2], GOOD[1], GOOD[2]]]
+        assert [body.split(b"\n") for body in server.bodies] == [
+            GOOD + GOOD,
+            [GOOD[0], GOOD[2], GOOD[1], GOOD[2]],
+        ]
 
 
 @pytest.mark.parametrize("line", ["0", "7", '"1"', "1.5", "1" + "0" * 400])
-def test_an_answer_that_names_no_line_of_the_batch_ends_the_producer(example: Example, line: str) -> None:
+def test_an_answer_that_names_no_line_of_the_batch_ends_the_producer(
+    example: Example, line: str
+) -> None:
     named = '{"detail":"so be it","errors":[{"line":' + line + "}]}"
     with ScriptedAgent([answer("400 Bad Request", named)]) as server:
         done = example.produce(server.url, b"\n".join(GOOD + GOOD))
@@ -136,7 +158,8 @@ def test_an_answer_that_names_no_line_of_the_batch_ends_the_producer(example: Ex
 
 
 @pytest.mark.parametrize(
-    "url", ["udp://nowhere.invalid", "udp://:8042", "udp://h:0", "udp://h:99999", "localhost:8042", "h"]
+    "url",
+    ["udp://nowhere.invalid", "udp://:8042", "udp://h:0", "udp://h:99999", "localhost:8042", "h"],
 )
 def test_an_address_that_cannot_be_sent_to_is_an_error(example: Example, url: str) -> None:
     done = example.produce(url, videos(0, 1))
@@ -145,13 +168,17 @@ def test_an_address_that_cannot_be_sent_to_is_an_error(example: Example, url: st
 
 
 def test_a_signal_ends_a_producer_after_what_it_read(example: Example) -> None:
-    with ScriptedAgent([answer("503 Service Unavailable", "{}"), answer("200 OK", "%COUNT%")]) as server:
+    with ScriptedAgent(
+        [answer("503 Service Unavailable", "{}"), answer("200 OK", "%COUNT%")]
+    ) as server:
         command = [*example.producer, *example.flags(url=server.url, **FAST)]
         with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
             assert process.stdin
             process.stdin.write(GOOD[0] + b"\n" + GOOD[1] + b"\nunfinished")
             process.stdin.flush()
-            assert wait_until(lambda: bool(server.bodies))  # what is read is sent before long, or nobody knew when
+            assert wait_until(
+                lambda: bool(server.bodies)
+            )  # what is read is sent before long, or nobody knew when
             process.send_signal(signal.SIGTERM)
             assert process.wait(DEADLINE) == 0
         assert server.bodies == [b"\n".join(GOOD[:2])] * 2

@@ -34,8 +34,12 @@ for await (const event of consumer) {
 def node() -> str:
     found = shutil.which("node")
     assert found, "node is missing: install the package nodejs (20 or newer)"
-    version = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout
-    assert int(version.lstrip("v").split(".")[0]) >= 20, f"node is {version.strip()}, 20 or newer is needed"
+    version = subprocess.run(
+        [found, "--version"], capture_output=True, text=True, check=True
+    ).stdout
+    assert int(version.lstrip("v").split(".")[0]) >= 20, (
+        f"node is {version.strip()}, 20 or newer is needed"
+    )
     return found
 
 
@@ -80,13 +84,20 @@ def test_a_restart_and_a_kill_lose_nothing(tmp_path: Path, node: str) -> None:
         first.kill()
         second = Following(command, cwd=JS)
         came = second.take(2)
-        while came[-2:] != ["insert video/never", "insert video/c"]:  # more where the last save was earlier
+        while came[-2:] != [
+            "insert video/never",
+            "insert video/c",
+        ]:  # more where the last save was earlier
             came += second.take(1)
         second.kill()
 
 
 def documented(word: str, agent_port: int) -> str:
-    (found,) = [each for each in snippets(ROOT / "docs/clients.md") if (each.language, each.word) == ("js", word)]
+    (found,) = [
+        each
+        for each in snippets(ROOT / "docs/clients.md")
+        if (each.language, each.word) == ("js", word)
+    ]
     return found.code.replace("localhost:8042", f"127.0.0.1:{agent_port}")
 
 
@@ -100,7 +111,9 @@ def test_the_documented_copy_is_whole_at_every_run(tmp_path: Path, node: str) ->
     port = free_port()
     for count in (5, 10):
         with agent_on(port, tmp_path) as agent:
-            agent.post([{"event": "insert", "type": "video", "id": str(number)} for number in range(count)])
+            agent.post(
+                [{"event": "insert", "type": "video", "id": str(number)} for number in range(count)]
+            )
             done = subprocess.run(
                 [node, "--input-type=module", "-e", documented("", port)],
                 cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE,
@@ -108,7 +121,9 @@ def test_the_documented_copy_is_whole_at_every_run(tmp_path: Path, node: str) ->
             assert (done.returncode, done.stdout) == (0, f"{count + 1} videos\n"), done.stderr
 
 
-def test_the_documented_consumer_keeps_what_it_built_with_its_position(tmp_path: Path, node: str) -> None:
+def test_the_documented_consumer_keeps_what_it_built_with_its_position(
+    tmp_path: Path, node: str
+) -> None:
     install(tmp_path)
     port = free_port()
     kept = tmp_path / "videos.json"
@@ -117,9 +132,9 @@ def test_the_documented_consumer_keeps_what_it_built_with_its_position(tmp_path:
         command = [node, "--input-type=module", "-e", documented("stays", port)]
         with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
             try:
-                assert wait_until(lambda: kept.exists() and json.loads(kept.read_text())["videos"] == list(videos)), (
-                    kept.read_text()
-                )
+                assert wait_until(
+                    lambda: kept.exists() and json.loads(kept.read_text())["videos"] == list(videos)
+                ), kept.read_text()
                 process.send_signal(signal.SIGTERM)
                 assert process.communicate(timeout=DEADLINE)[0] == f"{len(videos)} videos\n"
                 assert process.returncode == 0

@@ -14,7 +14,9 @@ from tests.clients.chaos import ChaosProxy
 FAST = (0.005, 0.02)
 
 
-async def test_20_000_operations_with_random_disconnects_come_once_and_in_order(tmp_path: Path) -> None:
+async def test_20_000_operations_with_random_disconnects_come_once_and_in_order(
+    tmp_path: Path,
+) -> None:
     count = 20_000
     with (
         Agent(tmp_path) as agent,
@@ -68,7 +70,10 @@ def test_a_consumer_killed_again_and_again_loses_nothing(tmp_path: Path) -> None
             assert lives < 40, "the position does not move"
     assert lives - in_log > 2, "no kill in the copy"
     assert in_log > 2, "no kill in the log"
-    wanted = {f"{type_}/{number}" for type_ in ("copy", "log") for number in range(3000)} | {"reset", "live"}
+    wanted = {f"{type_}/{number}" for type_ in ("copy", "log") for number in range(3000)} | {
+        "reset",
+        "live",
+    }
     assert wanted <= done
 
 
@@ -101,4 +106,9 @@ def _live(agent: Agent, state: Path, seed: int, dies_after: int, done: set[str])
 def _post(agent: Agent, type_: str) -> None:
     """3,000 objects. Those of a request share their time, and a copy is resumed at the first of a millisecond."""
     for first in range(0, 3000, 100):
-        agent.post([{"event": "insert", "type": type_, "id": str(number)} for number in range(first, first + 100)])
+        agent.post(
+            [
+                {"event": "insert", "type": type_, "id": str(number)}
+                for number in range(first, first + 100)
+            ]
+        )

@@ -21,7 +21,9 @@ from oplogd import operation as agent_side
 from oplogd.errors import OperationError as AgentError
 
 
-def outbox(*operations: bytes, max_operations: int = 100, max_bytes: int = 1000, batch_size: int = 10) -> Outbox:
+def outbox(
+    *operations: bytes, max_operations: int = 100, max_bytes: int = 1000, batch_size: int = 10
+) -> Outbox:
     box = Outbox(max_operations, max_bytes, batch_size, Backoff(1, 30))
     for raw in operations:
         box.add(raw)
@@ -58,7 +60,8 @@ def test_a_flush_is_over_when_the_agent_refuses_for_a_cause_that_stays() -> None
 
 
 @pytest.mark.parametrize(
-    ("overflow", "raised"), [("block", True), ("raise", True), ("drop_new", False), ("drop_old", False)]
+    ("overflow", "raised"),
+    [("block", True), ("raise", True), ("drop_new", False), ("drop_old", False)],
 )
 def test_what_there_is_no_room_for_is_counted_and_raises_unless_it_may_be_dropped(
     overflow: Overflow, raised: bool
@@ -122,7 +125,9 @@ def test_an_agent_that_takes_only_small_batches_is_seldom_sent_large_ones() -> N
     assert 8 in sizes[100:]
 
 
-def test_one_warning_tells_of_all_operations_that_an_answer_rejects(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_warning_tells_of_all_operations_that_an_answer_rejects(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     box = outbox(b"a", b"bad", b"c", b"worse")
     box.batch()
     box.apply(Invalid({3: "id: too long", 1: "type: must not be empty"}))
@@ -154,16 +159,24 @@ def test_a_batch_is_bounded_in_bytes() -> None:
     assert len(box.batch()) == 17
 
 
-_ERRORS = json.dumps({"detail": "1 of 2", "errors": [{"line": 2, "field": "id", "reason": "must not be empty"}]})
+_ERRORS = json.dumps(
+    {"detail": "1 of 2", "errors": [{"line": 2, "field": "id", "reason": "must not be empty"}]}
+)
 
 
 def _answer(status: int, body: object = "", **more: Any) -> Answer:
-    raw = body if isinstance(body, bytes) else (body if isinstance(body, str) else json.dumps(body)).encode()
+    raw = (
+        body
+        if isinstance(body, bytes)
+        else (body if isinstance(body, str) else json.dumps(body)).encode()
+    )
     return Answer(status, raw, "http://agent/ops", HTTPStatus(status).phrase, **more)
 
 
 def _no_agent(status: int) -> Later:
-    reason = f"http://agent/ops is no agent: its answer does not confirm the operations (HTTP {status})"
+    reason = (
+        f"http://agent/ops is no agent: its answer does not confirm the operations (HTTP {status})"
+    )
     return Later(reason, 0.0, status)
 
 
@@ -180,7 +193,11 @@ def _no_agent(status: int) -> Later:
         (_answer(401, {"detail": ["password"]}), Later("Unauthorized (HTTP 401)", 0.0, 401)),
         (
             _answer(307, location="http://other/ops"),
-            Later("http://agent/ops redirects to http://other/ops: give that address instead (HTTP 307)", 0.0, 307),
+            Later(
+                "http://agent/ops redirects to http://other/ops: give that address instead (HTTP 307)",
+                0.0,
+                307,
+            ),
         ),
     ],
 )
@@ -196,7 +213,9 @@ def test_answers_are_judged(answer: Answer, verdict: Verdict) -> None:
         '{"ingested": 2, "more": NaN}', '{"ingested": null}', "[" * 100_000, b"\xff", '{"ingested": 1' + "0" * 5000 + "}",
     ],
 )  # fmt: skip
-def test_only_an_answer_that_confirms_every_operation_delivers(status: int, body: str | bytes) -> None:
+def test_only_an_answer_that_confirms_every_operation_delivers(
+    status: int, body: str | bytes
+) -> None:
     assert judge(_answer(status, body), 2) == _no_agent(status)
     assert judge(_answer(200, {"ingested": True}), 1) == _no_agent(200)
 
@@ -227,12 +246,30 @@ def test_a_backoff_stays_within_its_bounds_unless_asked_for_more(asked: list[flo
 
 
 def test_retry_after_is_read_in_seconds_and_as_a_date_up_to_an_hour() -> None:
-    assert [retry_after(text) for text in ("5", " 5 ", "0", "3601", "9" * 400)] == [5, 5, 0, 3600, 3600]
-    for unreadable in (None, "", "-1", "1.5", "soon", "1e9", "٣", "Fri, 99 Foo 2030 00:00:00 GMT", "Fri,"):
+    assert [retry_after(text) for text in ("5", " 5 ", "0", "3601", "9" * 400)] == [
+        5,
+        5,
+        0,
+        3600,
+        3600,
+    ]
+    for unreadable in (
+        None,
+        "",
+        "-1",
+        "1.5",
+        "soon",
+        "1e9",
+        "٣",
+        "Fri, 99 Foo 2030 00:00:00 GMT",
+        "Fri,",
+    ):
         assert retry_after(unreadable) == 0, unreadable
     now = datetime.now(UTC)
     assert 50 < retry_after(format_datetime(now + timedelta(seconds=60), usegmt=True)) <= 60
-    assert 50 < retry_after((now + timedelta(seconds=60)).strftime("%A, %d-%b-%y %H:%M:%S GMT")) <= 60
+    assert (
+        50 < retry_after((now + timedelta(seconds=60)).strftime("%A, %d-%b-%y %H:%M:%S GMT")) <= 60
+    )
     assert retry_after("Fri, 31 Dec 1999 23:59:59 GMT") == 0
     assert retry_after("Fri, 31 Dec 9999 23:59:59 GMT") == 3600
 
@@ -247,11 +284,23 @@ _times = st.none() | st.sampled_from(
 )  # fmt: skip
 
 
-@given(st.sampled_from(["insert", "Update", "DELETE", "upsert"]), _names, _names, st.lists(_names, max_size=2), _times)
+@given(
+    st.sampled_from(["insert", "Update", "DELETE", "upsert"]),
+    _names,
+    _names,
+    st.lists(_names, max_size=2),
+    _times,
+)
 def test_an_operation_is_refused_here_exactly_when_the_agent_would(
     event: str, type_: str, id_: str, parents: list[str], timestamp: str | None
 ) -> None:
-    lines: dict[str, object] = {"event": event, "type": type_, "id": id_, "parents": parents, "timestamp": timestamp}
+    lines: dict[str, object] = {
+        "event": event,
+        "type": type_,
+        "id": id_,
+        "parents": parents,
+        "timestamp": timestamp,
+    }
     try:
         raw = encode(event, type_, id_, parents, timestamp)
     except OperationError:

@@ -15,7 +15,10 @@ from oplogc.sse import Block
 _DATA = '{"timestamp":"2014-11-06T11:04:39.041Z","parents":["x"],"type":"video","id":"a"}'
 
 
-@given(st.lists(st.tuples(st.booleans(), st.sampled_from(["1", "5", "6", "7"])), max_size=30), st.data())
+@given(
+    st.lists(st.tuples(st.booleans(), st.sampled_from(["1", "5", "6", "7"])), max_size=30),
+    st.data(),
+)
 def test_the_position_is_the_last_id_before_the_oldest_unacknowledged_event(
     entries: list[tuple[bool, str]], data: st.DataObject
 ) -> None:
@@ -90,7 +93,9 @@ def test_blocks_become_events() -> None:
     assert read(Block("5", "of another age", "?"), 5) == Checkpoint("5", 5)
     assert read(Block("5", "of another age", "?", has_id=False), 6) is None
     assert read(Block("5", "live", has_id=False), 7) == Live("5")
-    assert [is_known(block) for block in (Block("5"), Block("5", "of another age"), Block("5", "", "?"))] == [
+    assert [
+        is_known(block) for block in (Block("5"), Block("5", "of another age"), Block("5", "", "?"))
+    ] == [
         True,
         False,
         False,
@@ -113,7 +118,11 @@ def test_blocks_become_events() -> None:
         Block("1", "insert", _DATA.replace('"video"', "7")),
         Block("1", "insert", _DATA.replace('"a"', "null")),
         Block("1", "insert", _DATA.replace('["x"]', "[" * 100_000)),
-        Block("1", "insert", _DATA.replace("2014-", "0001-").replace("11-06T11:04:39.041Z", "01-01T00:00:00+01:00")),
+        Block(
+            "1",
+            "insert",
+            _DATA.replace("2014-", "0001-").replace("11-06T11:04:39.041Z", "01-01T00:00:00+01:00"),
+        ),
     ],
 )
 def test_blocks_that_no_agent_sends_are_refused(block: Block) -> None:

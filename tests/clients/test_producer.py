@@ -18,7 +18,11 @@ FULL = answer("503 Service Unavailable", '{"detail":"the queue is full"}', "Retr
 
 
 def test_udp_from_many_threads_is_counted_exactly(tmp_path: Path) -> None:
-    with Agent(tmp_path) as agent, agent.follow() as stream, Producer(f"udp://127.0.0.1:{agent.udp_port}") as producer:
+    with (
+        Agent(tmp_path) as agent,
+        agent.follow() as stream,
+        Producer(f"udp://127.0.0.1:{agent.udp_port}") as producer,
+    ):
 
         def send(name: int) -> None:
             for number in range(250):
@@ -30,7 +34,9 @@ def test_udp_from_many_threads_is_counted_exactly(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
         producer.flush()
-        assert {event.key for event in stream.take(1000)} == {f"video/{a}-{b}" for a in range(4) for b in range(250)}
+        assert {event.key for event in stream.take(1000)} == {
+            f"video/{a}-{b}" for a in range(4) for b in range(250)
+        }
         counters = producer.counters
         assert (counters.sent, counters.delivered, counters.dropped) == (1000, 1000, 0)
 
@@ -54,7 +60,10 @@ async def test_async_udp_goes_on_when_the_agent_comes_back(tmp_path: Path) -> No
             await producer.send("insert", "video", "first", timestamp="2014-11-06T11:04:39+01:00")
             await producer.flush()
             event = await asyncio.to_thread(stream.take, 1)
-            assert (event[0].key, event[0].operation["timestamp"]) == ("video/first", "2014-11-06T10:04:39.000Z")
+            assert (event[0].key, event[0].operation["timestamp"]) == (
+                "video/first",
+                "2014-11-06T10:04:39.000Z",
+            )
         assert producer.counters.delivered == producer.counters.sent == 4
 
 
@@ -67,7 +76,9 @@ def test_http_delivers_in_order_and_flush_means_durable(tmp_path: Path) -> None:
             assert agent.status()["events_ingested"] == 1000
             counters = producer.counters
             assert (counters.sent, counters.delivered, counters.buffered) == (1000, 1000, 0)
-        assert [event.operation["id"] for event in stream.take(1000)] == [str(number) for number in range(1000)]
+        assert [event.operation["id"] for event in stream.take(1000)] == [
+            str(number) for number in range(1000)
+        ]
 
 
 async def test_async_http_delivers_in_order_and_flush_means_durable(tmp_path: Path) -> None:
@@ -78,7 +89,9 @@ async def test_async_http_delivers_in_order_and_flush_means_durable(tmp_path: Pa
             await producer.flush()
             assert producer.counters.delivered == 1000
         events = await asyncio.to_thread(stream.take, 1000)
-        assert [event.operation["id"] for event in events] == [str(number) for number in range(1000)]
+        assert [event.operation["id"] for event in events] == [
+            str(number) for number in range(1000)
+        ]
 
 
 def test_http_survives_a_restart_of_the_agent(tmp_path: Path) -> None:
@@ -114,7 +127,10 @@ async def test_async_http_survives_a_restart_of_the_agent(tmp_path: Path) -> Non
 
 def test_a_503_is_heeded_and_the_same_batch_repeated() -> None:
     later = answer("503 Service Unavailable", '{"detail":"the queue is full"}', "Retry-After: 1")
-    with ScriptedAgent([later, None, FULL, OK]) as server, Producer(server.url, backoff=FAST) as producer:
+    with (
+        ScriptedAgent([later, None, FULL, OK]) as server,
+        Producer(server.url, backoff=FAST) as producer,
+    ):
         producer.send("insert", "video", "a")
         producer.flush()
         assert server.bodies == [b'{"event":"insert","type":"video","id":"a"}'] * 4
@@ -135,7 +151,9 @@ def test_a_wrong_password_ends_a_flush_at_once_and_loses_nothing(tmp_path: Path)
 def test_what_the_agent_calls_invalid_is_counted_and_the_rest_stored(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oplogc.operation._check_rfc3339", lambda text: None)  # as a client older than its agent
+    monkeypatch.setattr(
+        "oplogc.operation._check_rfc3339", lambda text: None
+    )  # as a client older than its agent
     with Agent(tmp_path) as agent, Producer(agent.url) as producer:
         producer.send("insert", "video", "a", timestamp="yesterday")
         producer.send("insert", "video", "b")
@@ -146,12 +164,18 @@ def test_what_the_agent_calls_invalid_is_counted_and_the_rest_stored(
 
 
 @pytest.mark.parametrize(
-    ("overflow", "kept"), [("raise", "012"), ("drop_new", "012"), ("drop_old", "078"), ("block", "012")]
+    ("overflow", "kept"),
+    [("raise", "012"), ("drop_new", "012"), ("drop_old", "078"), ("block", "012")],
 )
 def test_overflow_policies(overflow: Overflow, kept: str) -> None:
     with ScriptedAgent([None]) as server:
         producer = Producer(
-            server.url, max_buffered=3, batch_size=1, overflow=overflow, block_timeout=0.01, backoff=FAST
+            server.url,
+            max_buffered=3,
+            batch_size=1,
+            overflow=overflow,
+            block_timeout=0.01,
+            backoff=FAST,
         )
         refused = 0
         producer.send("insert", "video", "0")
@@ -166,7 +190,9 @@ def test_overflow_policies(overflow: Overflow, kept: str) -> None:
         assert refused == (6 if overflow in ("raise", "block") else 0)
         server.answer_with(OK)
         producer.close()
-        assert server.accepted == [b'{"event":"insert","type":"video","id":"%s"}' % number.encode() for number in kept]
+        assert server.accepted == [
+            b'{"event":"insert","type":"video","id":"%s"}' % number.encode() for number in kept
+        ]
 
 
 def test_a_blocked_sender_goes_on_when_there_is_room() -> None:
@@ -182,7 +208,9 @@ def test_a_blocked_sender_goes_on_when_there_is_room() -> None:
 
 async def test_a_blocked_async_sender_goes_on_when_there_is_room() -> None:
     with ScriptedAgent([FULL, FULL, OK]) as server:
-        async with AsyncProducer(server.url, max_buffered=1, batch_size=1, backoff=FAST) as producer:
+        async with AsyncProducer(
+            server.url, max_buffered=1, batch_size=1, backoff=FAST
+        ) as producer:
             for number in range(20):
                 await producer.send("insert", "video", str(number))
             await producer.flush()
@@ -202,7 +230,9 @@ def test_lost_answers_may_repeat_operations_but_lose_none(tmp_path: Path) -> Non
         assert proxy.cuts > 5
         assert producer.counters.delivered == 2000
         stored = agent.status()["events_ingested"]
-        assert {event.operation["id"] for event in stream.take(stored)} == {str(number) for number in range(2000)}
+        assert {event.operation["id"] for event in stream.take(stored)} == {
+            str(number) for number in range(2000)
+        }
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,9 @@ FAST = (0.01, 0.05)
 OK = answer("200 OK", "%COUNT%")
 
 
-@pytest.mark.parametrize("status", ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"])
+@pytest.mark.parametrize(
+    "status", ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"]
+)
 def test_a_redirect_is_told_and_not_followed(produce: Producers, status: str) -> None:
     with ScriptedAgent([OK]) as elsewhere:
         redirect = answer(status, "", f"Location: {elsewhere.url}/ops?token=geheim")
@@ -54,11 +56,20 @@ _LINES = [float("inf"), 10**400, 0, "1", None]
 
 @pytest.mark.parametrize(
     "body",
-    [*(json.dumps({"errors": [{"line": line}]}) for line in _LINES), "[" * 100_000, '{"errors": 1}', '"detail"', "[1]"],
+    [
+        *(json.dumps({"errors": [{"line": line}]}) for line in _LINES),
+        "[" * 100_000,
+        '{"errors": 1}',
+        '"detail"',
+        "[1]",
+    ],
     ids=lambda body: body[:40],
 )
 def test_no_answer_ends_the_sender(produce: Producers, body: str) -> None:
-    with ScriptedAgent([answer("400 Bad Request", body), OK]) as server, produce(server.url, backoff=FAST) as producer:
+    with (
+        ScriptedAgent([answer("400 Bad Request", body), OK]) as server,
+        produce(server.url, backoff=FAST) as producer,
+    ):
         producer.send("insert", "video", "a")
         assert wait_until(lambda: producer.counters.delivered == 1)
         assert producer.counters.retried == 1
@@ -136,7 +147,9 @@ def _drip(head: bytes, drop: bytes, connections: list[int]) -> Handler:
         (b"", b""),
     ],
 )
-def test_an_answer_that_drips_for_ever_is_given_up_in_time(produce: Producers, head: bytes, drop: bytes) -> None:
+def test_an_answer_that_drips_for_ever_is_given_up_in_time(
+    produce: Producers, head: bytes, drop: bytes
+) -> None:
     connections: list[int] = []
     with Server(_drip(head, drop, connections)) as server:
         producer = produce(server.url, timeout=0.1, backoff=FAST)
@@ -156,14 +169,19 @@ def _as_date(seconds: int) -> str:
 
 def test_the_same_batch_comes_again_after_every_answer_that_passes(produce: Producers) -> None:
     passing = [answer(f"{status} Later") for status in (408, 425, 429, 500, 502, 503, 504)]
-    with ScriptedAgent([*passing, None, OK]) as server, produce(server.url, backoff=(0.001, 0.01)) as producer:
+    with (
+        ScriptedAgent([*passing, None, OK]) as server,
+        produce(server.url, backoff=(0.001, 0.01)) as producer,
+    ):
         producer.send("insert", "video", "a")
         producer.flush()
         assert server.bodies == [b'{"event":"insert","type":"video","id":"a"}'] * 9
 
 
 @pytest.mark.parametrize("form", [_in_seconds, _as_date])
-def test_it_comes_again_not_before_retry_after(produce: Producers, form: Callable[[int], str]) -> None:
+def test_it_comes_again_not_before_retry_after(
+    produce: Producers, form: Callable[[int], str]
+) -> None:
     began = time.time()
     later = answer("429 Many", "", f"Retry-After: {form(2)}")
     with ScriptedAgent([later, OK]) as server, produce(server.url, backoff=FAST) as producer:
@@ -172,7 +190,9 @@ def test_it_comes_again_not_before_retry_after(produce: Producers, form: Callabl
     assert time.time() - began >= (2 if form is _in_seconds else 1)  # a date has whole seconds
 
 
-def test_each_answer_that_names_lines_is_told_once(produce: Producers, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_answer_that_names_lines_is_told_once(
+    produce: Producers, caplog: pytest.LogCaptureFixture
+) -> None:
     errors = [{"line": line, "field": "id", "reason": "no"} for line in (1, 3, 4)]
     bad = answer("400 Bad Request", json.dumps({"detail": "3 of 5", "errors": errors}))
     with ScriptedAgent([None]) as server, produce(server.url, backoff=FAST) as producer:
@@ -184,7 +204,13 @@ def test_each_answer_that_names_lines_is_told_once(produce: Producers, caplog: p
         server.answer_with(OK, bad, OK)
         producer.flush()
         assert (producer.counters.delivered, producer.counters.rejected) == (3, 3)
-        assert [json.loads(line)["id"] for body in server.accepted for line in body.splitlines()] == ["first", "1", "4"]
+        assert [
+            json.loads(line)["id"] for body in server.accepted for line in body.splitlines()
+        ] == ["first", "1", "4"]
     assert [
-        record.getMessage() for record in caplog.records if record.name == "oplogc" and record.levelname == "WARNING"
-    ] == ["""the agent rejects 3 of 5 operations; the first is b'{"event":"insert","type":"video","id":"0"}': id: no"""]
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "oplogc" and record.levelname == "WARNING"
+    ] == [
+        """the agent rejects 3 of 5 operations; the first is b'{"event":"insert","type":"video","id":"0"}': id: no"""
+    ]

@@ -32,12 +32,15 @@ def _send_until_closed(producer: Producer, name: int, sent: list[str]) -> None:
         send()
 
 
-def test_close_under_load_delivers_every_operation_whose_send_returned(tmp_path: Path, produce: Producers) -> None:
+def test_close_under_load_delivers_every_operation_whose_send_returned(
+    tmp_path: Path, produce: Producers
+) -> None:
     with Agent(tmp_path) as agent:
         producer = produce(agent.url, max_buffered=50, batch_size=10)
         sent: list[list[str]] = [[] for _ in range(4)]
         threads = [
-            threading.Thread(target=_send_until_closed, args=(producer, name, mine)) for name, mine in enumerate(sent)
+            threading.Thread(target=_send_until_closed, args=(producer, name, mine))
+            for name, mine in enumerate(sent)
         ]
         for thread in threads:
             thread.start()
@@ -48,10 +51,16 @@ def test_close_under_load_delivers_every_operation_whose_send_returned(tmp_path:
         wanted = {key for mine in sent for key in mine}
         assert set(agent.replicate()) == wanted
         counters = producer.counters
-        assert (counters.sent, counters.delivered, counters.buffered) == (len(wanted), len(wanted), 0)
+        assert (counters.sent, counters.delivered, counters.buffered) == (
+            len(wanted),
+            len(wanted),
+            0,
+        )
 
 
-def test_a_blocked_send_is_woken_with_an_error_when_the_producer_is_closed(produce: Producers) -> None:
+def test_a_blocked_send_is_woken_with_an_error_when_the_producer_is_closed(
+    produce: Producers,
+) -> None:
     with ScriptedAgent([None]) as server:
         producer = produce(server.url, max_buffered=1, backoff=FAST)
         producer.send("insert", "video", "first")
@@ -130,7 +139,10 @@ async def test_tasks_that_send_while_the_producer_is_closed_lose_nothing() -> No
                 sent += 1
                 await asyncio.sleep(0)
 
-        async with AsyncProducer(server.url, max_buffered=20, batch_size=5) as producer, asyncio.timeout(DEADLINE):
+        async with (
+            AsyncProducer(server.url, max_buffered=20, batch_size=5) as producer,
+            asyncio.timeout(DEADLINE),
+        ):
             tasks = [asyncio.create_task(send()) for _ in range(8)]
             while sent < 100:
                 await asyncio.sleep(0)
@@ -166,7 +178,9 @@ def _forget(url: str, *options: str) -> "subprocess.CompletedProcess[str]":
 def test_a_producer_that_nobody_closed_is_flushed_at_the_end_of_the_program(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         # A name, not an address: at the end of an interpreter no thread can be started to look it up.
-        done = _forget(agent.url.replace("127.0.0.1", "localhost"), "-W", "default::ResourceWarning")
+        done = _forget(
+            agent.url.replace("127.0.0.1", "localhost"), "-W", "default::ResourceWarning"
+        )
         assert agent.status()["events_ingested"] == 3000
     assert done.returncode == 0
     assert "ResourceWarning: a producer was not closed" in done.stderr
@@ -222,7 +236,14 @@ for thread in threads:
 
 
 def test_the_child_of_a_fork_never_waits_for_a_lock_of_its_parent() -> None:
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", _FORK_AMONG_SENDERS, "udp://127.0.0.1:9"]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore::DeprecationWarning",
+        "-c",
+        _FORK_AMONG_SENDERS,
+        "udp://127.0.0.1:9",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
     assert (done.stderr, done.returncode) == ("", 0)
 
@@ -269,13 +290,19 @@ def test_a_producer_that_nobody_holds_any_more_warns_and_still_delivers(tmp_path
         producers = [Producer(agent.url)]
         for number in range(3):
             producers[0].send("insert", "video", str(number))
-        with pytest.warns(ResourceWarning, match="was not closed: . operations are buffered for http"):
+        with pytest.warns(
+            ResourceWarning, match="was not closed: . operations are buffered for http"
+        ):
             producers.clear()
         agent.wait_status(events_ingested=3)
-        assert wait_until(lambda: all(thread.name != "oplogc-producer" for thread in threading.enumerate()))
+        assert wait_until(
+            lambda: all(thread.name != "oplogc-producer" for thread in threading.enumerate())
+        )
 
 
-def test_an_async_producer_that_nobody_closed_says_what_is_lost(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_async_producer_that_nobody_closed_says_what_is_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def main() -> None:
         producer = AsyncProducer(f"http://127.0.0.1:{free_port()}")
         await producer.__aenter__()

@@ -62,7 +62,10 @@ def test_the_blocks_before_a_broken_one_are_returned() -> None:
         (b":\n:\n\n\n", []),
         (b"event: live\nid: 7\nretry: 5\nnew: x\n\n", [Block("7", "live")]),
         (b"data: a\ndata: b\n\n", [Block("", "", "a\nb", has_id=False)]),
-        (b"id: 7\nevent: live\n\nevent: live\n\n", [Block("7", "live"), Block("7", "live", has_id=False)]),
+        (
+            b"id: 7\nevent: live\n\nevent: live\n\n",
+            [Block("7", "live"), Block("7", "live", has_id=False)],
+        ),
         (b"data:x\ndata\ndata:  y\n\n", [Block("", "", "x\n\n y", has_id=False)]),
         (b"id: 1\r\nevent: live\rdata: a\n\r\n", [Block("1", "live", "a")]),
         (b"id: 1\r\rid: 2\n\rid: 3\r\n\n", [Block("1"), Block("2"), Block("3")]),
@@ -85,7 +88,8 @@ def test_heartbeats_without_end_cost_no_memory_and_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    "raw", [b"data: \xff\n", b"x" * (MAX_BLOCK_BYTES + 1), b"data: 1\n" * (MAX_BLOCK_BYTES // 7 + 1)]
+    "raw",
+    [b"data: \xff\n", b"x" * (MAX_BLOCK_BYTES + 1), b"data: 1\n" * (MAX_BLOCK_BYTES // 7 + 1)],
 )
 def test_what_is_no_event_stream_is_refused(raw: bytes) -> None:
     with pytest.raises(ProtocolError):

@@ -45,8 +45,12 @@ def test_a_state_file_holds_an_id(tmp_path: Path, content: str) -> None:
     assert StateFile(path).position == content.strip()
 
 
-@pytest.mark.parametrize("content", [b"", b"\n", b"12345678901234", b"545b", b"\xff", b" 1", b"1\n\n"])
-def test_a_state_file_with_something_else_is_refused_and_left_alone(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    "content", [b"", b"\n", b"12345678901234", b"545b", b"\xff", b" 1", b"1\n\n"]
+)
+def test_a_state_file_with_something_else_is_refused_and_left_alone(
+    tmp_path: Path, content: bytes
+) -> None:
     path = tmp_path / "state"
     path.write_bytes(content)
     with pytest.raises(StateFileError, match="Move it away"):
@@ -70,7 +74,9 @@ def test_a_place_that_cannot_be_read_or_written_is_refused_at_once(tmp_path: Pat
     assert (tmp_path / "folder").is_dir()
 
 
-def test_a_folder_that_takes_no_new_file_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_takes_no_new_file_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As a folder without the right to write in it, in which the lock is left of better days; root may write anywhere."""
 
     def refuse(path: Path, mode: str = "r") -> IO[bytes]:
@@ -177,11 +183,15 @@ if os.fork() == 0:
     os._exit(0)
 os._exit(0)
 """
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"child\n"
         assert process.wait(DEADLINE) == 0
-        Consumer("http://127.0.0.1:9", state_file=tmp_path / "state").close()  # the child still lives
+        Consumer(
+            "http://127.0.0.1:9", state_file=tmp_path / "state"
+        ).close()  # the child still lives
 
 
 def test_a_child_does_not_end_the_lock_of_its_parent(tmp_path: Path) -> None:
@@ -199,7 +209,9 @@ try:
 except StateFileError:
     print("still held")
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE
+    )
     assert (done.stdout, done.stderr) == ("still held\n", "")
 
 
@@ -214,5 +226,7 @@ for number in range(100):
     state.with_name(f"{state.name}.{os.getpid()}-{number}.new").touch()
 StateFile(state).write("5")
 """
-    subprocess.run([sys.executable, "-c", code, str(tmp_path / "state")], check=True, timeout=DEADLINE)
+    subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "state")], check=True, timeout=DEADLINE
+    )
     assert (tmp_path / "state").read_text() == "5"

@@ -38,7 +38,8 @@ def run(*arguments: str, environ: dict[str, str] | None = None) -> tuple[int, st
 
 def videos(numbers: Sequence[int]) -> list[dict[str, object]]:
     return [
-        {"event": "insert", "type": "video", "id": str(n), "timestamp": "2014-11-06T11:04:39.041Z"} for n in numbers
+        {"event": "insert", "type": "video", "id": str(n), "timestamp": "2014-11-06T11:04:39.041Z"}
+        for n in numbers
     ]
 
 
@@ -46,21 +47,35 @@ def test_lines_for_people(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         agent.post([{**videos([1])[0], "parents": ["user/1", "\x1b[31mred"]}])
         code, out, _ = run(agent.url, "--replicate", "-n", "1")
-        assert (code, out) == (0, "1 reset \n2014-11-06T11:04:39.041Z insert video/1 in user/1, \\x1b[31mred\n")
+        assert (code, out) == (
+            0,
+            "1 reset \n2014-11-06T11:04:39.041Z insert video/1 in user/1, \\x1b[31mred\n",
+        )
         _, out, _ = run(agent.url, "--replicate", "-n", "1", "--color", "always")
         assert "\x1b[32minsert\x1b[0m video/1" in out
 
 
 def test_json_filters_and_password_from_the_environment(tmp_path: Path) -> None:
     with Agent(tmp_path, "--password", "geheim") as agent:
-        agent.post([*videos([1, 2]), {"event": "insert", "type": "user", "id": "ada", "parents": ["a,b"]}])
+        agent.post(
+            [*videos([1, 2]), {"event": "insert", "type": "user", "id": "ada", "parents": ["a,b"]}]
+        )
         environ = {"OPLOG_PASSWORD": "geheim", "OPLOG_URL": agent.url}
-        _, out, err = run("--since", "10m", "--json", "-n", "2", "--types", "video,comment", environ=environ)
+        _, out, err = run(
+            "--since", "10m", "--json", "-n", "2", "--types", "video,comment", environ=environ
+        )
         begin, first, second = map(json.loads, out.splitlines())
         assert begin == {"event_id": "1", "event": "reset"}  # the store is younger than ten minutes
-        assert (first["event"], first["id"], second["id"], second["parents"]) == ("insert", "1", "2", [])
+        assert (first["event"], first["id"], second["id"], second["parents"]) == (
+            "insert",
+            "1",
+            "2",
+            [],
+        )
         assert err == f"oplog-tail: following {agent.url}/ops\n"
-        _, out, err = run("--replicate", "--json", "-n1", "-q", "-p", "a,b", "-p", "c", environ=environ)
+        _, out, err = run(
+            "--replicate", "--json", "-n1", "-q", "-p", "a,b", "-p", "c", environ=environ
+        )
         assert json.loads(out.splitlines()[1])["id"] == "ada"
         assert err == ""
         code, out, err = run("--password", "wrong", environ=environ)
@@ -76,7 +91,11 @@ def test_it_survives_a_restart_and_keeps_its_state(tmp_path: Path) -> None:
         agent.post(videos([1]))
         process = start(url, "--replicate", "--state-file", state, "--json")
         assert process.stdout is not None
-        assert [json.loads(process.stdout.readline())["event"] for _ in range(3)] == ["reset", "insert", "live"]
+        assert [json.loads(process.stdout.readline())["event"] for _ in range(3)] == [
+            "reset",
+            "insert",
+            "live",
+        ]
         agent.stop()
     with Agent(tmp_path) as elsewhere:  # these are there before it can come back
         elsewhere.post(videos([2, 3]))
@@ -128,7 +147,10 @@ def test_a_stdout_that_takes_nothing_is_told_in_a_sentence(tmp_path: Path) -> No
             (">/dev/full", "oplog-tail: cannot write to stdout: No space left on device\n"),
         ):
             done = subprocess.run(
-                ["sh", "-c", f"{command} -q {redirection}"], capture_output=True, text=True, timeout=DEADLINE
+                ["sh", "-c", f"{command} -q {redirection}"],
+                capture_output=True,
+                text=True,
+                timeout=DEADLINE,
             )
             assert (done.returncode, done.stdout, done.stderr) == (1, "", sentence)
 
@@ -144,7 +166,9 @@ def test_colour_in_a_terminal_unless_no_color_is_set(tmp_path: Path) -> None:
         agent.post(videos([1]))
         for no_color, coloured in (("", True), ("1", False)):
             ours, its = pty.openpty()
-            process = start(agent.url, "--replicate", "-n1", stdout=its, environ={"NO_COLOR": no_color})
+            process = start(
+                agent.url, "--replicate", "-n1", stdout=its, environ={"NO_COLOR": no_color}
+            )
             os.close(its)
             process.communicate(timeout=DEADLINE)
             shown = os.read(ours, 10_000)
@@ -184,7 +208,9 @@ def test_the_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
         ["-t", ","],
     ],
 )
-def test_bad_arguments_end_with_2_and_a_sentence(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_arguments_end_with_2_and_a_sentence(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
         tail.main(arguments)
     assert ended.value.code == 2

@@ -38,7 +38,10 @@ STALLS: dict[str, Script] = {
     "a head that stalls": [STREAM_HEAD[:30], Do.HOLD],
     "a head that drips for ever": [b"HTTP/1.1 200 OK\r\n", Drip(b"X-More: 1\r\n")],
     "a status line that drips for ever": [b"HTTP/1.1 200 ", Drip(b"O")],
-    "a busy answer whose body stalls": [head("Content-Length: 1000", status="503 Service Unavailable") + b"{", Do.HOLD],
+    "a busy answer whose body stalls": [
+        head("Content-Length: 1000", status="503 Service Unavailable") + b"{",
+        Do.HOLD,
+    ],
     "a busy answer whose body drips for ever": [
         head("Content-Length: 1000000", status="503 Service Unavailable"),
         Drip(b"x"),
@@ -47,7 +50,10 @@ STALLS: dict[str, Script] = {
         head("Transfer-Encoding: chunked", status="429 Too Many Requests"),
         Drip(chunk(b"x")),
     ],
-    "a refusal whose body stalls": [head("Content-Length: 1000", status="401 Unauthorized") + b"{", Do.HOLD],
+    "a refusal whose body stalls": [
+        head("Content-Length: 1000", status="401 Unauthorized") + b"{",
+        Do.HOLD,
+    ],
     "a refusal whose body drips for ever": [
         head("Content-Length: 1000000", status="403 Forbidden"),
         Drip(b"x"),
@@ -290,11 +296,16 @@ def authorizations(outcome: Outcome, expected: list[str]) -> None:
 
 def not_before_its_date(outcome: Outcome) -> None:
     first, second = outcome.requests[:2]
-    assert second.wall >= first.promised, f"came back {first.promised - second.wall:.3f} s before the date"
+    assert second.wall >= first.promised, (
+        f"came back {first.promised - second.wall:.3f} s before the date"
+    )
 
 
 def delays(outcome: Outcome) -> list[float]:
-    return [float(text.replace(",", "")) for text in re.findall(r"trying again in ([\d.,]+) s", outcome.stderr)]
+    return [
+        float(text.replace(",", ""))
+        for text in re.findall(r"trying again in ([\d.,]+) s", outcome.stderr)
+    ]
 
 
 def told_delays(outcome: Outcome, least: float, most: float) -> None:
@@ -309,7 +320,10 @@ def last_delay_at_most(outcome: Outcome, most: float) -> None:
 
 def redirected(outcome: Outcome, paths: list[str]) -> None:
     assert [request.path for request in outcome.requests] == paths
-    assert all(request.headers.get("authorization", "").startswith("Basic ") for request in outcome.requests)
+    assert all(
+        request.headers.get("authorization", "").startswith("Basic ")
+        for request in outcome.requests
+    )
 
 
 def resolved(outcome: Outcome, targets: list[str]) -> None:
@@ -322,7 +336,11 @@ def resolved(outcome: Outcome, targets: list[str]) -> None:
 
 def kept_from_the_other_port(outcome: Outcome) -> None:
     assert [request.port for request in outcome.requests] == ["here", "here", "other"]
-    assert ["authorization" in request.headers for request in outcome.requests] == [True, True, False]
+    assert ["authorization" in request.headers for request in outcome.requests] == [
+        True,
+        True,
+        False,
+    ]
 
 
 def asked(outcome: Outcome, query: dict[str, list[str]]) -> None:

@@ -14,7 +14,11 @@ def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     """The outcome of every chosen test of the module, by client and row: they are played together, to save time."""
     runs: list[tuple[str, Row]] = []
     for item in request.session.items:
-        if isinstance(item, pytest.Function) and item.module is request.module and "row" in item.callspec.params:
+        if (
+            isinstance(item, pytest.Function)
+            and item.module is request.module
+            and "row" in item.callspec.params
+        ):
             client, row = item.callspec.params["client"], item.callspec.params["row"]
             assert isinstance(client, str)
             assert isinstance(row, Row)

@@ -27,10 +27,19 @@ class Disk:
         assert self._holder.stdout
         assert self._holder.stderr
         if await self._holder.stdout.readline() != b"mounted\n":
-            raise AssertionError(f"no small disk can be made here: {(await self._holder.stderr.read()).decode()}")
+            raise AssertionError(
+                f"no small disk can be made here: {(await self._holder.stderr.read()).decode()}"
+            )
         pid = self._holder.pid
         enter = ["--user", "--preserve-credentials"] if user else []
-        self.prefix = ["nsenter", "--target", str(pid), *enter, "--mount", f"--wdns={self._mount_point}"]
+        self.prefix = [
+            "nsenter",
+            "--target",
+            str(pid),
+            *enter,
+            "--mount",
+            f"--wdns={self._mount_point}",
+        ]
         self.folder = Path(f"/proc/{pid}/root{self._mount_point}")
         return self
 

@@ -11,7 +11,9 @@ def event_id(number: int) -> str:
     return f"663880{number:018x}"
 
 
-def operation(number: int, event: str = "insert", type_: str = "video", object_: str = "", *parents: str) -> Shown:
+def operation(
+    number: int, event: str = "insert", type_: str = "video", object_: str = "", *parents: str
+) -> Shown:
     return {
         "id": event_id(number),
         "event": event,

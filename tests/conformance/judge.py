@@ -33,7 +33,9 @@ def _judge(row: Row, outcome: Outcome) -> None:
         assert batches == [list(batch) for batch in row.batches], f"batches: {batches}"
     for number, least in row.gaps.items():
         gap = outcome.requests[number + 1].at - outcome.requests[number].answered
-        assert gap >= least - _EARLY_SECONDS, f"only {gap:.3f} s between requests {number} and {number + 1}"
+        assert gap >= least - _EARLY_SECONDS, (
+            f"only {gap:.3f} s between requests {number} and {number + 1}"
+        )
     for pattern in row.says:
         assert re.search(pattern, outcome.stderr, re.IGNORECASE), f"stderr lacks {pattern!r}"
     for secret in row.hides:
@@ -48,7 +50,9 @@ def _judge(row: Row, outcome: Outcome) -> None:
     ):
         assert trace not in outcome.stderr, f"stderr has {trace!r}"
     if row.state is not None:
-        assert (outcome.state or "").removesuffix("\n") == row.state, f"the state file holds {outcome.state!r}"
+        assert (outcome.state or "").removesuffix("\n") == row.state, (
+            f"the state file holds {outcome.state!r}"
+        )
     if row.check:
         row.check(outcome)
 

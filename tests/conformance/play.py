@@ -53,7 +53,11 @@ class Outcome:
             self.junk.append(line.decode(errors="replace"))
 
     def __str__(self) -> str:
-        lines = [f"exit code {self.exit}" if self.exit is not None else f"killed; the server stood at: {self.standing}"]
+        lines = [
+            f"exit code {self.exit}"
+            if self.exit is not None
+            else f"killed; the server stood at: {self.standing}"
+        ]
         lines += [f"printed: {json.dumps(event)[:300]}" for event in self.events[:20]]
         lines += [f"no JSON: {line[:300]}" for line in self.junk[:5]]
         for request in self.requests[:20]:
@@ -120,7 +124,9 @@ class Row:
         return self.name
 
 
-async def play_all(runs: Sequence[tuple[str, Row]], go_folder: Path, folder: Path) -> dict[tuple[str, str], Outcome]:
+async def play_all(
+    runs: Sequence[tuple[str, Row]], go_folder: Path, folder: Path
+) -> dict[tuple[str, str], Outcome]:
     room = asyncio.Semaphore(AT_ONCE)
 
     async def one(number: int, client: str, row: Row) -> tuple[tuple[str, str], Outcome]:
@@ -129,14 +135,20 @@ async def play_all(runs: Sequence[tuple[str, Row]], go_folder: Path, folder: Pat
             mine.mkdir()
             return (client, row.name), await play(client, row, go_folder, mine)
 
-    return dict(await asyncio.gather(*(one(number, client, row) for number, (client, row) in enumerate(runs))))
+    return dict(
+        await asyncio.gather(
+            *(one(number, client, row) for number, (client, row) in enumerate(runs))
+        )
+    )
 
 
 async def play(client: str, row: Row, go_folder: Path, folder: Path) -> Outcome:
     outcome = Outcome()
     progress = Progress(folder=folder)
     async with contextlib.AsyncExitStack() as stack:
-        server = await stack.enter_async_context(ScriptedServer(row.answers, row.rest, progress, row.interim))
+        server = await stack.enter_async_context(
+            ScriptedServer(row.answers, row.rest, progress, row.interim)
+        )
         prefix: list[str] = []
         if row.small_disk:
             disk = await stack.enter_async_context(Disk(folder))
@@ -147,7 +159,10 @@ async def play(client: str, row: Row, go_folder: Path, folder: Path) -> Outcome:
             lock = stack.enter_context((folder / "state.lock").open("w"))
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         url = server.filled_in(row.url)
-        arguments = [f"--{name}={value}" if value else f"--{name}" for name, value in _flags(row, url).items()]
+        arguments = [
+            f"--{name}={value}" if value else f"--{name}"
+            for name, value in _flags(row, url).items()
+        ]
         environment = {**ENVIRONMENT, **({"OPLOG_PASSWORD": row.password} if row.password else {})}
         if row.holder:
             holder = [*command(row.holder, row.role, go_folder), *arguments]
@@ -172,7 +187,9 @@ async def play(client: str, row: Row, go_folder: Path, folder: Path) -> Outcome:
                 await asyncio.gather(*tasks[:2])
                 outcome.exit = await process.wait()
         except TimeoutError:
-            outcome.standing = "; ".join(f"request {number}: {step!r}" for number, step in server.playing.items())
+            outcome.standing = "; ".join(
+                f"request {number}: {step!r}" for number, step in server.playing.items()
+            )
         finally:
             if process.returncode is None:
                 process.kill()
@@ -186,12 +203,16 @@ async def play(client: str, row: Row, go_folder: Path, folder: Path) -> Outcome:
             outcome.state = (progress.folder / "state").read_text()
             outcome.state_mode = (progress.folder / "state").stat().st_mode & 0o777
         with contextlib.suppress(OSError):
-            outcome.others = sorted(path.name for path in progress.folder.iterdir() if path.name != "state")
+            outcome.others = sorted(
+                path.name for path in progress.folder.iterdir() if path.name != "state"
+            )
     return outcome
 
 
 @contextlib.asynccontextmanager
-async def _holding(arguments: Sequence[str], folder: Path, server: ScriptedServer) -> AsyncIterator[None]:
+async def _holding(
+    arguments: Sequence[str], folder: Path, server: ScriptedServer
+) -> AsyncIterator[None]:
     """Another client, which has connected when this begins, and is killed at the end."""
     nothing = asyncio.subprocess.DEVNULL
     process = await asyncio.create_subprocess_exec(
@@ -223,7 +244,9 @@ def _flags(row: Row, url: str) -> dict[str, str]:
     return flags
 
 
-async def _read_stdout(process: asyncio.subprocess.Process, outcome: Outcome, progress: Progress, late: float) -> None:
+async def _read_stdout(
+    process: asyncio.subprocess.Process, outcome: Outcome, progress: Progress, late: float
+) -> None:
     assert process.stdout
     await asyncio.sleep(late)  # this is the slow handler
     partial = b""
@@ -238,7 +261,9 @@ async def _read_stdout(process: asyncio.subprocess.Process, outcome: Outcome, pr
         outcome.junk.append(partial.decode(errors="replace"))
 
 
-async def _read_stderr(process: asyncio.subprocess.Process, outcome: Outcome, progress: Progress) -> None:
+async def _read_stderr(
+    process: asyncio.subprocess.Process, outcome: Outcome, progress: Progress
+) -> None:
     assert process.stderr
     while raw := await process.stderr.read(65536):
         outcome.stderr += raw.decode(errors="replace")

@@ -30,7 +30,9 @@ def operation(id_: str, **fields: Any) -> Operation:
 
 
 def lines(*operations: Operation) -> bytes:
-    return b"".join(json.dumps(operation, ensure_ascii=False).encode() + b"\n" for operation in operations)
+    return b"".join(
+        json.dumps(operation, ensure_ascii=False).encode() + b"\n" for operation in operations
+    )
 
 
 ONE = lines(operation("a"))
@@ -371,7 +373,9 @@ def well_asked(outcome: Outcome) -> None:
 def nothing_skipped(outcome: Outcome) -> None:
     """However often it was tried, it was the whole batch."""
     assert outcome.requests
-    assert all(request.ids == ALL for request in outcome.requests), [request.ids for request in outcome.requests]
+    assert all(request.ids == ALL for request in outcome.requests), [
+        request.ids for request in outcome.requests
+    ]
 
 
 def same_bytes(outcome: Outcome) -> None:
@@ -380,17 +384,23 @@ def same_bytes(outcome: Outcome) -> None:
 
 def only_posts_here(outcome: Outcome) -> None:
     nothing_skipped(outcome)
-    assert {(request.port, request.method, request.path) for request in outcome.requests} == {("here", "POST", "/ops")}
+    assert {(request.port, request.method, request.path) for request in outcome.requests} == {
+        ("here", "POST", "/ops")
+    }
 
 
 def basic(outcome: Outcome) -> None:
-    assert {request.headers.get("authorization") for request in outcome.requests} == {"Basic dXNlcjpzM2NyM3Q="}
+    assert {request.headers.get("authorization") for request in outcome.requests} == {
+        "Basic dXNlcjpzM2NyM3Q="
+    }
 
 
 def told_once_an_answer(outcome: Outcome, text: str, ids: list[str]) -> None:
     assert delivered(outcome) == ids, f"delivered: {delivered(outcome)[:20]}"
     refused = sum(not request.accepted for request in outcome.requests)
-    assert 1 <= outcome.stderr.count(text) <= refused, f"{text!r} is told {outcome.stderr.count(text)} times"
+    assert 1 <= outcome.stderr.count(text) <= refused, (
+        f"{text!r} is told {outcome.stderr.count(text)} times"
+    )
 
 
 def delivered(outcome: Outcome) -> list[str]:
@@ -398,7 +408,9 @@ def delivered(outcome: Outcome) -> list[str]:
 
 
 def delivered_but(outcome: Outcome, ids: list[str], rejected: str) -> None:
-    assert delivered(outcome) == [id_ for id_ in ids if id_ != rejected], f"delivered: {delivered(outcome)[:20]}"
+    assert delivered(outcome) == [id_ for id_ in ids if id_ != rejected], (
+        f"delivered: {delivered(outcome)[:20]}"
+    )
 
 
 def sent_once(outcome: Outcome, ids: list[str]) -> None:
@@ -416,7 +428,9 @@ def all_taken_delivered(outcome: Outcome) -> None:
     taken, came = printed["taken"], delivered(outcome)
     assert taken
     assert len(came) == len(set(came))
-    assert not set(taken) - set(came), f"{len(set(taken) - set(came))} of {len(taken)} operations were lost"
+    assert not set(taken) - set(came), (
+        f"{len(set(taken) - set(came))} of {len(taken)} operations were lost"
+    )
     for sender in range(8):
         mine = [int(id_.partition("-")[2]) for id_ in came if id_.startswith(f"{sender}-")]
         assert mine == sorted(mine)
@@ -428,4 +442,6 @@ def all_woken(outcome: Outcome) -> None:
 
 
 def arrived(outcome: Outcome, operations: list[Operation]) -> None:
-    assert [operation for request in outcome.requests for operation in request.operations] == operations
+    assert [
+        operation for request in outcome.requests for operation in request.operations
+    ] == operations

@@ -36,7 +36,10 @@ _POLL_SECONDS = 0.001
 _INTERIM_SECONDS = 0.2
 """How long a body waits behind an interim answer: a client in the middle of its request sees that answer meanwhile."""
 _FAILED = re.compile("trying again|operations wait")
-UNEXPECTED: Script = [problem("410 Gone", "the script has no answer to this request", "Connection: close"), Do.CLOSE]
+UNEXPECTED: Script = [
+    problem("410 Gone", "the script has no answer to this request", "Connection: close"),
+    Do.CLOSE,
+]
 
 
 @dataclass
@@ -97,7 +100,11 @@ class ScriptedServer:
     """Answers the nth request with the nth script, and later ones with ``rest``."""
 
     def __init__(
-        self, answers: Sequence[Script], rest: Script | None, progress: Progress, interim: bytes = b""
+        self,
+        answers: Sequence[Script],
+        rest: Script | None,
+        progress: Progress,
+        interim: bytes = b"",
     ) -> None:
         self._answers = answers
         self._rest = rest
@@ -122,7 +129,9 @@ class ScriptedServer:
         for name in ("here", "other"):
             sock = socket.socket()
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if self._interim:  # small buffers, so that a request is not sent before the interim answer comes
+            if (
+                self._interim
+            ):  # small buffers, so that a request is not sent before the interim answer comes
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
             sock.bind(("127.0.0.1", 0))
@@ -158,7 +167,9 @@ class ScriptedServer:
         task = asyncio.create_task(work)
         self._tasks.add(task)
 
-    async def _serve(self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(
+        self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             while request := await _read_request(reader, writer, self._interim, name):
@@ -180,7 +191,11 @@ class ScriptedServer:
                 await writer.wait_closed()
 
     async def _play(
-        self, step: Step, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        step: Step,
+        request: Request,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
     ) -> bool:
         """False when the connection has ended."""
         progress = self._progress
@@ -226,9 +241,15 @@ class ScriptedServer:
                 await writer.drain()
         return True
 
-    async def _drip(self, step: Drip, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _drip(
+        self, step: Drip, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         times = step.times if step.times is not None else -1
-        while times and (step.events is None or self._progress.printed < step.events) and not reader.at_eof():
+        while (
+            times
+            and (step.events is None or self._progress.printed < step.events)
+            and not reader.at_eof()
+        ):
             writer.write(step.piece)
             await writer.drain()
             await asyncio.sleep(step.seconds)
@@ -279,8 +300,15 @@ def _ingest(step: Ingest, request: Request, count: int) -> bytes:
     if limited or any(id_ in step.too_large for id_ in ids):
         return problem("413 Content Too Large", "send fewer operations at a time")
     if errors := [(n, id_) for n, id_ in enumerate(ids, 1) if id_ in step.bad]:
-        named = [{"line": n, "field": "id", "reason": f"{id_} is not to my taste"} for n, id_ in errors]
-        body = {"title": "Bad Request", "status": 400, "detail": f"{len(named)} lines are invalid", "errors": named}
+        named = [
+            {"line": n, "field": "id", "reason": f"{id_} is not to my taste"} for n, id_ in errors
+        ]
+        body = {
+            "title": "Bad Request",
+            "status": 400,
+            "detail": f"{len(named)} lines are invalid",
+            "errors": named,
+        }
         return answer("400 Bad Request", json.dumps(body), PROBLEM)
     request.accepted = True
     return answer("200 OK", f'{{"ingested": {len(ids)}}}', "Content-Type: application/json")

@@ -54,16 +54,26 @@ def made_as_any_file(outcome: Outcome) -> None:
     """Other users may read the state file, unless the umask keeps them from it."""
     nothing_left_behind(outcome)
     os.umask(mask := os.umask(0))
-    assert outcome.state_mode == 0o666 & ~mask, f"the state file has the mode {outcome.state_mode:o}"
+    assert outcome.state_mode == 0o666 & ~mask, (
+        f"the state file has the mode {outcome.state_mode:o}"
+    )
 
 
 def refused_at_start(name: str, prepare: Callable[[Path], object] | None, **fields: Any) -> Row:
-    given: dict[str, Any] = {"flags": STATE, "exit": 1, "says": [r"\w+ \w+ \w+"], "positions": [], **fields}
+    given: dict[str, Any] = {
+        "flags": STATE,
+        "exit": 1,
+        "says": [r"\w+ \w+ \w+"],
+        "positions": [],
+        **fields,
+    }
     return consumer(name, [], prepare=prepare, **given)
 
 
 def told_once(outcome: Outcome) -> None:
-    lines = [line for line in outcome.stderr.splitlines() if "space" in line.lower() or "ENOSPC" in line]
+    lines = [
+        line for line in outcome.stderr.splitlines() if "space" in line.lower() or "ENOSPC" in line
+    ]
     # Once while it runs and once at the end.
     assert 1 <= len(lines) <= 2, f"told {len(lines)} times that the disk is full"
 
@@ -223,7 +233,9 @@ BAD_FLAGS = {
 }
 
 FLAGS = [
-    consumer(f"{what} is refused", [], flags=flags, exit=2, says=[r"\w+"], positions=[], python_once=True)
+    consumer(
+        f"{what} is refused", [], flags=flags, exit=2, says=[r"\w+"], positions=[], python_once=True
+    )
     for what, flags in BAD_FLAGS.items()
 ]
 

@@ -87,7 +87,12 @@ SSE = "Content-Type: text/event-stream; charset=utf-8"
 def answer(status: str, body: bytes | str = b"", *headers: str) -> bytes:
     """A whole answer with its length; the connection stays open."""
     raw = body.encode() if isinstance(body, str) else body
-    return "\r\n".join([f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(raw)}", "", ""]).encode() + raw
+    return (
+        "\r\n".join(
+            [f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(raw)}", "", ""]
+        ).encode()
+        + raw
+    )
 
 
 def problem(status: str, detail: str, *headers: str) -> bytes:
@@ -100,7 +105,9 @@ def head(*headers: str, status: str = "200 OK") -> bytes:
 
 
 EARLY_HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </style>\r\n\r\n"
-STREAM_HEAD = head(SSE, "Cache-Control: no-cache", "Transfer-Encoding: chunked", "Connection: close")
+STREAM_HEAD = head(
+    SSE, "Cache-Control: no-cache", "Transfer-Encoding: chunked", "Connection: close"
+)
 UNCHUNKED_HEAD = head(SSE, "Cache-Control: no-cache", "Connection: close")
 LAST_CHUNK = b"0\r\n\r\n"
 

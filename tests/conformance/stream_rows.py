@@ -2,7 +2,16 @@
 
 from typing import Any
 
-from tests.conformance.events import block, blocks, checkpoint, data_of, event_id, live, operation, reset
+from tests.conformance.events import (
+    block,
+    blocks,
+    checkpoint,
+    data_of,
+    event_id,
+    live,
+    operation,
+    reset,
+)
 from tests.conformance.play import Outcome, Row
 from tests.conformance.steps import (
     LAST_CHUNK,
@@ -182,7 +191,8 @@ BYTES = [
 
 BAD_BLOCKS = {
     "an id that is none": b"id: not-an-id\nevent: insert\ndata: %s\n\n" % data_of(B).encode(),
-    "an id in upper case": b"id: 663880AAAAAAAAAAAAAAAAAA\nevent: insert\ndata: %s\n\n" % data_of(B).encode(),
+    "an id in upper case": b"id: 663880AAAAAAAAAAAAAAAAAA\nevent: insert\ndata: %s\n\n"
+    % data_of(B).encode(),
     "an id that is none, without an event": b"id: not-an-id\n\n",
     "data that is no JSON": b"id: %s\nevent: insert\ndata: {\n\n" % B["id"].encode(),
     "data that is a list": b"id: %s\nevent: insert\ndata: []\n\n" % B["id"].encode(),

@@ -17,6 +17,8 @@ _CASES = [
 ]
 
 
-@pytest.mark.parametrize(("client", "row"), _CASES, ids=[f"{client}-{row.name}" for client, row in _CASES])
+@pytest.mark.parametrize(
+    ("client", "row"), _CASES, ids=[f"{client}-{row.name}" for client, row in _CASES]
+)
 def test_consumer(client: str, row: Row, outcomes: Outcomes) -> None:
     judge(row, outcomes[client, row.name])

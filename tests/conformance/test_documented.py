@@ -16,7 +16,11 @@ def test_every_row_has_a_name_of_its_own() -> None:
 
 
 def test_a_row_that_leaves_a_client_out_is_a_limit() -> None:
-    left_out = {row.name: {client for client in CONSUMERS if client not in row.only} for row in ROWS if row.only}
+    left_out = {
+        row.name: {client for client in CONSUMERS if client not in row.only}
+        for row in ROWS
+        if row.only
+    }
     assert left_out == {row: set(clients) for row, (clients, _) in LIMITS.items()}
 
 

@@ -16,6 +16,8 @@ _CASES = [
 ]
 
 
-@pytest.mark.parametrize(("client", "row"), _CASES, ids=[f"{client}-{row.name}" for client, row in _CASES])
+@pytest.mark.parametrize(
+    ("client", "row"), _CASES, ids=[f"{client}-{row.name}" for client, row in _CASES]
+)
 def test_producer(client: str, row: Row, outcomes: Outcomes) -> None:
     judge(row, outcomes[client, row.name])

@@ -24,7 +24,9 @@ def _queues(local: tuple[str, int], remote: tuple[str, int]) -> tuple[int, int]:
     question = struct.pack("=BBBBI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0, any_state)
     question += ports + addresses + bytes(4) + any_cookie
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as netlink:
-        netlink.send(struct.pack("=IHHII", 16 + len(question), _BY_FAMILY, _REQUEST, 0, 0) + question)
+        netlink.send(
+            struct.pack("=IHHII", 16 + len(question), _BY_FAMILY, _REQUEST, 0, 0) + question
+        )
         reply = netlink.recv(65536)
     (kind,) = struct.unpack_from("=H", reply, 4)
     if kind != _BY_FAMILY:

@@ -48,6 +48,9 @@ def _event(fields: list[tuple[str, str]]) -> OldEvent:
     if event in ("reset", "live"):
         return OldEvent(id_, event, None)
     operation = json.loads(data)
-    if list(operation) not in (["timestamp", "parents", "type", "id"], ["timestamp", "parents", "type", "id", "ref"]):
+    if list(operation) not in (
+        ["timestamp", "parents", "type", "id"],
+        ["timestamp", "parents", "type", "id", "ref"],
+    ):
         raise BrokenStreamError(f"not the members of an operation: {data}")
     return OldEvent(id_, event, operation)

@@ -29,7 +29,9 @@ def _raw(**changes: Any) -> bytes:
     return json.dumps({name: value for name, value in members.items() if value is not ...}).encode()
 
 
-def _data(parents: str = "[]", type_: str = "video", id_: str = "xekw", timestamp: str = TIME) -> str:
+def _data(
+    parents: str = "[]", type_: str = "video", id_: str = "xekw", timestamp: str = TIME
+) -> str:
     return f'{{"timestamp":"{timestamp}","parents":{parents},"type":"{type_}","id":"{id_}"}}'
 
 

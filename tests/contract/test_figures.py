@@ -29,7 +29,9 @@ def metrics(target: Target) -> Samples:
 def refusals(target: Target) -> dict[str, int]:
     refused: dict[str, int] = target.status()["consumers_refused"]
     found = {
-        label: value for (name, label), value in metrics(target).items() if name == "oplog_consumers_refused_total"
+        label: value
+        for (name, label), value in metrics(target).items()
+        if name == "oplog_consumers_refused_total"
     }
     assert found == refused
     return refused
@@ -56,7 +58,11 @@ def test_a_consumer_may_have_a_name_by_which_its_lag_is_told(target: Target) -> 
         names = {label for name, label in found if name.startswith("oplog_named_")}
         assert names == {"search-1.eu_West", "b"}
         for unit in ("operations", "seconds"):
-            assert found[f"oplog_named_consumer_lag_{unit}", "b"] == found[f"oplog_consumer_lag_{unit}", ""] == 0
+            assert (
+                found[f"oplog_named_consumer_lag_{unit}", "b"]
+                == found[f"oplog_consumer_lag_{unit}", ""]
+                == 0
+            )
         assert found["oplog_consumer_names_left_out", ""] == 0
         status = target.status()
         assert status["consumer_lag"] == {"operations": 0, "seconds": 0}
@@ -80,7 +86,9 @@ def test_another_name_is_refused(target: Target, name: str) -> None:
 
 
 @pytest.mark.parametrize("place", TRIMMING, indirect=True)
-def test_a_consumer_that_reads_nothing_lags_in_metrics_and_status(place: Place, tmp_path: Path) -> None:
+def test_a_consumer_that_reads_nothing_lags_in_metrics_and_status(
+    place: Place, tmp_path: Path
+) -> None:
     with ExitStack() as stack:
         agent = stack.enter_context(place.agent(tmp_path))
         target = Target.of(agent)
@@ -93,7 +101,11 @@ def test_a_consumer_that_reads_nothing_lags_in_metrics_and_status(place: Place, 
             found = metrics(target)
             largest, stuck, idle = (
                 [found[f"oplog_{kind}_lag_{unit}", name] for unit in ("operations", "seconds")]
-                for kind, name in (("consumer", ""), ("named_consumer", "stuck"), ("named_consumer", "idle"))
+                for kind, name in (
+                    ("consumer", ""),
+                    ("named_consumer", "stuck"),
+                    ("named_consumer", "idle"),
+                )
             )
             return largest == stuck and stuck[0] > 20 and stuck[1] > 0.1 and idle == [0, 0]
 
@@ -157,11 +169,15 @@ def test_commits_and_the_way_to_the_consumers_are_timed(target: Target) -> None:
     before = counts()
     with target.follow() as stream:
         for number in range(3):
-            target.store(operation("insert", str(number), "thing"), operation("insert", "b", "thing"))
+            target.store(
+                operation("insert", str(number), "thing"), operation("insert", "b", "thing")
+            )
             stream.take(2)
     assert wait_until(lambda: counts() == [count + 3 for count in before]), (before, counts())
     found = metrics(target)
-    for name, count in zip(("oplog_commit_seconds", "oplog_ingest_to_send_seconds"), counts(), strict=True):
+    for name, count in zip(
+        ("oplog_commit_seconds", "oplog_ingest_to_send_seconds"), counts(), strict=True
+    ):
         assert found[f"{name}_count", ""] == found[f"{name}_bucket", "+Inf"] == count
         assert found[f"{name}_sum", ""] > 0
         buckets = [value for (sample, _), value in found.items() if sample == f"{name}_bucket"]
@@ -171,11 +187,17 @@ def test_commits_and_the_way_to_the_consumers_are_timed(target: Target) -> None:
 # --- Refused datagrams ---
 
 
-def test_refused_datagrams_are_told_with_sender_and_reason_to_who_may_read(place: Place, tmp_path: Path) -> None:
+def test_refused_datagrams_are_told_with_sender_and_reason_to_who_may_read(
+    place: Place, tmp_path: Path
+) -> None:
     with place.agent(tmp_path, "--password", "right") as agent:
         target = Target.of(agent)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-            for raw in (b'{"event":"insert","type":"a/b","id":"1"}', b"{}", b'{"event":"insert","type":"a","id":"1"}'):
+            for raw in (
+                b'{"event":"insert","type":"a/b","id":"1"}',
+                b"{}",
+                b'{"event":"insert","type":"a","id":"1"}',
+            ):
                 sender.sendto(raw, target.udp)
             port = sender.getsockname()[1]
         agent.wait_status(events_received=3, events_error=2, datagrams_refused=2)
@@ -186,10 +208,16 @@ def test_refused_datagrams_are_told_with_sender_and_reason_to_who_may_read(place
         told: list[dict[str, Any]] = answer["refused_datagrams"]
         assert [(each["sender"], each["reason"], each["data"]) for each in told] == [
             (f"127.0.0.1:{port}", "event: is required", "{}"),
-            (f"127.0.0.1:{port}", "type: must not contain '/' or ','", '{"event":"insert","type":"a/b","id":"1"}'),
+            (
+                f"127.0.0.1:{port}",
+                "type: must not contain '/' or ','",
+                '{"event":"insert","type":"a/b","id":"1"}',
+            ),
         ]
         assert all(set(each) == {"time", "sender", "reason", "data"} for each in told)
-        agent.wait_log(f"refusing invalid operations that come by UDP: from 127.0.0.1:{port}: type: must not")
+        agent.wait_log(
+            f"refusing invalid operations that come by UDP: from 127.0.0.1:{port}: type: must not"
+        )
         agent.wait_log("refusing invalid operations that come by HTTP: from 127.0.0.1:")
 
 
@@ -201,7 +229,9 @@ def test_live_and_deleted_objects_are_counted_apart(place: Place, tmp_path: Path
         target = Target.of(agent)
         target.store(*(operation("insert", str(number), "thing") for number in range(5)))
         target.store(
-            operation("delete", "0", "thing"), operation("delete", "1", "thing"), operation("insert", "0", "thing")
+            operation("delete", "0", "thing"),
+            operation("delete", "1", "thing"),
+            operation("insert", "0", "thing"),
         )
 
         def objects() -> list[int]:
@@ -210,4 +240,8 @@ def test_live_and_deleted_objects_are_counted_apart(place: Place, tmp_path: Path
 
         assert wait_until(lambda: objects() == [5, 4, 1]), objects()
         found = metrics(target)
-        assert [found[f"oplog_store_{name}", ""] for name in ("states", "live", "deleted")] == [5, 4, 1]
+        assert [found[f"oplog_store_{name}", ""] for name in ("states", "live", "deleted")] == [
+            5,
+            4,
+            1,
+        ]

@@ -28,7 +28,9 @@ LOOPBACK = ["127.0.0.1", "::1"] if has_ipv6() else ["127.0.0.1"]
 
 
 def target_of(agent: Agent, address: str) -> Target:
-    return Target(f"http://[{address}]:{agent.port}" if ":" in address else f"http://{address}:{agent.port}")
+    return Target(
+        f"http://[{address}]:{agent.port}" if ":" in address else f"http://{address}:{agent.port}"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -75,22 +77,37 @@ def test_a_consumer_behind_a_proxy_is_shown_under_its_own_address(target: Target
             assert shown in addresses
 
 
-@pytest.mark.parametrize("name", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "Via", "Origin", "x-forwarded-for"])
+@pytest.mark.parametrize(
+    "name", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "Via", "Origin", "x-forwarded-for"]
+)
 def test_no_header_makes_a_request_one_from_this_machine(target: Target, name: str) -> None:
-    for value in ("127.0.0.1", "::1", "::ffff:127.0.0.1", "localhost", "", f"{STRANGER}, 127.0.0.1", "127.0.0.1%lo"):
+    for value in (
+        "127.0.0.1",
+        "::1",
+        "::ffff:127.0.0.1",
+        "localhost",
+        "",
+        f"{STRANGER}, 127.0.0.1",
+        "127.0.0.1%lo",
+    ):
         assert consumers(target, {name: value}) is None
 
 
 def test_the_scheme_that_a_proxy_tells_is_believed(tmp_path: Path) -> None:
     with Agent(tmp_path, "--listen", ":0", "--password", PASSWORD) as agent:
         for address in LOOPBACK:
-            login, headers = json.dumps({"password": PASSWORD}).encode(), {**JSON, "X-Forwarded-Proto": "https"}
+            login, headers = (
+                json.dumps({"password": PASSWORD}).encode(),
+                {**JSON, "X-Forwarded-Proto": "https"},
+            )
             reply = target_of(agent, address).request("POST", "/session", login, headers)
             assert (reply.header("Set-Cookie") or "").endswith("; Secure")
 
 
 @pytest.mark.parametrize("address", LOOPBACK)
-def test_who_guesses_through_a_proxy_locks_out_nobody_but_themselves(tmp_path: Path, address: str) -> None:
+def test_who_guesses_through_a_proxy_locks_out_nobody_but_themselves(
+    tmp_path: Path, address: str
+) -> None:
     with Agent(tmp_path, "--listen", ":0", "--password", PASSWORD) as agent:
         target = target_of(agent, address)
 
@@ -110,7 +127,9 @@ def test_who_guesses_through_a_proxy_locks_out_nobody_but_themselves(tmp_path: P
     [("127.0.0.1", True), ("::ffff:127.0.0.1", True), ("::ffff:127.0.0.0/104", True), ("*", True),
      ("192.0.2.1", False), ("", False), ("localhost", False)],
 )  # fmt: skip
-def test_whom_to_believe_is_told_by_the_variable(tmp_path: Path, trusted: str, believed: bool) -> None:
+def test_whom_to_believe_is_told_by_the_variable(
+    tmp_path: Path, trusted: str, believed: bool
+) -> None:
     with Agent(tmp_path, "--listen", ":0", environ={"FORWARDED_ALLOW_IPS": trusted}) as agent:
         target = target_of(agent, "127.0.0.1")
         with target.follow(None, {**SSE, "X-Forwarded-For": STRANGER}) as stream:

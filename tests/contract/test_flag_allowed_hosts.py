@@ -10,7 +10,13 @@ import pytest
 from tests.agents import Agent
 from tests.contract.wire import JSON, NDJSON, Reply, Target, operation
 
-FOREIGN = ["evil.example", "evil.example:8042", "localhost.evil.example", "", "localhost, evil.example"]
+FOREIGN = [
+    "evil.example",
+    "evil.example:8042",
+    "localhost.evil.example",
+    "",
+    "localhost, evil.example",
+]
 PAGE: list[dict[str, str]] = [
     {"Origin": "http://evil.example:8042"},
     {"Origin": "http://localhost:8042"},
@@ -22,7 +28,9 @@ PAGE: list[dict[str, str]] = [
 
 @pytest.fixture(scope="module")
 def named(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    with Agent(tmp_path_factory.mktemp("agent"), "--allowed-hosts", "oplog.example.com,other") as agent:
+    with Agent(
+        tmp_path_factory.mktemp("agent"), "--allowed-hosts", "oplog.example.com,other"
+    ) as agent:
         yield Target.of(agent)
 
 
@@ -49,7 +57,9 @@ def send(
 
 @pytest.mark.parametrize("page", PAGE, ids=str)
 @pytest.mark.parametrize("path", ["/", "/ops"])
-def test_a_page_under_a_foreign_name_may_not_write(named: Target, path: str, page: dict[str, str]) -> None:
+def test_a_page_under_a_foreign_name_may_not_write(
+    named: Target, path: str, page: dict[str, str]
+) -> None:
     before = named.status()["events_received"]
     for host in FOREIGN:
         for type_ in (JSON["Content-Type"], NDJSON["Content-Type"], "text/plain"):
@@ -65,13 +75,19 @@ def test_a_page_under_a_foreign_name_may_not_write(named: Target, path: str, pag
     ["localhost:8042", "LOCALHOST", "localhost.", "a.localhost", "127.0.0.1:8042", "192.0.2.7", "[::1]:8042",
      "oplog.example.com", "Oplog.Example.com.:8042", "other"],
 )  # fmt: skip
-def test_a_page_under_a_name_of_the_agent_may_write(named: Target, host: str, page: dict[str, str]) -> None:
+def test_a_page_under_a_name_of_the_agent_may_write(
+    named: Target, host: str, page: dict[str, str]
+) -> None:
     assert send(named, [host], page).status == 204
 
 
 @pytest.mark.parametrize("host", [*FOREIGN, "oplog.internal:8042", "[::1]:8042", "LOCALHOST."])
 def test_what_is_no_page_may_write_under_any_name(named: Target, host: str) -> None:
-    headers = {"User-Agent": "a service", "Referer": "http://evil.example/", "Sec-Fetch-Mode": "cors"}
+    headers = {
+        "User-Agent": "a service",
+        "Referer": "http://evil.example/",
+        "Sec-Fetch-Mode": "cors",
+    }
     assert send(named, [host], headers).status == 204
 
 
@@ -85,12 +101,19 @@ def test_a_page_without_a_host_may_not_write(named: Target) -> None:
 
 
 def test_what_a_proxy_says_about_the_host_does_not_count(named: Target) -> None:
-    forwarded = {"X-Forwarded-Host": "localhost", "Forwarded": "host=localhost", "Origin": "http://evil.example"}
+    forwarded = {
+        "X-Forwarded-Host": "localhost",
+        "Forwarded": "host=localhost",
+        "Origin": "http://evil.example",
+    }
     assert send(named, ["evil.example"], forwarded).status == 403
 
 
 def test_reading_stays_open_to_pages(named: Target) -> None:
-    for headers in ({"Host": "evil.example"}, {"Host": "evil.example", "Origin": "http://evil.example"}):
+    for headers in (
+        {"Host": "evil.example"},
+        {"Host": "evil.example", "Origin": "http://evil.example"},
+    ):
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         for path in ("/status", "/session", "/metrics"):
             assert named.exchange(f"GET {path} HTTP/1.1\r\n{lines}\r\n".encode()).status == 200
@@ -119,5 +142,9 @@ def test_with_an_ingest_password_the_password_is_the_guard(tmp_path: Path) -> No
 def test_without_the_flag_only_localhost_and_addresses_are_the_agents_own(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         target = Target.of(agent)
-        for host, status in (("localhost", 204), (f"127.0.0.1:{agent.port}", 204), ("oplog.example.com", 403)):
+        for host, status in (
+            ("localhost", 204),
+            (f"127.0.0.1:{agent.port}", 204),
+            ("oplog.example.com", 403),
+        ):
             assert send(target, [host], {"Origin": f"http://{host}"}).status == status

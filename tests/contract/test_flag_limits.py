@@ -20,7 +20,14 @@ QUEUED = 10
 @pytest.fixture(scope="module")
 def small(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     flags = (
-        *("--max-body-size", str(BODY), "--max-queued-events", str(QUEUED), "--max-queued-bytes", "64KB"),
+        *(
+            "--max-body-size",
+            str(BODY),
+            "--max-queued-events",
+            str(QUEUED),
+            "--max-queued-bytes",
+            "64KB",
+        ),
         *("--max-clients", "2"),
     )
     with place.agent(tmp_path_factory.mktemp("agent"), *flags) as agent:
@@ -28,7 +35,9 @@ def small(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ta
 
 
 def lines(count: int) -> bytes:
-    return b"".join(json.dumps(operation("insert", str(n), "thing")).encode() + b"\n" for n in range(count))
+    return b"".join(
+        json.dumps(operation("insert", str(n), "thing")).encode() + b"\n" for n in range(count)
+    )
 
 
 def test_a_body_of_the_limit_is_taken(small: Target) -> None:
@@ -48,7 +57,9 @@ def test_a_body_in_chunks_over_the_limit_is_refused(small: Target, chunk: int) -
     head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     body = b" " * (BODY + 1)
     pieces = [body[start : start + chunk] for start in range(0, len(body), chunk)]
-    reply = small.exchange(head + b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces))
+    reply = small.exchange(
+        head + b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces)
+    )
     assert reply.status == 413
     assert f"{BODY:,}" in reply.problem()
 
@@ -63,7 +74,9 @@ def test_a_body_over_the_limit_once_decompressed_is_refused(small: Target, parts
 
 
 @pytest.mark.parametrize("form", ["ndjson", "array"])
-def test_more_operations_than_the_queue_can_hold_are_refused_for_good(small: Target, form: str) -> None:
+def test_more_operations_than_the_queue_can_hold_are_refused_for_good(
+    small: Target, form: str
+) -> None:
     before = small.status()
     for count, status in ((QUEUED, 200), (QUEUED + 1, 413)):
         body = lines(count)
@@ -74,8 +87,15 @@ def test_more_operations_than_the_queue_can_hold_are_refused_for_good(small: Tar
     assert str(QUEUED) in reply.problem()
     assert reply.header("Retry-After") is None
     after = small.status()
-    grown = {name: after[name] - before[name] for name in ("events_received", "events_ingested", "events_discarded")}
-    assert grown == {"events_received": 2 * QUEUED + 1, "events_ingested": QUEUED, "events_discarded": QUEUED + 1}
+    grown = {
+        name: after[name] - before[name]
+        for name in ("events_received", "events_ingested", "events_discarded")
+    }
+    assert grown == {
+        "events_received": 2 * QUEUED + 1,
+        "events_ingested": QUEUED,
+        "events_discarded": QUEUED + 1,
+    }
 
 
 def test_more_bytes_than_the_queue_can_hold_are_refused_for_good(small: Target) -> None:
@@ -98,7 +118,9 @@ def test_a_consumer_too_many_is_told_to_come_later(small: Target) -> None:
         assert small.status()["clients"] == 2
 
 
-def test_a_stream_ends_properly_at_its_age_and_goes_on_at_its_last_id(place: Place, tmp_path: Path) -> None:
+def test_a_stream_ends_properly_at_its_age_and_goes_on_at_its_last_id(
+    place: Place, tmp_path: Path
+) -> None:
     with place.agent(tmp_path, "--max-connection-age", "300ms") as agent:
         target = Target.of(agent)
         with target.follow("0") as stream:
@@ -113,7 +135,9 @@ def test_a_stream_ends_properly_at_its_age_and_goes_on_at_its_last_id(place: Pla
             assert stream.rest() == []
 
 
-def test_a_full_queue_and_a_store_that_is_away_are_answered_with_try_again(place: Place, tmp_path: Path) -> None:
+def test_a_full_queue_and_a_store_that_is_away_are_answered_with_try_again(
+    place: Place, tmp_path: Path
+) -> None:
     """The queue holds 3. One operation is being written, one waits for its answer, one came by UDP."""
     with place.held_agent(tmp_path, "--max-queued-events", "3") as (agent, hold):
         target = Target.of(agent)
@@ -121,7 +145,9 @@ def test_a_full_queue_and_a_store_that_is_away_are_answered_with_try_again(place
         with hold():
             agent.send_udp(operation("insert", "written", "thing"))
             agent.wait_status(queue_size=1)
-            post = threading.Thread(target=lambda: waited.append(target.post(operation("insert", "waits", "thing"))))
+            post = threading.Thread(
+                target=lambda: waited.append(target.post(operation("insert", "waits", "thing")))
+            )
             post.start()
             agent.wait_status(queue_size=2)
             agent.send_udp(operation("insert", "queued", "thing"))
@@ -146,9 +172,17 @@ def test_a_full_queue_and_a_store_that_is_away_are_answered_with_try_again(place
             assert target.request("GET", "/ready").status == 503
             assert target.request("GET", "/live").status == 200
             metrics = target.request("GET", "/metrics").body.decode()
-            (up,) = [family for family in text_string_to_metric_families(metrics) if family.name == "oplog_store_up"]
+            (up,) = [
+                family
+                for family in text_string_to_metric_families(metrics)
+                if family.name == "oplog_store_up"
+            ]
             assert up.samples[0].value == 0
         agent.wait_status(status="OK", queue_size=0)
         counts = agent.status()
-        assert (counts["events_received"], counts["events_ingested"], counts["events_discarded"]) == (6, 2, 4)
+        assert (
+            counts["events_received"],
+            counts["events_ingested"],
+            counts["events_discarded"],
+        ) == (6, 2, 4)
         assert set(agent.replicate()) == {"thing/written", "thing/queued"}

@@ -23,8 +23,16 @@ def referring(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     [
         ("video", "xekw", "http://a.b/video/xekw?t=video&i=xekw"),
         ("a b", "c/d?e#f", "http://a.b/a%20b/c%2Fd%3Fe%23f?t=a%20b&i=c%2Fd%3Fe%23f"),
-        ("é", '50%"é"&+', "http://a.b/%C3%A9/50%25%22%C3%A9%22%26%2B?t=%C3%A9&i=50%25%22%C3%A9%22%26%2B"),
-        ("t", "{{type}}{{id}}", "http://a.b/t/%7B%7Btype%7D%7D%7B%7Bid%7D%7D?t=t&i=%7B%7Btype%7D%7D%7B%7Bid%7D%7D"),
+        (
+            "é",
+            '50%"é"&+',
+            "http://a.b/%C3%A9/50%25%22%C3%A9%22%26%2B?t=%C3%A9&i=50%25%22%C3%A9%22%26%2B",
+        ),
+        (
+            "t",
+            "{{type}}{{id}}",
+            "http://a.b/t/%7B%7Btype%7D%7D%7B%7Bid%7D%7D?t=t&i=%7B%7Btype%7D%7D%7B%7Bid%7D%7D",
+        ),
     ],
 )
 def test_ref_is_the_url_of_the_object_live_resumed_and_replicated(

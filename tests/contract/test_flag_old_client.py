@@ -23,7 +23,9 @@ class OldConsumer:
     def connect(self, target: Target) -> RawStream:
         headers = {**GIVEN, **({"Last-Event-ID": self.last_id} if self.last_id else {})}
         stream = RawStream(target, "/", headers)
-        assert stream.header("Last-Event-ID") == (self.last_id or None)  # the old library reads its position there
+        assert stream.header("Last-Event-ID") == (
+            self.last_id or None
+        )  # the old library reads its position there
         return stream
 
     def take(self, stream: RawStream, count: int) -> None:
@@ -42,7 +44,14 @@ class OldConsumer:
 
 
 def test_an_old_client_goes_on_over_a_restart_and_a_log_that_has_moved_on(tmp_path: Path) -> None:
-    flags = ("--password", "secret", "--object-url", "http://a.b/{{type}}/{{id}}", "--capped-collection-size", "4096")
+    flags = (
+        "--password",
+        "secret",
+        "--object-url",
+        "http://a.b/{{type}}/{{id}}",
+        "--capped-collection-size",
+        "4096",
+    )
     port = free_port()
     old = OldConsumer()
     old.last_id = "0"
@@ -61,12 +70,19 @@ def test_an_old_client_goes_on_over_a_restart_and_a_log_that_has_moved_on(tmp_pa
         with old.connect(target) as stream:
             old.take(stream, 1)
             assert old.known == {"b": "http://a.b/video/b"}
-        target.store(*(operation("insert", f"c{number}", "video") for number in range(100)))  # more than the log holds
+        target.store(
+            *(operation("insert", f"c{number}", "video") for number in range(100))
+        )  # more than the log holds
         target.store(operation("delete", "b", "video"))
         with old.connect(target) as stream:
             old.take(stream, 103)
     # The second of the last id is told again: the deletion of a, then what came since, then live.
-    assert [event.event for event in old.events[6:]] == ["delete", *["insert"] * 100, "delete", "live"]
+    assert [event.event for event in old.events[6:]] == [
+        "delete",
+        *["insert"] * 100,
+        "delete",
+        "live",
+    ]
     assert old.known == {f"c{number}": f"http://a.b/video/c{number}" for number in range(100)}
 
 

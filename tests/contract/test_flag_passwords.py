@@ -42,7 +42,9 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("wrong", [*WRONG.values(), basic(WRITER)], ids=[*WRONG, "that of producers"])
+@pytest.mark.parametrize(
+    "wrong", [*WRONG.values(), basic(WRITER)], ids=[*WRONG, "that of producers"]
+)
 def test_the_stream_needs_its_password(guarded: Target, wrong: dict[str, str]) -> None:
     for path in ("/", "/ops"):
         reply = guarded.request("GET", path, headers={**SSE, **wrong})
@@ -52,7 +54,9 @@ def test_the_stream_needs_its_password(guarded: Target, wrong: dict[str, str]) -
         assert guarded.request("HEAD", path, headers={**SSE, **wrong}).status == 401
 
 
-@pytest.mark.parametrize("wrong", [*WRONG.values(), basic(READER)], ids=[*WRONG, "that of consumers"])
+@pytest.mark.parametrize(
+    "wrong", [*WRONG.values(), basic(READER)], ids=[*WRONG, "that of consumers"]
+)
 def test_sending_needs_its_password(guarded: Target, wrong: dict[str, str]) -> None:
     before = guarded.status()
     for body in (operation("insert", "a", "thing"), [operation("insert", "a", "thing")], b"{"):
@@ -66,7 +70,10 @@ def test_sending_needs_its_password(guarded: Target, wrong: dict[str, str]) -> N
 @pytest.mark.parametrize("user", ["", "anybody", "ü"])
 def test_each_password_opens_its_way_for_any_user(guarded: Target, user: str) -> None:
     with guarded.follow(None, {**SSE, **basic(READER, user)}) as stream:
-        assert guarded.post(operation("insert", "a", "thing"), {**JSON, **basic(WRITER, user)}).status == 204
+        assert (
+            guarded.post(operation("insert", "a", "thing"), {**JSON, **basic(WRITER, user)}).status
+            == 204
+        )
         assert said(stream.block()) == ("insert", "a")
 
 
@@ -102,7 +109,9 @@ DEEP = b'{"x": %s%s}' % (b"[" * 5_000, b"]" * 5_000)
 
 def sign_in(target: Target, headers: dict[str, str] | None = None) -> str:
     """The cookie, as a browser sends it."""
-    reply = target.request("POST", "/session", json.dumps(LOGIN).encode(), {**JSON, **(headers or {})})
+    reply = target.request(
+        "POST", "/session", json.dumps(LOGIN).encode(), {**JSON, **(headers or {})}
+    )
     assert (reply.status, reply.body) == (204, b"")
     return (reply.header("Set-Cookie") or "").partition(";")[0]
 
@@ -114,7 +123,9 @@ def get_token(target: Target) -> str:
     return token
 
 
-def test_a_cookie_opens_the_stream_of_every_agent_with_the_password(guarded: Target, other: Agent) -> None:
+def test_a_cookie_opens_the_stream_of_every_agent_with_the_password(
+    guarded: Target, other: Agent
+) -> None:
     cookie = {"Cookie": sign_in(guarded)}
     for target in (guarded, Target.of(other)):
         with target.follow("0", {**SSE, **cookie}) as stream:
@@ -130,7 +141,9 @@ def test_a_cookie_opens_the_stream_of_every_agent_with_the_password(guarded: Tar
     [({}, ""), ({"Origin": "http://a.example"}, ""), ({"Origin": "https://a.example"}, "; Secure"),
      ({"X-Forwarded-Proto": "https"}, "; Secure")],
 )  # fmt: skip
-def test_the_cookie_is_for_this_site_and_no_script(guarded: Target, headers: dict[str, str], more: str) -> None:
+def test_the_cookie_is_for_this_site_and_no_script(
+    guarded: Target, headers: dict[str, str], more: str
+) -> None:
     reply = guarded.request("POST", "/session", json.dumps(LOGIN).encode(), {**JSON, **headers})
     value, _, attributes = (reply.header("Set-Cookie") or "").partition("; ")
     assert re.fullmatch(r"oplog=cookie\.\d{10}\.[\w-]{43}", value)
@@ -147,7 +160,9 @@ def test_signing_out_takes_the_cookie_back(guarded: Target) -> None:
         assert session == {"password_needed": True, "signed_in": False, "expires": None}
 
 
-def test_a_token_opens_the_stream_of_every_agent_with_the_password(guarded: Target, other: Agent) -> None:
+def test_a_token_opens_the_stream_of_every_agent_with_the_password(
+    guarded: Target, other: Agent
+) -> None:
     token = get_token(guarded)
     for target in (guarded, Target.of(other)):
         with target.follow("0", SSE, token=token) as stream:
@@ -160,14 +175,22 @@ def test_neither_cookie_nor_token_may_send_operations_or_get_tokens(other: Agent
     body = operation("insert", "a", "thing")
     for headers, path in ((cookie, "/"), ({}, f"/?token={token}"), ({}, f"/ops?token={token}")):
         assert target.post(body, {**JSON, **headers}, path).status == 401
-        assert target.request("POST", path.replace("/ops", "/").replace("/", "/token", 1), b"", headers).status == 401
+        assert (
+            target.request(
+                "POST", path.replace("/ops", "/").replace("/", "/token", 1), b"", headers
+            ).status
+            == 401
+        )
     assert target.status()["events_received"] == 0
 
 
 def test_one_kind_does_not_serve_as_the_other(guarded: Target) -> None:
     cookie, token = sign_in(guarded), get_token(guarded)
     assert guarded.request("GET", "/ops", headers={**SSE, "Cookie": f"oplog={token}"}).status == 401
-    assert guarded.request("GET", f"/ops?token={cookie.removeprefix('oplog=')}", headers=SSE).status == 401
+    assert (
+        guarded.request("GET", f"/ops?token={cookie.removeprefix('oplog=')}", headers=SSE).status
+        == 401
+    )
 
 
 @pytest.mark.parametrize("path", ["/session", "/token"])
@@ -178,7 +201,10 @@ def test_no_page_of_another_origin_can_sign_in_or_read_a_token(guarded: Target, 
     assert reply.status in (200, 204)
     assert reply.header("Access-Control-Allow-Origin") is None
     for type_ in ("text/plain", "application/x-www-form-urlencoded", ""):  # what needs no preflight
-        assert guarded.request("POST", "/session", b"password=read", {"Content-Type": type_}).status == 415
+        assert (
+            guarded.request("POST", "/session", b"password=read", {"Content-Type": type_}).status
+            == 415
+        )
 
 
 @pytest.mark.parametrize(
@@ -242,7 +268,10 @@ def test_signing_out_and_in_have_no_options(guarded: Target) -> None:
 
 
 def test_a_sign_in_of_any_size_is_refused_early(guarded: Target) -> None:
-    assert guarded.request("POST", "/session", b'{"password": "%s"}' % (b"x" * 20_000), JSON).status == 413
+    assert (
+        guarded.request("POST", "/session", b'{"password": "%s"}' % (b"x" * 20_000), JSON).status
+        == 413
+    )
 
 
 def test_a_wrong_sign_in_is_told_without_the_browsers_own_dialog(guarded: Target) -> None:
@@ -257,9 +286,14 @@ def test_a_cookie_that_expires_does_not_cut_a_running_stream(guarded: Target) ->
     value = Signer(READER).sign(Kind.COOKIE, int(time.time()) + 2)
     cookie = {"Cookie": f"oplog={value}"}
     with guarded.follow(None, {**SSE, **cookie}) as stream:
-        assert wait_until(lambda: not guarded.request("GET", "/session", headers=cookie).json["signed_in"])
+        assert wait_until(
+            lambda: not guarded.request("GET", "/session", headers=cookie).json["signed_in"]
+        )
         assert guarded.request("GET", "/ops", headers={**SSE, **cookie}).status == 401
-        assert guarded.post(operation("insert", "later", "thing"), {**JSON, **basic(WRITER)}).status == 204
+        assert (
+            guarded.post(operation("insert", "later", "thing"), {**JSON, **basic(WRITER)}).status
+            == 204
+        )
         assert said(stream.block()) == ("insert", "later")
 
 
@@ -290,7 +324,9 @@ def test_no_token_is_logged_or_repeated_in_an_answer(other: Agent) -> None:
             ("GET", "/ops", {**SSE, "Last-Event-ID": "wrong"}), ("GET", "/status", {}), ("GET", "/session", {}),
             ("HEAD", "/ops", SSE), ("POST", "/token", {}), ("GET", "/", {"Accept": "text/html"}),
         ):  # fmt: skip
-            reply = target.request(method, f"{path}?token={token}", b"{}" if method == "POST" else None, headers)
+            reply = target.request(
+                method, f"{path}?token={token}", b"{}" if method == "POST" else None, headers
+            )
             assert token not in f"{reply.headers}{reply.body!r}"
     with target.follow("0", SSE, token=good) as stream:
         stream.until("live")
@@ -299,7 +335,11 @@ def test_no_token_is_logged_or_repeated_in_an_answer(other: Agent) -> None:
     target.exchange(b"GET /ops?token=%s HTTP/9.9\r\n\r\n" % good.encode())
     other.wait_log("gone after")
     logged = "".join(other.log)
-    assert not any(part in logged for token in (good, bad, expired) for part in (token, token.rpartition(".")[2]))
+    assert not any(
+        part in logged
+        for token in (good, bad, expired)
+        for part in (token, token.rpartition(".")[2])
+    )
 
 
 def test_after_many_different_wrong_passwords_no_more_are_looked_at(tmp_path: Path) -> None:
@@ -307,9 +347,14 @@ def test_after_many_different_wrong_passwords_no_more_are_looked_at(tmp_path: Pa
         target = Target.of(agent)
         cookie = sign_in(target)
         for _ in range(30):
-            assert target.request("GET", "/ops", headers={**SSE, **basic("an old one")}).status == 401
+            assert (
+                target.request("GET", "/ops", headers={**SSE, **basic("an old one")}).status == 401
+            )
         for number in range(9):
-            assert target.request("POST", "/session", b'{"password": "%d"}' % number, JSON).status == 401
+            assert (
+                target.request("POST", "/session", b'{"password": "%d"}' % number, JSON).status
+                == 401
+            )
         for reply in (
             target.request("GET", "/ops", headers={**SSE, **basic(READER)}),
             target.request("POST", "/session", json.dumps(LOGIN).encode(), JSON),
@@ -321,7 +366,9 @@ def test_after_many_different_wrong_passwords_no_more_are_looked_at(tmp_path: Pa
         assert "consumers" not in target.request("GET", "/status", headers=basic(READER)).json
         assert target.request("GET", "/ops", headers={**SSE, **basic("an old one")}).status == 401
         assert "consumers" in target.request("GET", "/status", headers={"Cookie": cookie}).json
-        assert target.post(operation("insert", "a", "thing"), {**JSON, **basic(WRITER)}).status == 204
+        assert (
+            target.post(operation("insert", "a", "thing"), {**JSON, **basic(WRITER)}).status == 204
+        )
         agent.wait_log("too many wrong passwords: those of 127.0.0.1")
 
 

@@ -36,7 +36,11 @@ def test_a_replication_of_an_empty_log_is_reset_and_live(empty: Target) -> None:
         empty.store(operation("delete", "a", "thing"), operation("insert", "b", "thing"))
         assert [said(block) for block in stream.take(2)] == [("delete", "a"), ("insert", "b")]
     with empty.follow("1") as stream:
-        assert [said(block) for block in stream.take(3)] == [("delete", "a"), ("insert", "b"), ("live", "")]
+        assert [said(block) for block in stream.take(3)] == [
+            ("delete", "a"),
+            ("insert", "b"),
+            ("live", ""),
+        ]
 
 
 def test_a_checkpoint_of_an_empty_log_resumes_without_loss(empty: Target) -> None:
@@ -44,11 +48,17 @@ def test_a_checkpoint_of_an_empty_log_resumes_without_loss(empty: Target) -> Non
         position = id_of(stream.block())
     empty.store(operation("insert", "a", "thing"), operation("delete", "b", "thing"))
     with empty.follow(position) as stream:
-        assert [said(block) for block in stream.take(3)] == [("insert", "a"), ("delete", "b"), ("live", "")]
+        assert [said(block) for block in stream.take(3)] == [
+            ("insert", "a"),
+            ("delete", "b"),
+            ("live", ""),
+        ]
 
 
 @pytest.mark.parametrize("place", TRIMMING, indirect=True)
-def test_an_id_that_has_left_the_log_is_followed_by_what_changed_since_its_second(place: Place, tmp_path: Path) -> None:
+def test_an_id_that_has_left_the_log_is_followed_by_what_changed_since_its_second(
+    place: Place, tmp_path: Path
+) -> None:
     with place.agent(tmp_path, "--capped-collection-size", "4096") as agent:
         target = Target.of(agent)
         told: list[bytes] = []
@@ -70,16 +80,24 @@ def test_an_id_that_has_left_the_log_is_followed_by_what_changed_since_its_secon
             for _ in range(60):
                 write("update", "filler")
             head = id_of(told[-1])
-        assert wait_until(lambda: target.status()["store"]["oldest_id"] > mark)  # a plain log is trimmed a little later
+        assert wait_until(
+            lambda: target.status()["store"]["oldest_id"] > mark
+        )  # a plain log is trimmed a little later
 
         last = {said(block)[1]: block for block in told}
         since = int(mark[:8], 16) * 1000
-        changed = [block for block in told if block in last.values() and ms_of(id_of(block)) >= since]
+        changed = [
+            block for block in told if block in last.values() and ms_of(id_of(block)) >= since
+        ]
         assert "untouched" not in [said(block)[1] for block in changed]
         with target.follow(mark) as stream:
             *states, live = stream.until("live")
             assert [(id_of(block), *said(block)) for block in states] == [
-                (str(ms_of(id_of(block))), "delete" if event_of(block) == "delete" else "insert", said(block)[1])
+                (
+                    str(ms_of(id_of(block))),
+                    "delete" if event_of(block) == "delete" else "insert",
+                    said(block)[1],
+                )
                 for block in changed
             ]
             assert id_of(live) == head
@@ -98,8 +116,17 @@ def _folded_states(target: Target) -> int | None:
 
 
 @pytest.mark.parametrize("place", TRIMMING, indirect=True)
-def test_a_start_before_the_purge_of_deleted_states_brings_reset(place: Place, tmp_path: Path) -> None:
-    flags = ("--tombstone-retention", "100ms", "--capped-collection-size", "4096", "--lease", "100ms")
+def test_a_start_before_the_purge_of_deleted_states_brings_reset(
+    place: Place, tmp_path: Path
+) -> None:
+    flags = (
+        "--tombstone-retention",
+        "100ms",
+        "--capped-collection-size",
+        "4096",
+        "--lease",
+        "100ms",
+    )
     with place.agent(tmp_path, *flags) as agent:
         target = Target.of(agent)
         with target.follow() as stream:
@@ -108,7 +135,10 @@ def test_a_start_before_the_purge_of_deleted_states_brings_reset(place: Place, t
             before, *_ = [id_of(block) for block in stream.take(3)]
         assert wait_until(lambda: _folded_states(target) == 1)
         with target.follow(before) as stream:  # still in the log: no state is needed
-            assert [said(block) for block in stream.take(2)] == [("insert", "gone"), ("delete", "gone")]
+            assert [said(block) for block in stream.take(2)] == [
+                ("insert", "gone"),
+                ("delete", "gone"),
+            ]
         for _ in range(60):
             target.store(operation("update", "filler", "thing"))
         assert wait_until(

@@ -22,14 +22,19 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         " -addext subjectAltName=IP:127.0.0.1"
     )
     made = subprocess.run(
-        [*command.split(), "-out", certificate, "-keyout", key], capture_output=True, text=True, check=False
+        [*command.split(), "-out", certificate, "-keyout", key],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert made.returncode == 0, made.stderr
     return certificate, key
 
 
 @pytest.fixture(scope="module")
-def secure(place: Place, certificate: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+def secure(
+    place: Place, certificate: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Target]:
     flags = ("--tls-certificate", str(certificate[0]), "--tls-key", str(certificate[1]))
     with place.agent(tmp_path_factory.mktemp("agent"), *flags) as agent:
         assert agent.url.startswith("https://127.0.0.1:")

@@ -52,7 +52,9 @@ def test_a_valid_operation_is_stored_and_sent_as_written(target: Target, row: Ac
 
 
 @pytest.mark.parametrize("row", REJECTED, ids=lambda row: row.name)
-def test_an_invalid_operation_is_refused_with_the_field_named(target: Target, row: Rejected) -> None:
+def test_an_invalid_operation_is_refused_with_the_field_named(
+    target: Target, row: Rejected
+) -> None:
     counted = Counted(target)
     reply = target.post(row.raw)
     assert reply.status == 400
@@ -82,7 +84,9 @@ def test_a_datagram_with_a_batch_is_an_error(target: Target) -> None:
 
 
 @pytest.mark.parametrize("member", [{}, {"timestamp": None}])
-def test_an_operation_without_timestamp_gets_the_time_of_its_arrival(target: Target, member: dict[str, None]) -> None:
+def test_an_operation_without_timestamp_gets_the_time_of_its_arrival(
+    target: Target, member: dict[str, None]
+) -> None:
     with target.follow() as stream:
         before = datetime.now(UTC)
         assert target.post({**operation("insert", "a", "thing"), **member}).status == 204
@@ -103,7 +107,9 @@ def test_an_operation_without_timestamp_gets_the_time_of_its_arrival(target: Tar
         "application/json ; a=b",
     ],
 )
-def test_json_is_taken_with_any_parameter_at_both_paths(target: Target, path: str, content_type: str) -> None:
+def test_json_is_taken_with_any_parameter_at_both_paths(
+    target: Target, path: str, content_type: str
+) -> None:
     with target.follow() as stream:
         body = json.dumps(operation("update", "a", "thing")).encode()
         assert target.post(body, {"Content-Type": content_type}, path).status == 204
@@ -124,18 +130,28 @@ def test_an_array_is_stored_in_its_order(target: Target, path: str) -> None:
     counted.wait(received=100, ingested=100, error=0)
 
 
-@pytest.mark.parametrize("content_type", ["application/x-ndjson", "application/x-ndjson; charset=utf-8"])
+@pytest.mark.parametrize(
+    "content_type", ["application/x-ndjson", "application/x-ndjson; charset=utf-8"]
+)
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-def test_ndjson_is_stored_in_its_order_without_its_empty_lines(target: Target, content_type: str, end: bytes) -> None:
+def test_ndjson_is_stored_in_its_order_without_its_empty_lines(
+    target: Target, content_type: str, end: bytes
+) -> None:
     lines = [json.dumps(operation("insert", str(n), "thing")).encode() for n in range(3)]
     with target.follow() as stream:
-        reply = target.post(end.join([lines[0], b"", *lines[1:], b""]), {"Content-Type": content_type})
+        reply = target.post(
+            end.join([lines[0], b"", *lines[1:], b""]), {"Content-Type": content_type}
+        )
         assert (reply.status, reply.body) == (200, b'{"ingested":3}')
         assert [said(block) for block in stream.take(3)] == [("insert", str(n)) for n in range(3)]
 
 
-@pytest.mark.parametrize(("headers", "body"), [(JSON, b"[]"), (JSON, b""), (NDJSON, b""), (NDJSON, b"\n\r\n ")])
-def test_a_body_without_an_operation_is_refused(target: Target, headers: dict[str, str], body: bytes) -> None:
+@pytest.mark.parametrize(
+    ("headers", "body"), [(JSON, b"[]"), (JSON, b""), (NDJSON, b""), (NDJSON, b"\n\r\n ")]
+)
+def test_a_body_without_an_operation_is_refused(
+    target: Target, headers: dict[str, str], body: bytes
+) -> None:
     counted = Counted(target)
     reply = target.post(body, headers)
     assert reply.status == 400
@@ -175,15 +191,21 @@ def test_an_array_that_cannot_be_read_is_refused(target: Target, body: bytes) ->
 @pytest.mark.parametrize("coding", ["gzip", "GZIP"])
 @pytest.mark.parametrize("members", [1, 3])
 def test_a_gzip_body_is_taken(target: Target, coding: str, members: int) -> None:
-    lines = [json.dumps(operation("insert", str(n), "thing")).encode() + b"\n" for n in range(members)]
+    lines = [
+        json.dumps(operation("insert", str(n), "thing")).encode() + b"\n" for n in range(members)
+    ]
     body = b"".join(gzip.compress(line) for line in lines)
     with target.follow() as stream:
         reply = target.post(body, {**NDJSON, "Content-Encoding": coding})
         assert (reply.status, reply.json) == (200, {"ingested": members})
-        assert [said(block) for block in stream.take(members)] == [("insert", str(n)) for n in range(members)]
+        assert [said(block) for block in stream.take(members)] == [
+            ("insert", str(n)) for n in range(members)
+        ]
 
 
-@pytest.mark.parametrize("body", [b"{}", gzip.compress(b"{}" * 50)[:-5]], ids=["no gzip", "cut off"])
+@pytest.mark.parametrize(
+    "body", [b"{}", gzip.compress(b"{}" * 50)[:-5]], ids=["no gzip", "cut off"]
+)
 def test_a_body_that_is_no_gzip_is_refused(target: Target, body: bytes) -> None:
     reply = target.post(body, {**JSON, "Content-Encoding": "gzip"})
     assert reply.status == 400
@@ -199,7 +221,11 @@ def test_another_compression_is_refused(target: Target) -> None:
 
 @pytest.mark.parametrize(
     "headers",
-    [{}, {"Content-Type": ""}, *({"Content-Type": t} for t in ("text/plain", "text/json", "application/jsonl", "*/*"))],
+    [
+        {},
+        {"Content-Type": ""},
+        *({"Content-Type": t} for t in ("text/plain", "text/json", "application/jsonl", "*/*")),
+    ],
 )
 def test_a_body_of_another_type_is_refused(target: Target, headers: dict[str, str]) -> None:
     counted = Counted(target)

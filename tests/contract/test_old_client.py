@@ -32,10 +32,10 @@ def test_the_double_rejects_what_an_old_client_cannot_read(block: bytes) -> None
 
 
 def test_the_double_reads_the_examples_of_the_contract() -> None:
-    data = (
-        '{"timestamp":"2014-11-06T11:04:39.041Z","parents":["x3kd2"],"type":"video","id":"xekw","ref":"http://a.b/c"}'
+    data = '{"timestamp":"2014-11-06T11:04:39.041Z","parents":["x3kd2"],"type":"video","id":"xekw","ref":"http://a.b/c"}'
+    stream = b":\nid: 1\nevent: reset\ndata:\n\n:\n" + frame(
+        "545b55c7f095528dd0f3863c", "insert", data
     )
-    stream = b":\nid: 1\nevent: reset\ndata:\n\n:\n" + frame("545b55c7f095528dd0f3863c", "insert", data)
     reset, insert = read(stream)
     assert reset == OldEvent("1", "reset", None)
     assert (insert.id, insert.event) == ("545b55c7f095528dd0f3863c", "insert")
@@ -44,7 +44,10 @@ def test_the_double_reads_the_examples_of_the_contract() -> None:
 
 
 def sent(stream: RawStream) -> list[tuple[str, str]]:
-    return [(event.event, event.operation["id"] if event.operation else "") for event in read(bytes(stream.received))]
+    return [
+        (event.event, event.operation["id"] if event.operation else "")
+        for event in read(bytes(stream.received))
+    ]
 
 
 def test_an_old_client_reads_live_operations_and_heartbeats(target: Target) -> None:
@@ -62,7 +65,11 @@ def test_an_old_client_reads_live_operations_and_heartbeats(target: Target) -> N
 def test_an_old_client_resumes_and_replicates(target: Target) -> None:
     type_ = fresh_type()
     with target.follow(types=type_) as stream:
-        target.store(operation("insert", "a", type_), operation("update", "a", type_), operation("delete", "b", type_))
+        target.store(
+            operation("insert", "a", type_),
+            operation("update", "a", type_),
+            operation("delete", "b", type_),
+        )
         first, *_ = stream.take(3)
     with target.follow(id_of(first), types=type_) as stream:
         stream.take(2)
@@ -84,7 +91,9 @@ def test_an_old_client_replicates_everything_there_is(target: Target) -> None:
         assert len(list(read(bytes(stream.received)))) == len(blocks)
 
 
-def test_an_old_client_cannot_read_checkpoints_which_is_why_they_must_be_asked_for(target: Target) -> None:
+def test_an_old_client_cannot_read_checkpoints_which_is_why_they_must_be_asked_for(
+    target: Target,
+) -> None:
     with target.follow(checkpoint="1") as stream:
         stream.take(1)
         with pytest.raises(BrokenStreamError):

@@ -33,20 +33,30 @@ OPERATIONS = [
 FILTERS: list[tuple[str, list[tuple[str, str]], list[str]]] = [
     ("one type", [("types", A)], ["a", "ax", "ay", "end"]),
     ("two types", [("types", f"{A},{B}")], ["a", "ax", "ay", "bxz", "b", "bX", "end"]),
-    ("two types, repeated", [("types", A), ("types", B)], ["a", "ax", "ay", "bxz", "b", "bX", "end"]),
+    (
+        "two types, repeated",
+        [("types", A), ("types", B)],
+        ["a", "ax", "ay", "bxz", "b", "bX", "end"],
+    ),
     ("a type in upper case", [("types", A.upper())], ["a", "ax", "ay", "end"]),
     ("empty values", [("types", f"{A},,"), ("parents", "")], ["a", "ax", "ay", "end"]),
     ("one parent", [("parents", P + "x")], ["ax", "bxz", "cx", "end"]),
     ("two parents", [("parents", f"{P}x,{P}y")], ["ax", "ay", "bxz", "cx", "end"]),
     ("two parents, repeated", [("parents", P + "y"), ("parents", P + "z")], ["ay", "bxz", "end"]),
     ("a parent with a comma", [("parents", f"{P}x,{P}y"), ("parents", "")], ["c(x,y)", "end"]),
-    ("parents with and without comma", [("parents", f"{P}x,{P}y"), ("parents", P + "z")], ["bxz", "c(x,y)", "end"]),
+    (
+        "parents with and without comma",
+        [("parents", f"{P}x,{P}y"), ("parents", P + "z")],
+        ["bxz", "c(x,y)", "end"],
+    ),
     ("type and parent", [("types", A), ("parents", P + "x")], ["ax", "end"]),
     ("types and parents", [("types", f"{A},{C}"), ("parents", f"{P}x,{P}z")], ["ax", "cx", "end"]),
 ]
 
 
-@pytest.mark.parametrize(("query", "passing"), [row[1:] for row in FILTERS], ids=[row[0] for row in FILTERS])
+@pytest.mark.parametrize(
+    ("query", "passing"), [row[1:] for row in FILTERS], ids=[row[0] for row in FILTERS]
+)
 def test_a_filter_passes_a_listed_type_and_any_listed_parent(
     target: Target, query: list[tuple[str, str]], passing: list[str]
 ) -> None:
@@ -80,7 +90,9 @@ def test_a_silent_stream_sends_heartbeats_and_nothing_else(target: Target) -> No
 
 
 @pytest.mark.parametrize("query", [{}, {"checkpoint": "0"}, {"checkpoint": ""}], ids=str)
-def test_checkpoints_are_sent_to_nobody_who_did_not_ask(target: Target, query: dict[str, str]) -> None:
+def test_checkpoints_are_sent_to_nobody_who_did_not_ask(
+    target: Target, query: dict[str, str]
+) -> None:
     with target.follow("0", types=fresh_type(), **query) as stream:
         assert [event_of(block) for block in stream.take(2)] == ["reset", "live"]
         assert stream.next_heartbeat() == []
@@ -135,13 +147,18 @@ def test_the_checkpoints_of_a_narrow_filter_move_on_while_others_write(target: T
         assert resumed.block() == block
 
 
-def test_no_checkpoint_comes_between_the_start_of_a_replication_and_its_live(target: Target) -> None:
+def test_no_checkpoint_comes_between_the_start_of_a_replication_and_its_live(
+    target: Target,
+) -> None:
     """The consumer reads so slowly that heartbeats are due while it replicates."""
     type_ = fresh_type()
     for batch in range(2):
         target.store(*(operation("insert", f"{batch}-{n}", type_, "p" * 60_000) for n in range(50)))
     query = [("types", type_), ("checkpoint", "1"), ("last_event_id", "0")]
-    with target.follow() as clock, RawStream(target, path_with(query), SSE, receive_buffer=8192) as stream:
+    with (
+        target.follow() as clock,
+        RawStream(target, path_with(query), SSE, receive_buffer=8192) as stream,
+    ):
         names = [event_of(block) for block in stream.take(2)]
         for _ in range(4):
             clock.next_heartbeat()

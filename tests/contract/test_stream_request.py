@@ -20,7 +20,9 @@ from tests.contract.wire import SSE, Headers, RawStream, Target, operation, said
         ["*/*;q=0, text/event-stream"],
     ],
 )
-def test_an_accept_that_names_the_event_stream_gets_it(target: Target, path: str, accept: list[str]) -> None:
+def test_an_accept_that_names_the_event_stream_gets_it(
+    target: Target, path: str, accept: list[str]
+) -> None:
     with RawStream(target, path, [("Accept", value) for value in accept]) as stream:
         assert stream.header("Content-Type") == "text/event-stream; charset=utf-8"
         target.store(operation("insert", "a", "thing"))
@@ -48,7 +50,10 @@ def test_any_other_accept_is_answered_with_what_to_ask_for(
 def test_a_browser_gets_the_stream_only_at_its_own_path(target: Target) -> None:
     browser = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
     assert target.request("GET", "/ops", headers=browser).status == 406
-    assert target.request("GET", "/", headers=browser).header("Content-Type") == "text/html; charset=utf-8"
+    assert (
+        target.request("GET", "/", headers=browser).header("Content-Type")
+        == "text/html; charset=utf-8"
+    )
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
@@ -83,7 +88,21 @@ def test_a_head_request_is_no_consumer(target: Target) -> None:
     assert (after["connections"], after["clients"]) == (before["connections"], 0)
 
 
-BAD_IDS = ["x", "-1", "+1", "1.5", "1e3", "0x10", "1" * 14, "a" * 23, "a" * 25, "A" * 24, "g" * 24, "12345a", "1,2"]
+BAD_IDS = [
+    "x",
+    "-1",
+    "+1",
+    "1.5",
+    "1e3",
+    "0x10",
+    "1" * 14,
+    "a" * 23,
+    "a" * 25,
+    "A" * 24,
+    "g" * 24,
+    "12345a",
+    "1,2",
+]
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
@@ -104,7 +123,16 @@ def test_a_bad_id_in_the_query_is_refused(target: Target, bad: str) -> None:
 
 @pytest.mark.parametrize(
     "bad",
-    ["yesterday", "2014-11-06", "2014-11-06T11:04:39", "2014-13-06T11:04:39Z", "-5", "1" * 14, "a" * 24, "%D9%A3"],
+    [
+        "yesterday",
+        "2014-11-06",
+        "2014-11-06T11:04:39",
+        "2014-13-06T11:04:39Z",
+        "-5",
+        "1" * 14,
+        "a" * 24,
+        "%D9%A3",
+    ],
 )
 def test_a_bad_time_is_refused(target: Target, bad: str) -> None:
     reply = target.request("GET", f"/ops?since={bad}", headers=SSE)

@@ -58,9 +58,18 @@ def test_without_a_start_the_stream_begins_with_the_next_operation(
 
 
 @pytest.mark.parametrize("by", ["header", "query"])
-def test_an_id_in_the_log_is_followed_by_every_later_operation_and_the_live_ones(target: Target, by: str) -> None:
+def test_an_id_in_the_log_is_followed_by_every_later_operation_and_the_live_ones(
+    target: Target, by: str
+) -> None:
     type_ = fresh_type()
-    events = [("insert", "a"), ("update", "a"), ("delete", "a"), ("insert", "a"), ("update", "b"), ("delete", "c")]
+    events = [
+        ("insert", "a"),
+        ("update", "a"),
+        ("delete", "a"),
+        ("insert", "a"),
+        ("update", "b"),
+        ("delete", "c"),
+    ]
     blocks = written(target, type_, *events)
     for index, block in enumerate(blocks[:]):
         id_ = id_of(block)
@@ -174,14 +183,23 @@ def test_a_full_replication_is_reset_and_every_live_object_and_live(
     target: Target, start: Callable[[Target, str], RawStream]
 ) -> None:
     type_ = fresh_type()
-    blocks = written(target, type_, ("insert", "a"), ("insert", "b"), ("insert", "c"), ("update", "a"), ("delete", "b"))
+    blocks = written(
+        target,
+        type_,
+        ("insert", "a"),
+        ("insert", "b"),
+        ("insert", "c"),
+        ("update", "a"),
+        ("delete", "b"),
+    )
     blocks += written(target, type_, ("delete", "never seen"), ("insert", "d"), ("insert", "b"))
     last = {said(block)[1]: block for block in blocks}
     with start(target, type_) as stream:
         reset, *states, live = stream.until("live")
         assert reset == RESET
         assert states == [
-            frame(str(ms_of(id_of(last[id_]))), "insert", data_line(last[id_])) for id_ in ("c", "a", "d", "b")
+            frame(str(ms_of(id_of(last[id_]))), "insert", data_line(last[id_]))
+            for id_ in ("c", "a", "d", "b")
         ]
         assert live == frame(id_of(live), "live", "").replace(b"data: \n", b"data:\n")
         (after,) = written(target, type_, ("update", "d"))
@@ -211,7 +229,9 @@ def _since_ms(target: Target, ms: int, type_: str) -> RawStream:
 
 
 def _since_utc(target: Target, ms: int, type_: str) -> RawStream:
-    return target.follow(since=_time(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z"), types=type_)
+    return target.follow(
+        since=_time(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z"), types=type_
+    )
 
 
 def _since_with_an_escaped_plus(target: Target, ms: int, type_: str) -> RawStream:
@@ -219,7 +239,9 @@ def _since_with_an_escaped_plus(target: Target, ms: int, type_: str) -> RawStrea
 
 
 def _since_with_a_plus_as_typed(target: Target, ms: int, type_: str) -> RawStream:
-    return RawStream(target, f"/ops?since={_abroad(ms)}&types={type_}", {"Accept": "text/event-stream"})
+    return RawStream(
+        target, f"/ops?since={_abroad(ms)}&types={type_}", {"Accept": "text/event-stream"}
+    )
 
 
 def _time(ms: int) -> datetime:
@@ -227,14 +249,25 @@ def _time(ms: int) -> datetime:
 
 
 def _abroad(ms: int) -> str:
-    text = _time(ms).astimezone(timezone(timedelta(hours=5, minutes=30))).isoformat(timespec="milliseconds")
+    text = (
+        _time(ms)
+        .astimezone(timezone(timedelta(hours=5, minutes=30)))
+        .isoformat(timespec="milliseconds")
+    )
     assert text.endswith("+05:30")
     return text
 
 
 @pytest.mark.parametrize(
     "start",
-    [_as_header, _as_query, _since_ms, _since_utc, _since_with_an_escaped_plus, _since_with_a_plus_as_typed],
+    [
+        _as_header,
+        _as_query,
+        _since_ms,
+        _since_utc,
+        _since_with_an_escaped_plus,
+        _since_with_a_plus_as_typed,
+    ],
     ids=lambda start: start.__name__.strip("_"),
 )
 def test_a_time_is_followed_by_what_changed_since_deletions_too(
@@ -243,14 +276,19 @@ def test_a_time_is_followed_by_what_changed_since_deletions_too(
     type_ = fresh_type()
     old = written(target, type_, ("insert", "old"), ("insert", "gone"), ("insert", "changed"))
     while True:  # until a millisecond has passed
-        blocks = written(target, type_, ("update", "changed"), ("delete", "gone"), ("insert", "new"))
+        blocks = written(
+            target, type_, ("update", "changed"), ("delete", "gone"), ("insert", "new")
+        )
         ms = ms_of(id_of(blocks[0]))
         if ms > ms_of(id_of(old[-1])):
             break
     with start(target, ms, type_) as stream:
         *states, live = stream.until("live")
         kinds = {"update": "insert", "delete": "delete", "insert": "insert"}
-        assert states == [frame(str(ms_of(id_of(block))), kinds[event_of(block)], data_line(block)) for block in blocks]
+        assert states == [
+            frame(str(ms_of(id_of(block))), kinds[event_of(block)], data_line(block))
+            for block in blocks
+        ]
         (after,) = written(target, type_, ("update", "old"))
         assert stream.block() == after
     with target.follow(id_of(live), types=type_) as stream:
@@ -294,4 +332,8 @@ def test_many_states_of_one_commit_are_all_replicated(target: Target) -> None:
     type_ = fresh_type()
     target.store(*(operation("insert", str(number), type_) for number in range(2000)))
     with target.follow("0", types=type_) as stream:
-        assert replication(stream) == [("reset", ""), *(("insert", str(n)) for n in range(2000)), ("live", "")]
+        assert replication(stream) == [
+            ("reset", ""),
+            *(("insert", str(n)) for n in range(2000)),
+            ("live", ""),
+        ]

@@ -64,7 +64,9 @@ def test_the_metrics_are_those_of_the_status(target: Target) -> None:
     reply = target.request("GET", "/metrics")
     assert reply.status == 200
     assert (reply.header("Content-Type") or "").startswith("text/plain")
-    families = {family.name: family for family in text_string_to_metric_families(reply.body.decode())}
+    families = {
+        family.name: family for family in text_string_to_metric_families(reply.body.decode())
+    }
     status = target.status()
     for name in (*COMPAT, "events_dropped_kernel"):
         family = families[f"oplog_{name}"]
@@ -103,14 +105,35 @@ def test_the_api_is_described(target: Target) -> None:
     assert paths["/ops"].keys() == {"get", "post"}
     assert {"/status", "/live", "/ready", "/metrics", "/session", "/token"} <= paths.keys()
     post = paths["/ops"]["post"]
-    assert post["responses"].keys() == {"200", "204", "400", "401", "403", "408", "413", "415", "429", "431", "503"}
+    assert post["responses"].keys() == {
+        "200",
+        "204",
+        "400",
+        "401",
+        "403",
+        "408",
+        "413",
+        "415",
+        "429",
+        "431",
+        "503",
+    }
     examples = post["requestBody"]["content"]["application/json"]["examples"]
     for example in examples.values():
         assert target.post(json.dumps(example["value"]).encode()).status in (200, 204)
     ndjson = post["requestBody"]["content"]["application/x-ndjson"]["example"]
     assert target.post(ndjson.encode(), {"Content-Type": "application/x-ndjson"}).status == 200
     parameters = {parameter["name"] for parameter in paths["/ops"]["get"]["parameters"]}
-    assert parameters == {"Last-Event-ID", "last_event_id", "since", "types", "parents", "checkpoint", "name", "token"}
+    assert parameters == {
+        "Last-Event-ID",
+        "last_event_id",
+        "since",
+        "types",
+        "parents",
+        "checkpoint",
+        "name",
+        "token",
+    }
 
 
 def test_the_documentation_is_whole_without_any_other_host(target: Target) -> None:
@@ -131,7 +154,8 @@ def test_a_browser_gets_a_page_that_may_only_talk_to_its_agent(target: Target) -
     assert not OTHER_HOST.search(html)
     assert not re.search(r"(?i)\s(?:on[a-z]+|style)\s*=\s*[\"']", html), "the policy would stop it"
     policy = dict(
-        part.strip().partition(" ")[::2] for part in (reply.header("Content-Security-Policy") or "").split(";")
+        part.strip().partition(" ")[::2]
+        for part in (reply.header("Content-Security-Policy") or "").split(";")
     )
     assert policy == {
         "default-src": "'none'",
@@ -151,7 +175,8 @@ def _hashes(html: str, tag: str) -> str:
     blocks = re.findall(rf"<{tag}[^>]*>(.*?)</{tag}>", html, re.DOTALL)
     assert blocks
     return " ".join(
-        f"'sha256-{base64.b64encode(hashlib.sha256(block.encode()).digest()).decode()}'" for block in blocks
+        f"'sha256-{base64.b64encode(hashlib.sha256(block.encode()).digest()).decode()}'"
+        for block in blocks
     )
 
 
@@ -166,7 +191,10 @@ def test_a_preflight_grants_reading_and_no_writing(target: Target, path: str) ->
     assert (reply.status, reply.body) == (204, b"")
     assert reply.header("Access-Control-Allow-Origin") == "*"
     assert reply.header("Access-Control-Allow-Methods") == "GET, HEAD"
-    granted = {name.strip().lower() for name in (reply.header("Access-Control-Allow-Headers") or "").split(",")}
+    granted = {
+        name.strip().lower()
+        for name in (reply.header("Access-Control-Allow-Headers") or "").split(",")
+    }
     assert {"last-event-id", "authorization"} <= granted
     assert "content-type" not in granted
 
@@ -187,7 +215,9 @@ def test_a_web_page_of_another_origin_may_read_the_answer(target: Target, path: 
     ],
 )
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "POST"])
-def test_another_method_is_answered_with_those_allowed(target: Target, path: str, allowed: str, method: str) -> None:
+def test_another_method_is_answered_with_those_allowed(
+    target: Target, path: str, allowed: str, method: str
+) -> None:
     reply = target.request(method, path, b"", {"Content-Type": "application/json"})
     if method in allowed:
         assert reply.status == 400

@@ -50,14 +50,18 @@ class Reply(NamedTuple):
 class Target:
     """An agent under test: where it listens, and the requests that the tests make of it."""
 
-    def __init__(self, url: str, udp: tuple[str, int] | None = None, context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, url: str, udp: tuple[str, int] | None = None, context: ssl.SSLContext | None = None
+    ) -> None:
         where = urlsplit(url)
         assert where.hostname
         self.url = url.rstrip("/")
         self.host = where.hostname
         self.port = where.port or (443 if where.scheme == "https" else 80)
         self.udp = udp or (self.host, self.port)
-        self.context = context or (ssl.create_default_context() if where.scheme == "https" else None)
+        self.context = context or (
+            ssl.create_default_context() if where.scheme == "https" else None
+        )
 
     @classmethod
     def of(cls, agent: Agent, context: ssl.SSLContext | None = None) -> Self:
@@ -72,9 +76,13 @@ class Target:
         sock.connect((self.host, self.port))
         return self.context.wrap_socket(sock, server_hostname=self.host) if self.context else sock
 
-    def request(self, method: str, path: str, body: bytes | None = None, headers: Headers = ()) -> Reply:
+    def request(
+        self, method: str, path: str, body: bytes | None = None, headers: Headers = ()
+    ) -> Reply:
         length = [("Content-Length", str(len(body)))] if body is not None else []
-        return self.exchange(_head(method, path, self.host, [*_pairs(headers), *length]) + (body or b""), method)
+        return self.exchange(
+            _head(method, path, self.host, [*_pairs(headers), *length]) + (body or b""), method
+        )
 
     def exchange(self, raw: bytes, method: str = "GET") -> Reply:
         """Send these bytes on a connection of their own and read one answer."""
@@ -89,7 +97,9 @@ class Target:
             assert len(body) == int(length)
             return Reply(status, headers, body)
 
-    def post(self, body: bytes | dict[str, Any] | list[Any], headers: Headers = JSON, path: str = "/") -> Reply:
+    def post(
+        self, body: bytes | dict[str, Any] | list[Any], headers: Headers = JSON, path: str = "/"
+    ) -> Reply:
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         return self.request("POST", path, raw, headers)
 
@@ -112,19 +122,30 @@ class Target:
         self, last_event_id: str | None = None, headers: Headers = SSE, /, **query: str | list[str]
     ) -> "RawStream":
         """Open a stream; it is positioned in the log when this returns."""
-        given = [*_pairs(headers), *([("Last-Event-ID", last_event_id)] if last_event_id is not None else [])]
-        pairs = [(name, v) for name, value in query.items() for v in ([value] if isinstance(value, str) else value)]
+        given = [
+            *_pairs(headers),
+            *([("Last-Event-ID", last_event_id)] if last_event_id is not None else []),
+        ]
+        pairs = [
+            (name, v)
+            for name, value in query.items()
+            for v in ([value] if isinstance(value, str) else value)
+        ]
         return RawStream(self, path_with(pairs), given)
 
 
 def path_with(query: Sequence[tuple[str, str]], path: str = "/ops") -> str:
-    return path + ("?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in query) if query else "")
+    return path + (
+        "?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in query) if query else ""
+    )
 
 
 class RawStream:
     """An event stream. ``received`` keeps every byte of the body; a wait past the deadline raises TimeoutError."""
 
-    def __init__(self, target: Target, path: str, headers: Headers, receive_buffer: int | None = None) -> None:
+    def __init__(
+        self, target: Target, path: str, headers: Headers, receive_buffer: int | None = None
+    ) -> None:
         self._socket = target.connect(receive_buffer)
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
         self._file = self._socket.makefile("rb", 0 if receive_buffer else -1)
@@ -270,7 +291,11 @@ def _pairs(headers: Headers) -> list[tuple[str, str]]:
 
 def _head(method: str, path: str, host: str, headers: list[tuple[str, str]]) -> bytes:
     name = f"[{host}]" if ":" in host else host
-    lines = [f"{method} {path} HTTP/1.1", f"Host: {name}", *(f"{name}: {value}" for name, value in headers)]
+    lines = [
+        f"{method} {path} HTTP/1.1",
+        f"Host: {name}",
+        *(f"{name}: {value}" for name, value in headers),
+    ]
     return "\r\n".join([*lines, "", ""]).encode()
 
 

@@ -21,7 +21,12 @@ _CACHE = ROOT / ".cache/debian/usr"
 
 def program(name: str) -> str:
     """Where it is: on the path, beside this Python, or where `tests/setup` put it. Skips the test without it."""
-    folders = [os.environ.get("PATH", ""), str(Path(sys.executable).parent), str(_CACHE / "bin"), str(_CACHE / "sbin")]
+    folders = [
+        os.environ.get("PATH", ""),
+        str(Path(sys.executable).parent),
+        str(_CACHE / "bin"),
+        str(_CACHE / "sbin"),
+    ]
     found = shutil.which(name, path=os.pathsep.join([*folders, "/usr/sbin"]))
     if found is None:
         pytest.skip(f"{name} is missing: `make test` installs it on Debian")

@@ -29,7 +29,9 @@ def test_the_schema_of_compose_accepts_the_file() -> None:
 
 
 def test_the_schema_of_compose_refuses_a_member_that_is_misspelt(tmp_path: Path) -> None:
-    (tmp_path / "compose.yaml").write_text(COMPOSE.read_text().replace("stop_grace_period", "stop_period"))
+    (tmp_path / "compose.yaml").write_text(
+        COMPOSE.read_text().replace("stop_grace_period", "stop_period")
+    )
     assert run(program("check-jsonschema"), *SCHEMA, tmp_path / "compose.yaml").returncode == 1
 
 
@@ -59,7 +61,8 @@ def test_what_the_services_name_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("has_set", "is_primary", "healthy"), [(False, False, False), (True, False, False), (True, True, True)]
+    ("has_set", "is_primary", "healthy"),
+    [(False, False, False), (True, False, False), (True, True, True)],
 )
 def test_mongodb_is_healthy_once_it_is_primary_of_a_set_that_it_begins_where_there_is_none(
     has_set: bool, is_primary: bool, healthy: bool
@@ -79,7 +82,10 @@ def test_mongodb_is_healthy_once_it_is_primary_of_a_set_that_it_begins_where_the
     name = services["mongo"]["command"][2]
     begun = {"_id": name, "members": [{"_id": 0, "host": "mongo:27017"}]}
     assert said == {"code": 0 if healthy else 1, "begun": [] if has_set else [begun]}
-    assert f"--mongo-url=mongodb://mongo:27017/oplog?replicaSet={name}" in services["agent-a"]["command"]
+    assert (
+        f"--mongo-url=mongodb://mongo:27017/oplog?replicaSet={name}"
+        in services["agent-a"]["command"]
+    )
 
 
 class Proxy:
@@ -93,7 +99,10 @@ class Proxy:
             self.url = f"http://127.0.0.1:{self.port}"
             self.log = folder / "access.log"
             text = (DEPLOY / "compose/nginx.conf").read_text().replace(" /tmp/", f" {folder}/")
-            changes = {"listen 8080;": f"listen 127.0.0.1:{self.port};", "/dev/stdout": str(self.log)}
+            changes = {
+                "listen 8080;": f"listen 127.0.0.1:{self.port};",
+                "/dev/stdout": str(self.log),
+            }
             changes |= {"worker_processes auto;": "worker_processes 1;"}
             for name, agent in zip(("agent-a", "agent-b"), agents, strict=True):
                 changes[f"server {name}:8042;"] = f"server 127.0.0.1:{agent.port};"
@@ -103,7 +112,15 @@ class Proxy:
             (folder / "nginx.conf").write_text(text)
             user = f"user {pwd.getpwuid(0).pw_name};" if os.getuid() == 0 else ""
             self._process = subprocess.Popen(
-                [program("nginx"), "-e", "stderr", "-c", folder / "nginx.conf", "-g", f"daemon off; {user}"],
+                [
+                    program("nginx"),
+                    "-e",
+                    "stderr",
+                    "-c",
+                    folder / "nginx.conf",
+                    "-g",
+                    f"daemon off; {user}",
+                ],
                 pass_fds=[listening.fileno()],
                 env={**os.environ, "NGINX": f"{listening.fileno()};"},
                 stderr=subprocess.PIPE,
@@ -175,7 +192,9 @@ def test_an_agent_sees_who_asked_for_what_and_the_proxys_log_holds_no_query(
     assert refused.status == 406
     assert f"{proxy.url}/ops" in refused.json["detail"]
     assert proxy.request("GET", "/metrics").status == 404
-    large = json.dumps([{**_operation(number), "id": f"{number:0>1000}"} for number in range(1000)]).encode()
+    large = json.dumps(
+        [{**_operation(number), "id": f"{number:0>1000}"} for number in range(1000)]
+    ).encode()
     assert proxy.request("POST", "/", large, **JSON).json == {"ingested": 1000}
     assert proxy.request("POST", "/", b"{", **JSON).json["status"] == 400
     proxy.stop()
@@ -195,7 +214,11 @@ def test_the_examples_follow_each_other_through_the_proxy(
     with (
         subprocess.Popen([*command, examples / "producer.py"], env=environ) as producer,
         subprocess.Popen(
-            [*command, examples / "consumer.py"], env=environ, cwd=tmp_path, stdout=subprocess.PIPE, text=True
+            [*command, examples / "consumer.py"],
+            env=environ,
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            text=True,
         ) as consumer,
     ):
         patience = threading.Timer(DEADLINE, consumer.kill)
@@ -210,5 +233,7 @@ def test_the_examples_follow_each_other_through_the_proxy(
         patience.cancel()
     assert said[0] == "forget everything: a copy of all videos follows\n"
     assert "the copy is complete\n" in said
-    assert {line.split()[2] for line in said if line.startswith(("insert", "update"))} == {"user/ada"}
+    assert {line.split()[2] for line in said if line.startswith(("insert", "update"))} == {
+        "user/ada"
+    }
     assert (tmp_path / "videos.state").read_text()

@@ -28,7 +28,9 @@ class Instruction(NamedTuple):
 
 
 def instructions() -> Iterator[Instruction]:
-    text = re.sub(r"^\s*#.*\n", "", CONTAINERFILE.read_text(), flags=re.MULTILINE).replace("\\\n", "")
+    text = re.sub(r"^\s*#.*\n", "", CONTAINERFILE.read_text(), flags=re.MULTILINE).replace(
+        "\\\n", ""
+    )
     stage = ""
     for line in filter(None, text.splitlines()):
         name, _, rest = line.partition(" ")
@@ -65,7 +67,9 @@ def test_the_ignore_file_lets_through_what_is_copied_and_nothing_else() -> None:
     lines = (ROOT / ".dockerignore").read_text().splitlines()
     assert lines[1] == "*"
     allowed = {path for line in lines if line.startswith("!") for path in ROOT.glob(line[1:])}
-    assert allowed == {path for stage in ("build", "build-client", "client") for path, _ in copied(stage)}
+    assert allowed == {
+        path for stage in ("build", "build-client", "client") for path, _ in copied(stage)
+    }
     assert all(path.exists() for path in allowed)
 
 
@@ -74,7 +78,10 @@ def test_every_image_runs_as_the_same_user_who_is_not_root() -> None:
     assert set(map(tuple, users.values())) == {("8042:8042",)}
     assert "--uid 8042" in of("base", "RUN")[0]
     for pod in filter(None, map(pod_spec, manifests())):
-        assert (pod["securityContext"]["runAsUser"], pod["securityContext"]["runAsGroup"]) == (8042, 8042)
+        assert (pod["securityContext"]["runAsUser"], pod["securityContext"]["runAsGroup"]) == (
+            8042,
+            8042,
+        )
 
 
 def test_a_build_without_a_target_gives_the_agent() -> None:
@@ -91,7 +98,11 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for source, whereto in copied(stage):
             target = folder / "src" / whereto
             if source.is_dir():
-                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build"))
+                shutil.copytree(
+                    source,
+                    target,
+                    ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build"),
+                )
             else:
                 target.mkdir(parents=True, exist_ok=True)
                 shutil.copy(source, target)
@@ -120,7 +131,9 @@ def test_what_is_copied_is_enough_to_install_and_to_start(image: Path, tmp_path:
     with process:
         try:
             assert process.stderr is not None
-            match = re.search(r"on http://127\.0\.0\.1:(\d+), UDP \S+, store oplog\.db", process.stderr.readline())
+            match = re.search(
+                r"on http://127\.0\.0\.1:(\d+), UDP \S+, store oplog\.db", process.stderr.readline()
+            )
             assert match
             assert _health(bin_, match[1]) == 0
             process.terminate()

@@ -31,7 +31,12 @@ def test_the_kustomization_names_every_manifest_and_every_image() -> None:
     assert set(kustomization["resources"]) == files
     (namespace,) = (each for each in manifests() if each["kind"] == "Namespace")
     assert kustomization["namespace"] == namespace["metadata"]["name"]
-    images = {container["image"] for each in manifests() if (pod := pod_spec(each)) for container in pod["containers"]}
+    images = {
+        container["image"]
+        for each in manifests()
+        if (pod := pod_spec(each))
+        for container in pod["containers"]
+    }
     assert {image["name"] for image in kustomization["images"]} == images
 
 
@@ -44,7 +49,10 @@ def test_every_pod_keeps_the_restricted_standard_and_more() -> None:
         assert context["seccompProfile"] == {"type": "RuntimeDefault"}
         assert pod["automountServiceAccountToken"] is False
         assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
-        assert all(volume.keys() & {"emptyDir", "secret", "persistentVolumeClaim"} for volume in pod["volumes"])
+        assert all(
+            volume.keys() & {"emptyDir", "secret", "persistentVolumeClaim"}
+            for volume in pod["volumes"]
+        )
         for container in pod["containers"]:
             assert container["securityContext"] == {
                 "allowPrivilegeEscalation": False,
@@ -83,7 +91,9 @@ def _with_host_port() -> list[dict[str, Any]]:
     for patch in kustomization["patches"]:
         target = patch["target"]
         (manifest,) = (
-            each for each in manifests() if (each["kind"], each["metadata"]["name"]) == (target["kind"], target["name"])
+            each
+            for each in manifests()
+            if (each["kind"], each["metadata"]["name"]) == (target["kind"], target["name"])
         )
         for operation in read_yaml(folder / patch["path"]):
             _patch(manifest, **operation)

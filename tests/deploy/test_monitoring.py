@@ -56,13 +56,17 @@ def test_each_alert_fires_where_it_must_and_only_there() -> None:
 
 
 def test_the_guide_lists_each_alert_with_its_severity() -> None:
-    rows = re.findall(r"^\| (`Oplog.*?) \| (\w+) \|", (ROOT / "docs/deployment.md").read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| (`Oplog.*?) \| (\w+) \|", (ROOT / "docs/deployment.md").read_text(), re.MULTILINE
+    )
     listed = {name: severity for names, severity in rows for name in re.findall(r"`(\w+)`", names)}
     assert listed == {rule["alert"]: rule["labels"]["severity"] for rule in rules()}
 
 
 def test_the_alerts_tests_notice_another_threshold(tmp_path: Path) -> None:
-    (tmp_path / "alerts.yaml").write_text((PROMETHEUS / "alerts.yaml").read_text().replace("6 * 3600", "7 * 3600"))
+    (tmp_path / "alerts.yaml").write_text(
+        (PROMETHEUS / "alerts.yaml").read_text().replace("6 * 3600", "7 * 3600")
+    )
     (tmp_path / "alerts_test.yaml").write_text((PROMETHEUS / "alerts_test.yaml").read_text())
     done = run(program("promtool"), "test", "rules", "alerts_test.yaml", cwd=tmp_path)
     assert done.returncode == 1
@@ -71,7 +75,9 @@ def test_the_alerts_tests_notice_another_threshold(tmp_path: Path) -> None:
 
 def test_promtool_can_parse_every_expression_of_the_dashboard(tmp_path: Path) -> None:
     expressions = list(dashboard_expressions())
-    recorded = [{"record": f"panel:{number}", "expr": text} for number, text in enumerate(expressions)]
+    recorded = [
+        {"record": f"panel:{number}", "expr": text} for number, text in enumerate(expressions)
+    ]
     file = tmp_path / "dashboard.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": recorded}]}))
     done = must_pass(program("promtool"), "check", "rules", file)
@@ -85,7 +91,9 @@ def test_every_metric_that_is_asked_for_is_exported(exported: dict[str, set[str]
     assert len(names) > 15
     assert names - exported.keys() == set()
     for target in _targets():
-        known = set().union(*(exported[name] for name in re.findall(r"\boplog_\w+", target["expr"])))
+        known = set().union(
+            *(exported[name] for name in re.findall(r"\boplog_\w+", target["expr"]))
+        )
         labels = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
         assert labels - {"job", "instance"} - known == set()
 
@@ -100,7 +108,9 @@ def test_the_panels_of_the_dashboard_do_not_overlap_and_each_says_what_it_shows(
         assert panel["description"]
         place = panel["gridPos"]
         assert place["x"] + place["w"] <= 24
-        cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
+        cells = {
+            (place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])
+        }
         assert not cells & taken
         taken |= cells
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])

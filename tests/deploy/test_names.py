@@ -41,7 +41,11 @@ OF_OTHER_PROGRAMS = {
 
 def test_every_variable_that_is_named_is_a_variable_of_the_agent() -> None:
     variables = {flag.variable for flag in flag_table()}
-    named = {(path.name, name) for path, text in texts(WRITTEN) for name in re.findall(r"\bOPLOGD_[A-Z_]*[A-Z]", text)}
+    named = {
+        (path.name, name)
+        for path, text in texts(WRITTEN)
+        for name in re.findall(r"\bOPLOGD_[A-Z_]*[A-Z]", text)
+    }
     assert {name for _, name in named} >= {"OPLOGD_MONGO_URL", "OPLOGD_PASSWORD_FILE"}
     assert {each for each in named if each[1] not in variables} == set()
 
@@ -50,7 +54,9 @@ def test_every_flag_that_is_named_is_a_flag_of_a_program() -> None:
     ours = {flag.name for flag in flag_table()}
     ours |= {flag for action in sync_parser()._actions for flag in action.option_strings}
     named = {
-        (path.name, flag) for path, text in texts(WRITTEN) for flag in re.findall(r"(?<![\w-])--[A-Za-z][\w-]+", text)
+        (path.name, flag)
+        for path, text in texts(WRITTEN)
+        for flag in re.findall(r"(?<![\w-])--[A-Za-z][\w-]+", text)
     }
     assert {each for each in named if each[1] not in ours | OF_OTHER_PROGRAMS} == set()
     assert {flag for _, flag in named} >= OF_OTHER_PROGRAMS
@@ -60,14 +66,18 @@ def test_every_file_that_the_guides_name_is_there() -> None:
     for path, text in texts([DEPLOY / "README.md", ROOT / "docs/deployment.md"]):
         named = re.findall(r"(?<!/)deploy/[\w./-]*\w", text)
         if path.parent == DEPLOY:
-            named += [f"deploy/{name}" for name in re.findall(r"^\|[^|]*\| `([^`]+)`", text, re.MULTILINE)]
+            named += [
+                f"deploy/{name}" for name in re.findall(r"^\|[^|]*\| `([^`]+)`", text, re.MULTILINE)
+            ]
         assert len(named) > 8
         assert {name for name in named if not (ROOT / name).exists()} == set()
 
 
 def test_the_variables_of_the_environment_file_are_settings_that_can_be_read() -> None:
     lines = (DEPLOY / "systemd/oplogd.env").read_text().splitlines()
-    environ = dict(line.removeprefix("#").split("=", 1) for line in lines if re.match(r"#?OPLOGD_", line))
+    environ = dict(
+        line.removeprefix("#").split("=", 1) for line in lines if re.match(r"#?OPLOGD_", line)
+    )
     settings = parse_agent([], environ)
     assert settings.listen == Address("localhost", PORT)
     assert settings.mongo_url is not None
@@ -81,7 +91,10 @@ def test_the_agents_of_compose_take_their_flags_and_get_the_time_to_stop() -> No
         settings = parse_agent(services[name]["command"], {})
         assert settings.mongo_url is not None
         assert "mongo" in settings.mongo_url.reveal()
-        assert float(services[name]["stop_grace_period"].removesuffix("s")) >= settings.shutdown_timeout + 5
+        assert (
+            float(services[name]["stop_grace_period"].removesuffix("s"))
+            >= settings.shutdown_timeout + 5
+        )
         mounted = [volume.partition(":")[2] for volume in services[name]["volumes"]]
         assert str(settings.spool).startswith(tuple(mounted))
 
@@ -133,10 +146,16 @@ def test_an_agent_of_kubernetes_is_what_its_ports_probes_and_mounts_expect(
     assert settings.password is not None
     assert settings.ingest_password is not None
 
-    assert container["livenessProbe"]["httpGet"] == container["startupProbe"]["httpGet"] == _get("/live")
+    assert (
+        container["livenessProbe"]["httpGet"]
+        == container["startupProbe"]["httpGet"]
+        == _get("/live")
+    )
     assert container["readinessProbe"]["httpGet"] == _get("/ready")
     assert container["readinessProbe"]["timeoutSeconds"] > STORE_TIMEOUT_SECONDS
-    assert manifest["spec"]["template"]["metadata"]["annotations"]["prometheus.io/port"] == str(settings.listen.port)
+    assert manifest["spec"]["template"]["metadata"]["annotations"]["prometheus.io/port"] == str(
+        settings.listen.port
+    )
 
     command, seconds = container["lifecycle"]["preStop"]["exec"]["command"]
     assert command == "sleep"
@@ -149,8 +168,12 @@ def test_an_agent_of_kubernetes_is_what_its_ports_probes_and_mounts_expect(
     assert {f"{mounts['secrets']}/{item['path']}" for item in secret["items"]} == set(files)
     if settings.spool is not None:
         assert settings.spool.parent.as_posix() == mounts["data"]
-        (size,) = (volume["emptyDir"]["sizeLimit"] for volume in pod["volumes"] if volume["name"] == "data")
-        assert int(size.removesuffix("Gi")) << 30 >= 2 * settings.spool_size  # its write-ahead log beside it
+        (size,) = (
+            volume["emptyDir"]["sizeLimit"] for volume in pod["volumes"] if volume["name"] == "data"
+        )
+        assert (
+            int(size.removesuffix("Gi")) << 30 >= 2 * settings.spool_size
+        )  # its write-ahead log beside it
     memory = container["resources"]["limits"]["memory"]
     bytes_ = int(memory[:-2]) << {"Mi": 20, "Gi": 30}[memory[-2:]]
     assert bytes_ >= 4 * (settings.max_queued_bytes + settings.ring_bytes)
@@ -167,7 +190,9 @@ def test_the_job_takes_its_flags_and_gives_up_where_another_try_is_no_use() -> N
     assert pod is not None
     (container,) = pod["containers"]
     assert "MONGO_URL" in {variable["name"] for variable in container["env"]}
-    settings = parse_sync([argument.replace("$(MONGO_URL)", MONGO_URL) for argument in container["args"]])
+    settings = parse_sync(
+        [argument.replace("$(MONGO_URL)", MONGO_URL) for argument in container["args"]]
+    )
     assert settings.store == MONGO_URL
     mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
     assert settings.dumps[0].startswith(mounts["dumps"] + "/")
@@ -189,7 +214,11 @@ def test_every_service_leads_to_a_port_of_a_pod() -> None:
     services = [each["spec"] for each in manifests() if each["kind"] == "Service"]
     assert len(services) == 2
     for spec in services:
-        (template,) = (pod for pod in pods.values() if pod["metadata"]["labels"] == spec["selector"])
-        ports = {(port["name"], port["protocol"]) for port in template["spec"]["containers"][0]["ports"]}
+        (template,) = (
+            pod for pod in pods.values() if pod["metadata"]["labels"] == spec["selector"]
+        )
+        ports = {
+            (port["name"], port["protocol"]) for port in template["spec"]["containers"][0]["ports"]
+        }
         assert {(port["targetPort"], port["protocol"]) for port in spec["ports"]} == ports
         assert {port["port"] for port in spec["ports"]} == {PORT}

@@ -40,12 +40,18 @@ def test_systemd_would_say_so_if_it_did_not(unit: Path) -> None:
 
 
 def test_the_unit_is_hardly_exposed(unit: Path) -> None:
-    done = must_pass(program("systemd-analyze"), "security", "--offline=true", f"--threshold={EXPOSURE}", unit)
-    assert re.search(r"Overall exposure level for oplogd.service: [01]\.\d", done.stdout), done.stdout
+    done = must_pass(
+        program("systemd-analyze"), "security", "--offline=true", f"--threshold={EXPOSURE}", unit
+    )
+    assert re.search(r"Overall exposure level for oplogd.service: [01]\.\d", done.stdout), (
+        done.stdout
+    )
 
 
 def test_the_unit_waits_for_the_agent_to_stop_and_does_not_repeat_a_bad_flag() -> None:
-    lines = dict(line.split("=", 1) for line in UNIT.read_text().splitlines() if re.match(r"[A-Z]\w+=", line))
+    lines = dict(
+        line.split("=", 1) for line in UNIT.read_text().splitlines() if re.match(r"[A-Z]\w+=", line)
+    )
     assert lines["Type"] == "notify"
     assert "WatchdogSec" not in lines  # the agent sends none
     settings = Settings()

@@ -53,8 +53,16 @@ class Appender:
 
 @contextmanager
 def appender(path: Path, clock_ms: int | None = None) -> Iterator[Appender]:
-    command = [sys.executable, "-m", "tests.e2e.append_process", str(path), *([str(clock_ms)] if clock_ms else [])]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as process:
+    command = [
+        sys.executable,
+        "-m",
+        "tests.e2e.append_process",
+        str(path),
+        *([str(clock_ms)] if clock_ms else []),
+    ]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
+    ) as process:
         try:
             yield Appender(process)
         finally:

@@ -36,7 +36,9 @@ def assert_reset(agent: Agent, foreign_ids: Iterable[str], objects: list[str]) -
         with ByteStream(agent, id_) as stream:
             reset, *states, _ = stream.until_live()
         assert (reset.event, reset.id) == ("reset", "1"), id_
-        assert [(state.event, state.operation["id"]) for state in states] == [("insert", name) for name in objects], id_
+        assert [(state.event, state.operation["id"]) for state in states] == [
+            ("insert", name) for name in objects
+        ], id_
         asked += 1
     assert asked > 0
 

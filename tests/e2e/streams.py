@@ -92,7 +92,9 @@ class ByteStream:
     def read_past(self, mark: bytes) -> bytes:
         """Everything up to and with the first block that contains ``mark``."""
         at = 0
-        while (found := self._buffer.find(mark, at)) < 0 or (end := self._buffer.find(b"\n\n", found)) < 0:
+        while (found := self._buffer.find(mark, at)) < 0 or (
+            end := self._buffer.find(b"\n\n", found)
+        ) < 0:
             at = found if found >= 0 else max(0, len(self._buffer) - len(mark))
             assert self._fill(), f"the stream ended without {mark!r}"
         return self._take(end + 2)
@@ -126,7 +128,11 @@ class ByteStream:
         events = []
         for event in self.blocks():
             events.append(event)
-            if event.event == "live" if offset is None else event.event != "live" and offset_of(event.id) == offset:
+            if (
+                event.event == "live"
+                if offset is None
+                else event.event != "live" and offset_of(event.id) == offset
+            ):
                 return events
         raise AssertionError(f"the stream ended after {len(events)} events: {events[-3:]}")
 
@@ -176,12 +182,18 @@ def offset_of(event_id: str) -> int:
 
 
 def ms_of(event_id: str) -> int:
-    return int(event_id[:8], 16) * 1000 + int(event_id[8:12], 16) if len(event_id) == 24 else int(event_id)
+    return (
+        int(event_id[:8], 16) * 1000 + int(event_id[8:12], 16)
+        if len(event_id) == 24
+        else int(event_id)
+    )
 
 
 def offsets(events: list[Event]) -> list[int]:
     """The places of operations in the log; fails on a block that is none."""
-    assert all(len(event.id) == 24 and event.event in ("insert", "update", "delete") for event in events)
+    assert all(
+        len(event.id) == 24 and event.event in ("insert", "update", "delete") for event in events
+    )
     return [offset_of(event.id) for event in events]
 
 

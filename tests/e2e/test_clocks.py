@@ -15,10 +15,18 @@ from tests.e2e.streams import ByteStream, ms_of, offset_of, operation
 
 def new_epoch(folder: Path, clock: MovingClock) -> None:
     command = [sys.executable, "-m", "oplogd", "--new-epoch", "--store", str(folder / "oplog.db")]
-    subprocess.run(command, check=True, timeout=DEADLINE, capture_output=True, env={**os.environ, **clock.environ})
+    subprocess.run(
+        command,
+        check=True,
+        timeout=DEADLINE,
+        capture_output=True,
+        env={**os.environ, **clock.environ},
+    )
 
 
-def test_a_replication_interrupted_in_a_log_that_was_set_aside_for_its_clock_brings_reset(tmp_path: Path) -> None:
+def test_a_replication_interrupted_in_a_log_that_was_set_aside_for_its_clock_brings_reset(
+    tmp_path: Path,
+) -> None:
     clock = MovingClock(tmp_path)
     with Agent(tmp_path, environ=clock.environ) as agent:
         write(agent, *names("a", 3))
@@ -43,7 +51,9 @@ def test_a_replication_interrupted_in_a_log_that_was_set_aside_for_its_clock_bri
         assert_accepted(agent, own | replication_ids(agent))
 
 
-def test_replication_ids_given_out_after_the_copy_that_was_restored_bring_reset(tmp_path: Path) -> None:
+def test_replication_ids_given_out_after_the_copy_that_was_restored_bring_reset(
+    tmp_path: Path,
+) -> None:
     store, copy = tmp_path / "oplog.db", tmp_path / "copy.db"
     with Agent(tmp_path) as agent:
         kept = write(agent, *names("a", 3))
@@ -69,7 +79,9 @@ def test_replication_ids_given_out_after_the_copy_that_was_restored_bring_reset(
         assert agent.stop() == 0
     with Agent(tmp_path) as agent:
         assert_reset(agent, lost_times, names("a", 3) + names("c", 4))
-        assert_accepted(agent, [*kept_times, *ids_of(kept), *ids_of(gone_on[:-1]), *replication_ids(agent)])
+        assert_accepted(
+            agent, [*kept_times, *ids_of(kept), *ids_of(gone_on[:-1]), *replication_ids(agent)]
+        )
 
 
 def test_ids_given_out_after_a_clock_went_back_behind_the_opening_are_known(tmp_path: Path) -> None:
@@ -109,7 +121,9 @@ def test_a_start_with_a_clock_of_1970_forgets_nothing_about_copies(tmp_path: Pat
         assert_reset(agent, lost_times, names("a", 3) + names("c", 3))
 
 
-def test_a_file_renamed_over_that_of_a_running_agent_gives_live_consumers_no_silent_gap(tmp_path: Path) -> None:
+def test_a_file_renamed_over_that_of_a_running_agent_gives_live_consumers_no_silent_gap(
+    tmp_path: Path,
+) -> None:
     """The other file goes on behind the offset that the consumers have, so that offsets alone tell nothing."""
     store, other = tmp_path / "oplog.db", tmp_path / "other.db"
     with Agent(tmp_path) as agent:
@@ -134,7 +148,9 @@ def test_a_file_renamed_over_that_of_a_running_agent_gives_live_consumers_no_sil
         assert_reset(agent, ids_of(lost), [*names("a", 3), *names("other", 12), "later"])
 
 
-def test_an_older_copy_renamed_over_the_file_of_a_running_agent_knows_the_times_it_lacks(tmp_path: Path) -> None:
+def test_an_older_copy_renamed_over_the_file_of_a_running_agent_knows_the_times_it_lacks(
+    tmp_path: Path,
+) -> None:
     store, copy = tmp_path / "oplog.db", tmp_path / "copy.db"
     with Agent(tmp_path) as agent:
         write(agent, *names("a", 3))

@@ -32,7 +32,9 @@ class Load:
         self._port = agent.port
         self._ids = ids
         self._changed = threading.Condition()
-        self._threads = [threading.Thread(target=self._produce, args=(size,)) for size in (1, 1, 1, 1, 25, 25)]
+        self._threads = [
+            threading.Thread(target=self._produce, args=(size,)) for size in (1, 1, 1, 1, 25, 25)
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -67,7 +69,9 @@ class Load:
             connection.close()
 
 
-def test_what_was_acknowledged_survives_20_kills_in_the_middle_of_load_exactly_once(tmp_path: Path) -> None:
+def test_what_was_acknowledged_survives_20_kills_in_the_middle_of_load_exactly_once(
+    tmp_path: Path,
+) -> None:
     ids = itertools.count()
     chance = random.Random(9)
     acknowledged: list[str] = []
@@ -169,20 +173,30 @@ def test_while_another_process_locks_the_store_udp_waits_in_order_http_is_refuse
         with locked(tmp_path / "oplog.db"):
             agent.send_udp(operation("insert", "u0"))
             agent.wait_status(events_received=2)
-            assert_refused(agent.request("POST", "/", operation("insert", "waits")), "dropped", *words)
+            assert_refused(
+                agent.request("POST", "/", operation("insert", "waits")), "dropped", *words
+            )
             assert_degraded(agent, *words)
             assert_refused(agent.request("POST", "/", [operation("insert", "at once")] * 7), *words)
             agent.send_udp(*(operation("insert", f"u{number}") for number in range(1, room + 20)))
             agent.wait_status(events_received=1 + 1 + 1 + 7 + room + 19)
             status = assert_degraded(agent, *words)
-            assert (status["queue_size"], status["events_ingested"], status["clients"]) == (room, 1, 1)
+            assert (status["queue_size"], status["events_ingested"], status["clients"]) == (
+                room,
+                1,
+                1,
+            )
             assert status["events_discarded"] == 1 + 7 + 20
             with ByteStream(agent, "0") as late:  # reading goes on
                 assert [event.event for event in late.until_live()] == ["reset", "insert", "live"]
         assert_recovers(agent, events_ingested=1 + room, events_discarded=1 + 7 + 20)
         assert agent.post(operation("insert", "after")) == 204
         events = consumer.take(1 + room + 1)
-        assert [event.operation["id"] for event in events] == ["before", *(f"u{n}" for n in range(room)), "after"]
+        assert [event.operation["id"] for event in events] == [
+            "before",
+            *(f"u{n}" for n in range(room)),
+            "after",
+        ]
         assert offsets(events) == list(range(1, room + 3))
         assert consumer.comments > 5
 
@@ -192,7 +206,9 @@ def limit_file_size(agent: Agent, size: int) -> None:
     resource.prlimit(agent.process.pid, resource.RLIMIT_FSIZE, (size, hard))
 
 
-def test_a_full_disk_refuses_new_operations_keeps_what_it_has_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+def test_a_full_disk_refuses_new_operations_keeps_what_it_has_and_goes_on_when_there_is_room(
+    tmp_path: Path,
+) -> None:
     words = ("oplog.db", "disk")
     with Agent(tmp_path, "--heartbeat", "200ms") as agent, agent.follow() as consumer:
         limit_file_size(agent, 1024 * 1024)
@@ -208,7 +224,9 @@ def test_a_full_disk_refuses_new_operations_keeps_what_it_has_and_goes_on_when_t
         assert_refused(answer, "not confirmed, it may still be stored", *words)
         status = assert_degraded(agent, *words)
         assert (status["events_ingested"], status["queue_size"]) == (number * 100, 100)
-        assert_refused(agent.request("POST", "/", operation("insert", "refused")), "dropped", *words)
+        assert_refused(
+            agent.request("POST", "/", operation("insert", "refused")), "dropped", *words
+        )
         agent.send_udp(operation("insert", "u1"), operation("insert", "u2"))
         agent.wait_status(queue_size=102)
         assert {event.operation["id"] for event in agent.replicate().values()} == set(stored[:-100])
@@ -227,7 +245,9 @@ def test_a_full_disk_refuses_new_operations_keeps_what_it_has_and_goes_on_when_t
 def start_up_failure(store: Path, prepare: Callable[[], None] | None = None) -> str:
     """The one sentence with which the agent refuses to start."""
     command = [sys.executable, "-m", "oplogd", "--listen", "127.0.0.1:0", "--store", str(store)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, preexec_fn=prepare)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=DEADLINE, preexec_fn=prepare
+    )
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done
     assert str(store) in done.stderr
     assert "--store" in done.stderr
@@ -250,11 +270,16 @@ def obey_permissions() -> None:
     """Runs in the child: take from root, for the program it becomes, the right to override permissions."""
     drop_from_bounding_set = 24
     for dac_override_and_read_search in (1, 2):
-        if os.geteuid() == 0 and _libc.prctl(drop_from_bounding_set, dac_override_and_read_search, 0, 0, 0) != 0:
+        if (
+            os.geteuid() == 0
+            and _libc.prctl(drop_from_bounding_set, dac_override_and_read_search, 0, 0, 0) != 0
+        ):
             raise OSError(ctypes.get_errno(), "prctl")
 
 
-def test_a_read_only_store_is_named_at_start_and_one_made_so_later_loses_nothing(tmp_path: Path) -> None:
+def test_a_read_only_store_is_named_at_start_and_one_made_so_later_loses_nothing(
+    tmp_path: Path,
+) -> None:
     store = tmp_path / "oplog.db"
     with Agent(tmp_path, preexec_fn=obey_permissions) as agent:
         assert agent.post(operation("insert", "before")) == 204
@@ -310,11 +335,16 @@ def test_a_damaged_file_is_named_at_start(tmp_path: Path) -> None:
         assert [event.operation["id"] for event in agent.replicate().values()] == ids
 
 
-def test_damage_under_a_running_agent_degrades_it_shows_no_traceback_and_mended_it_goes_on(tmp_path: Path) -> None:
+def test_damage_under_a_running_agent_degrades_it_shows_no_traceback_and_mended_it_goes_on(
+    tmp_path: Path,
+) -> None:
     store = tmp_path / "oplog.db"
     sound, ids = filled_store(tmp_path)
     noise = random.Random(2).randbytes(len(sound))
-    with Agent(tmp_path, "--heartbeat", "200ms", preexec_fn=obey_permissions) as agent, agent.follow() as consumer:
+    with (
+        Agent(tmp_path, "--heartbeat", "200ms", preexec_fn=obey_permissions) as agent,
+        agent.follow() as consumer,
+    ):
         with store.open("r+b") as file:
             file.seek(PAGE)
             file.write(noise[PAGE:])
@@ -322,7 +352,12 @@ def test_damage_under_a_running_agent_degrades_it_shows_no_traceback_and_mended_
         assert_refused(agent.request("POST", "/", operation("insert", "being written")), *words)
         assert_degraded(agent, *words)
         assert_refused(agent.request("POST", "/", operation("insert", "refused")), *words)
-        assert_refused(agent.request("GET", "/", headers={"Accept": "text/event-stream", "Last-Event-ID": "0"}), *words)
+        assert_refused(
+            agent.request(
+                "GET", "/", headers={"Accept": "text/event-stream", "Last-Event-ID": "0"}
+            ),
+            *words,
+        )
         agent.send_udp(operation("insert", "udp"))
         agent.wait_status(queue_size=2)
         with store.open("r+b") as file:

@@ -53,7 +53,10 @@ def test_consumers_that_do_not_read_cost_bounded_memory_and_slow_nobody(tmp_path
         for _ in range(2):
             # From the ring, from the log in the store, and from the states.
             starts = [None, agent.status()["store"]["oldest_id"], "0", None] * (stalled // 4)
-            slow += [stack.enter_context(ByteStream(agent, start, receive_buffer=4096)) for start in starts]
+            slow += [
+                stack.enter_context(ByteStream(agent, start, receive_buffer=4096))
+                for start in starts
+            ]
             load(agent, reader)
             resident.append(resident_bytes(agent))
         assert agent.status()["clients"] == 2 * stalled + 1
@@ -83,7 +86,13 @@ def grown_by(folder: Path, parents: list[str]) -> int:
         before = resident_bytes(agent)
         for first in range(0, 400, 20):
             assert (
-                agent.post([operation("update", f"n{n}", "thing", *parents) for n in range(first, first + 20)]) == 200
+                agent.post(
+                    [
+                        operation("update", f"n{n}", "thing", *parents)
+                        for n in range(first, first + 20)
+                    ]
+                )
+                == 200
             )
         deadline = time.monotonic() + DEADLINE
         while (status := agent.status())["store"]["lag"]["follower"]:
@@ -121,9 +130,13 @@ def grown_by_streams(folder: Path, filters: list[str]) -> int:
         return resident_bytes(agent) - before
 
 
-def test_consumers_whose_filters_differ_take_about_the_memory_of_consumers_that_share_one(tmp_path: Path) -> None:
+def test_consumers_whose_filters_differ_take_about_the_memory_of_consumers_that_share_one(
+    tmp_path: Path,
+) -> None:
     equal = grown_by_streams(tmp_path / "equal", ["own,video"] * 50)
-    different = grown_by_streams(tmp_path / "different", [f"own{number},video" for number in range(50)])
+    different = grown_by_streams(
+        tmp_path / "different", [f"own{number},video" for number in range(50)]
+    )
     # The bytes on their way to a connection are its own. A list of all that passed would be 2 MB for each consumer.
     assert different < equal + 50 * 600_000
 
@@ -169,7 +182,9 @@ class Consumer(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         for future in (self.established, self.done):
             if not future.done():
-                future.set_exception(error or EOFError(f"the stream ended after {self.count} events"))
+                future.set_exception(
+                    error or EOFError(f"the stream ended after {self.count} events")
+                )
 
 
 @pytest.mark.usefixtures("many_files")
@@ -188,7 +203,9 @@ async def test_1000_consumers_each_get_each_of_2000_operations_in_order(tmp_path
             await asyncio.gather(*(consumer.established for consumer in consumers))
             assert (await asyncio.to_thread(agent.status))["clients"] == CONSUMERS
             for batch in batches:
-                status = await asyncio.to_thread(agent.post, [operation("insert", id_) for id_ in batch])
+                status = await asyncio.to_thread(
+                    agent.post, [operation("insert", id_) for id_ in batch]
+                )
                 assert status == 200
             await asyncio.gather(*(consumer.done for consumer in consumers))
         reference = consumers[0]
@@ -230,7 +247,9 @@ def passes(sent: dict[str, Any], query: dict[str, str]) -> bool:
 
 
 @pytest.mark.parametrize("ring_size", [65536, 16], ids=["from the ring", "from the store"])
-def test_consumers_with_200_different_filters_each_get_exactly_theirs(tmp_path: Path, ring_size: int) -> None:
+def test_consumers_with_200_different_filters_each_get_exactly_theirs(
+    tmp_path: Path, ring_size: int
+) -> None:
     chance = random.Random(200)
     filters = random_filters(chance, 200)
     sent = [
@@ -243,7 +262,9 @@ def test_consumers_with_200_different_filters_each_get_exactly_theirs(tmp_path: 
         for _ in range(2000)
     ]
     sent.append(operation("insert", "end", "end", "end"))
-    expected = [[number for number, one in enumerate(sent, 1) if passes(one, query)] for query in filters]
+    expected = [
+        [number for number, one in enumerate(sent, 1) if passes(one, query)] for query in filters
+    ]
     assert len({tuple(numbers) for numbers in expected}) == 200
     half = len(sent) // 2
     with Agent(tmp_path, "--ring-size", str(ring_size)) as agent, ExitStack() as stack:
@@ -266,11 +287,17 @@ def test_consumers_with_200_different_filters_each_get_exactly_theirs(tmp_path: 
 
 
 def test_what_another_process_appends_reaches_the_consumers_within_100_ms(tmp_path: Path) -> None:
-    with Agent(tmp_path) as agent, appender(tmp_path / "oplog.db") as other, ByteStream(agent) as stream:
+    with (
+        Agent(tmp_path) as agent,
+        appender(tmp_path / "oplog.db") as other,
+        ByteStream(agent) as stream,
+    ):
         assert agent.post(operation("insert", "own")) == 204
         latencies = []
         for number in range(20):
-            durable_ms = other.append([operation("insert", f"foreign {number}"), operation("update", "own")])
+            durable_ms = other.append(
+                [operation("insert", f"foreign {number}"), operation("update", "own")]
+            )
             if number == 0:
                 assert [event.operation["id"] for event in stream.take(1)] == ["own"]
             events = stream.take(2)
@@ -286,7 +313,11 @@ def test_what_another_process_appends_reaches_the_consumers_within_100_ms(tmp_pa
 
 def test_a_log_that_outran_a_suspended_agent_is_bridged_by_the_states(tmp_path: Path) -> None:
     flags = ("--capped-collection-size", "4096")
-    with Agent(tmp_path, *flags) as agent, appender(tmp_path / "oplog.db") as other, ByteStream(agent) as stream:
+    with (
+        Agent(tmp_path, *flags) as agent,
+        appender(tmp_path / "oplog.db") as other,
+        ByteStream(agent) as stream,
+    ):
         other.append([operation("insert", f"n{number}") for number in range(10)])
         events = stream.take(10)
         agent.process.send_signal(signal.SIGSTOP)
@@ -303,9 +334,16 @@ def test_a_log_that_outran_a_suspended_agent_is_bridged_by_the_states(tmp_path: 
         assert (deleted.event, offset_of(deleted.id)) == ("delete", 111)
 
 
-def test_two_agents_on_one_file_and_a_third_writer_give_all_consumers_the_same_sequence(tmp_path: Path) -> None:
+def test_two_agents_on_one_file_and_a_third_writer_give_all_consumers_the_same_sequence(
+    tmp_path: Path,
+) -> None:
     each = 100
-    with Agent(tmp_path) as one, Agent(tmp_path) as two, appender(tmp_path / "oplog.db") as third, ExitStack() as stack:
+    with (
+        Agent(tmp_path) as one,
+        Agent(tmp_path) as two,
+        appender(tmp_path / "oplog.db") as third,
+        ExitStack() as stack,
+    ):
         streams = [stack.enter_context(ByteStream(agent)) for agent in (one, two) for _ in range(3)]
         names = ["one a", "one b", "two a", "two b", "third"]
         failures: list[BaseException] = []
@@ -338,7 +376,11 @@ def test_two_agents_on_one_file_and_a_third_writer_give_all_consumers_the_same_s
         assert offsets(sequence) == list(range(1, each * len(names) + 1))
         assert all(other == sequence for other in sequences)
         for name in names:
-            own = [event.operation["id"] for event in sequence if event.operation["id"].startswith(name)]
+            own = [
+                event.operation["id"]
+                for event in sequence
+                if event.operation["id"].startswith(name)
+            ]
             assert own == [f"{name} {number}" for number in range(each)]
         for agent in (one, two):
             assert list(agent.replicate()) == [event.key for event in sequence]

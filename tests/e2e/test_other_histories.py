@@ -30,7 +30,9 @@ def test_ids_given_out_after_the_copy_that_was_restored_bring_reset(tmp_path: Pa
         assert_resumes(agent, kept)
         gone_on = write(agent, *names("c", 20))
         assert offsets(gone_on) == list(range(11, 31))
-        assert_reset(agent, ids_of(lost), names("a", 10) + names("c", 20))  # at places that others have taken
+        assert_reset(
+            agent, ids_of(lost), names("a", 10) + names("c", 20)
+        )  # at places that others have taken
         assert_resumes(agent, kept + gone_on)
 
 
@@ -55,7 +57,9 @@ def test_ids_of_a_store_that_was_deleted_bring_reset_for_ever(tmp_path: Path) ->
         assert_reset(agent, lost_ids, names("b", 5) + names("c", 10) + names("d", 100))
 
 
-def test_after_a_clock_that_was_once_in_2099_a_new_epoch_brings_reset_and_the_present_time(tmp_path: Path) -> None:
+def test_after_a_clock_that_was_once_in_2099_a_new_epoch_brings_reset_and_the_present_time(
+    tmp_path: Path,
+) -> None:
     with Agent(tmp_path) as agent:
         before = write(agent, *names("a", 5))
         foreign = [*ids_of(before), *replication_ids(agent)]
@@ -64,13 +68,23 @@ def test_after_a_clock_that_was_once_in_2099_a_new_epoch_brings_reset_and_the_pr
         for name in names("b", 3):
             future.append([operation("insert", name)])
     with Agent(tmp_path) as agent:
-        assert [line for line in agent.log if "WARN" in line and "ahead of the clock" in line and "--new-epoch" in line]
+        assert [
+            line
+            for line in agent.log
+            if "WARN" in line and "ahead of the clock" in line and "--new-epoch" in line
+        ]
         after = write(agent, *names("c", 3))
-        assert {ms_of(event.id) for event in after} == {NEW_YEAR_2099}  # a log's time does not run backwards
+        assert {ms_of(event.id) for event in after} == {
+            NEW_YEAR_2099
+        }  # a log's time does not run backwards
         with ByteStream(agent, before[-1].id) as stream:
             in_2099 = stream.take(6)
         assert_resumes(agent, before + in_2099)
-        foreign += [*ids_of(in_2099), *(replication_ids(agent) - set(foreign)), str(NEW_YEAR_2099 + 1)]
+        foreign += [
+            *ids_of(in_2099),
+            *(replication_ids(agent) - set(foreign)),
+            str(NEW_YEAR_2099 + 1),
+        ]
         assert str(NEW_YEAR_2099) in foreign
         assert agent.stop() == 0
 
@@ -93,7 +107,9 @@ def test_after_a_clock_that_was_once_in_2099_a_new_epoch_brings_reset_and_the_pr
         assert_reset(agent, foreign, objects + names("d", 15) + names("e", 100))
 
 
-def test_an_id_of_a_lost_history_brings_reset_also_after_its_place_has_left_the_log(tmp_path: Path) -> None:
+def test_an_id_of_a_lost_history_brings_reset_also_after_its_place_has_left_the_log(
+    tmp_path: Path,
+) -> None:
     with Agent(tmp_path) as agent:
         kept = write(agent, *names("a", 5))
         assert agent.stop() == 0
@@ -106,7 +122,9 @@ def test_an_id_of_a_lost_history_brings_reset_also_after_its_place_has_left_the_
         write(agent, *names("b", 100))
         assert offset_of(agent.status()["store"]["oldest_id"]) > 10
         assert_reset(agent, ids_of(lost), names("a", 5) + names("b", 100))
-        with agent.follow(kept[-1].id) as stream:  # of this history: what it missed, without a reset
+        with agent.follow(
+            kept[-1].id
+        ) as stream:  # of this history: what it missed, without a reset
             assert {event.event for event in stream.take(100)} == {"insert"}
 
 

@@ -64,7 +64,9 @@ def as_arrays(agent: Agent, lines: list[bytes]) -> None:
 def as_ndjson(agent: Agent, lines: list[bytes]) -> None:
     for first in range(0, len(lines), BATCH):
         batch = lines[first : first + BATCH]
-        answer = agent.request("POST", "/ops", b"\n".join(batch), {"Content-Type": "application/x-ndjson"})
+        answer = agent.request(
+            "POST", "/ops", b"\n".join(batch), {"Content-Type": "application/x-ndjson"}
+        )
         assert (answer.status, answer.json) == (200, {"ingested": len(batch)})
 
 
@@ -79,7 +81,13 @@ def test_the_whole_history_arrives_in_order_and_its_replication_equals_the_dump(
     with Agent(tmp_path) as agent, ByteStream(agent) as live:
         send(agent, history.lines)
         status = agent.wait_status(events_ingested=OPERATIONS, queue_size=0)
-        received = ("events_received", "events_error", "events_discarded", "events_dropped_kernel", "queue_bytes")
+        received = (
+            "events_received",
+            "events_error",
+            "events_discarded",
+            "events_dropped_kernel",
+            "queue_bytes",
+        )
         assert [status[name] for name in received] == [OPERATIONS, 0, 0, 0, 0]
 
         followed = live.until_offset(OPERATIONS)
@@ -88,7 +96,12 @@ def test_the_whole_history_arrives_in_order_and_its_replication_equals_the_dump(
 
         with ByteStream(agent, "0") as stream:
             reset, *states, mark = stream.until_live()
-        assert (reset.event, reset.id, mark.event, mark.id) == ("reset", "1", "live", followed[-1].id)
+        assert (reset.event, reset.id, mark.event, mark.id) == (
+            "reset",
+            "1",
+            "live",
+            followed[-1].id,
+        )
         assert {state.event for state in states} == {"insert"}
         assert objects_by_key([state.operation for state in states]) == history.live
 
@@ -148,7 +161,9 @@ def test_resuming_at_any_of_200_ids_gives_exactly_the_operations_after_it(
 def history_end(history: History) -> bytes:
     """What the last operation of the history looks like on the wire, and no other does."""
     *_, last = history.operations
-    end = json.dumps({name: last[name] for name in ("timestamp", "parents", "type", "id")}, separators=(",", ":"))
+    end = json.dumps(
+        {name: last[name] for name in ("timestamp", "parents", "type", "id")}, separators=(",", ":")
+    )
     assert sum(operation == last for operation in history.operations) == 1
     return f"event: {last['event']}\ndata: {end}".encode()
 
@@ -213,5 +228,10 @@ def first_event(history: History, first_id: str) -> Event:
 def states_since(log: list[Event], ms: int) -> list[tuple[str, str, str]]:
     """What a consumer must get: the last operation of each object, if it is not older, oldest first."""
     last = {event.key: event for event in log}
-    changed = sorted((event for event in last.values() if ms_of(event.id) >= ms), key=lambda event: event.id)
-    return [(str(ms_of(event.id)), "delete" if event.event == "delete" else "insert", event.data) for event in changed]
+    changed = sorted(
+        (event for event in last.values() if ms_of(event.id) >= ms), key=lambda event: event.id
+    )
+    return [
+        (str(ms_of(event.id)), "delete" if event.event == "delete" else "insert", event.data)
+        for event in changed
+    ]

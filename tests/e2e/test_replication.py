@@ -13,7 +13,9 @@ from tests.agents import DEADLINE, Agent, Event, fold
 from tests.e2e.streams import ByteStream, ms_of, offset_of, offsets, operation
 
 
-def test_an_object_is_in_the_replication_that_begins_right_after_its_insert_1000_times(tmp_path: Path) -> None:
+def test_an_object_is_in_the_replication_that_begins_right_after_its_insert_1000_times(
+    tmp_path: Path,
+) -> None:
     headers = {"Content-Type": "application/json"}
     with Agent(tmp_path) as agent:
         producer = http.client.HTTPConnection("127.0.0.1", agent.port, timeout=DEADLINE)
@@ -28,7 +30,9 @@ def test_an_object_is_in_the_replication_that_begins_right_after_its_insert_1000
         producer.close()
 
 
-def test_more_than_ten_thousand_states_of_one_millisecond_replicate_completely(tmp_path: Path) -> None:
+def test_more_than_ten_thousand_states_of_one_millisecond_replicate_completely(
+    tmp_path: Path,
+) -> None:
     things = [operation("insert", f"n{number}") for number in range(12_000)]
     keys = [f"thing/{thing['id']}" for thing in things]
     with Agent(tmp_path) as agent:
@@ -52,7 +56,9 @@ def test_more_than_ten_thousand_states_of_one_millisecond_replicate_completely(t
 
 
 def large(event: str, number: int) -> dict[str, Any]:
-    return operation(event, f"n{number}", "thing", *(f"parent {digit}".ljust(160, ".") for digit in range(10)))
+    return operation(
+        event, f"n{number}", "thing", *(f"parent {digit}".ljust(160, ".") for digit in range(10))
+    )
 
 
 MORE_THAN_SOCKETS_HOLD = 10_000
@@ -60,13 +66,20 @@ MORE_THAN_SOCKETS_HOLD = 10_000
 
 
 @pytest.mark.parametrize(
-    "cap", [256 * 1024 * 1024, 64 * 1024], ids=["the log holds them", "the start of the replication leaves the log"]
+    "cap",
+    [256 * 1024 * 1024, 64 * 1024],
+    ids=["the log holds them", "the start of the replication leaves the log"],
 )
-def test_operations_during_a_replication_follow_it_without_gap_or_disorder(tmp_path: Path, cap: int) -> None:
+def test_operations_during_a_replication_follow_it_without_gap_or_disorder(
+    tmp_path: Path, cap: int
+) -> None:
     count = MORE_THAN_SOCKETS_HOLD
     with Agent(tmp_path, "--capped-collection-size", str(cap)) as agent:
         for first in range(0, count, 2000):
-            assert agent.post([large("insert", number) for number in range(first, first + 2000)]) == 200
+            assert (
+                agent.post([large("insert", number) for number in range(first, first + 2000)])
+                == 200
+            )
         with ByteStream(agent, "0", receive_buffer=4096) as stream:
             events = stream.take(100)
             # In the part that was sent, in the part that was not, and new ones; several commits of several milliseconds.
@@ -86,9 +99,13 @@ def test_operations_during_a_replication_follow_it_without_gap_or_disorder(tmp_p
     assert [event.event for event in events].count("reset") == 1
     if cap > count * 1600:
         assert offset_of(mark.id) == count  # the operations really came during the replication
-        changed = [f"thing/n{first + number}" for first in range(0, count, 250) for number in range(2)]
+        changed = [
+            f"thing/n{first + number}" for first in range(0, count, 250) for number in range(2)
+        ]
         sent = {event.key for event in replicated[1:]}
-        left_to_the_log = [f"thing/n{number}" for number in range(count) if f"thing/n{number}" not in sent]
+        left_to_the_log = [
+            f"thing/n{number}" for number in range(count) if f"thing/n{number}" not in sent
+        ]
         assert left_to_the_log
         assert set(left_to_the_log) < set(changed)
     else:

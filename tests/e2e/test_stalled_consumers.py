@@ -23,7 +23,10 @@ class HastyAgent(Agent):
 def fill(agent: Agent, megabytes: int = 12) -> None:
     """More than a connection's buffers hold."""
     for first in range(megabytes):
-        assert agent.post([operation("update", f"n{first}-{n}", "thing", FULL) for n in range(17)]) == 200
+        assert (
+            agent.post([operation("update", f"n{first}-{n}", "thing", FULL) for n in range(17)])
+            == 200
+        )
 
 
 def assert_cut_off(stream: ByteStream, agent: Agent) -> None:
@@ -36,7 +39,9 @@ def assert_cut_off(stream: ByteStream, agent: Agent) -> None:
     assert len(list(stream.blocks())) < 12 * 17
 
 
-def test_a_consumer_that_takes_no_byte_for_the_stall_timeout_leaves_its_place(tmp_path: Path) -> None:
+def test_a_consumer_that_takes_no_byte_for_the_stall_timeout_leaves_its_place(
+    tmp_path: Path,
+) -> None:
     flags = ("--max-clients", "1", "--stall-timeout", "500ms", "--heartbeat", "200ms")
     with Agent(tmp_path, *flags) as agent, ByteStream(agent, receive_buffer=4096) as stalled:
         fill(agent)
@@ -45,7 +50,9 @@ def test_a_consumer_that_takes_no_byte_for_the_stall_timeout_leaves_its_place(tm
 
 
 @pytest.mark.parametrize("stall_timeout", ["0", "1h"])
-def test_a_consumer_that_takes_nothing_is_aborted_after_its_end_was_due(tmp_path: Path, stall_timeout: str) -> None:
+def test_a_consumer_that_takes_nothing_is_aborted_after_its_end_was_due(
+    tmp_path: Path, stall_timeout: str
+) -> None:
     flags = ("--max-clients", "1", "--max-connection-age", "1s", "--stall-timeout", stall_timeout)
     with HastyAgent(tmp_path, *flags) as agent, ByteStream(agent, receive_buffer=4096) as stalled:
         fill(agent)
@@ -55,7 +62,14 @@ def test_a_consumer_that_takes_nothing_is_aborted_after_its_end_was_due(tmp_path
 def test_a_consumer_that_takes_a_little_now_and_then_is_not_cut_off(tmp_path: Path) -> None:
     """With as full a connection as one that is cut off, for several times as long."""
     timeout = 0.6
-    flags = ("--max-clients", "2", "--stall-timeout", f"{timeout * 1000:.0f}ms", "--heartbeat", "200ms")
+    flags = (
+        "--max-clients",
+        "2",
+        "--stall-timeout",
+        f"{timeout * 1000:.0f}ms",
+        "--heartbeat",
+        "200ms",
+    )
     with (
         Agent(tmp_path, *flags) as agent,
         ByteStream(agent, receive_buffer=4096) as slow,
@@ -67,7 +81,9 @@ def test_a_consumer_that_takes_a_little_now_and_then_is_not_cut_off(tmp_path: Pa
         while agent.status()["clients"] == 2 or time.monotonic() - begun < 4 * timeout:
             slow.read(1024)
             read += 1024
-            assert time.monotonic() - begun < DEADLINE, "the consumer that reads nothing is still there"
+            assert time.monotonic() - begun < DEADLINE, (
+                "the consumer that reads nothing is still there"
+            )
         assert agent.status()["clients"] == 1
         assert read < 6_000_000, "it was not slow: its connection was empty"
         slow.read_past(b"n11-16")

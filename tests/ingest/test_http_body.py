@@ -49,7 +49,9 @@ def refused(body: bytes, media_type: str = NDJSON) -> InvalidBodyError:
 
 
 goods = st.builds(lambda id_: encoded({**GOOD, "id": id_}), st.integers(0, 999).map(str))
-bads = st.sampled_from([b"{}", b"x", b"[]", b"{", b'"\xff"', encoded({**GOOD, "type": ""}), b"[" * 5000])
+bads = st.sampled_from(
+    [b"{}", b"x", b"[]", b"{", b'"\xff"', encoded({**GOOD, "type": ""}), b"[" * 5000]
+)
 bad_json = st.sampled_from(
     [b"{}", b"1", b"[]", b"null", encoded({**GOOD, "event": "x"}), encoded({**GOOD, "id": None})]
 )
@@ -57,8 +59,12 @@ blanks = st.sampled_from([b"", b" ", b"\t\r"])
 
 
 @examples(2)
-@given(st.lists(goods | bads | blanks, max_size=12), st.sampled_from([b"\n", b"\r\n"]), st.booleans())
-def test_every_bad_line_is_named_and_nothing_is_kept(lines: list[bytes], end: bytes, ended: bool) -> None:
+@given(
+    st.lists(goods | bads | blanks, max_size=12), st.sampled_from([b"\n", b"\r\n"]), st.booleans()
+)
+def test_every_bad_line_is_named_and_nothing_is_kept(
+    lines: list[bytes], end: bytes, ended: bool
+) -> None:
     body = end.join(lines) + (end if ended else b"")
     filled = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
     bad = []
@@ -71,7 +77,9 @@ def test_every_bad_line_is_named_and_nothing_is_kept(lines: list[bytes], end: by
         refusal = refused(body)
         assert refusal.bad == bad
         assert refusal.lines == len(filled)
-        assert str(refusal).startswith(f"{len(bad)} of {len(filled)} operations are invalid, nothing was stored")
+        assert str(refusal).startswith(
+            f"{len(bad)} of {len(filled)} operations are invalid, nothing was stored"
+        )
     elif not filled:
         with pytest.raises(OperationError, match="there is none"):
             read(body)
@@ -96,7 +104,9 @@ def test_every_bad_element_of_an_array_is_named(elements: list[bytes], white: by
         with pytest.raises(OperationError, match="there is none"):
             read(body, JSON)
     else:
-        assert read(body, JSON) == Body([decode(element, ARRIVAL) for element in elements], batch=True)
+        assert read(body, JSON) == Body(
+            [decode(element, ARRIVAL) for element in elements], batch=True
+        )
 
 
 @examples(3)
@@ -120,18 +130,24 @@ def test_one_object_is_no_batch() -> None:
     assert read(b"\n " + encoded(GOOD) + b"\n", JSON).batch is False
 
 
-@pytest.mark.parametrize(("body", "media_type"), [(b"[]", JSON), (b" [ ] ", JSON), (b"", NDJSON), (b"\n\n", NDJSON)])
+@pytest.mark.parametrize(
+    ("body", "media_type"), [(b"[]", JSON), (b" [ ] ", JSON), (b"", NDJSON), (b"\n\n", NDJSON)]
+)
 def test_an_empty_batch_is_refused(body: bytes, media_type: str) -> None:
     with pytest.raises(OperationError, match="operation: there is none in the body"):
         read(body, media_type)
 
 
-@pytest.mark.parametrize("body", [b"", b" ", b"{", encoded(GOOD) * 2, b"[" * 100_000, b"[1", b"[1,]", b"[]x"])
+@pytest.mark.parametrize(
+    "body", [b"", b" ", b"{", encoded(GOOD) * 2, b"[" * 100_000, b"[1", b"[1,]", b"[]x"]
+)
 def test_what_is_not_json_is_one_bad_line(body: bytes) -> None:
     error = refused(body, JSON)
     assert [line.line for line in error.bad] == [1]
     assert error.lines == 1
-    assert str(error).startswith("operation: is not valid JSON: ") or "nested too deeply" in str(error)
+    assert str(error).startswith("operation: is not valid JSON: ") or "nested too deeply" in str(
+        error
+    )
 
 
 @pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 5_000, 100_000])
@@ -141,19 +157,25 @@ def test_deep_nesting_is_named_in_every_form(form: str, levels: int) -> None:
     deep = deep[:65_536]  # the largest operation
     body = b"[%s]" % deep if form == "array" else deep
     error = refused(body, NDJSON if form == "ndjson" else JSON)
-    assert [(line.field, line.reason) for line in error.bad] == [("operation", "is nested too deeply")]
+    assert [(line.field, line.reason) for line in error.bad] == [
+        ("operation", "is nested too deeply")
+    ]
 
 
 def test_more_operations_than_the_queue_holds_are_not_even_looked_at() -> None:
     for body, media_type in ((b"bad\n" * 11, NDJSON), (b"[" + b",".join([b"1"] * 11) + b"]", JSON)):
-        with pytest.raises(TooManyError, match=r"the 11 operations are more than the queue holds \(10\)") as caught:
+        with pytest.raises(
+            TooManyError, match=r"the 11 operations are more than the queue holds \(10\)"
+        ) as caught:
             read(body, media_type, most=10)
         assert caught.value.lines == 11
     assert len(refused(b"bad\n" * 11).bad) == 11
 
 
 def test_a_count_that_stopped_at_the_limit_does_not_pretend_to_be_the_whole() -> None:
-    with pytest.raises(TooManyError, match=r"the first 11 operations are more than the queue holds \(10\)") as caught:
+    with pytest.raises(
+        TooManyError, match=r"the first 11 operations are more than the queue holds \(10\)"
+    ) as caught:
         read(b"bad\n" * 12, most=10)
     assert caught.value.lines == 11
 
@@ -162,7 +184,9 @@ def test_an_answer_names_a_hundred_bad_lines_and_counts_the_others() -> None:
     error = refused(b"\n".join([encoded(GOOD), *[b"bad"] * 250]))
     assert [bad.line for bad in error.bad] == list(range(2, 2 + MAX_NAMED))
     assert (error.lines, MAX_NAMED) == (251, 100)
-    assert str(error).startswith("250 of 251 operations are invalid, nothing was stored; the first is number 2: ")
+    assert str(error).startswith(
+        "250 of 251 operations are invalid, nothing was stored; the first is number 2: "
+    )
     assert str(error).endswith("; 150 more bad operations are not named")
 
 
@@ -176,8 +200,14 @@ def test_blank_lines_count_in_the_numbers_of_lines_and_not_as_operations() -> No
 # --- arrays that are too long for a list of their elements ---
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(['"', "\\", "[", "]}", ",", '\\"']),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text()
+    | st.sampled_from(['"', "\\", "[", "]}", ",", '\\"']),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 
@@ -185,14 +215,21 @@ json_values = st.recursive(
 @examples(3)
 @given(st.lists(json_values, max_size=8), st.sampled_from([b"", b" ", b"\r\n"]), st.booleans())
 def test_an_array_is_cut_into_its_elements(values: list[Any], white: bytes, is_ascii: bool) -> None:
-    parts = [json.dumps(value, ensure_ascii=is_ascii).encode(errors="surrogatepass") for value in values]
+    parts = [
+        json.dumps(value, ensure_ascii=is_ascii).encode(errors="surrogatepass") for value in values
+    ]
     body = white + b"[" + (white + b"," + white).join(parts) + white + b"]" + white
     cut = [part.strip() for part in elements(body)]
     assert cut == [part.strip() for part in parts]
 
 
 @examples(3)
-@given(st.lists(st.sampled_from([b"[", b"]", b"{", b"}", b",", b'"', b"\\", b" ", b"1", encoded(GOOD)]), max_size=12))
+@given(
+    st.lists(
+        st.sampled_from([b"[", b"]", b"{", b"}", b",", b'"', b"\\", b" ", b"1", encoded(GOOD)]),
+        max_size=12,
+    )
+)
 def test_the_two_ways_to_read_an_array_accept_the_same(parts: list[bytes]) -> None:
     body = b"[" + b"".join(parts)
     results = []
@@ -218,8 +255,12 @@ def test_an_array_of_very_many_elements_is_refused_at_the_limit() -> None:
 
 
 @examples(2)
-@given(st.lists(st.binary(max_size=200), min_size=1, max_size=4), st.integers(0, 9), st.integers(0, 50))
-def test_gzip_members_are_undone_in_their_order_up_to_the_limit(parts: list[bytes], level: int, short: int) -> None:
+@given(
+    st.lists(st.binary(max_size=200), min_size=1, max_size=4), st.integers(0, 9), st.integers(0, 50)
+)
+def test_gzip_members_are_undone_in_their_order_up_to_the_limit(
+    parts: list[bytes], level: int, short: int
+) -> None:
     body = b"".join(gzip.compress(part, level) for part in parts)
     plain = b"".join(parts)
     assert decompress(body, len(plain)) == plain
@@ -230,7 +271,9 @@ def test_gzip_members_are_undone_in_their_order_up_to_the_limit(parts: list[byte
 
 
 @examples(3)
-@given(st.binary() | st.binary().map(lambda tail: gzip.compress(b"x" * 50) + tail), st.integers(0, 100))
+@given(
+    st.binary() | st.binary().map(lambda tail: gzip.compress(b"x" * 50) + tail), st.integers(0, 100)
+)
 def test_any_bytes_are_undone_or_refused(body: bytes, limit: int) -> None:
     try:
         plain = decompress(body, limit)

@@ -33,9 +33,12 @@ async def test_operations_come_out_in_the_order_they_went_in() -> None:
 
 
 @pytest.mark.parametrize(
-    ("operations", "size", "taken"), [(3, HUGE, 2), (4, HUGE, 4), (0, HUGE, 2), (HUGE, 0, 2), (HUGE, 1, 2)]
+    ("operations", "size", "taken"),
+    [(3, HUGE, 2), (4, HUGE, 4), (0, HUGE, 2), (HUGE, 0, 2), (HUGE, 1, 2)],
 )
-async def test_a_take_holds_whole_items_that_fit_and_at_least_one(operations: int, size: int, taken: int) -> None:
+async def test_a_take_holds_whole_items_that_fit_and_at_least_one(
+    operations: int, size: int, taken: int
+) -> None:
     queue = IngestQueue(HUGE, HUGE)
     for first in (1, 3, 5):
         queue.put(numbered(2, first), wait=False)
@@ -46,7 +49,9 @@ async def test_what_the_writer_holds_counts_until_it_is_written() -> None:
     queue = IngestQueue(3, HUGE)
     queue.put(numbered(3), wait=False)
     items = await queue.take(HUGE, HUGE)
-    with pytest.raises(QueueFullError, match=r"the queue is full \(3 operations\); try again later"):
+    with pytest.raises(
+        QueueFullError, match=r"the queue is full \(3 operations\); try again later"
+    ):
         queue.put(numbered(1), wait=False)
     queue.finish(items)
     queue.put(numbered(3), wait=False)
@@ -129,7 +134,10 @@ async def test_emptied_waits_for_what_is_being_written() -> None:
 
 sizes = st.integers(0, 4)
 steps = st.lists(
-    st.tuples(st.sampled_from(["put", "wait", "take", "finish", "refuse"]), sizes, st.integers(1, 600)), max_size=40
+    st.tuples(
+        st.sampled_from(["put", "wait", "take", "finish", "refuse"]), sizes, st.integers(1, 600)
+    ),
+    max_size=40,
 )
 
 
@@ -159,14 +167,18 @@ async def test_the_counts_are_those_of_what_is_held(
                 if len(more) > count or octets(more) > size:
                     break
                 expected.append(waiting.popleft())
-            assert [list(item.operations) for item in taken] == [operations for operations, _ in expected]
+            assert [list(item.operations) for item in taken] == [
+                operations for operations, _ in expected
+            ]
             held += taken
         elif step == "finish":
             queue.finish(held)
             held = []
         elif step == "refuse":
             refused = [(operations, done) for operations, done in waiting if done is not None]
-            assert queue.refuse_waiting(StoreUnavailableError("away")) == sum(len(ops) for ops, _ in refused)
+            assert queue.refuse_waiting(StoreUnavailableError("away")) == sum(
+                len(ops) for ops, _ in refused
+            )
             assert all(done is not None and done.exception() is not None for _, done in refused)
             waiting = deque((operations, done) for operations, done in waiting if done is None)
         inside = [op for operations, _ in waiting for op in operations] + flat(held)

@@ -31,7 +31,9 @@ def large(count: int) -> list[Operation]:
 
 
 @asynccontextmanager
-async def opened(path: Path, max_bytes: int = HUGE, health: Health | None = None) -> AsyncIterator[Spool]:
+async def opened(
+    path: Path, max_bytes: int = HUGE, health: Health | None = None
+) -> AsyncIterator[Spool]:
     spool = Spool(path, max_bytes, health or Health())
     try:
         await spool.open()
@@ -68,7 +70,9 @@ async def test_only_the_first_operations_that_fit_are_added(tmp_path: Path) -> N
         assert await spool.put(made[3:], Stamp("w", 10)) == 2
 
 
-async def test_a_batch_holds_no_more_bytes_and_operations_than_asked_for_and_at_least_one(tmp_path: Path) -> None:
+async def test_a_batch_holds_no_more_bytes_and_operations_than_asked_for_and_at_least_one(
+    tmp_path: Path,
+) -> None:
     made = large(5)
     async with opened(tmp_path / "s.db") as spool:
         await spool.put(made, Stamp("w", 0))
@@ -96,11 +100,16 @@ async def test_a_batch_is_of_one_writer_and_without_a_gap(tmp_path: Path) -> Non
         assert await drained(spool) == [(0, made[:3]), (9, made[3:4]), (10, made[4:])]
 
 
-async def test_what_cannot_be_deleted_is_not_returned_again_and_goes_when_it_can(tmp_path: Path) -> None:
+async def test_what_cannot_be_deleted_is_not_returned_again_and_goes_when_it_can(
+    tmp_path: Path,
+) -> None:
     path, health, made = tmp_path / "s.db", Health(), numbered(6)
     async with opened(path, health=health) as spool:
         await spool.put(made[:4], Stamp("w", 0))
-        change(path, "CREATE TRIGGER no BEFORE DELETE ON spool BEGIN SELECT RAISE(FAIL, 'not now'); END")
+        change(
+            path,
+            "CREATE TRIGGER no BEFORE DELETE ON spool BEGIN SELECT RAISE(FAIL, 'not now'); END",
+        )
         assert await drained(spool, 2) == [(0, made[:2]), (2, made[2:4])]
         assert "not now" in (health.of("spool") or "")
         assert "--spool" in (health.of("spool") or "")
@@ -119,14 +128,19 @@ async def test_numbers_that_sqlite_uses_again_are_new_operations(tmp_path: Path)
         await spool.put(made[:3], Stamp("w", 0))
         batch = await spool.first(3, HUGE)
         assert batch is not None
-        change(path, "CREATE TRIGGER no BEFORE DELETE ON spool BEGIN SELECT RAISE(FAIL, 'not now'); END")
+        change(
+            path,
+            "CREATE TRIGGER no BEFORE DELETE ON spool BEGIN SELECT RAISE(FAIL, 'not now'); END",
+        )
         await spool.drop(batch)
         change(path, "DROP TRIGGER no; DELETE FROM spool")
         await spool.put(made[3:], Stamp("w", 3))
         assert await drained(spool) == [(3, made[3:])]
 
 
-async def test_a_failure_to_write_ends_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failure_to_write_ends_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "_MEND_SECONDS", 0.01)
     path, health = tmp_path / "folder" / "s.db", Health()
     path.parent.mkdir()
@@ -145,7 +159,9 @@ async def test_a_failure_to_write_ends_by_itself(tmp_path: Path, monkeypatch: py
         assert path.exists()
 
 
-async def test_a_file_that_was_moved_is_read_to_its_end_before_another_takes_its_place(tmp_path: Path) -> None:
+async def test_a_file_that_was_moved_is_read_to_its_end_before_another_takes_its_place(
+    tmp_path: Path,
+) -> None:
     path, health, made = tmp_path / "s.db", Health(), numbered(4)
     async with opened(path, health=health) as spool:
         await spool.put(made[:2], Stamp("w", 0))
@@ -186,7 +202,9 @@ async def test_rows_that_somebody_deleted_do_not_count(tmp_path: Path) -> None:
         assert (spool.operations, spool.bytes) == (0, 0)
 
 
-async def test_a_file_that_another_agent_uses_is_refused_until_that_one_has_ended(tmp_path: Path) -> None:
+async def test_a_file_that_another_agent_uses_is_refused_until_that_one_has_ended(
+    tmp_path: Path,
+) -> None:
     path, made = tmp_path / "s.db", numbered(3)
     script = (
         "import asyncio, sys; from pathlib import Path; from oplogd.health import Health; from oplogd.ingest.spool import Spool\n"
@@ -195,7 +213,12 @@ async def test_a_file_that_another_agent_uses_is_refused_until_that_one_has_ende
     async with opened(path) as spool:
         await spool.put(made[:1], Stamp("w", 0))
     other = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", script, str(path), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        sys.executable,
+        "-c",
+        script,
+        str(path),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
     )
     try:
         assert other.stdout is not None

@@ -53,7 +53,9 @@ async def test_a_stop_takes_the_datagrams_that_the_kernel_holds_in_turns_with_ot
 
 
 @contextlib.asynccontextmanager
-async def reading(host: str = "127.0.0.1") -> AsyncIterator[tuple[UdpIngest, Counters, tuple[Any, ...]]]:
+async def reading(
+    host: str = "127.0.0.1",
+) -> AsyncIterator[tuple[UdpIngest, Counters, tuple[Any, ...]]]:
     """Intake that the test drives by its stop, and where to send."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     (sock,) = open_sockets([(family, host, 0)])
@@ -78,17 +80,28 @@ async def test_the_log_names_the_first_refused_datagram_of_an_episode_with_its_s
             socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as first,
             socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other,
         ):
-            for sender, raw in ((first, b"{}"), (other, b"[]"), (other, b"x"), (first, VALID), (other, b"")):
+            for sender, raw in (
+                (first, b"{}"),
+                (other, b"[]"),
+                (other, b"x"),
+                (first, VALID),
+                (other, b""),
+            ):
                 sender.sendto(raw, address)
             port = first.getsockname()[1]
         await ingest.stop()
         assert (counters.received, counters.error, ingest.refused.count) == (5, 4, 4)
         begin, end = told(caplog)
-        assert begin == f"refusing invalid operations that come by UDP: from 127.0.0.1:{port}: event: is required"
+        assert (
+            begin
+            == f"refusing invalid operations that come by UDP: from 127.0.0.1:{port}: event: is required"
+        )
         assert end.startswith("refusing invalid operations that come by UDP: over, 4 times in ")
 
 
-async def test_the_last_refused_datagrams_are_remembered_with_time_sender_reason_and_beginning() -> None:
+async def test_the_last_refused_datagrams_are_remembered_with_time_sender_reason_and_beginning() -> (
+    None
+):
     async with reading() as (ingest, _, address):
         before = now_ms()
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
@@ -116,4 +129,7 @@ async def test_a_sender_with_ipv4_is_told_as_such_by_a_socket_for_both() -> None
             six.sendto(b"{}", ("::1", address[1]))
             other = six.getsockname()[1]
         await ingest.stop()
-        assert [each["sender"] for each in ingest.refused.described()] == [f"[::1]:{other}", f"127.0.0.1:{port}"]
+        assert [each["sender"] for each in ingest.refused.described()] == [
+            f"[::1]:{other}",
+            f"127.0.0.1:{port}",
+        ]

@@ -77,7 +77,9 @@ class Bench:
         """Run the writer until the queue is empty; if it dies, so does the test."""
         async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
             store = cast(Store, self.store)
-            task = group.create_task(writer.write(store, self.queue, self.counters, self.health), name="writer")
+            task = group.create_task(
+                writer.write(store, self.queue, self.counters, self.health), name="writer"
+            )
             yield
             self.store.gate.set()
             await self.queue.emptied()
@@ -86,7 +88,10 @@ class Bench:
     def adds_up(self) -> bool:
         counts = self.counters
         kept = counts.in_spool + self.queue.operations
-        return counts.received + counts.recovered == counts.ingested + counts.error + counts.discarded + kept
+        return (
+            counts.received + counts.recovered
+            == counts.ingested + counts.error + counts.discarded + kept
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -224,7 +229,9 @@ async def test_what_was_acknowledged_or_sent_by_udp_is_written_once_in_order(
     assert bench.queue.operations == bench.queue.bytes == 0
 
 
-@pytest.mark.parametrize("error", [StoreError("another version"), ValueError("a bug")], ids=["StoreError", "a bug"])
+@pytest.mark.parametrize(
+    "error", [StoreError("another version"), ValueError("a bug")], ids=["StoreError", "a bug"]
+)
 async def test_no_error_of_the_store_ends_the_writer_or_loses_what_it_holds(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -259,7 +266,10 @@ class Writing:
     async def until(self, condition: Callable[[], bool]) -> None:
         bench = self.bench
         store = cast(Store, bench.store)
-        works = writer.write(store, bench.queue, bench.counters, bench.health, self._spool), self._spool.mend()
+        works = (
+            writer.write(store, bench.queue, bench.counters, bench.health, self._spool),
+            self._spool.mend(),
+        )
         tasks = [asyncio.create_task(work) for work in works]
         try:
             async with asyncio.timeout(DEADLINE):
@@ -315,18 +325,24 @@ async def test_with_a_spool_of_any_size_that_fails_now_and_then_all_is_written_o
         def all_is_stored() -> bool:
             assert bench.adds_up()
             assert bench.counters.ingested == len(bench.store.log)
-            return producing.done() and not (bench.queue.operations or spool.operations or health.trouble)
+            return producing.done() and not (
+                bench.queue.operations or spool.operations or health.trouble
+            )
 
         producing = asyncio.create_task(produce())
         await writing.until(all_is_stored)
         await producing
         await spool.close()
     assert bench.store.log == numbered(total)
-    assert bench.counters == Counters(received=total, ingested=total, spooled=bench.counters.spooled)
+    assert bench.counters == Counters(
+        received=total, ingested=total, spooled=bench.counters.spooled
+    )
     assert bench.store.commits == bench.counters.commit_seconds.count
 
 
-async def test_operations_in_the_spool_are_counted_as_stored_by_the_process_that_stores_them(tmp_path: Path) -> None:
+async def test_operations_in_the_spool_are_counted_as_stored_by_the_process_that_stores_them(
+    tmp_path: Path,
+) -> None:
     """The first process receives three, the second two, and the third stores all."""
     path = tmp_path / "s.db"
     counts: list[Counters] = []
@@ -340,7 +356,9 @@ async def test_operations_in_the_spool_are_counted_as_stored_by_the_process_that
         bench.counters = counters
         if batch:
             bench.put(batch, wait=False)
-        await writing.until(lambda: not bench.queue.operations and bool(failures or not spool.operations))
+        await writing.until(
+            lambda: not bench.queue.operations and bool(failures or not spool.operations)
+        )
         assert bench.adds_up()
         await spool.close()
         counts.append(counters)
@@ -355,7 +373,9 @@ async def test_operations_in_the_spool_are_counted_as_stored_by_the_process_that
     ]
 
 
-async def test_operations_that_somebody_takes_from_the_spool_are_counted_as_discarded(tmp_path: Path) -> None:
+async def test_operations_that_somebody_takes_from_the_spool_are_counted_as_discarded(
+    tmp_path: Path,
+) -> None:
     health, counters = Health(), Counters()
     spool = Spool(tmp_path / "s.db", HUGE, health, counters)
     await spool.open()
@@ -373,7 +393,9 @@ async def test_operations_that_somebody_takes_from_the_spool_are_counted_as_disc
 
 async def test_a_part_that_the_spool_takes_leaves_the_queue(tmp_path: Path) -> None:
     health, made = Health(), numbered(5)
-    spool = Spool(tmp_path / "s.db", sum(len(each.key) + len(each.data) for each in made[:3]), health)
+    spool = Spool(
+        tmp_path / "s.db", sum(len(each.key) + len(each.data) for each in made[:3]), health
+    )
     await spool.open()
     writing = Writing(FailingStore([HUGE]), spool, health)
     bench = writing.bench

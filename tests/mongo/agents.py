@@ -11,7 +11,9 @@ LEASE = "3s"
 
 
 def agent(folder: Path, url: str, kind: str, *flags: str, **options: Any) -> Agent:
-    return Agent(folder, "--mongo-url", url, "--log-collection", kind, "--lease", LEASE, *flags, **options)
+    return Agent(
+        folder, "--mongo-url", url, "--log-collection", kind, "--lease", LEASE, *flags, **options
+    )
 
 
 def adds_up(only: Agent) -> bool:

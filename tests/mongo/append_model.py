@@ -83,11 +83,15 @@ class World:
 
     def newest(self) -> int:
         """With an empty log the checkpoint is the head."""
-        return max(self.majority if self.order.head_is_majority else self.log, default=self.checkpoint)
+        return max(
+            self.majority if self.order.head_is_majority else self.log, default=self.checkpoint
+        )
 
     def last_of(self, writer: str) -> int:
         unfolded = [
-            each.sequence for place, each in self.majority.items() if place > self.checkpoint and each.writer == writer
+            each.sequence
+            for place, each in self.majority.items()
+            if place > self.checkpoint and each.writer == writer
         ]
         return max([*unfolded, self.folded_of.get(writer, -1)])
 
@@ -219,7 +223,12 @@ def run(order: Order, seed: int) -> set[str]:
     chance = random.Random(seed)
     world = World(order, chance)
     writers = {name: write(world, name) for name in "ab"}
-    progress: list[Callable[[], bool]] = [world.carry_out, world.replicate, world.answer, world.fold]
+    progress: list[Callable[[], bool]] = [
+        world.carry_out,
+        world.replicate,
+        world.answer,
+        world.fold,
+    ]
     chaos: list[Callable[[], bool]] = [*progress, world.trim, world.lose, world.fail_over]
     for number in range(_MOST_STEPS):
         is_chaos = number < _CHAOS_STEPS

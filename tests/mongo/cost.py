@@ -51,7 +51,9 @@ async def measure(url: str, kind: Kind, batch: int) -> tuple[int, int, int]:
         await asyncio.gather(store._task, return_exceptions=True)
     COMMANDS.clear()
     for start in range(0, 1000, batch):
-        await writer._appender.append([op(str(n % 500)) for n in range(start, start + batch)], Stamp("cost", start))
+        await writer._appender.append(
+            [op(str(n % 500)) for n in range(start, start + batch)], Stamp("cost", start)
+        )
     written = sum(COMMANDS.values())
     COMMANDS.clear()
     while seen < 1001:

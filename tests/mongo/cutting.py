@@ -18,7 +18,9 @@ class Cutting(Relay):
         self.was_cut = False
         self.names: list[str] = []
         super().__init__(server_url)
-        self.address = self.url(retryReads="false", retryWrites="false", serverSelectionTimeoutMS="200")
+        self.address = self.url(
+            retryReads="false", retryWrites="false", serverSelectionTimeoutMS="200"
+        )
 
     def _talk(self, client: socket.socket, server: socket.socket) -> None:
         while request := read_message(client):

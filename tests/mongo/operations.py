@@ -14,7 +14,9 @@ from oplogd.store.mongo.layout import Document, entry_document
 TIMESTAMP = "2014-11-06T11:04:39.041Z"
 
 
-def op(id_: str, event: str = "insert", type_: str = "video", parents: tuple[str, ...] = ()) -> Operation:
+def op(
+    id_: str, event: str = "insert", type_: str = "video", parents: tuple[str, ...] = ()
+) -> Operation:
     return Operation(event, f"{type_}/{id_}", encode_data(TIMESTAMP, list(parents), type_, id_))
 
 

@@ -50,7 +50,10 @@ class Relay:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._listener.close()
         with self._lock:
@@ -68,7 +71,9 @@ def command_name(message: bytes) -> str:
     """The name of the command, which is the first key of the message's document; empty for another kind of message."""
     if HEADER.unpack_from(message)[3] != OP_MSG:
         return ""
-    at = HEADER.size + 10  # past the flags, the kind of the section, the document's length and the first key's type
+    at = (
+        HEADER.size + 10
+    )  # past the flags, the kind of the section, the document's length and the first key's type
     return message[at : message.index(b"\0", at)].decode()
 
 

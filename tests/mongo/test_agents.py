@@ -16,7 +16,12 @@ AGENTS = 3
 def operation(number: int, keys: int) -> dict[str, Any]:
     """One of many on few objects, so that agents change the same ones."""
     event = "delete" if number % 7 == 6 else "update"
-    return {"event": event, "type": "video", "id": str(number * 37 % keys), "parents": [str(number)]}
+    return {
+        "event": event,
+        "type": "video",
+        "id": str(number * 37 % keys),
+        "parents": [str(number)],
+    }
 
 
 def producer(source: Agent, numbers: range, keys: int, over: str, size: int) -> Callable[[], None]:
@@ -32,10 +37,17 @@ def producer(source: Agent, numbers: range, keys: int, over: str, size: int) -> 
 
 
 @pytest.mark.parametrize(
-    ("kind", "total", "keys", "cut", "size"), [("capped", 1_512, 40, 300, 28), ("plain", 30_006, 200, 700, 200)]
+    ("kind", "total", "keys", "cut", "size"),
+    [("capped", 1_512, 40, 300, 28), ("plain", 30_006, 200, 700, 200)],
 )
 def test_three_agents_show_nine_consumers_one_order(
-    kind: str, total: int, keys: int, cut: int, size: int, request: pytest.FixtureRequest, tmp_path: Path
+    kind: str,
+    total: int,
+    keys: int,
+    cut: int,
+    size: int,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
 ) -> None:
     url = request.getfixturevalue("capped_url" if kind == "capped" else "plain_url")
     with ExitStack() as stack:
@@ -59,7 +71,9 @@ def test_three_agents_show_nine_consumers_one_order(
         ids = [event.id for event in sequences[0]]
         assert [int(id_[12:], 16) for id_ in ids] == list(range(1, total + 1))
         assert ids == sorted(ids)
-        assert sorted(int(event.operation["parents"][0]) for event in sequences[0]) == list(range(total))
+        assert sorted(int(event.operation["parents"][0]) for event in sequences[0]) == list(
+            range(total)
+        )
         expected = fold(sequences[0])
         for each in agents:
             assert replicated(each) == expected

@@ -25,7 +25,11 @@ def asks_for_token(command: Command) -> bool:
     return command.get("find") == "oplog_ops" and "w" in command.get("filter", {})
 
 
-STEPS: dict[str, Callable[[Command], bool]] = {"head": asks_for_head, "token": asks_for_token, "insert": inserts}
+STEPS: dict[str, Callable[[Command], bool]] = {
+    "head": asks_for_head,
+    "token": asks_for_token,
+    "insert": inserts,
+}
 
 
 def operation(number: int) -> dict[str, Any]:
@@ -61,12 +65,16 @@ async def test_a_writer_gives_up_while_no_majority_has_what_is_in_its_way_and_do
     await store.append([op("1")], Stamp("w", 0))
     wire.lag(1)
     database["oplog_ops"].insert_one(document(2))
-    with pytest.raises(StoreUnavailableError, match="no majority of the replica set has what its primary wrote"):
+    with pytest.raises(
+        StoreUnavailableError, match="no majority of the replica set has what its primary wrote"
+    ):
         await store.append([op("3"), op("4")], Stamp("w", 1))
     assert offsets(database) == [1, 2]
     wire.lag(None)
     await store.append([op("3"), op("4")], Stamp("w", 1))
-    assert [entry.data.encode() for entry in await whole_log(store)] == [op(i).data for i in ("1", "other", "3", "4")]
+    assert [entry.data.encode() for entry in await whole_log(store)] == [
+        op(i).data for i in ("1", "other", "3", "4")
+    ]
 
 
 async def test_corrections_give_up_and_are_not_doubled_either(
@@ -81,7 +89,9 @@ async def test_corrections_give_up_and_are_not_doubled_either(
     database["oplog_ops"].insert_one(document(2, "b"))
     tried = wire.count(inserts)
     given = [Correction(op("a", "delete"), 1), Correction(op("b", "delete"), 0)]
-    with pytest.raises(StoreUnavailableError, match="no majority of the replica set has what its primary wrote"):
+    with pytest.raises(
+        StoreUnavailableError, match="no majority of the replica set has what its primary wrote"
+    ):
         await store.correct(given)
     assert wire.count(inserts) - tried < 50
     wire.lag(None)
@@ -110,7 +120,9 @@ async def test_an_insert_that_is_carried_out_during_a_step_of_the_next_try_is_no
     await asyncio.to_thread(held.release)
     await writing
     await store.append([op("4")], Stamp("w", 3))
-    assert [entry.data.encode() for entry in await whole_log(store)] == [op(str(number)).data for number in range(5)]
+    assert [entry.data.encode() for entry in await whole_log(store)] == [
+        op(str(number)).data for number in range(5)
+    ]
 
 
 # Around a fail-over
@@ -128,7 +140,9 @@ def test_nothing_is_put_behind_entries_that_a_fail_over_takes_back(
         for number in range(5):
             assert first.post(operation(number)) == 204
         wire.lag(5)
-        database["oplog_ops"].insert_many([document(6), document(7)])  # the old primary has them, no majority does
+        database["oplog_ops"].insert_many(
+            [document(6), document(7)]
+        )  # the old primary has them, no majority does
         tried = wire.count(inserts)
         held = wire.hold(inserts) if how == "on its way" else None
         posted: Future[int] = pool.submit(first.post, operation(5))
@@ -166,7 +180,9 @@ async def test_a_head_that_is_gone_after_a_restore_is_forgotten(
         assert offsets(database) == list(range(1, 8))
         assert (await store.locate()).head.offset == 7
     else:
-        with pytest.raises(StoreUnavailableError, match="the log ends with offset 6, before the checkpoint"):
+        with pytest.raises(
+            StoreUnavailableError, match="the log ends with offset 6, before the checkpoint"
+        ):
             await store.append([op("7")])
         assert offsets(database) == list(range(1, 7))
 

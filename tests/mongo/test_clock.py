@@ -44,12 +44,17 @@ async def test_an_agents_wrong_clock_neither_dates_entries_nor_warns(
     await start_an_agent(store)
     assert WARNING not in caplog.text
     located = await store.locate()
-    assert [entry.ms >= began and entry.ms <= located.now_ms for entry in await whole_log(store)] == [True, True]
+    assert [
+        entry.ms >= began and entry.ms <= located.now_ms for entry in await whole_log(store)
+    ] == [True, True]
     assert resolve(Millis(located.now_ms), located, located.now_ms) == Since(located.now_ms)
 
 
 async def test_a_log_ahead_of_the_servers_clock_is_named_at_the_start(
-    plain_url: str, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    plain_url: str,
+    make_store: MakeStore,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = make_store(plain_url, "plain")
     await store.open()

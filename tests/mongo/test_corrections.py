@@ -50,7 +50,10 @@ async def assert_none_overwrote(store: MongoStore, verdicts: Counter[Verdict]) -
 
 
 def meanwhile(
-    monkeypatch: pytest.MonkeyPatch, store: MongoStore, name: str, work: Callable[[], Awaitable[None]]
+    monkeypatch: pytest.MonkeyPatch,
+    store: MongoStore,
+    name: str,
+    work: Callable[[], Awaitable[None]],
 ) -> None:
     """Do ``work`` once, right after the guard's first call of the method ``name``."""
     method = getattr(store._guard, name)
@@ -87,13 +90,17 @@ async def test_corrections_that_race_with_writers_never_overwrite(
     async def write() -> None:
         for _ in range(rounds * count):
             await turns.acquire()
-            await writer.append([op(str(n), "update") for n in chance.sample(range(objects), objects // 10)])
+            await writer.append(
+                [op(str(n), "update") for n in chance.sample(range(objects), objects // 10)]
+            )
 
     async def correct(store: MongoStore) -> None:
         nonlocal tried
         for _ in range(rounds):
             made = [correction(id_, n) for id_, n in (await seen(store)).items()]
-            tried += len(made)  # fewer than there are objects if some changed while the states were read
+            tried += len(
+                made
+            )  # fewer than there are objects if some changed while the states were read
             turns.release()
             verdicts.update(await store.correct(made))
 
@@ -119,7 +126,13 @@ async def test_what_is_written_between_the_steps_of_a_correction_is_seen(
         await other.append([op("b", "delete"), op("d")])
 
     meanwhile(monkeypatch, store, moment, write)
-    given = [correction("a", 1), correction("b", 2), correction("c", 3), correction("d", 0), correction("e", 0)]
+    given = [
+        correction("a", 1),
+        correction("b", 2),
+        correction("c", 3),
+        correction("d", 0),
+        correction("e", 0),
+    ]
     assert await store.correct(given) == [APPLIED, SKIPPED, APPLIED, SKIPPED, APPLIED]
     await assert_none_overwrote(store, Counter({APPLIED: 3}))
 
@@ -127,7 +140,10 @@ async def test_what_is_written_between_the_steps_of_a_correction_is_seen(
 async def test_a_correction_is_judged_by_the_states_again_when_the_log_has_moved_on(
     plain_url: str, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, other = make_store(plain_url, "plain", max_bytes=10_000), make_store(plain_url, "plain", max_bytes=10_000)
+    store, other = (
+        make_store(plain_url, "plain", max_bytes=10_000),
+        make_store(plain_url, "plain", max_bytes=10_000),
+    )
     await other.open()
     await store.open()
     await other.append([op("a"), op("b")])
@@ -147,7 +163,9 @@ async def test_a_correction_is_judged_by_the_states_again_when_the_log_has_moved
     assert states["video/b"].encode() == correction("b", 2).operation.data
 
 
-async def test_what_is_in_the_log_and_not_in_the_states_counts(place: tuple[str, Kind], make_store: MakeStore) -> None:
+async def test_what_is_in_the_log_and_not_in_the_states_counts(
+    place: tuple[str, Kind], make_store: MakeStore
+) -> None:
     first, second = make_store(*place, lease=60), make_store(*place)
     await first.open()
     await second.open()
@@ -157,10 +175,18 @@ async def test_what_is_in_the_log_and_not_in_the_states_counts(place: tuple[str,
     first._task.cancel()  # it holds the lease and folds no more
     await asyncio.gather(first._task, return_exceptions=True)
     await first._appender.append([op("a", "update"), op("c")], Stamp("other", 0))
-    given = [correction("a", 1), correction("a", 3), correction("b", 2), correction("c", 0), correction("c", 4)]
+    given = [
+        correction("a", 1),
+        correction("a", 3),
+        correction("b", 2),
+        correction("c", 0),
+        correction("c", 4),
+    ]
     verdicts, _ = await second._guard.correct(given)
     assert verdicts == [SKIPPED, SKIPPED, APPLIED, SKIPPED, SKIPPED]
-    verdicts, _ = await second._guard.correct([correction("a", 3), correction("c", 4), correction("b", 2)])
+    verdicts, _ = await second._guard.correct(
+        [correction("a", 3), correction("c", 4), correction("b", 2)]
+    )
     assert verdicts == [APPLIED, APPLIED, PRESENT]
     assert [entry.offset for entry in await whole_log(second)] == [1, 2, 3, 4, 5, 6, 7]
 
@@ -172,7 +198,9 @@ async def test_more_corrections_than_a_command_takes_keep_their_order(
     await store.open()
     made = [correction(str(n), 0, "insert") for n in range(250)]
     assert await store.correct(made) == [APPLIED] * 250
-    assert [entry.data.encode() for entry in await whole_log(store)] == [each.operation.data for each in made]
+    assert [entry.data.encode() for entry in await whole_log(store)] == [
+        each.operation.data for each in made
+    ]
     assert len(await live_states(store)) == 250
     assert await store.correct(made) == [PRESENT] * 250
     assert await store.correct([]) == []

@@ -31,7 +31,9 @@ MOST_COMMANDS = 60
 class Case:
     """A log of an agent in ``database``, of which the last entries are not folded."""
 
-    def __init__(self, url: str, database: AsyncDatabase[Document], kind: Kind, make_store: MakeStore) -> None:
+    def __init__(
+        self, url: str, database: AsyncDatabase[Document], kind: Kind, make_store: MakeStore
+    ) -> None:
         self.url = url
         self.database = database
         self.kind = kind
@@ -53,14 +55,25 @@ class Case:
         await store.close()
         if unfolded:  # as if the agent had ended before it folded the last three
             mark = self.log[3]
-            await self.database.oplog_meta.update_one({"_id": "oplog_ops"}, {"$set": {"n": mark.offset, "ts": mark.ms}})
+            await self.database.oplog_meta.update_one(
+                {"_id": "oplog_ops"}, {"$set": {"n": mark.offset, "ts": mark.ms}}
+            )
             await self.database.oplog_states.delete_many({"n": {"$gt": mark.offset}})
 
     async def insert_stray(self, number: int, id_: str) -> None:
         """An entry of a writer that did not see the index go."""
-        at = ObjectId(f"{'%08x' % (self.log[-1].ms // 1000)}{'%04x' % (self.log[-1].ms % 1000)}{number:012x}")
+        at = ObjectId(
+            f"{'%08x' % (self.log[-1].ms // 1000)}{'%04x' % (self.log[-1].ms % 1000)}{number:012x}"
+        )
         data = {"ts": at.generation_time, "p": [], "t": "video", "id": id_}
-        document = {"_id": at, "event": "insert", "data": data, "n": number, "w": "stray", "s": number}
+        document = {
+            "_id": at,
+            "event": "insert",
+            "data": data,
+            "n": number,
+            "w": "stray",
+            "s": number,
+        }
         await self.database.oplog_ops.insert_one(document)
         self.objects.add(f"video/{id_}")
 
@@ -89,7 +102,9 @@ async def doubled(case: Case) -> None:
     await case.begin()
     await case.database.oplog_ops.drop_index("offset")
     data = {"ts": ObjectId().generation_time, "p": [], "t": "video", "id": "twin"}
-    await case.database.oplog_ops.insert_one({"event": "insert", "data": data, "n": 7, "w": "other", "s": 0})
+    await case.database.oplog_ops.insert_one(
+        {"event": "insert", "data": data, "n": 7, "w": "other", "s": 0}
+    )
     case.objects.add("video/twin")
 
 
@@ -209,14 +224,18 @@ async def test_a_keeper_that_is_cut_off_after_any_command_loses_and_doubles_noth
     await cut_everywhere(plain_url, "plain", make_store, prepare, keep, check)
 
 
-@pytest.mark.parametrize("prepare", [index_dropped, without_offsets], ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    "prepare", [index_dropped, without_offsets], ids=lambda each: each.__name__
+)
 async def test_ids_stay_valid_where_the_entries_are_whole(
     plain_url: str, make_store: MakeStore, prepare: Callable[[Case], Awaitable[None]]
 ) -> None:
     await cut_everywhere(plain_url, "plain", make_store, prepare, keep, check_ids)
 
 
-@pytest.mark.parametrize("prepare", [index_dropped, dropped_and_written], ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    "prepare", [index_dropped, dropped_and_written], ids=lambda each: each.__name__
+)
 async def test_a_keeper_of_a_capped_log_may_be_cut_off_too(
     capped_url: str, make_store: MakeStore, prepare: Callable[[Case], Awaitable[None]]
 ) -> None:
@@ -267,12 +286,17 @@ async def test_a_new_epoch_that_is_cut_off_after_any_command_loses_nothing(
     assert names.count("renameCollection") == 2
 
 
-async def test_a_late_insert_while_the_log_is_made_anew_is_in_it(plain_url: str, make_store: MakeStore) -> None:
+async def test_a_late_insert_while_the_log_is_made_anew_is_in_it(
+    plain_url: str, make_store: MakeStore
+) -> None:
     async with AsyncMongoClient[Document](plain_url) as client:
         case = Case(plain_url, client.get_default_database(), "plain", make_store)
         await doubled(case)
         for commands in range(1, MOST_COMMANDS):  # up to where the log is set aside
-            with Cutting(plain_url, commands) as cutting, contextlib.suppress(PyMongoError, StoreUnavailableError):
+            with (
+                Cutting(plain_url, commands) as cutting,
+                contextlib.suppress(PyMongoError, StoreUnavailableError),
+            ):
                 await keep(cutting.address, "plain")
             if "oplog_ops" not in await case.database.list_collection_names():
                 break
@@ -314,7 +338,9 @@ async def test_a_repair_does_not_hold_the_log_in_memory(
         store = make_store(plain_url, "plain", lease=60, max_bytes=1 << 30)
         await store.open()
         for start in range(0, count, 50):
-            await store.append([op(str(n), "insert", "big", ("p" * size,)) for n in range(start, start + 50)])
+            await store.append(
+                [op(str(n), "insert", "big", ("p" * size,)) for n in range(start, start + 50)]
+            )
         await store.close()
         case.is_filled = True
         await prepare(case)
@@ -323,10 +349,14 @@ async def test_a_repair_does_not_hold_the_log_in_memory(
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < count * size / 3
-        assert await case.database.oplog_ops.count_documents({"n": {"$gt": 0}}) == count + (prepare is doubled)
+        assert await case.database.oplog_ops.count_documents({"n": {"$gt": 0}}) == count + (
+            prepare is doubled
+        )
 
 
-async def test_entries_that_no_collection_holds_any_more_are_counted(plain_url: str, make_store: MakeStore) -> None:
+async def test_entries_that_no_collection_holds_any_more_are_counted(
+    plain_url: str, make_store: MakeStore
+) -> None:
     async with AsyncMongoClient[Document](plain_url) as client:
         case = Case(plain_url, client.get_default_database(), "plain", make_store)
         await case.begin()  # the last three are not folded

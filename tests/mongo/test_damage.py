@@ -23,14 +23,36 @@ from tests.mongo.operations import live_states, op, whole_log
 
 THEN = datetime(2014, 11, 6, 11, 4, 39, 41_000, UTC)
 GOOD = {"ts": DatetimeMS(1_415_271_879_041), "p": ["a"], "t": "video", "id": "x"}
-ANY = [None, "", "text", 5, -1, 1.5, float("nan"), True, [], [1], {}, {"a": 1}, b"x", ObjectId(), DatetimeMS(2**62)]
+ANY = [
+    None,
+    "",
+    "text",
+    5,
+    -1,
+    1.5,
+    float("nan"),
+    True,
+    [],
+    [1],
+    {},
+    {"a": 1},
+    b"x",
+    ObjectId(),
+    DatetimeMS(2**62),
+]
 
 
 @pytest.mark.parametrize("member", ["ts", "p", "t", "id", "data", "event"])
 def test_any_value_of_any_member_is_read_as_something_sound(member: str) -> None:
     for value in [*ANY, ...]:
         data: dict[str, Any] = dict(GOOD)
-        document: dict[str, Any] = {"_id": ObjectId(), "event": "insert", "data": data, "n": 7, "ts": GOOD["ts"]}
+        document: dict[str, Any] = {
+            "_id": ObjectId(),
+            "event": "insert",
+            "data": data,
+            "n": 7,
+            "ts": GOOD["ts"],
+        }
         place = document if member in ("data", "event") else data
         if value is ...:
             del place[member]
@@ -64,7 +86,13 @@ def test_any_value_of_any_member_is_read_as_something_sound(member: str) -> None
 )
 def test_a_date_outside_the_years_1_to_9999_is_read_as_the_nearest(ms: int, text: str) -> None:
     damage = Damage()
-    document = {"_id": "video/x", "event": "insert", "ts": GOOD["ts"], "n": 0, "data": {**GOOD, "ts": DatetimeMS(ms)}}
+    document = {
+        "_id": "video/x",
+        "event": "insert",
+        "ts": GOOD["ts"],
+        "n": 0,
+        "data": {**GOOD, "ts": DatetimeMS(ms)},
+    }
     assert decode_data(state(document, damage).data).timestamp == text
     assert (damage.warning is None) == (FIRST_MS <= ms <= LAST_MS)
     if damage.warning:
@@ -72,7 +100,9 @@ def test_a_date_outside_the_years_1_to_9999_is_read_as_the_nearest(ms: int, text
         assert "'video/x': data.ts lies outside the years 1 to 9999" in damage.warning
 
 
-def test_a_database_of_the_first_server_with_any_dates_and_members_replicates(plain_url: str, tmp_path: Path) -> None:
+def test_a_database_of_the_first_server_with_any_dates_and_members_replicates(
+    plain_url: str, tmp_path: Path
+) -> None:
     data = {"ts": THEN, "p": ["x"], "t": "video"}
     wrong: dict[str, dict[str, Any]] = {
         "early": {"ts": DatetimeMS(FIRST_MS - 3_600_000)},
@@ -84,7 +114,12 @@ def test_a_database_of_the_first_server_with_any_dates_and_members_replicates(pl
         "untyped": {"t": None},
     }
     states: list[dict[str, Any]] = [
-        {"_id": f"video/{name}", "event": "insert", "ts": THEN, "data": {**data, "id": name, **change}}
+        {
+            "_id": f"video/{name}",
+            "event": "insert",
+            "ts": THEN,
+            "data": {**data, "id": name, **change},
+        }
         for name, change in wrong.items()
     ]
     states += [
@@ -106,11 +141,15 @@ def test_a_database_of_the_first_server_with_any_dates_and_members_replicates(pl
         assert copy["video/mixed"].operation["parents"] == ["a"]
         assert all(len(event.id) <= 13 for event in copy.values())
         warnings = only.status()["store"]["warnings"]
-        assert any("dates of the first server's states" in each and "'video/" in each for each in warnings)
+        assert any(
+            "dates of the first server's states" in each and "'video/" in each for each in warnings
+        )
         assert any("damaged documents" in each for each in warnings)
 
 
-def test_a_damaged_entry_ends_no_agent_and_keeps_the_log_dense(plain_url: str, tmp_path: Path) -> None:
+def test_a_damaged_entry_ends_no_agent_and_keeps_the_log_dense(
+    plain_url: str, tmp_path: Path
+) -> None:
     with (
         MongoClient[dict[str, Any]](plain_url) as client,
         agent(tmp_path, plain_url, "plain") as holder,
@@ -123,7 +162,10 @@ def test_a_damaged_entry_ends_no_agent_and_keeps_the_log_dense(plain_url: str, t
         log = client.get_default_database().oplog_ops
         damaged: list[dict[str, Any]] = [
             {"event": "insert", "data": {"ts": THEN, "p": 5, "t": "video", "id": "p"}},
-            {"event": "insert", "data": {"ts": DatetimeMS(2**60), "p": [], "t": "video", "id": "ts"}},
+            {
+                "event": "insert",
+                "data": {"ts": DatetimeMS(2**60), "p": [], "t": "video", "id": "ts"},
+            },
             {"event": "insert", "data": {"t": "video", "id": "no-ts"}},
             {"event": "insert", "data": {"ts": THEN, "id": "no-t"}},
             {"event": "insert", "data": None},
@@ -133,7 +175,9 @@ def test_a_damaged_entry_ends_no_agent_and_keeps_the_log_dense(plain_url: str, t
         assert holder.post({"event": "insert", "type": "video", "id": "first"}) == 204
         for number, document in enumerate(damaged, 2):
             now = (log.find_one({"n": number - 1}, {"_id": 1}) or {})["_id"].binary[:6]
-            log.insert_one({"_id": ObjectId(now + number.to_bytes(6, "big")), "n": number, **document})
+            log.insert_one(
+                {"_id": ObjectId(now + number.to_bytes(6, "big")), "n": number, **document}
+            )
         last = {"event": "insert", "type": "video", "id": "last"}
         assert other.post(last) == 204
         events = [one.take(9), two.take(9)]
@@ -165,7 +209,12 @@ async def test_states_of_one_time_are_paged_each_once_and_in_order(
     with MongoClient[dict[str, Any]](plain_url) as client:
         states = client.get_default_database().oplog_states
         old = [
-            {"_id": f"video/old-{n}", "event": "insert", "ts": THEN, "data": {**GOOD, "id": f"old-{n}"}}
+            {
+                "_id": f"video/old-{n}",
+                "event": "insert",
+                "ts": THEN,
+                "data": {**GOOD, "id": f"old-{n}"},
+            }
             for n in range(9)
         ]
         states.insert_many(old)
@@ -182,7 +231,12 @@ async def test_states_of_one_time_are_paged_each_once_and_in_order(
             assert len(page.states) <= limit
             found += page.states
             cursor = page.next
-        expected = ["old-3", "old-4", *(f"old-{n}" for n in (0, 1, 2, 5, 6, 7, 8)), *map(str, range(20))]
+        expected = [
+            "old-3",
+            "old-4",
+            *(f"old-{n}" for n in (0, 1, 2, 5, 6, 7, 8)),
+            *map(str, range(20)),
+        ]
         assert [decode_data(each.data).id for each in found] == expected
         assert len((await store.states(StateCursor(0, None), 10, True, 500)).states) == 19
 
@@ -197,7 +251,9 @@ async def test_what_another_program_wrote_into_a_plain_log_leaves_with_the_entri
         log.insert_one({"event": "insert", "data": GOOD})
         for start in range(0, 400, 50):
             await store.append([op(str(number)) for number in range(start, start + 50)])
-        assert log.find_one({"n": None}) is not None, "it is of the present second, so there is reason to warn"
+        assert log.find_one({"n": None}) is not None, (
+            "it is of the present second, so there is reason to warn"
+        )
         old = ObjectId.from_datetime(THEN)
         log.delete_many({"n": None})
         log.insert_one({"_id": old, "event": "insert", "data": GOOD})
@@ -209,7 +265,9 @@ async def test_what_another_program_wrote_into_a_plain_log_leaves_with_the_entri
             assert time.monotonic() < deadline, "it stays"
             await store.append([op("more", "insert", "video", ("p" * 200,))])
         entries = await whole_log(store)
-        assert [each.offset for each in entries] == list(range(entries[0].offset, entries[-1].offset + 1))
+        assert [each.offset for each in entries] == list(
+            range(entries[0].offset, entries[-1].offset + 1)
+        )
     assert len(await live_states(store)) >= 1_000
 
 
@@ -262,7 +320,9 @@ async def test_a_damaged_row_ends_no_agent_and_all_goes_on_once_it_is_put_right(
     with MongoClient[dict[str, Any]](plain_url) as client:
         meta = client.get_default_database().oplog_meta
         row = meta.find_one({"_id": "oplog_ops"}) or {}
-        meta.update_one(row, {"$unset": {member: ""}} if value is ... else {"$set": {member: value}})
+        meta.update_one(
+            row, {"$unset": {member: ""}} if value is ... else {"$set": {member: value}}
+        )
         with pytest.raises(StoreUnavailableError, match=f"is damaged: its member {member}"):
             await other.locate()
         async with asyncio.timeout(30):
@@ -275,7 +335,9 @@ async def test_a_damaged_row_ends_no_agent_and_all_goes_on_once_it_is_put_right(
     assert [entry.offset for entry in await whole_log(holder)] == [1, 2]
 
 
-async def test_what_nobody_expects_in_the_collections_ends_no_agent(plain_url: str, make_store: MakeStore) -> None:
+async def test_what_nobody_expects_in_the_collections_ends_no_agent(
+    plain_url: str, make_store: MakeStore
+) -> None:
     store = make_store(plain_url, "plain")
     await store.open()
     await store.append([op("a")])
@@ -298,7 +360,9 @@ async def test_an_entry_longer_than_a_read_is_passed(plain_url: str, make_store:
     await store.open()
     with MongoClient[dict[str, Any]](plain_url) as client:
         data = {**GOOD, "p": ["p" * 2_000_000]}
-        client.get_default_database().oplog_ops.insert_one({"event": "insert", "data": data, "n": 1})
+        client.get_default_database().oplog_ops.insert_one(
+            {"event": "insert", "data": data, "n": 1}
+        )
     (entry_,) = await store.follow(0, 100, 5)
     await store.append([op("next")])
     assert [each.offset for each in await store.follow(1, 100, 5, entry_.ms)] == [2]

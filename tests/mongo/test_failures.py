@@ -60,7 +60,9 @@ def wait_for(what: str, condition: Any) -> None:
 
 def last_fold(*agents: Agent) -> str:
     """When one of these last began to fold, by its log; empty: never."""
-    return max((line[:24] for each in agents for line in list(each.log) if FOLDS in line), default="")
+    return max(
+        (line[:24] for each in agents for line in list(each.log) if FOLDS in line), default=""
+    )
 
 
 class Load:
@@ -73,7 +75,9 @@ class Load:
         self.acknowledged: list[int] = []
         self.refused: list[int] = []
         self.udp: list[int] = []
-        self._threads = [threading.Thread(target=self._post, args=(n,), daemon=True) for n in range(threads)]
+        self._threads = [
+            threading.Thread(target=self._post, args=(n,), daemon=True) for n in range(threads)
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -150,7 +154,11 @@ def test_a_server_that_is_away_under_load_loses_and_doubles_nothing(
 
 
 def test_an_answer_that_is_lost_doubles_nothing(plain_url: str, tmp_path: Path) -> None:
-    with Proxy(plain_url) as proxy, agent(tmp_path, proxy.url(), "plain") as only, only.follow() as stream:
+    with (
+        Proxy(plain_url) as proxy,
+        agent(tmp_path, proxy.url(), "plain") as only,
+        only.follow() as stream,
+    ):
         assert only.post(operation(0)) == 204
         proxy.cut_answers("insert", LOG, 2)
         only.send_udp(*(operation(number) for number in range(1, 16)))
@@ -183,20 +191,32 @@ def test_the_spool_brings_udp_operations_over_a_restart(server: Server, tmp_path
     with agent(tmp_path, url, "capped", *flags) as second:
         status = second.status()
         assert (status["status"], status["spool"]["operations"]) == ("DEGRADED", 50)
-        assert (status["events_recovered"], status["events_received"], status["events_ingested"]) == (50, 0, 0)
+        assert (
+            status["events_recovered"],
+            status["events_received"],
+            status["events_ingested"],
+        ) == (50, 0, 0)
         second.send_udp(*(operation(number) for number in range(51, 101)))
         wait_for("all are spooled", lambda: second.status()["spool"]["operations"] == 100)
         assert adds_up(second)
         server.start()
         wait_for("the spool is sent", lambda: second.status()["spool"]["operations"] == 0)
-        second.wait_status(status="OK", events_ingested=100, events_received=50, events_recovered=50, events_spooled=50)
+        second.wait_status(
+            status="OK",
+            events_ingested=100,
+            events_received=50,
+            events_recovered=50,
+            events_spooled=50,
+        )
         assert adds_up(second)
         second.post(operation(101))
         with second.follow() as stream:
             second.post(operation(102))
             (last,) = stream.take(1)
         assert int(last.id[12:], 16) == 103
-        assert sorted(map(int, (key.partition("/")[2] for key in replicated(second)))) == list(range(103))
+        assert sorted(map(int, (key.partition("/")[2] for key in replicated(second)))) == list(
+            range(103)
+        )
 
 
 BATCH = 500
@@ -242,9 +262,13 @@ class Updates(threading.Thread):
             raise self.error
 
 
-def test_killed_holders_of_the_lease_leave_states_that_are_the_fold(plain_url: str, tmp_path: Path) -> None:
+def test_killed_holders_of_the_lease_leave_states_that_are_the_fold(
+    plain_url: str, tmp_path: Path
+) -> None:
     with ExitStack() as stack:
-        database = stack.enter_context(MongoClient[dict[str, Any]](plain_url)).get_default_database()
+        database = stack.enter_context(
+            MongoClient[dict[str, Any]](plain_url)
+        ).get_default_database()
 
         def start() -> Agent:
             return stack.enter_context(agent(tmp_path, plain_url, "plain", "--lease", "500ms"))
@@ -281,15 +305,20 @@ def test_killed_holders_of_the_lease_leave_states_that_are_the_fold(plain_url: s
         log = list(database["oplog_ops"].find().sort("n", 1))
         assert [entry["n"] for entry in log] == list(range(1, len(log) + 1))
         wait_for("all is folded", lambda: folded() == len(log))
-        assert {f"video/{entry['data']['id']}": entry["data"]["p"][0] for entry in log} == updates.last
+        assert {
+            f"video/{entry['data']['id']}": entry["data"]["p"][0] for entry in log
+        } == updates.last
         for each in agents:
             states = {key: json.loads(data)["parents"][0] for key, data in replicated(each).items()}
             assert states == updates.last
 
 
-def test_a_late_write_of_an_old_holder_of_the_lease_changes_nothing(plain_url: str, tmp_path: Path) -> None:
+def test_a_late_write_of_an_old_holder_of_the_lease_changes_nothing(
+    plain_url: str, tmp_path: Path
+) -> None:
     batches = [
-        [{"event": "update", "type": "t", "id": str(n), "parents": [str(b)]} for n in range(100)] for b in range(3)
+        [{"event": "update", "type": "t", "id": str(n), "parents": [str(b)]} for n in range(100)]
+        for b in range(3)
     ]
     flags = ("--lease", "500ms")
     with Proxy(plain_url) as proxy, agent(tmp_path, proxy.url(), "plain", *flags) as holder:
@@ -307,13 +336,21 @@ def test_a_late_write_of_an_old_holder_of_the_lease_changes_nothing(plain_url: s
             assert states == {"2"}
 
 
-def test_a_stopped_holder_of_the_lease_changes_nothing_when_it_goes_on(plain_url: str, tmp_path: Path) -> None:
+def test_a_stopped_holder_of_the_lease_changes_nothing_when_it_goes_on(
+    plain_url: str, tmp_path: Path
+) -> None:
     flags = ("--lease", "500ms")
-    with agent(tmp_path, plain_url, "plain", *flags) as holder, agent(tmp_path, plain_url, "plain", *flags) as other:
+    with (
+        agent(tmp_path, plain_url, "plain", *flags) as holder,
+        agent(tmp_path, plain_url, "plain", *flags) as other,
+    ):
         wait_for("it folds", lambda: last_fold(holder))
         with other.follow() as stream:
             batches = [
-                [{"event": "update", "type": "t", "id": str(n), "parents": [f"{b}"]} for n in range(500)]
+                [
+                    {"event": "update", "type": "t", "id": str(n), "parents": [f"{b}"]}
+                    for n in range(500)
+                ]
                 for b in range(4)
             ]
             assert other.post(batches[0]) == 200
@@ -348,15 +385,27 @@ def test_a_log_that_is_dropped_and_made_smaller_goes_on_for_agents_and_consumers
             if size:
                 database.create_collection("oplog_ops", capped=True, size=size)
             for number in range(30):
-                body = {"event": ("insert", "delete")[number % 2], "type": "t", "id": f"{part}-{number // 3}"}
-                wait_for("it is stored", lambda each=(first, second)[number % 2], body=body: each.post(body) == 204)
+                body = {
+                    "event": ("insert", "delete")[number % 2],
+                    "type": "t",
+                    "id": f"{part}-{number // 3}",
+                }
+                wait_for(
+                    "it is stored",
+                    lambda each=(first, second)[number % 2], body=body: each.post(body) == 204,
+                )
             last = {"event": "insert", "type": "t", "id": f"last of {part}"}
             wait_for("it is stored", lambda last=last: first.post(last) == 204)
             for events, stream in zip(seen, (one, two), strict=True):
                 events += until_id(stream, str(last["id"]))
             for each in (first, second):
-                wait_for("it is folded", lambda each=each: each.status()["store"].get("lag", {}).get("fold") == 0)
-        (options,) = [each["options"] for each in database.list_collections() if each["name"] == "oplog_ops"]
+                wait_for(
+                    "it is folded",
+                    lambda each=each: each.status()["store"].get("lag", {}).get("fold") == 0,
+                )
+        (options,) = [
+            each["options"] for each in database.list_collections() if each["name"] == "oplog_ops"
+        ]
         assert options["size"] == 1 << 20
         expected = replicated(first)
         assert replicated(second) == expected
@@ -377,7 +426,10 @@ def test_an_agent_with_its_clock_an_hour_ahead_harms_nobody(plain_url: str, tmp_
         "time.time_ns = lambda: _ns() + 3600 * 10**9\n"
     )
     environ = {"PYTHONPATH": f"{ahead}:{Path(__file__).parents[2]}"}
-    with agent(tmp_path, plain_url, "plain", environ=environ) as wrong, agent(tmp_path, plain_url, "plain") as right:
+    with (
+        agent(tmp_path, plain_url, "plain", environ=environ) as wrong,
+        agent(tmp_path, plain_url, "plain") as right,
+    ):
         with right.follow() as stream:
             for number in range(10):
                 assert (wrong, right)[number % 2].post(operation(number)) == 204
@@ -399,10 +451,15 @@ def test_a_real_history_through_two_agents_replicates_to_its_dump(
         lines = file.read().splitlines()
     with gzip.open(shared_data / "flask" / "dump.jsonl.gz") as file:
         dump = [json.loads(line) for line in file]
-    with agent(tmp_path, plain_url, "plain") as first, agent(tmp_path, plain_url, "plain") as second:
+    with (
+        agent(tmp_path, plain_url, "plain") as first,
+        agent(tmp_path, plain_url, "plain") as second,
+    ):
         for turn, start in enumerate(range(0, len(lines), 500)):
             body = b"\n".join(lines[start : start + 500])
-            assert (first, second)[turn % 2].post(body, {"Content-Type": "application/x-ndjson"}) == 200
+            assert (first, second)[turn % 2].post(
+                body, {"Content-Type": "application/x-ndjson"}
+            ) == 200
         assert first.status()["store"]["ops"] == len(lines) == 7_354
         for each in (first, second):
             objects = [event.operation for event in each.replicate().values()]

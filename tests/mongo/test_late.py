@@ -52,14 +52,21 @@ def turn_over(database: Database[Document], other: Agent, past: int) -> None:
     def is_at_rest() -> bool:
         store = other.status()["store"]
         size[:] = [*size[-4:], store["bytes"]]
-        return store["lag"]["fold"] == 0 and len(size) == 5 and len(set(size)) == 1 and size[0] <= CAP
+        return (
+            store["lag"]["fold"] == 0 and len(size) == 5 and len(set(size)) == 1 and size[0] <= CAP
+        )
 
     wait_for("the log is at rest", is_at_rest)
 
 
 @pytest.mark.parametrize("how", ["stopped", "held"])
 def test_an_operation_whose_writer_paused_while_the_log_was_trimmed_past_its_place_is_not_lost(
-    how: str, wire: Wire, database: Database[Document], plain_url: str, pool: ThreadPoolExecutor, tmp_path: Path
+    how: str,
+    wire: Wire,
+    database: Database[Document],
+    plain_url: str,
+    pool: ThreadPoolExecutor,
+    tmp_path: Path,
 ) -> None:
     with (
         agent(tmp_path, plain_url, "plain", *SMALL) as other,
@@ -109,7 +116,9 @@ def test_an_insert_carried_out_behind_the_log_is_not_its_oldest_entry(
         writer.wait_status(events_ingested=6)
         events = stream.take(6)
         turn_over(database, other, 20)
-        database["oplog_ops"].delete_many({"n": {"$lte": offsets(database)[4]}})  # room: nothing is trimmed from now on
+        database["oplog_ops"].delete_many(
+            {"n": {"$lte": offsets(database)[4]}}
+        )  # room: nothing is trimmed from now on
         late.release()
         log = offsets(database)
         assert log[:1] == [6]
@@ -166,7 +175,9 @@ async def test_a_correction_carried_out_behind_the_log_is_judged_again(
     await other.append([op("a", "update"), op("b")])
     await other.checkpoint()
     held = wire.hold(inserts)
-    correcting = asyncio.create_task(store.correct([Correction(op("a", "delete"), 1), Correction(op("c"), None)]))
+    correcting = asyncio.create_task(
+        store.correct([Correction(op("a", "delete"), 1), Correction(op("c"), None)])
+    )
     await asyncio.to_thread(held.wait)
     await asyncio.sleep(PAUSE_SECONDS)
     async with asyncio.timeout(30):
@@ -185,7 +196,10 @@ async def test_a_correction_carried_out_behind_the_log_is_judged_again(
 
 
 async def test_a_writer_whose_clock_stood_still_learns_from_the_clusters_time_that_it_was_late(
-    database: Database[Document], plain_url: str, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    database: Database[Document],
+    plain_url: str,
+    make_store: MakeStore,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with Wire(plain_url, as_replica_set=True) as wire:
         other = make_store(plain_url, "plain", max_bytes=10_000, lease=60)
@@ -214,7 +228,11 @@ async def test_a_writer_whose_clock_stood_still_learns_from_the_clusters_time_th
 
 
 async def test_what_was_put_in_the_way_of_an_insert_that_is_not_late_stays_in_the_log(
-    database: Database[Document], wire: Wire, plain_url: str, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    database: Database[Document],
+    wire: Wire,
+    plain_url: str,
+    make_store: MakeStore,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """However soon a log is full: an entry is trimmed only some seconds after it was folded."""
     monkeypatch.setattr("oplogd.store.mongo.projection.TRIM_SECONDS", 3600.0)
@@ -224,7 +242,9 @@ async def test_what_was_put_in_the_way_of_an_insert_that_is_not_late_stays_in_th
     await store.open()
     await store.append([op("first")])
     for module in ("append", "log"):
-        monkeypatch.setattr(f"oplogd.store.mongo.{module}.boot_seconds", lambda: 0.0)  # nothing is late
+        monkeypatch.setattr(
+            f"oplogd.store.mongo.{module}.boot_seconds", lambda: 0.0
+        )  # nothing is late
     held = wire.hold(inserts)
     writing = asyncio.create_task(store.append([op("soon")]))
     await asyncio.to_thread(held.wait)
@@ -244,7 +264,10 @@ async def test_what_was_put_in_the_way_of_an_insert_that_is_not_late_stays_in_th
 
 
 async def test_an_agent_that_was_idle_does_not_go_on_behind_a_stray(
-    database: Database[Document], plain_url: str, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    database: Database[Document],
+    plain_url: str,
+    make_store: MakeStore,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store = make_store(plain_url, "plain", lease=60)
     await store.open()

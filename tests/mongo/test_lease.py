@@ -41,7 +41,9 @@ async def link(plain_url: str) -> AsyncIterator[Link]:
     await drop(plain_url)
 
 
-async def test_a_silent_holder_is_replaced_after_the_leases_time_and_not_before(link: Link, clock: Clock) -> None:
+async def test_a_silent_holder_is_replaced_after_the_leases_time_and_not_before(
+    link: Link, clock: Clock
+) -> None:
     holder, observer = Lease(link, SECONDS), Lease(link, SECONDS)
     assert await holder.hold()
     assert not await observer.hold(), "seen for the first time"
@@ -61,7 +63,9 @@ async def test_a_holder_that_renews_is_never_replaced(link: Link, clock: Clock) 
         clock.now += SECONDS * 0.6
 
 
-async def test_what_counts_is_how_long_the_observer_saw_a_revision_not_how_old_it_is(link: Link, clock: Clock) -> None:
+async def test_what_counts_is_how_long_the_observer_saw_a_revision_not_how_old_it_is(
+    link: Link, clock: Clock
+) -> None:
     assert await Lease(link, SECONDS).hold()
     clock.now += 100 * SECONDS
     observer = Lease(link, SECONDS)
@@ -76,7 +80,9 @@ async def test_of_several_that_see_it_run_out_one_takes_over(link: Link, clock: 
     for observer in observers:
         assert not await observer.hold()
     clock.now += SECONDS
-    assert sorted(await asyncio.gather(*(observer.hold() for observer in observers))) == [False] * 7 + [True]
+    assert sorted(await asyncio.gather(*(observer.hold() for observer in observers))) == [
+        False
+    ] * 7 + [True]
 
 
 async def test_a_released_lease_is_free_at_once(link: Link, clock: Clock) -> None:
@@ -135,7 +141,9 @@ async def test_the_time_that_an_answer_takes_does_not_count_against_the_holder(
     assert await observer.hold()
 
 
-async def test_a_lease_document_of_an_older_version_or_a_damaged_one_can_be_taken(link: Link, clock: Clock) -> None:
+async def test_a_lease_document_of_an_older_version_or_a_damaged_one_can_be_taken(
+    link: Link, clock: Clock
+) -> None:
     for found in (
         {"holder": "other", "revision": 7},
         {"holder": "other"},
@@ -148,7 +156,9 @@ async def test_a_lease_document_of_an_older_version_or_a_damaged_one_can_be_take
         assert await observer.hold()
 
 
-async def test_late_writes_of_an_old_holder_change_nothing(plain_url: str, make_store: MakeStore) -> None:
+async def test_late_writes_of_an_old_holder_change_nothing(
+    plain_url: str, make_store: MakeStore
+) -> None:
     store = make_store(plain_url, "plain")
     await store.open()
     await store.append([op("a"), op("b", "delete"), op("c")])
@@ -176,15 +186,22 @@ async def test_late_writes_of_an_old_holder_change_nothing(plain_url: str, make_
     assert await live_states(store) == folded(await whole_log(store))
 
 
-async def test_a_store_is_as_patient_as_the_holders_lease_is_long(plain_url: str, make_store: MakeStore) -> None:
-    holder, hasty = make_store(plain_url, "plain", lease=60), make_store(plain_url, "plain", lease=0.5)
+async def test_a_store_is_as_patient_as_the_holders_lease_is_long(
+    plain_url: str, make_store: MakeStore
+) -> None:
+    holder, hasty = (
+        make_store(plain_url, "plain", lease=60),
+        make_store(plain_url, "plain", lease=0.5),
+    )
     await holder.open()
     assert hasty._log.stall_seconds == 15
     await hasty.open()
     assert hasty._log.stall_seconds == 180
 
 
-async def test_an_agent_takes_over_from_one_that_fell_silent(plain_url: str, make_store: MakeStore) -> None:
+async def test_an_agent_takes_over_from_one_that_fell_silent(
+    plain_url: str, make_store: MakeStore
+) -> None:
     silent, other = make_store(plain_url, "plain"), make_store(plain_url, "plain")
     await silent.open()
     await silent.append([op("a")])

@@ -28,7 +28,11 @@ async def first_server_writes(database: AsyncDatabase[Document], event: str, id_
     data = {"ts": datetime.now(UTC), "p": None, "t": "video", "id": id_}
     at = ObjectId()
     await database.oplog_ops.insert_one({"_id": at, "event": event, "data": data})
-    state = {"event": "delete" if event == "delete" else "insert", "ts": datetime.now(UTC), "data": data}
+    state = {
+        "event": "delete" if event == "delete" else "insert",
+        "ts": datetime.now(UTC),
+        "data": data,
+    }
     await database.oplog_states.replace_one({"_id": f"video/{id_}"}, state, upsert=True)
     return at
 

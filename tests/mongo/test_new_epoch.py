@@ -15,8 +15,23 @@ from tests.mongo.operations import op, whole_log
 
 
 def new_epoch(url: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "oplogd", "--new-epoch", "--mongo-url", url, "--log-collection", "plain"]
-    return subprocess.run([*command, "--lease", "500ms"], capture_output=True, text=True, timeout=DEADLINE, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "oplogd",
+        "--new-epoch",
+        "--mongo-url",
+        url,
+        "--log-collection",
+        "plain",
+    ]
+    return subprocess.run(
+        [*command, "--lease", "500ms"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
 
 
 async def test_a_database_without_a_log_is_refused_and_left_empty(plain_url: str) -> None:
@@ -49,7 +64,9 @@ async def test_a_log_is_set_aside(plain_url: str, make_store: MakeStore) -> None
 async def test_a_database_of_the_first_server_holds_a_log(plain_url: str) -> None:
     async with AsyncMongoClient[dict[str, Any]](plain_url) as client:
         data = {"ts": datetime.now(UTC), "p": None, "t": "video", "id": "a"}
-        await client.get_default_database().oplog_ops.insert_one({"_id": ObjectId(), "event": "insert", "data": data})
+        await client.get_default_database().oplog_ops.insert_one(
+            {"_id": ObjectId(), "event": "insert", "data": data}
+        )
     try:
         ended = new_epoch(plain_url)
         assert ended.returncode == 0, ended.stderr

@@ -75,20 +75,26 @@ def winners(url: str, race: Race, rounds: int) -> list[int]:
 
 @pytest.mark.parametrize("stand_in", ["ferret", "java"])
 @pytest.mark.parametrize("race", RACES, ids=lambda race: race.__name__)
-def test_a_race_for_a_document_has_one_winner(race: Race, stand_in: str, request: pytest.FixtureRequest) -> None:
+def test_a_race_for_a_document_has_one_winner(
+    race: Race, stand_in: str, request: pytest.FixtureRequest
+) -> None:
     running: Running = request.getfixturevalue(stand_in)
     assert winners(new_database(running.url), race, ROUNDS) == [1] * ROUNDS
 
 
 @pytest.mark.parametrize("stand_in", ["ferret", "java"])
-def test_increments_of_two_clients_are_all_there(stand_in: str, request: pytest.FixtureRequest) -> None:
+def test_increments_of_two_clients_are_all_there(
+    stand_in: str, request: pytest.FixtureRequest
+) -> None:
     running: Running = request.getfixturevalue(stand_in)
 
     url = new_database(running.url)
     seen: list[dict[str, Any]] = []
 
     def increment(documents: Documents, number: int, name: str) -> bool:
-        documents.update_one({"_id": 0}, {"$inc": {"revision": 1}, "$addToSet": {"seen": f"{name}{number}"}})
+        documents.update_one(
+            {"_id": 0}, {"$inc": {"revision": 1}, "$addToSet": {"seen": f"{name}{number}"}}
+        )
         if number == ROUNDS - 1:
             seen.append(documents.find_one({"_id": 0}) or {})
         return True
@@ -103,7 +109,9 @@ def main() -> None:
     print("| writes pass | race | two winners of 500 |\n|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for name, flags in (("one at a time", []), ("together", ["-together"])):
-            with Server([str(build_ferretdb()), *flags], Path(folder) / name, separate_port=False) as server:
+            with Server(
+                [str(build_ferretdb()), *flags], Path(folder) / name, separate_port=False
+            ) as server:
                 for race in RACES:
                     counts = winners(f"{server.url}/{race.__name__}", race, 500)
                     print(f"| {name} | {race.__name__} | {sum(count > 1 for count in counts)} |")

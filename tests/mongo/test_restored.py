@@ -27,7 +27,9 @@ def direct(url: str) -> Iterator[Any]:
         yield client.get_default_database()
 
 
-def test_a_database_restored_under_an_agent_gives_live_consumers_no_silent_gap(tmp_path: Path, plain_url: str) -> None:
+def test_a_database_restored_under_an_agent_gives_live_consumers_no_silent_gap(
+    tmp_path: Path, plain_url: str
+) -> None:
     """The restored log goes on behind the offset that the consumers have, so that offsets alone tell nothing."""
     with agent(tmp_path, plain_url, "plain") as running, running.follow() as stream:
         for number in range(6):
@@ -39,14 +41,31 @@ def test_a_database_restored_under_an_agent_gives_live_consumers_no_silent_gap(t
         states: list[Document] = []
         for offset in range(4, 16):
             ms = last_ms + offset
-            data = {"ts": datetime.fromtimestamp(1_400_000_000, UTC), "p": [], "t": "video", "id": f"other{offset}"}
-            entries.append({"_id": entry_id(Mark(offset, ms)), "event": "insert", "data": data, "n": offset})
+            data = {
+                "ts": datetime.fromtimestamp(1_400_000_000, UTC),
+                "p": [],
+                "t": "video",
+                "id": f"other{offset}",
+            }
+            entries.append(
+                {"_id": entry_id(Mark(offset, ms)), "event": "insert", "data": data, "n": offset}
+            )
             when = datetime.fromtimestamp(ms / 1000, UTC)
-            states.append({"_id": f"video/other{offset}", "event": "insert", "ts": when, "data": data, "n": offset})
+            states.append(
+                {
+                    "_id": f"video/other{offset}",
+                    "event": "insert",
+                    "ts": when,
+                    "data": data,
+                    "n": offset,
+                }
+            )
         with direct(plain_url) as database:
             database.oplog_states.delete_many({"n": {"$gt": 3}})
             database.oplog_states.insert_many(states)
-            database.oplog_meta.update_one({"_id": "oplog_ops"}, {"$set": {"n": 15, "ts": last_ms + 15}})
+            database.oplog_meta.update_one(
+                {"_id": "oplog_ops"}, {"$set": {"n": 15, "ts": last_ms + 15}}
+            )
             database.oplog_ops.delete_many({"n": {"$gt": 3}})
             database.oplog_ops.insert_many(entries)
         events = stream.until("live")
@@ -85,7 +104,12 @@ async def test_a_read_of_large_entries_is_sent_little_more_than_it_takes(
     store = make_store(plain_url, "plain", max_bytes=10**9)
     await store.open()
     for number in range(0, 120, 20):
-        await store.append([op(f"{each}", "insert", "video", ("p" * 60_000,)) for each in range(number, number + 20)])
+        await store.append(
+            [
+                op(f"{each}", "insert", "video", ("p" * 60_000,))
+                for each in range(number, number + 20)
+            ]
+        )
     mark = await store.checkpoint()
     await store.read(0, 2000)  # learns how large they are
     received.characters = 0
@@ -109,7 +133,9 @@ def _listeners_of_this_test() -> Any:
     return _Listeners([], [], [], [], [])
 
 
-async def test_the_fold_does_not_go_on_past_entries_of_a_restored_log(plain_url: str, make_store: MakeStore) -> None:
+async def test_the_fold_does_not_go_on_past_entries_of_a_restored_log(
+    plain_url: str, make_store: MakeStore
+) -> None:
     """They were not folded when the backup was made: the restored checkpoint stands before them."""
     store = make_store(plain_url, "plain", lease=60)
     await store.open()
@@ -119,7 +145,9 @@ async def test_the_fold_does_not_go_on_past_entries_of_a_restored_log(plain_url:
         row = database.oplog_meta.find_one({"_id": "oplog_ops"})
         entries = [document(n, f"restored{n}", row["ts"] + n) for n in range(4, 16)]
         database.oplog_states.delete_many({"n": {"$gt": 3}})
-        database.oplog_meta.update_one({"_id": "oplog_ops"}, {"$set": {"n": 3, "ts": row["ts"] - 1}})
+        database.oplog_meta.update_one(
+            {"_id": "oplog_ops"}, {"$set": {"n": 3, "ts": row["ts"] - 1}}
+        )
         database.oplog_ops.delete_many({"n": {"$gt": 3}})
         database.oplog_ops.insert_many(reversed(entries))
     async with asyncio.timeout(30):

@@ -36,7 +36,9 @@ async def test_a_writer_waits_while_unfolded_entries_fill_half_of_the_cap(
             waits.set()
         return crowded
 
-    async def weighed(head: Head, chunk: Sequence[tuple[int, Operation]], name: str | None) -> Landing:
+    async def weighed(
+        head: Head, chunk: Sequence[tuple[int, Operation]], name: str | None
+    ) -> Landing:
         row = await writer._link.meta.find_one({"_id": "oplog_ops"})
         assert row is not None
         fills.append((head.mark.offset + len(chunk) - row["n"]) * size)
@@ -78,7 +80,9 @@ async def test_entries_that_have_left_the_log_unfolded_are_counted_and_the_way_o
     (warning,) = (await other.stats()).warnings
     assert warning.startswith("4 operations have left the log before they were in the states")
     assert "oplog-sync" in warning
-    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [warning]
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        warning
+    ]
     assert set(await live_states(other)) == {f"video/{n}" for n in (0, 5, 6, 7, 8, 9)}
 
 

@@ -52,13 +52,17 @@ async def append(store: MongoStore, operation: Operation, number: int = 0) -> No
             await asyncio.sleep(0.02)
 
 
-async def test_a_database_of_the_first_server_is_taken_over(capped_url: str, make_store: MakeStore) -> None:
+async def test_a_database_of_the_first_server_is_taken_over(
+    capped_url: str, make_store: MakeStore
+) -> None:
     async with AsyncMongoClient[Document](capped_url) as client:
         database = client.get_default_database()
         last = await fill(database, capped=True)
         store, second = make_store(capped_url, "capped"), make_store(capped_url, "capped")
         await asyncio.gather(store.open(), second.open())
-        text = '{"timestamp":"2014-11-06T11:04:39.041Z","parents":["x3kd2"],"type":"video","id":"%s"}'
+        text = (
+            '{"timestamp":"2014-11-06T11:04:39.041Z","parents":["x3kd2"],"type":"video","id":"%s"}'
+        )
         assert await live_states(store) == {"video/a": text % "a", "video/b": text % "b"}
         assert await database.oplog_ops_of_first_server.count_documents({}) == 3
         assert await database.oplog_ops.count_documents({}) == 0
@@ -98,12 +102,16 @@ async def test_an_uncapped_log_is_refused_with_the_command_that_mends_it(
     await plain.open()
     await plain.append([op("a")])
     await plain.close()
-    with pytest.raises(StoreError, match=r'db\.runCommand\(\{convertToCapped: "oplog_ops"') as refusal:
+    with pytest.raises(
+        StoreError, match=r'db\.runCommand\(\{convertToCapped: "oplog_ops"'
+    ) as refusal:
         await make_store(capped_url, "capped").open()
     assert not isinstance(refusal.value, StoreUnavailableError)
 
 
-async def test_another_size_is_a_warning_with_the_command_that_mends_it(capped_url: str, make_store: MakeStore) -> None:
+async def test_another_size_is_a_warning_with_the_command_that_mends_it(
+    capped_url: str, make_store: MakeStore
+) -> None:
     first = make_store(capped_url, "capped", max_bytes=1 << 20)
     await first.open()
     await first.close()
@@ -114,7 +122,9 @@ async def test_another_size_is_a_warning_with_the_command_that_mends_it(capped_u
 
 
 @pytest.mark.parametrize("recreate", [False, True], ids=["dropped", "dropped-and-made-anew"])
-async def test_offsets_go_on_after_the_log_was_dropped(capped_url: str, recreate: bool, make_store: MakeStore) -> None:
+async def test_offsets_go_on_after_the_log_was_dropped(
+    capped_url: str, recreate: bool, make_store: MakeStore
+) -> None:
     store, other = make_store(capped_url, "capped"), make_store(capped_url, "capped")
     await store.open()
     await other.open()
@@ -157,14 +167,18 @@ async def test_a_new_epoch_sets_the_log_aside_and_every_consumer_starts_anew(
     assert len(format_id(located.head)) == 24
 
 
-async def test_a_killed_cursor_makes_neither_gap_nor_repeat(capped_url: str, make_store: MakeStore) -> None:
+async def test_a_killed_cursor_makes_neither_gap_nor_repeat(
+    capped_url: str, make_store: MakeStore
+) -> None:
     store = make_store(capped_url, "capped")
     await store.open()
     await store.append([op("0")])
     seen = [entry.offset for entry in await store.follow(0, 100, 5)]
     for number in range(1, 6):
         async with asyncio.timeout(30):
-            while True:  # a cursor that the server itself has just ended is opened anew by the next call
+            while (
+                True
+            ):  # a cursor that the server itself has just ended is opened anew by the next call
                 assert await store.follow(seen[-1], 100, 0.05) == []
                 if cursor := store._tail._cursor:
                     break
@@ -172,7 +186,9 @@ async def test_a_killed_cursor_makes_neither_gap_nor_repeat(capped_url: str, mak
         answer = await store._link.database.command("killCursors", "oplog_ops", cursors=[cursor])
         assert answer["cursorsKilled"] == [cursor]
         following = asyncio.create_task(store.follow(seen[-1], 100, 30))
-        await append(store, op(str(number)), number)  # FerretDB may read on in the killed cursor, and refuses to write
+        await append(
+            store, op(str(number)), number
+        )  # FerretDB may read on in the killed cursor, and refuses to write
         seen += [entry.offset for entry in await following]
     assert seen == list(range(1, 7))
 
@@ -207,7 +223,9 @@ async def test_a_cursor_that_misses_an_entry_and_stays_silent_is_found_out(
     assert seen == [2, 3]
 
 
-async def test_a_plain_log_is_trimmed_behind_the_checkpoint(plain_url: str, make_store: MakeStore) -> None:
+async def test_a_plain_log_is_trimmed_behind_the_checkpoint(
+    plain_url: str, make_store: MakeStore
+) -> None:
     store = make_store(plain_url, "plain", max_bytes=20_000)
     await store.open()
     for start in range(0, 1_000, 50):
@@ -228,7 +246,9 @@ async def test_a_plain_log_is_trimmed_behind_the_checkpoint(plain_url: str, make
 
 
 async def test_credentials_show_in_no_message(make_store: MakeStore) -> None:
-    store = make_store("mongodb://user:hunter2@127.0.0.1:1/oplog?serverSelectionTimeoutMS=100", "capped")
+    store = make_store(
+        "mongodb://user:hunter2@127.0.0.1:1/oplog?serverSelectionTimeoutMS=100", "capped"
+    )
     await store.open()
     with pytest.raises(StoreUnavailableError, match=r"MongoDB at 127\.0\.0\.1:1: ") as away:
         await store.locate()

@@ -45,7 +45,12 @@ def start(folder: Path, url: str, spool: Path, *flags: str, **options: Any) -> A
 
 
 def operation(number: int, size: int = 0) -> dict[str, Any]:
-    return {"event": "insert", "type": "t", "id": str(number), "parents": ["p" * size] if size else []}
+    return {
+        "event": "insert",
+        "type": "t",
+        "id": str(number),
+        "parents": ["p" * size] if size else [],
+    }
 
 
 def wait_for(what: str, condition: Callable[[], object]) -> None:
@@ -71,7 +76,9 @@ def stored(only: Agent, count: int) -> None:
     assert only.status()["store"]["ops"] == count
     with only.follow("1" * 24) as stream:
         stream.until("reset")
-        assert [int(key.partition("/")[2]) for key in (event.key for event in stream.take(count))] == list(range(count))
+        assert [
+            int(key.partition("/")[2]) for key in (event.key for event in stream.take(count))
+        ] == list(range(count))
 
 
 def reason(only: Agent) -> str:
@@ -124,7 +131,10 @@ def test_operations_that_cannot_be_deleted_from_the_spool_are_stored_once(
         server.kill()
         only.send_udp(*(operation(number) for number in range(10)))
         wait_spooled(only, 10)
-        change(spool, "CREATE TRIGGER no BEFORE DELETE ON spool BEGIN SELECT RAISE(FAIL, 'not now'); END")
+        change(
+            spool,
+            "CREATE TRIGGER no BEFORE DELETE ON spool BEGIN SELECT RAISE(FAIL, 'not now'); END",
+        )
         server.start()
         wait_for("all is stored", lambda: only.status()["spool"]["operations"] == 0)
         wait_for("the failure is told", lambda: "not now" in reason(only))
@@ -180,10 +190,22 @@ def test_a_batch_that_is_larger_than_the_spool_does_not_stop_the_writer(
         assert adds_up(only)
 
 
-def test_a_damaged_spool_is_named_with_its_flag_and_left_as_it_is(spool: Path, tmp_path: Path) -> None:
+def test_a_damaged_spool_is_named_with_its_flag_and_left_as_it_is(
+    spool: Path, tmp_path: Path
+) -> None:
     spool.write_bytes(b"SQLite format 3\0" + b"\xff" * 8192)
     before = spool.read_bytes()
-    command = [sys.executable, "-m", "oplogd", "--listen", "127.0.0.1:0", "--mongo-url", NOWHERE, "--spool", str(spool)]
+    command = [
+        sys.executable,
+        "-m",
+        "oplogd",
+        "--listen",
+        "127.0.0.1:0",
+        "--mongo-url",
+        NOWHERE,
+        "--spool",
+        str(spool),
+    ]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert ended.returncode == 1
     sentence = ended.stderr.splitlines()[-1]
@@ -200,7 +222,10 @@ async def fill(path: Path, operations: int, size: int) -> int:
     """Put operations into a new spool. Return their bytes."""
     filled = Spool(path, 1 << 40, Health())
     await filled.open()
-    await filled.put([made(id_=str(number), parents=("p" * size,)) for number in range(operations)], Stamp("w", 0))
+    await filled.put(
+        [made(id_=str(number), parents=("p" * size,)) for number in range(operations)],
+        Stamp("w", 0),
+    )
     octets = filled.bytes
     await filled.close()
     return octets
@@ -223,8 +248,12 @@ async def test_a_spool_of_large_operations_takes_little_memory(spool: Path) -> N
     assert peaks[1] - peaks[0] < octets / 2
 
 
-@pytest.mark.parametrize("flags", [(), ("--spool", "spool.db")], ids=["without a spool", "with a spool"])
-def test_a_server_that_hangs_does_not_hold_up_the_exit(server: Server, tmp_path: Path, flags: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "flags", [(), ("--spool", "spool.db")], ids=["without a spool", "with a spool"]
+)
+def test_a_server_that_hangs_does_not_hold_up_the_exit(
+    server: Server, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
     url = with_database(server.url, "hangs")
     flags = tuple(str(tmp_path / flag) if flag.endswith(".db") else flag for flag in flags)
     with agent(tmp_path, url, "capped", *flags, "--shutdown-timeout", "1s") as only:

@@ -29,21 +29,34 @@ def warnings(source: Agent) -> list[str]:
     return found
 
 
-def test_a_missing_index_is_created_again_and_nothing_else_changes(plain_url: str, tmp_path: Path) -> None:
-    with MongoClient[dict[str, Any]](plain_url) as client, agent(tmp_path, plain_url, "plain") as only:
+def test_a_missing_index_is_created_again_and_nothing_else_changes(
+    plain_url: str, tmp_path: Path
+) -> None:
+    with (
+        MongoClient[dict[str, Any]](plain_url) as client,
+        agent(tmp_path, plain_url, "plain") as only,
+    ):
         database = client.get_default_database()
-        assert only.post([{"event": "insert", "type": "video", "id": str(n)} for n in range(20)]) == 200
+        assert (
+            only.post([{"event": "insert", "type": "video", "id": str(n)} for n in range(20)])
+            == 200
+        )
         before = replicated(only)
         created = (database.oplog_meta.find_one({"_id": "oplog_ops"}) or {})["created"]
         indexes = database.oplog_states.index_information()
         for name in indexes:
             if "n" in dict(indexes[name]["key"]):
                 database.oplog_states.drop_index(name)
-                wait_for("it is created again", lambda: database.oplog_states.index_information() == indexes)
+                wait_for(
+                    "it is created again",
+                    lambda: database.oplog_states.index_information() == indexes,
+                )
         for name in indexes:
             if name != "_id_":
                 database.oplog_states.drop_index(name)
-        wait_for("all are created again", lambda: database.oplog_states.index_information() == indexes)
+        wait_for(
+            "all are created again", lambda: database.oplog_states.index_information() == indexes
+        )
         assert replicated(only) == before
         assert warnings(only) == []
         assert (database.oplog_meta.find_one({"_id": "oplog_ops"}) or {})["created"] == created
@@ -52,9 +65,15 @@ def test_a_missing_index_is_created_again_and_nothing_else_changes(plain_url: st
 def test_states_that_are_dropped_are_folded_anew_from_a_log_that_holds_everything(
     plain_url: str, tmp_path: Path
 ) -> None:
-    with MongoClient[dict[str, Any]](plain_url) as client, agent(tmp_path, plain_url, "plain") as only:
+    with (
+        MongoClient[dict[str, Any]](plain_url) as client,
+        agent(tmp_path, plain_url, "plain") as only,
+    ):
         database = client.get_default_database()
-        assert only.post([{"event": "insert", "type": "video", "id": str(n)} for n in range(20)]) == 200
+        assert (
+            only.post([{"event": "insert", "type": "video", "id": str(n)} for n in range(20)])
+            == 200
+        )
         assert only.post({"event": "delete", "type": "video", "id": "3"}) == 204
         before = replicated(only)
         with only.follow() as live:
@@ -68,14 +87,22 @@ def test_states_that_are_dropped_are_folded_anew_from_a_log_that_holds_everythin
         assert warnings(only) == []
 
 
-def test_states_that_cannot_be_folded_anew_stop_copies_until_a_new_epoch(plain_url: str, tmp_path: Path) -> None:
+def test_states_that_cannot_be_folded_anew_stop_copies_until_a_new_epoch(
+    plain_url: str, tmp_path: Path
+) -> None:
     flags = ("--capped-collection-size", "20000")
     with MongoClient[dict[str, Any]](plain_url) as client:
         database = client.get_default_database()
         with agent(tmp_path, plain_url, "plain", *flags) as only:
             for start in range(0, 1_000, 100):
                 assert (
-                    only.post([{"event": "insert", "type": "video", "id": str(start + n)} for n in range(100)]) == 200
+                    only.post(
+                        [
+                            {"event": "insert", "type": "video", "id": str(start + n)}
+                            for n in range(100)
+                        ]
+                    )
+                    == 200
                 )
             wait_for("the log is trimmed", lambda: database.oplog_ops.find_one({"n": 1}) is None)
             wait_for("all is folded", lambda: only.status()["store"]["lag"]["fold"] == 0)
@@ -111,7 +138,16 @@ def read(stream: Stream, events: list[str]) -> None:
 
 
 def new_epoch(url: str) -> None:
-    command = [sys.executable, "-m", "oplogd", "--mongo-url", url, "--log-collection", "plain", "--new-epoch"]
+    command = [
+        sys.executable,
+        "-m",
+        "oplogd",
+        "--mongo-url",
+        url,
+        "--log-collection",
+        "plain",
+        "--new-epoch",
+    ]
     assert subprocess.run(command, timeout=60, check=False).returncode == 0
 
 

@@ -15,7 +15,9 @@ from tests.mongo.operations import folded, live_states, op, whole_log
 Place = tuple[str, Kind]
 
 
-async def test_entries_and_states_come_back_as_they_were_written(place: Place, make_store: MakeStore) -> None:
+async def test_entries_and_states_come_back_as_they_were_written(
+    place: Place, make_store: MakeStore
+) -> None:
     store = make_store(*place)
     await store.open()
     written = [
@@ -27,7 +29,9 @@ async def test_entries_and_states_come_back_as_they_were_written(place: Place, m
     await store.append(written)
     entries = await whole_log(store)
     assert [entry.offset for entry in entries] == [1, 2, 3, 4]
-    assert [(entry.event, entry.data.encode()) for entry in entries] == [(o.event, o.data) for o in written]
+    assert [(entry.event, entry.data.encode()) for entry in entries] == [
+        (o.event, o.data) for o in written
+    ]
     assert await live_states(store) == folded(entries)
 
 
@@ -58,7 +62,9 @@ async def test_the_same_stamp_adds_nothing_twice(place: Place, make_store: MakeS
     again = make_store(*place)
     await again.open()
     await again.append(batch, Stamp("w", 0))
-    assert [entry.data.encode() for entry in await whole_log(store)] == [operation.data for operation in batch]
+    assert [entry.data.encode() for entry in await whole_log(store)] == [
+        operation.data for operation in batch
+    ]
 
 
 async def test_the_follower_is_woken_by_another_agent(place: Place, make_store: MakeStore) -> None:

@@ -65,8 +65,14 @@ UNUSABLE = [
     ("mongodb://user:hunter@h/?compressors=secret", "one of its options"),
     ("mongodb://user:hunter@h/?authMechanism=SECRET", "one of its options"),
     ("mongodb://user:hunter@h/?readPreference=secret", "one of its options"),
-    ("mongodb://user:hunter@h/?tls=true&tlsCAFile=/nope/secret", r"tlsCAFile cannot be used \(No such file"),
-    ("mongodb://user:hunter@h/?tls=true&tlsCertificateKeyFile=/nope/secret", r"tlsCertificateKeyFile cannot be used"),
+    (
+        "mongodb://user:hunter@h/?tls=true&tlsCAFile=/nope/secret",
+        r"tlsCAFile cannot be used \(No such file",
+    ),
+    (
+        "mongodb://user:hunter@h/?tls=true&tlsCertificateKeyFile=/nope/secret",
+        r"tlsCertificateKeyFile cannot be used",
+    ),
     ("mongodb://user:hunter@h/?tls=true&tlsCAFile=/etc/passwd", "tlsCAFile cannot be used"),
     ("mongodb://h1,h2/?directConnection=true", "one of its options"),
 ]
@@ -84,9 +90,15 @@ def test_a_url_that_cannot_be_used_is_refused_without_its_secret(url: str, reaso
 
 @pytest.mark.parametrize("module", ["oplogd", "oplog_sync"])
 @pytest.mark.parametrize(
-    "url", ["mongodb://user:hunter/secret@h/db", "mongodb://user:hunter@h/?tls=true&tlsCAFile=/nope/secret"]
+    "url",
+    [
+        "mongodb://user:hunter/secret@h/db",
+        "mongodb://user:hunter@h/?tls=true&tlsCAFile=/nope/secret",
+    ],
 )
-def test_a_command_with_an_unusable_url_ends_with_2_and_one_line(module: str, url: str, tmp_path: Path) -> None:
+def test_a_command_with_an_unusable_url_ends_with_2_and_one_line(
+    module: str, url: str, tmp_path: Path
+) -> None:
     flags = ["--listen", "127.0.0.1:0"] if module == "oplogd" else [str(tmp_path / "dump.jsonl")]
     command = [sys.executable, "-m", module, "--mongo-url", url, *flags]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)

@@ -123,7 +123,9 @@ class Wire(Relay):
 
     def wait_seen(self, matches: Matches, times: int) -> None:
         with self._lock:
-            assert self._lock.wait_for(lambda: sum(map(matches, self.seen)) >= times, DEADLINE), self.seen[-5:]
+            assert self._lock.wait_for(lambda: sum(map(matches, self.seen)) >= times, DEADLINE), (
+                self.seen[-5:]
+            )
 
     def _talk(self, client: socket.socket, server: socket.socket) -> None:
         while request := read_message(client):
@@ -187,10 +189,18 @@ class Wire(Relay):
             answer[start:], CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_MS)
         )
         now = Timestamp(self.cluster_seconds, 1)
-        document |= {"operationTime": now, "$clusterTime": {"clusterTime": now, "signature": {"hash": b"", "keyId": 0}}}
+        document |= {
+            "operationTime": now,
+            "$clusterTime": {"clusterTime": now, "signature": {"hash": b"", "keyId": 0}},
+        }
         if {"ismaster", "isWritablePrimary"} & document.keys():
             host = self._direct.partition("://")[2].partition("/")[0]
-            document |= {"setName": "rs", "hosts": [host], "me": host, "logicalSessionTimeoutMinutes": 30}
+            document |= {
+                "setName": "rs",
+                "hosts": [host],
+                "me": host,
+                "logicalSessionTimeoutMinutes": 30,
+            }
         body = answer[HEADER.size : start] + bson.encode(document)
         return HEADER.pack(HEADER.size + len(body), number, answers, kind) + body
 

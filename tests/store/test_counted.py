@@ -35,7 +35,9 @@ async def test_a_quick_count_is_made_at_each_call() -> None:
     assert await number.value() == 8
 
 
-async def test_while_a_count_takes_long_the_last_number_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_while_a_count_takes_long_the_last_number_serves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(counted, "COUNT_SECONDS", 0.001)
     counting = Counting()
     counting.gate.clear()

@@ -16,7 +16,15 @@ import pytest
 from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.operation import Operation
 from oplogd.store import StateCursor, StatesPage
-from oplogd.store.sqlite import APPLICATION_ID, DEFAULT_CAP_BYTES, MIGRATIONS, SqliteStore, connection, log, statements
+from oplogd.store.sqlite import (
+    APPLICATION_ID,
+    DEFAULT_CAP_BYTES,
+    MIGRATIONS,
+    SqliteStore,
+    connection,
+    log,
+    statements,
+)
 from tests.operations import fold, key_of, numbered, operation
 from tests.store.kits import contents, expected, known, log_of, states_of, wanted
 
@@ -81,7 +89,9 @@ async def test_a_new_file_is_marked_as_ours_with_the_present_version(path: Path)
 
 async def test_every_commit_waits_for_the_disk(path: Path) -> None:
     async with opened(path) as store:
-        assert await store._writer.run(lambda db: db.execute("PRAGMA synchronous").fetchone()) == (2,)
+        assert await store._writer.run(lambda db: db.execute("PRAGMA synchronous").fetchone()) == (
+            2,
+        )
 
 
 async def test_a_file_of_the_version_before_is_brought_forward_with_what_it_holds(
@@ -100,19 +110,27 @@ async def test_a_file_of_the_version_before_is_brought_forward_with_what_it_hold
         assert db.execute("SELECT * FROM extra").fetchall() == [(1,)]
 
 
-async def test_a_step_forward_that_fails_leaves_the_file_as_it_was(path: Path, monkeypatch: Patch) -> None:
+async def test_a_step_forward_that_fails_leaves_the_file_as_it_was(
+    path: Path, monkeypatch: Patch
+) -> None:
     made = numbered(3)
     async with opened(path) as store:
         await store.append(made)
     with monkeypatch.context() as patch:
-        patch.setattr(statements, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE extra (x); INSERT INTO nowhere VALUES (1)"))
+        patch.setattr(
+            statements,
+            "MIGRATIONS",
+            (*MIGRATIONS, "CREATE TABLE extra (x); INSERT INTO nowhere VALUES (1)"),
+        )
         with pytest.raises(StoreError):
             async with opened(path):
                 pass
     async with opened(path) as store:
         await whole(store, made)
     with direct(path) as db:
-        assert db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'extra'").fetchone() == (0,)
+        assert db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'extra'").fetchone() == (
+            0,
+        )
 
 
 async def test_a_newer_file_is_refused_with_what_to_do(path: Path) -> None:
@@ -120,7 +138,9 @@ async def test_a_newer_file_is_refused_with_what_to_do(path: Path) -> None:
         pass
     with direct(path) as db:
         db.execute("PRAGMA user_version = 99")
-    with pytest.raises(StoreError, match=r"version 99, this oplog knows up to \d+; use the newer oplog"):
+    with pytest.raises(
+        StoreError, match=r"version 99, this oplog knows up to \d+; use the newer oplog"
+    ):
         async with opened(path):
             pass
 
@@ -153,7 +173,10 @@ async def test_a_file_that_is_no_database_is_refused_and_left_as_it_was(path: Pa
 
 async def test_a_folder_that_is_not_there_is_named(path: Path) -> None:
     missing = path.parent / "missing" / "oplog.db"
-    with pytest.raises(StoreUnavailableError, match=r"missing/oplog\.db: it cannot be opened; check that its folder"):
+    with pytest.raises(
+        StoreUnavailableError,
+        match=r"missing/oplog\.db: it cannot be opened; check that its folder",
+    ):
         async with opened(missing):
             pass
 
@@ -171,7 +194,8 @@ async def test_the_bytes_counted_for_the_cap_are_those_of_a_recount(path: Path) 
     async with opened(path, 3000) as store:
         for number in range(1, 60):
             await store.append(
-                [operation(id_="é" * (number * 7 % 50 + 1), parents=["p"] * (number % 4))] * (number % 3 + 1)
+                [operation(id_="é" * (number * 7 % 50 + 1), parents=["p"] * (number % 4))]
+                * (number % 3 + 1)
             )
             with direct(path) as db:
                 ((recount,),) = db.execute(
@@ -197,7 +221,9 @@ async def test_a_log_far_over_its_new_cap_is_trimmed_in_steps(path: Path) -> Non
 # --- Troubles, and that nothing is lost or doubled by them ---
 
 
-async def test_a_lock_of_another_process_is_named_and_passes(path: Path, monkeypatch: Patch) -> None:
+async def test_a_lock_of_another_process_is_named_and_passes(
+    path: Path, monkeypatch: Patch
+) -> None:
     monkeypatch.setattr(connection, "BUSY_SECONDS", 0.05)
     made = numbered(4)
     async with opened(path) as store:
@@ -205,7 +231,9 @@ async def test_a_lock_of_another_process_is_named_and_passes(path: Path, monkeyp
         with direct(path) as db:
             db.execute("BEGIN IMMEDIATE")
             for _ in range(2):
-                with pytest.raises(StoreUnavailableError, match="another process holds a lock on it"):
+                with pytest.raises(
+                    StoreUnavailableError, match="another process holds a lock on it"
+                ):
                     await store.append(made[2:])
             assert contents(await store.read(0, 10)) == wanted(made[:2])
             db.execute("ROLLBACK")
@@ -213,7 +241,9 @@ async def test_a_lock_of_another_process_is_named_and_passes(path: Path, monkeyp
         await whole(store, made)
 
 
-async def test_a_full_disk_is_named_and_what_was_not_stored_can_be_stored_later(path: Path, monkeypatch: Patch) -> None:
+async def test_a_full_disk_is_named_and_what_was_not_stored_can_be_stored_later(
+    path: Path, monkeypatch: Patch
+) -> None:
     made = [operation(id_=str(number), parents=["p" * 3000]) for number in range(60)]
     async with opened(path) as store:
         await store.append(made[:1])
@@ -222,7 +252,9 @@ async def test_a_full_disk_is_named_and_what_was_not_stored_can_be_stored_later(
         async with opened(path) as store:
             await store.append(made[1:10])
             for _ in range(2):
-                with pytest.raises(StoreUnavailableError, match="the disk is full; free some space"):
+                with pytest.raises(
+                    StoreUnavailableError, match="the disk is full; free some space"
+                ):
                     await store.append(made[10:])
             await whole(store, made[:10])
             patch.undo()  # somebody has freed some space; the failed connection was given up
@@ -240,7 +272,9 @@ async def test_a_write_that_the_system_refuses_is_named_and_passes(path: Path) -
         size = len(content(Path(f"{path}-wal")))
         resource.setrlimit(resource.RLIMIT_FSIZE, (size + 8192, hard))
         try:
-            with pytest.raises(StoreUnavailableError, match=r"reading or writing it failed|the disk is full"):
+            with pytest.raises(
+                StoreUnavailableError, match=r"reading or writing it failed|the disk is full"
+            ):
                 await store.append(made[20:])
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -271,7 +305,12 @@ async def test_an_empty_file_in_the_place_of_the_store_is_not_made_a_new_one_and
         for end in ("", "-wal", "-shm"):
             path.with_name(path.name + end).rename(path.with_name("aside" + end))
         replace(path, b"")
-        for call in (store.locate, store.stats, lambda: store.append(made[2:]), lambda: store.read(0, 10)):
+        for call in (
+            store.locate,
+            store.stats,
+            lambda: store.append(made[2:]),
+            lambda: store.read(0, 10),
+        ):
             with pytest.raises(StoreUnavailableError, match="no such table"):
                 await call()
         with direct(path) as db:
@@ -350,7 +389,12 @@ async def test_a_copy_that_gets_the_number_of_the_file_that_was_deleted_is_anoth
         head = (await store.locate()).head
         lost = head.ms
         put_in_place(tmp_path / "aside.db", path)
-        for call in (store.locate, store.checkpoint, lambda: store.append(made), lambda: store.follow(0, 1, 0)):
+        for call in (
+            store.locate,
+            store.checkpoint,
+            lambda: store.append(made),
+            lambda: store.follow(0, 1, 0),
+        ):
             with pytest.raises(StoreUnavailableError, match="the file is gone"):
                 await call()
         replace(tmp_path / "aside.db", older)  # keeps the number
@@ -360,7 +404,9 @@ async def test_a_copy_that_gets_the_number_of_the_file_that_was_deleted_is_anoth
         assert [span for span in located.unwritten if span[0] == located.head.ms and span[1] > lost]
 
 
-@pytest.mark.parametrize("count", [3, 2 * statements.STATEMENT_OPERATIONS], ids=["one statement", "several"])
+@pytest.mark.parametrize(
+    "count", [3, 2 * statements.STATEMENT_OPERATIONS], ids=["one statement", "several"]
+)
 async def test_an_append_that_was_interrupted_leaves_nothing(path: Path, count: int) -> None:
     made = numbered(2)
     async with opened(path) as store:
@@ -380,7 +426,9 @@ async def test_an_append_that_was_interrupted_leaves_nothing(path: Path, count: 
     ],
     ids=["many", "large", "one larger than a statement"],
 )
-async def test_a_large_batch_is_appended_whole_and_in_its_order(path: Path, made: list[Operation]) -> None:
+async def test_a_large_batch_is_appended_whole_and_in_its_order(
+    path: Path, made: list[Operation]
+) -> None:
     async with opened(path) as store:
         await store.append(made)
         await whole(store, made)
@@ -416,7 +464,9 @@ async def test_states_that_take_long_to_count_hold_up_neither_the_figures_nor_th
             assert (await store.locate()).head.offset == 7
 
 
-async def test_a_count_that_is_under_way_leaves_the_last_one_until_it_ends(path: Path, monkeypatch: Patch) -> None:
+async def test_a_count_that_is_under_way_leaves_the_last_one_until_it_ends(
+    path: Path, monkeypatch: Patch
+) -> None:
     slow = f"SELECT count(*) FROM states WHERE ({ENDLESS.replace('FROM n)', 'FROM n LIMIT 1000000)')}) > 0"
     async with asyncio.timeout(30):
         async with opened(path) as store:
@@ -447,13 +497,17 @@ def steps_of(path: Path, call: Callable[[sqlite3.Connection], object]) -> int:
     return steps
 
 
-async def test_a_page_of_live_states_costs_the_same_however_many_deleted_ones_are_before_it(path: Path) -> None:
+async def test_a_page_of_live_states_costs_the_same_however_many_deleted_ones_are_before_it(
+    path: Path,
+) -> None:
     async with opened(path) as store:
         await store.append([operation(id_="live")])
         start = StateCursor(0, None)
         few = steps_of(path, lambda db: log.states(db, start, 10**9, True, 500))
         for first in range(0, 20_000, 5000):
-            await store.append([operation("delete", id_=str(number)) for number in range(first, first + 5000)])
+            await store.append(
+                [operation("delete", id_=str(number)) for number in range(first, first + 5000)]
+            )
         await store.append([operation("update", id_="live")])
         page = await store.states(start, 10**9, True, 500)
         assert [key_of(state.data) for state in page.states] == ["video/live"]
@@ -461,18 +515,24 @@ async def test_a_page_of_live_states_costs_the_same_however_many_deleted_ones_ar
         assert steps_of(path, lambda db: log.states(db, start, 10**9, True, 500)) < 2 * few + 10
 
 
-async def test_a_page_of_states_costs_the_same_however_many_were_changed_after_its_mark(path: Path) -> None:
+async def test_a_page_of_states_costs_the_same_however_many_were_changed_after_its_mark(
+    path: Path,
+) -> None:
     async with opened(path) as store:
         await store.append(numbered(10))
         for live_only in (False, True):
-            call = partial(log.states, start=StateCursor(0, None), upto=10, live_only=live_only, limit=5)
+            call = partial(
+                log.states, start=StateCursor(0, None), upto=10, live_only=live_only, limit=5
+            )
             few = steps_of(path, call)
             await store.append(numbered(5000, first=100))
             assert steps_of(path, call) < 2 * few
 
 
 @pytest.mark.parametrize("live_only", [False, True])
-async def test_a_page_costs_the_same_however_many_states_share_its_millisecond(path: Path, live_only: bool) -> None:
+async def test_a_page_costs_the_same_however_many_states_share_its_millisecond(
+    path: Path, live_only: bool
+) -> None:
     async with opened(path) as store:
         await store.append(numbered(5000))
         await store.new_epoch()
@@ -487,7 +547,9 @@ async def test_a_page_costs_the_same_however_many_states_share_its_millisecond(p
 
 async def test_a_read_touches_no_entries_past_the_megabyte_that_it_brings(path: Path) -> None:
     async with opened(path) as store:
-        await store.append([operation(id_=str(number), parents=["p" * 60_000]) for number in range(100)])
+        await store.append(
+            [operation(id_=str(number), parents=["p" * 60_000]) for number in range(100)]
+        )
         entries = await store.read(0, 2000)
         assert 1_000_000 < sum(len(entry.data) for entry in entries) < 1_100_000
         states = (await store.states(StateCursor(0, None), 10**9, True, 500)).states
@@ -500,7 +562,9 @@ async def test_a_read_touches_no_entries_past_the_megabyte_that_it_brings(path: 
             assert steps_of(path, partial(call, limit=2000)) < 1.2 * least
 
 
-async def test_neither_connects_nor_figures_wait_for_pages_of_states(path: Path, monkeypatch: Patch) -> None:
+async def test_neither_connects_nor_figures_wait_for_pages_of_states(
+    path: Path, monkeypatch: Patch
+) -> None:
     goes_on = threading.Event()
     began = threading.Semaphore(0)
     states = log.states
@@ -513,7 +577,9 @@ async def test_neither_connects_nor_figures_wait_for_pages_of_states(path: Path,
     monkeypatch.setattr(log, "states", slow)
     async with opened(path) as store:
         await store.append(numbered(3))
-        calls = [asyncio.create_task(store.states(StateCursor(0, None), 3, True, 10)) for _ in range(20)]
+        calls = [
+            asyncio.create_task(store.states(StateCursor(0, None), 3, True, 10)) for _ in range(20)
+        ]
         try:
             assert await asyncio.to_thread(began.acquire, timeout=30)
             async with asyncio.timeout(30):
@@ -525,7 +591,9 @@ async def test_neither_connects_nor_figures_wait_for_pages_of_states(path: Path,
         assert [len((await call).states) for call in calls] == [3] * 20
 
 
-async def test_closing_does_not_wait_for_the_calls_that_have_no_turn_yet(path: Path, monkeypatch: Patch) -> None:
+async def test_closing_does_not_wait_for_the_calls_that_have_no_turn_yet(
+    path: Path, monkeypatch: Patch
+) -> None:
     goes_on, began = threading.Event(), threading.Semaphore(0)
     turns = []
 
@@ -537,7 +605,9 @@ async def test_closing_does_not_wait_for_the_calls_that_have_no_turn_yet(path: P
 
     monkeypatch.setattr(log, "states", slow)
     async with opened(path) as store:
-        calls = [asyncio.create_task(store.states(StateCursor(0, None), 3, True, 10)) for _ in range(50)]
+        calls = [
+            asyncio.create_task(store.states(StateCursor(0, None), 3, True, 10)) for _ in range(50)
+        ]
         for _ in range(3):
             assert await asyncio.to_thread(began.acquire, timeout=30)
         closing = asyncio.create_task(store.close())
@@ -560,8 +630,12 @@ async def test_a_file_of_the_first_schema_is_brought_forward_with_its_states_and
             db.execute(statement)
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         db.execute("PRAGMA user_version = 1")
-        db.execute("INSERT INTO logs VALUES ('ops', 1000000, 0, 30000, 1700000000000, 1600000000000, 1, 0)")
-        db.execute("INSERT INTO openings VALUES (1650000000000, 1660000000000), (1670000000000, 4000000000000)")
+        db.execute(
+            "INSERT INTO logs VALUES ('ops', 1000000, 0, 30000, 1700000000000, 1600000000000, 1, 0)"
+        )
+        db.execute(
+            "INSERT INTO openings VALUES (1650000000000, 1660000000000), (1670000000000, 4000000000000)"
+        )
         db.execute("""
             WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 30000)
             INSERT INTO states (key, n, ts, deleted, data)
@@ -577,6 +651,8 @@ async def test_a_file_of_the_first_schema_is_brought_forward_with_its_states_and
         assert [state.cursor.tie for state in everything] == list(range(1, 30_001))
         located = await store.locate()
         assert (1650000000000, 1660000000000) in located.unwritten
-        assert all(before < 4000000000000 for after, before in located.unwritten if after == 1670000000000)
+        assert all(
+            before < 4000000000000 for after, before in located.unwritten if after == 1670000000000
+        )
     assert "bringing the file to schema version 2; a large one takes a while" in caplog.text
     assert "still at it after" in caplog.text

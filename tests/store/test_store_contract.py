@@ -15,7 +15,17 @@ from oplogd.operation import Operation
 from oplogd.store import Entry, StateCursor, Store
 from tests.operations import entry, fold, key_of, numbered, operation, operations
 from tests.properties import examples
-from tests.store.kits import START_MS, Kit, Kits, contents, expected, known, log_of, states_of, wanted
+from tests.store.kits import (
+    START_MS,
+    Kit,
+    Kits,
+    contents,
+    expected,
+    known,
+    log_of,
+    states_of,
+    wanted,
+)
 
 DEADLINE = 30.0
 
@@ -82,12 +92,28 @@ async def test_long_operations_are_read_in_shorter_pages_without_a_gap(store: St
 
 
 @pytest.mark.parametrize(
-    "name", ["a b", "é€😀", "a/b,c", "\x01\x1f\x7f", '"\\\n\r\t', "\x85\u2028\u2029", "'; --", "$x.y", "%s", "a\ufffe"]
+    "name",
+    [
+        "a b",
+        "é€😀",
+        "a/b,c",
+        "\x01\x1f\x7f",
+        '"\\\n\r\t',
+        "\x85\u2028\u2029",
+        "'; --",
+        "$x.y",
+        "%s",
+        "a\ufffe",
+    ],
 )
 async def test_names_of_any_characters_are_kept(store: Store, name: str) -> None:
     await store.append([operation(id_=name, parents=[name]), operation("delete", id_=name)])
-    assert contents(await log_of(store)) == wanted([operation(id_=name, parents=[name]), operation("delete", id_=name)])
-    assert [(s.deleted, key_of(s.data)) for s in await states_of(store)] == [(True, f"video/{name}")]
+    assert contents(await log_of(store)) == wanted(
+        [operation(id_=name, parents=[name]), operation("delete", id_=name)]
+    )
+    assert [(s.deleted, key_of(s.data)) for s in await states_of(store)] == [
+        (True, f"video/{name}")
+    ]
 
 
 async def test_names_that_differ_in_case_or_accent_only_are_different_objects(store: Store) -> None:
@@ -98,7 +124,9 @@ async def test_names_that_differ_in_case_or_accent_only_are_different_objects(st
 async def test_two_writers_share_one_dense_order(kit: Kit, store: Store) -> None:
     other = await kit.open()
     for round_ in range(10):
-        await asyncio.gather(store.append(numbered(3, first=round_ * 10)), other.append(numbered(2, first=round_)))
+        await asyncio.gather(
+            store.append(numbered(3, first=round_ * 10)), other.append(numbered(2, first=round_))
+        )
     entries = await log_of(other)
     assert [e.offset for e in entries] == list(range(1, 51))
     assert await log_of(store) == entries
@@ -107,7 +135,9 @@ async def test_two_writers_share_one_dense_order(kit: Kit, store: Store) -> None
 # --- Order and time ---
 
 
-async def test_offsets_and_times_go_on_after_the_store_was_opened_again(kit: Kit, store: Store) -> None:
+async def test_offsets_and_times_go_on_after_the_store_was_opened_again(
+    kit: Kit, store: Store
+) -> None:
     await store.append(numbered(3))
     await store.close()
     kit.clock_ms += 10
@@ -133,7 +163,9 @@ async def test_time_stands_still_when_the_clock_runs_backwards(kit: Kit, store: 
     assert [e.ms for e in await log_of(store)] == [START_MS, START_MS, START_MS, START_MS + 1]
 
 
-async def test_the_time_of_an_empty_log_does_not_run_backwards_either(kit: Kit, store: Store) -> None:
+async def test_the_time_of_an_empty_log_does_not_run_backwards_either(
+    kit: Kit, store: Store
+) -> None:
     kit.clock_ms -= 1
     await store.append(numbered(1))
     assert (await store.locate()).head == Mark(1, START_MS)
@@ -154,7 +186,9 @@ async def test_locate_tells_head_oldest_and_the_time_at_an_offset(kit: Kit, stor
         assert (await store.locate(nothing)).at_ms is None
 
 
-async def test_locate_tells_the_time_by_which_the_next_entry_is_dated(kit: Kit, store: Store) -> None:
+async def test_locate_tells_the_time_by_which_the_next_entry_is_dated(
+    kit: Kit, store: Store
+) -> None:
     kit.clock_ms += 3_600_000
     assert (await store.locate()).now_ms == kit.clock_ms
     await store.append(numbered(1))
@@ -170,12 +204,18 @@ async def test_the_checkpoint_holds_every_entry_that_was_there(store: Store) -> 
     assert len(await states_of(store)) == 5
 
 
-async def test_states_come_oldest_first_and_the_last_operation_decides(kit: Kit, store: Store) -> None:
+async def test_states_come_oldest_first_and_the_last_operation_decides(
+    kit: Kit, store: Store
+) -> None:
     await store.append([operation(id_="a"), operation(id_="b"), operation(id_="c")])
     kit.clock_ms += 1
-    await store.append([operation("update", id_="a", parents=["new"]), operation("delete", id_="b")])
+    await store.append(
+        [operation("update", id_="a", parents=["new"]), operation("delete", id_="b")]
+    )
     states = await states_of(store)
-    assert [(s.cursor.ms - START_MS, s.deleted, key_of(s.data)) for s in states[:1]] == [(0, False, "video/c")]
+    assert [(s.cursor.ms - START_MS, s.deleted, key_of(s.data)) for s in states[:1]] == [
+        (0, False, "video/c")
+    ]
     assert known(states[1:]) == {
         "video/a": (False, operation(id_="a", parents=["new"]).data.decode()),
         "video/b": (True, operation(id_="b").data.decode()),
@@ -187,7 +227,10 @@ async def test_states_from_a_time_on_include_that_millisecond(kit: Kit, store: S
     for number in range(3):
         kit.clock_ms = START_MS + number
         await store.append(numbered(1, first=number))
-    assert [key_of(s.data) for s in await states_of(store, since=START_MS + 1)] == ["video/1", "video/2"]
+    assert [key_of(s.data) for s in await states_of(store, since=START_MS + 1)] == [
+        "video/1",
+        "video/2",
+    ]
     assert await states_of(store, since=START_MS + 3) == []
 
 
@@ -205,15 +248,21 @@ async def test_states_changed_after_the_mark_are_left_to_the_log(store: Store) -
     assert [key_of(s.data) for s in await states_of(store, upto=mark.offset)] == ["video/b"]
 
 
-async def test_more_states_than_a_page_in_one_millisecond_are_all_read_once(kit: Kit, store: Store) -> None:
+async def test_more_states_than_a_page_in_one_millisecond_are_all_read_once(
+    kit: Kit, store: Store
+) -> None:
     count = min(10_500, kit.bulk)
     await store.append(numbered(count))
     states = await states_of(store, limit=count // 10)
     assert {s.cursor.ms for s in states} == {START_MS}
-    assert sorted(int(key_of(s.data).removeprefix("video/")) for s in states) == list(range(1, count + 1))
+    assert sorted(int(key_of(s.data).removeprefix("video/")) for s in states) == list(
+        range(1, count + 1)
+    )
 
 
-async def test_paging_is_not_disturbed_by_what_is_appended_meanwhile(kit: Kit, store: Store) -> None:
+async def test_paging_is_not_disturbed_by_what_is_appended_meanwhile(
+    kit: Kit, store: Store
+) -> None:
     await store.append(numbered(10))
     mark = await store.checkpoint()
     read: list[str] = []
@@ -226,12 +275,19 @@ async def test_paging_is_not_disturbed_by_what_is_appended_meanwhile(kit: Kit, s
         await store.append([operation("update", id_=str(touched))])
         touched -= 1
     untouched = [f"video/{number}" for number in range(1, touched + 1)]
-    assert sorted(read) == sorted({*read, *untouched}), "each at most once, and none that was left alone is missing"
+    assert sorted(read) == sorted({*read, *untouched}), (
+        "each at most once, and none that was left alone is missing"
+    )
 
 
 @examples(0.4)
-@given(batches=st.lists(st.lists(operations(), max_size=5), max_size=6), ticks=st.lists(st.integers(-5, 5), min_size=6))
-async def test_states_are_the_fold_of_the_log(kits: Kits, batches: list[list[Operation]], ticks: list[int]) -> None:
+@given(
+    batches=st.lists(st.lists(operations(), max_size=5), max_size=6),
+    ticks=st.lists(st.integers(-5, 5), min_size=6),
+)
+async def test_states_are_the_fold_of_the_log(
+    kits: Kits, batches: list[list[Operation]], ticks: list[int]
+) -> None:
     async with kits() as kit:
         store = await kit.open()
         log: list[Entry] = []
@@ -289,7 +345,9 @@ async def test_the_last_entry_stays_however_small_the_cap(trimming_kit: Kit) -> 
     assert (await store.stats()).operations == 1
 
 
-async def test_offsets_do_not_restart_when_the_log_was_trimmed_and_opened_again(trimming_kit: Kit) -> None:
+async def test_offsets_do_not_restart_when_the_log_was_trimmed_and_opened_again(
+    trimming_kit: Kit,
+) -> None:
     store = await trimming_kit.open(1)
     await store.append(numbered(5))
     await store.close()
@@ -368,8 +426,12 @@ async def test_follow_waits_for(kit: Kit, store: Store, own: bool) -> None:
 # --- Forgetting the deleted ---
 
 
-async def test_a_purge_forgets_deleted_states_of_before_and_records_it(kit: Kit, store: Store) -> None:
-    await store.append([operation(id_="a"), operation(id_="b"), operation(id_="c"), operation("delete", id_="a")])
+async def test_a_purge_forgets_deleted_states_of_before_and_records_it(
+    kit: Kit, store: Store
+) -> None:
+    await store.append(
+        [operation(id_="a"), operation(id_="b"), operation(id_="c"), operation("delete", id_="a")]
+    )
     kit.clock_ms += 10
     await store.append([operation("delete", id_="b")])
     await store.checkpoint()
@@ -381,7 +443,9 @@ async def test_a_purge_forgets_deleted_states_of_before_and_records_it(kit: Kit,
     assert (await store.locate()).purged_ms == START_MS + 11
 
 
-async def test_a_purge_is_remembered_and_an_earlier_one_does_not_lower_it(kit: Kit, store: Store) -> None:
+async def test_a_purge_is_remembered_and_an_earlier_one_does_not_lower_it(
+    kit: Kit, store: Store
+) -> None:
     await store.append([operation("delete", id_="a")])
     await store.checkpoint()
     assert await store.purge(START_MS + 1) == 1
@@ -411,7 +475,9 @@ async def test_an_object_that_was_forgotten_can_come_back(store: Store) -> None:
 # --- A new epoch ---
 
 
-async def test_a_new_epoch_sets_the_log_aside_and_stamps_the_states_with_the_present(kit: Kit, store: Store) -> None:
+async def test_a_new_epoch_sets_the_log_aside_and_stamps_the_states_with_the_present(
+    kit: Kit, store: Store
+) -> None:
     kit.clock_ms = 4_070_908_800_000
     await store.append([operation(id_="a"), operation(id_="b"), operation("delete", id_="b")])
     kit.clock_ms = START_MS + 5
@@ -433,7 +499,9 @@ async def test_a_new_epoch_sets_the_log_aside_and_stamps_the_states_with_the_pre
     assert (stats.operations, stats.states) == (1, 3)
 
 
-async def test_a_new_epoch_may_follow_another_with_nothing_between_them(kit: Kit, store: Store) -> None:
+async def test_a_new_epoch_may_follow_another_with_nothing_between_them(
+    kit: Kit, store: Store
+) -> None:
     await store.append(numbered(2))
     await store.new_epoch()
     kit.clock_ms += 1
@@ -477,7 +545,9 @@ async def test_stats_tell_what_is_there(kit: Kit, store: Store) -> None:
 # --- Another log in the place of the one that was read ---
 
 
-async def test_a_read_that_knows_the_entry_it_starts_behind_goes_on_there_only(kit: Kit, store: Store) -> None:
+async def test_a_read_that_knows_the_entry_it_starts_behind_goes_on_there_only(
+    kit: Kit, store: Store
+) -> None:
     begin = (await store.locate()).head
     await store.append(numbered(3))
     kit.clock_ms += 5
@@ -508,7 +578,9 @@ async def test_a_read_from_behind_an_entry_that_was_trimmed_goes_on(trimming_kit
     assert [entry.offset for entry in await store.read(gone.offset, 1, gone.ms)] == [oldest.offset]
 
 
-async def test_a_reader_of_an_epoch_that_was_set_aside_does_not_go_on_in_the_next(kit: Kit, store: Store) -> None:
+async def test_a_reader_of_an_epoch_that_was_set_aside_does_not_go_on_in_the_next(
+    kit: Kit, store: Store
+) -> None:
     await store.append(numbered(2))
     last = (await store.locate()).head
     kit.clock_ms += 10

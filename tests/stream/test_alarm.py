@@ -22,7 +22,9 @@ class Clock:
 class Sleeper:
     """Once woken it works in the event loop for ``seconds``."""
 
-    def __init__(self, woken: list["Sleeper"], work: Callable[[float], None] = lambda seconds: None) -> None:
+    def __init__(
+        self, woken: list["Sleeper"], work: Callable[[float], None] = lambda seconds: None
+    ) -> None:
         self._woken = woken
         self._work = work
         self.seconds = 0.0
@@ -32,7 +34,9 @@ class Sleeper:
         asyncio.get_running_loop().call_soon(lambda: self._work(self.seconds))
 
 
-async def turns(monkeypatch: pytest.MonkeyPatch, sleepers: int, seconds: list[float], *, other: float = 0) -> list[int]:
+async def turns(
+    monkeypatch: pytest.MonkeyPatch, sleepers: int, seconds: list[float], *, other: float = 0
+) -> list[int]:
     """How many are woken in each turn of the event loop, where each turn's sleepers take so long in total.
 
     The last of ``seconds`` goes on. ``other``: seconds of other work in each turn.
@@ -59,14 +63,18 @@ async def test_quick_turns_wake_64(monkeypatch: pytest.MonkeyPatch) -> None:
     assert await turns(monkeypatch, 200, [0.001]) == [64, 64, 64, 8]
 
 
-async def test_turns_that_take_long_wake_fewer_until_they_are_quick_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_turns_that_take_long_wake_fewer_until_they_are_quick_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     seconds = [*[0.02] * 8, 0.001]
     assert await turns(monkeypatch, 64 + 65 + 126 + 10, seconds) == [
         64, 32, 16, 8, 4, 2, 1, 1, 1, 2, 4, 8, 16, 32, 64, 10,
     ]  # fmt: skip
 
 
-async def test_long_other_work_does_not_keep_quick_consumers_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_long_other_work_does_not_keep_quick_consumers_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert await turns(monkeypatch, 200, [0.001], other=1.0) == [64, 64, 64, 8]
 
 

@@ -26,7 +26,9 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     await world.stop()
 
 
-async def connected(world: World, last_id: str, filter_: Filter = RARE, checkpoints: bool = False) -> Client:
+async def connected(
+    world: World, last_id: str, filter_: Filter = RARE, checkpoints: bool = False
+) -> Client:
     client = Client(world, filter_, checkpoints)
     await client.begin(last_id)
     world.clients.append(client)
@@ -85,10 +87,15 @@ async def test_a_heartbeats_checkpoint_says_up_to_where_nothing_more_passes(worl
     assert greeting == f"id: {format_id(world.mark(1))}\n\n".encode()
     await grow(world, "video", "video")
     client.consumer.heartbeat = 0
-    assert await client.consumer.next_chunk() == HEARTBEAT + f"id: {format_id(world.mark(3))}\n\n".encode()
+    assert (
+        await client.consumer.next_chunk()
+        == HEARTBEAT + f"id: {format_id(world.mark(3))}\n\n".encode()
+    )
 
 
-async def test_a_heartbeat_that_wakes_a_consumer_says_up_to_where_nothing_passed_while_it_slept(world: World) -> None:
+async def test_a_heartbeat_that_wakes_a_consumer_says_up_to_where_nothing_passed_while_it_slept(
+    world: World,
+) -> None:
     client = await connected(world, "", checkpoints=True)
     assert client.consumer is not None
     assert await client.read()
@@ -121,7 +128,9 @@ async def test_the_checkpoint_of_an_empty_log_is_the_time_of_its_beginning(world
     assert await client.consumer.next_chunk() == f"id: {START_MS}\n\n".encode()
 
 
-async def test_the_first_checkpoint_comes_also_if_the_follower_lost_its_place_before(world: World) -> None:
+async def test_the_first_checkpoint_comes_also_if_the_follower_lost_its_place_before(
+    world: World,
+) -> None:
     await grow(world, "rare")
     client = await connected(world, "", checkpoints=True)
     await world.restart_ring()
@@ -224,7 +233,9 @@ async def test_consumers_over_the_limit_are_refused_until_one_leaves(world: Worl
     await connected(world, "")
 
 
-async def test_live_of_an_empty_log_resumes_though_the_log_has_begun_meanwhile(world: World) -> None:
+async def test_live_of_an_empty_log_resumes_though_the_log_has_begun_meanwhile(
+    world: World,
+) -> None:
     client = await connected(world, "0", Filter())
     assert await client.read()
 
@@ -234,7 +245,10 @@ async def test_live_of_an_empty_log_resumes_though_the_log_has_begun_meanwhile(w
     async def nothing() -> None:
         pass
 
-    world.store.meddle = [nothing, append]  # after the checkpoint is known, before the last look at the log
+    world.store.meddle = [
+        nothing,
+        append,
+    ]  # after the checkpoint is known, before the last look at the log
     assert await client.read()
     assert (client.phase, client.last_id, client.place) == ("live", "1", 0)
     await client.disconnect()
@@ -268,7 +282,9 @@ async def test_a_purge_in_the_midst_of_a_replication_is_noticed_before_live(worl
     async def purge() -> None:
         await world.purge(world.head.ms + 1)
 
-    world.store.meddle = [purge]  # after the place to go live from is known, before the states are read
+    world.store.meddle = [
+        purge
+    ]  # after the place to go live from is known, before the states are read
     await world.catch_up()
     while await client.read():
         pass

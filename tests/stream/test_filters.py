@@ -35,7 +35,9 @@ def test_one_value_is_a_list_and_a_repeated_one_of_parents_may_hold_a_comma(
 
 
 def test_types_are_compared_in_lower_case_and_parents_as_they_are() -> None:
-    assert parse_filter(["Video,USER"], ["User/A"]) == Filter(frozenset({"video", "user"}), frozenset({"User/A"}))
+    assert parse_filter(["Video,USER"], ["User/A"]) == Filter(
+        frozenset({"video", "user"}), frozenset({"User/A"})
+    )
 
 
 names = st.sampled_from(["a", "b", "c", "d"])

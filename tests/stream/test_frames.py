@@ -32,7 +32,10 @@ def test_an_operation_is_id_event_data_and_a_blank_line() -> None:
 @pytest.mark.parametrize(("deleted", "event"), [(False, "insert"), (True, "delete")])
 def test_a_state_is_an_insert_or_a_delete_whose_id_is_its_time(deleted: bool, event: str) -> None:
     state = State(StateCursor(1_415_271_879_041, 7), deleted, DATA)
-    assert Framer().state(state, decode_data(DATA)) == f"id: 1415271879041\nevent: {event}\ndata: {DATA}\n\n".encode()
+    assert (
+        Framer().state(state, decode_data(DATA))
+        == f"id: 1415271879041\nevent: {event}\ndata: {DATA}\n\n".encode()
+    )
 
 
 def test_marks_carry_one_empty_data_line() -> None:
@@ -53,13 +56,18 @@ def test_a_checkpoint_has_an_id_only_and_a_heartbeat_is_a_comment() -> None:
         (Mark(0, 0), False, "1"),
     ],
 )
-def test_a_position_is_an_entrys_id_or_where_the_log_began_its_time(mark: Mark, is_entry: bool, position: str) -> None:
+def test_a_position_is_an_entrys_id_or_where_the_log_began_its_time(
+    mark: Mark, is_entry: bool, position: str
+) -> None:
     assert position_of(mark, is_entry) == position
 
 
 def test_entries_of_one_time_and_then_of_another_have_their_own_ids() -> None:
     framer = Framer()
-    ids = [framer.entry(entry(n, ms, SINGLE), decode_data(DATA))[4:28] for n, ms in [(1, 5), (2, 5), (3, 6), (4, 5)]]
+    ids = [
+        framer.entry(entry(n, ms, SINGLE), decode_data(DATA))[4:28]
+        for n, ms in [(1, 5), (2, 5), (3, 6), (4, 5)]
+    ]
     assert ids == [
         b"000000000005000000000001",
         b"000000000005000000000002",
@@ -76,7 +84,9 @@ def test_the_reference_is_added_last_and_escaped() -> None:
         ',"ref":"https://api.example.com/a%20b/..%2F%C3%A9%22%26%7B%7Btype%7D%7D'
         '?again=..%2F%C3%A9%22%26%7B%7Btype%7D%7D"}\n\n'
     )
-    state = framer.state(State(StateCursor(1, 1), False, made.data.decode()), data_of(made)).decode()
+    state = framer.state(
+        State(StateCursor(1, 1), False, made.data.decode()), data_of(made)
+    ).decode()
     assert state.partition("data: ")[2] == block.partition("data: ")[2]
 
 

@@ -44,7 +44,9 @@ def test_connected_streams_are_not_looked_at_and_ended_ones_are_collected() -> N
     assert all(stream() is None for stream in watched), "they stay for ever"
 
 
-def test_a_few_streams_that_end_cause_no_collection_and_many_cause_one_when_the_last_has_ended() -> None:
+def test_a_few_streams_that_end_cause_no_collection_and_many_cause_one_when_the_last_has_ended() -> (
+    None
+):
     hub = hub_of(10_000)
     freezer = Freezer(hub)
     freezer.look()

@@ -65,7 +65,9 @@ class FakeConsumer:
         self.ended_at = self.loop.now
 
 
-@pytest.mark.parametrize(("streams", "seconds"), [(1, 0.003), (100, 0.3), (1000, 3), (8000, 3), (50_000, 3)])
+@pytest.mark.parametrize(
+    ("streams", "seconds"), [(1, 0.003), (100, 0.3), (1000, 3), (8000, 3), (50_000, 3)]
+)
 async def test_streams_end_spread_evenly_however_many_they_are(
     world: World, monkeypatch: pytest.MonkeyPatch, streams: int, seconds: float
 ) -> None:
@@ -102,7 +104,11 @@ async def test_heartbeats_that_are_due_together_are_woken_a_few_at_a_time(world:
         assert client.consumer is not None
         client.consumer.heartbeat = 0
     world.hub.look(time.monotonic())
-    woken = [client.consumer._waiter.done() for client in clients if client.consumer and client.consumer._waiter]
+    woken = [
+        client.consumer._waiter.done()
+        for client in clients
+        if client.consumer and client.consumer._waiter
+    ]
     assert len(woken) == 300
     assert 0 < sum(woken) <= 64
     chunks = [await client._task for client in clients if client._task]
@@ -136,7 +142,9 @@ class OneBatch:
     """A store of which ``follow`` gives one long batch."""
 
     def __init__(self, operations: int) -> None:
-        self.entries = [entry(offset, START_MS, op) for offset, op in enumerate(numbered(operations), 1)]
+        self.entries = [
+            entry(offset, START_MS, op) for offset, op in enumerate(numbered(operations), 1)
+        ]
 
     async def follow(self, after: int, limit: int, seconds: float, at_ms: int | None = None) -> Any:
         return self.entries[after : after + limit]
@@ -165,7 +173,9 @@ async def test_consumers_of_other_filters_leave_without_a_look_at_each_other(wor
     """None of the thousand is looked for in a list of the others: each leaves its own postings."""
     type_ = "video"
     consumers = [
-        await world.hub.connect(None, Filter(frozenset({type_, f"own{n}"})), checkpoints=False, address="test")
+        await world.hub.connect(
+            None, Filter(frozenset({type_, f"own{n}"})), checkpoints=False, address="test"
+        )
         for n in range(100)
     ]
     [shared] = [posting for posting in world.ring._index if posting.key == (type_, "")]
@@ -183,7 +193,9 @@ async def test_a_connect_that_is_cancelled_or_fails_leaves_nothing_behind(world:
         async def fail(failure: type[BaseException] = failure) -> None:
             raise failure
 
-        task = asyncio.create_task(world.hub.connect(None, Filter(frozenset({"a"})), checkpoints=False, address="test"))
+        task = asyncio.create_task(
+            world.hub.connect(None, Filter(frozenset({"a"})), checkpoints=False, address="test")
+        )
         world.store.meddle = [fail]
         with pytest.raises(failure):
             await task
@@ -240,7 +252,9 @@ class Connection:
         self.aborts.append("aborted")
 
 
-async def stalling(world: World, *, stall_timeout: float, ends_at: float) -> tuple[Hub, Connection, Any]:
+async def stalling(
+    world: World, *, stall_timeout: float, ends_at: float
+) -> tuple[Hub, Connection, Any]:
     hub = world.hub
     hub._stall_timeout = stall_timeout
     consumer = await hub.connect(None, Filter(), checkpoints=False, address="test")
@@ -283,7 +297,9 @@ async def test_a_stall_is_cut_off_when_its_end_has_been_due_for_the_grace(world:
     hub.disconnect(consumer)
 
 
-async def test_an_overdue_stream_whose_consumer_still_takes_bytes_is_let_finish(world: World) -> None:
+async def test_an_overdue_stream_whose_consumer_still_takes_bytes_is_let_finish(
+    world: World,
+) -> None:
     hub, connection, consumer = await stalling(world, stall_timeout=float("inf"), ends_at=1000)
     consumer.outlet.writing = True
     for second in range(1000, 1050):
@@ -293,7 +309,9 @@ async def test_an_overdue_stream_whose_consumer_still_takes_bytes_is_let_finish(
     hub.disconnect(consumer)
 
 
-async def test_pages_are_read_a_few_at_a_time_for_all_consumers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pages_are_read_a_few_at_a_time_for_all_consumers(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Pages of states for 20 consumers that replicate, and pages of entries for 20 that are behind the ring."""
     await world.append(numbered(50))
     await world.restart_ring()
@@ -316,9 +334,12 @@ async def test_pages_are_read_a_few_at_a_time_for_all_consumers(world: World, mo
     for name in pending:
         monkeypatch.setattr(world.store, name, counted(name))
     first = world.history[0]
-    positions: list[EventId | Millis] = [Millis(0)] * 20 + [EventId(first.ms // 1000, first.ms % 1000, 1)] * 20
+    positions: list[EventId | Millis] = [Millis(0)] * 20 + [
+        EventId(first.ms // 1000, first.ms % 1000, 1)
+    ] * 20
     consumers = [
-        await world.hub.connect(position, Filter(), checkpoints=False, address="test:0") for position in positions
+        await world.hub.connect(position, Filter(), checkpoints=False, address="test:0")
+        for position in positions
     ]
     try:
         resets = await asyncio.gather(*(consumer.next_chunk() for consumer in consumers[:20]))

@@ -124,7 +124,9 @@ clients = st.integers(0, 4)
 connects = st.builds(
     Connect,
     filters,
-    st.sampled_from(["none", "zero", "one", "seen", "seen", "seen", "ms", "ms", "altered", "beyond", "foreign"]),
+    st.sampled_from(
+        ["none", "zero", "one", "seen", "seen", "seen", "ms", "ms", "altered", "beyond", "foreign"]
+    ),
     st.floats(0, 1),
     st.sampled_from([0, 0, 1, -1, 500, -500, 1000]),
     st.booleans(),
@@ -176,7 +178,9 @@ def test_every_consumer_has_what_it_was_promised(
 def _only(rare: frozenset[type], action: Action) -> Action:
     """The action without the rare events but these: where all may happen, one undoes what another has built up."""
     if isinstance(action, Connect | Read | Resume):
-        return action._replace(meanwhile=[event for event in action.meanwhile if _happens(rare, event)])
+        return action._replace(
+            meanwhile=[event for event in action.meanwhile if _happens(rare, event)]
+        )
     return action if _happens(rare, action) else Nothing()
 
 

@@ -28,7 +28,9 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 async def connect(world: World, name: str = "", position: Position | None = None) -> Consumer:
-    return await world.hub.connect(position, ALL, checkpoints=False, address="192.0.2.1:1", name=name)
+    return await world.hub.connect(
+        position, ALL, checkpoints=False, address="192.0.2.1:1", name=name
+    )
 
 
 async def grow(world: World, count: int) -> None:
@@ -58,7 +60,10 @@ async def test_of_very_many_names_those_that_lag_most_are_told(world: World) -> 
     for number in range(MAX_NAMES + 9):
         await connect(world, f"name-{number:03}")
     lags = await survey(world.hub.consumers, world.clock() + 1000)
-    assert list(lags.names) == [*(f"name-{number:03}" for number in range(MAX_NAMES - 1)), late.name]
+    assert list(lags.names) == [
+        *(f"name-{number:03}" for number in range(MAX_NAMES - 1)),
+        late.name,
+    ]
     assert lags.names_left_out == 10
 
 
@@ -94,7 +99,9 @@ async def drain(client: Client) -> None:
         pass
 
 
-async def test_a_consumer_that_falls_behind_the_ring_is_counted_once_each_time(world: World) -> None:
+async def test_a_consumer_that_falls_behind_the_ring_is_counted_once_each_time(
+    world: World,
+) -> None:
     client = Client(world, ALL)
     await client.begin("")
     for times in (1, 2):
@@ -108,7 +115,9 @@ async def test_a_consumer_that_falls_behind_the_ring_is_counted_once_each_time(w
     world.hub.disconnect(client.consumer)
 
 
-async def test_a_consumer_whose_place_has_left_the_log_is_counted_when_it_gets_states(world: World) -> None:
+async def test_a_consumer_whose_place_has_left_the_log_is_counted_when_it_gets_states(
+    world: World,
+) -> None:
     await grow(world, 1)
     other = parse_position(f"{world.mark(1).ms // 1000:08x}{world.mark(1).ms % 1000:04x}{999:012x}")
     assert isinstance(other, EventId)

@@ -45,7 +45,9 @@ class Followed:
 
 
 @asynccontextmanager
-async def followed(folder: Path, monkeypatch: pytest.MonkeyPatch, operations_of_other: int) -> AsyncIterator[Followed]:
+async def followed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, operations_of_other: int
+) -> AsyncIterator[Followed]:
     clock = Clock()
     monkeypatch.setattr("oplogd.store.sqlite.log.now_ms", clock)
     made = Followed(folder, clock)

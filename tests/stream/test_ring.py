@@ -109,7 +109,13 @@ filters = st.builds(
     Filter,
     st.sampled_from([frozenset[str](), frozenset({"a"}), frozenset({"b"}), frozenset({"a", "b"})]),
     st.sampled_from(
-        [frozenset[str](), frozenset[str](), frozenset({"x"}), frozenset({"x", "y"}), frozenset({"y", "z"})]
+        [
+            frozenset[str](),
+            frozenset[str](),
+            frozenset({"x"}),
+            frozenset({"x", "y"}),
+            frozenset({"y", "z"}),
+        ]
     ),
 )
 appends = st.builds(Append, st.lists(operations(), max_size=6))
@@ -138,7 +144,9 @@ class Model:
         elif isinstance(action, Join):
             base, head = self.ring.base, self.ring.head.offset
             start = base + round(action.at * (head - base))
-            self.readers.append(Reader(self.ring.view(action.filter), start, [start], [], Sleeper()))
+            self.readers.append(
+                Reader(self.ring.view(action.filter), start, [start], [], Sleeper())
+            )
         elif isinstance(action, Restart):
             head = self.ring.head.offset + action.skipped
             self.ring.restart(Mark(head, 1000 + head))
@@ -162,7 +170,9 @@ class Model:
         for reader in self.readers:
             concerned = bool(passing(entries, reader.view.filter))
             if is_posted_whole(reader.view.filter):
-                assert reader.sleeper.woken == concerned, "wakes those whom an operation concerns, and once"
+                assert reader.sleeper.woken == concerned, (
+                    "wakes those whom an operation concerns, and once"
+                )
             assert concerned <= reader.sleeper.woken <= 1
             reader.view.waiting.pop(reader.sleeper, None)
 
@@ -179,7 +189,8 @@ class Model:
         assert count <= 1 or len(chunk) <= max_bytes
         assert place < reached.offset <= self.ring.head.offset
         assert (
-            passing([e for e in self.log if e.offset <= reached.offset], reader.view.filter, place) == expected[:count]
+            passing([e for e in self.log if e.offset <= reached.offset], reader.view.filter, place)
+            == expected[:count]
         )
         if reached.offset < self.ring.head.offset:
             assert reached.ms == 1000 + reached.offset
@@ -191,7 +202,9 @@ class Model:
         window = ring.window
         held = len(window)
         indices = range(window.after(0), window.end)
-        assert [window.mark(index).offset for index in indices] == list(range(ring.base + 1, ring.head.offset + 1))
+        assert [window.mark(index).offset for index in indices] == list(
+            range(ring.base + 1, ring.head.offset + 1)
+        )
         assert held == len(indices)
         assert held <= ring.max_entries
         frames = sum(len(window.frames[index]) for index in indices)
@@ -205,11 +218,15 @@ class Model:
                 assert covered or after < ring.base, "what is in the ring is covered"
                 if covered and ring.head.offset - len(self.log) <= after:
                     expected = b"".join(passing(self.log, reader.view.filter, after))
-                    assert drain(reader.view, after) == expected, "covered, but not all of it is there"
+                    assert drain(reader.view, after) == expected, (
+                        "covered, but not all of it is there"
+                    )
                     self.check_missing(reader.view, after)
 
     def check_missing(self, view: View, after: int) -> None:
-        left = [e for e in self.log if e.offset > after and view.filter.matches(decode_data(e.data))]
+        left = [
+            e for e in self.log if e.offset > after and view.filter.matches(decode_data(e.data))
+        ]
         count, ms = view.missing(after)
         if after >= view.start and is_posted_whole(view.filter):
             assert (count, ms) == (len(left), left[0].ms if left else 0)
@@ -354,7 +371,9 @@ def test_a_shared_slice_holds_what_was_appended_since_and_nothing_of_another_log
     assert view.take(0, HUGE) == (b"", 0, ring.head)
 
 
-def test_consumers_that_catch_up_at_different_places_keep_few_joined_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_consumers_that_catch_up_at_different_places_keep_few_joined_slices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("oplogd.stream.ring._CACHED_BYTES", 10_000)
     ring = make_ring()
     types = [frozenset({"video"}), frozenset({"video", "rare"})]
@@ -395,7 +414,9 @@ def test_each_sleeper_is_woken_once_for_a_batch() -> None:
     both = ring.view(Filter(parents=frozenset({"x", "y"})))
     sleeper = Sleeper()
     both.waiting[sleeper] = None
-    entries = follow_on(ring, [operation(parents=["x", "y"]), operation(parents=["y"]), operation()])
+    entries = follow_on(
+        ring, [operation(parents=["x", "y"]), operation(parents=["y"]), operation()]
+    )
     assert sleeper.woken == 1
     assert drain(both, 0) == b"".join(map(frame, entries[:2]))
 
@@ -418,7 +439,9 @@ def test_a_consumer_that_comes_back_finds_its_values_still_posted() -> None:
     assert view.take(0, HUGE) == (frame(entries[5]), 1, ring.head)
 
 
-def test_values_that_nobody_lists_any_more_are_forgotten_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_that_nobody_lists_any_more_are_forgotten_oldest_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("oplogd.stream.postings.MAX_IDLE", 2)
     ring = make_ring()
     for name in ("a", "b", "c", "d"):
@@ -428,7 +451,9 @@ def test_values_that_nobody_lists_any_more_are_forgotten_oldest_first(monkeypatc
     assert next(iter(stays.postings)).views
 
 
-def test_a_value_that_is_forgotten_leaves_nothing_to_the_garbage_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_that_is_forgotten_leaves_nothing_to_the_garbage_collector(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("oplogd.stream.postings.MAX_IDLE", 0)
     ring = make_ring()
     gc.collect()
@@ -445,8 +470,13 @@ def test_an_operation_costs_the_same_however_many_filters_list_its_type() -> Non
     """The postings that an append changes are counted, no time is measured."""
     for filters_ in (1, 1000):
         ring = make_ring()
-        views = [ring.view(Filter(frozenset({"video", f"own{number}"}))) for number in range(filters_)]
+        views = [
+            ring.view(Filter(frozenset({"video", f"own{number}"}))) for number in range(filters_)
+        ]
         follow_on(ring, numbered(10))
         assert [posting.key[0] for posting in ring._index if posting.offsets] == ["video"]
-        assert len({id(posting) for view in views for posting in view.postings if posting.offsets}) == 1
+        assert (
+            len({id(posting) for view in views for posting in view.postings if posting.offsets})
+            == 1
+        )
         assert all(drain(view, 0).count(b"\n\n") == 10 for view in views)

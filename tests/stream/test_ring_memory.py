@@ -19,9 +19,15 @@ PARENTS = [f"p{number}" for number in range(1000)]
 SHAPES: dict[str, tuple[Callable[[int], Operation], Filter]] = {
     "short": (lambda n: operation(id_=str(n)), Filter()),
     "of a listed type": (lambda n: operation(id_=str(n)), Filter(frozenset({"video"}))),
-    "with a listed parent": (lambda n: operation(id_=str(n), parents=["p1"]), Filter(parents=frozenset({"p1"}))),
+    "with a listed parent": (
+        lambda n: operation(id_=str(n), parents=["p1"]),
+        Filter(parents=frozenset({"p1"})),
+    ),
     "long": (lambda n: operation(id_=str(n), parents=["x" * 20_000]), Filter()),
-    "with many parents": (lambda n: operation(id_=str(n), parents=PARENTS), Filter(frozenset({"video"}))),
+    "with many parents": (
+        lambda n: operation(id_=str(n), parents=PARENTS),
+        Filter(frozenset({"video"})),
+    ),
     "with many listed parents": (
         lambda n: operation(id_=str(n), parents=PARENTS),
         Filter(frozenset({"video"}), frozenset(PARENTS)),
@@ -41,7 +47,9 @@ def test_the_ring_takes_no_more_memory_than_it_tells(shape: str) -> None:
     try:
         before, _ = tracemalloc.get_traced_memory()
         told = 0
-        while told < ring.window.size or offset < 100:  # until it drops what came first, and then as much again
+        while (
+            told < ring.window.size or offset < 100
+        ):  # until it drops what came first, and then as much again
             told = ring.window.size
             for _ in range(max(1, offset // 2)):
                 offset += 1

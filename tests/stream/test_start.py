@@ -68,7 +68,9 @@ def test_an_id_in_the_log_goes_on_behind_it(offset: int) -> None:
 
 @pytest.mark.parametrize("offset", [1, OLDEST - 1])
 def test_an_id_that_has_left_the_log_is_bridged_from_its_second(offset: int) -> None:
-    assert resolve(event_id(offset), log(at=offset), NOW) == Since(max(second(ms_of(offset)), CREATED))
+    assert resolve(event_id(offset), log(at=offset), NOW) == Since(
+        max(second(ms_of(offset)), CREATED)
+    )
 
 
 @pytest.mark.parametrize(
@@ -181,14 +183,18 @@ def test_a_time_that_the_logs_own_head_is_ahead_by_is_its_own() -> None:
 # --- Times in which this history wrote nothing ---
 
 
-@pytest.mark.parametrize("position", [Millis(ms_of(5)), event_id(5)], ids=["of a replication", "of an operation"])
+@pytest.mark.parametrize(
+    "position", [Millis(ms_of(5)), event_id(5)], ids=["of a replication", "of an operation"]
+)
 def test_an_id_of_a_time_at_which_the_store_was_closed_is_reset(position: Position) -> None:
     closed = log(at=5)._replace(unwritten=((ms_of(4), ms_of(6)),))
     assert resolve(position, closed, NOW) == Reset()
 
 
 @pytest.mark.parametrize("offset", [4, 6])
-def test_an_id_at_either_end_of_the_time_at_which_the_store_was_closed_is_known(offset: int) -> None:
+def test_an_id_at_either_end_of_the_time_at_which_the_store_was_closed_is_known(
+    offset: int,
+) -> None:
     closed = log(at=offset)._replace(unwritten=((ms_of(4), ms_of(6)),))
     assert isinstance(resolve(event_id(offset), closed, NOW), Since)
     assert resolve(Millis(ms_of(offset)), closed, NOW) == Since(ms_of(offset))
@@ -226,7 +232,9 @@ def test_an_object_id_of_after_the_take_over_is_reset() -> None:
 
 def test_an_object_id_that_looks_like_ours_beyond_the_head_is_bridged() -> None:
     looks_like = EventId(CREATED // 1000, 999, 1 << 40)
-    assert resolve(looks_like, log(at=1 << 40, created=0, adopted=CREATED), NOW) == Since(second(CREATED))
+    assert resolve(looks_like, log(at=1 << 40, created=0, adopted=CREATED), NOW) == Since(
+        second(CREATED)
+    )
 
 
 def test_an_object_id_whose_second_is_before_the_purge_is_reset() -> None:
@@ -252,7 +260,9 @@ def test_what_is_bridged() -> None:
 @given(
     position=st.none()
     | st.builds(Millis, st.integers(0, 10**13 - 1) | st.integers(CREATED - 10_000, NOW + 100_000))
-    | st.builds(EventId, st.integers(0, 2**32 - 1), st.integers(0, 65535), st.integers(0, 2**48 - 1))
+    | st.builds(
+        EventId, st.integers(0, 2**32 - 1), st.integers(0, 65535), st.integers(0, 2**48 - 1)
+    )
     | st.builds(event_id, st.integers(0, 30), st.integers(CREATED - 1000, ms_of(30))),
     oldest=st.none() | st.integers(1, HEAD),
     first=st.integers(1, HEAD + 1),
@@ -263,7 +273,13 @@ def test_a_start_never_asks_the_states_for_what_they_cannot_tell(
     position: Position | None, oldest: int | None, first: int, purged: int, adopted: int
 ) -> None:
     offset = position.offset if isinstance(position, EventId) else 0
-    located = log(at=offset, oldest=oldest, first=min(first, oldest or HEAD + 1), purged=purged, adopted=adopted)
+    located = log(
+        at=offset,
+        oldest=oldest,
+        first=min(first, oldest or HEAD + 1),
+        purged=purged,
+        adopted=adopted,
+    )
     start: Start = resolve(position, located, NOW)
     if isinstance(start, Since):
         assert bridged(start.ms, located)

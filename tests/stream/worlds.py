@@ -101,7 +101,9 @@ class MeddledStore(SqliteStore):
     async def checkpoint(self) -> Mark:
         return await self._meddled(super().checkpoint())
 
-    async def states(self, start: StateCursor, upto: int, live_only: bool, limit: int) -> StatesPage:
+    async def states(
+        self, start: StateCursor, upto: int, live_only: bool, limit: int
+    ) -> StatesPage:
         return await self._meddled(super().states(start, upto, live_only, limit))
 
 
@@ -109,14 +111,24 @@ class World:
     def __init__(self, folder: Path, sizes: Sizes, patch: pytest.MonkeyPatch) -> None:
         self.clock = Clock()
         patch.setattr("oplogd.store.sqlite.log.now_ms", self.clock)
-        patch.setattr("oplogd.store.sqlite.statements.PRAGMAS", "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;")
+        patch.setattr(
+            "oplogd.store.sqlite.statements.PRAGMAS",
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;",
+        )
         patch.setattr("oplogd.stream.consumer.PAGE", sizes.page)
         patch.setattr("oplogd.stream.consumer.CHUNK_BYTES", sizes.chunk)
         patch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
         self.store = MeddledStore(folder / "oplog.db", sizes.cap)
         framer = Framer()
         self.ring = Ring(framer, sizes.ring_entries, sizes.ring_bytes, Alarm().wake)
-        self.hub = Hub(self.store, self.ring, framer, heartbeat=1e9, max_connection_age=0, max_clients=1_000_000)
+        self.hub = Hub(
+            self.store,
+            self.ring,
+            framer,
+            heartbeat=1e9,
+            max_connection_age=0,
+            max_clients=1_000_000,
+        )
         self.history: list[Entry] = []
         self.epochs: list[Mark] = []
         """Where each history of this log began: its offset 0 and time."""
@@ -138,7 +150,9 @@ class World:
         head = self.head
         await self.store.append(operations)
         ms = max(self.clock.ms, head.ms)
-        self.history += [entry(offset, ms, op) for offset, op in enumerate(operations, head.offset + 1)]
+        self.history += [
+            entry(offset, ms, op) for offset, op in enumerate(operations, head.offset + 1)
+        ]
         located = await SqliteStore.locate(self.store)
         assert located.head == self.head
 
@@ -204,12 +218,17 @@ class World:
                 return True
             return not max(self.epoch.ms, self.purged_ms) <= position.ms <= known_until
         offset = position.offset
-        if not self.epoch.offset < offset <= self.head.offset or self.mark(offset).ms != position.ms:
+        if (
+            not self.epoch.offset < offset <= self.head.offset
+            or self.mark(offset).ms != position.ms
+        ):
             return True
         return position.ms < self.purged_ms and not await self.is_in_log(offset)
 
     def _times_of_earlier_epochs(self) -> set[int]:
-        return {was.ms for was in self.history[: self.epoch.offset]} | {epoch.ms for epoch in self.epochs[:-1]}
+        return {was.ms for was in self.history[: self.epoch.offset]} | {
+            epoch.ms for epoch in self.epochs[:-1]
+        }
 
     def may_reset(self, ms: int) -> bool:
         """Whether a replication id is of a time that an earlier epoch may have used: it was ahead of the present one."""
@@ -263,7 +282,11 @@ class Client:
             if await self.world.must_reset(position):
                 self.objects = {"a/of another history": "?"}
             else:
-                before = self.world.before(position.ms) if isinstance(position, Millis) else position.offset
+                before = (
+                    self.world.before(position.ms)
+                    if isinstance(position, Millis)
+                    else position.offset
+                )
                 self.place = -1 if last_id == "1" else before
                 self.objects = self._objects_at(self.place)
         await self._connect()
@@ -284,14 +307,18 @@ class Client:
         position = parse_position(self.last_id) if self.last_id else None
         is_doubtful = isinstance(position, Millis) and world.may_reset(position.ms)
         if self.place is None and position is not None:
-            position = Millis(0)  # its id was of another history then, and may exist in this one by now
+            position = Millis(
+                0
+            )  # its id was of another history then, and may exist in this one by now
         if position is not None and await world.must_reset(position):
             self.place = None
         head = world.head
         floor_ms = head.ms if position is None or position.ms <= 1 else position.ms
         epoch = world.epoch
         try:
-            call = world.hub.connect(position, self.filter, checkpoints=self.checkpoints, address="test")
+            call = world.hub.connect(
+                position, self.filter, checkpoints=self.checkpoints, address="test"
+            )
             world.store.victim = self
             task = self._act(call)
             async with asyncio.timeout(DEADLINE):
@@ -315,7 +342,9 @@ class Client:
             self._epoch = epoch
             self._floor_ms = floor_ms if isinstance(position, Millis) else floor_ms // 1000 * 1000
             if isinstance(position, EventId) and self.place is not None:
-                assert not await world.is_in_log(self.place), "its id is in the log, it needs no replication"
+                assert not await world.is_in_log(self.place), (
+                    "its id is in the log, it needs no replication"
+                )
 
     async def disconnect(self) -> None:
         """The connection breaks; what had been on its way is lost."""
@@ -400,7 +429,9 @@ class Client:
         if isinstance(position, EventId):
             assert position.ms == self.world.mark(position.offset).ms
             passing = self._next_passing(self.place)
-            assert passing is None or passing.offset > position.offset, "a checkpoint past what was sent"
+            assert passing is None or passing.offset > position.offset, (
+                "a checkpoint past what was sent"
+            )
             self.place = position.offset
 
     def _take_reset(self, block: Block) -> None:
@@ -422,7 +453,9 @@ class Client:
         if self.phase == "states":
             floor_ms, same = self._floor_ms, self._epoch == world.epoch
         else:
-            same = place > world.epoch.offset  # if not: of an older history, or begun on an empty log
+            same = (
+                place > world.epoch.offset
+            )  # if not: of an older history, or begun on an empty log
             floor_ms = world.mark(place).ms // 1000 * 1000 if same else 0
         return not same or floor_ms < max(world.epoch.ms, world.purged_ms)
 
@@ -470,7 +503,9 @@ class Client:
         assert self.consumer is not None
         mark = self.consumer.place
         if len(block.id) == 24:
-            assert block.id == format_id(world.mark(mark.offset)), "the id of an operation that never was"
+            assert block.id == format_id(world.mark(mark.offset)), (
+                "the id of an operation that never was"
+            )
         else:
             assert mark.offset in [epoch.offset for epoch in world.epochs], "the log was not empty"
             assert int(block.id) >= self._state_ms
@@ -490,10 +525,14 @@ class Client:
         """The client's objects against the fold of the log up to ``offset``; later operations are yet to come to it."""
         assert self.place is not None
         to_come = {key_of(was.data) for was in self.world.history[offset:]}
-        states = {key: state for key, state in self.world.fold(offset).items() if key not in to_come}
+        states = {
+            key: state for key, state in self.world.fold(offset).items() if key not in to_come
+        }
         for key, state in states.items():
             if state.offset > self.place and self.filter.matches(decode_data(state.data)):
-                assert self.objects.get(key) == (None if state.deleted else state.data), f"{key} is not up to date"
+                assert self.objects.get(key) == (None if state.deleted else state.data), (
+                    f"{key} is not up to date"
+                )
         live = {key: state.data for key, state in states.items() if not state.deleted}
         mine = {key: data for key, data in self.objects.items() if key not in to_come}
         assert self._wholly(mine) == self._wholly(live)
@@ -502,7 +541,11 @@ class Client:
         return {key: data for key, data in objects.items() if key.partition("/")[0] in self.whole}
 
     def _objects_at(self, offset: int) -> dict[str, str]:
-        return {key: state.data for key, state in self.world.fold(max(offset, 0)).items() if not state.deleted}
+        return {
+            key: state.data
+            for key, state in self.world.fold(max(offset, 0)).items()
+            if not state.deleted
+        }
 
     def _next_passing(self, place: int) -> Entry | None:
         for was in self.world.history[max(place, 0) :]:

@@ -38,7 +38,10 @@ def spark(quick_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         .config("spark.sql.session.timeZone", "Asia/Kolkata")  # no result may depend on it
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.driver.memory", "1g")
-        .config("spark.driver.extraJavaOptions", f"-Dderby.stream.error.file={tmp_path_factory.mktemp('derby')}/log")
+        .config(
+            "spark.driver.extraJavaOptions",
+            f"-Dderby.stream.error.file={tmp_path_factory.mktemp('derby')}/log",
+        )
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")

@@ -23,12 +23,16 @@ def lines(rows: Iterable[Json], end: str = "\n") -> bytes:
     return "".join(json.dumps(row) + end for row in rows).encode()
 
 
-def write_parquet(path: Path, rows: Sequence[Json], times: pa.DataType = WITH_ZONE, without: str = "") -> Path:
+def write_parquet(
+    path: Path, rows: Sequence[Json], times: pa.DataType = WITH_ZONE, without: str = ""
+) -> Path:
     """``times``: a type of timestamps, or text. ``without``: leave out this column."""
     stamps: list[Any] = [row["timestamp"] for row in rows]
     if not pa.types.is_string(times):
         instants = [datetime.fromisoformat(stamp).astimezone(UTC) for stamp in stamps]
-        stamps = [instant.replace(tzinfo=None) if times.tz is None else instant for instant in instants]
+        stamps = [
+            instant.replace(tzinfo=None) if times.tz is None else instant for instant in instants
+        ]
     columns = {
         "timestamp": pa.array(stamps, times),
         "parents": pa.array([row["parents"] for row in rows], _PARENTS),
@@ -36,12 +40,17 @@ def write_parquet(path: Path, rows: Sequence[Json], times: pa.DataType = WITH_ZO
         "id": pa.array([row["id"] for row in rows], pa.string()),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table({name: column for name, column in columns.items() if name != without}), path)
+    pq.write_table(
+        pa.table({name: column for name, column in columns.items() if name != without}), path
+    )
     return path
 
 
 def write_csv(
-    path: Path, rows: Iterable[Json], names: Sequence[str] = CSV_COLUMNS, time: Callable[[str], str] = str
+    path: Path,
+    rows: Iterable[Json],
+    names: Sequence[str] = CSV_COLUMNS,
+    time: Callable[[str], str] = str,
 ) -> Path:
     """As most programs write it: quotes doubled inside quotes."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +58,10 @@ def write_csv(
         writer = csv.writer(file)
         writer.writerow(names)
         for row in rows:
-            cells = row | {"timestamp": time(row["timestamp"]), "parents": json.dumps(row["parents"])}
+            cells = row | {
+                "timestamp": time(row["timestamp"]),
+                "parents": json.dumps(row["parents"]),
+            }
             writer.writerow([cells[name] for name in names])
     return path
 
@@ -76,8 +88,12 @@ def write_forms(folder: Path, rows: list[Json], unchanged: list[Json]) -> dict[s
     put("nested/_SUCCESS", b"")
     write_parquet(folder / "drift/a.parquet", unchanged, without="parents")
     write_parquet(folder / "drift/z/b.parquet", changed)
-    for type_, of_type in groupby(sorted(rows, key=lambda row: str(row["type"])), lambda row: str(row["type"])):
-        write_parquet(folder / f"by-type/type={type_}/part-0.parquet", list(of_type), without="type")
+    for type_, of_type in groupby(
+        sorted(rows, key=lambda row: str(row["type"])), lambda row: str(row["type"])
+    ):
+        write_parquet(
+            folder / f"by-type/type={type_}/part-0.parquet", list(of_type), without="type"
+        )
     write_csv(folder / "two/1.csv", rows[:half])
     write_csv(folder / "two/x/2.csv", rows[half:])
     write_csv(folder / "swapped/1.csv", rows[:half])
@@ -88,8 +104,14 @@ def write_forms(folder: Path, rows: list[Json], unchanged: list[Json]) -> dict[s
         "JSON lines": [str(json_lines)],
         "nested folders": [str(folder / "nested")],
         "Parquet with zone": [*parquet, str(write_parquet(folder / "zone.parquet", rows))],
-        "Parquet without zone": [*parquet, str(write_parquet(folder / "ntz.parquet", rows, WITHOUT_ZONE))],
-        "Parquet with text": [*parquet, str(write_parquet(folder / "text.parquet", rows, pa.string()))],
+        "Parquet without zone": [
+            *parquet,
+            str(write_parquet(folder / "ntz.parquet", rows, WITHOUT_ZONE)),
+        ],
+        "Parquet with text": [
+            *parquet,
+            str(write_parquet(folder / "text.parquet", rows, pa.string())),
+        ],
         "drifted Parquet": [*parquet, str(folder / "drift")],
         "Parquet by type": [*parquet, str(folder / "by-type")],
         "CSV": [*quotes, str(folder / "two")],

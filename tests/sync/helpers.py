@@ -68,7 +68,13 @@ def sync(spark: SparkSession, *argv: str | Path) -> Counts:
 
 
 def operation(event: str, type_: str, id_: str, timestamp: str = ARRIVAL, *parents: str) -> Json:
-    return {"event": event, "type": type_, "id": id_, "timestamp": timestamp, "parents": list(parents)}
+    return {
+        "event": event,
+        "type": type_,
+        "id": id_,
+        "timestamp": timestamp,
+        "parents": list(parents),
+    }
 
 
 def row(type_: str, id_: str, timestamp: str = ARRIVAL, *parents: str) -> Json:
@@ -79,7 +85,8 @@ def row(type_: str, id_: str, timestamp: str = ARRIVAL, *parents: str) -> Json:
 def append(store: Store, operations: Iterable[Json | bytes]) -> None:
     """Put operations into a store, which is created when missing."""
     decoded = [
-        decode(given if isinstance(given, bytes) else json.dumps(given).encode(), ARRIVAL) for given in operations
+        decode(given if isinstance(given, bytes) else json.dumps(given).encode(), ARRIVAL)
+        for given in operations
     ]
 
     async def write() -> None:
@@ -143,7 +150,11 @@ def looking(store: Store) -> Iterator[Callable[[int], bool]]:
     """Whether an offset is in the log: a look-up that costs little and may be repeated at once."""
     if isinstance(store, Path):
         with closing(sqlite3.connect(store)) as db:
-            yield lambda offset: db.execute("SELECT 1 FROM ops WHERE seq = ?", (offset,)).fetchone() is not None
+            yield (
+                lambda offset: (
+                    db.execute("SELECT 1 FROM ops WHERE seq = ?", (offset,)).fetchone() is not None
+                )
+            )
     else:
         with MongoClient[Json](store) as client:
             entries = client.get_default_database().oplog_ops
@@ -158,7 +169,10 @@ def write_dump(path: Path, rows: Iterable[Json]) -> Path:
 
 def dump_state(rows: Iterable[Json]) -> dict[str, str]:
     """What a store holds that agrees with a dump of normalised rows."""
-    return {f"{row['type']}/{row['id']}": json.dumps(row, separators=(",", ":"), ensure_ascii=False) for row in rows}
+    return {
+        f"{row['type']}/{row['id']}": json.dumps(row, separators=(",", ":"), ensure_ascii=False)
+        for row in rows
+    }
 
 
 def read_lines(path: Path) -> list[Json]:

@@ -32,13 +32,25 @@ def store(place: Place) -> Store:
     return place.store
 
 
-def states(store: Store, wanted: Wanted = Wanted(), width: int = 7) -> list[Row]:  # noqa: B008
+EVERYTHING = Wanted()
+
+
+def states(store: Store, wanted: Wanted = EVERYTHING, width: int = 7) -> list[Row]:
     backend = make_backend(str(store))
-    return [row for part in backend.state_ranges(width) for rows in backend.states(part, wanted) for row in rows]
+    return [
+        row
+        for part in backend.state_ranges(width)
+        for rows in backend.states(part, wanted)
+        for row in rows
+    ]
 
 
-def operations(store: Store, wanted: Wanted = Wanted(), after: int = 0, upto: int = 40) -> list[Row]:  # noqa: B008
-    return [row for rows in make_backend(str(store)).operations((after, upto), wanted) for row in rows]
+def operations(
+    store: Store, wanted: Wanted = EVERYTHING, after: int = 0, upto: int = 40
+) -> list[Row]:
+    return [
+        row for rows in make_backend(str(store)).operations((after, upto), wanted) for row in rows
+    ]
 
 
 def as_row(entry: Entry) -> Row:
@@ -53,7 +65,8 @@ def test_the_ranges_hold_every_state_once(store: Store) -> None:
     rows = states(store)
     assert len(rows) == 30
     assert {row.key: row for row in rows} == {
-        key: row._replace(event="delete" if row.event == "delete" else "insert") for key, row in last.items()
+        key: row._replace(event="delete" if row.event == "delete" else "insert")
+        for key, row in last.items()
     }
     assert {row.key: row.data for row in rows if row.event == "insert"} == live(store)
 
@@ -88,15 +101,21 @@ def test_what_is_not_wanted_stays_in_the_store(store: Store) -> None:
         assert [row._replace(data="") for row in read(store, Wanted(data=False))] == lean
 
 
-async def test_the_backend_locates_as_the_store_does_also_when_the_store_was_closed(tmp_path: Path) -> None:
+async def test_the_backend_locates_as_the_store_does_also_when_the_store_was_closed(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "oplog.db"
     for number in range(2):
         store = SqliteStore(path)
         await store.open()
-        await store.append([decode(b'{"event":"insert","type":"video","id":"%d"}' % number, format_ms(0))])
+        await store.append(
+            [decode(b'{"event":"insert","type":"video","id":"%d"}' % number, format_ms(0))]
+        )
         located = await store.locate(1)
         await store.close()
-    assert located.unwritten  # the times at which the file was closed tell a lost history's ids apart
+    assert (
+        located.unwritten
+    )  # the times at which the file was closed tell a lost history's ids apart
     assert SqliteBackend(path).locate(1)._replace(now_ms=0) == located._replace(now_ms=0)
 
 
@@ -123,7 +142,9 @@ def test_settling_folds_what_no_agent_has_folded(plain_url: str) -> None:
         assert [row.key for row in states(plain_url)] == ["video/1"]
         before = database.oplog_meta.find_one({"_id": "oplog_ops:lease"})
         make_backend(plain_url).settle()
-        assert database.oplog_meta.find_one({"_id": "oplog_ops:lease"}) == before  # nothing to do: nothing written
+        assert (
+            database.oplog_meta.find_one({"_id": "oplog_ops:lease"}) == before
+        )  # nothing to do: nothing written
 
 
 def test_a_database_without_a_log_or_with_another_servers_is_named(plain_url: str) -> None:
@@ -158,7 +179,9 @@ def test_a_reader_goes_on_where_it_was_when_the_server_was_killed(
         append(place.store, [operation("insert", "video", f"{n:03}", T1) for n in range(300)])
         backend = make_backend(str(place.store))
         chunks: Iterator[list[Row]] = (
-            backend.operations((0, 300), Wanted()) if table == "operations" else backend.states((None, None), Wanted())
+            backend.operations((0, 300), Wanted())
+            if table == "operations"
+            else backend.states((None, None), Wanted())
         )
         rows = next(chunks)
         server.kill()
@@ -171,13 +194,20 @@ def test_a_reader_goes_on_where_it_was_when_the_server_was_killed(
 def test_a_server_that_is_away_is_an_error_without_the_password() -> None:
     backend = make_backend("mongodb://user:s3cret@127.0.0.1:1/oplog?serverSelectionTimeoutMS=100")
     assert backend.name == "MongoDB at 127.0.0.1:1"
-    for call in (backend.check, backend.settle, lambda: backend.locate(0), lambda: backend.state_ranges(10)):
+    for call in (
+        backend.check,
+        backend.settle,
+        lambda: backend.locate(0),
+        lambda: backend.state_ranges(10),
+    ):
         with pytest.raises(StoreUnavailableError, match=r"MongoDB at 127\.0\.0\.1:1") as refused:
             call()
         assert "s3cret" not in str(refused.value)
 
 
-@pytest.mark.parametrize("url", ["mongodb://user:s3cret@h:port/db", "mongodb://user:s3cret@h/db?w=s3cret&ssl=maybe"])
+@pytest.mark.parametrize(
+    "url", ["mongodb://user:s3cret@h:port/db", "mongodb://user:s3cret@h/db?w=s3cret&ssl=maybe"]
+)
 def test_a_wrong_url_names_the_flag_and_keeps_the_password_secret(url: str) -> None:
     with pytest.raises(OptionError, match="--mongo-url") as refused:
         make_backend(url)
@@ -188,6 +218,11 @@ def test_the_store_of_the_benchmarks_is_one_that_the_job_reads(tmp_path: Path) -
     make_store(tmp_path / "oplog.db", 50)
     backend = make_backend(str(tmp_path / "oplog.db"))
     backend.check()
-    rows = [row for part in backend.state_ranges(20) for rows in backend.states(part, Wanted()) for row in rows]
+    rows = [
+        row
+        for part in backend.state_ranges(20)
+        for rows in backend.states(part, Wanted())
+        for row in rows
+    ]
     assert sorted(row.n for row in rows) == list(range(1, 51))
     assert backend.locate(0).head.offset == 50

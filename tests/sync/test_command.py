@@ -23,11 +23,15 @@ def _wait(process: subprocess.Popen[bytes], holds: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_leaves_no_spooled_input_behind(tmp_path: Path, number: signal.Signals, code: int) -> None:
+def test_a_signal_leaves_no_spooled_input_behind(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
     spool, conf, errors = tmp_path / "spool", tmp_path / "conf", tmp_path / "stderr"
     spool.mkdir()
     conf.mkdir()
-    (conf / "spark-defaults.conf").write_text(f"spark.driver.extraJavaOptions -Xlog:gc:file={tmp_path}/gc.log\n")
+    (conf / "spark-defaults.conf").write_text(
+        f"spark.driver.extraJavaOptions -Xlog:gc:file={tmp_path}/gc.log\n"
+    )
     dump = write_dump(tmp_path / "dump.jsonl", [row("video", f"{n:04}") for n in range(1000)])
     store = tmp_path / "oplog.db"
     # So slow that the emission of 1,000 takes four minutes: it cannot end before the signal.

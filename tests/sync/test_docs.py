@@ -23,11 +23,19 @@ DOCS = (Path(__file__).parents[2] / "docs/sync.md").read_text()
 
 
 def test_the_snippets_run_in_their_order_and_again_after_the_agent_was_restarted(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    append(tmp_path / "oplog.db", [operation("insert", "video", "1"), operation("insert", "user", "1")])
-    for run in (1, 2):  # each writes four operations on videos; the stream goes on at its checkpoint
+    append(
+        tmp_path / "oplog.db", [operation("insert", "video", "1"), operation("insert", "user", "1")]
+    )
+    for run in (
+        1,
+        2,
+    ):  # each writes four operations on videos; the stream goes on at its checkpoint
         names = {"spark": spark}
         with Agent(tmp_path) as agent:
             for snippet in re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL):
@@ -35,26 +43,45 @@ def test_the_snippets_run_in_their_order_and_again_after_the_agent_was_restarted
                 text = snippet.replace('"oplog.db"', repr(str(tmp_path / "oplog.db")))
                 exec(text.replace('"checkpoint"', repr(str(tmp_path / "checkpoint"))), names)
             assert agent.stop() == 0
-        assert {tuple(row) for row in spark.table("counts").collect()} == {("video", 4 * run - 3), ("user", 1)}
+        assert {tuple(row) for row in spark.table("counts").collect()} == {
+            ("video", 4 * run - 3),
+            ("user", 1),
+        }
         written = [entry.event for entry in log(tmp_path / "oplog.db", after=2)]
         assert written == ["update", "insert", "update", "delete"] * run
 
 
 def test_every_flag_option_and_column_is_in_the_documentation() -> None:
-    flags = {flag for action in _parser()._actions for flag in action.option_strings if flag.startswith("--")}
+    flags = {
+        flag
+        for action in _parser()._actions
+        for flag in action.option_strings
+        if flag.startswith("--")
+    }
     undocumented = {name for name in flags - {"--help", "--version"} if f"`{name}" not in DOCS}
     names = {*_NAMES, *full_schema().fieldNames()}
     assert undocumented | {name for name in names if f"`{name}`" not in DOCS} == set()
 
 
 @pytest.mark.parametrize("through", ["store", "agent"])
-def test_the_streaming_example_goes_on_where_it_stopped(spark: SparkSession, tmp_path: Path, through: str) -> None:
+def test_the_streaming_example_goes_on_where_it_stopped(
+    spark: SparkSession, tmp_path: Path, through: str
+) -> None:
     store = tmp_path / "oplog.db"
     port = free_port()
     with agent_on(port, tmp_path) as agent:
-        source = {"store": str(store), "start": "oldest"} if through == "store" else {"agent": agent.url, "start": "0"}
+        source = (
+            {"store": str(store), "start": "oldest"}
+            if through == "store"
+            else {"agent": agent.url, "start": "0"}
+        )
         assert (
-            agent.post([operation("insert", "video", str(n), "2020-01-01T00:00:00Z", "a", "b") for n in range(10)])
+            agent.post(
+                [
+                    operation("insert", "video", str(n), "2020-01-01T00:00:00Z", "a", "b")
+                    for n in range(10)
+                ]
+            )
             == 200
         )
         pipeline.run(spark, source, tmp_path / "out", once=True)
@@ -65,7 +92,9 @@ def test_the_streaming_example_goes_on_where_it_stopped(spark: SparkSession, tmp
         tables = pipeline.Tables(spark, tmp_path / "out")
         objects = tables.read("objects", pipeline.OBJECTS)
         assert {f"{row.type}/{row.id}" for row in objects.collect()} == live(store).keys()
-        hourly = tables.read("hourly", pipeline.HOURLY).groupBy("parent").sum("operations").collect()
+        hourly = (
+            tables.read("hourly", pipeline.HOURLY).groupBy("parent").sum("operations").collect()
+        )
         assert {tuple(row) for row in hourly} == {("a", 10), ("b", 10), (None, 4)}
         again = tables.batch
         pipeline.update(tables, objects, again)  # a batch that is repeated
@@ -105,5 +134,8 @@ def test_the_pipeline_ends_quietly_with_ctrl_c_and_names_an_agent_that_is_not_th
     assert "Traceback" not in capfd.readouterr().err
     assert pipeline.main([*arguments, "--once"]) == 1
     told = capfd.readouterr().err
-    assert f"pipeline: agent http://127.0.0.1:{port}: it does not answer: [Errno 111] Connection refused\n" in told
+    assert (
+        f"pipeline: agent http://127.0.0.1:{port}: it does not answer: [Errno 111] Connection refused\n"
+        in told
+    )
     assert "Traceback" not in told

@@ -36,7 +36,12 @@ CSV = ("--format", "csv")
     ],
 )  # fmt: skip
 def test_a_line_of_csv_that_may_mean_something_else_is_invalid(
-    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str], text: str, options: list[str], reason: str
+    spark: SparkSession,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    text: str,
+    options: list[str],
+    reason: str,
 ) -> None:
     dump = put(tmp_path / "dump.csv", text.replace("{T}", T).encode("latin-1"))
     given = [argument for option in options for argument in ("--option", option)]
@@ -46,8 +51,17 @@ def test_a_line_of_csv_that_may_mean_something_else_is_invalid(
 
 def test_csv_says_how_it_is_written(spark: SparkSession, tmp_path: Path) -> None:
     text = 'ID,type,timestamp,parents\n"x""y",video,{T},"[""a"",""b,c""]"\n"a\\b",video,{T},"d,e"\n007,video,{T},[]\n'
-    dump = put(tmp_path / "dump.csv", b"\xef\xbb\xbf" + text.replace("{T}", T).replace("\n", "\r\n").encode())
-    wanted = dump_state([row("video", 'x"y', T, "a", "b,c"), row("video", "a\\b", T, "d", "e"), row("video", "007", T)])
+    dump = put(
+        tmp_path / "dump.csv",
+        b"\xef\xbb\xbf" + text.replace("{T}", T).replace("\n", "\r\n").encode(),
+    )
+    wanted = dump_state(
+        [
+            row("video", 'x"y', T, "a", "b,c"),
+            row("video", "a\\b", T, "d", "e"),
+            row("video", "007", T),
+        ]
+    )
     for more in ([], ["--option", "inferSchema=true"]):
         assert state_after(spark, tmp_path, *CSV, "--option", 'escape="', *more, dump) == wanted
     latin = put(tmp_path / "latin.csv", f"id,type,timestamp\n\u00e9,video,{T}\n".encode("latin-1"))
@@ -57,9 +71,15 @@ def test_csv_says_how_it_is_written(spark: SparkSession, tmp_path: Path) -> None
 
 def test_a_csv_file_with_another_header_is_named(spark: SparkSession, tmp_path: Path) -> None:
     put(tmp_path / "dump/1.csv", f"id,type,timestamp\n1,video,{T}\n".encode())
-    for header, line in (("type,id,timestamp", f"video,2,{T}"), ("id,type", "2,video"), (f"2,video,{T}", "3,video,x")):
+    for header, line in (
+        ("type,id,timestamp", f"video,2,{T}"),
+        ("id,type", "2,video"),
+        (f"2,video,{T}", "3,video,x"),
+    ):
         put(tmp_path / "dump/2.csv", f"{header}\n{line}\n".encode())
-        assert "csv has another header than the other files" in refusal(spark, tmp_path, *CSV, tmp_path / "dump")
+        assert "csv has another header than the other files" in refusal(
+            spark, tmp_path, *CSV, tmp_path / "dump"
+        )
     put(tmp_path / "dump/2.csv", b"id,type,timestamp\n")
     assert list(state_after(spark, tmp_path, *CSV, tmp_path / "dump")) == ["video/1"]
 
@@ -67,7 +87,9 @@ def test_a_csv_file_with_another_header_is_named(spark: SparkSession, tmp_path: 
 def test_a_column_of_csv_may_have_no_name(spark: SparkSession, tmp_path: Path) -> None:
     rows = [row("video", str(number), T) for number in range(3)]
     text = "".join(f"{number},video,{number},{T},[]\n" for number in range(3))
-    for number, header in enumerate((",type,id,timestamp,parents", "_c0,type,id,timestamp,parents")):
+    for number, header in enumerate(
+        (",type,id,timestamp,parents", "_c0,type,id,timestamp,parents")
+    ):
         file = put(tmp_path / f"{number}.csv", f"{header}\n{text}".encode())
         assert state_after(spark, tmp_path, *CSV, file) == dump_state(rows)
         put(tmp_path / f"dump{number}/1.csv", f"{header}\n{text}".encode())
@@ -93,7 +115,9 @@ def test_ids_are_whole_numbers_or_text(spark: SparkSession, tmp_path: Path) -> N
     assert "column id holds floating-point numbers" in refusal(spark, tmp_path, *parquet, file)
     file = _table(tmp_path / "two.parquet", id=["7"], ID=["8"])
     assert "it has two columns `id`" in refusal(spark, tmp_path, *parquet, file)
-    text = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"a\xe9")])
+    text = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"a\xe9")]
+    )
     file = _table(tmp_path / "latin.parquet", id=text)
     assert "1 rows of the dump are invalid" in refusal(spark, tmp_path, *parquet, file)
 
@@ -102,10 +126,14 @@ def test_text_may_be_written_as_bytes_of_utf_8(spark: SparkSession, tmp_path: Pa
     parquet, binary = ("--format", "parquet"), pa.binary()
     lists = pa.array([[b"user/\xc3\xa9", b"b"]], pa.list_(binary))
     file = _table(tmp_path / "bytes.parquet", id=pa.array([b"\xc3\xa9"], binary), parents=lists)
-    assert state_after(spark, tmp_path, *parquet, file) == dump_state([row("video", "é", T, "user/é", "b")])
+    assert state_after(spark, tmp_path, *parquet, file) == dump_state(
+        [row("video", "é", T, "user/é", "b")]
+    )
     file = _table(tmp_path / "uuid.parquet", id=pa.array([b"\x8f\xff" * 8], pa.binary(16)))
     assert "1 rows of the dump are invalid" in refusal(spark, tmp_path, *parquet, file)
-    file = _table(tmp_path / "latin.parquet", id=["1"], parents=pa.array([[b"a", b"\xe9"]], pa.list_(binary)))
+    file = _table(
+        tmp_path / "latin.parquet", id=["1"], parents=pa.array([[b"a", b"\xe9"]], pa.list_(binary))
+    )
     assert "1 rows of the dump are invalid" in refusal(spark, tmp_path, *parquet, file)
 
 
@@ -129,25 +157,40 @@ def test_a_column_that_is_no_text_is_refused(
 def test_a_time_beyond_the_years_1_to_9999_is_invalid(
     spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    file = _table(tmp_path / "a.parquet", id=["1"], timestamp=pa.array([-62135596800000001], pa.timestamp("us", "UTC")))
+    file = _table(
+        tmp_path / "a.parquet",
+        id=["1"],
+        timestamp=pa.array([-62135596800000001], pa.timestamp("us", "UTC")),
+    )
     assert "1 rows of the dump are invalid" in refusal(spark, tmp_path, "--format", "parquet", file)
     assert "row 1: timestamp: out of range: the years are 1 to 9999" in capfd.readouterr().err
 
 
-def test_a_dump_without_parents_leaves_objects_theirs(spark: SparkSession, tmp_path: Path, place: Place) -> None:
+def test_a_dump_without_parents_leaves_objects_theirs(
+    spark: SparkSession, tmp_path: Path, place: Place
+) -> None:
     store = place.store
     append(store, [operation("insert", "video", str(number), T, "kept") for number in range(3)])
     newer = "2020-01-02T00:00:00.000Z"
     rows = [row("video", "0"), row("video", "1", newer), row("video", "new", newer)]
-    dump = write_parquet(tmp_path / "dump.parquet", [*rows, row("video", "2", T)], without="parents")
+    dump = write_parquet(
+        tmp_path / "dump.parquet", [*rows, row("video", "2", T)], without="parents"
+    )
     for found in ([1, 1, 2], [0, 0, 4]):
         counts = sync(spark, *place.argv, "--format", "parquet", dump)
         assert [counts.total(name) for name in ("insert", "update", "untouched")] == found
-    expected = [row("video", "0", T, "kept"), row("video", "1", newer, "kept"), row("video", "2", T, "kept"), rows[2]]
+    expected = [
+        row("video", "0", T, "kept"),
+        row("video", "1", newer, "kept"),
+        row("video", "2", T, "kept"),
+        rows[2],
+    ]
     assert live(store) == dump_state(expected)
 
 
-def test_a_change_of_parents_alone_is_corrected_once(spark: SparkSession, tmp_path: Path, place: Place) -> None:
+def test_a_change_of_parents_alone_is_corrected_once(
+    spark: SparkSession, tmp_path: Path, place: Place
+) -> None:
     store = place.store
     append(store, [operation("insert", "video", str(number), T, "a", "b") for number in range(3)])
     rows = [row("video", "0", T, "b", "a"), row("video", "1", T, "a", "c"), row("video", "2", T)]
@@ -170,12 +213,20 @@ def test_a_table_of_a_database_with_upper_case_columns_and_local_times(
         url, spark._jvm.java.util.Properties()
     )
     statement = connection.createStatement()
-    statement.executeUpdate("CREATE TABLE dump (id INT, type VARCHAR(9), timestamp TIMESTAMP, parents VARCHAR(99))")
-    statement.executeUpdate("INSERT INTO dump VALUES (7, 'Video', '2021-07-01 01:30:00.123', 'a,b')")
+    statement.executeUpdate(
+        "CREATE TABLE dump (id INT, type VARCHAR(9), timestamp TIMESTAMP, parents VARCHAR(99))"
+    )
+    statement.executeUpdate(
+        "INSERT INTO dump VALUES (7, 'Video', '2021-07-01 01:30:00.123', 'a,b')"
+    )
     statement.executeUpdate("INSERT INTO dump VALUES (8, 'User', '2021-07-01 01:30:00.123', 'a,b')")
     connection.close()
     options = [f"url={url}", "dbtable=dump", f"driver={driver}"]
-    argv = ["--format", "jdbc", *(argument for option in options for argument in ("--option", option))]
+    argv = [
+        "--format",
+        "jdbc",
+        *(argument for option in options for argument in ("--option", option)),
+    ]
     try:
         zones.setDefault(zones.getTimeZone("America/New_York"))
         wanted = dump_state([row("video", "7", "2021-07-01T01:30:00.123Z", "a", "b")])
@@ -183,16 +234,30 @@ def test_a_table_of_a_database_with_upper_case_columns_and_local_times(
         assert zones.getDefault().getID() == "America/New_York"
         # On a cluster the job cannot set Java's zone: raw_rows alone does not either.
         (flaw, *_) = (row.flaw for row in raw_rows(spark, parse(argv), []).select("flaw").collect())
-        assert flaw.startswith("timestamp: America/New_York is the executors' time zone; give spark-submit --conf")
+        assert flaw.startswith(
+            "timestamp: America/New_York is the executors' time zone; give spark-submit --conf"
+        )
     finally:
         zones.setDefault(before)
-    argv = ["--format", "jdbc", "--option", "url=jdbc:postgresql://h/x?password=s3cret", "--option", "dbtable=d"]
+    argv = [
+        "--format",
+        "jdbc",
+        "--option",
+        "url=jdbc:postgresql://h/x?password=s3cret",
+        "--option",
+        "dbtable=d",
+    ]
     with pytest.raises(SyncError, match="Spark lacks the database's JDBC driver"):
         sync(spark, "--store", tmp_path / "oplog.db", *argv)
 
 
-def test_no_setting_of_the_platform_changes_what_is_read(spark: SparkSession, tmp_path: Path) -> None:
-    rows = [row("video", "1", "0001-01-01T00:00:00.000Z", "a"), row("video", "2", "2021-07-01T01:30:00.000Z")]
+def test_no_setting_of_the_platform_changes_what_is_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = [
+        row("video", "1", "0001-01-01T00:00:00.000Z", "a"),
+        row("video", "2", "2021-07-01T01:30:00.000Z"),
+    ]
     settings = {
         "spark.sql.timestampType": "TIMESTAMP_NTZ", "spark.sql.caseSensitive": "true", "spark.sql.ansi.enabled": "false",
         "spark.sql.jsonGenerator.ignoreNullFields": "false", "spark.sql.columnNameOfCorruptRecord": "id",
@@ -234,13 +299,20 @@ def _plan(spark: SparkSession, *argv: str | Path) -> str:
 
 
 def test_types_are_filtered_before_rows_go_to_python(spark: SparkSession, tmp_path: Path) -> None:
-    rows = [row(type_, str(number), T) for number, type_ in enumerate(["VIDEO", "Video", "video", "user", "videos"])]
+    rows = [
+        row(type_, str(number), T)
+        for number, type_ in enumerate(["VIDEO", "Video", "video", "user", "videos"])
+    ]
     rows += [row("K\u00e9", "k", T), row("mar\u212a", "kelvin", T)]
     dump = write_parquet(tmp_path / "dump.parquet", rows)
     argv: list[str | Path] = ["--format", "parquet", dump]
     found = state_after(spark, tmp_path, "--types", "video,mark", *argv)
     assert sorted(found) == ["mark/kelvin", "video/0", "video/1", "video/2"]
-    assert sorted(state_after(spark, tmp_path, "--types", "video", *argv)) == ["video/0", "video/1", "video/2"]
+    assert sorted(state_after(spark, tmp_path, "--types", "video", *argv)) == [
+        "video/0",
+        "video/1",
+        "video/2",
+    ]
     plan = _plan(spark, "--types", "video", *argv)
     pushed = "Or(IsNull(type),Or(And(GreaterThanOrEqual(type,VIDEO),LessThanOrEqual(type,Video)),And(GreaterThanOrEqual(type,v"
     assert f"PushedFilters: [{pushed}" in plan
@@ -259,7 +331,11 @@ def test_types_let_only_plain_lines_of_other_types_out(spark: SparkSession, tmp_
         b'{"type":"vid\\u0065o"}', b'{"type":"\xe2\x84\xaa"}', b'{"type":"user","id":"1"', b'{"id":"1"}', b'{"type":7}',
         b'{"a":{"type":"user"},"id":"1"}', b'{"type":"user"}{"type":"video"}', b"\xff",
     ]  # fmt: skip
-    dropped = [b'{"type":"user","id":"1"}', b' { "id" : "type:", "type" : "videos" } ', b'{"type":"User","more":[1,2]}']
+    dropped = [
+        b'{"type":"user","id":"1"}',
+        b' { "id" : "type:", "type" : "videos" } ',
+        b'{"type":"User","more":[1,2]}',
+    ]
     dump = put(tmp_path / "dump.jsonl", b"\n".join([*kept, *dropped]))
     raw = raw_rows(spark, parse(["--types", "video", str(dump)]), [str(dump)])
     assert [bytes(each.value) for each in raw.where("may_be_wanted").collect()] == kept

@@ -62,7 +62,10 @@ def test_nested_folders_are_read_in_every_format(spark: SparkSession, tmp_path: 
     write_parquet(tmp_path / "parquet/x/date=1/b.parquet", ROWS[1:])
     wanted = dump_state(ROWS)
     assert state_after(spark, tmp_path, tmp_path / "json") == wanted
-    assert state_after(spark, tmp_path, "--format", "csv", "--option", 'escape="', tmp_path / "csv") == wanted
+    assert (
+        state_after(spark, tmp_path, "--format", "csv", "--option", 'escape="', tmp_path / "csv")
+        == wanted
+    )
     assert state_after(spark, tmp_path, "--format", "parquet", tmp_path / "parquet") == wanted
 
 
@@ -80,11 +83,17 @@ def test_a_file_that_is_named_twice_is_read_once(spark: SparkSession, tmp_path: 
 
 @pytest.mark.parametrize("name", ["dump-12:30.jsonl", "dump[1].jsonl", "du mp%20{a,b}é?.jsonl.gz"])
 def test_a_name_is_taken_as_it_is(
-    spark: SparkSession, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    tmp_path: Path,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     text = lines(ROWS)
     put(tmp_path / "dump" / name, gzip.compress(text) if name.endswith("gz") else text)
-    put(tmp_path / "dump1.jsonl", lines([row("video", "other")]))  # a file that the name as a pattern would find
+    put(
+        tmp_path / "dump1.jsonl", lines([row("video", "other")])
+    )  # a file that the name as a pattern would find
     assert state_after(spark, tmp_path, tmp_path / "dump") == dump_state(ROWS)
     monkeypatch.chdir(tmp_path / "dump")
     assert state_after(spark, tmp_path, name) == dump_state(ROWS)
@@ -94,9 +103,13 @@ def test_a_name_is_taken_as_it_is(
     assert f"invalid: {tmp_path}/dump/{name}, line 5: " in capfd.readouterr().err
 
 
-def test_a_pattern_beside_a_name_with_a_colon_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_pattern_beside_a_name_with_a_colon_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     put(tmp_path / "dump-12:30.jsonl", lines(ROWS))
-    assert "holds ':'; name the files or their folder" in refusal(spark, tmp_path, tmp_path / "dump*.jsonl")
+    assert "holds ':'; name the files or their folder" in refusal(
+        spark, tmp_path, tmp_path / "dump*.jsonl"
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,7 +123,9 @@ def test_a_pattern_beside_a_name_with_a_colon_is_refused(spark: SparkSession, tm
         ("_delta_log/0.json", "dump is a Delta table"),
     ],
 )
-def test_a_file_that_spark_would_ignore_is_named(spark: SparkSession, tmp_path: Path, name: str, sentence: str) -> None:
+def test_a_file_that_spark_would_ignore_is_named(
+    spark: SparkSession, tmp_path: Path, name: str, sentence: str
+) -> None:
     put(tmp_path / "dump/a.jsonl", lines(ROWS))
     hidden = put(tmp_path / "dump" / name, lines(ROWS))
     assert sentence in refusal(spark, tmp_path, tmp_path / "dump")
@@ -118,7 +133,9 @@ def test_a_file_that_spark_would_ignore_is_named(spark: SparkSession, tmp_path: 
         assert sentence in refusal(spark, tmp_path, tmp_path / "dump/a.jsonl", hidden)
 
 
-def test_what_tools_leave_beside_a_dump_is_no_part_of_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_tools_leave_beside_a_dump_is_no_part_of_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     put(tmp_path / "dump/a.jsonl", lines(ROWS))
     for name in ("_SUCCESS", ".a.jsonl.crc", "_committed_1", ".DS_Store", "x/._a.jsonl"):
         put(tmp_path / "dump" / name, b"x" if not name.endswith("crc") else b"")
@@ -184,7 +201,9 @@ def test_a_file_of_another_format_or_cut_off_is_named(
 
 
 @pytest.mark.parametrize("count", [1, 300, 20_000])
-def test_a_file_of_several_frames_is_whole_only_with_all_of_the_last(tmp_path: Path, count: int) -> None:
+def test_a_file_of_several_frames_is_whole_only_with_all_of_the_last(
+    tmp_path: Path, count: int
+) -> None:
     text = b"".join(b"%d," % (number * number) for number in range(count))
     frames = [SKIPPED_FRAME, zst(text), zst(b""), SKIPPED_FRAME, zst(b"a" * 200_000)]
     file = put(tmp_path / "a.zst", b"".join(frames))
@@ -201,17 +220,25 @@ def test_a_file_of_several_frames_is_whole_only_with_all_of_the_last(tmp_path: P
         assert not bz2_is_whole(packed[:-length][-BZ2_TAIL_BYTES:])
 
 
-def test_a_pattern_passes_over_what_tools_leave_beside_a_dump(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_pattern_passes_over_what_tools_leave_beside_a_dump(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     put(tmp_path / "dump/a.jsonl", lines(ROWS))
     for name in ("_SUCCESS", "._SUCCESS.crc"):
         put(tmp_path / "dump" / name, b"")
     assert state_after(spark, tmp_path, tmp_path / "dump/*") == dump_state(ROWS)
     # As a shell expands it.
-    assert state_after(spark, tmp_path, tmp_path / "dump/_SUCCESS", tmp_path / "dump/a.jsonl") == dump_state(ROWS)
-    assert "_SUCCESS names no file with rows" in refusal(spark, tmp_path, tmp_path / "dump/_SUCCESS")
+    assert state_after(
+        spark, tmp_path, tmp_path / "dump/_SUCCESS", tmp_path / "dump/a.jsonl"
+    ) == dump_state(ROWS)
+    assert "_SUCCESS names no file with rows" in refusal(
+        spark, tmp_path, tmp_path / "dump/_SUCCESS"
+    )
 
 
-def test_a_pattern_reads_no_hidden_folder_unless_it_names_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_pattern_reads_no_hidden_folder_unless_it_names_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     put(tmp_path / "dump/a/1.jsonl", lines(ROWS))
     for name, sentence in (("_temporary", "still being written"), ("_old", "hidden by its name")):
         hidden = put(tmp_path / "dump" / name / "2.jsonl", lines(MANY))
@@ -222,20 +249,29 @@ def test_a_pattern_reads_no_hidden_folder_unless_it_names_it(spark: SparkSession
     assert state_after(spark, tmp_path, tmp_path / "dump/_old/*.jsonl") == dump_state(ROWS)
 
 
-def test_a_path_that_spark_cannot_read_is_said_in_a_sentence(spark: SparkSession, tmp_path: Path) -> None:
-    assert "spark-submit --packages org.apache.hadoop:hadoop-aws:" in refusal(spark, tmp_path, "s3a://dumps/today")
+def test_a_path_that_spark_cannot_read_is_said_in_a_sentence(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    assert "spark-submit --packages org.apache.hadoop:hadoop-aws:" in refusal(
+        spark, tmp_path, "s3a://dumps/today"
+    )
     assert "Spark knows no foo:// paths" in refusal(spark, tmp_path, "foo://dumps/today")
 
 
-def test_lines_may_have_a_mark_at_the_start_and_any_ends(spark: SparkSession, tmp_path: Path) -> None:
+def test_lines_may_have_a_mark_at_the_start_and_any_ends(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     put(tmp_path / "dump/a.jsonl", b"\xef\xbb\xbf" + lines(ROWS[:2], "\r\n\r\n \r\n"))
     put(
-        tmp_path / "dump/b.jsonl.gz", gzip.compress(b"\xef\xbb\xbf" + lines(ROWS[2:3])) + gzip.compress(lines(ROWS[3:]))
+        tmp_path / "dump/b.jsonl.gz",
+        gzip.compress(b"\xef\xbb\xbf" + lines(ROWS[2:3])) + gzip.compress(lines(ROWS[3:])),
     )
     assert state_after(spark, tmp_path, tmp_path / "dump") == dump_state(ROWS)
 
 
-def test_of_a_key_that_a_json_object_names_twice_the_last_counts(spark: SparkSession, tmp_path: Path) -> None:
+def test_of_a_key_that_a_json_object_names_twice_the_last_counts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     text = b'{"type":"user","id":"9","type":"video","id":"0","timestamp":"2020-01-01T00:00:00Z","parents":["a"]}\n'
     dump = put(tmp_path / "a.jsonl", text)
     assert state_after(spark, tmp_path, dump) == dump_state(ROWS[:1])
@@ -255,10 +291,21 @@ def test_an_option_that_would_drop_rows_is_refused(
     spark: SparkSession, tmp_path: Path, format_: str, option: str
 ) -> None:
     with pytest.raises(OptionError, match=f"--option {option.partition('=')[0]}: "):
-        sync(spark, "--store", tmp_path / "oplog.db", "--format", format_, "--option", option, tmp_path)
+        sync(
+            spark,
+            "--store",
+            tmp_path / "oplog.db",
+            "--format",
+            format_,
+            "--option",
+            option,
+            tmp_path,
+        )
 
 
-def test_the_columns_of_folders_count_where_files_lack_them(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_columns_of_folders_count_where_files_lack_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     rows = [row("007", "0", T, "a"), row("video/x".replace("/", "+ é"), "1", T), *ROWS]
     by_type: dict[str, list[Json]] = {}
     for each in rows:
@@ -272,14 +319,26 @@ def test_the_columns_of_folders_count_where_files_lack_them(spark: SparkSession,
     assert "dump/d=1/b.parquet lies in no folder such as type=" in refusal(spark, tmp_path, *argv)
 
 
-def test_parquet_files_with_other_columns_are_read_by_name(spark: SparkSession, tmp_path: Path) -> None:
+def test_parquet_files_with_other_columns_are_read_by_name(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     store = tmp_path / "oplog.db"
-    append(store, [operation("insert", "video", str(number), "2019-01-01T00:00:00Z", "old") for number in range(4)])
+    append(
+        store,
+        [
+            operation("insert", "video", str(number), "2019-01-01T00:00:00Z", "old")
+            for number in range(4)
+        ],
+    )
     write_parquet(tmp_path / "dump/a.parquet", ROWS[:1], without="parents")
     for name, views in (("b", pa.array([1])), ("c", pa.array(["many"]))):
-        file = write_parquet(tmp_path / f"dump/{name}.parquet", ROWS[1:2] if name == "b" else ROWS[2:3])
+        file = write_parquet(
+            tmp_path / f"dump/{name}.parquet", ROWS[1:2] if name == "b" else ROWS[2:3]
+        )
         table = (
-            pq.read_table(file).append_column("views", views).select(["views", "id", "type", "parents", "timestamp"])
+            pq.read_table(file)
+            .append_column("views", views)
+            .select(["views", "id", "type", "parents", "timestamp"])
         )
         pq.write_table(table.rename_columns(["views", "ID", "Type", "parents", "timestamp"]), file)
     write_parquet(tmp_path / "dump/d.parquet", ROWS[3:], pa.timestamp("ms", "UTC"))
@@ -289,7 +348,9 @@ def test_parquet_files_with_other_columns_are_read_by_name(spark: SparkSession, 
     assert live(store) == dump_state([row("video", "0", T, "old"), *ROWS[1:]])
 
 
-def test_parquet_files_that_disagree_on_a_type_are_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_parquet_files_that_disagree_on_a_type_are_named(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     argv: list[str | Path] = ["--format", "parquet", tmp_path / "dump"]
     write_parquet(tmp_path / "dump/a.parquet", ROWS[:2])
     write_parquet(tmp_path / "dump/b.parquet", ROWS[2:], pa.timestamp("us"))
@@ -304,8 +365,13 @@ def test_parquet_files_that_disagree_on_a_type_are_named(spark: SparkSession, tm
 def test_invalid_rows_that_types_leaves_out_do_not_count(
     spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    bad = [b'{"type":"user","id":"1","timestamp":"no"}\n', b'{"type":"Video","id":"1","timestamp":"no"}\n']
-    dump = put(tmp_path / "a.jsonl", lines(ROWS) + bad[0] + bad[1] + bad[0][:-9] + b"\n" + lines(ROWS))
+    bad = [
+        b'{"type":"user","id":"1","timestamp":"no"}\n',
+        b'{"type":"Video","id":"1","timestamp":"no"}\n',
+    ]
+    dump = put(
+        tmp_path / "a.jsonl", lines(ROWS) + bad[0] + bad[1] + bad[0][:-9] + b"\n" + lines(ROWS)
+    )
     with pytest.raises(RefusedError, match="2 rows of the dump are invalid"):
         sync(spark, "--store", tmp_path / "oplog.db", "--types", "video", dump)
     told = capfd.readouterr().err

@@ -22,7 +22,9 @@ T1, T2 = "2020-01-01T00:00:00.000Z", "2020-01-02T00:00:00.000Z"
 
 
 def insert(number: int) -> Correction:
-    return Correction(Operation("insert", f"video/{number}", encode_data(T1, [], "video", str(number))), 0)
+    return Correction(
+        Operation("insert", f"video/{number}", encode_data(T1, [], "video", str(number))), 0
+    )
 
 
 def verdicts(spark: SparkSession, report: Path) -> Counter[tuple[str, str]]:
@@ -45,19 +47,38 @@ def test_the_report_has_the_verdict_on_each_correction(
 ) -> None:
     store, report = tmp_path / "oplog.db", tmp_path / "report.jsonl"
     append(store, [operation("insert", "video", str(n), T1) for n in range(10)])
-    dump = write_dump(tmp_path / "dump.jsonl", [row("video", str(n), T2) for n in range(8)] + [row("user", "1", T1)])
+    dump = write_dump(
+        tmp_path / "dump.jsonl",
+        [row("video", str(n), T2) for n in range(8)] + [row("user", "1", T1)],
+    )
     sync(spark, "--store", store, "--dry-run", "--report", tmp_path / "dry.jsonl", dump)
-    planned = {("insert", "not emitted"): 1, ("update", "not emitted"): 8, ("delete", "not emitted"): 2}
+    planned = {
+        ("insert", "not emitted"): 1,
+        ("update", "not emitted"): 8,
+        ("delete", "not emitted"): 2,
+    }
     assert verdicts(spark, tmp_path / "dry.jsonl") == planned
     with pytest.raises(RefusedError):
-        sync(spark, "--store", store, "--max-deletes", "1", "--report", tmp_path / "refused.jsonl", dump)
+        sync(
+            spark,
+            "--store",
+            store,
+            "--max-deletes",
+            "1",
+            "--report",
+            tmp_path / "refused.jsonl",
+            dump,
+        )
     assert verdicts(spark, tmp_path / "refused.jsonl") == planned
 
     from oplog_sync import job
 
     def emit_late(*args: object) -> None:
         # Meanwhile one object changes, and another gets the very operation that corrects it.
-        append(store, [operation("update", "video", "3", T2, "other"), operation("update", "video", "4", T2)])
+        append(
+            store,
+            [operation("update", "video", "3", T2, "other"), operation("update", "video", "4", T2)],
+        )
         emit.emit(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(job, "emit", emit_late)
@@ -68,7 +89,13 @@ def test_the_report_has_the_verdict_on_each_correction(
         ("delete", "applied"): 2,
     }  # fmt: skip
     (skipped,) = spark.read.json(str(report)).where("verdict = 'skipped'").collect()
-    assert (skipped.type, skipped.id, skipped.timestamp, skipped.parents, skipped.n) == ("video", "3", T2, [], 4)
+    assert (skipped.type, skipped.id, skipped.timestamp, skipped.parents, skipped.n) == (
+        "video",
+        "3",
+        T2,
+        [],
+        4,
+    )
     assert len(log(store)) == 10 + 2 + 9
 
 
@@ -83,13 +110,20 @@ def test_the_report_is_right_if_the_emission_fails_midway(
             "CREATE TRIGGER broken BEFORE INSERT ON ops WHEN NEW.seq > 600 BEGIN SELECT RAISE(ABORT, 'broken'); END"
         )
     dump = write_dump(tmp_path / "dump.jsonl", [row("video", f"{n:05}", T2) for n in range(2000)])
-    with pytest.raises(SyncError, match=r"broken .*; 500 of 2,001 corrections were emitted before, run it again"):
+    with pytest.raises(
+        SyncError, match=r"broken .*; 500 of 2,001 corrections were emitted before, run it again"
+    ):
         sync(spark, "--store", store, "--max-deletes", "1", "--report", report, dump)
     assert verdicts(spark, report) == {
         ("insert", "applied"): 500, ("insert", "unknown"): 250, ("insert", "not emitted"): 1250,
         ("delete", "not emitted"): 1,
     }  # fmt: skip
-    done = spark.read.json(str(report)).where("verdict = 'applied'").agg(F.min("id"), F.max("id")).first()
+    done = (
+        spark.read.json(str(report))
+        .where("verdict = 'applied'")
+        .agg(F.min("id"), F.max("id"))
+        .first()
+    )
     assert done is not None
     assert tuple(done) == ("00000", "00499")
     assert len(log(store)) == 501
@@ -99,7 +133,9 @@ def test_the_report_is_right_if_the_emission_fails_midway(
     assert (counts.total("insert"), counts.total("delete")) == (1500, 1)
 
 
-def test_a_report_that_cannot_be_written_stops_the_run_before_it_emits(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_report_that_cannot_be_written_stops_the_run_before_it_emits(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     dump = write_dump(tmp_path / "dump.jsonl", [row("video", "1")])
     file = tmp_path / "file"
     file.touch()
@@ -126,7 +162,9 @@ def test_progress_is_told_every_few_seconds(capsys: pytest.CaptureFixture[str]) 
     ]
 
 
-def test_rows_clustered_by_object_are_appended_in_the_order_of_a_column(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_clustered_by_object_are_appended_in_the_order_of_a_column(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     store = tmp_path / "oplog.db"
     changes = spark.range(4000).selectExpr(
         "IF(id % 7 = 3, 'delete', 'update') AS event", "'video' AS type", "CAST(id % 50 AS string) AS id",

@@ -43,7 +43,16 @@ def test_an_error_becomes_a_sentence(error: Exception, sentence: str) -> None:
 
 
 def _command(tmp_path: Path, *argv: str | Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "oplog_sync", "--store", "oplog.db", "--master", "local[2]", *map(str, argv)]
+    command = [
+        sys.executable,
+        "-m",
+        "oplog_sync",
+        "--store",
+        "oplog.db",
+        "--master",
+        "local[2]",
+        *map(str, argv),
+    ]
     environ = {**os.environ, "SPARK_DRIVER_MEMORY": "512m", "TMPDIR": str(tmp_path)}
     return subprocess.Popen(
         command, cwd=tmp_path, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -53,7 +62,12 @@ def _command(tmp_path: Path, *argv: str | Path) -> subprocess.Popen[str]:
 
 def _told(text: str) -> list[str]:
     """Without what Java and Spark say when they start."""
-    begins = ("NOTE: Picked up", "WARNING: Using", "Setting default log level", "To adjust logging level")
+    begins = (
+        "NOTE: Picked up",
+        "WARNING: Using",
+        "Setting default log level",
+        "To adjust logging level",
+    )
     return [line for line in text.splitlines() if not line.startswith(begins)]
 
 
@@ -62,10 +76,15 @@ def test_a_file_that_is_cut_off_ends_the_command_with_one_sentence(tmp_path: Pat
     (tmp_path / "dump.csv.gz").write_bytes(gzip.compress(b"id,type")[:14])
     argv: list[str | Path] = ["--format", "csv", tmp_path / "dump.csv.gz"]
     with _command(tmp_path, *argv) as quiet, _command(tmp_path, "--debug", *argv) as loud:
-        (_, told), (_, traced) = quiet.communicate(timeout=4 * DEADLINE), loud.communicate(timeout=4 * DEADLINE)
+        (_, told), (_, traced) = (
+            quiet.communicate(timeout=4 * DEADLINE),
+            loud.communicate(timeout=4 * DEADLINE),
+        )
     assert (quiet.returncode, loud.returncode) == (1, 1)
     assert len(_told(told)) == 1, told
-    assert _told(told)[0].startswith(f"oplog-sync: the dump cannot be read: {tmp_path}/dump.csv.gz ends too early")
+    assert _told(told)[0].startswith(
+        f"oplog-sync: the dump cannot be read: {tmp_path}/dump.csv.gz ends too early"
+    )
     assert "Traceback" in traced
     assert "Caused by: " in traced
 
@@ -76,9 +95,16 @@ def test_a_java_that_is_killed_ends_the_command_with_one_sentence(tmp_path: Path
         process.stdin.write("begun")
         process.stdin.flush()
         _wait_for(lambda: any(tmp_path.glob("oplog-sync.*/stdin.*")), process)
-        (java,) = [child for child in _children(process.pid) if Path(f"/proc/{child}/comm").read_text() == "java\n"]
+        (java,) = [
+            child
+            for child in _children(process.pid)
+            if Path(f"/proc/{child}/comm").read_text() == "java\n"
+        ]
         os.kill(java, signal.SIGKILL)  # as the kernel does where memory is short
-        _wait_for(lambda: Path(f"/proc/{java}/stat").read_text().rpartition(")")[2].split()[0] == "Z", process)
+        _wait_for(
+            lambda: Path(f"/proc/{java}/stat").read_text().rpartition(")")[2].split()[0] == "Z",
+            process,
+        )
         _, told = process.communicate(timeout=4 * DEADLINE)
     assert process.returncode == 1
     assert len(_told(told)) == 1, told
@@ -95,5 +121,7 @@ def _wait_for(is_so: Callable[[], bool], process: subprocess.Popen[str]) -> None
 
 def _children(pid: int) -> list[int]:
     """All descendants."""
-    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    children = [
+        int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    ]
     return [*children, *(below for child in children for below in _children(child))]

@@ -22,16 +22,25 @@ def test_the_store_at_half_the_history_needs_exactly_these_corrections(
     append(place.store, before)
     assert len(live(place.store)) == half["live"]
 
-    with pytest.raises(RefusedError, match=r"132 of 237 live objects .*--max-deletes 132") as refused:
+    with pytest.raises(
+        RefusedError, match=r"132 of 237 live objects .*--max-deletes 132"
+    ) as refused:
         sync(spark, *place.argv, dump)
     assert refused.value.exit_code == EXIT_TOO_MANY_DELETES
     assert len(log(place.store)) == len(before)
 
-    with place.agent(tmp_path) as agent, agent.follow("0") as consumer, agent.follow() as late_consumer:
+    with (
+        place.agent(tmp_path) as agent,
+        agent.follow("0") as consumer,
+        agent.follow() as late_consumer,
+    ):
         known = fold(consumer.until("live"))
         counts = sync(spark, *place.argv, "--max-deletes", "132", dump)
         emitted = half["insert"] + half["update"] + half["delete"]
-        found = {name: counts.total(name) for name in ("insert", "update", "delete", "skipped", "invalid", "duplicate")}
+        found = {
+            name: counts.total(name)
+            for name in ("insert", "update", "delete", "skipped", "invalid", "duplicate")
+        }
         assert found == {
             "insert": half["insert"], "update": half["update"], "delete": half["delete"],
             "skipped": 0, "invalid": 0, "duplicate": 0,

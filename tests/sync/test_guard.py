@@ -40,7 +40,11 @@ from tests.sync.helpers import (
 
 _LARGE = pytest.mark.parametrize("place", ["sqlite", "plain"], indirect=True)
 
-OLD, DUMPED, NEW = "2020-01-01T00:00:00.000Z", "2021-01-01T00:00:00.000Z", "2022-01-01T00:00:00.000Z"
+OLD, DUMPED, NEW = (
+    "2020-01-01T00:00:00.000Z",
+    "2021-01-01T00:00:00.000Z",
+    "2022-01-01T00:00:00.000Z",
+)
 
 
 def _operation(event: str, id_: str, timestamp: str, *parents: str) -> Operation:
@@ -49,7 +53,9 @@ def _operation(event: str, id_: str, timestamp: str, *parents: str) -> Operation
 
 def test_a_correction_needs_the_object_as_it_was_seen(place: Place) -> None:
     store = place.store
-    append(store, [operation("insert", "video", "a", OLD), operation("delete", "video", "gone", OLD)])
+    append(
+        store, [operation("insert", "video", "a", OLD), operation("delete", "video", "gone", OLD)]
+    )
     corrections = [
         Correction(_operation("update", "a", DUMPED), 1),
         Correction(_operation("insert", "gone", DUMPED), 2),
@@ -60,7 +66,12 @@ def test_a_correction_needs_the_object_as_it_was_seen(place: Place) -> None:
     ]
     applied, skipped, present = Verdict.APPLIED, Verdict.SKIPPED, Verdict.PRESENT
     assert correct(store, corrections) == [applied, applied, applied, skipped, skipped, applied]
-    assert [entry.event for entry in log(store, after=2)] == ["update", "insert", "insert", "insert"]
+    assert [entry.event for entry in log(store, after=2)] == [
+        "update",
+        "insert",
+        "insert",
+        "insert",
+    ]
     assert correct(store, corrections[:3]) == [present, present, present]
     assert len(log(store)) == 6
     append(store, [operation("update", "video", "a", NEW)])
@@ -123,7 +134,10 @@ def test_thousands_of_corrections_race_with_an_agent_and_each_follows_what_it_wa
                 ]
                 made = [
                     Correction(
-                        _operation("update", state.key.partition("/")[2], DUMPED, "made-for", str(state.n)), state.n
+                        _operation(
+                            "update", state.key.partition("/")[2], DUMPED, "made-for", str(state.n)
+                        ),
+                        state.n,
                     )
                     for state in seen
                 ]
@@ -162,7 +176,10 @@ def test_writes_racing_with_the_job_survive_every_time(
         def write(number: int) -> None:
             start = number * batch % count
             ids = order[start : start + batch]
-            assert agent.post([operation("update", "video", str(n), NEW, str(number)) for n in ids]) == 200
+            assert (
+                agent.post([operation("update", "video", str(n), NEW, str(number)) for n in ids])
+                == 200
+            )
 
         def write_after_the_job(number: int) -> None:
             # The stand-in has no index for ranges: a log that only one writer fills would outgrow the other's reads.
@@ -205,19 +222,37 @@ def test_consumers_of_a_running_agent_get_the_corrections_and_end_with_the_dumps
     rows = [row("video", str(n), DUMPED) for n in range(100, 1100)]
     with place.agent(tmp_path) as agent:
         assert agent.post([operation("insert", "video", str(n), OLD) for n in range(1000)]) == 200
-        with agent.follow("0") as first, agent.follow(types="video") as second, agent.follow(types="user") as other:
+        with (
+            agent.follow("0") as first,
+            agent.follow(types="video") as second,
+            agent.follow(types="user") as other,
+        ):
             known = fold(first.until("live"))
-            counts = sync(spark, *place.argv, "--max-changes", "90%", write_dump(tmp_path / "dump.jsonl", rows))
-            assert [counts.total(name) for name in ("insert", "update", "delete")] == [100, 900, 100]
+            counts = sync(
+                spark,
+                *place.argv,
+                "--max-changes",
+                "90%",
+                write_dump(tmp_path / "dump.jsonl", rows),
+            )
+            assert [counts.total(name) for name in ("insert", "update", "delete")] == [
+                100,
+                900,
+                100,
+            ]
             assert fold(first.take(1100), dict(known)) == dump_state(rows)
             assert fold(second.take(1100), known) == dump_state(rows)
             assert agent.post(operation("insert", "user", "1")) == 204
             assert [event.key for event in other.take(1)] == ["user/1"]
-        assert {key: event.data for key, event in agent.replicate(types="video").items()} == dump_state(rows)
+        assert {
+            key: event.data for key, event in agent.replicate(types="video").items()
+        } == dump_state(rows)
 
 
 @_LARGE
-def test_a_job_killed_half_way_is_finished_by_the_next_run(spark: SparkSession, tmp_path: Path, place: Place) -> None:
+def test_a_job_killed_half_way_is_finished_by_the_next_run(
+    spark: SparkSession, tmp_path: Path, place: Place
+) -> None:
     count = 40_000 if place.kind is None else 4_000
     store = place.store
     append(store, [operation("insert", "video", str(n), OLD) for n in range(10)])
@@ -227,12 +262,19 @@ def test_a_job_killed_half_way_is_finished_by_the_next_run(spark: SparkSession, 
     environ = {**os.environ, "SPARK_DRIVER_MEMORY": "512m"}
     with dump.open("rb") as file:  # standard input is recognised as gzip
         process = subprocess.Popen(
-            command, start_new_session=True, stdin=file, stderr=subprocess.DEVNULL, env=environ, cwd=tmp_path
+            command,
+            start_new_session=True,
+            stdin=file,
+            stderr=subprocess.DEVNULL,
+            env=environ,
+            cwd=tmp_path,
         )
     try:
         _wait_for_entries(store, 1010, process)
     finally:
-        os.killpg(process.pid, signal.SIGKILL)  # Python and Java; the task's worker may still write a little
+        os.killpg(
+            process.pid, signal.SIGKILL
+        )  # Python and Java; the task's worker may still write a little
         process.wait(DEADLINE)
     counts = sync(spark, *place.argv, dump)
     assert 0 < counts.total("insert") < count - 10

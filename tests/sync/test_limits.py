@@ -19,14 +19,24 @@ def store(tmp_path: Path) -> Path:
     """300 videos, 30 users, 4 settings."""
     store = tmp_path / "oplog.db"
     sizes = {"video": 300, "user": 30, "setting": 4}
-    append(store, [operation("insert", type_, str(n), T1, "a") for type_, size in sizes.items() for n in range(size)])
+    append(
+        store,
+        [
+            operation("insert", type_, str(n), T1, "a")
+            for type_, size in sizes.items()
+            for n in range(size)
+        ],
+    )
     return store
 
 
-def test_a_type_whose_file_is_missing_is_not_deleted(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+def test_a_type_whose_file_is_missing_is_not_deleted(
+    spark: SparkSession, store: Path, tmp_path: Path
+) -> None:
     # 34 of 334 objects are few, but they are all of their types.
     dump = write_dump(
-        tmp_path / "dump.jsonl", [row("video", str(n), T1, "a") for n in range(299)] + [row("x", "1", T2)]
+        tmp_path / "dump.jsonl",
+        [row("video", str(n), T1, "a") for n in range(299)] + [row("x", "1", T2)],
     )
     with pytest.raises(RefusedError) as refused:
         sync(spark, "--store", store, dump)
@@ -41,7 +51,9 @@ def test_a_type_whose_file_is_missing_is_not_deleted(spark: SparkSession, store:
     assert sync(spark, "--store", store, "--max-deletes", "34", dump).total("delete") == 34
 
 
-def test_a_dump_that_blanks_every_object_is_refused(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+def test_a_dump_that_blanks_every_object_is_refused(
+    spark: SparkSession, store: Path, tmp_path: Path
+) -> None:
     dump = write_dump(
         tmp_path / "dump.jsonl",
         [row("video", str(n), T2) for n in range(300)]
@@ -57,7 +69,8 @@ def test_a_dump_that_blanks_every_object_is_refused(spark: SparkSession, store: 
     )
     assert refused.value.exit_code == 6
     with pytest.raises(
-        RefusedError, match="804 objects would be inserted or updated, more than --max-changes 803 allows"
+        RefusedError,
+        match="804 objects would be inserted or updated, more than --max-changes 803 allows",
     ):
         sync(spark, "--store", store, "--max-changes", "803", dump)
     assert len(log(store)) == 334
@@ -73,9 +86,14 @@ def test_a_row_of_the_future_does_not_make_the_dump_newer_than_it_is(
     spark: SparkSession, store: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     # Without that row, video/299 is as old as the newest row: it may have been created after the dump was made.
-    rows = [row("video", str(n), T1, "a") for n in range(299)] + [row("user", "7", FAR, "a"), row("other", "1", T1)]
+    rows = [row("video", str(n), T1, "a") for n in range(299)] + [
+        row("user", "7", FAR, "a"),
+        row("other", "1", T1),
+    ]
     dump = write_dump(tmp_path / "dump.jsonl", rows)
-    with pytest.raises(RefusedError, match=r"the newest row of the dump is dated 2999-01-01T00:00:00\.000Z") as refused:
+    with pytest.raises(
+        RefusedError, match=r"the newest row of the dump is dated 2999-01-01T00:00:00\.000Z"
+    ) as refused:
         sync(spark, "--store", store, "--max-deletes", "100%", dump)
     assert refused.value.exit_code == 7
     assert len(log(store)) == 334
@@ -90,14 +108,21 @@ def test_a_row_of_the_future_does_not_make_the_dump_newer_than_it_is(
 def test_a_row_that_is_ahead_by_a_few_seconds_is_no_row_of_the_future(
     spark: SparkSession, store: Path, tmp_path: Path
 ) -> None:
-    soon = (datetime.now(UTC) + timedelta(seconds=30)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    soon = (
+        (datetime.now(UTC) + timedelta(seconds=30))
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
     rows = [row("video", str(n), T1, "a") for n in range(299)] + [row("video", "new", soon)]
     dump = write_dump(tmp_path / "dump.jsonl", rows)
     assert sync(spark, "--store", store, "--types", "video", dump).total("delete") == 1
 
 
 def found(**types: tuple[int, bool, dict[str, int]]) -> dict[str, Found]:
-    return {name: Found(live, has_rows, Counter(given)) for name, (live, has_rows, given) in types.items()}
+    return {
+        name: Found(live, has_rows, Counter(given))
+        for name, (live, has_rows, given) in types.items()
+    }
 
 
 _DELETES, _CHANGES = Limit(20, is_percentage=True), Limit(60, is_percentage=True)
@@ -120,7 +145,11 @@ _SMALL = {f"t{n}": (TINY, True, {"update": TINY}) for n in range(20)}
             (_DELETES, _CHANGES),
             "11 of 12 live objects of type b",
         ),
-        ({"a": (10, True, {"delete": 3})}, (_DELETES, _CHANGES), "3 of 10 live objects would be deleted, more"),
+        (
+            {"a": (10, True, {"delete": 3})},
+            (_DELETES, _CHANGES),
+            "3 of 10 live objects would be deleted, more",
+        ),
         ({"a": (10, True, {"delete": 2})}, (_DELETES, _CHANGES), None),
         ({"a": (100, True, {"delete": 20, "update": 60})}, (_DELETES, _CHANGES), None),
         ({"a": (0, True, {"insert": 10_000})}, (_DELETES, _CHANGES), None),
@@ -133,7 +162,11 @@ _SMALL = {f"t{n}": (TINY, True, {"update": TINY}) for n in range(20)}
             "50 of 50 live objects would be",
         ),
         ({"a": (50, False, {"delete": 50})}, (Limit(100, is_percentage=True), _CHANGES), None),
-        ({"a": (0, True, {"insert": 2})}, (_DELETES, Limit(1, is_percentage=False)), "2 objects would be inserted or"),
+        (
+            {"a": (0, True, {"insert": 2})},
+            (_DELETES, Limit(1, is_percentage=False)),
+            "2 objects would be inserted or",
+        ),
         (
             {"a": (90, True, {"delete": 0, "update": 90})},
             (Limit(0, is_percentage=True), Limit(100, is_percentage=True)),
@@ -142,7 +175,9 @@ _SMALL = {f"t{n}": (TINY, True, {"update": TINY}) for n in range(20)}
     ],
 )
 def test_the_limits_by_type_and_total(
-    types: dict[str, tuple[int, bool, dict[str, int]]], limits: tuple[Limit, Limit], refused: str | None
+    types: dict[str, tuple[int, bool, dict[str, int]]],
+    limits: tuple[Limit, Limit],
+    refused: str | None,
 ) -> None:
     if refused is None:
         refuse_excess(found(**types), *limits)

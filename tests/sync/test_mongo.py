@@ -9,7 +9,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from oplogd.errors import StoreUnavailableError
-from tests.sync.helpers import Place, append, dump_state, live, log, operation, row, sync, write_dump
+from tests.sync.helpers import (
+    Place,
+    append,
+    dump_state,
+    live,
+    log,
+    operation,
+    row,
+    sync,
+    write_dump,
+)
 
 T1, T2 = "2020-01-01T00:00:00.000Z", "2020-01-02T00:00:00.000Z"
 
@@ -32,9 +42,17 @@ def test_an_empty_database_is_filled(
         assert cap is not None
         assert cap["max_bytes"] == 2 << 20
         # What is there stays as it is: neither flag counts any more.
-        other = ("--mongo-url", str(place.store), "--capped-collection-size", "3MB", "--log-collection")
+        other = (
+            "--mongo-url",
+            str(place.store),
+            "--capped-collection-size",
+            "3MB",
+            "--log-collection",
+        )
         append(place.store, [operation("insert", "video", "extra", T1)])
-        assert sync(spark, *other, "capped" if kind == "plain" else "plain", dump).total("delete") == 1
+        assert (
+            sync(spark, *other, "capped" if kind == "plain" else "plain", dump).total("delete") == 1
+        )
         assert database.oplog_meta.find_one({"_id": "oplog_ops"}, {"max_bytes": 1}) == {
             "_id": "oplog_ops", "max_bytes": 2 << 20,
         }  # fmt: skip
@@ -60,12 +78,25 @@ def test_states_and_operations_are_dataframes_and_rows_are_written_under_the_gua
     spark: SparkSession, place: Place
 ) -> None:
     append(place.store, [operation("insert", "video", str(n), T1, "a") for n in range(40)])
-    reader = spark.read.format("oplog").option("store", str(place.store)).option("partitionRows", "15")
+    reader = (
+        spark.read.format("oplog").option("store", str(place.store)).option("partitionRows", "15")
+    )
     states = reader.option("pushFilters", "true").load().where("type = 'video' AND n > 10")
     assert [found.parents for found in states.collect()] == [["a"]] * 30
-    assert reader.schema("n bigint, type string").option("table", "operations").load().distinct().count() == 40
+    assert (
+        reader.schema("n bigint, type string")
+        .option("table", "operations")
+        .load()
+        .distinct()
+        .count()
+        == 40
+    )
     rows = spark.createDataFrame(
-        [("update", "video", "1", 2, T2), ("update", "video", "2", 2, T2), ("delete", "video", "3", 4, T2)],
+        [
+            ("update", "video", "1", 2, T2),
+            ("update", "video", "2", 2, T2),
+            ("delete", "video", "3", 4, T2),
+        ],
         "event string, type string, id string, expected_n bigint, timestamp string",
     )
     for _ in range(2):  # what a retried task does

@@ -17,7 +17,9 @@ from tests.sync.helpers import Json, append, live, log, operation, row, sync, wr
 T1, T2, T3, T4 = (f"2020-01-0{day}T00:00:00.000Z" for day in (1, 2, 3, 4))
 
 _BASE = datetime(2021, 3, 1, tzinfo=UTC)
-_ids = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=4)
+_ids = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=4
+)
 _parents = st.lists(_ids, max_size=2)
 _types = st.sampled_from(["video", "Video", "VIDEO", "tag", "É"])
 _offsets = st.sampled_from([0, 330, -570, 60])
@@ -26,7 +28,9 @@ _offsets = st.sampled_from([0, 330, -570, 60])
 @st.composite
 def _timestamps(draw: st.DrawFn) -> str:
     """Few instants, a fraction of a millisecond apart or more, written in many ways."""
-    moment = _BASE + timedelta(microseconds=draw(st.sampled_from([0, 1, 999, 1000, 1999, 2000, 3000, 3001])))
+    moment = _BASE + timedelta(
+        microseconds=draw(st.sampled_from([0, 1, 999, 1000, 1999, 2000, 3000, 3001]))
+    )
     offset = draw(_offsets)
     if offset == 0 and draw(st.booleans()):
         return moment.isoformat(timespec="microseconds")[:26] + "Z"
@@ -41,7 +45,10 @@ class Case(NamedTuple):
 _cases = st.builds(
     Case,
     st.lists(
-        st.tuples(st.sampled_from(["insert", "update", "delete"]), _types, _ids, _timestamps(), _parents), max_size=4
+        st.tuples(
+            st.sampled_from(["insert", "update", "delete"]), _types, _ids, _timestamps(), _parents
+        ),
+        max_size=4,
     ),
     st.lists(st.tuples(_types, _ids, _timestamps(), st.none() | _parents), max_size=4),
 )
@@ -50,11 +57,17 @@ _colliding = st.builds(
     Case,
     st.lists(
         st.tuples(
-            st.sampled_from(["insert", "update", "delete"]), _types, st.sampled_from("ab"), _timestamps(), _parents
+            st.sampled_from(["insert", "update", "delete"]),
+            _types,
+            st.sampled_from("ab"),
+            _timestamps(),
+            _parents,
         ),
         max_size=4,
     ),
-    st.lists(st.tuples(_types, st.sampled_from("ab"), _timestamps(), st.none() | _parents), max_size=3),
+    st.lists(
+        st.tuples(_types, st.sampled_from("ab"), _timestamps(), st.none() | _parents), max_size=3
+    ),
 )
 
 
@@ -73,28 +86,38 @@ Outcome = tuple[str, datetime, list[str]] | None
 """A correction: event, time, parents. None: the object needs none."""
 
 
-def _oracle(operations: list[Json], rows: list[Json]) -> tuple[dict[tuple[str, str], list[Outcome]], int]:
+def _oracle(
+    operations: list[Json], rows: list[Json]
+) -> tuple[dict[tuple[str, str], list[Outcome]], int]:
     """What may be emitted for each object, and how many rows of the dump were superseded by another."""
     states: dict[tuple[str, str], Known] = {}
     for given_ in operations:
         key = given_["type"].lower(), given_["id"]
-        states[key] = Known(_milliseconds(given_["timestamp"]), given_["parents"], given_["event"] != "delete")
+        states[key] = Known(
+            _milliseconds(given_["timestamp"]), given_["parents"], given_["event"] != "delete"
+        )
     wanted: dict[tuple[str, str], list[tuple[datetime, list[str] | None]]] = {}
     for given_ in rows:
         key = given_["type"].lower(), given_["id"]
-        wanted.setdefault(key, []).append((_milliseconds(given_["timestamp"]), given_.get("parents")))
+        wanted.setdefault(key, []).append(
+            (_milliseconds(given_["timestamp"]), given_.get("parents"))
+        )
     newest = max((moment for found in wanted.values() for moment, _ in found), default=None)
     allowed: dict[tuple[str, str], list[Outcome]] = {}
     for key in states.keys() | wanted.keys():
         state, found = states.get(key), wanted.get(key)
         if found is None:
-            is_gone = state is not None and state.is_live and newest is not None and state.moment < newest
+            is_gone = (
+                state is not None and state.is_live and newest is not None and state.moment < newest
+            )
             allowed[key] = [("delete", state.moment, state.parents) if state and is_gone else None]
             continue
         moment = max(moment for moment, _ in found)
         latest = [parents for other, parents in found if other == moment]
         named = [parents for parents in latest if parents is not None]
-        allowed[key] = [_correction(state, moment, parents) for parents in named or latest]  # any of them may win
+        allowed[key] = [
+            _correction(state, moment, parents) for parents in named or latest
+        ]  # any of them may win
     return allowed, sum(len(found) - 1 for found in wanted.values())
 
 
@@ -112,7 +135,9 @@ def _correction(state: Known | None, moment: datetime, parents: list[str] | None
 def _collect(count: int) -> list[Case]:
     cases: list[Case] = []
 
-    @settings(max_examples=count, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=count, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+    )
     @given(_cases | _colliding)
     def collect(case: Case) -> None:
         cases.append(case)
@@ -122,17 +147,26 @@ def _collect(count: int) -> list[Case]:
 
 
 @pytest.mark.parametrize("newest", ["2021-03-01T00:00:00.002Z", "2021-03-01T00:00:00.004Z"])
-def test_random_stores_and_dumps_give_what_the_oracle_says(spark: SparkSession, tmp_path: Path, newest: str) -> None:
+def test_random_stores_and_dumps_give_what_the_oracle_says(
+    spark: SparkSession, tmp_path: Path, newest: str
+) -> None:
     # Each case has ids of its own, so that one run of the job compares them all.
     operations: list[Json] = []
     rows: list[Json] = [row("newest", "row", newest)]
     for number, case in enumerate(_collect(400)):
-        operations += [operation(e, t, f"{number}/{i}", at, *parents) for e, t, i, at, parents in case.operations]
-        rows += [row(t, f"{number}/{i}", at) | {"parents": parents} for t, i, at, parents in case.rows]
+        operations += [
+            operation(e, t, f"{number}/{i}", at, *parents)
+            for e, t, i, at, parents in case.operations
+        ]
+        rows += [
+            row(t, f"{number}/{i}", at) | {"parents": parents} for t, i, at, parents in case.rows
+        ]
     store = tmp_path / "oplog.db"
     append(store, operations)
     allowed, duplicates = _oracle(operations, rows)
-    counts = sync(spark, "--store", store, "--max-deletes", "100%", write_dump(tmp_path / "dump.jsonl", rows))
+    counts = sync(
+        spark, "--store", store, "--max-deletes", "100%", write_dump(tmp_path / "dump.jsonl", rows)
+    )
 
     found: dict[Any, Any] = {}
     for entry in log(store, after=len(operations)):
@@ -194,7 +228,15 @@ def test_each_rule_by_name(spark: SparkSession, tmp_path: Path) -> None:
     )
     counts = sync(spark, "--store", store, "--types", "A", dump)
     assert counts.rows == {
-        "a": {"insert": 2, "update": 3, "delete": 1, "untouched": 7, "skipped": 0, "invalid": 0, "duplicate": 1}
+        "a": {
+            "insert": 2,
+            "update": 3,
+            "delete": 1,
+            "untouched": 7,
+            "skipped": 0,
+            "invalid": 0,
+            "duplicate": 1,
+        }
     }
     entries = [(entry.event, json.loads(entry.data)) for entry in log(store, after=13)]
     assert sorted(entries, key=str) == sorted(
@@ -211,10 +253,14 @@ def test_each_rule_by_name(spark: SparkSession, tmp_path: Path) -> None:
     assert "b/other-type" in live(store)
 
 
-def test_the_table_has_a_line_for_each_type_and_their_sum(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_table_has_a_line_for_each_type_and_their_sum(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     store = tmp_path / "new" / "oplog.db"
     store.parent.mkdir()
-    dump = write_dump(tmp_path / "dump.jsonl", [row("video", "1"), row("video", "1"), row("user", "1")])
+    dump = write_dump(
+        tmp_path / "dump.jsonl", [row("video", "1"), row("video", "1"), row("user", "1")]
+    )
     counts = sync(spark, "--store", store, "--capped-collection-size", "1MB", dump)
     assert counts.table().splitlines() == [
         "type   insert  update  delete  untouched  skipped  invalid  duplicate",

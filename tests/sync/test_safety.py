@@ -7,7 +7,13 @@ from pyspark.sql import SparkSession
 
 from oplog_sync import session
 from oplog_sync.cli import main
-from oplog_sync.errors import EXIT_EMPTY_DUMP, EXIT_INVALID_ROWS, OptionError, RefusedError, SyncError
+from oplog_sync.errors import (
+    EXIT_EMPTY_DUMP,
+    EXIT_INVALID_ROWS,
+    OptionError,
+    RefusedError,
+    SyncError,
+)
 from oplog_sync.settings import parse
 from oplog_sync.source import check_master
 from oplog_sync.source.options import read_options
@@ -25,7 +31,9 @@ def store(tmp_path: Path) -> Path:
     return store
 
 
-def test_more_deletes_than_allowed_emit_nothing(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+def test_more_deletes_than_allowed_emit_nothing(
+    spark: SparkSession, store: Path, tmp_path: Path
+) -> None:
     dump = write_dump(tmp_path / "dump.jsonl", [row("video", str(n), T2) for n in range(7)])
     with pytest.raises(RefusedError, match="3 of 10 live objects would be deleted") as refused:
         sync(spark, "--store", store, dump)
@@ -41,15 +49,26 @@ def test_invalid_rows_emit_nothing_and_are_named(
     folder = tmp_path / "a dump"
     folder.mkdir()
     lines = [b'{"type":"video","id":"0","timestamp":"2020-01-02T00:00:00Z"}', b"", b"   "]
-    lines += [b'{"type":"video","id":7,"timestamp":"2020-01-02T00:00:00Z"}', b'{"type":"a/b","id":"1"}', b"\xff"]
-    lines += [b'{"type":"a/b","id":"1","timestamp":"2020-01-02T00:00:00Z"}', b'{"type":"a","id":"1","timestamp":"no"}']
+    lines += [
+        b'{"type":"video","id":7,"timestamp":"2020-01-02T00:00:00Z"}',
+        b'{"type":"a/b","id":"1"}',
+        b"\xff",
+    ]
+    lines += [
+        b'{"type":"a/b","id":"1","timestamp":"2020-01-02T00:00:00Z"}',
+        b'{"type":"a","id":"1","timestamp":"no"}',
+    ]
     lines += [b"[]"] * 8
     (folder / "part-1.jsonl").write_bytes(b"\n".join(lines) + b"\n")
     with pytest.raises(RefusedError, match="13 rows of the dump are invalid") as refused:
         sync(spark, "--store", store, folder)
     assert refused.value.exit_code == EXIT_INVALID_ROWS
     assert len(log(store)) == 10
-    told = [line for line in capfd.readouterr().err.splitlines() if line.startswith("oplog-sync: invalid: ")]
+    told = [
+        line
+        for line in capfd.readouterr().err.splitlines()
+        if line.startswith("oplog-sync: invalid: ")
+    ]
     file = folder / "part-1.jsonl"
     assert told[:5] == [
         f"oplog-sync: invalid: {file}, line 4: id: must be a string, not a number",
@@ -79,7 +98,9 @@ def test_an_invalid_line_deep_in_a_large_file_is_named_by_its_line(
     assert f"{tmp_path}/dump.jsonl, line 3001: " in capfd.readouterr().err
 
 
-def test_an_empty_dump_needs_force_and_deletes_nothing(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+def test_an_empty_dump_needs_force_and_deletes_nothing(
+    spark: SparkSession, store: Path, tmp_path: Path
+) -> None:
     dump = write_dump(tmp_path / "dump.jsonl.gz", [])
     with pytest.raises(RefusedError, match="--force") as refused:
         sync(spark, "--store", store, dump)
@@ -89,7 +110,10 @@ def test_an_empty_dump_needs_force_and_deletes_nothing(spark: SparkSession, stor
 
 
 def test_a_dry_run_does_all_but_emit(spark: SparkSession, store: Path, tmp_path: Path) -> None:
-    dump = write_dump(tmp_path / "dump.jsonl", [row("video", str(n), T2, "p") for n in range(9)] + [row("x", "1", T1)])
+    dump = write_dump(
+        tmp_path / "dump.jsonl",
+        [row("video", str(n), T2, "p") for n in range(9)] + [row("x", "1", T1)],
+    )
     report = tmp_path / "report.jsonl"
     counts = sync(spark, "--store", store, "--dry-run", "--report", report, dump)
     assert [counts.total(name) for name in ("insert", "update", "delete")] == [1, 9, 1]
@@ -114,7 +138,9 @@ def test_a_dry_run_creates_no_store(spark: SparkSession, tmp_path: Path) -> None
     assert list(live(tmp_path / "new.db")) == ["video/1"]
 
 
-def test_what_is_no_store_or_no_dump_is_named(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+def test_what_is_no_store_or_no_dump_is_named(
+    spark: SparkSession, store: Path, tmp_path: Path
+) -> None:
     with pytest.raises(SyncError, match=r"the dump cannot be read: .*missing"):
         sync(spark, "--store", store, tmp_path / "missing.jsonl")
     other = write_dump(tmp_path / "dump.jsonl", [row("video", "1")])
@@ -128,9 +154,13 @@ def test_a_sqlite_store_is_refused_where_executors_are_elsewhere() -> None:
     check_master(read_options({"store": "oplog.db"}), "local[4]")
 
 
-def test_a_missing_java_is_said_in_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_java_is_said_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(SyncError, match="Spark needs Java 17 or later and there is none; install one"):
+    with pytest.raises(
+        SyncError, match="Spark needs Java 17 or later and there is none; install one"
+    ):
         session.check_java()
 
 
@@ -147,10 +177,16 @@ def test_a_report_may_lie_beside_the_dump() -> None:
         (["--format", "jdbc", "x"], "--option url=..."),
         (["--max-deletes", "many", "x"], "--max-deletes: 'many' is neither a number"),
         (["--option", "header", "x"], "--option: must be NAME=VALUE"),
-        (["--mongo-url", "user:secret@host", "x"], "--mongo-url: the URL must begin with mongodb://"),
+        (
+            ["--mongo-url", "user:secret@host", "x"],
+            "--mongo-url: the URL must begin with mongodb://",
+        ),
         (["--store", "a", "--mongo-url", "mongodb://b", "x"], "exclude each other"),
         (["--log-collection", "plain", "x"], "--log-collection is for --mongo-url"),
-        (["--mongo-url", "mongodb://user:secret@host/db?w=secret&ssl=maybe", "x"], "--mongo-url (host): one of its"),
+        (
+            ["--mongo-url", "mongodb://user:secret@host/db?w=secret&ssl=maybe", "x"],
+            "--mongo-url (host): one of its",
+        ),
         (["--capped-collection-size", "12", "x"], "--capped-collection-size: '12' is not a size"),
         (["--types", "a,,b", "x"], "--types: 'a,,b' holds an empty type"),
         (["-", "x"], "standard input is read as JSON lines"),
@@ -195,7 +231,16 @@ def test_the_command_leaves_the_exit_code_and_prints_the_table(
     assert told.out == ""
     assert told.err.splitlines()[-1].startswith("oplog-sync: 9 of 10 live objects would be deleted")
     assert command("--max-deletes", "9", str(dump)) == 0
-    assert capsys.readouterr().out.splitlines()[1].split() == ["video", "0", "1", "9", "0", "0", "0", "0"]
+    assert capsys.readouterr().out.splitlines()[1].split() == [
+        "video",
+        "0",
+        "1",
+        "9",
+        "0",
+        "0",
+        "0",
+        "0",
+    ]
     assert command(str(tmp_path / "missing")) == 1
     assert "the dump cannot be read" in capsys.readouterr().err
     dump.write_bytes(b"{}")

@@ -46,11 +46,21 @@ def test_states_are_read_in_partitions_each_once(spark: SparkSession, store: Pat
     assert len(rows) == 30 == states.count()
     video, tag = rows["video/v/0"], rows["tag/é0"]
     entries = {entry.offset: entry for entry in log(store)}
-    assert (video.type, video.id, video.event, video.n, video.parents) == ("video", "v/0", "insert", 36, [])
+    assert (video.type, video.id, video.event, video.n, video.parents) == (
+        "video",
+        "v/0",
+        "insert",
+        36,
+        [],
+    )
     assert (tag.type, tag.id, tag.event, tag.n) == ("tag", "é0", "delete", 31)
     assert video.event_id == format_id(Mark(36, entries[36].ms))
     assert video.data == entries[36].data
-    times = states.where("key = 'video/v/7'").select(F.unix_millis("timestamp"), F.unix_millis("logged")).first()
+    times = (
+        states.where("key = 'video/v/7'")
+        .select(F.unix_millis("timestamp"), F.unix_millis("logged"))
+        .first()
+    )
     assert times is not None
     assert tuple(times) == (1577836800001, entries[8].ms)
 
@@ -59,7 +69,9 @@ def test_operations_are_read_in_the_order_of_the_log(spark: SparkSession, store:
     rows = read(spark, store, "operations", partitionRows=9).collect()
     entries = log(store)
     assert [found.n for found in rows] == list(range(1, 41))
-    assert [(found.event, found.data) for found in rows] == [(entry.event, entry.data) for entry in entries]
+    assert [(found.event, found.data) for found in rows] == [
+        (entry.event, entry.data) for entry in entries
+    ]
 
 
 def test_only_the_columns_asked_for_are_read(spark: SparkSession, store: Path) -> None:
@@ -69,22 +81,35 @@ def test_only_the_columns_asked_for_are_read(spark: SparkSession, store: Path) -
         2,
     )
     with pytest.raises(PySparkException, match="there is no column size"):
-        spark.read.format("oplog").option("store", str(store)).schema("size bigint").load().collect()
+        spark.read.format("oplog").option("store", str(store)).schema(
+            "size bigint"
+        ).load().collect()
     batch = arrow_batch([], full_schema())
     assert batch.num_rows == 0
 
 
 @pytest.mark.parametrize("table", ["states", "operations"])
-def test_filters_reach_the_store_and_change_no_result(spark: SparkSession, store: Path, table: str) -> None:
+def test_filters_reach_the_store_and_change_no_result(
+    spark: SparkSession, store: Path, table: str
+) -> None:
     everything = read(spark, store, table).collect()
     logged = sorted({found.logged for found in everything})[1]
     conditions: list[tuple[Any, Callable[[Row], bool]]] = [
         ("type = 'tag'", lambda r: r.type == "tag"),
-        ("type IN ('tag', 'user') AND event = 'delete'", lambda r: r.type == "tag" and r.event == "delete"),
+        (
+            "type IN ('tag', 'user') AND event = 'delete'",
+            lambda r: r.type == "tag" and r.event == "delete",
+        ),
         ("n > 7 AND n <= 33", lambda r: 7 < r.n <= 33),
         ("timestamp > TIMESTAMP'2020-01-01T00:00:00.0005Z'", lambda r: True),
-        ("timestamp > TIMESTAMP'2020-01-01T00:00:00.0015Z'", lambda r: r.data.startswith('{"timestamp":"2021')),
-        ("timestamp < TIMESTAMP'2020-06-01T00:00:00Z'", lambda r: r.data.startswith('{"timestamp":"2020')),
+        (
+            "timestamp > TIMESTAMP'2020-01-01T00:00:00.0015Z'",
+            lambda r: r.data.startswith('{"timestamp":"2021'),
+        ),
+        (
+            "timestamp < TIMESTAMP'2020-06-01T00:00:00Z'",
+            lambda r: r.data.startswith('{"timestamp":"2020'),
+        ),
         ("event != 'delete' OR type = 'video'", lambda r: r.event != "delete" or r.type == "video"),
         (F.col("logged") >= logged, lambda r: r.logged >= logged),
     ]
@@ -94,10 +119,17 @@ def test_filters_reach_the_store_and_change_no_result(spark: SparkSession, store
         assert [r.n for r in found] == [r.n for r in everything if holds(r)], condition
 
 
-def test_one_dataframe_serves_queries_with_different_filters(spark: SparkSession, store: Path) -> None:
+def test_one_dataframe_serves_queries_with_different_filters(
+    spark: SparkSession, store: Path
+) -> None:
     states = read(spark, store, "states")
     videos, tags = states.where("type = 'video'"), states.where("type = 'tag'")
-    assert (videos.count(), tags.count(), states.count(), videos.union(tags).count()) == (20, 10, 30, 30)
+    assert (videos.count(), tags.count(), states.count(), videos.union(tags).count()) == (
+        20,
+        10,
+        30,
+        30,
+    )
 
 
 def test_what_is_pushed_down_leaves_rows_unread(store: Path) -> None:
@@ -134,8 +166,12 @@ def test_written_rows_are_operations(spark: SparkSession, tmp_path: Path) -> Non
     assert json.loads(entry.data) == {
         "timestamp": "2020-01-01T00:00:00.001Z", "parents": ["a"], "type": "video", "id": "1",
     }  # fmt: skip
-    more = spark.range(5000).selectExpr("'update' AS event", "'video' AS type", "CAST(id AS string) AS id")
-    more.repartition(4).write.format("oplog").option("store", str(tmp_path / "oplog.db")).mode("append").save()
+    more = spark.range(5000).selectExpr(
+        "'update' AS event", "'video' AS type", "CAST(id AS string) AS id"
+    )
+    more.repartition(4).write.format("oplog").option("store", str(tmp_path / "oplog.db")).mode(
+        "append"
+    ).save()
     assert len(log(tmp_path / "oplog.db")) == 5001
     assert len(live(tmp_path / "oplog.db")) == 5000
 
@@ -152,9 +188,9 @@ def test_guarded_rows_are_written_once_however_often_their_task_is_retried(
     assert len(log(store)) == 3040
     assert "skipped" not in capfd.readouterr().err
     append(store, [operation("update", "new", "7", T2, "newer")])
-    rows.withColumn("parents", F.array(F.lit("x"))).limit(10).write.format("oplog").option("store", str(store)).mode(
-        "append"
-    ).save()
+    rows.withColumn("parents", F.array(F.lit("x"))).limit(10).write.format("oplog").option(
+        "store", str(store)
+    ).mode("append").save()
     assert len(log(store)) == 3041
 
 
@@ -169,7 +205,9 @@ def test_what_cannot_be_written_is_named(spark: SparkSession, store: Path) -> No
         frame.drop("id").write.format("oplog").option("store", str(store)).mode("append").save()
 
 
-def test_a_missing_store_is_an_error_and_is_not_created(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_missing_store_is_an_error_and_is_not_created(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     with pytest.raises(PySparkException, match="there is no such file"):
         read(spark, tmp_path / "missing.db", "states").collect()
     assert not (tmp_path / "missing.db").exists()
@@ -180,7 +218,10 @@ def test_a_missing_store_is_an_error_and_is_not_created(spark: SparkSession, tmp
     [
         ({}, "option store: name the SQLite file"),
         ({"store": "a", "table": "rows"}, "option table: 'rows' is neither states nor operations"),
-        ({"store": "a", "partitionRows": "0"}, "option partitionRows: '0' is not a whole number of at least 1"),
+        (
+            {"store": "a", "partitionRows": "0"},
+            "option partitionRows: '0' is not a whole number of at least 1",
+        ),
         ({"store": "a", "onGap": "ignore"}, "option onGap: 'ignore' is neither fail nor states"),
         ({"store": "a", "agent": "b"}, "either store or agent"),
         ({"store": "a", "colour": "red"}, "option colour: there is no such option"),

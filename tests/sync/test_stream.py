@@ -27,7 +27,9 @@ from tests.agents import DEADLINE, Agent
 from tests.mongo.relay import Relay
 from tests.sync.helpers import Place, Store, append, log, operation
 
-_TRIMMED = pytest.mark.parametrize("place", ["sqlite", "plain"], indirect=True)  # FerretDB never trims its log
+_TRIMMED = pytest.mark.parametrize(
+    "place", ["sqlite", "plain"], indirect=True
+)  # FerretDB never trims its log
 RESTARTS = 5
 
 
@@ -59,7 +61,9 @@ class Table:
                 self._batches[batch] = written
                 changed.set()
 
-        writer = stream.writeStream.foreachBatch(write).option("checkpointLocation", str(checkpoint))
+        writer = stream.writeStream.foreachBatch(write).option(
+            "checkpointLocation", str(checkpoint)
+        )
         return writer.trigger(**trigger).start() if trigger else writer.start()
 
     def wait(self, query: StreamingQuery) -> None:
@@ -71,7 +75,9 @@ class Table:
 
     def rows(self) -> list[Written]:
         columns = pa.concat_tables(self._batches.values()).sort_by("n").columns
-        return [Written(*row) for row in zip(*(column.to_pylist() for column in columns), strict=True)]
+        return [
+            Written(*row) for row in zip(*(column.to_pylist() for column in columns), strict=True)
+        ]
 
 
 @pytest.mark.parametrize(("through", "count"), [("store", 100_000), ("agent", 20_000)])
@@ -81,7 +87,11 @@ def test_operations_arriving_while_the_query_restarts_are_counted_once_each(
     per_post = count // 100
     with Agent(tmp_path) as agent:
         assert agent.post(operation("insert", "first", "1")) == 204
-        store = {"store": str(tmp_path / "oplog.db"), "start": "oldest", "maxOperationsPerTrigger": "30000"}
+        store = {
+            "store": str(tmp_path / "oplog.db"),
+            "start": "oldest",
+            "maxOperationsPerTrigger": "30000",
+        }
         stream = _stream(spark, store if through == "store" else {"agent": agent.url})
         table, checkpoint = Table(), tmp_path / "checkpoint"
         allowed, posted = threading.Semaphore(0), threading.Semaphore(0)
@@ -99,13 +109,17 @@ def test_operations_arriving_while_the_query_restarts_are_counted_once_each(
                 posted.release(count)
 
         producer = threading.Thread(target=produce)
-        table.start(stream, checkpoint, availableNow=True).awaitTermination()  # the position is in the checkpoint now
+        table.start(
+            stream, checkpoint, availableNow=True
+        ).awaitTermination()  # the position is in the checkpoint now
         producer.start()
         posts = count // per_post
         a_round = posts // (RESTARTS + 1)
         for _ in range(RESTARTS):
             allowed.release(a_round)
-            assert posted.acquire(timeout=DEADLINE)  # so the query finds something; the others arrive meanwhile
+            assert posted.acquire(
+                timeout=DEADLINE
+            )  # so the query finds something; the others arrive meanwhile
             query = table.start(stream, checkpoint)
             table.wait(query)
             query.stop()
@@ -118,13 +132,17 @@ def test_operations_arriving_while_the_query_restarts_are_counted_once_each(
     found = table.rows()
     expected = entries if through == "store" else entries[1:]
     assert len(found) == len(expected) == (count + 1 if through == "store" else count)
-    assert [(r.event_id, r.n) for r in found] == [(format_id(Mark(e.offset, e.ms)), e.offset) for e in expected]
+    assert [(r.event_id, r.n) for r in found] == [
+        (format_id(Mark(e.offset, e.ms)), e.offset) for e in expected
+    ]
 
 
 def test_a_batch_is_the_same_range_each_time_it_is_read(place: Place) -> None:
     store = place.store
     append(store, [operation("insert", "video", str(n)) for n in range(100)])
-    reader = StreamReader(read_options({"store": str(store), "start": "oldest", "partitionRows": "30"}), full_schema())
+    reader = StreamReader(
+        read_options({"store": str(store), "start": "oldest", "partitionRows": "30"}), full_schema()
+    )
     start = reader.initialOffset()
     end = reader.latestOffset(start)
     append(store, [operation("insert", "video", "later")])
@@ -136,7 +154,9 @@ def test_a_batch_is_the_same_range_each_time_it_is_read(place: Place) -> None:
     assert reader.latestOffset() == reader.latestOffset(end)  # as Spark 4.1 calls it
 
 
-def _reader_behind_a_trimmed_log(tmp_path: Path, place: Place, on_gap: str) -> tuple[StreamReader, dict[str, str]]:
+def _reader_behind_a_trimmed_log(
+    tmp_path: Path, place: Place, on_gap: str
+) -> tuple[StreamReader, dict[str, str]]:
     store = place.store
     with place.agent(tmp_path, "--capped-collection-size", "100KB") as agent:
         assert agent.post([operation("insert", "video", str(n)) for n in range(10)]) == 200
@@ -144,7 +164,10 @@ def _reader_behind_a_trimmed_log(tmp_path: Path, place: Place, on_gap: str) -> t
         start = reader.initialOffset()
         assert agent.post([operation("delete", "video", str(n)) for n in range(5)]) == 200
         for _ in range(3):
-            assert agent.post([operation("update", "video", str(n % 50 + 5)) for n in range(1000)]) == 200
+            assert (
+                agent.post([operation("update", "video", str(n % 50 + 5)) for n in range(1000)])
+                == 200
+            )
         _wait_for_trim(store, after=10)
     return reader, start
 
@@ -161,12 +184,16 @@ def _wait_for_trim(store: Store, after: int) -> None:
 def test_a_position_that_has_left_the_log_raises(tmp_path: Path, place: Place) -> None:
     reader, start = _reader_behind_a_trimmed_log(tmp_path, place, "fail")
     end = reader.latestOffset(start)
-    with pytest.raises(GapError, match=f"position {start['id']} has left the log, .* onGap to states"):
+    with pytest.raises(
+        GapError, match=f"position {start['id']} has left the log, .* onGap to states"
+    ):
         reader.partitions(start, end)
 
 
 @_TRIMMED
-def test_a_position_that_has_left_the_log_can_fall_back_to_the_states(tmp_path: Path, place: Place) -> None:
+def test_a_position_that_has_left_the_log_can_fall_back_to_the_states(
+    tmp_path: Path, place: Place
+) -> None:
     reader, start = _reader_behind_a_trimmed_log(tmp_path, place, "states")
     end = reader.latestOffset(start)
     parts = reader.partitions(start, end)
@@ -201,7 +228,9 @@ def test_an_agents_stream_can_begin_with_every_object(spark: SparkSession, tmp_p
         assert sorted(r.key for r in table.rows()) == sorted(f"video/{n}" for n in range(10, 50))
         assert agent.post(operation("delete", "video", "20")) == 204
         table.start(stream, tmp_path / "checkpoint", availableNow=True).awaitTermination()
-        assert [(r.event, r.key) for r in table.rows() if r.event == "delete"] == [("delete", "video/20")]
+        assert [(r.event, r.key) for r in table.rows() if r.event == "delete"] == [
+            ("delete", "video/20")
+        ]
         wrong = _stream(spark, {"agent": agent.url, "password": "wrong"})
         with pytest.raises(PySparkException, match="it answered 401"):
             table.start(wrong, tmp_path / "other", availableNow=True).awaitTermination()
@@ -217,7 +246,10 @@ def test_an_agents_address_may_hold_credentials_and_no_message_shows_them(tmp_pa
             (f"http://any:hid/den@{address}", "is not the http:// or https:// address of an agent"),
             (f"http://any:hid?den@{address}", "is not the http:// or https:// address of an agent"),
             (f"ftp://any:hidden@{address}", "is not the http:// or https:// address of an agent"),
-            ("http://any:hidden@localhost:99999", "'http://localhost:99999' is not the http:// or https:// address"),
+            (
+                "http://any:hidden@localhost:99999",
+                "'http://localhost:99999' is not the http:// or https:// address",
+            ),
             ("http://any:hidden@localhost:1", "agent http://localhost:1: it does not answer"),
         ):
             with pytest.raises(AgentError) as refused:
@@ -236,12 +268,19 @@ def test_the_agents_stream_tells_a_gap(tmp_path: Path) -> None:
         }
         start = readers["fail"].initialOffset()
         for _ in range(3):
-            assert agent.post([operation("update", "video", str(n % 50 + 5)) for n in range(1000)]) == 200
+            assert (
+                agent.post([operation("update", "video", str(n % 50 + 5)) for n in range(1000)])
+                == 200
+            )
         end = readers["fail"].latestOffset(start)
         (part,) = readers["fail"].partitions(start, end)
         with pytest.raises(GapError, match="has left the log of the agent"):
             list(readers["fail"].read(part))
-        rows = [json.loads(row) for batch in readers["states"].read(part) for row in batch["data"].to_pylist()]
+        rows = [
+            json.loads(row)
+            for batch in readers["states"].read(part)
+            for row in batch["data"].to_pylist()
+        ]
         assert {row["id"] for row in rows} >= {str(n) for n in range(5, 55)}
 
 
@@ -281,7 +320,9 @@ class Counted(Relay):
 def test_an_idle_stream_asks_its_agent_once_a_second(spark: SparkSession, tmp_path: Path) -> None:
     with Agent(tmp_path) as agent, Counted(agent.url) as relay:
         table = Table()
-        query = table.start(_stream(spark, {"agent": f"http://127.0.0.1:{relay.port}"}), tmp_path / "checkpoint")
+        query = table.start(
+            _stream(spark, {"agent": f"http://127.0.0.1:{relay.port}"}), tmp_path / "checkpoint"
+        )
         try:
             relay.wait_for(2)  # its start, and the first look
             assert agent.post(operation("insert", "video", "1")) == 204

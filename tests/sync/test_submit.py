@@ -29,7 +29,11 @@ WORKERS = 2
 def environ() -> dict[str, str]:
     """What Spark's processes get: the Python of the tests, but not this project's folder."""
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    own = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(SPARK)}
+    own = {
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_HOME": str(SPARK),
+    }
     return {**inherited, **own, "SPARK_DAEMON_MEMORY": "256m"}
 
 
@@ -38,7 +42,13 @@ class Daemon:
 
     def __init__(self, folder: Path, name: str, *arguments: str) -> None:
         folder.mkdir(exist_ok=True)
-        command = [str(SPARK / "bin/spark-class"), f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1", *arguments]
+        command = [
+            str(SPARK / "bin/spark-class"),
+            f"org.apache.spark.deploy.{name}",
+            "--host",
+            "127.0.0.1",
+            *arguments,
+        ]
         self._process = subprocess.Popen(
             [*command, "--webui-port", "0"], cwd=folder, env=environ(), start_new_session=True,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
@@ -112,7 +122,11 @@ def test_executors_of_a_cluster_compare_and_emit(tmp_path: Path, plain_url: str)
         spark.scheduler.minRegisteredResourcesRatio 1.0
     """)
     with cluster(tmp_path) as master:
-        settings = {"SPARK_CONF_DIR": str(conf), "SPARK_DRIVER_MEMORY": "512m", "SPARK_PARTITIONS": "2"}
+        settings = {
+            "SPARK_CONF_DIR": str(conf),
+            "SPARK_DRIVER_MEMORY": "512m",
+            "SPARK_PARTITIONS": "2",
+        }
         path = f"{SPARK / 'bin'}{os.pathsep}{os.environ['PATH']}"
         run = subprocess.run(
             [str(ROOT / "deploy/spark/oplog-sync.sh"), "--mongo-url", plain_url, "--max-changes", "1000", str(dump)],
@@ -122,7 +136,8 @@ def test_executors_of_a_cluster_compare_and_emit(tmp_path: Path, plain_url: str)
         assert run.returncode == 0, run.stdout + run.stderr
     # A master may start an executor once more while the application ends: that one has run nothing.
     logs = [
-        [file.read_text() for file in tmp_path.glob(f"worker-{number}/app-*/*/stderr")] for number in range(WORKERS)
+        [file.read_text() for file in tmp_path.glob(f"worker-{number}/app-*/*/stderr")]
+        for number in range(WORKERS)
     ]
     assert [sum("Finished task" in text for text in texts) for texts in logs] == [1] * WORKERS
     assert run.stdout.splitlines()[-1].split()[:4] == ["video", "100", "900", "100"]
@@ -156,12 +171,18 @@ def test_under_spark_submit_the_jobs_lines_stand_alone(tmp_path: Path) -> None:
     assert [line.startswith("oplog-sync: ") for line in told] == [True] * 5 + [False] * 2
 
 
-def test_the_users_own_configuration_of_spark_wins_and_a_refusal_names_its_flag(tmp_path: Path) -> None:
+def test_the_users_own_configuration_of_spark_wins_and_a_refusal_names_its_flag(
+    tmp_path: Path,
+) -> None:
     conf = tmp_path / "conf"
     conf.mkdir()
     quiet = Path(oplog_sync.__path__[0]) / "log4j2.properties"
-    (conf / "log4j2.properties").write_text(quiet.read_text().replace("level = error", "level = info"))
-    (conf / "spark-defaults.conf").write_text(f"spark.driver.extraJavaOptions -Xlog:gc:file={tmp_path}/gc.log\n")
+    (conf / "log4j2.properties").write_text(
+        quiet.read_text().replace("level = error", "level = info")
+    )
+    (conf / "spark-defaults.conf").write_text(
+        f"spark.driver.extraJavaOptions -Xlog:gc:file={tmp_path}/gc.log\n"
+    )
     run = submit(tmp_path, "--max-changes", "0", SPARK_CONF_DIR=str(conf))
     assert run.returncode == 6, run.stdout + run.stderr
     assert run.stdout.splitlines()[-1] == (
@@ -177,7 +198,19 @@ def test_the_users_own_configuration_of_spark_wins_and_a_refusal_names_its_flag(
     [
         (["--store", "a b", "dump"], [], ["--store", "a b", "dump"]),
         (
-            ["--packages", "a:b:1", "--conf", "x=y z", "--master", "local[1]", "--", "--types", "a", "--", "-dump"],
+            [
+                "--packages",
+                "a:b:1",
+                "--conf",
+                "x=y z",
+                "--master",
+                "local[1]",
+                "--",
+                "--types",
+                "a",
+                "--",
+                "-dump",
+            ],
             ["--packages", "a:b:1", "--conf", "x=y z", "--master", "local[1]"],
             ["--types", "a", "--", "-dump"],
         ),
@@ -204,5 +237,7 @@ def test_the_script_passes_on_what_stands_before_the_separator(
 
 def test_the_agent_loads_no_spark_and_neither_does_the_commands_help() -> None:
     for module in ("oplogd.server", "oplog_sync.cli"):
-        code = f"import sys, {module}; sys.exit('pyspark' in sys.modules or 'pyarrow' in sys.modules)"
+        code = (
+            f"import sys, {module}; sys.exit('pyspark' in sys.modules or 'pyarrow' in sys.modules)"
+        )
         assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

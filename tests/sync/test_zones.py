@@ -28,7 +28,9 @@ _CITIES = {"America/New_York": "New York", "Europe/Berlin": "Berlin"}
 
 
 @pytest.fixture(scope="module")
-def history(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, list[str]], list[Any]]:
+def history(
+    shared_data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, list[str]], list[Any]]:
     """How to compare half of a real project's history with the dump at its end in every form, and what that must find."""
     folder = tmp_path_factory.mktemp("history")
     rows = read_lines(shared_data / "flask/dump.jsonl.gz")
@@ -43,10 +45,14 @@ def history(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> tupl
         half["insert"], half["update"], half["delete"],
     ]  # fmt: skip
     store = ["--store", str(folder / "oplog.db"), "--max-deletes", "100%"]
-    return {name: [*store, *argv] for name, argv in write_forms(folder, rows, unchanged).items()}, expected
+    return {
+        name: [*store, *argv] for name, argv in write_forms(folder, rows, unchanged).items()
+    }, expected
 
 
-def _expected(states: dict[tuple[str, str], Json], rows: list[Json]) -> tuple[list[Any], list[Json]]:
+def _expected(
+    states: dict[tuple[str, str], Json], rows: list[Json]
+) -> tuple[list[Any], list[Json]]:
     """The corrections, and the rows that need none."""
     found: list[Any] = []
     unchanged: list[Json] = []
@@ -55,7 +61,9 @@ def _expected(states: dict[tuple[str, str], Json], rows: list[Json]) -> tuple[li
         state = states.get(key, {"event": "delete", "timestamp": ""})
         is_live = state["event"] != "delete"
         if state["timestamp"] < each["timestamp"]:
-            found.append(["update" if is_live else "insert", *key, each["timestamp"], each["parents"]])
+            found.append(
+                ["update" if is_live else "insert", *key, each["timestamp"], each["parents"]]
+            )
         elif is_live and state["parents"] == each["parents"]:
             unchanged.append(each)
     found += [
@@ -78,16 +86,30 @@ def edges(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, list[str]
             name = f"{city} {newest}"
             before, after = newest.replace(":30:", ":15:"), newest.replace(":30:", ":45:")
             store = folder / f"{len(given)}.db"
-            append(store, [operation("insert", "a", "before", before), operation("insert", "a", "after", after)])
+            append(
+                store,
+                [
+                    operation("insert", "a", "before", before),
+                    operation("insert", "a", "after", after),
+                ],
+            )
             dump = write_dump(folder / f"{len(given)}.jsonl", [row("a", "newest", newest)])
             given[name] = ["--store", str(store), "--max-deletes", "100%", str(dump)]
-            expected[name] = [["delete", "a", "before", before, []], ["insert", "a", "newest", newest, []]]
+            expected[name] = [
+                ["delete", "a", "before", before, []],
+                ["insert", "a", "newest", newest, []],
+            ]
     last = "9999-12-31T23:59:59.999Z"
     append(folder / "last.db", [operation("insert", "a", "same", last)])
     rows = [row("a", "same", last), row("a", "last", last)]
     argv = ["--store", str(folder / "last.db"), "--force"]
     given["last"] = [*argv, str(write_dump(folder / "last.jsonl", rows))]
-    given["last in Parquet"] = [*argv, "--format", "parquet", str(write_parquet(folder / "last.parquet", rows))]
+    given["last in Parquet"] = [
+        *argv,
+        "--format",
+        "parquet",
+        str(write_parquet(folder / "last.parquet", rows)),
+    ]
     expected["last"] = expected["last in Parquet"] = [["insert", "a", "last", last, []]]
     return given, expected
 
@@ -100,7 +122,9 @@ def test_no_form_of_a_dump_and_no_time_zone_changes_the_corrections(
     tmp_path: Path,
 ) -> None:
     forms, expected = history
-    at_edges = {name: found for name, found in edges[1].items() if name.startswith((_CITIES[zone], "last"))}
+    at_edges = {
+        name: found for name, found in edges[1].items() if name.startswith((_CITIES[zone], "last"))
+    }
     given = {name: edges[0][name] for name in at_edges}
     environ = {**os.environ, "TZ": zone, "PYTHONPATH": str(ROOT), "SPARK_DRIVER_MEMORY": "1g"}
     child = subprocess.run(
@@ -112,6 +136,8 @@ def test_no_form_of_a_dump_and_no_time_zone_changes_the_corrections(
     assert told["zone"] == zone
     found = told["found"]
     assert {name: found[name] for name in at_edges} == at_edges
-    assert re.search(r"swapped/[12]\.csv has another header than the other files", found.pop("CSV swapped"))
+    assert re.search(
+        r"swapped/[12]\.csv has another header than the other files", found.pop("CSV swapped")
+    )
     wrong = {name: found[name] for name in forms if name in found and found[name] != expected}
     assert wrong == {}

@@ -23,8 +23,12 @@ def corrections(spark: SparkSession, argv: list[str], report: Path) -> Any:
         run(spark, parse([*argv, "--dry-run", "--report", str(report)]))
     except SyncError as error:
         return str(error)
-    found = [json.loads(line) for part in report.glob("*.json") for line in part.read_text().splitlines()]
-    return sorted([row["event"], row["type"], row["id"], row["timestamp"], row["parents"]] for row in found)
+    found = [
+        json.loads(line) for part in report.glob("*.json") for line in part.read_text().splitlines()
+    ]
+    return sorted(
+        [row["event"], row["type"], row["id"], row["timestamp"], row["parents"]] for row in found
+    )
 
 
 def main() -> None:

@@ -57,7 +57,9 @@ def members(count: int) -> bytes:
 
 def filled(size: int) -> bytes:
     """As many operations of this size as a body can have, one a line."""
-    padding = b"p" * (size - len(b'{"event":"insert","type":"thing","id":"000000","parents":[""]}\n'))
+    padding = b"p" * (
+        size - len(b'{"event":"insert","type":"thing","id":"000000","parents":[""]}\n')
+    )
     line = b'{"event":"insert","type":"thing","id":"%06d","parents":["' + padding + b'"]}\n'
     return b"".join(line % number for number in range(BODY // size))
 
@@ -66,7 +68,11 @@ def bomb(unit: bytes, size: int, start: bytes = b"", end: bytes = b"") -> bytes:
     """So much of a unit, compressed without ever being whole."""
     packer = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
     block = unit * (MB // len(unit))
-    parts = [packer.compress(start), *(packer.compress(block) for _ in range(size // len(block))), packer.compress(end)]
+    parts = [
+        packer.compress(start),
+        *(packer.compress(block) for _ in range(size // len(block))),
+        packer.compress(end),
+    ]
     return b"".join([*parts, packer.flush()])
 
 
@@ -95,7 +101,11 @@ BODIES: dict[str, Callable[[], tuple[bytes, bytes, int]]] = {
     "valid lines": lambda: (NDJSON, lines(100_000), 200),
     "valid lines that fill the body": lambda: (NDJSON, filled(200), 200),
     "valid lines of large operations": lambda: (NDJSON, filled(57_000), 200),
-    "valid lines of large operations in gzip": lambda: (NDJSON + GZIP, gzip.compress(filled(57_000), 1), 200),
+    "valid lines of large operations in gzip": lambda: (
+        NDJSON + GZIP,
+        gzip.compress(filled(57_000), 1),
+        200,
+    ),
     "valid array": lambda: (JSON, b"[" + lines(100_000)[:-1].replace(b"\n", b",") + b"]", 200),
 }
 

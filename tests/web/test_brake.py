@@ -39,7 +39,10 @@ def guess(brake_: Brake, address: str, *attempts: bytes | int) -> int:
 
 def spend_everybody(brake_: Brake) -> None:
     """From networks far from each other, none of which uses up its own budget."""
-    looked_at = sum(guess(brake_, f"2a00:{number:x}::1", *range(ADDRESS.free)) for number in range(EVERYBODY.free))
+    looked_at = sum(
+        guess(brake_, f"2a00:{number:x}::1", *range(ADDRESS.free))
+        for number in range(EVERYBODY.free)
+    )
     assert looked_at == EVERYBODY.free
 
 
@@ -65,7 +68,9 @@ def test_the_same_wrong_password_again_and_again_costs_one_guess(clock: Clock) -
 
 def test_a_thousand_consumers_with_one_old_password_make_one_guess(clock: Clock) -> None:
     under_test = Brake(clock)
-    fleet = [f"10.{n // 250}.{n % 250}.1" for n in range(1000)] + [f"192.0.2.{n}" for n in range(1, 250)]
+    fleet = [f"10.{n // 250}.{n % 250}.1" for n in range(1000)] + [
+        f"192.0.2.{n}" for n in range(1, 250)
+    ]
     for _ in range(3):
         assert all(guess(under_test, address, b"an old one") == 1 for address in fleet)
     assert len(under_test._addresses) == 1
@@ -93,7 +98,9 @@ def test_a_long_rest_gives_back_no_more_than_the_free_guesses(clock: Clock) -> N
         ("a name of one's choice", "another", True),
     ],
 )
-def test_a_guesser_is_an_ipv4_address_or_an_ipv6_network(clock: Clock, one: str, other: str, same: bool) -> None:
+def test_a_guesser_is_an_ipv4_address_or_an_ipv6_network(
+    clock: Clock, one: str, other: str, same: bool
+) -> None:
     under_test = Brake(clock)
     guess(under_test, one, *range(ADDRESS.free))
     assert (under_test.wait(other, b"next") > 0) is same
@@ -101,12 +108,21 @@ def test_a_guesser_is_an_ipv4_address_or_an_ipv6_network(clock: Clock, one: str,
 
 @pytest.mark.parametrize(
     ("network", "outside"),
-    [("192.0.2.{:d}", "192.0.3.1"), ("2001:db8:1:{:x}::1", "2001:db8:2::1"), ("::ffff:192.0.2.{:d}", "192.0.3.1")],
+    [
+        ("192.0.2.{:d}", "192.0.3.1"),
+        ("2001:db8:1:{:x}::1", "2001:db8:2::1"),
+        ("::ffff:192.0.2.{:d}", "192.0.3.1"),
+    ],
 )
-def test_the_addresses_of_one_network_share_its_budget(clock: Clock, network: str, outside: str) -> None:
+def test_the_addresses_of_one_network_share_its_budget(
+    clock: Clock, network: str, outside: str
+) -> None:
     under_test = Brake(clock)
     addresses = [network.format(number) for number in range(1, 251)]
-    assert sum(guess(under_test, address, *range(ADDRESS.free)) for address in addresses) == NETWORK.free
+    assert (
+        sum(guess(under_test, address, *range(ADDRESS.free)) for address in addresses)
+        == NETWORK.free
+    )
     assert under_test.wait(network.format(255), b"next") == NETWORK.seconds
     assert under_test.wait(outside, b"next") == 0
     clock.now += NETWORK.seconds
@@ -118,17 +134,27 @@ def test_thousands_of_networks_share_the_budget_of_everybody(clock: Clock) -> No
     spend_everybody(under_test)
     assert under_test.wait(HERE, b"next") == EVERYBODY.seconds
     clock.now += 10 * EVERYBODY.seconds
-    assert sum(guess(under_test, f"2b00:{number:x}::1", *range(ADDRESS.free)) for number in range(5000)) == 10
+    assert (
+        sum(
+            guess(under_test, f"2b00:{number:x}::1", *range(ADDRESS.free)) for number in range(5000)
+        )
+        == 10
+    )
 
 
 @pytest.mark.parametrize("attack", ["everybody", "network"])
-def test_an_address_that_gave_the_right_password_is_not_locked_out_by_others(clock: Clock, attack: str) -> None:
+def test_an_address_that_gave_the_right_password_is_not_locked_out_by_others(
+    clock: Clock, attack: str
+) -> None:
     under_test = Brake(clock)
     under_test.passed(HERE)
     if attack == "everybody":
         spend_everybody(under_test)
     else:
-        assert sum(guess(under_test, f"192.0.2.{n}", *range(ADDRESS.free)) for n in range(2, 100)) == NETWORK.free
+        assert (
+            sum(guess(under_test, f"192.0.2.{n}", *range(ADDRESS.free)) for n in range(2, 100))
+            == NETWORK.free
+        )
     assert under_test.wait("192.0.2.200", b"right") > 0
     assert under_test.wait(HERE, b"right") == 0
     # Its own guesses count, so that who shares the address gains little by it, and count for nobody else.
@@ -143,10 +169,15 @@ def test_the_guesses_of_a_known_address_are_paid_by_it_alone(clock: Clock) -> No
         assert guess(under_test, HERE, f"{clock.now}".encode()) == 1
         clock.now += ADDRESS.seconds
     clock.now -= ADDRESS.refill_seconds
-    assert sum(guess(under_test, f"192.0.2.{n}", *range(ADDRESS.free)) for n in range(2, 100)) == NETWORK.free
+    assert (
+        sum(guess(under_test, f"192.0.2.{n}", *range(ADDRESS.free)) for n in range(2, 100))
+        == NETWORK.free
+    )
 
 
-def test_being_forgotten_gives_nobody_a_guess(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_being_forgotten_gives_nobody_a_guess(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(brake, "_RECORDS", 2)
     under_test = Brake(clock)
     addresses = [f"10.{n}.0.1" for n in range(20)]
@@ -167,7 +198,12 @@ def test_what_is_remembered_is_bounded(clock: Clock, monkeypatch: pytest.MonkeyP
         under_test.passed(f"10.1.{number // 250}.{number % 250}")
         guess(under_test, f"10.1.{number // 250}.{number % 250}", 1)
         clock.now += 0.5
-    most = EVERYBODY.free + ADDRESS.refill_seconds / EVERYBODY.seconds + ADDRESS.refill_seconds / 0.5 + 10
+    most = (
+        EVERYBODY.free
+        + ADDRESS.refill_seconds / EVERYBODY.seconds
+        + ADDRESS.refill_seconds / 0.5
+        + 10
+    )
     assert len(under_test._addresses) <= most
     assert len(under_test._networks) <= most
     assert len(under_test._known) == 10
@@ -185,7 +221,9 @@ def test_what_is_remembered_is_bounded(clock: Clock, monkeypatch: pytest.MonkeyP
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["10.0.0.1", "10.0.0.2", "10.0.1.1", "2a00::1", "2a00:0:0:1::1", "2a00:0:1::1", "x"]),
+            st.sampled_from(
+                ["10.0.0.1", "10.0.0.2", "10.0.1.1", "2a00::1", "2a00:0:0:1::1", "2a00:0:1::1", "x"]
+            ),
             st.integers(1, 30),
             st.sampled_from([0.0, 0.5, 3.0, 60.0]),
             st.sampled_from([None, None, None, "passed"]),
@@ -194,7 +232,9 @@ def test_what_is_remembered_is_bounded(clock: Clock, monkeypatch: pytest.MonkeyP
     )
 )
 @example([(f"10.0.0.{n}", 10, 0.0, None) for n in range(1, 40)] * 2)
-def test_no_order_of_guesses_gives_more_than_the_budgets(steps: list[tuple[str, int, float, str | None]]) -> None:
+def test_no_order_of_guesses_gives_more_than_the_budgets(
+    steps: list[tuple[str, int, float, str | None]],
+) -> None:
     clock = Clock()
     under_test = Brake(clock)
     begun = clock.now

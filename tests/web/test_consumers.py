@@ -46,7 +46,10 @@ async def listed(world: World) -> list[dict[str, Any]]:
 
 
 async def lags(world: World) -> list[tuple[int, float]]:
-    return [(consumer["lag"]["operations"], consumer["lag"]["seconds"]) for consumer in await listed(world)]
+    return [
+        (consumer["lag"]["operations"], consumer["lag"]["seconds"])
+        for consumer in await listed(world)
+    ]
 
 
 async def test_the_lag_counts_what_passes_the_filter_and_was_not_handed_out(world: World) -> None:
@@ -64,7 +67,9 @@ async def test_the_lag_counts_what_passes_the_filter_and_was_not_handed_out(worl
     assert await lags(world) == [(0, 0), (0, 0)]
 
 
-async def test_a_consumer_of_rare_operations_does_not_lag_because_others_are_busy(world: World) -> None:
+async def test_a_consumer_of_rare_operations_does_not_lag_because_others_are_busy(
+    world: World,
+) -> None:
     await connect(world, RARE)
     await grow(world, "rare")
     assert await world.clients[0].read()
@@ -92,7 +97,9 @@ async def test_behind_the_ring_every_operation_counts(world: World) -> None:
     assert await lags(world) == [(100, 2)]
 
 
-async def test_a_replicating_consumer_lags_by_what_came_since_its_copy_was_begun(world: World) -> None:
+async def test_a_replicating_consumer_lags_by_what_came_since_its_copy_was_begun(
+    world: World,
+) -> None:
     await world.append(numbered(10))
     await world.catch_up()
     client = await connect(world, ALL, "0")
@@ -130,7 +137,9 @@ async def test_a_consumer_is_told_with_its_filter_and_position(world: World) -> 
 
 
 async def test_a_long_filter_is_shortened(world: World) -> None:
-    await connect(world, Filter(frozenset(f"t{n:02}" for n in range(50)), frozenset({"x" * 60_000, "y"})))
+    await connect(
+        world, Filter(frozenset(f"t{n:02}" for n in range(50)), frozenset({"x" * 60_000, "y"}))
+    )
     (shown,) = await listed(world)
     assert shown["filter"]["types"] == [f"t{n:02}" for n in range(10)]
     assert shown["filter"]["parents"] == ["x" * 99 + "…", "y"]

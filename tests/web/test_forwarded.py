@@ -62,9 +62,10 @@ def test_what_is_no_address_trusts_nobody_and_is_named(caplog: pytest.LogCapture
     assert proxies.trust("127.0.0.1")
     assert not proxies.trust("10.0.0.1")
     messages = [record.getMessage() for record in caplog.records]
-    assert [item in message for item, message in zip(("proxy.example", "10.0.0.1/8"), messages, strict=True)] == [
-        True
-    ] * 2
+    assert [
+        item in message
+        for item, message in zip(("proxy.example", "10.0.0.1/8"), messages, strict=True)
+    ] == [True] * 2
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,9 @@ def test_what_is_no_address_trusts_nobody_and_is_named(caplog: pytest.LogCapture
         (["1" * 10_000], None),
     ],
 )
-def test_the_client_is_the_last_that_is_no_trusted_proxy(values: list[str], client: tuple[str, int] | None) -> None:
+def test_the_client_is_the_last_that_is_no_trusted_proxy(
+    values: list[str], client: tuple[str, int] | None
+) -> None:
     assert TrustedProxies(INNER).client(values) == client
 
 
@@ -105,10 +108,19 @@ def test_where_everybody_is_trusted_the_first_is_the_client() -> None:
 
 @examples()
 @given(
-    st.lists(st.sampled_from(["127.0.0.1", "::1", "10.0.0.1", "198.51.100.1", "", "x", "::ffff:10.0.0.2"])), st.data()
+    st.lists(
+        st.sampled_from(
+            ["127.0.0.1", "::1", "10.0.0.1", "198.51.100.1", "", "x", "::ffff:10.0.0.2"]
+        )
+    ),
+    st.data(),
 )
-def test_no_claim_of_the_client_changes_whom_a_trusted_proxy_saw(claim: list[str], data: st.DataObject) -> None:
-    behind = data.draw(st.lists(st.sampled_from(["10.0.0.1", "::ffff:10.0.0.2", "[2001:db8::1]:80"]), max_size=3))
+def test_no_claim_of_the_client_changes_whom_a_trusted_proxy_saw(
+    claim: list[str], data: st.DataObject
+) -> None:
+    behind = data.draw(
+        st.lists(st.sampled_from(["10.0.0.1", "::ffff:10.0.0.2", "[2001:db8::1]:80"]), max_size=3)
+    )
     assert TrustedProxies(INNER).client([", ".join([*claim, CLIENT[0], *behind])]) == CLIENT
 
 
@@ -122,7 +134,9 @@ async def unused(*_: object) -> Any:
     raise AssertionError("the app does not answer")
 
 
-async def seen(peer: tuple[str, int] | None, *headers: tuple[str, str], trusted: str | None = None) -> Any:
+async def seen(
+    peer: tuple[str, int] | None, *headers: tuple[str, str], trusted: str | None = None
+) -> Any:
     """Client and scheme as the app sees them."""
     scopes: list[Scope] = []
 
@@ -142,10 +156,19 @@ FOR, PROTO = ("X-Forwarded-For", "203.0.113.9"), ("X-Forwarded-Proto", "https")
 async def test_only_a_trusted_peer_is_believed() -> None:
     for peer in ("127.0.0.1", "::1", "::ffff:127.0.0.1"):
         assert await seen((peer, 1), FOR, PROTO) == (CLIENT, "https")
-    for stranger in ("192.0.2.1", "::ffff:192.0.2.1", "2a00::1", "::ffff:0:127.0.0.1", "::127.0.0.1"):
+    for stranger in (
+        "192.0.2.1",
+        "::ffff:192.0.2.1",
+        "2a00::1",
+        "::ffff:0:127.0.0.1",
+        "::127.0.0.1",
+    ):
         (host, port), scheme = await seen((stranger, 7), FOR, PROTO)
         assert (host, port, scheme) == (plain_address(stranger), 7, "http")
-    assert await seen(("::ffff:127.0.0.1", 1), FOR, PROTO, trusted="192.0.2.1") == (("127.0.0.1", 1), "http")
+    assert await seen(("::ffff:127.0.0.1", 1), FOR, PROTO, trusted="192.0.2.1") == (
+        ("127.0.0.1", 1),
+        "http",
+    )
     assert await seen(("::ffff:127.0.0.1", 1), FOR, PROTO, trusted="") == (("127.0.0.1", 1), "http")
 
 
@@ -158,5 +181,8 @@ async def test_a_peer_without_an_ip_address_is_nobody() -> None:
 async def test_without_a_usable_header_the_peer_stays_the_client() -> None:
     peer = ("127.0.0.1", 1)
     assert await seen(peer) == (peer, "http")
-    assert await seen(peer, ("X-Forwarded-For", " "), ("X-Forwarded-Proto", "gopher")) == (peer, "http")
+    assert await seen(peer, ("X-Forwarded-For", " "), ("X-Forwarded-Proto", "gopher")) == (
+        peer,
+        "http",
+    )
     assert await seen(peer, ("X-Forwarded-For", "unknown")) == (None, "http")

@@ -52,17 +52,25 @@ def test_a_body_is_stored_whole_whatever_upgrade_is_offered(
     head = NDJSON + OFFERS[offer] + (b"Expect: 100-continue\r\n" if "100" in framing else b"")
     raw = head + (chunked([body[:50], body[50:]]) if framing == "chunks" else length(body) + body)
     at = raw.index(b"\r\n\r\n") + 4
-    parts = {"one packet": [raw], "body apart": [raw[:at], raw[at:]], "byte by byte": [bytes([b]) for b in raw]}
+    parts = {
+        "one packet": [raw],
+        "body apart": [raw[:at], raw[at:]],
+        "byte by byte": [bytes([b]) for b in raw],
+    }
     with Connection(agent) as connection:
         reply = connection.send(*parts[packets]).reply()
         assert (reply.status, reply.body) == (200, b'{"ingested":3}')
         # The connection goes on as HTTP/1.1.
-        assert connection.send(NDJSON + length(lines(1)) + lines(1)).reply().body == b'{"ingested":1}'
+        assert (
+            connection.send(NDJSON + length(lines(1)) + lines(1)).reply().body == b'{"ingested":1}'
+        )
     assert stored() == 4
 
 
 @pytest.mark.parametrize("framing", ["length", "chunks"])
-def test_a_large_body_behind_an_offer_is_stored_whole(agent: Agent, stored: Growth, framing: str) -> None:
+def test_a_large_body_behind_an_offer_is_stored_whole(
+    agent: Agent, stored: Growth, framing: str
+) -> None:
     body = lines(LARGE)
     raw = (
         length(body) + body
@@ -75,7 +83,9 @@ def test_a_large_body_behind_an_offer_is_stored_whole(agent: Agent, stored: Grow
     assert stored() == LARGE
 
 
-def test_one_operation_and_an_array_behind_an_offer_are_stored(agent: Agent, stored: Growth) -> None:
+def test_one_operation_and_an_array_behind_an_offer_are_stored(
+    agent: Agent, stored: Growth
+) -> None:
     one = lines(1).strip()
     json_ = NDJSON.replace(b"x-ndjson", b"json") + H2C
     with Connection(agent) as connection:
@@ -91,14 +101,21 @@ def test_a_request_within_a_body_is_not_executed(agent: Agent, stored: Growth) -
         reply = connection.send(NDJSON + H2C + length(inner), inner).reply()
         assert reply.status == 400
         assert "nothing was stored" in reply.problem()
-        assert connection.send(NDJSON + b"Connection: close\r\n" + length(lines(1)) + lines(1)).reply().status == 200
+        assert (
+            connection.send(NDJSON + b"Connection: close\r\n" + length(lines(1)) + lines(1))
+            .reply()
+            .status
+            == 200
+        )
         assert connection.rest() == b""
     assert stored() == 1
 
 
 @pytest.mark.parametrize("offer", OFFERS)
 @pytest.mark.parametrize("count", [5, 500])
-def test_pipelined_requests_are_answered_in_their_order(agent: Agent, stored: Growth, offer: str, count: int) -> None:
+def test_pipelined_requests_are_answered_in_their_order(
+    agent: Agent, stored: Growth, offer: str, count: int
+) -> None:
     raw = b""
     for number in range(1, count + 1):
         body = lines(number % 7 + 1)
@@ -111,7 +128,9 @@ def test_pipelined_requests_are_answered_in_their_order(agent: Agent, stored: Gr
 
 
 @pytest.mark.parametrize("connection_header", [b"", b"Connection: close\r\n"])
-def test_a_body_longer_than_announced_is_refused(agent: Agent, stored: Growth, connection_header: bytes) -> None:
+def test_a_body_longer_than_announced_is_refused(
+    agent: Agent, stored: Growth, connection_header: bytes
+) -> None:
     with Connection(agent) as connection:
         reply = connection.send(NDJSON + connection_header + length(lines(2)) + lines(3)).reply()
         assert reply.status == 400
@@ -130,7 +149,9 @@ def test_a_body_shorter_than_announced_is_refused(agent: Agent, stored: Growth) 
     assert stored() == 0
 
 
-def test_bytes_after_a_stored_request_are_refused_after_its_answer(agent: Agent, stored: Growth) -> None:
+def test_bytes_after_a_stored_request_are_refused_after_its_answer(
+    agent: Agent, stored: Growth
+) -> None:
     with Connection(agent) as connection:
         assert connection.send(NDJSON + length(lines(2)) + lines(2)).reply().json == {"ingested": 2}
         assert connection.send(b"rubbish\r\n").reply().status == 400
@@ -139,7 +160,9 @@ def test_bytes_after_a_stored_request_are_refused_after_its_answer(agent: Agent,
 
 
 @pytest.mark.parametrize("count", range(2, 6))
-def test_rubbish_behind_whole_requests_costs_none_of_their_answers(agent: Agent, stored: Growth, count: int) -> None:
+def test_rubbish_behind_whole_requests_costs_none_of_their_answers(
+    agent: Agent, stored: Growth, count: int
+) -> None:
     raw = NDJSON + length(lines(1)) + lines(1)
     with Connection(agent) as connection:
         connection.send(raw * count + b"rubbish\r\n\r\n")
@@ -163,13 +186,18 @@ ANSWERED_EARLY = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Type: text/plain\r\n"
 @pytest.mark.parametrize("end", [b"", b"no chunk\r\n"], ids=["end", "rubbish"])
 def test_a_request_answered_before_its_body_came_is_answered_once(agent: Agent, end: bytes) -> None:
     with Connection(agent) as connection:
-        assert connection.send(ANSWERED_EARLY + b"Transfer-Encoding: chunked\r\n\r\n").reply().status == 415
+        assert (
+            connection.send(ANSWERED_EARLY + b"Transfer-Encoding: chunked\r\n\r\n").reply().status
+            == 415
+        )
         connection.send(end).socket.shutdown(1)
         assert connection.rest() == b""
 
 
 @pytest.mark.parametrize("version", [b"1.0", b"1.1"])
-def test_a_client_that_wants_the_connection_closed_may_send_all_of_a_refused_body(agent: Agent, version: bytes) -> None:
+def test_a_client_that_wants_the_connection_closed_may_send_all_of_a_refused_body(
+    agent: Agent, version: bytes
+) -> None:
     body = b"x" * 5_000_000
     with Connection(agent) as connection:
         head = ANSWERED_EARLY.replace(b"1.1", version) + b"Connection: close\r\n"
@@ -186,7 +214,10 @@ REFUSED = {
     "no HTTP": b"hello\r\n\r\n",
     "a TLS greeting": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     "two lengths": NDJSON + b"Content-Length: 5\r\n" + length(lines(1)) + lines(1),
-    "the same length twice": NDJSON + (b"Content-Length: %d\r\n" % len(lines(1))) + length(lines(1)) + lines(1),
+    "the same length twice": NDJSON
+    + (b"Content-Length: %d\r\n" % len(lines(1)))
+    + length(lines(1))
+    + lines(1),
     "a list of lengths": NDJSON + b"Content-Length: 5, 5\r\n\r\nhello",
     "a signed length": NDJSON + b"Content-Length: +5\r\n\r\nhello",
     "a length and chunks": NDJSON + b"Content-Length: 4\r\n" + CHUNKS,
@@ -229,7 +260,9 @@ def test_http_2_without_negotiation_is_refused_with_a_sentence(agent: Agent) -> 
 
 def test_a_tunnel_is_refused(agent: Agent) -> None:
     with Connection(agent) as connection:
-        reply = connection.send(b"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com\r\n\r\n").reply()
+        reply = connection.send(
+            b"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com\r\n\r\n"
+        ).reply()
     assert reply.status == 405
     assert reply.problem()
 
@@ -244,7 +277,9 @@ def test_a_tunnel_is_refused(agent: Agent) -> None:
     ],
     ids=["absolute target", "HTTP/1.0", "HTTP/1.0 keep-alive", "blank line before"],
 )
-def test_older_forms_of_a_request_are_taken(agent: Agent, stored: Growth, change: tuple[bytes, bytes]) -> None:
+def test_older_forms_of_a_request_are_taken(
+    agent: Agent, stored: Growth, change: tuple[bytes, bytes]
+) -> None:
     with Connection(agent) as connection:
         reply = connection.send(NDJSON.replace(*change) + length(lines(2)) + lines(2)).reply()
         assert reply.json == {"ingested": 2}
@@ -262,7 +297,9 @@ def test_an_upgrade_offered_with_a_get_is_answered_as_http_1(agent: Agent) -> No
     for offer in (H2C, WEBSOCKET):
         with Connection(agent) as connection:
             for _ in range(2):
-                reply = connection.send(b"GET /status HTTP/1.1\r\nHost: a\r\n" + offer + b"\r\n").reply()
+                reply = connection.send(
+                    b"GET /status HTTP/1.1\r\nHost: a\r\n" + offer + b"\r\n"
+                ).reply()
                 assert (reply.status, reply.json["status"]) == (200, "OK")
 
 
@@ -272,7 +309,10 @@ def test_offers_and_broken_uploads_leave_one_line_each_and_no_traceback(
     with Agent(tmp_path_factory.mktemp("agent")) as agent:
         for _ in range(20):
             with Connection(agent) as connection:
-                assert connection.send(NDJSON + H2C + length(lines(1)) + lines(1)).reply().status == 200
+                assert (
+                    connection.send(NDJSON + H2C + length(lines(1)) + lines(1)).reply().status
+                    == 200
+                )
             with Connection(agent) as connection:
                 connection.send(NDJSON + b"Content-Length: 1000\r\n\r\n{")
         agent.wait_log("before the whole body came")
@@ -281,7 +321,10 @@ def test_offers_and_broken_uploads_leave_one_line_each_and_no_traceback(
         log = "".join(agent.log)
     assert "Traceback" not in log
     assert "WARNING" not in log
-    assert log.count("refused a request: 127.0.0.1: the connection ended before the whole body came") == 1
+    assert (
+        log.count("refused a request: 127.0.0.1: the connection ended before the whole body came")
+        == 1
+    )
     assert len(log.splitlines()) == 5  # beside it the start and the three lines of the stop
 
 

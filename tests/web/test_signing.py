@@ -20,7 +20,9 @@ times = st.integers(0, 10**12 - 1)
 
 @examples()
 @given(kinds, times)
-def test_every_agent_with_the_password_accepts_a_value_until_it_expires(kind: Kind, expires: int) -> None:
+def test_every_agent_with_the_password_accepts_a_value_until_it_expires(
+    kind: Kind, expires: int
+) -> None:
     value = SIGNER.sign(kind, expires)
     assert SAME.expiry(kind, value, expires - 0.001) == expires
     assert SAME.expiry(kind, value, expires) is None

@@ -22,7 +22,12 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
 
 def head_of(size: int) -> bytes:
     """A request whose URL and headers have this size: of a header its name, value, colon, blank and line end."""
-    return GET + b"X: " + b"a" * (size - len("/live") - len("Host: a\r\n") - len("X: \r\n")) + b"\r\n\r\n"
+    return (
+        GET
+        + b"X: "
+        + b"a" * (size - len("/live") - len("Host: a\r\n") - len("X: \r\n"))
+        + b"\r\n\r\n"
+    )
 
 
 def test_headers_may_be_as_large_as_the_flag_says(agent: Agent) -> None:
@@ -58,7 +63,9 @@ def test_headers_without_an_end_are_refused(agent: Agent, name: str) -> None:
     assert agent.status()["events_ingested"] == before
 
 
-@pytest.mark.parametrize("part", [GET, b"G", NDJSON + b"X: ", b"\r\n"], ids=["line", "method", "value", "blank line"])
+@pytest.mark.parametrize(
+    "part", [GET, b"G", NDJSON + b"X: ", b"\r\n"], ids=["line", "method", "value", "blank line"]
+)
 @pytest.mark.parametrize("before", [b"", GET + b"\r\n"], ids=["first", "second"])
 def test_half_a_header_is_answered_in_time(agent: Agent, part: bytes, before: bytes) -> None:
     with Connection(agent) as connection:
@@ -93,7 +100,9 @@ def test_a_connection_that_says_nothing_is_closed(agent: Agent) -> None:
 @pytest.mark.parametrize("framing", ["length", "chunks"])
 def test_a_body_that_stops_is_answered_in_time_and_not_stored(agent: Agent, framing: str) -> None:
     before = agent.status()["events_ingested"]
-    raw = (length(lines(3)) + lines(3) if framing == "length" else chunked([lines(2), lines(1)]))[:-3]
+    raw = (length(lines(3)) + lines(3) if framing == "length" else chunked([lines(2), lines(1)]))[
+        :-3
+    ]
     with Connection(agent) as connection:
         reply = connection.send(NDJSON + raw).reply()
         assert reply.status == 408
@@ -145,7 +154,9 @@ def test_a_body_that_begins_fast_may_not_drip_for_long(agent: Agent) -> None:
     assert answer.startswith(b"HTTP/1.1 408 ")
 
 
-def test_uploads_that_take_long_make_room_for_others(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_uploads_that_take_long_make_room_for_others(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     flags = ("--body-timeout", "300ms", "--max-upload-memory", "300KB")
     other = lines(5_000)
     headers = {"Content-Type": "application/x-ndjson"}
@@ -163,10 +174,14 @@ def test_uploads_that_take_long_make_room_for_others(tmp_path_factory: pytest.Te
         assert "--max-upload-memory" in reply.problem()
 
 
-def test_a_body_is_not_timed_while_the_request_before_it_waits_for_the_store(tmp_path: Path) -> None:
+def test_a_body_is_not_timed_while_the_request_before_it_waits_for_the_store(
+    tmp_path: Path,
+) -> None:
     with Agent(tmp_path, "--body-timeout", "300ms") as agent, Connection(agent) as connection:
         with write_lock(tmp_path):
-            connection.send(NDJSON + length(lines(1)) + lines(1), NDJSON + length(lines(3)) + lines(2))
+            connection.send(
+                NDJSON + length(lines(1)) + lines(1), NDJSON + length(lines(3)) + lines(2)
+            )
             for _ in range(2):
                 with Connection(agent) as other:
                     assert other.send(NDJSON + length(lines(3)) + lines(2)).reply().status == 408
@@ -198,7 +213,9 @@ def test_a_refused_client_may_go_on_sending_and_still_reads_its_answer(agent: Ag
         assert connection.reply().status == 400
 
 
-def test_consumers_of_one_address_are_limited_by_the_flag(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_consumers_of_one_address_are_limited_by_the_flag(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     with Agent(tmp_path_factory.mktemp("agent"), "--max-clients-per-address", "2") as agent:
         for _ in range(3):
             with agent.follow(), agent.follow():

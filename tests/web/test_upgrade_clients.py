@@ -135,18 +135,24 @@ def bodies(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, Path, in
     return found
 
 
-def check(agent: Agent, command: list[str], bodies: list[tuple[str, Path, int]], times: int) -> None:
+def check(
+    agent: Agent, command: list[str], bodies: list[tuple[str, Path, int]], times: int
+) -> None:
     """Every body was posted so many times, each answer tells its number, and the store has got exactly these."""
     before = agent.status()["events_ingested"]
     arguments = [str(part) for type_, path, _ in bodies for part in (type_, path)]
-    done = subprocess.run([*command, agent.url, *arguments], capture_output=True, text=True, timeout=4 * DEADLINE)
+    done = subprocess.run(
+        [*command, agent.url, *arguments], capture_output=True, text=True, timeout=4 * DEADLINE
+    )
     assert done.returncode == 0, done.stderr
     expected = []
     for type_, _, count in bodies:
         single = count == 1 and type_ == "application/json"
         expected += ["204" if single else f'200 {{"ingested":{count}}}'] * times
     assert [line.strip() for line in done.stdout.splitlines()] == expected
-    assert agent.status()["events_ingested"] - before == times * sum(count for _, _, count in bodies)
+    assert agent.status()["events_ingested"] - before == times * sum(
+        count for _, _, count in bodies
+    )
 
 
 def needs(program: str) -> str:
@@ -197,14 +203,25 @@ def test_curl(agent: Agent, bodies: list[tuple[str, Path, int]], how: list[str])
         before = agent.status()["events_ingested"]
         done = curl(agent, *how, "-H", f"Content-Type: {type_}", "--data-binary", f"@{path}")
         single = count == 1 and type_ == "application/json"
-        assert done.stdout.strip() == ("204" if single else f'{{"ingested":{count}}} 200'), done.stderr
+        assert done.stdout.strip() == ("204" if single else f'{{"ingested":{count}}} 200'), (
+            done.stderr
+        )
         assert agent.status()["events_ingested"] - before == count
 
 
-def test_curl_that_speaks_http_2_at_once_is_refused(agent: Agent, bodies: list[tuple[str, Path, int]]) -> None:
+def test_curl_that_speaks_http_2_at_once_is_refused(
+    agent: Agent, bodies: list[tuple[str, Path, int]]
+) -> None:
     before = agent.status()["events_ingested"]
     type_, path, _ = bodies[0]
-    done = curl(agent, "--http2-prior-knowledge", "-H", f"Content-Type: {type_}", "--data-binary", f"@{path}")
+    done = curl(
+        agent,
+        "--http2-prior-knowledge",
+        "-H",
+        f"Content-Type: {type_}",
+        "--data-binary",
+        f"@{path}",
+    )
     assert done.returncode != 0
     assert agent.status()["events_ingested"] == before
 

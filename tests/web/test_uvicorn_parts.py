@@ -16,5 +16,7 @@ async def test_an_agent_does_not_start_on_a_uvicorn_without_a_part_that_it_overr
 ) -> None:
     monkeypatch.delattr(HttpToolsProtocol, "_start_asgi_task")
     settings = Settings(listen=Address("127.0.0.1", 0), store=tmp_path / "oplog.db")
-    with pytest.raises(StartupError, match=r"^uvicorn \S+ does not fit: it has no _start_asgi_task; install oplog"):
+    with pytest.raises(
+        StartupError, match=r"^uvicorn \S+ does not fit: it has no _start_asgi_task; install oplog"
+    ):
         await serve(settings)

@@ -42,11 +42,15 @@ def resolve(url: str) -> UdpAddress:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
     except socket.gaierror as error:
-        raise socket.gaierror(error.errno, f"the host {host!r} is not known: {error.strerror}") from None
+        raise socket.gaierror(
+            error.errno, f"the host {host!r} is not known: {error.strerror}"
+        ) from None
     except (ValueError, OverflowError):  # a label that is empty or too long
         raise ValueError(f"{host!r} is no name of a host") from None
     # Nothing tells a sender that it talks to the wrong one of two families.
-    family, _, _, _, address = next((entry for entry in found if entry[0] == socket.AF_INET), found[0])
+    family, _, _, _, address = next(
+        (entry for entry in found if entry[0] == socket.AF_INET), found[0]
+    )
     return UdpAddress(family, address)  # type: ignore[arg-type]  # of these two families only
 
 
@@ -62,13 +66,19 @@ def ops_endpoint(url: str, password: str | None) -> Endpoint:
     if parts.scheme not in ("http", "https") or not parts.hostname or not has_port:
         raise _no_address(url, "an agent, such as http://localhost:8042")
     path = base.path.rstrip("/")
-    ops = base.copy_with(userinfo=b"", path=path if path.endswith("/ops") else f"{path}/ops", fragment=None)
+    ops = base.copy_with(
+        userinfo=b"", path=path if path.endswith("/ops") else f"{path}/ops", fragment=None
+    )
     password = password or base.password
     # Any user name will do.
-    return Endpoint(ops, httpx.BasicAuth(base.username, password) if password or base.username else None)
+    return Endpoint(
+        ops, httpx.BasicAuth(base.username, password) if password or base.username else None
+    )
 
 
-def stream_endpoint(url: str, password: str | None, types: Sequence[str], parents: Sequence[str]) -> Endpoint:
+def stream_endpoint(
+    url: str, password: str | None, types: Sequence[str], parents: Sequence[str]
+) -> Endpoint:
     """The stream's address with its filters. Raises ValueError."""
     query = {"checkpoint": ["1"]}
     for name, values in (("types", [type_.lower() for type_ in types]), ("parents", parents)):

@@ -50,7 +50,9 @@ class AsyncProducer:
         else:
             check_http(proxy, timeout, overflow)
             outbox = Outbox(max_buffered, max_buffered_bytes, batch_size, Backoff(*backoff))
-            self._way = _Http(ops_endpoint(url, password), proxy, timeout, outbox, overflow, block_timeout)
+            self._way = _Http(
+                ops_endpoint(url, password), proxy, timeout, outbox, overflow, block_timeout
+            )
 
     async def send(
         self,
@@ -82,7 +84,10 @@ class AsyncProducer:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.close()
 
@@ -187,7 +192,9 @@ class _Http:
 
     async def _make_room(self, raw: bytes) -> bool:
         if self._overflow == "block":
-            return await self._wait(lambda: self._outbox.has_room(raw) or self._closing, self._block_timeout)
+            return await self._wait(
+                lambda: self._outbox.has_room(raw) or self._closing, self._block_timeout
+            )
         return self._overflow == "drop_old" and self._outbox.drop_old_for(raw)
 
     async def _wait(self, condition: Callable[[], bool], timeout: float | None) -> bool:
@@ -218,7 +225,12 @@ class _Http:
             if pending and not self._ended:  # the event loop ends
                 self._ended = True
                 self._notify()
-                _log.error("%d operations are lost at the end of the event loop: close the producer", pending)
+                _log.error(
+                    "%d operations are lost at the end of the event loop: close the producer",
+                    pending,
+                )
                 warnings.warn(
-                    f"a producer was not closed: {pending:,} operations are lost", ResourceWarning, stacklevel=1
+                    f"a producer was not closed: {pending:,} operations are lost",
+                    ResourceWarning,
+                    stacklevel=1,
                 )

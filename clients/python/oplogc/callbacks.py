@@ -45,11 +45,15 @@ class Callbacks:
     def warn_of_old_names(self) -> None:
         for name in self._old_names():
             warnings.warn(
-                f'on("{name}") for the event {name} is deprecated: use on_{name}', DeprecationWarning, stacklevel=3
+                f'on("{name}") for the event {name} is deprecated: use on_{name}',
+                DeprecationWarning,
+                stacklevel=3,
             )
 
     def _old_names(self) -> list[str]:
-        return [name for name in ("reset", "live") if name in self._types and name not in self._events]
+        return [
+            name for name in ("reset", "live") if name in self._types and name not in self._events
+        ]
 
 
 def _put(callbacks: dict[str, Callback], name: str, callback: Callback) -> None:

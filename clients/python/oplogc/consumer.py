@@ -128,7 +128,10 @@ class Consumer:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.aclose()
 
@@ -167,7 +170,10 @@ class Consumer:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -253,7 +259,9 @@ class Consumer:
     async def _more(self) -> None:
         """Wait until there is something pending that may be handed out, or until ``stop``."""
         if self._alarm is not None and self._alarm[0].is_running():
-            raise RuntimeError("this consumer is being iterated already: iterate from one task at a time")
+            raise RuntimeError(
+                "this consumer is being iterated already: iterate from one task at a time"
+            )
         alarm = asyncio.Event()
         closings = self._closings
         self._alarm = (asyncio.get_running_loop(), alarm)
@@ -275,7 +283,9 @@ class Consumer:
         finally:
             self._alarm = None
 
-    async def _until_done(self, receiving: "asyncio.Task[list[Event | Checkpoint]]", alarm: asyncio.Event) -> None:
+    async def _until_done(
+        self, receiving: "asyncio.Task[list[Event | Checkpoint]]", alarm: asyncio.Event
+    ) -> None:
         """Or until ``stop``. When this is cancelled ``receiving`` goes on, for the next call."""
 
         def wake(_: object) -> None:

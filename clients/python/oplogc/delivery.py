@@ -55,7 +55,12 @@ class Delivery:
         self._changed = threading.Condition()
         self._outbox = self._make_outbox()
         self._sender = Sender(
-            self._endpoint, self._proxy, self._timeout, self._outbox, self._changed, self._changed.notify_all
+            self._endpoint,
+            self._proxy,
+            self._timeout,
+            self._outbox,
+            self._changed,
+            self._changed.notify_all,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
@@ -86,7 +91,9 @@ class Delivery:
         outbox = self._outbox
         with self._changed:
             until = outbox.last
-            self._changed.wait_for(lambda: outbox.is_flushed(until) or self._ended, _seconds(timeout))
+            self._changed.wait_for(
+                lambda: outbox.is_flushed(until) or self._ended, _seconds(timeout)
+            )
             outbox.check_flushed(until)
 
     def close(self, timeout: float | None) -> None:
@@ -119,9 +126,15 @@ class Delivery:
         try:
             self.close(timeout)
         except FlushError as error:
-            _log.error("%d operations are lost at the end of the program: close the producer. %s", error.pending, error)
+            _log.error(
+                "%d operations are lost at the end of the program: close the producer. %s",
+                error.pending,
+                error,
+            )
         if pending:
-            warnings.warn(f"a producer was not closed at the end: {forgotten}", ResourceWarning, stacklevel=1)
+            warnings.warn(
+                f"a producer was not closed at the end: {forgotten}", ResourceWarning, stacklevel=1
+            )
 
     def counters(self) -> Counters:
         with self._changed:
@@ -130,7 +143,9 @@ class Delivery:
     def _make_room(self, raw: bytes) -> bool:
         if self._overflow == "block":
             timeout = _seconds(self._block_timeout)
-            return self._changed.wait_for(lambda: self._outbox.has_room(raw) or self._closing, timeout)
+            return self._changed.wait_for(
+                lambda: self._outbox.has_room(raw) or self._closing, timeout
+            )
         return self._overflow == "drop_old" and self._outbox.drop_old_for(raw)
 
     def _end(self) -> None:
@@ -140,7 +155,9 @@ class Delivery:
             if self._task is not None:
                 self._in_loop(self._task.cancel)
         if self._thread is not None:
-            self._thread.join(_END_SECONDS)  # it may hang in the lookup of a host; it ends with the process
+            self._thread.join(
+                _END_SECONDS
+            )  # it may hang in the lookup of a host; it ends with the process
         _open.discard(self)
 
     def _in_loop(self, call: Any) -> None:

@@ -90,9 +90,18 @@ def read(block: Block, sequence: int) -> Event | Checkpoint | None:
             fields.get("ref"),
             sequence,
         )
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         reason = f"{type(error).__name__}: {error}"[:200]
-        raise ProtocolError(f"the operation {event_id} cannot be read ({reason}): is it an agent?") from None
+        raise ProtocolError(
+            f"the operation {event_id} cannot be read ({reason}): is it an agent?"
+        ) from None
 
 
 def is_known(block: Block) -> bool:
@@ -104,11 +113,15 @@ def position_of(start: str | datetime) -> str:
     """A start as an event id: an id as it is, a time in milliseconds since 1970. Raises ValueError."""
     if isinstance(start, datetime):
         if start.tzinfo is None:
-            raise ValueError("the time to start from needs a time zone, for example datetime.now(UTC)")
+            raise ValueError(
+                "the time to start from needs a time zone, for example datetime.now(UTC)"
+            )
         # 0 would ask for a full copy.
         return str(max(1, int(start.timestamp() * 1000)))
     if not _EVENT_ID.fullmatch(start):
-        raise ValueError(f"{start!r} is no event id: up to 13 digits, or 24 lower-case hexadecimal digits")
+        raise ValueError(
+            f"{start!r} is no event id: up to 13 digits, or 24 lower-case hexadecimal digits"
+        )
     return start
 
 

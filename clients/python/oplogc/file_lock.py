@@ -32,7 +32,9 @@ class FileLock:
         try:
             self._descriptor = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
-            raise StateFileError(f"cannot write the state file {path}: {name}: {error.strerror}") from None
+            raise StateFileError(
+                f"cannot write the state file {path}: {name}: {error.strerror}"
+            ) from None
         after_fork(self, FileLock.release)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -44,8 +46,12 @@ class FileLock:
         except OSError as error:
             if error.errno not in _UNSUPPORTED:
                 self.release()
-                raise StateFileError(f"cannot lock the state file {path}: {error.strerror}") from None
-            _log.warning("the file system cannot lock the state file %s: let one consumer use it", path)
+                raise StateFileError(
+                    f"cannot lock the state file {path}: {error.strerror}"
+                ) from None
+            _log.warning(
+                "the file system cannot lock the state file %s: let one consumer use it", path
+            )
 
     def release(self) -> None:
         """Let others have it. May be called again."""

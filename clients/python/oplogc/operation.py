@@ -13,13 +13,18 @@ MAX_DATAGRAM_BYTES = 65_507
 """What fits into one datagram over IPv4; a little less than the agent would take over HTTP."""
 
 _RFC3339 = re.compile(
-    r"(\d{4}-\d\d-\d\d)[Tt ]((?:[01]\d|2[0-3]):\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:[0-5]\d)", re.ASCII
+    r"(\d{4}-\d\d-\d\d)[Tt ]((?:[01]\d|2[0-3]):\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:[0-5]\d)",
+    re.ASCII,
 )
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def encode(
-    event: str, type: str, id: str, parents: Sequence[str] = (), timestamp: datetime | str | None = None
+    event: str,
+    type: str,
+    id: str,
+    parents: Sequence[str] = (),
+    timestamp: datetime | str | None = None,
 ) -> bytes:
     """Return one line of JSON. Raises OperationError for an operation that an agent would refuse."""
     if not isinstance(event, str):
@@ -47,7 +52,9 @@ def encode(
 def check_datagram(raw: bytes) -> None:
     """Raises OperationError for an operation that fits into no datagram."""
     if len(raw) > MAX_DATAGRAM_BYTES:
-        raise OperationError("operation", f"has {len(raw):,} bytes, more than a datagram holds; send it over HTTP")
+        raise OperationError(
+            "operation", f"has {len(raw):,} bytes, more than a datagram holds; send it over HTTP"
+        )
 
 
 @lru_cache(64)
@@ -92,7 +99,8 @@ def _time(timestamp: datetime | str) -> str:
         return timestamp
     if not isinstance(timestamp, datetime) or timestamp.tzinfo is None:
         raise OperationError(
-            "timestamp", "must be a datetime with a time zone, for example datetime.now(UTC), or RFC 3339"
+            "timestamp",
+            "must be a datetime with a time zone, for example datetime.now(UTC), or RFC 3339",
         )
     try:
         return timestamp.astimezone(UTC).isoformat(timespec="milliseconds")
@@ -106,6 +114,8 @@ def _check_rfc3339(text: str) -> None:
         raise OperationError("timestamp", "not an RFC 3339 time such as 2014-11-06T11:04:39.041Z")
     date, clock, fraction, offset = match.groups()
     try:
-        datetime.fromisoformat(f"{date}T{clock}.{(fraction or '0')[:3]:0<3}{offset.upper()}").astimezone(UTC)
+        datetime.fromisoformat(
+            f"{date}T{clock}.{(fraction or '0')[:3]:0<3}{offset.upper()}"
+        ).astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise OperationError("timestamp", f"out of range: {error}") from None

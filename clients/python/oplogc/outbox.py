@@ -46,7 +46,9 @@ class _Item(NamedTuple):
 class Outbox:
     """Not thread-safe. ``max_operations`` and ``max_bytes`` bound what is held, the batch in flight included."""
 
-    def __init__(self, max_operations: int, max_bytes: int, batch_size: int, backoff: Backoff) -> None:
+    def __init__(
+        self, max_operations: int, max_bytes: int, batch_size: int, backoff: Backoff
+    ) -> None:
         if min(max_operations, max_bytes, batch_size) < 1:
             raise ValueError("max_buffered, max_buffered_bytes and batch_size must be at least 1")
         self._max_operations = max_operations
@@ -69,7 +71,8 @@ class Outbox:
 
     def has_room(self, raw: bytes) -> bool:
         return not self.counters.buffered or (
-            self.counters.buffered < self._max_operations and self._bytes + len(raw) <= self._max_bytes
+            self.counters.buffered < self._max_operations
+            and self._bytes + len(raw) <= self._max_bytes
         )
 
     def add(self, raw: bytes) -> None:
@@ -95,7 +98,9 @@ class Outbox:
 
     def is_flushed(self, number: int) -> bool:
         """Whether waiting for all operations up to this number is over: they are settled, or the agent refuses them."""
-        return self.is_settled(number) or (self.trouble is not None and self.trouble.status is not None)
+        return self.is_settled(number) or (
+            self.trouble is not None and self.trouble.status is not None
+        )
 
     def check_flushed(self, number: int) -> None:
         """Raises FlushError unless all operations up to this number are delivered, rejected or dropped."""

@@ -104,14 +104,19 @@ class Producer:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
     def __del__(self) -> None:
         way = getattr(self, "_way", None)  # missing when __init__ raised
         if isinstance(way, Delivery) and way.abandon():
-            warnings.warn(f"a producer was not closed: {way}", ResourceWarning, source=self, stacklevel=2)
+            warnings.warn(
+                f"a producer was not closed: {way}", ResourceWarning, source=self, stacklevel=2
+            )
 
 
 def check_http(proxy: str | None, timeout: float, overflow: Overflow) -> None:
@@ -160,4 +165,6 @@ class _Udp:
 
     def counters(self) -> Counters:
         with self._lock:
-            return Counters(sent=self._sent, delivered=self._sent - self._dropped, dropped=self._dropped)
+            return Counters(
+                sent=self._sent, delivered=self._sent - self._dropped, dropped=self._dropped
+            )

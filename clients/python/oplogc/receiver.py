@@ -64,7 +64,9 @@ class Receiver:
             return []
         self._receiving = None
         items = receiving.result()
-        self._last_event_id = items[-1].event_id  # not before: items that nobody took must come again
+        self._last_event_id = items[
+            -1
+        ].event_id  # not before: items that nobody took must come again
         return items
 
     async def aclose(self) -> None:
@@ -96,7 +98,9 @@ class Receiver:
             except DisconnectedError as error:
                 await self._disconnect()
                 delay = self._backoff.next(error.retry_after)
-                _log.warning("%s: %s; trying again in %.1f s", shown(self._endpoint.url), error, delay)
+                _log.warning(
+                    "%s: %s; trying again in %.1f s", shown(self._endpoint.url), error, delay
+                )
                 await asyncio.sleep(delay)
                 continue
             except BaseException:
@@ -110,11 +114,19 @@ class Receiver:
     async def _connect(self) -> Stream:
         if self._client is None:
             self._client = http_client(self._proxy)
-        response = await open_stream(self._client, self._endpoint, self._last_event_id, self._timeout)
+        response = await open_stream(
+            self._client, self._endpoint, self._last_event_id, self._timeout
+        )
         self._connected_at = asyncio.get_running_loop().time()
         self.connections += 1
         _log.info("following %s", shown(self._endpoint.url))
-        return Stream(response, self._last_event_id, self._sequence, self._heartbeat_timeout, self._tell_unknown)
+        return Stream(
+            response,
+            self._last_event_id,
+            self._sequence,
+            self._heartbeat_timeout,
+            self._tell_unknown,
+        )
 
     async def _disconnect(self) -> None:
         if self._stream is not None:
@@ -126,4 +138,7 @@ class Receiver:
     def _tell_unknown(self, name: str) -> None:
         if not self._told_unknown:
             self._told_unknown = True
-            _log.warning("the stream has events that this client does not know, such as %s", printable(repr(name[:40])))
+            _log.warning(
+                "the stream has events that this client does not know, such as %s",
+                printable(repr(name[:40])),
+            )

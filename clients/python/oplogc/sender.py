@@ -77,7 +77,9 @@ class Sender:
                 self._client = http_client(self._proxy, auth=self._endpoint.auth, headers=_HEADERS)
             async with asyncio.timeout(self._timeout):
                 content = b"\n".join(batch)
-                async with self._client.stream("POST", self._endpoint.url, content=content) as response:
+                async with self._client.stream(
+                    "POST", self._endpoint.url, content=content
+                ) as response:
                     answer = await read_answer(response)
             return judge(answer, len(batch))
         except TimeoutError:

@@ -68,7 +68,9 @@ class StateFile:
         except FileNotFoundError:
             return ""
         except OSError as error:
-            raise StateFileError(f"cannot read the state file {self.path}: {error.strerror}") from None
+            raise StateFileError(
+                f"cannot read the state file {self.path}: {error.strerror}"
+            ) from None
         text = raw.decode("ascii", "replace").removesuffix("\n")
         if not raw:
             raise StateFileError(f"the state file {self.path} is empty. Move it away to begin anew")
@@ -113,7 +115,9 @@ class Saver:
     def __init__(self, file: StateFile, position: Callable[[], str], interval: float) -> None:
         self._file = file
         self._position = position
-        self._interval = min(interval, threading.TIMEOUT_MAX)  # infinity: once at the start, and at the end
+        self._interval = min(
+            interval, threading.TIMEOUT_MAX
+        )  # infinity: once at the start, and at the end
         self._saved: str | None = None
         self._failing = False
         self._changed = threading.Event()

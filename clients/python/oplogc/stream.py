@@ -96,7 +96,9 @@ class Stream:
         try:
             chunk = reading.result()
         except httpx.DecodingError as error:
-            raise ProtocolError(f"the stream is compressed in a way that cannot be undone: {error}") from None
+            raise ProtocolError(
+                f"the stream is compressed in a way that cannot be undone: {error}"
+            ) from None
         except httpx.RequestError as error:
             raise DisconnectedError(describe(error)) from None
         if chunk is None:
@@ -131,14 +133,18 @@ async def open_stream(
     except TimeoutError:
         raise DisconnectedError(f"no answer within {timeout:g} s") from None
     except httpx.UnsupportedProtocol as error:
-        raise ProtocolError(f"{shown(endpoint.url)} redirects to an address that is none of HTTP: {error}") from None
+        raise ProtocolError(
+            f"{shown(endpoint.url)} redirects to an address that is none of HTTP: {error}"
+        ) from None
     except httpx.RequestError as error:
         raise DisconnectedError(describe(error)) from None
     except Exception as error:  # nothing that a server or a resolver does may end a consumer
         raise DisconnectedError(f"{type(error).__name__}: {error}") from error
 
 
-async def _ask(client: httpx.AsyncClient, endpoint: Endpoint, headers: dict[str, str]) -> httpx.Response:
+async def _ask(
+    client: httpx.AsyncClient, endpoint: Endpoint, headers: dict[str, str]
+) -> httpx.Response:
     """Follow redirects. The password goes to addresses of the same scheme, host and port only."""
     request = client.build_request("GET", endpoint.url, headers=headers)
     response = await client.send(request, stream=True, auth=endpoint.auth)
@@ -171,7 +177,9 @@ async def _check(response: httpx.Response) -> None:
             raise ProtocolError(f"{shown(response.url)} sends {kind}: is it an agent?")
         return
     if status < 300:
-        raise ProtocolError(f"{shown(response.url)} sends no stream (HTTP {status}): is it an agent?")
+        raise ProtocolError(
+            f"{shown(response.url)} sends no stream (HTTP {status}): is it an agent?"
+        )
     answer = await read_answer(response)
     if answer.passes:
         raise DisconnectedError(answer.sentence(), answer.retry_after)

@@ -50,7 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if sys.stdout is None:
         return _failed("stdout is closed: there is nowhere to write to")
-    logging.basicConfig(format="oplog-tail: %(message)s", level=logging.ERROR if args.quiet else logging.WARNING)
+    logging.basicConfig(
+        format="oplog-tail: %(message)s", level=logging.ERROR if args.quiet else logging.WARNING
+    )
     logging.getLogger("oplogc").setLevel(logging.ERROR if args.quiet else logging.INFO)
     try:
         consumer = Consumer(
@@ -128,7 +130,11 @@ class _Lines:
         name = self._paint(f"{event.event:<6}", _COLOURS[event.event])
         if not isinstance(event, Operation):
             return f"{self._paint(event.event_id, _DIM)} {name}"
-        parents = f" {self._paint('in ' + printable(', '.join(event.parents)), _DIM)}" if event.parents else ""
+        parents = (
+            f" {self._paint('in ' + printable(', '.join(event.parents)), _DIM)}"
+            if event.parents
+            else ""
+        )
         ref = f" {self._paint(printable(event.ref), _DIM)}" if event.ref else ""
         return f"{self._paint(_time(event.timestamp), _DIM)} {name} {printable(event.key)}{parents}{ref}"
 
@@ -139,7 +145,12 @@ class _Lines:
 def _as_json(event: Event) -> str:
     shown: dict[str, object] = {"event_id": event.event_id, "event": event.event}
     if isinstance(event, Operation):
-        shown |= {"timestamp": _time(event.timestamp), "parents": event.parents, "type": event.type, "id": event.id}
+        shown |= {
+            "timestamp": _time(event.timestamp),
+            "parents": event.parents,
+            "type": event.type,
+            "id": event.id,
+        }
         if event.ref is not None:
             shown["ref"] = event.ref
     return json.dumps(shown)
@@ -187,7 +198,11 @@ def _password(args: argparse.Namespace) -> str | None:
 
 def _wants_colour(choice: str) -> bool:
     if choice == "auto":
-        return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        return (
+            sys.stdout.isatty()
+            and not os.environ.get("NO_COLOR")
+            and os.environ.get("TERM") != "dumb"
+        )
     return choice == "always"
 
 
@@ -202,7 +217,13 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     url = os.environ.get("OPLOG_URL") or "http://localhost:8042"
     default = shown_text(url).replace("%", "%%")
-    add("url", metavar="URL", nargs="?", default=url, help=f"The agent. Variable: OPLOG_URL. Default: {default}.")
+    add(
+        "url",
+        metavar="URL",
+        nargs="?",
+        default=url,
+        help=f"The agent. Variable: OPLOG_URL. Default: {default}.",
+    )
     add(
         "-t",
         "--types",
@@ -239,7 +260,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PATH",
         help="Keep the position here and go on from it next time; what it holds comes before --since and --replicate.",
     )
-    add("-n", "--count", type=_count, metavar="N", help="End after N operations; reset and live do not count.")
+    add(
+        "-n",
+        "--count",
+        type=_count,
+        metavar="N",
+        help="End after N operations; reset and live do not count.",
+    )
     add("--json", action="store_true", help="One JSON object a line.")
     add(
         "--color",
@@ -250,7 +277,11 @@ def _parser() -> argparse.ArgumentParser:
     secret = parser.add_mutually_exclusive_group()
     secret.add_argument("--password", help="The agent's password. Variable: OPLOG_PASSWORD.")
     secret.add_argument("--password-file", metavar="PATH", help="A file that holds it.")
-    add("--proxy", metavar="URL", help="An HTTP proxy. Not given: what HTTP_PROXY and HTTPS_PROXY say.")
+    add(
+        "--proxy",
+        metavar="URL",
+        help="An HTTP proxy. Not given: what HTTP_PROXY and HTTPS_PROXY say.",
+    )
     add("-q", "--quiet", action="store_true", help="No notices about connections.")
     add("--version", action="version", version=f"oplog-tail {__version__}")
     return parser

@@ -44,7 +44,9 @@ def judge(answer: Answer, lines: int) -> Verdict:
         if status == 200 and _ingested(answer) == lines:
             return Delivered()
         return Later(
-            f"{answer.url} is no agent: its answer does not confirm the operations (HTTP {status})", 0.0, status
+            f"{answer.url} is no agent: its answer does not confirm the operations (HTTP {status})",
+            0.0,
+            status,
         )
     if 300 <= status < 400:
         where = f" to {answer.location}: give that address instead" if answer.location else ""
@@ -81,5 +83,7 @@ def _bad_lines(answer: Answer, lines: int) -> dict[int, str]:
         line = error.get("line") if isinstance(error, dict) else None
         if type(line) is not int or not 1 <= line <= lines:
             return {}
-        bad[line - 1] = printable(f"{error.get('field', 'operation')}: {error.get('reason', 'invalid')}"[:500])
+        bad[line - 1] = printable(
+            f"{error.get('field', 'operation')}: {error.get('reason', 'invalid')}"[:500]
+        )
     return bad

@@ -117,7 +117,9 @@ class Appender:
 
     async def append(self, operations: Sequence[Operation], stamp: Stamp) -> None:
         """Put in what of these is not in the log yet, by the writer's token and number."""
-        batch = _Stamped(self._link, self._log, operations, stamp, self._landed.pop(stamp.writer, None))
+        batch = _Stamped(
+            self._link, self._log, operations, stamp, self._landed.pop(stamp.writer, None)
+        )
         await self.put(batch)  # raises: in doubt, what landed is looked up when this is tried again
         if batch.last is not None:
             self._landed[stamp.writer] = batch.last
@@ -196,7 +198,9 @@ class Appender:
                 )
 
     def _is_crowded(self) -> bool:
-        return (self._log.head.offset - self._log.folded) * self._entry_bytes > self._log.capped_bytes / 2
+        return (
+            self._log.head.offset - self._log.folded
+        ) * self._entry_bytes > self._log.capped_bytes / 2
 
     async def insert(self, head: Head, chunk: Sequence[Numbered], writer: str | None) -> Landing:
         """Number a chunk from ``head`` on and insert it, up to where another entry is in the way. A majority has what landed."""
@@ -213,14 +217,20 @@ class Appender:
             await self._link.log.insert_many(documents, ordered=True, session=session)
         except BulkWriteError as error:
             errors: list[dict[str, Any]] = error.details["writeErrors"]
-            if not errors or errors[0]["code"] != DUPLICATE_KEY or error.details["writeConcernErrors"]:
+            if (
+                not errors
+                or errors[0]["code"] != DUPLICATE_KEY
+                or error.details["writeConcernErrors"]
+            ):
                 raise
             count = int(errors[0]["index"])  # nInserted is not to be trusted
         finally:
             server_at = server_seconds(session)
             if session:
                 await session.end_session()
-        is_late = boot_seconds() - head.asked_at > RECENT_SECONDS or head.mark.offset < self._log.folded
+        is_late = (
+            boot_seconds() - head.asked_at > RECENT_SECONDS or head.mark.offset < self._log.folded
+        )
         if server_at is not None and head.server_seconds is not None:
             is_late |= server_at - head.server_seconds > RECENT_SERVER_SECONDS
         if not count:
@@ -234,14 +244,22 @@ class Appender:
         if self._log.capped_bytes or await self._log.has(last.offset + 1):
             return
         numbers = {number for number, _ in standing}
-        places = [place for place, (number, _) in enumerate(inserted, head.offset + 1) if number not in numbers]
-        await self._link.log.delete_many({"_id": {"$in": [entry_id(Mark(place, last.ms)) for place in places]}})
+        places = [
+            place
+            for place, (number, _) in enumerate(inserted, head.offset + 1)
+            if number not in numbers
+        ]
+        await self._link.log.delete_many(
+            {"_id": {"$in": [entry_id(Mark(place, last.ms)) for place in places]}}
+        )
 
 
 class _Stamped:
     """Operations with a stamp: each goes in unless it is in already. ``last``: the writer's last one in the log; None: in doubt."""
 
-    def __init__(self, link: Link, log: Log, operations: Sequence[Operation], stamp: Stamp, last: int | None) -> None:
+    def __init__(
+        self, link: Link, log: Log, operations: Sequence[Operation], stamp: Stamp, last: int | None
+    ) -> None:
         self._link = link
         self._log = log
         self._writer = stamp.writer
@@ -274,7 +292,11 @@ class _Stamped:
         if row is None:
             raise StoreUnavailableError(f"MongoDB at {self._link.where}: the log's row is gone")
         known: list[int] = row.get("writers", {}).get(self._writer, [-1])
-        return [each for place, each in enumerate(landed, first) if place > row["n"] or each[0] <= known[0]]
+        return [
+            each
+            for place, each in enumerate(landed, first)
+            if place > row["n"] or each[0] <= known[0]
+        ]
 
     def landed(self, landed: Sequence[Numbered], head: Head | None, is_beaten: bool) -> None:
         if head is None:
@@ -298,6 +320,8 @@ class _Stamped:
             if last is not None:
                 return int(last["s"])
             # Folded and trimmed meanwhile, or before: the row is read after the log, so it knows.
-            row = await self._link.meta.find_one({"_id": LOG}, {f"writers.{self._writer}": 1}, session=session)
+            row = await self._link.meta.find_one(
+                {"_id": LOG}, {f"writers.{self._writer}": 1}, session=session
+            )
             known: list[int] = (row or {}).get("writers", {}).get(self._writer, [-1])
             return int(known[0])

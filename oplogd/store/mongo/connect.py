@@ -20,7 +20,11 @@ from oplogd.store.mongo.errors import COMMAND_NOT_FOUND, REFUSALS, refused_url, 
 from oplogd.store.mongo.layout import LOG, META, STATES, Document
 
 DEFAULT_DATABASE = "oplog"
-_DEFAULTS = {"serverSelectionTimeoutMS": 4_000, "connectTimeoutMS": 4_000, "socketTimeoutMS": 10_000}
+_DEFAULTS = {
+    "serverSelectionTimeoutMS": 4_000,
+    "connectTimeoutMS": 4_000,
+    "socketTimeoutMS": 10_000,
+}
 _CLOCK_SECONDS = 10.0
 _FERRET_UPDATES = 20
 """FerretDB holds one of its hundred connections for each update of a command, all of them until that is done."""
@@ -36,12 +40,18 @@ class Link:
         """Contacts nobody yet. ``brief``: for one question. Raises StoreError for a URL that cannot be read."""
         self.where = shown(url)
         given = url.partition("?")[2].lower()
-        options: dict[str, Any] = {name: ms for name, ms in _DEFAULTS.items() if f"{name.lower()}=" not in given}
+        options: dict[str, Any] = {
+            name: ms for name, ms in _DEFAULTS.items() if f"{name.lower()}=" not in given
+        }
         if brief and "servermonitoringmode=" not in given:
-            options["serverMonitoringMode"] = "poll"  # no second connection, which a close at once leaves half open
+            options["serverMonitoringMode"] = (
+                "poll"  # no second connection, which a close at once leaves half open
+            )
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("error", UserWarning)  # PyMongo drops a wrong option with no more than a warning
+                warnings.simplefilter(
+                    "error", UserWarning
+                )  # PyMongo drops a wrong option with no more than a warning
                 self.client: AsyncMongoClient[Document] = AsyncMongoClient(
                     url, appname=None if "appname=" in given else "oplogd", **options
                 )
@@ -51,7 +61,8 @@ class Link:
         self.database: AsyncDatabase[Document] = self.client.get_database(
             name,
             codec_options=CodecOptions(
-                datetime_conversion=DatetimeConversion.DATETIME_MS, unicode_decode_error_handler="replace"
+                datetime_conversion=DatetimeConversion.DATETIME_MS,
+                unicode_decode_error_handler="replace",
             ),
             read_preference=ReadPreference.PRIMARY,
             read_concern=ReadConcern("majority"),
@@ -114,7 +125,10 @@ class Link:
             yield session
             times = (self._operation_time, session.operation_time)
             if times[1] is not None and (times[0] is None or times[1] > times[0]):
-                self._operation_time, self._cluster_time = session.operation_time, session.cluster_time
+                self._operation_time, self._cluster_time = (
+                    session.operation_time,
+                    session.cluster_time,
+                )
 
     def session(self) -> AsyncClientSession | None:
         """None where the server has no sessions."""

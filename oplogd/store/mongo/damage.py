@@ -42,7 +42,11 @@ class Damage:
         if not self._seen:
             return None
         key, problem = next(iter(self._seen.items()))
-        count = f"at least {len(self._seen):,}" if len(self._seen) == _MOST_REMEMBERED else f"{len(self._seen):,}"
+        count = (
+            f"at least {len(self._seen):,}"
+            if len(self._seen) == _MOST_REMEMBERED
+            else f"{len(self._seen):,}"
+        )
         return (
             f"{count} damaged documents were read with a value put in place of what is wrong, for example"
             f" _id {key[:200]!r}: {problem}. Send these objects again, or run oplog-sync"
@@ -69,7 +73,12 @@ def sound_data(document: Mapping[str, Any], ms: int, damage: Damage | None) -> D
         problems.append("data.id is missing")
         id_ = key_id or str(document.get("_id"))
     parents = _parents(given.get("p"), problems)
-    mended = {"ts": DatetimeMS(_date(given.get("ts"), ms, problems)), "p": parents, "t": type_, "id": id_}
+    mended = {
+        "ts": DatetimeMS(_date(given.get("ts"), ms, problems)),
+        "p": parents,
+        "t": type_,
+        "id": id_,
+    }
     if problems and damage is not None:
         damage.found(document, ", ".join(problems))
     return mended
@@ -80,7 +89,11 @@ def sound_event(document: Mapping[str, Any]) -> str:
     if isinstance(event, str) and event.lower() in EVENTS:
         return event.lower()
     data = document.get("data")
-    return "update" if isinstance(data, dict) and _text(data.get("t")) and _text(data.get("id")) else "delete"
+    return (
+        "update"
+        if isinstance(data, dict) and _text(data.get("t")) and _text(data.get("id"))
+        else "delete"
+    )
 
 
 def offset_of(document: Mapping[str, Any]) -> int:
@@ -100,7 +113,12 @@ def milliseconds(value: object) -> int | None:
     """A date as ms since 1970, also one that was stored as a number; None for anything else."""
     if isinstance(value, DatetimeMS):
         return int(value)
-    if isinstance(value, int | float) and not isinstance(value, bool) and value == value and abs(value) < 2**63:
+    if (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and value == value
+        and abs(value) < 2**63
+    ):
         return int(value)
     return None
 
@@ -113,7 +131,10 @@ def _is_sound(data: Mapping[str, Any]) -> bool:
         and type(type_) is str
         and type(id_) is str
         and bool(type_ and id_)
-        and (parents is None or (type(parents) is list and all(type(each) is str for each in parents)))
+        and (
+            parents is None
+            or (type(parents) is list and all(type(each) is str for each in parents))
+        )
     )
 
 

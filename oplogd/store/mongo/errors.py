@@ -43,7 +43,9 @@ def shown(url: str) -> str:
     path_at, query_at = (rest.find(mark) % (len(rest) + 1) for mark in "/?")
     hosts = rest[: min(path_at, query_at)]
     behind = rest[len(hosts) :]
-    if "@" in behind and not (path_at < query_at and _has_options_only(behind) and ("@" in hosts or ":" not in hosts)):
+    if "@" in behind and not (
+        path_at < query_at and _has_options_only(behind) and ("@" in hosts or ":" not in hosts)
+    ):
         return UNREADABLE
     hosts = hosts.rpartition("@")[2]
     return (hosts or "no host") if all(map(_HOST.fullmatch, hosts.split(","))) else UNREADABLE
@@ -98,7 +100,11 @@ def _refusal(error: Exception, url: str) -> str:
 
 def is_existing(error: OperationFailure) -> bool:
     """Whether a collection to be created, or the target of a renaming, is there already."""
-    return error.code == _NAMESPACE_EXISTS or "already exists" in str(error) or "target namespace exists" in str(error)
+    return (
+        error.code == _NAMESPACE_EXISTS
+        or "already exists" in str(error)
+        or "target namespace exists" in str(error)
+    )
 
 
 def _reason(error: PyMongoError) -> str:

@@ -18,7 +18,9 @@ MOST_WRITERS = 1_000
 """Of so many writers the row remembers what was folded last."""
 
 
-async def fold(link: Link, documents: Sequence[Document], hold: Callable[[], Awaitable[bool]]) -> bool:
+async def fold(
+    link: Link, documents: Sequence[Document], hold: Callable[[], Awaitable[bool]]
+) -> bool:
     """Bring the states up to these entries; a majority has them when it returns.
 
     ``hold`` is asked before each command; False when it said no.
@@ -26,7 +28,9 @@ async def fold(link: Link, documents: Sequence[Document], hold: Callable[[], Awa
     last = {key_of(document): state_document(document, link.damage) for document in documents}
     existing = {
         document["_id"]
-        async for document in link.states.find({"_id": {"$in": list(last)}}, {"_id": 1}).batch_size(5_000)
+        async for document in link.states.find({"_id": {"$in": list(last)}}, {"_id": 1}).batch_size(
+            5_000
+        )
     }
     new = [key for key in last if key not in existing]
     if not await hold():
@@ -47,11 +51,15 @@ async def fold(link: Link, documents: Sequence[Document], hold: Callable[[], Awa
     for start in range(0, len(updates), link.updates_per_command):
         if not await hold():
             return False
-        await link.states.bulk_write(updates[start : start + link.updates_per_command], ordered=False)
+        await link.states.bulk_write(
+            updates[start : start + link.updates_per_command], ordered=False
+        )
     return True
 
 
-async def raise_checkpoint(link: Link, documents: Sequence[Document], first: int, after: int) -> bool:
+async def raise_checkpoint(
+    link: Link, documents: Sequence[Document], first: int, after: int
+) -> bool:
     """Record that these entries are folded, and of each writer the last one. Return whether this call raised it.
 
     The place, its time and the writers must fit each other, so they are set together, and only where the place still is
@@ -75,6 +83,8 @@ async def forget_writers(link: Link) -> None:
     row = await link.meta.find_one({"_id": LOG}, {"n": 1, "writers": 1})
     writers: dict[str, list[int]] = (row or {}).get("writers", {})
     if len(writers) > MOST_WRITERS:
-        oldest = sorted(writers, key=lambda writer: writers[writer][1])[: len(writers) - MOST_WRITERS // 2]
+        oldest = sorted(writers, key=lambda writer: writers[writer][1])[
+            : len(writers) - MOST_WRITERS // 2
+        ]
         seen = {"_id": LOG, "n": (row or {}).get("n")}
         await link.meta.update_one(seen, {"$unset": {f"writers.{writer}": "" for writer in oldest}})

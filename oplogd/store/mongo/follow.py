@@ -42,7 +42,9 @@ class Tail:
         self._at = -1
         """The offset behind which the cursor stands."""
 
-    async def follow(self, after: int, limit: int, seconds: float, at_ms: int | None = None) -> list[Entry]:
+    async def follow(
+        self, after: int, limit: int, seconds: float, at_ms: int | None = None
+    ) -> list[Entry]:
         deadline = time.monotonic() + seconds
         self._log.followed_until = deadline
         if self._log.capped_bytes:
@@ -62,10 +64,14 @@ class Tail:
                         if await self._log.has(after + 1):
                             break
                         trusted_until = now + _TRUST_SECONDS
-                    if entries := await self._more(after, limit, min(deadline, trusted_until), at_ms):
+                    if entries := await self._more(
+                        after, limit, min(deadline, trusted_until), at_ms
+                    ):
                         self._at = entries[-1].offset
                         return entries
-            except OperationFailure:  # the cursor died: killed, fallen off the log, or the collection is gone
+            except (
+                OperationFailure
+            ):  # the cursor died: killed, fallen off the log, or the collection is gone
                 self._cursor = _NONE
             except BaseException:
                 await self.close()
@@ -79,7 +85,9 @@ class Tail:
         session, self._session = self._session, None
         with contextlib.suppress(PyMongoError):
             if cursor:
-                await self._link.database.command("killCursors", LOG, cursors=[cursor], session=session)
+                await self._link.database.command(
+                    "killCursors", LOG, cursors=[cursor], session=session
+                )
             if session:
                 await session.end_session()
 
@@ -95,18 +103,30 @@ class Tail:
         first: list[Document] = answer["firstBatch"]
         self._cursor = Int64(answer["id"])
         self._at = after
-        if not first or mark_of(first[0]).offset != after or at_ms not in (None, mark_of(first[0]).ms):
+        if (
+            not first
+            or mark_of(first[0]).offset != after
+            or at_ms not in (None, mark_of(first[0]).ms)
+        ):
             await self.close()
 
-    async def _more(self, after: int, limit: int, deadline: float, at_ms: int | None) -> list[Entry]:
+    async def _more(
+        self, after: int, limit: int, deadline: float, at_ms: int | None
+    ) -> list[Entry]:
         bell = self._log.appended.listen()
-        command: Document = {"getMore": self._cursor, "collection": LOG, "batchSize": self._log.sizes.documents(limit)}
+        command: Document = {
+            "getMore": self._cursor,
+            "collection": LOG,
+            "batchSize": self._log.sizes.documents(limit),
+        }
         if self._link.awaits:
             command["maxTimeMS"] = max(1, int((deadline - time.monotonic()) * 1000))
         answer = await self._command(command)
         self._cursor = Int64(answer["id"])
         documents: list[Document] = answer["nextBatch"]
-        fresh = [each for each in documents if (n := whole(each.get("n"))) is not None and n > after]
+        fresh = [
+            each for each in documents if (n := whole(each.get("n"))) is not None and n > after
+        ]
         if not fresh:
             if not self._link.awaits:
                 await wait(bell, _NO_AWAIT_SECONDS)
@@ -126,14 +146,18 @@ class Tail:
         cursor: Document = answer["cursor"]
         return cursor
 
-    async def _poll(self, after: int, limit: int, deadline: float, at_ms: int | None) -> list[Entry]:
+    async def _poll(
+        self, after: int, limit: int, deadline: float, at_ms: int | None
+    ) -> list[Entry]:
         log = self._log
         woken = True
         while True:
             bell = log.appended.listen()
             left = deadline - time.monotonic()
             # At the deadline the range is read, since the next offset may have left the log.
-            if (woken or left <= 0 or await log.has(after + 1)) and (entries := await log.read(after, limit, at_ms)):
+            if (woken or left <= 0 or await log.has(after + 1)) and (
+                entries := await log.read(after, limit, at_ms)
+            ):
                 return entries
             if left <= 0:
                 return []

@@ -74,8 +74,12 @@ class Guard:
         """The checkpoint's offset, and the offset of each object's last operation up to there at least."""
         async with self._link.reading() as session:
             folded = (await self._log.row(session)).folded.offset
-            found = self._link.states.find({"_id": {"$in": list(keys)}}, {"n": 1}, session=session).batch_size(5_000)
-            return folded, {document["_id"]: int(document.get("n") or 0) async for document in found}
+            found = self._link.states.find(
+                {"_id": {"$in": list(keys)}}, {"n": 1}, session=session
+            ).batch_size(5_000)
+            return folded, {
+                document["_id"]: int(document.get("n") or 0) async for document in found
+            }
 
     def busy(self) -> StoreUnavailableError:
         return StoreUnavailableError(
@@ -92,7 +96,9 @@ class Guard:
             async for document in self._link.states.find(asked, session=session).batch_size(5_000):
                 view.take(document["_id"], document)
             view.head = Head(row.folded, asked_at, server_seconds(session))
-        if not await self._log.has(row.folded.offset):  # an empty log; one made anew has raised the checkpoint first
+        if not await self._log.has(
+            row.folded.offset
+        ):  # an empty log; one made anew has raised the checkpoint first
             await self._log.check_index()
             if (await self._log.row()).folded != row.folded:
                 return None
@@ -122,7 +128,9 @@ class _Corrections:
     def __init__(self, guard: Guard, corrections: Sequence[Correction]) -> None:
         self._guard = guard
         self._corrections = corrections
-        self.todo: list[Numbered] = [(place, each.operation) for place, each in enumerate(corrections)]
+        self.todo: list[Numbered] = [
+            (place, each.operation) for place, each in enumerate(corrections)
+        ]
         self.verdicts = [Verdict.APPLIED] * len(corrections)
         self._firsts = {operation.key: place for place, operation in reversed(self.todo)}
         self._view: _View | None = None
@@ -148,14 +156,18 @@ class _Corrections:
         assert self._view is not None
         for place, operation in self.todo:
             is_first = self._firsts[operation.key] == place
-            self.verdicts[place] = _verdict(self._corrections[place], self._view.last.get(operation.key), is_first)
+            self.verdicts[place] = _verdict(
+                self._corrections[place], self._view.last.get(operation.key), is_first
+            )
         self.todo = [each for each in self.todo if self.verdicts[each[0]] is Verdict.APPLIED]
         return [each for each in chunk if self.verdicts[each[0]] is Verdict.APPLIED]
 
     async def standing(self, landed: Sequence[Numbered], first: int) -> list[Numbered]:
         """One that is followed by another operation on its object may stand, too, and is judged by that again."""
         folded, last = await self._guard.last({operation.key for _, operation in landed})
-        return [each for n, each in enumerate(landed, first) if n > folded or last.get(each[1].key) == n]
+        return [
+            each for n, each in enumerate(landed, first) if n > folded or last.get(each[1].key) == n
+        ]
 
     def landed(self, landed: Sequence[Numbered], head: Head | None, is_beaten: bool) -> None:
         numbers = {number for number, _ in landed}
@@ -172,6 +184,10 @@ def _verdict(correction: Correction, last: _Last | None, is_first: bool) -> Verd
     operation, expected = correction
     if expected is None or (is_first and expected == (last.n if last else 0)):
         return Verdict.APPLIED
-    if last and last.deleted == (operation.event == "delete") and last.data == operation.data.decode():
+    if (
+        last
+        and last.deleted == (operation.event == "delete")
+        and last.data == operation.data.decode()
+    ):
         return Verdict.PRESENT
     return Verdict.SKIPPED

@@ -60,7 +60,11 @@ def mark_of(document: Mapping[str, Any]) -> Mark:
 def is_in_keeping(document: Mapping[str, Any]) -> bool:
     """Whether the id of an entry is the one that its offset has."""
     key, n = document["_id"], document.get("n")
-    return isinstance(key, ObjectId) and isinstance(n, int) and n == int.from_bytes(key.binary[6:], "big") > 0
+    return (
+        isinstance(key, ObjectId)
+        and isinstance(n, int)
+        and n == int.from_bytes(key.binary[6:], "big") > 0
+    )
 
 
 def entry_document(operation: Operation, mark: Mark, writer: str | None, sequence: int) -> Document:
@@ -68,7 +72,12 @@ def entry_document(operation: Operation, mark: Mark, writer: str | None, sequenc
     document = {
         "_id": entry_id(mark),
         "event": operation.event,
-        "data": {"ts": datetime.fromisoformat(data.timestamp), "p": data.parents, "t": data.type, "id": data.id},
+        "data": {
+            "ts": datetime.fromisoformat(data.timestamp),
+            "p": data.parents,
+            "t": data.type,
+            "id": data.id,
+        },
         "n": mark.offset,
     }
     return document if writer is None else {**document, "w": writer, "s": sequence}
@@ -108,7 +117,9 @@ def key_of(document: Document, damage: Damage | None = None) -> str:
 def state(document: Document, damage: Damage | None = None) -> State:
     ms = milliseconds(document.get("ts")) or 0
     tie = f"{offset_of(document) + 1:012x}{document['_id']}"
-    return State(StateCursor(ms, tie), document.get("event") == "delete", text(document, ms, damage))
+    return State(
+        StateCursor(ms, tie), document.get("event") == "delete", text(document, ms, damage)
+    )
 
 
 def states_past(cursor: StateCursor, upto: int, live_only: bool = False) -> list[Document]:
@@ -137,4 +148,6 @@ def states_past(cursor: StateCursor, upto: int, live_only: bool = False) -> list
 def text(document: Mapping[str, Any], ms: int, damage: Damage | None = None) -> str:
     """The JSON text of an entry's or a state's operation. ``ms`` takes the place of a date that cannot be read."""
     data = sound_data(document, ms, damage)
-    return encode_data(format_ms(int(data["ts"])), data.get("p") or [], data["t"], data["id"]).decode()
+    return encode_data(
+        format_ms(int(data["ts"])), data.get("p") or [], data["t"], data["id"]
+    ).decode()

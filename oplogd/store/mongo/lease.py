@@ -55,7 +55,9 @@ class Lease:
             # The answer may have been long on its way: the holder may have renewed since, and is seen from now on.
             self._seen, self._seen_at = this, time.monotonic()
         given = seen.get("seconds")
-        seconds = self.longest = max(self.seconds, given) if isinstance(given, int | float) else self.seconds
+        seconds = self.longest = (
+            max(self.seconds, given) if isinstance(given, int | float) else self.seconds
+        )
         free = this[0] is None or this[0] == self._me or now - self._seen_at >= seconds
         return free and await self._swap(*this, time.monotonic())
 

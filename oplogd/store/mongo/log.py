@@ -96,7 +96,12 @@ class Head(NamedTuple):
         if self.passed is None or self.known > after:
             return None
         return max(
-            (int(each["s"]) for each in self.passed if each.get("w") == writer and each["n"] > after), default=-1
+            (
+                int(each["s"])
+                for each in self.passed
+                if each.get("w") == writer and each["n"] > after
+            ),
+            default=-1,
         )
 
 
@@ -163,7 +168,9 @@ class Log:
         self.folded = row.folded.offset
         return row
 
-    async def documents(self, after: int, limit: int, session: AsyncClientSession | None = None) -> list[Document]:
+    async def documents(
+        self, after: int, limit: int, session: AsyncClientSession | None = None
+    ) -> list[Document]:
         """Up to ``limit`` entries past an offset without a gap, about a megabyte of them at most.
 
         The first is not ``after + 1`` only if that one is really gone: a server may leave out what is inserted while it
@@ -174,25 +181,35 @@ class Log:
             if not found or found[0]["n"] == after + 1 or not await self.has(after + 1):
                 break
         else:
-            raise StoreUnavailableError(f"MongoDB at {self._link.where}: its answers do not hold together")
+            raise StoreUnavailableError(
+                f"MongoDB at {self._link.where}: its answers do not hold together"
+            )
         dense = [
-            document for number, document in enumerate(found, found[0]["n"] if found else 0) if document["n"] == number
+            document
+            for number, document in enumerate(found, found[0]["n"] if found else 0)
+            if document["n"] == number
         ]
         if dense:
             self.saw(mark_of(dense[-1]))
         return dense
 
-    async def _range(self, after: int, limit: int, session: AsyncClientSession | None) -> list[Document]:
+    async def _range(
+        self, after: int, limit: int, session: AsyncClientSession | None
+    ) -> list[Document]:
         found: list[Document] = []
         size = 0
-        cursor = self._link.log.find({"n": {"$gt": after}}, session=session).sort("n", 1).limit(limit)
+        cursor = (
+            self._link.log.find({"n": {"$gt": after}}, session=session).sort("n", 1).limit(limit)
+        )
         async with cursor.batch_size(self.sizes.documents(limit)):
             async for document in cursor:
                 if not self._has_place(document):
                     continue
                 found.append(document)
                 size += weight(document)
-                if size > READ_CHARACTERS and len(found) > 1:  # the first may be one that is only compared
+                if (
+                    size > READ_CHARACTERS and len(found) > 1
+                ):  # the first may be one that is only compared
                     break
         self.sizes.saw(size, len(found))
         return found
@@ -264,7 +281,11 @@ class Log:
         """
         asked = places - {0}
         is_recent = boot_seconds() - self._head_at <= RECENT_SECONDS
-        ahead = range(known.offset + 1, known.offset + 1 + PROBES) if is_recent and known.offset else range(0)
+        ahead = (
+            range(known.offset + 1, known.offset + 1 + PROBES)
+            if is_recent and known.offset
+            else range(0)
+        )
         if ahead:
             asked |= {known.offset, *ahead}
         found = await self._at(asked, session) if asked else {}
@@ -317,7 +338,9 @@ class Log:
 
     async def empty_head(self, row: Row, session: AsyncClientSession | None = None) -> Mark:
         """Where an empty log goes on: past the checkpoint and past every state."""
-        newest = await self._link.states.find_one({}, {"n": 1, "ts": 1}, sort=[("ts", -1)], session=session)
+        newest = await self._link.states.find_one(
+            {}, {"n": 1, "ts": 1}, sort=[("ts", -1)], session=session
+        )
         if newest is None:
             return row.folded
         top = {"ts": newest["ts"]}
@@ -332,7 +355,9 @@ class Log:
         """The entry with the smallest offset, with -1 the one with the largest; None if the log is empty."""
         chosen = {"n": {"$gt": 0, "$lte": MAX_OFFSET}}
         found = self._link.log.find(chosen, {"n": 1}, session=session).sort("n", order).limit(_FEW)
-        return next((mark_of(each) for each in await found.to_list() if self._has_place(each)), None)
+        return next(
+            (mark_of(each) for each in await found.to_list() if self._has_place(each)), None
+        )
 
     async def _front(self, head: Mark, session: AsyncClientSession | None) -> Mark | None:
         """The oldest entry: the first behind the last gap before ``head``; None if the log is empty.
@@ -357,10 +382,14 @@ class Log:
                 front = min((mark for place, mark in marks.items() if place > gap), default=front)
         return front
 
-    async def _marks(self, places: Iterable[int], session: AsyncClientSession | None) -> dict[int, Mark]:
+    async def _marks(
+        self, places: Iterable[int], session: AsyncClientSession | None
+    ) -> dict[int, Mark]:
         return {place: mark_of(each) for place, each in (await self._at(places, session)).items()}
 
-    async def _at(self, places: Iterable[int], session: AsyncClientSession | None) -> dict[int, Document]:
+    async def _at(
+        self, places: Iterable[int], session: AsyncClientSession | None
+    ) -> dict[int, Document]:
         """The entries at these offsets, each without its operation."""
         found = self._link.log.find({"n": {"$in": sorted(set(places))}}, _PLACE, session=session)
         return {document["n"]: document async for document in found if self._has_place(document)}
@@ -370,5 +399,9 @@ def _spread(low: int, high: int) -> list[int]:
     """Places past ``low`` up to ``high``, dense at first, then ever farther apart."""
     span = high - low
     return sorted(
-        {low + max(number, round(span ** (number / PROBES))) for number in range(1, PROBES + 1) if number <= span}
+        {
+            low + max(number, round(span ** (number / PROBES)))
+            for number in range(1, PROBES + 1)
+            if number <= span
+        }
     )

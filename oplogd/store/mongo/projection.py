@@ -84,8 +84,12 @@ class Projection:
             await self._link.greet()
             self._greeted = True
         held = await self._lease.hold()
-        if self._lease.longest > self._lease.seconds:  # whoever waits for the fold needs as much patience
-            self._log.stall_seconds = max(self._log.stall_seconds, STALL_LEASES * self._lease.longest)
+        if (
+            self._lease.longest > self._lease.seconds
+        ):  # whoever waits for the fold needs as much patience
+            self._log.stall_seconds = max(
+                self._log.stall_seconds, STALL_LEASES * self._lease.longest
+            )
         if not held:
             self._checkpoint = None
             if not self.ready:
@@ -99,7 +103,9 @@ class Projection:
         heard = self._log.appended.listen()
         if not await self._fold() and self._checkpoint:
             followed = time.monotonic() < self._log.followed_until + _KEEP_SECONDS
-            await wait(heard, min(_KEEP_SECONDS if followed else _IDLE_SECONDS, self._lease.seconds / 5))
+            await wait(
+                heard, min(_KEEP_SECONDS if followed else _IDLE_SECONDS, self._lease.seconds / 5)
+            )
 
     async def _watch(self) -> None:
         """Not the holder: look now and again whether the collections still are what they must be."""
@@ -150,10 +156,16 @@ class Projection:
         # A batch that takes long would keep the lease busy; one that fails must not be tried at the same size for ever.
         took = time.monotonic() - began
         self._batch = (
-            max(_LEAST_BATCH, self._batch // 2) if took > self._lease.seconds / 4 else min(BATCH, 2 * self._batch)
+            max(_LEAST_BATCH, self._batch // 2)
+            if took > self._lease.seconds / 4
+            else min(BATCH, 2 * self._batch)
         )
-        if not self._lease.held or not await raise_checkpoint(self._link, documents, self._first, checkpoint.offset):
-            self._checkpoint = None  # another one folds, or the log was set aside or restored: look again
+        if not self._lease.held or not await raise_checkpoint(
+            self._link, documents, self._first, checkpoint.offset
+        ):
+            self._checkpoint = (
+                None  # another one folds, or the log was set aside or restored: look again
+            )
             return False
         self._checkpoint = mark_of(documents[-1])
         self._log.folded = self._checkpoint.offset
@@ -192,7 +204,9 @@ class Projection:
                 stray = {"n": None, "_id": {"$lt": first["_id"]}}
                 gone = await self._link.log.find(stray, {"_id": 1}).limit(BATCH).to_list()
                 if gone:
-                    await self._link.log.delete_many({"n": None, "_id": {"$in": [each["_id"] for each in gone]}})
+                    await self._link.log.delete_many(
+                        {"n": None, "_id": {"$in": [each["_id"] for each in gone]}}
+                    )
 
     def _long_folded(self, offset: int) -> int:
         """Note the checkpoint; where it was TRIM_SECONDS ago at the latest, 0 where that is not known."""

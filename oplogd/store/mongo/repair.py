@@ -64,17 +64,23 @@ class Repair:
         folded goes into the new log. None: the log goes on, with every entry.
         """
         repair: Document = {"id": aside, "size": size, "epoch": epoch, "sources": [{"name": aside}]}
-        await self._link.meta.update_one({"_id": LOG, "repair": {"$exists": False}}, {"$set": {"repair": repair}})
+        await self._link.meta.update_one(
+            {"_id": LOG, "repair": {"$exists": False}}, {"$set": {"repair": repair}}
+        )
 
     async def noted(self) -> str | None:
         """The id of the repair under way."""
-        row = await self._link.meta.find_one({"_id": LOG, "repair": {"$exists": True}}, {"repair": 1})
+        row = await self._link.meta.find_one(
+            {"_id": LOG, "repair": {"$exists": True}}, {"repair": 1}
+        )
         return str(row["repair"]["id"]) if row else None
 
     async def go_on(self, hold: Hold) -> None:
         """Bring a noted repair to its end; None is noted most of the time."""
         while (
-            row := await self._link.meta.find_one({"_id": LOG, "repair": {"$exists": True}}, {"writers": 0})
+            row := await self._link.meta.find_one(
+                {"_id": LOG, "repair": {"$exists": True}}, {"writers": 0}
+            )
         ) is not None:
             await self._step(row, row["repair"], hold)
 
@@ -164,7 +170,13 @@ class Repair:
             upto = {"n": {"$not": {"$gt": base.offset}}}
             await self._link.states.update_many(upto, {"$set": {"ts": DatetimeMS(epoch)}})
             source["after"] = base.offset
-            new: Document = {"n": base.offset, "ts": epoch, "created": epoch, "first": base.offset + 1, "purged": 0}
+            new: Document = {
+                "n": base.offset,
+                "ts": epoch,
+                "created": epoch,
+                "first": base.offset + 1,
+                "purged": 0,
+            }
             new["set_aside"] = await _set_aside(collection, known, epoch)
             change = {"$set": new, "$unset": {"states_lost": ""}}
         else:
@@ -182,7 +194,10 @@ class Repair:
                     base.offset,
                     source["name"],
                 )
-        source |= {"n": base.offset, "ts": max(base.ms, await self._link.now_ms() if not repair["epoch"] else 0)}
+        source |= {
+            "n": base.offset,
+            "ts": max(base.ms, await self._link.now_ms() if not repair["epoch"] else 0),
+        }
         change["$set"] = {**change.get("$set", {}), "repair.sources": repair["sources"]}
         await self._note(repair, change)
 
@@ -224,19 +239,29 @@ class Repair:
     async def _note(self, repair: Document, change: Document) -> None:
         noted = await self._link.meta.update_one({"_id": LOG, "repair.id": repair["id"]}, change)
         if not noted.matched_count:
-            raise StoreUnavailableError(f"MongoDB at {self._link.where}: another agent has made the log anew")
+            raise StoreUnavailableError(
+                f"MongoDB at {self._link.where}: another agent has made the log anew"
+            )
 
     async def _end(self, repair: Document) -> None:
-        await self._link.meta.update_one({"_id": LOG, "repair.id": repair["id"]}, {"$unset": {"repair": ""}})
+        await self._link.meta.update_one(
+            {"_id": LOG, "repair.id": repair["id"]}, {"$unset": {"repair": ""}}
+        )
 
     async def _keep(self, hold: Hold) -> None:
         if not await hold():
-            raise StoreUnavailableError(f"MongoDB at {self._link.where}: another agent holds the lease now")
+            raise StoreUnavailableError(
+                f"MongoDB at {self._link.where}: another agent holds the lease now"
+            )
 
 
 async def _set_aside(log: AsyncCollection[Document], row: Row, now: int) -> list[Document]:
     """The times beyond ``now`` that this log and earlier ones have used, as spans whose ends are not included."""
-    spans = [{"after": max(after, now), "before": before} for after, before in row.set_aside if before > now + 1]
+    spans = [
+        {"after": max(after, now), "before": before}
+        for after, before in row.set_aside
+        if before > now + 1
+    ]
     newest = await log.find_one({"n": {"$gt": 0}}, {"n": 1}, sort=[("_id", -1)])
     head_ms = max(mark_of(newest).ms if newest else 0, row.folded.ms)
     if head_ms > now:
@@ -244,6 +269,8 @@ async def _set_aside(log: AsyncCollection[Document], row: Row, now: int) -> list
         first = None
         # Without an entry of the present, earlier ones of the future may have left the log.
         if await log.find_one({"n": {"$gt": 0}, "_id": {"$lte": present}}, {"_id": 1}) is not None:
-            first = await log.find_one({"n": {"$gt": 0}, "_id": {"$gt": present}}, {"n": 1}, sort=[("_id", 1)])
+            first = await log.find_one(
+                {"n": {"$gt": 0}, "_id": {"$gt": present}}, {"n": 1}, sort=[("_id", 1)]
+            )
         spans.append({"after": mark_of(first).ms - 1 if first else now, "before": head_ms + 1})
     return spans

@@ -14,7 +14,14 @@ from oplogd.errors import StoreError, StoreFlagError, StoreUnavailableError
 from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.damage import offset_of
 from oplogd.store.mongo.errors import is_existing
-from oplogd.store.mongo.layout import FIRST_SERVERS_LOG, LOG, OFFSET_INDEX, STATES, STATES_INDEXES, Document
+from oplogd.store.mongo.layout import (
+    FIRST_SERVERS_LOG,
+    LOG,
+    OFFSET_INDEX,
+    STATES,
+    STATES_INDEXES,
+    Document,
+)
 from oplogd.store.mongo.log import LOST_STATES, Log, Row
 from oplogd.store.mongo.repair import EPOCH, STRAYS, Hold, Repair
 from oplogd.store.mongo.states import StatesKeeper, date_states
@@ -33,7 +40,9 @@ _log = logging.getLogger("oplogd.store")
 class Setup:
     """``kind`` None takes the log as it is. ``max_bytes`` None keeps its cap, ``new_bytes`` is that of one made now."""
 
-    def __init__(self, link: Link, log: Log, kind: Kind | None, max_bytes: int | None, new_bytes: int) -> None:
+    def __init__(
+        self, link: Link, log: Log, kind: Kind | None, max_bytes: int | None, new_bytes: int
+    ) -> None:
         self._link = link
         self._log = log
         self._kind = kind
@@ -101,7 +110,9 @@ class Setup:
         if await self._repair.options(aside) is not None:
             aside = f"{aside}_{now}"
         size = self._cap(options or {}, row) if self._kind != "plain" else 0
-        await self._repair.begin(aside, size if self._kind or (options or {}).get("capped") else 0, now)
+        await self._repair.begin(
+            aside, size if self._kind or (options or {}).get("capped") else 0, now
+        )
 
     async def is_under_repair(self) -> bool:
         return await self._repair.noted() is not None
@@ -111,14 +122,20 @@ class Setup:
     async def _take_over(self) -> None:
         """A database of the first server: its log is set aside, its states stay and get ``n: 0``."""
         options = await self._repair.options(LOG)
-        if options is not None and await self._link.log.find_one({"n": {"$gt": 0}}, {"_id": 1}) is None:
+        if (
+            options is not None
+            and await self._link.log.find_one({"n": {"$gt": 0}}, {"_id": 1}) is None
+        ):
             if await self._link.log.find_one({}, {"_id": 1}) is not None:
                 if not await self._repair.rename(LOG, FIRST_SERVERS_LOG):
                     raise StoreUnavailableError(
                         f"MongoDB at {self._link.where}: the first server's log was set aside as {FIRST_SERVERS_LOG}, and"
                         f" yet it goes on writing to {LOG}: stop it, then rename or drop {LOG}"
                     )
-                _log.info("the first server's log is set aside as %s, its states are taken over", FIRST_SERVERS_LOG)
+                _log.info(
+                    "the first server's log is set aside as %s, its states are taken over",
+                    FIRST_SERVERS_LOG,
+                )
             else:
                 self._check_kind(options)
         if told := await date_states(self._link):
@@ -128,7 +145,8 @@ class Setup:
     async def _create_row(self) -> None:
         now = await self._link.now_ms()
         taken_over = (
-            await self._repair.options(FIRST_SERVERS_LOG) is not None or await self._link.states.find_one() is not None
+            await self._repair.options(FIRST_SERVERS_LOG) is not None
+            or await self._link.states.find_one() is not None
         )
         newest = await self._link.states.find_one({}, {"ts": 1}, sort=[("ts", -1)])
         offset = await self._link.states.find_one({}, {"n": 1}, sort=[("n", -1)])
@@ -153,11 +171,16 @@ class Setup:
         floor = await self._repair.floor(row)
         lost = floor.offset - row.folded.offset
         if floor.offset:
-            _log.warning("the log's collection was dropped: going on after offset %d in a new one", floor.offset)
+            _log.warning(
+                "the log's collection was dropped: going on after offset %d in a new one",
+                floor.offset,
+            )
         if lost:
             self.lost(lost)
         raised = {"n": floor.offset, "ts": floor.ms}
-        await self._link.meta.update_one({"_id": LOG, "n": {"$lte": floor.offset}}, {"$set": raised})
+        await self._link.meta.update_one(
+            {"_id": LOG, "n": {"$lte": floor.offset}}, {"$set": raised}
+        )
 
     def lost(self, entries: int) -> None:
         self._warn(
@@ -192,16 +215,29 @@ class Setup:
             return
         scan = await self._repair.scan(self._link.log, row, hold)
         is_capped = bool(options.get("capped"))
-        if scan.is_dense and scan.without <= 1 and self._kind in (None, "capped" if is_capped else "plain"):
+        if (
+            scan.is_dense
+            and scan.without <= 1
+            and self._kind in (None, "capped" if is_capped else "plain")
+        ):
             try:
                 await self._link.log.create_index([("n", 1)], unique=True, name=OFFSET_INDEX)
             except OperationFailure as error:
-                _log.warning("the index of %s cannot be created (%s): it is made anew", LOG, error.code)
+                _log.warning(
+                    "the index of %s cannot be created (%s): it is made anew", LOG, error.code
+                )
             else:
-                _log.warning("the index of %s was gone and is created anew; its entries stay as they are", LOG)
+                _log.warning(
+                    "the index of %s was gone and is created anew; its entries stay as they are",
+                    LOG,
+                )
                 self._check_kind(options)
                 return
-        size = 0 if self._kind == "plain" or (self._kind is None and not is_capped) else self._cap(options, row)
+        size = (
+            0
+            if self._kind == "plain" or (self._kind is None and not is_capped)
+            else self._cap(options, row)
+        )
         await self._repair.begin(f"{STRAYS}{await self._link.now_ms()}", size)
         await self._repair.go_on(hold)
 

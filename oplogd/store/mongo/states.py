@@ -33,8 +33,14 @@ class StatesKeeper:
         objects. The row is written before the indexes, which mark the states as looked after.
         """
         states = self._link.states
-        present = {tuple(info["key"]) for info in (await states.index_information()).values()} if exists else set()
-        missing = [index for index in STATES_INDEXES if tuple(index.document["key"].items()) not in present]
+        present = (
+            {tuple(info["key"]) for info in (await states.index_information()).values()}
+            if exists
+            else set()
+        )
+        missing = [
+            index for index in STATES_INDEXES if tuple(index.document["key"].items()) not in present
+        ]
         if missing:
             had_states = row.folded.offset > 0 or row.adopted > 0
             is_new = len(missing) == len(STATES_INDEXES)
@@ -44,16 +50,25 @@ class StatesKeeper:
             with pymongo.timeout(_LONG_SECONDS):
                 await states.create_indexes(missing)
             _log.warning("created %d indexes of %s that were missing", len(missing), STATES)
-            if has_started_over:  # the row has gone back, and what is folded from there on may be dropped again
+            if (
+                has_started_over
+            ):  # the row has gone back, and what is folded from there on may be dropped again
                 self._whole = None
                 return
         self._whole = (row.created, row.folded.offset)
 
     async def _start_over(self, row: Row) -> None:
         change: dict[str, Any] = {"$inc": {"created": 1}}
-        if row.first == 1 and not row.adopted and await self._link.log.find_one({"n": 1}, {"_id": 1}) is not None:
+        if (
+            row.first == 1
+            and not row.adopted
+            and await self._link.log.find_one({"n": 1}, {"_id": 1}) is not None
+        ):
             change["$set"] = {"n": 0, "ts": row.created}
-            _log.warning("%s was dropped; the log holds every operation and is folded anew from its beginning", STATES)
+            _log.warning(
+                "%s was dropped; the log holds every operation and is folded anew from its beginning",
+                STATES,
+            )
         else:
             change["$set"] = {"states_lost": row.folded.offset}
         await self._link.meta.update_one({"_id": LOG}, change)
@@ -67,10 +82,15 @@ class StatesKeeper:
         oldest = await found.limit(_SAMPLE).to_list()
         keys = {key_of(document) for document in oldest}
         present = await self._link.states.find({"_id": {"$in": list(keys)}}, {"_id": 1}).to_list()
-        return bool(keys) and len(present) == len(keys) and await self._has_older_than(oldest[0]["n"])
+        return (
+            bool(keys) and len(present) == len(keys) and await self._has_older_than(oldest[0]["n"])
+        )
 
     async def _has_older_than(self, offset: int) -> bool:
-        return await self._link.states.find_one({"n": {"$not": {"$gte": offset}}}, {"_id": 1}) is not None
+        return (
+            await self._link.states.find_one({"n": {"$not": {"$gte": offset}}}, {"_id": 1})
+            is not None
+        )
 
 
 async def date_states(link: Link) -> str | None:

@@ -16,7 +16,17 @@ from pymongo.errors import OperationFailure, PyMongoError
 from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
-from oplogd.store.base import Correction, Entry, Located, Stamp, State, StateCursor, StatesPage, StoreStats, Verdict
+from oplogd.store.base import (
+    Correction,
+    Entry,
+    Located,
+    Stamp,
+    State,
+    StateCursor,
+    StatesPage,
+    StoreStats,
+    Verdict,
+)
 from oplogd.store.counted import Counted
 from oplogd.store.mongo.append import Appender
 from oplogd.store.mongo.bell import wait
@@ -25,7 +35,14 @@ from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.errors import translating
 from oplogd.store.mongo.follow import Tail
 from oplogd.store.mongo.guard import Guard
-from oplogd.store.mongo.layout import LIVE_STATES_ORDER, LOG, STATES, STATES_ORDER, state, states_past
+from oplogd.store.mongo.layout import (
+    LIVE_STATES_ORDER,
+    LOG,
+    STATES,
+    STATES_ORDER,
+    state,
+    states_past,
+)
 from oplogd.store.mongo.lease import Lease
 from oplogd.store.mongo.log import LOST_STATES, READ_CHARACTERS, BatchSize, Log, Row
 from oplogd.store.mongo.projection import STALL_LEASES, Projection
@@ -96,7 +113,10 @@ class MongoStore:
                 raise trouble
             await wait(changed, left)
         if not self._projection.ready:
-            _log.error("%s; the agent starts without it", self._projection.trouble or "the log is being set up")
+            _log.error(
+                "%s; the agent starts without it",
+                self._projection.trouble or "the log is being set up",
+            )
 
     async def close(self) -> None:
         self._checkpoint.close()
@@ -126,7 +146,9 @@ class MongoStore:
             await self._folded(last)
         return verdicts
 
-    async def follow(self, after: int, limit: int, seconds: float, at_ms: int | None = None) -> list[Entry]:
+    async def follow(
+        self, after: int, limit: int, seconds: float, at_ms: int | None = None
+    ) -> list[Entry]:
         async with self._working():
             return await self._tail.follow(after, limit, seconds, at_ms)
 
@@ -150,11 +172,17 @@ class MongoStore:
         async with self._working():
             await self._folded((await self._log.locate(0)).head.offset)
 
-    async def states(self, start: StateCursor, upto: int, live_only: bool, limit: int) -> StatesPage:
+    async def states(
+        self, start: StateCursor, upto: int, live_only: bool, limit: int
+    ) -> StatesPage:
         async with self._working(), self._link.reading() as session:
             if live_only:
-                with contextlib.suppress(OperationFailure):  # until the agent that folds has made this index
-                    return await self._page(start, upto, live_only, limit, LIVE_STATES_ORDER, session)
+                with contextlib.suppress(
+                    OperationFailure
+                ):  # until the agent that folds has made this index
+                    return await self._page(
+                        start, upto, live_only, limit, LIVE_STATES_ORDER, session
+                    )
             return await self._page(start, upto, live_only, limit, STATES_ORDER, session)
 
     async def _page(
@@ -172,7 +200,9 @@ class MongoStore:
         for chosen in states_past(start, upto, live_only):
             cursor = self._link.states.find(chosen, session=session).sort(STATES_ORDER).hint(index)
             left = limit - len(found)
-            async with cursor.limit(left).batch_size(self._states_size.documents(left, READ_CHARACTERS - size)):
+            async with cursor.limit(left).batch_size(
+                self._states_size.documents(left, READ_CHARACTERS - size)
+            ):
                 async for document in cursor:
                     found.append(state(document, self._link.damage))
                     size += len(found[-1].data)
@@ -216,13 +246,18 @@ class MongoStore:
     async def purge(self, before_ms: int) -> int:
         """Only the agent that folds does it. Deleted states younger than PURGE_LEASES lease times stay."""
         async with self._working():
-            before_ms = min(before_ms, await self._link.now_ms() - int(1_000 * PURGE_LEASES * self._lease.seconds))
+            before_ms = min(
+                before_ms,
+                await self._link.now_ms() - int(1_000 * PURGE_LEASES * self._lease.seconds),
+            )
             old = {"event": "delete", "ts": {"$lt": DatetimeMS(before_ms)}}
             if not self._lease.held or await self._link.states.find_one(old, {"_id": 1}) is None:
                 return 0
             await self._link.meta.update_one({"_id": LOG}, {"$max": {"purged": before_ms}})
             count = 0
-            while found := await self._link.states.find(old, {"_id": 1}).limit(_PURGE_BATCH).to_list():
+            while (
+                found := await self._link.states.find(old, {"_id": 1}).limit(_PURGE_BATCH).to_list()
+            ):
                 chosen = {**old, "_id": {"$in": [each["_id"] for each in found]}}
                 count += (await self._link.states.delete_many(chosen)).deleted_count
             return count
@@ -258,7 +293,9 @@ class MongoStore:
             raise StoreUnavailableError("the projection has died; restart the agent")
         if not self._projection.ready:
             trouble: StoreError | None = self._projection.trouble
-            raise StoreUnavailableError(str(trouble or f"MongoDB at {self._link.where}: the log is being set up"))
+            raise StoreUnavailableError(
+                str(trouble or f"MongoDB at {self._link.where}: the log is being set up")
+            )
         with translating(self._link.where):
             yield
 

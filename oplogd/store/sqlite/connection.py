@@ -53,7 +53,9 @@ class StoreFile:
             db.executescript(pragmas)
             identity = _identity(self.path)
             if before not in (None, identity):  # which of the two was opened?
-                raise StoreUnavailableError(f"store {self.path}: another file took its place while it was opened")
+                raise StoreUnavailableError(
+                    f"store {self.path}: another file took its place while it was opened"
+                )
             if self._seen not in (None, identity):
                 self._replaced(db, self.path)
             self._seen = identity
@@ -74,7 +76,9 @@ class Lane:
     ``writes``: a call fails if the file is no longer at its path when it returns, since its work would be lost.
     """
 
-    def __init__(self, file: StoreFile, name: str, threads: int, pragmas: str = "", *, writes: bool = False) -> None:
+    def __init__(
+        self, file: StoreFile, name: str, threads: int, pragmas: str = "", *, writes: bool = False
+    ) -> None:
         self._file = file
         self._pragmas = pragmas
         self._writes = writes
@@ -89,7 +93,9 @@ class Lane:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, self._run, call)
         except asyncio.CancelledError:
-            if self._closing and not _caller_is_cancelled():  # the call, not its caller, was cancelled
+            if (
+                self._closing and not _caller_is_cancelled()
+            ):  # the call, not its caller, was cancelled
                 raise StoreUnavailableError(f"store {self._file.path}: it is closed") from None
             raise
 
@@ -98,7 +104,9 @@ class Lane:
         self._closing = True
         if interrupt:
             for db in tuple(self._open):
-                with contextlib.suppress(sqlite3.ProgrammingError):  # it failed and was closed just now
+                with contextlib.suppress(
+                    sqlite3.ProgrammingError
+                ):  # it failed and was closed just now
                     db.interrupt()
         await asyncio.to_thread(self._pool.shutdown, cancel_futures=True)
         while self._open:
@@ -108,7 +116,8 @@ class Lane:
         db: sqlite3.Connection | None = getattr(self._local, "db", None)
         try:
             if db is not None and (
-                self._local.failures != self._file.failures or _identity(self._file.path) != self._local.identity
+                self._local.failures != self._file.failures
+                or _identity(self._file.path) != self._local.identity
             ):
                 self._forget(db)  # what is written to a file that was moved away is lost
                 db = None
@@ -120,7 +129,9 @@ class Lane:
             result = call(db)
             if self._writes and _identity(self._file.path) != self._local.identity:
                 self._forget(db)
-                raise StoreUnavailableError(f"store {self._file.path}: the file was moved away while it was written to")
+                raise StoreUnavailableError(
+                    f"store {self._file.path}: the file was moved away while it was written to"
+                )
             return result
         except sqlite3.Error as error:
             if db is not None:
@@ -147,7 +158,9 @@ def _identity(path: Path) -> Identity | None:
 def connect(path: Path, create: bool) -> sqlite3.Connection:
     if sqlite3.sqlite_version_info < _MINIMUM_SQLITE:
         needed = ".".join(map(str, _MINIMUM_SQLITE))
-        raise StoreError(f"Python's SQLite is {sqlite3.sqlite_version}, oplog needs {needed} or later")
+        raise StoreError(
+            f"Python's SQLite is {sqlite3.sqlite_version}, oplog needs {needed} or later"
+        )
     if not create and _identity(path) is None:
         raise StoreUnavailableError(
             f"store {path}: the file is gone; put it back, or restart the agent to begin a new one"
@@ -211,7 +224,9 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
     (application,) = db.execute("PRAGMA application_id").fetchone()
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
     if tables and application != sql.APPLICATION_ID:
-        raise StoreUnavailableError(f"store {path}: this SQLite file is not an oplog store; give --store another path")
+        raise StoreUnavailableError(
+            f"store {path}: this SQLite file is not an oplog store; give --store another path"
+        )
     if version > len(sql.MIGRATIONS):
         raise StoreUnavailableError(
             f"store {path}: its schema is version {version}, this oplog knows up to {len(sql.MIGRATIONS)}; "
@@ -236,7 +251,11 @@ def migrate(db: sqlite3.Connection, path: Path) -> None:
 def _progress(db: sqlite3.Connection, path: Path) -> Iterator[None]:
     """Log that the file is brought to a newer schema, and again every few seconds while that lasts."""
     began = said = time.monotonic()
-    _log.info("store %s: bringing the file to schema version %d; a large one takes a while", path, len(sql.MIGRATIONS))
+    _log.info(
+        "store %s: bringing the file to schema version %d; a large one takes a while",
+        path,
+        len(sql.MIGRATIONS),
+    )
 
     def say() -> None:
         nonlocal said

@@ -52,7 +52,10 @@ def append(db: sqlite3.Connection, operations: Sequence[Operation]) -> None:
 def _parts(operations: Sequence[Operation]) -> Iterator[Sequence[Operation]]:
     """Halve until a part has at most ``STATEMENT_OPERATIONS`` and ``STATEMENT_BYTES``, or one operation."""
     count = len(operations)
-    fits = count <= sql.STATEMENT_OPERATIONS and sum(map(len, [op.data for op in operations])) <= sql.STATEMENT_BYTES
+    fits = (
+        count <= sql.STATEMENT_OPERATIONS
+        and sum(map(len, [op.data for op in operations])) <= sql.STATEMENT_BYTES
+    )
     if fits or count == 1:
         yield operations
         return
@@ -66,11 +69,20 @@ def _add(db: sqlite3.Connection, rows: Sequence[tuple[str, str, msgspec.Raw]], n
 
 
 def correct(db: sqlite3.Connection, corrections: Sequence[Correction]) -> list[Verdict]:
-    rows = [(event, key, msgspec.Raw(data), expected) for (event, key, data), expected in corrections]
+    rows = [
+        (event, key, msgspec.Raw(data), expected) for (event, key, data), expected in corrections
+    ]
     batch = msgspec.json.encode(rows).decode()
     with transaction(db):
-        verdicts = [Verdict(text) for text in msgspec.json.decode(db.execute(sql.JUDGE, (batch,)).fetchone()[0])]
-        passed = [row[:3] for row, verdict in zip(rows, verdicts, strict=True) if verdict is Verdict.APPLIED]
+        verdicts = [
+            Verdict(text)
+            for text in msgspec.json.decode(db.execute(sql.JUDGE, (batch,)).fetchone()[0])
+        ]
+        passed = [
+            row[:3]
+            for row, verdict in zip(rows, verdicts, strict=True)
+            if verdict is Verdict.APPLIED
+        ]
         if passed:
             _add(db, passed, now_ms())
     return verdicts
@@ -81,7 +93,9 @@ def read_head(db: sqlite3.Connection) -> Mark:
 
 
 def read(db: sqlite3.Connection, after: int, limit: int, at_ms: int | None = None) -> list[Entry]:
-    lines, found_ms, is_of_this_log = db.execute(sql.READ, {"after": after, "limit": limit}).fetchone()
+    lines, found_ms, is_of_this_log = db.execute(
+        sql.READ, {"after": after, "limit": limit}
+    ).fetchone()
     if at_ms is not None and (found_ms not in (None, at_ms) or not is_of_this_log):
         raise LogReplacedError(f"the log's entry at offset {after} is another one")
     if lines is None:
@@ -93,8 +107,15 @@ def read(db: sqlite3.Connection, after: int, limit: int, at_ms: int | None = Non
     return entries
 
 
-def states(db: sqlite3.Connection, start: StateCursor, upto: int, live_only: bool, limit: int) -> StatesPage:
-    given = {"ts": start.ms, "n": -1 if start.tie is None else start.tie, "upto": upto, "limit": limit}
+def states(
+    db: sqlite3.Connection, start: StateCursor, upto: int, live_only: bool, limit: int
+) -> StatesPage:
+    given = {
+        "ts": start.ms,
+        "n": -1 if start.tie is None else start.tie,
+        "upto": upto,
+        "limit": limit,
+    }
     (lines,) = db.execute(sql.LIVE_STATES if live_only else sql.STATES, given).fetchone()
     if lines is None:
         return StatesPage([], None)
@@ -144,8 +165,14 @@ def new_epoch(db: sqlite3.Connection) -> None:
         now = now_ms()
         head = read_head(db)
         oldest = db.execute(sql.OLDEST).fetchone()
-        if head.ms > now:  # ids that the new log hands out as its time passes must not be taken for these
-            first = db.execute(sql.FIRST_AFTER, (now,)).fetchone()[0] if oldest and oldest[1] <= now else now + 1
+        if (
+            head.ms > now
+        ):  # ids that the new log hands out as its time passes must not be taken for these
+            first = (
+                db.execute(sql.FIRST_AFTER, (now,)).fetchone()[0]
+                if oldest and oldest[1] <= now
+                else now + 1
+            )
             db.execute(sql.SET_ASIDE, (first - 1, head.ms + 1))
         for statement in sql.NEW_EPOCH_SPANS:
             db.execute(statement, {"now": now})

@@ -160,7 +160,9 @@ OLDEST = "SELECT seq, ts FROM ops ORDER BY seq LIMIT 1"
 AT = "SELECT ts FROM ops WHERE seq = ?"
 STATES_COUNT = "SELECT count(*) FROM states"
 DELETED_COUNT = "SELECT count(*) FROM states WHERE deleted = 1"
-STATES_BOUND = "SELECT coalesce(max(id), 0) FROM states"  # the count, but for states that were purged
+STATES_BOUND = (
+    "SELECT coalesce(max(id), 0) FROM states"  # the count, but for states that were purged
+)
 OPENED = f"""
     INSERT INTO openings SELECT head_ts, {_NEVER} FROM logs WHERE name = 'ops'
     ON CONFLICT (head_ts) DO UPDATE SET opened = {_NEVER}
@@ -176,7 +178,9 @@ FORGET_OPENINGS = """
         SELECT head_ts FROM openings ORDER BY opened - head_ts DESC LIMIT 100
     )
 """
-PURGE = "DELETE FROM states WHERE id IN (SELECT id FROM states WHERE deleted = 1 AND ts < ? LIMIT 5000)"
+PURGE = (
+    "DELETE FROM states WHERE id IN (SELECT id FROM states WHERE deleted = 1 AND ts < ? LIMIT 5000)"
+)
 PURGED = "UPDATE logs SET purged = max(purged, ?) WHERE name = 'ops'"
 NEW_EPOCH = "UPDATE logs SET bytes = 0, head_ts = ?, created = ?, first = head + 1, purged = 0 WHERE name = 'ops'"
 FIRST_AFTER = "SELECT ts FROM ops WHERE ts > ? ORDER BY seq LIMIT 1"

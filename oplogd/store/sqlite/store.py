@@ -13,7 +13,16 @@ from typing import NamedTuple
 
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
-from oplogd.store.base import Correction, Entry, Located, Stamp, StateCursor, StatesPage, StoreStats, Verdict
+from oplogd.store.base import (
+    Correction,
+    Entry,
+    Located,
+    Stamp,
+    StateCursor,
+    StatesPage,
+    StoreStats,
+    Verdict,
+)
 from oplogd.store.counted import Counted
 from oplogd.store.sqlite import log
 from oplogd.store.sqlite import statements as sql
@@ -39,7 +48,9 @@ class SqliteStore:
 
     kind = "sqlite"
 
-    def __init__(self, path: Path, max_bytes: int | None = None, new_bytes: int = DEFAULT_CAP_BYTES) -> None:
+    def __init__(
+        self, path: Path, max_bytes: int | None = None, new_bytes: int = DEFAULT_CAP_BYTES
+    ) -> None:
         self._path = path
         self._max_bytes = max_bytes
         self._new_bytes = new_bytes
@@ -56,7 +67,9 @@ class SqliteStore:
         self._states_count = Counted(lambda: self._counter.run(_count_states))
 
     async def open(self) -> None:
-        await self._writer.run(lambda db: log.prepare(db, self._path, self._max_bytes, self._new_bytes))
+        await self._writer.run(
+            lambda db: log.prepare(db, self._path, self._max_bytes, self._new_bytes)
+        )
         await self._follower.run(lambda db: db.execute(sql.HEAD).fetchone())
 
     async def close(self) -> None:
@@ -73,9 +86,13 @@ class SqliteStore:
 
     async def correct(self, corrections: Sequence[Correction]) -> list[Verdict]:
         """See ``Corrector``: check, append and fold are one transaction."""
-        return await self._writer.run(lambda db: self._correct(db, corrections)) if corrections else []
+        return (
+            await self._writer.run(lambda db: self._correct(db, corrections)) if corrections else []
+        )
 
-    async def follow(self, after: int, limit: int, seconds: float, at_ms: int | None = None) -> list[Entry]:
+    async def follow(
+        self, after: int, limit: int, seconds: float, at_ms: int | None = None
+    ) -> list[Entry]:
         deadline = time.monotonic() + seconds
         return await self._follower.run(lambda db: self._follow(db, after, limit, deadline, at_ms))
 
@@ -88,7 +105,9 @@ class SqliteStore:
     async def checkpoint(self) -> Mark:
         return await self._lookups.run(log.read_head)
 
-    async def states(self, start: StateCursor, upto: int, live_only: bool, limit: int) -> StatesPage:
+    async def states(
+        self, start: StateCursor, upto: int, live_only: bool, limit: int
+    ) -> StatesPage:
         return await self._readers.run(lambda db: log.states(db, start, upto, live_only, limit))
 
     async def stats(self) -> StoreStats:
@@ -132,7 +151,9 @@ class SqliteStore:
             newest = located.head if located.oldest else None
             count = states.present if states else db.execute(sql.STATES_BOUND).fetchone()[0]
             deleted = states.deleted if states else None
-            return StoreStats(operations, count, size, cap, located.oldest, newest, lag=0, deleted=deleted)
+            return StoreStats(
+                operations, count, size, cap, located.oldest, newest, lag=0, deleted=deleted
+            )
 
 
 def _count_states(db: sqlite3.Connection) -> tuple[_States, float]:

@@ -197,7 +197,11 @@ def main() -> None:
         if isinstance(producer, AsyncProducer) and flags.close_timeout:
             asyncio.run(close_while_full_async(producer, flags.senders, flags.close_timeout))
         elif isinstance(producer, AsyncProducer):
-            many = send_from_many_async(producer, flags.senders) if flags.senders else send_all_async(producer, given)
+            many = (
+                send_from_many_async(producer, flags.senders)
+                if flags.senders
+                else send_all_async(producer, given)
+            )
             asyncio.run(many)
         elif flags.close_timeout:
             close_while_full(producer, flags.senders, flags.close_timeout)
