@@ -34,7 +34,7 @@ def apply(
     """Append the corrections under their guard, and yield each batch with its verdicts once it is stored.
 
     ``new`` counts if the store is created now. ``max_rate``: corrections per second. ``patience``: seconds until a store
-    that does not answer is an error. Raises StoreError. May be repeated after a failure: what is in already is PRESENT then; without ``expected_n``, it is in twice.
+    that does not answer is an error. Raises StoreError. May be repeated after a failure: what is in already is PRESENT then; without ``expected_offset``, it is in twice.
     """
     backend = make_backend(store)
     size = _SHORT_BATCH if backend.writers_wait else MAX_CORRECTIONS

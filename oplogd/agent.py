@@ -31,7 +31,7 @@ _PURGE_SECONDS = 3600.0
 _CATCH_UP_SECONDS = 2.0
 _LOCATE_SECONDS = 5.0
 
-_log = logging.getLogger("oplogd.agent")
+logger = logging.getLogger("oplogd.agent")
 
 
 class Rates(NamedTuple):
@@ -145,7 +145,7 @@ class Agent:
         if task.cancelled() or self.failed.done():
             return
         error = task.exception()
-        _log.critical("the %s has died: %r", task.get_name(), error, exc_info=error)
+        logger.critical("the %s has died: %r", task.get_name(), error, exc_info=error)
         self.failed.set_result(f"the {task.get_name()} has died: {error!r}")
 
     async def _consumers_caught_up(self) -> None:
@@ -183,18 +183,18 @@ class Agent:
                 now = (await self.store.locate()).now_ms
                 count = await self.store.purge(now - int(retention * 1000))
                 if count:
-                    _log.info(
+                    logger.info(
                         "forgot %d objects that were deleted more than %g s ago", count, retention
                     )
             except StoreUnavailableError as error:
-                _log.warning("could not forget deleted objects: %s", error)
+                logger.warning("could not forget deleted objects: %s", error)
             await asyncio.sleep(min(_PURGE_SECONDS, max(retention / 10, 1)))
 
 
 def _compare_clocks(located: Located) -> None:
     ahead = located.head.ms - located.now_ms
     if ahead > CLOCK_AHEAD_MS:
-        _log.warning(
+        logger.warning(
             "the log's time is %d s ahead of the clock: ids and times of new operations follow the log. If the"
             " clock is right, stop the agents and run one of them once with --new-epoch",
             ahead // 1000,

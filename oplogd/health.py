@@ -2,7 +2,7 @@
 
 import logging
 
-_log = logging.getLogger("oplogd.store")
+logger = logging.getLogger("oplogd.store")
 
 
 class Part:
@@ -18,12 +18,12 @@ class Part:
 
     def bad(self, message: str) -> None:
         if self.trouble != message:
-            _log.error("%s: %s", self._name, message)
+            logger.error("%s: %s", self._name, message)
         self.trouble = message
 
     def good(self) -> None:
         if self.trouble is not None:
-            _log.info("%s: %s", self._name, self._well)
+            logger.info("%s: %s", self._name, self._well)
         self.trouble = None
 
 

@@ -33,7 +33,7 @@ SWITCH_SECONDS = 0.0005
 _CONSUMER_SECONDS = 2
 """How long a stop waits for a stream whose consumer does not read."""
 
-_log = logging.getLogger("oplogd")
+logger = logging.getLogger("oplogd")
 
 
 def make_store(settings: Settings) -> Store:
@@ -64,7 +64,7 @@ async def serve(settings: Settings, on_ready: Callable[[str], None] | None = Non
     await asyncio.wait({opening, asked}, return_when=asyncio.FIRST_COMPLETED)
     asked.cancel()
     if not opening.done():
-        _log.info("stopping before the agent was ready")
+        logger.info("stopping before the agent was ready")
         opening.cancel()
         stop.code = EXIT_OK  # nothing was taken yet
         if await stop.within(_ended(opening)) is not None:
@@ -89,7 +89,7 @@ async def _open(
     try:
         agent = Agent(settings, store, udp)
         server = _Server(_uvicorn_config(settings, agent))
-        _log.debug("opening the store")
+        logger.debug("opening the store")
         await agent.open_spool()
         await store.open()
         await agent.start()
@@ -128,7 +128,7 @@ class _Process:
             await asyncio.sleep(0.005)
         udp = ", ".join(self._agent.udp.addresses) or "off"
         store = self._settings.store if self._settings.mongo_url is None else self._store.kind
-        _log.info("oplogd %s on %s, UDP %s, store %s", __version__, url, udp, store)
+        logger.info("oplogd %s on %s, UDP %s, store %s", __version__, url, udp, store)
         systemd.notify("READY=1")
         if on_ready:
             on_ready(url)
@@ -143,14 +143,14 @@ class _Process:
         """End intake, queue, streams and store, in this order. A second signal or the deadline cuts it short."""
         agent = self._agent
         self._stop.code = EXIT_FAILED if broken else EXIT_UNWRITTEN
-        _log.info("stopping: storing %d queued operations", agent.queue.operations)
+        logger.info("stopping: storing %d queued operations", agent.queue.operations)
         try:
             cut = await self._stop.within(self._end_in_order(serving))
         except Exception as error:
-            _log.critical("the stop failed: %r", error, exc_info=error)
+            logger.critical("the stop failed: %r", error, exc_info=error)
             leave(EXIT_FAILED)
         counters = agent.counters
-        _log.info(
+        logger.info(
             "received %d operations: stored %d, refused %d as invalid, discarded %d, left %d, in the spool %d",
             counters.received,
             counters.ingested,
@@ -164,13 +164,13 @@ class _Process:
         if cut is None:
             if self._stop.code == EXIT_UNWRITTEN:
                 self._stop.code = EXIT_OK
-            _log.info("stopped")
+            logger.info("stopped")
             return self._stop.code
         streams = len(agent.hub.consumers)
         hangs = (
             "" if agent.queue.operations or streams else "; the store or the spool does not close"
         )
-        _log.error(
+        logger.error(
             "stopping at once, %s: %d operations are not confirmed as stored, %d streams open%s",
             cut,
             agent.queue.operations,

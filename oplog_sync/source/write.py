@@ -19,7 +19,7 @@ from oplogd.operation import decode, format_ms, now_ms
 from oplogd.store import Correction, Verdict
 
 _REQUIRED = {"event", "type", "id"}
-_KNOWN = {*_REQUIRED, "timestamp", "parents", "expected_n"}
+_KNOWN = {*_REQUIRED, "timestamp", "parents", "expected_offset"}
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Writer(DataSourceArrowWriter):
         if skipped:
             total = skipped + sum(message.applied for message in written)
             print(
-                f"oplog: {skipped:,} of {total:,} rows were skipped, their objects had changed since expected_n",
+                f"oplog: {skipped:,} of {total:,} rows were skipped, their objects had changed since expected_offset",
                 file=sys.stderr,
             )
 
@@ -75,13 +75,15 @@ class Writer(DataSourceArrowWriter):
 def _correction(row: dict[str, Any], arrival: str) -> Correction:
     """Raises SyncError for a row that is no operation."""
     given = {
-        name: value for name, value in row.items() if name != "expected_n" and value is not None
+        name: value
+        for name, value in row.items()
+        if name != "expected_offset" and value is not None
     }
     timestamp = given.get("timestamp")
     if isinstance(timestamp, datetime):
         moment = timestamp.astimezone(UTC) if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
         given["timestamp"] = moment.isoformat(timespec="microseconds")[:26] + "Z"
     try:
-        return Correction(decode(msgspec.json.encode(given), arrival), row.get("expected_n"))
+        return Correction(decode(msgspec.json.encode(given), arrival), row.get("expected_offset"))
     except OperationError as error:
         raise SyncError(f"row {given}: {error}") from None

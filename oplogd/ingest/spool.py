@@ -39,7 +39,7 @@ _TOUCH = "PRAGMA user_version = 1"
 
 _MEND_SECONDS = 1.0
 _T = TypeVar("_T")
-_log = logging.getLogger("oplogd.spool")
+logger = logging.getLogger("oplogd.spool")
 
 
 class Batch(NamedTuple):
@@ -204,7 +204,7 @@ class Spool:
             before, self._file = self._file, _identity(self._path)
             if before not in (None, self._file):
                 if self.operations:
-                    _log.error(
+                    logger.error(
                         "spool %s: %d operations were in the file that is gone",
                         self._path,
                         self.operations,

@@ -29,7 +29,7 @@ _SO_RCVBUFFORCE = 33
 _QUIET_SECONDS = 5.0
 """So long without an occurrence ends an episode of the log."""
 
-_log = logging.getLogger("oplogd.udp")
+logger = logging.getLogger("oplogd.udp")
 
 
 def open_sockets(addresses: Sequence[tuple[socket.AddressFamily, str, int]]) -> list[socket.socket]:
@@ -73,10 +73,10 @@ class UdpIngest:
         self._counters = counters
         self.refused = RefusedDatagrams()
         self._overflow = Episode(
-            _log, "the queue is full, dropping operations that come by UDP", quiet=_QUIET_SECONDS
+            logger, "the queue is full, dropping operations that come by UDP", quiet=_QUIET_SECONDS
         )
         self._invalid = Episode(
-            _log, "refusing invalid operations that come by UDP", quiet=_QUIET_SECONDS
+            logger, "refusing invalid operations that come by UDP", quiet=_QUIET_SECONDS
         )
         self._dropped_before_close = 0
 
@@ -141,7 +141,7 @@ class UdpIngest:
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as failed:
-            _log.warning("reading UDP failed: %s", failed)
+            logger.warning("reading UDP failed: %s", failed)
         counters.received += count
         if invalid := refused.count - before:
             counters.error += invalid

@@ -22,7 +22,7 @@ FIRST_RETRY_SECONDS = 1.0
 LAST_RETRY_SECONDS = 30.0
 _FULL_SECONDS = 0.5
 
-_log = logging.getLogger("oplogd.writer")
+logger = logging.getLogger("oplogd.writer")
 
 
 async def write(
@@ -176,7 +176,7 @@ class _Writer:
         except Exception as error:
             message = f"the store failed, the log tells more: {error!r}"
             if self._part.trouble != message:
-                _log.error("an append failed", exc_info=error)
+                logger.error("an append failed", exc_info=error)
             raise StoreUnavailableError(message) from error
         self._counters.commit_seconds.observe(time.monotonic() - begun)
 

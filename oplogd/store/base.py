@@ -96,11 +96,11 @@ class Stamp(NamedTuple):
 class Correction(NamedTuple):
     """An operation that may be appended only if its object is still as it was seen.
 
-    ``expected_n``: the offset of the object's last operation, 0 where there was none; None appends in any case.
+    ``expected_offset``: the offset of the object's last operation, 0 where there was none; None appends in any case.
     """
 
     operation: Operation
-    expected_n: int | None
+    expected_offset: int | None
 
 
 class Verdict(StrEnum):

@@ -20,7 +20,7 @@ _PIECE = 128
 _PIECE_BYTES = 128 * 1024
 """Entries appended to the ring at once, and the length of their data, at most: some milliseconds of work."""
 
-_log = logging.getLogger("oplogd.follower")
+logger = logging.getLogger("oplogd.follower")
 
 
 async def follow(store: Store, ring: Ring, health: Health, passage: Passage | None = None) -> None:
@@ -57,7 +57,7 @@ async def advance(store: Store, ring: Ring, seconds: float, passage: Passage | N
         await _feed(ring, entries, passage)
         return
     located = await store.locate()
-    _log.warning(
+    logger.warning(
         "the log does not go on at offset %d: continuing at %d, consumers catch up from the states",
         ring.head.offset + 1,
         located.head.offset,

@@ -48,7 +48,7 @@ Refusal = Literal[
 """Why a consumer was not connected. ``session``: its cookie or token has expired or is wrong; pages that stay open for long
 come back with such a one, and then get another. Some clients give their password only once they were asked for it."""
 
-_log = logging.getLogger("oplogd.stream")
+logger = logging.getLogger("oplogd.stream")
 
 
 class TooManyClientsError(Exception):
@@ -166,7 +166,7 @@ class Hub:
             self._count(_host(consumer.address), -1)
             consumer.close()
             self._ring.release(consumer.view)
-            _log.debug("consumer %d gone after %d events", consumer.id, consumer.sent)
+            logger.debug("consumer %d gone after %d events", consumer.id, consumer.sent)
 
     def _count(self, host: str, change: int) -> None:
         count = self._per_host.get(host, 0) + change
@@ -194,7 +194,7 @@ class Hub:
         overdue = min(stalled, now - consumer.ends_at) >= END_GRACE_SECONDS
         if (overdue or stalled >= self._stall_timeout) and consumer.outlet.abort():
             why = "its end was due" if overdue else "--stall-timeout"
-            _log.info(
+            logger.info(
                 "consumer %d at %s took no byte for %.1f s (%s): cut off",
                 consumer.id,
                 consumer.address,
@@ -227,7 +227,7 @@ class Hub:
         while self.consumers and time.monotonic() < until:
             await asyncio.sleep(_END_PAUSE)
         if cut_off := sum(consumer.outlet.abort() for consumer in self.consumers):
-            _log.info("%d consumers did not read to the end of their streams: cut off", cut_off)
+            logger.info("%d consumers did not read to the end of their streams: cut off", cut_off)
 
     async def next_chunk(self, consumer: Consumer) -> bytes:
         """What a consumer is sent next, empty when it is ended. It stays connected while the store is away."""
@@ -235,7 +235,7 @@ class Hub:
             try:
                 return await consumer.next_chunk()
             except StoreUnavailableError as error:
-                _log.debug("consumer %d waits for the store: %s", consumer.id, error)
+                logger.debug("consumer %d waits for the store: %s", consumer.id, error)
                 if chunk := await consumer.pause(_RETRY_SECONDS):
                     return chunk
 

@@ -35,7 +35,7 @@ _FROM_ELSEWHERE = ("forwarded", "x-forwarded-for", "x-real-ip", "via", "origin")
 
 _QUIET_SECONDS = 60.0
 
-_log = logging.getLogger("oplogd.password")
+logger = logging.getLogger("oplogd.password")
 
 
 class Guard:
@@ -46,7 +46,7 @@ class Guard:
         self._brake = Brake()
         self._process_key = secrets.token_bytes(32)
         self._right = self._digest(password.reveal().encode()) if password else None
-        self._guessing = Episode(_log, f"{what}: too many wrong passwords", quiet=_QUIET_SECONDS)
+        self._guessing = Episode(logger, f"{what}: too many wrong passwords", quiet=_QUIET_SECONDS)
 
     @property
     def is_open(self) -> bool:

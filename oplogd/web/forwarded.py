@@ -18,7 +18,7 @@ _MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 _WITH_PORT = re.compile(r"\[([^\[\]]*)\](?::([0-9]{1,5}))?|([^:]*):([0-9]{1,5})", re.ASCII)
 
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-_log = logging.getLogger("oplogd.proxy")
+logger = logging.getLogger("oplogd.proxy")
 
 
 @lru_cache(maxsize=4096)
@@ -54,7 +54,7 @@ class TrustedProxies:
         self._networks: list[_Network] = []
         for item in filter(None, map(str.strip, text.split(","))):
             if not self._everybody and not self._add(item):
-                _log.warning(
+                logger.warning(
                     "%s: %r is neither an IP address nor a network, nobody is trusted by it",
                     VARIABLE,
                     item,

@@ -41,7 +41,7 @@ _QUIET_SECONDS = 5.0
 _RETRY_AFTER = {"Retry-After": "1"}
 _STORE_AWAY = {"Retry-After": "5"}
 
-_log = logging.getLogger("oplogd.http")
+logger = logging.getLogger("oplogd.http")
 
 _T = TypeVar("_T")
 
@@ -54,7 +54,7 @@ class Intake:
         self._budget = Budget(agent.settings.max_upload_memory, agent.settings.body_timeout)
         self._decoding_large = asyncio.Lock()
         self._invalid = Episode(
-            _log, "refusing invalid operations that come by HTTP", quiet=_QUIET_SECONDS
+            logger, "refusing invalid operations that come by HTTP", quiet=_QUIET_SECONDS
         )
 
     async def post(self, request: Request) -> Response:

@@ -44,7 +44,7 @@ _LINGER_SECONDS = 2.0
 
 _QUIET_SECONDS = 60.0
 
-_log = logging.getLogger("oplogd.http")
+logger = logging.getLogger("oplogd.http")
 
 
 class Limits(NamedTuple):
@@ -405,7 +405,7 @@ def protocol_class(settings: Settings) -> type[Protocol]:
 
     class Limited(Protocol):
         limits = Limits(settings.max_header_size, settings.header_timeout, settings.body_timeout)
-        refusals = Episode(_log, "refused a request", quiet=_QUIET_SECONDS, level=logging.INFO)
+        refusals = Episode(logger, "refused a request", quiet=_QUIET_SECONDS, level=logging.INFO)
 
     return Limited
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -103,8 +104,8 @@ class Case:
         for first in range(0, self.filters, 100):
             some = [
                 loop.create_connection(
-                    lambda n=n: Reader(self, self.types(n)), "127.0.0.1", self.agent.port
-                )  # type: ignore[misc]
+                    partial(Reader, self, self.types(n)), "127.0.0.1", self.agent.port
+                )
                 for n in range(first, min(first + 100, self.filters))
             ]
             readers += [reader for _, reader in await asyncio.gather(*some)]

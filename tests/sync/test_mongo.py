@@ -97,7 +97,7 @@ def test_states_and_operations_are_dataframes_and_rows_are_written_under_the_gua
             ("update", "video", "2", 2, T2),
             ("delete", "video", "3", 4, T2),
         ],
-        "event string, type string, id string, expected_n bigint, timestamp string",
+        "event string, type string, id string, expected_offset bigint, timestamp string",
     )
     for _ in range(2):  # what a retried task does
         rows.write.format("oplog").option("store", str(place.store)).mode("append").save()

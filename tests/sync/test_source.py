@@ -180,7 +180,7 @@ def test_guarded_rows_are_written_once_however_often_their_task_is_retried(
     spark: SparkSession, store: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     rows = spark.range(3000).selectExpr(
-        "'insert' AS event", "'new' AS type", "CAST(id AS string) AS id", "CAST(0 AS bigint) AS expected_n",
+        "'insert' AS event", "'new' AS type", "CAST(id AS string) AS id", "CAST(0 AS bigint) AS expected_offset",
         f"'{T2}' AS timestamp",
     )  # fmt: skip
     for _ in range(2):  # what a retried task does: it writes all its rows again

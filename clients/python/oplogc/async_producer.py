@@ -21,7 +21,7 @@ from oplogc.producer import check_http
 from oplogc.sender import Sender
 
 _NOT_OPEN = "the producer is not open: use it in async with"
-_log = logging.getLogger("oplogc")
+logger = logging.getLogger("oplogc")
 
 
 class AsyncProducer:
@@ -225,7 +225,7 @@ class _Http:
             if pending and not self._ended:  # the event loop ends
                 self._ended = True
                 self._notify()
-                _log.error(
+                logger.error(
                     "%d operations are lost at the end of the event loop: close the producer",
                     pending,
                 )

@@ -19,7 +19,7 @@ from oplogc.receiver import Receiver
 from oplogc.state_file import Saver, StateFile
 
 _C = TypeVar("_C", bound=Callback)
-_log = logging.getLogger("oplogc")
+logger = logging.getLogger("oplogc")
 
 
 class Consumer:
@@ -303,7 +303,7 @@ class Consumer:
     async def _for_room(self, alarm: asyncio.Event) -> None:
         if not self._told_waiting:  # once an episode
             self._told_waiting = True
-            _log.warning("%d events are not acknowledged: waiting", self._acks.unacked)
+            logger.warning("%d events are not acknowledged: waiting", self._acks.unacked)
         if not self._has_room():
             await alarm.wait()  # for `ack` or `stop`
 

@@ -23,7 +23,7 @@ EXIT_SECONDS = 5.0
 
 CLOSED = "the producer is closed"
 _END_SECONDS = 1.0
-_log = logging.getLogger("oplogc")
+logger = logging.getLogger("oplogc")
 
 
 class Delivery:
@@ -126,7 +126,7 @@ class Delivery:
         try:
             self.close(timeout)
         except FlushError as error:
-            _log.error(
+            logger.error(
                 "%d operations are lost at the end of the program: close the producer. %s",
                 error.pending,
                 error,

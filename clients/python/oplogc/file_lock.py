@@ -13,7 +13,7 @@ if sys.platform != "win32":
     import fcntl
 
 _UNSUPPORTED = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
-_log = logging.getLogger("oplogc")
+logger = logging.getLogger("oplogc")
 
 
 class FileLock:
@@ -49,7 +49,7 @@ class FileLock:
                 raise StateFileError(
                     f"cannot lock the state file {path}: {error.strerror}"
                 ) from None
-            _log.warning(
+            logger.warning(
                 "the file system cannot lock the state file %s: let one consumer use it", path
             )
 

@@ -17,7 +17,7 @@ OVERFLOWS = ("block", "raise", "drop_new", "drop_old")
 
 BATCH_BYTES = 1024 * 1024
 _LONGEST_PATIENCE = 64
-_log = logging.getLogger("oplogc")
+logger = logging.getLogger("oplogc")
 
 
 @dataclass
@@ -149,7 +149,7 @@ class Outbox:
         self.counters.delivered += len(self._batch)
         self._batch = []
         if self.trouble:
-            _log.info("operations are delivered again")
+            logger.info("operations are delivered again")
         if self._limit < self._batch_size:
             self._delivered_at_limit += 1
             if self._delivered_at_limit >= self._patience:
@@ -166,7 +166,7 @@ class Outbox:
 
     def _reject(self, bad: dict[int, str]) -> None:
         first = min(bad)
-        _log.warning(
+        logger.warning(
             "the agent rejects %d of %d operations; the first is %r: %s",
             len(bad), len(self._batch), self._batch[first].raw[:200], bad[first],
         )  # fmt: skip
@@ -177,7 +177,9 @@ class Outbox:
 
     def _postpone(self, verdict: Later) -> float:
         if not self.trouble or self.trouble.reason != verdict.reason:  # once an episode
-            _log.warning("operations wait, %d of them: %s", self.counters.buffered, verdict.reason)
+            logger.warning(
+                "operations wait, %d of them: %s", self.counters.buffered, verdict.reason
+            )
         self.trouble = verdict
         self.counters.retried += 1
         return self._backoff.next(verdict.seconds)

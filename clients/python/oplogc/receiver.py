@@ -16,7 +16,7 @@ from oplogc.stream import DisconnectedError, Stream, open_stream
 SETTLED_SECONDS = 5.0
 """A connection that lived this long was a good one: the next attempt comes soon."""
 
-_log = logging.getLogger("oplogc")
+logger = logging.getLogger("oplogc")
 
 
 class Receiver:
@@ -98,7 +98,7 @@ class Receiver:
             except DisconnectedError as error:
                 await self._disconnect()
                 delay = self._backoff.next(error.retry_after)
-                _log.warning(
+                logger.warning(
                     "%s: %s; trying again in %.1f s", shown(self._endpoint.url), error, delay
                 )
                 await asyncio.sleep(delay)
@@ -119,7 +119,7 @@ class Receiver:
         )
         self._connected_at = asyncio.get_running_loop().time()
         self.connections += 1
-        _log.info("following %s", shown(self._endpoint.url))
+        logger.info("following %s", shown(self._endpoint.url))
         return Stream(
             response,
             self._last_event_id,
@@ -138,7 +138,7 @@ class Receiver:
     def _tell_unknown(self, name: str) -> None:
         if not self._told_unknown:
             self._told_unknown = True
-            _log.warning(
+            logger.warning(
                 "the stream has events that this client does not know, such as %s",
                 printable(repr(name[:40])),
             )

@@ -16,7 +16,7 @@ from oplogc.outbox import Outbox
 from oplogc.verdict import Later, Verdict, judge
 
 _HEADERS = {"Content-Type": "application/x-ndjson", "Accept-Encoding": "identity"}
-_log = logging.getLogger("oplogc")
+logger = logging.getLogger("oplogc")
 
 
 class Sender:
@@ -90,5 +90,5 @@ class Sender:
             return Later(str(error))
         except Exception as error:
             # No error may end the sender: the operations would wait for ever, and nobody would know.
-            _log.debug("a request failed", exc_info=True)
+            logger.debug("a request failed", exc_info=True)
             return Later(f"{type(error).__name__}: {error}")

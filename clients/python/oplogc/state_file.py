@@ -13,7 +13,7 @@ from oplogc.errors import StateFileError
 from oplogc.file_lock import FileLock
 
 _CONTENT = re.compile(r"[0-9]{1,13}|[0-9a-f]{24}", re.ASCII)
-_log = logging.getLogger("oplogc")
+logger = logging.getLogger("oplogc")
 
 
 class StateFile:
@@ -145,7 +145,7 @@ class Saver:
                 self._failing = False
             except StateFileError as error:
                 if not self._failing:
-                    _log.warning("%s; trying again", error)
+                    logger.warning("%s; trying again", error)
                 self._failing = True
                 self._changed.set()
             self._closing.wait(self._interval)

@@ -33,7 +33,7 @@ TRIM_SECONDS = 2 * RECENT_SECONDS
 """An entry of a plain log stays so long after it was folded. A writer takes its insert for late, and looks where it landed, if it
 took RECENT_SECONDS: in less nothing that was put in its way may be gone."""
 
-_log = logging.getLogger("oplogd.store")
+logger = logging.getLogger("oplogd.store")
 
 
 class Projection:
@@ -73,7 +73,7 @@ class Projection:
                     f" ({type(error).__name__}: {str(error)[:200]})"
                 )
                 if str(trouble) != str(self.trouble):
-                    _log.error("%s", trouble, exc_info=error)
+                    logger.error("%s", trouble, exc_info=error)
                 self._report(trouble)
             self._lease.lose()
             self._checkpoint = None
@@ -123,7 +123,7 @@ class Projection:
         await self._setup.look_for_strangers()
         if self._checkpoint is None:
             await forget_writers(self._link)
-            _log.info("this agent folds the log into the states now")
+            logger.info("this agent folds the log into the states now")
         row = await self._log.row()
         self._checkpoint, self._first = row.folded, row.first
         self._keep_next(began)
@@ -221,7 +221,7 @@ class Projection:
 
     def _report(self, trouble: StoreError | None) -> None:
         if trouble is not None and (self.trouble is None or str(trouble) != str(self.trouble)):
-            _log.debug("the projection waits: %s", trouble)
+            logger.debug("the projection waits: %s", trouble)
         refused = trouble is not None and not isinstance(trouble, StoreUnavailableError)
         if refused:
             self.ready = False

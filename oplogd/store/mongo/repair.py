@@ -29,7 +29,7 @@ EPOCH = f"{LOG}_set_aside_at_"
 _MAKING = f"{LOG}_being_made_"
 _BATCH = 200
 _HOLD_EVERY = 5_000
-_log = logging.getLogger("oplogd.store")
+logger = logging.getLogger("oplogd.store")
 
 
 class Scan(NamedTuple):
@@ -188,7 +188,7 @@ class Repair:
                 if (lost := base.offset - known.folded.offset - scan.unfolded) > 0:
                     self._lost(lost)
                 change = {"$max": {"n": base.offset, "ts": base.ms}}
-                _log.warning(
+                logger.warning(
                     "%s was made anew without its index: its entries go on after offset %d, a copy is %s",
                     LOG,
                     base.offset,

@@ -34,7 +34,7 @@ Kind = Literal["capped", "plain"]
 _LONG_SECONDS = 3600.0
 """For what goes through all states."""
 
-_log = logging.getLogger("oplogd.store")
+logger = logging.getLogger("oplogd.store")
 
 
 class Setup:
@@ -132,7 +132,7 @@ class Setup:
                         f"MongoDB at {self._link.where}: the first server's log was set aside as {FIRST_SERVERS_LOG}, and"
                         f" yet it goes on writing to {LOG}: stop it, then rename or drop {LOG}"
                     )
-                _log.info(
+                logger.info(
                     "the first server's log is set aside as %s, its states are taken over",
                     FIRST_SERVERS_LOG,
                 )
@@ -171,7 +171,7 @@ class Setup:
         floor = await self._repair.floor(row)
         lost = floor.offset - row.folded.offset
         if floor.offset:
-            _log.warning(
+            logger.warning(
                 "the log's collection was dropped: going on after offset %d in a new one",
                 floor.offset,
             )
@@ -223,11 +223,11 @@ class Setup:
             try:
                 await self._link.log.create_index([("n", 1)], unique=True, name=OFFSET_INDEX)
             except OperationFailure as error:
-                _log.warning(
+                logger.warning(
                     "the index of %s cannot be created (%s): it is made anew", LOG, error.code
                 )
             else:
-                _log.warning(
+                logger.warning(
                     "the index of %s was gone and is created anew; its entries stay as they are",
                     LOG,
                 )
@@ -282,4 +282,4 @@ class Setup:
             self.warnings.pop(kind, None)
         elif self.warnings.get(kind) != message:
             self.warnings[kind] = message
-            _log.warning("%s", message)
+            logger.warning("%s", message)

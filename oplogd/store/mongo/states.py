@@ -14,7 +14,7 @@ from oplogd.store.mongo.log import Row
 _LONG_SECONDS = 3600.0
 _DAY_MS = 86_400_000
 _SAMPLE = 500
-_log = logging.getLogger("oplogd.store")
+logger = logging.getLogger("oplogd.store")
 
 
 class StatesKeeper:
@@ -49,7 +49,7 @@ class StatesKeeper:
                 await self._start_over(row)
             with pymongo.timeout(_LONG_SECONDS):
                 await states.create_indexes(missing)
-            _log.warning("created %d indexes of %s that were missing", len(missing), STATES)
+            logger.warning("created %d indexes of %s that were missing", len(missing), STATES)
             if (
                 has_started_over
             ):  # the row has gone back, and what is folded from there on may be dropped again
@@ -65,7 +65,7 @@ class StatesKeeper:
             and await self._link.log.find_one({"n": 1}, {"_id": 1}) is not None
         ):
             change["$set"] = {"n": 0, "ts": row.created}
-            _log.warning(
+            logger.warning(
                 "%s was dropped; the log holds every operation and is folded anew from its beginning",
                 STATES,
             )

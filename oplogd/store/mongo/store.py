@@ -62,7 +62,7 @@ _COUNT_SECONDS = 60.0
 
 _PURGE_BATCH = 1_000
 
-_log = logging.getLogger("oplogd.store")
+logger = logging.getLogger("oplogd.store")
 
 
 class MongoStore:
@@ -113,7 +113,7 @@ class MongoStore:
                 raise trouble
             await wait(changed, left)
         if not self._projection.ready:
-            _log.error(
+            logger.error(
                 "%s; the agent starts without it",
                 self._projection.trouble or "the log is being set up",
             )
@@ -302,4 +302,4 @@ class MongoStore:
 
 def _tell_death(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        _log.critical("the projection has died: %r", error, exc_info=error)
+        logger.critical("the projection has died: %r", error, exc_info=error)

@@ -29,7 +29,7 @@ _NOT_WRITABLE = "it cannot be written; check the permissions of the file, of its
 Identity = tuple[int, int]
 _GONE: Identity = (-1, -1)
 _T = TypeVar("_T")
-_log = logging.getLogger("oplogd.store")
+logger = logging.getLogger("oplogd.store")
 
 
 class StoreFile:
@@ -243,7 +243,7 @@ def migrate(db: sqlite3.Connection, path: Path) -> None:
                 db.execute(statement)
             db.execute(f"PRAGMA user_version = {number}")
             if version:
-                _log.info("store %s: schema brought to version %d", path, number)
+                logger.info("store %s: schema brought to version %d", path, number)
     db.execute(f"PRAGMA application_id = {sql.APPLICATION_ID}")
 
 
@@ -251,7 +251,7 @@ def migrate(db: sqlite3.Connection, path: Path) -> None:
 def _progress(db: sqlite3.Connection, path: Path) -> Iterator[None]:
     """Log that the file is brought to a newer schema, and again every few seconds while that lasts."""
     began = said = time.monotonic()
-    _log.info(
+    logger.info(
         "store %s: bringing the file to schema version %d; a large one takes a while",
         path,
         len(sql.MIGRATIONS),
@@ -261,7 +261,7 @@ def _progress(db: sqlite3.Connection, path: Path) -> Iterator[None]:
         nonlocal said
         if (now := time.monotonic()) - said >= _PROGRESS_SECONDS:
             said = now
-            _log.info("store %s: still at it after %.0f s", path, now - began)
+            logger.info("store %s: still at it after %.0f s", path, now - began)
 
     db.set_progress_handler(say, _PROGRESS_STEPS)
     try:
