@@ -21,9 +21,9 @@ from oplogd.stop import EXIT_FAILED, EXIT_OK, EXIT_UNWRITTEN, EXIT_USAGE, Stop, 
 from oplogd.store import Store
 from oplogd.store.sqlite import SqliteStore
 from oplogd.web.app import create_app
+from oplogd.web.connection.protocol import protocol_class
+from oplogd.web.connection.uvicorn_parts import require_parts
 from oplogd.web.forwarded import ClientAddress
-from oplogd.web.protocol import protocol_class
-from oplogd.web.uvicorn_parts import require_parts
 
 __all__ = ["EXIT_FAILED", "EXIT_OK", "EXIT_UNWRITTEN", "EXIT_USAGE", "make_store", "run", "serve"]
 

@@ -4,6 +4,7 @@ With OPLOG_UPDATE_DOCS=1 the generated parts are written anew.
 """
 
 import ast
+import asyncio
 import json
 import os
 import re
@@ -11,8 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -55,12 +55,18 @@ def flags() -> str:
 
 def endpoints() -> str:
     rows = ["| | | answers |", "|---|---|---|"]
-    api: dict[str, Any] = create_app(cast(Parts, SimpleNamespace(settings=Settings()))).openapi()
+    api = asyncio.run(described_api())
     for path, methods in api["paths"].items():
         for method, described in methods.items():
             answers = ", ".join(sorted(described["responses"]))
             rows.append(f"| `{method.upper()} {path}` | {described['summary']} | {answers} |")
     return "\n".join(rows)
+
+
+async def described_api() -> dict[str, Any]:
+    settings = Settings()
+    parts = Parts(settings, server.make_store(settings), [])
+    return create_app(parts).openapi()
 
 
 def errors() -> str:

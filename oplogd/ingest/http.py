@@ -13,10 +13,8 @@ import msgspec
 
 from oplogd.errors import OperationError, OplogError
 from oplogd.ingest.array import elements
+from oplogd.media_types import NDJSON
 from oplogd.operation import Operation, decode
-
-JSON = "application/json"
-NDJSON = "application/x-ndjson"
 
 MAX_NAMED = 100
 """Bad lines that an answer names; more are counted."""

@@ -223,13 +223,11 @@ class Spool:
 
     def _account(self) -> None:
         """Tell the counters what was found and lost since the last call. The sums only grow, so the thread may go on."""
-        counters = self._counters
         found, lost = self._found - self._told_found, self._lost - self._told_lost
         self._told_found += found
         self._told_lost += lost
-        counters.recovered += found
-        counters.discarded += lost
-        counters.in_spool += found - lost
+        self._counters.add_recovered(found)
+        self._counters.add_lost_from_spool(lost)
 
     def _forget(self) -> None:
         db, self._db = self._db, None

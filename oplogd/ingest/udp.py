@@ -122,7 +122,7 @@ class UdpIngest:
         return drops
 
     def _drain(self, sock: socket.socket) -> int:
-        counters, refused = self._counters, self.refused
+        refused = self.refused
         now = now_ms()
         arrival = format_ms(now)
         operations: list[Operation] = []
@@ -142,9 +142,9 @@ class UdpIngest:
             pass
         except OSError as failed:
             logger.warning("reading UDP failed: %s", failed)
-        counters.received += count
+        self._counters.add_received(len(operations))
         if invalid := refused.count - before:
-            counters.error += invalid
+            self._counters.add_invalid(invalid)
             self._invalid.again(invalid, detail=first)
         else:
             self._invalid.end()
@@ -163,5 +163,5 @@ class UdpIngest:
             try:
                 self._queue.put([operation], wait=False)
             except QueueFullError:
-                self._counters.discarded += 1
+                self._counters.add_discarded(1)
                 self._overflow.again()

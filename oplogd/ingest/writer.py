@@ -119,7 +119,7 @@ class _Writer:
                 elif await self._keep(batch):
                     batch = None
                 else:
-                    self._counters.discarded += self._queue.refuse_waiting(_behind_the_spool())
+                    self._counters.add_discarded(self._queue.refuse_waiting(_behind_the_spool()))
                     await asyncio.wait({sending}, timeout=_FULL_SECONDS)
             sending.result()
         finally:
@@ -135,8 +135,7 @@ class _Writer:
                 if batch is None:
                     break
                 await self._append(batch.operations, batch.stamp)
-                self._counters.ingested += len(batch.operations)
-                self._counters.in_spool -= len(batch.operations)
+                self._counters.add_ingested_from_spool(len(batch.operations))
                 await spool.drop(batch)
                 delay = FIRST_RETRY_SECONDS
             except StoreError as error:
@@ -159,7 +158,7 @@ class _Writer:
         refused = [item for item in items if item.done is not None]
         for item in refused:
             item.fail(_behind_the_spool())
-            self._counters.discarded += len(item.operations)
+            self._counters.add_discarded(len(item.operations))
         self._queue.finish(refused)
         kept = [item for item in items if item.done is None]
         return self._batch(kept) if kept else None
@@ -190,8 +189,7 @@ class _Writer:
             return False
         if count:
             self._passage.give_up()
-        self._counters.spooled += count
-        self._counters.in_spool += count
+        self._counters.add_spooled(count)
         self._queue.let_go(batch.items, count)
         batch.cut(count)
         if batch.operations:
@@ -208,10 +206,10 @@ class _Writer:
         self._part.bad(str(error))
         for item in items:
             item.fail(NotConfirmedError(str(error)))
-        self._counters.discarded += self._queue.refuse_waiting(StoreUnavailableError(str(error)))
+        self._counters.add_discarded(self._queue.refuse_waiting(StoreUnavailableError(str(error))))
 
     def _done(self, batch: _Batch) -> None:
-        self._counters.ingested += len(batch.operations)
+        self._counters.add_ingested(len(batch.operations))
         self._queue.finish(batch.items)
 
 

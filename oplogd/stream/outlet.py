@@ -23,7 +23,7 @@ class Outlet:
 
     @classmethod
     def of(cls, scope: Mapping[str, Any]) -> Self:
-        """Make one of the extensions that ``oplogd.web.protocol`` adds to the scope of a request."""
+        """Make one of the extensions that ``oplogd.web.connection.protocol`` adds to the scope of a request."""
         extensions = scope.get("extensions") or {}
         return cls(extensions.get("oplog.abort"), extensions.get("oplog.unsent"))
 

@@ -1,1 +1,1 @@
-"""The HTTP surface: the app, status, metrics, the page for browsers."""
+"""HTTP: endpoints, access control, connections, the dashboard."""

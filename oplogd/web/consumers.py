@@ -1,4 +1,4 @@
-"""The connected consumers for /status: who they are, what they want and how far behind they are."""
+"""The connected consumers for /status: identity, filter and lag."""
 
 import heapq
 from collections.abc import Iterable
@@ -10,13 +10,15 @@ from oplogd.stream.lags import Behind, Lags
 from oplogd.stream.pace import Pace
 
 MAX_CONSUMERS = 1_000
+
+# A filter may be as long as a URL. Of each list this many values are shown, each cut to this
+# length.
 _MAX_VALUES = 10
-_MAX_VALUE = 100
-"""A filter may be as long as a URL; of each list so many values and characters are shown."""
+_MAX_VALUE_LENGTH = 100
 
 
-async def consumers(lags: Lags) -> dict[str, Any]:
-    """Members for /status: those that lag most first, at most MAX_CONSUMERS, and how many more there are."""
+async def consumer_members(lags: Lags) -> dict[str, Any]:
+    """Return the MAX_CONSUMERS with the largest lag for /status, and the number left out."""
     pace = Pace()
     members: list[dict[str, Any]] = []
     for lag, _, consumer in heapq.nlargest(MAX_CONSUMERS, lags.each):
@@ -47,5 +49,8 @@ def lag_members(lag: Behind) -> dict[str, int | float]:
 
 
 def _shown(values: Iterable[str]) -> list[str]:
-    shown = heapq.nsmallest(_MAX_VALUES, values)
-    return [value if len(value) <= _MAX_VALUE else f"{value[: _MAX_VALUE - 1]}…" for value in shown]
+    return [_cut(value) for value in heapq.nsmallest(_MAX_VALUES, values)]
+
+
+def _cut(value: str) -> str:
+    return value if len(value) <= _MAX_VALUE_LENGTH else f"{value[: _MAX_VALUE_LENGTH - 1]}…"

@@ -1,9 +1,10 @@
-"""The words and examples of /docs. Nothing here changes what the agent does."""
+"""Descriptions and examples of the OpenAPI document, shown at /docs."""
 
 from typing import Any
 
-INTRODUCTION = """An operation log: producers say that an object was inserted, updated or deleted, consumers follow.
-Operations also come by UDP, one JSON object a datagram, on the same port."""
+INTRODUCTION = """An operation log. Producers send operations: an object was inserted, updated
+or deleted. Consumers follow the stream of operations. Producers may also send operations by UDP,
+one JSON object per datagram, by default on the same port."""
 
 OPERATION_EXAMPLE = {
     "event": "insert",
@@ -19,7 +20,7 @@ _OPERATION_SCHEMA = {
         "event": {
             "type": "string",
             "enum": ["insert", "update", "delete"],
-            "description": "In any case.",
+            "description": "In upper or lower case.",
         },
         "type": {
             "type": "string",
@@ -30,7 +31,7 @@ _OPERATION_SCHEMA = {
         "timestamp": {
             "type": ["string", "null"],
             "format": "date-time",
-            "description": "When the object changed; the time of arrival if absent.",
+            "description": "When the object changed. Default: the time of arrival.",
         },
     },
 }
@@ -67,28 +68,30 @@ def _query(name: str, text: str, example: str) -> dict[str, Any]:
 POST: dict[str, Any] = {
     "operation_id": "ingest",
     "summary": "Store operations",
-    "description": "One operation, a JSON array of them, or NDJSON. A batch is stored whole or not at all. The body may be"
-    " compressed with gzip. An answer of 204 or 200 means that the operations are durable.",
+    "description": "Accepts one operation, a JSON array of operations, or NDJSON. A batch is stored"
+    " as a whole or not at all. The body may be compressed with gzip. An answer of 204 or 200 means"
+    " that the operations are durable.",
     "status_code": 204,
     "response_model": None,
     "responses": {
         **_answers(
             (204, "The operation is stored."),
-            (400, "Invalid or empty; the bad lines are named, nothing was stored."),
+            (400, "Invalid or empty. The invalid lines are named, nothing was stored."),
             (401, "The ingest password is missing or wrong."),
             (
                 403,
-                "A web page under a name that --allowed-hosts does not list, and no ingest password is set.",
+                "Without an ingest password: a web page under a name that --allowed-hosts does not"
+                " list.",
             ),
-            (408, "The headers or the body came too slowly."),
+            (408, "The headers or the body were too slow."),
             (413, "The body is too large, or has more operations than the queue can hold."),
-            (415, "Neither JSON nor NDJSON."),
+            (415, "The body is neither JSON nor NDJSON."),
             (429, "Too many wrong passwords came from this address or from others."),
             (431, "The headers are too large."),
             (
                 503,
-                "The queue or the memory for bodies is full or the store away: try again after Retry-After seconds."
-                " Operations that are 'not confirmed' may be stored all the same.",
+                "The queue or the memory for bodies is full, or the store is away. Try again after"
+                " Retry-After seconds. Operations that are 'not confirmed' may still be stored.",
             ),
         ),
         200: {
@@ -117,7 +120,8 @@ POST: dict[str, Any] = {
                 },
                 "application/x-ndjson": {
                     "schema": {"type": "string"},
-                    "example": '{"event":"insert","type":"video","id":"xekw"}\n{"event":"delete","type":"video","id":"x9"}\n',
+                    "example": '{"event":"insert","type":"video","id":"xekw"}\n'
+                    '{"event":"delete","type":"video","id":"x9"}\n',
                 },
             },
         }
@@ -126,20 +130,21 @@ POST: dict[str, Any] = {
 
 GET: dict[str, Any] = {
     "operation_id": "follow",
-    "summary": "Follow the operations",
-    "description": "Needs `Accept: text/event-stream`. Starts with the next operation, unless Last-Event-ID,"
-    " last_event_id or since says where. `0` is a full replication: `reset`, every live object, `live`.",
+    "summary": "Follow the stream of operations",
+    "description": "Requires `Accept: text/event-stream`. The stream starts with the next"
+    " operation, unless Last-Event-ID, last_event_id or since gives a position. The position"
+    " `0` starts a full replication: `reset`, every object that exists, `live`.",
     "response_model": None,
     "responses": {
         **_answers(
-            (400, "Last-Event-ID, last_event_id, since, checkpoint or name cannot be read."),
-            (401, "The password, cookie or token is missing, wrong or no longer good."),
+            (400, "Last-Event-ID, last_event_id, since, checkpoint or name is invalid."),
+            (401, "The password, cookie or token is missing, wrong or expired."),
             (429, "Too many wrong passwords, or too many consumers from this address."),
             (406, "The Accept header does not name text/event-stream."),
-            (503, "The store is away, or there are too many consumers."),
+            (503, "The store is away, or too many consumers are connected."),
         ),
         200: {
-            "description": "Server-sent events. The stream of an agent that is stopping ends at once.",
+            "description": "Server-sent events. If the agent is stopping, the stream ends at once.",
             "content": {"text/event-stream": {"example": _STREAM_EXAMPLE}},
         },
     },
@@ -148,34 +153,37 @@ GET: dict[str, Any] = {
             {
                 "name": "Last-Event-ID",
                 "in": "header",
-                "description": "The id last received: an event id (24 hexadecimal digits), a replication id"
-                " (milliseconds since 1970), or 0 for a full replication.",
+                "description": "The last received id: an event id (24 hexadecimal digits), a"
+                " replication id (milliseconds since 1970), or 0 for a full replication.",
                 "schema": {"type": "string", "pattern": "^(?:[0-9]{1,13}|[0-9a-f]{24})$"},
                 "example": "0",
             },
-            _query("last_event_id", "The same where no header can be set.", "0"),
+            _query("last_event_id", "The same, for clients that cannot set the header.", "0"),
             _query(
                 "since",
-                "The objects changed since an RFC 3339 time or milliseconds since 1970.",
+                "Start with the objects changed since this time: RFC 3339, or milliseconds since"
+                " 1970.",
                 "1415271879041",
             ),
-            _query("types", "Only these types: comma-separated, or repeated.", "video,user"),
+            _query(
+                "types", "Only these types: comma-separated, or repeated parameters.", "video,user"
+            ),
             _query(
                 "parents",
-                "Only with one of these parents: comma-separated, or repeated.",
+                "Only objects with one of these parents: comma-separated, or repeated parameters.",
                 "user/x3kd2",
             ),
             _query(
-                "checkpoint", "1: also send the position reached, as blocks with an id only.", "1"
+                "checkpoint", "1: also send the position reached, in blocks with only an id.", "1"
             ),
             _query(
                 "name",
-                "What the consumer is called in /metrics: up to 100 letters, digits, '.', '_', '-'.",
+                "Name of the consumer in /metrics: up to 100 letters, digits, '.', '_', '-'.",
                 "search",
             ),
             _query(
                 "token",
-                "What POST /token gave, where a page of another origin cannot send the password.",
+                "Token of POST /token, for pages of other origins, which cannot send the password.",
                 "",
             ),
         ]
@@ -185,13 +193,13 @@ GET: dict[str, Any] = {
 STATUS: dict[str, Any] = {
     "operation_id": "status",
     "summary": "Counters and the state of queue, ring and store",
-    "description": "With the stream's password, or without one from this machine, also the connected consumers and the"
-    " last refused datagrams.",
+    "description": "For requests with the password of the stream, also the connected consumers and"
+    " the last refused datagrams. If no password is set, they are shown on this machine only.",
     "response_model": None,
     "responses": {
         200: {"description": "OK", "content": {"application/json": {"example": {"status": "OK"}}}},
         503: {
-            "description": "The store is away; the queue holds what came in.",
+            "description": "The store is away. The queue holds the received operations.",
             "content": {
                 "application/json": {
                     "example": {"status": "DEGRADED", "reason": "store oplog.db: the disk is full"}
@@ -202,29 +210,31 @@ STATUS: dict[str, Any] = {
 }
 LIVE: dict[str, Any] = {
     "operation_id": "live",
-    "summary": "Whether the process works",
+    "summary": "Check that the process works",
     "response_model": None,
-    "responses": {200: {"description": "It does, also while the store is away."}},
+    "responses": {200: {"description": "The process works, also while the store is away."}},
 }
 READY: dict[str, Any] = {
     "operation_id": "ready",
-    "summary": "Whether the store answers",
+    "summary": "Check that the store answers",
     "response_model": None,
-    "responses": _answers((200, "It does."), (503, "It does not, or the agent is stopping.")),
+    "responses": _answers(
+        (200, "The store answers."), (503, "The store does not answer, or the agent is stopping.")
+    ),
 }
 METRICS: dict[str, Any] = {
     "operation_id": "metrics",
-    "summary": "The figures of /status for Prometheus",
+    "summary": "The numbers of /status for Prometheus",
     "response_model": None,
-    "responses": {200: {"description": "Prometheus text format"}},
+    "responses": {200: {"description": "Prometheus text format."}},
 }
 SESSION: dict[str, Any] = {
     "operation_id": "session",
-    "summary": "Whether this browser may follow the stream",
+    "summary": "Check whether this browser may follow the stream",
     "response_model": None,
     "responses": {
         200: {
-            "description": "Told to everybody.",
+            "description": "The state of the session. Needs no password.",
             "content": {
                 "application/json": {
                     "example": {"password_needed": True, "signed_in": False, "expires": None}
@@ -235,16 +245,16 @@ SESSION: dict[str, Any] = {
 }
 SIGN_IN: dict[str, Any] = {
     "operation_id": "sign_in",
-    "summary": "Get a cookie with the right to follow the stream",
+    "summary": "Sign in: get a cookie that allows following the stream",
     "status_code": 204,
     "response_model": None,
     "responses": _answers(
         (204, "The cookie is set."),
-        (400, "Not an object with a password and nothing else."),
+        (400, "The body is not an object with only a password."),
         (401, "The password is wrong."),
         (409, "No password is set."),
         (413, "The body is too large."),
-        (415, "Not application/json."),
+        (415, "The body is not application/json."),
         (429, "Too many wrong passwords came from this address or from others."),
     ),
     "openapi_extra": {
@@ -256,23 +266,23 @@ SIGN_IN: dict[str, Any] = {
 }
 SIGN_OUT: dict[str, Any] = {
     "operation_id": "sign_out",
-    "summary": "Give the cookie back",
+    "summary": "Sign out: delete the cookie",
     "status_code": 204,
     "response_model": None,
     "responses": _answers(
-        (204, "The browser forgets it."),
-        (400, "A body or query asks for more."),
+        (204, "The cookie is deleted."),
+        (400, "The body or query has options; there are none."),
         (413, "The body is too large."),
     ),
 }
 TOKEN: dict[str, Any] = {
     "operation_id": "token",
-    "summary": "Get a token with which a page of another origin may follow the stream",
-    "description": "Asked for by that page's own server, with the password by HTTP Basic.",
+    "summary": "Get a token for following the stream from a page of another origin",
+    "description": "For the server of that page, which sends the password by HTTP Basic.",
     "response_model": None,
     "responses": {
         **_answers(
-            (400, "A body or query asks for another token: there is one kind."),
+            (400, "The body or query has options; there are none."),
             (401, "The password is missing or wrong."),
             (409, "No password is set."),
             (413, "The body is too large."),
@@ -283,7 +293,7 @@ TOKEN: dict[str, Any] = {
             "content": {
                 "application/json": {
                     "example": {
-                        "token": "token.1763632800.…",
+                        "token": "1763632800.…",
                         "expires": "2025-11-20T10:00:00.000Z",
                         "seconds": 900,
                     }

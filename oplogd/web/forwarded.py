@@ -1,4 +1,6 @@
-"""The client of a request: the peer's address in its plain form, or the one that a trusted proxy names in X-Forwarded-For."""
+"""The client of a request: the peer's address, or the address that a trusted proxy reports in
+X-Forwarded-For.
+"""
 
 import ipaddress
 import logging
@@ -9,10 +11,11 @@ from functools import lru_cache
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 VARIABLE = "FORWARDED_ALLOW_IPS"
-LOOPBACK = "127.0.0.1,::1"
-"""The trusted proxies if the variable is not set."""
 
-_LONGEST = 64
+# Trusted proxies if the variable is not set.
+LOOPBACK = "127.0.0.1,::1"
+
+_MAX_ADDRESS_LENGTH = 64
 _ZONE = re.compile(r"[\w.-]{1,15}", re.ASCII)
 _MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 _WITH_PORT = re.compile(r"\[([^\[\]]*)\](?::([0-9]{1,5}))?|([^:]*):([0-9]{1,5})", re.ASCII)
@@ -23,11 +26,12 @@ logger = logging.getLogger("oplogd.proxy")
 
 @lru_cache(maxsize=4096)
 def plain_address(text: str) -> str | None:
-    """Return an IP address in one form, None if it is none.
+    """Return an IP address in its canonical form, None if ``text`` is not an IP address.
 
-    A socket for IPv4 and IPv6 shows an IPv4 peer as ``::ffff:192.0.2.1``; here it is ``192.0.2.1``.
+    A socket for IPv4 and IPv6 shows an IPv4 peer as ``::ffff:192.0.2.1``; the result is
+    ``192.0.2.1``.
     """
-    if len(text) > _LONGEST:
+    if len(text) > _MAX_ADDRESS_LENGTH:
         return None
     try:
         ip = ipaddress.ip_address(text)
@@ -42,27 +46,23 @@ def plain_address(text: str) -> str | None:
 
 
 class TrustedProxies:
-    """The addresses and networks from which X-Forwarded-For and X-Forwarded-Proto are believed.
+    """Addresses and networks whose X-Forwarded-For and X-Forwarded-Proto are believed.
 
-    ``text`` separates them by commas. ``*`` alone trusts everybody. Anything else that is no address is never trusted,
-    with a warning in the log.
+    Commas separate them in ``text``. ``*`` alone trusts everybody. Any other text that is not an
+    address is logged as a warning and trusts nobody.
     """
 
     def __init__(self, text: str) -> None:
-        self._everybody = text.strip() == "*"
+        self._trusts_everybody = text.strip() == "*"
         self._addresses: set[str] = set()
         self._networks: list[_Network] = []
         for item in filter(None, map(str.strip, text.split(","))):
-            if not self._everybody and not self._add(item):
-                logger.warning(
-                    "%s: %r is neither an IP address nor a network, nobody is trusted by it",
-                    VARIABLE,
-                    item,
-                )
+            if not self._trusts_everybody and not self._add(item):
+                logger.warning("%s: ignoring %r, not an IP address or network", VARIABLE, item)
 
     def trust(self, address: str | None) -> bool:
-        """Whether this address, as ``plain_address`` returns it, is that of a trusted proxy."""
-        if self._everybody:
+        """Return whether an address in its canonical form belongs to a trusted proxy."""
+        if self._trusts_everybody:
             return True
         if address is None:
             return False
@@ -72,13 +72,14 @@ class TrustedProxies:
         )
 
     def client(self, forwarded_for: Sequence[str]) -> tuple[str, int] | None:
-        """The client that the values of X-Forwarded-For tell, the port 0 if they do not tell it; None: they tell none.
+        """Return the client that the values of X-Forwarded-For report, None without one.
 
-        Every proxy adds the address of its peer at the end. So the client is the last one that is no trusted proxy. All
-        addresses before it are the client's own claim.
+        The port is 0 if they do not report it. Every proxy appends the address of its peer. So the
+        client is the last address that is not a trusted proxy. The addresses before it are unproven
+        claims of the client.
         """
         chain = [_split(entry.strip()) for value in forwarded_for for entry in value.split(",")]
-        if self._everybody:
+        if self._trusts_everybody:
             chain = chain[:1]
         untrusted = (
             entry for entry in reversed(chain) if entry is None or not self.trust(entry[0])
@@ -104,7 +105,10 @@ class TrustedProxies:
 
 
 class ClientAddress:
-    """Sets the client and the scheme of each request before the app sees it. The client is None if nobody tells it."""
+    """Sets the client and the scheme of each request before the app sees it.
+
+    The client is None if it is unknown.
+    """
 
     def __init__(self, app: ASGIApp, environ: Mapping[str, str]) -> None:
         self._app = app
@@ -133,7 +137,10 @@ class ClientAddress:
 
 
 def _split(entry: str) -> tuple[str, int] | None:
-    """``192.0.2.1``, ``192.0.2.1:80``, ``2001:db8::1`` or ``[2001:db8::1]:80``; None for anything else."""
+    """Split ``192.0.2.1``, ``192.0.2.1:80``, ``2001:db8::1`` or ``[2001:db8::1]:80``.
+
+    Return None for anything else.
+    """
     host, port = entry, "0"
     if parts := _WITH_PORT.fullmatch(entry):
         host, port = parts[1] or parts[3], parts[2] or parts[4] or "0"

@@ -1,4 +1,4 @@
-"""The snapshot of /status in Prometheus's text form."""
+"""The members of /status as metrics in Prometheus's text format."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,12 +15,12 @@ from prometheus_client.registry import Collector
 from oplogd.stream.lags import Lags
 
 COUNTERS = {
-    "events_received": "Operations that came in by UDP and HTTP",
+    "events_received": "Operations received by UDP and HTTP",
     "events_ingested": "Operations stored in the log",
     "events_error": "Operations refused as invalid",
-    "events_discarded": "Operations dropped because the queue was full or the store away",
+    "events_discarded": "Operations dropped because the queue was full or the store was away",
     "events_spooled": "Operations put into the spool",
-    "events_recovered": "Operations found in the spool that an earlier process received",
+    "events_recovered": "Operations of an earlier process, found in the spool",
     "events_dropped_kernel": "Datagrams the kernel dropped before the agent read them",
     "datagrams_refused": "Datagrams refused as invalid",
     "events_sent": "Events sent to consumers",
@@ -36,8 +36,8 @@ GAUGES = {
     "spool_bytes": "Bytes in the spool",
     "spool_max_bytes": "Bytes the spool may hold, 0 without one",
     "clients": "Consumers connected",
-    "consumer_lag_operations": "Largest number of operations that a consumer has not been handed",
-    "consumer_lag_seconds": "Largest age of the oldest operation that a consumer has not been handed",
+    "consumer_lag_operations": "Largest lag of a consumer, in operations",
+    "consumer_lag_seconds": "Largest lag of a consumer: age of its oldest unsent operation",
     "ring_operations": "Operations in the ring",
     "ring_max_operations": "Operations the ring holds when full",
     "ring_bytes": "Bytes in the ring",
@@ -45,24 +45,23 @@ GAUGES = {
     "store_ops": "Operations in the log",
     "store_states": "Objects with a state, deleted ones included",
     "store_live": "Objects that exist",
-    "store_deleted": "Objects that were deleted and are remembered",
-    "store_bytes": "Bytes that the log counts",
-    "store_max_bytes": "Bytes the log may count before its oldest operations go",
-    "store_lag_fold": "Operations in the log and not yet in the states",
-    "store_lag_follower": "Operations in the log and not yet with this agent",
+    "store_deleted": "Deleted objects with a state (tombstones)",
+    "store_bytes": "Size of the log in bytes, as counted for its limit",
+    "store_max_bytes": "Size of the log at which its oldest operations are removed",
+    "store_lag_fold": "Operations in the log and not yet folded into the states",
+    "store_lag_follower": "Operations in the log that the follower has not read yet",
 }
-
-
 LABELLED = {
     "consumers_refused": ("reason", "Consumers that were not connected"),
     "fallbacks": (
         "to",
-        "Times a consumer went on from the store, or from the states, because its place was gone",
+        "Times a consumer continued from the store, or from the states, because its place was gone",
     ),
 }
 HISTOGRAMS = {
-    "commit_seconds": "Seconds that a successful append to the store took",
-    "ingest_to_send_seconds": "Seconds from the arrival of an operation until consumers can be sent it, one of each commit",
+    "commit_seconds": "Duration of a successful append to the store",
+    "ingest_to_send_seconds": "Time from the arrival of an operation until it can be sent,"
+    " measured for one operation of each commit",
 }
 
 
@@ -93,7 +92,9 @@ class _Snapshot(Collector):
                 f"oplog_{name}", text, buckets=buckets, sum_value=histogram["sum"]
             )
         for name, text in GAUGES.items():
-            if values.get(name) is not None:  # the store's are missing while it is away or counts
+            if (
+                values.get(name) is not None
+            ):  # some figures of the store are missing while it is away or counts
                 yield GaugeMetricFamily(f"oplog_{name}", text, value=values[name])
         yield from self._named()
         up = 1 if self._status["status"] == "OK" else 0
@@ -102,7 +103,7 @@ class _Snapshot(Collector):
         )
         info = GaugeMetricFamily(
             "oplog_info",
-            "Always 1; its labels tell the version and store",
+            "Always 1; labels: version of the agent, kind of store",
             labels=["version", "store"],
         )
         info.add_metric([str(self._status["version"]), str(self._status["store"]["kind"])], 1)
@@ -114,12 +115,12 @@ class _Snapshot(Collector):
         )
         operations = GaugeMetricFamily(
             "oplog_named_consumer_lag_operations",
-            "The same as consumer_lag_operations, of a name",
+            "Like oplog_consumer_lag_operations, for the consumers of a name",
             labels=["name"],
         )
         seconds = GaugeMetricFamily(
             "oplog_named_consumer_lag_seconds",
-            "The same as consumer_lag_seconds, of a name",
+            "Like oplog_consumer_lag_seconds, for the consumers of a name",
             labels=["name"],
         )
         for name, named in self._lags.names.items():
@@ -129,7 +130,7 @@ class _Snapshot(Collector):
         yield from (count, operations, seconds)
         yield GaugeMetricFamily(
             "oplog_consumer_names_left_out",
-            "Names beyond the 200 that lag most, which have no metrics",
+            "Names without metrics: only the 200 with the largest lag have them",
             value=self._lags.names_left_out,
         )
 

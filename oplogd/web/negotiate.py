@@ -1,15 +1,18 @@
-"""What a client accepts and sends. No I/O."""
+"""The headers Accept and Content-Type. No I/O."""
 
 from collections.abc import Iterator
 
 
 def accepts(header: str, media_type: str) -> bool:
-    """Whether an Accept header names ``media_type`` itself; a wildcard does not count, nor ``q=0``."""
+    """Return whether an Accept header names ``media_type`` itself.
+
+    A wildcard does not count, nor does ``q=0``.
+    """
     return any(name == media_type and quality > 0 for name, quality in _items(header))
 
 
 def media_type(header: str) -> str:
-    """The type of a Content-Type header without its parameters."""
+    """Return the type of a Content-Type header without its parameters."""
     return header.partition(";")[0].strip().lower()
 
 

@@ -1,6 +1,6 @@
-"""What a browser gets at ``/``: one self-contained page that follows the stream through the public endpoints.
+"""The dashboard: one self-contained page that follows the stream through the public endpoints.
 
-Its parts lie in the folder ``dashboard`` and are put into one document, so that it needs no second request.
+The files of the folder ``dashboard`` are put into one document, so that it needs no second request.
 """
 
 import base64
@@ -51,6 +51,6 @@ def _page() -> tuple[bytes, dict[str, str]]:
 
 
 def page() -> Response:
-    """The page with a policy that lets it run its own scripts and talk to its own agent, nothing else."""
+    """Return the page. Its policy allows only its own scripts and requests to its own agent."""
     html, headers = _page()
     return Response(html, 200, headers, "text/html")

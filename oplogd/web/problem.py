@@ -1,4 +1,4 @@
-"""Errors as application/problem+json (RFC 9457): a sentence that a person understands."""
+"""Errors as application/problem+json (RFC 9457)."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -7,12 +7,19 @@ from typing import Any
 import msgspec
 from fastapi import Response
 
+from oplogd.media_types import PROBLEM
+
+COMMON_HEADERS = {
+    "Cache-Control": "no-cache, no-store, must-revalidate",
+    "Access-Control-Allow-Origin": "*",
+}
+
+# Longest sentence in characters. Some sentences repeat a part of the request, which may be long.
 _MAX_DETAIL = 1000
-"""Characters of a sentence: some repeat a part of the request, which may be long."""
 
 
 class Problem(Exception):
-    """Ends a request. ``extra`` members go into the answer beside the standard ones."""
+    """Ends a request. ``detail``: a sentence for people. ``extra``: more members of the answer."""
 
     def __init__(
         self, status: int, detail: str, headers: Mapping[str, str] | None = None, **extra: Any
@@ -32,17 +39,8 @@ class Problem(Exception):
             **self.extra,
         }
         return Response(
-            msgspec.json.encode(body),
-            self.status,
-            {**COMMON_HEADERS, **self.headers},
-            "application/problem+json",
+            msgspec.json.encode(body), self.status, {**COMMON_HEADERS, **self.headers}, PROBLEM
         )
-
-
-COMMON_HEADERS = {
-    "Cache-Control": "no-cache, no-store, must-revalidate",
-    "Access-Control-Allow-Origin": "*",
-}
 
 
 def _shortened(text: str) -> str:

@@ -1,112 +1,193 @@
-"""What /status and /metrics tell: one snapshot of the agent."""
+"""A snapshot of the agent, for /status and /metrics."""
 
 import asyncio
 import time
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 from oplogd import __version__
-from oplogd.agent import Agent
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import format_id
+from oplogd.health import Health
 from oplogd.histogram import Histogram
-from oplogd.store import StoreStats
-from oplogd.stream.lags import Lags
-from oplogd.web.consumers import lag_members
+from oplogd.ingest.counters import Counters
+from oplogd.ingest.queue import IngestQueue
+from oplogd.ingest.spool import Spool
+from oplogd.ingest.udp import UdpIngest
+from oplogd.operation import now_ms
+from oplogd.passage import Passage
+from oplogd.store import Store, StoreStats
+from oplogd.stream.hub import Hub
+from oplogd.stream.lags import Lags, survey
+from oplogd.stream.ring import Ring
+from oplogd.web.consumers import consumer_members, lag_members
 from oplogd.web.redact import without_folders
 
 STORE_TIMEOUT_SECONDS = 2.0
 
-
-async def store_trouble(agent: Agent) -> str | None:
-    """Ask the store itself; what is wrong with it, None if nothing."""
-    try:
-        async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
-            await agent.store.locate()
-    except StoreUnavailableError as error:
-        return str(error)
-    except TimeoutError:
-        return f"the store did not answer within {STORE_TIMEOUT_SECONDS:g} s"
-    return agent.health.trouble
+_Members = dict[str, Any]
 
 
-async def status(agent: Agent, lags: Lags) -> dict[str, Any]:
-    """The members of /status that everybody may see. They hold no setting, so no secret."""
-    stats: StoreStats | None = None
-    troubles = agent.health.troubles
-    try:
-        async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
-            stats = await agent.store.stats()
-    except StoreUnavailableError as error:
-        troubles = [str(error), *troubles]
-    except TimeoutError:
-        troubles = [f"the store did not answer within {STORE_TIMEOUT_SECONDS:g} s", *troubles]
-    files = (agent.settings.store, agent.settings.spool)
-    reasons = [without_folders(trouble, files) for trouble in dict.fromkeys(troubles)]
-    counters, queue, ring, hub = agent.counters, agent.queue, agent.ring, agent.hub
-    return {
-        "status": "DEGRADED" if troubles else "OK",
-        **({"reason": "; ".join(reasons)} if troubles else {}),
-        "version": __version__,
-        "uptime_seconds": round(time.monotonic() - agent.started, 1),
-        "events_received": counters.received,
-        "events_ingested": counters.ingested,
-        "events_error": counters.error,
-        "events_discarded": counters.discarded,
-        "events_spooled": counters.spooled,
-        "events_recovered": counters.recovered,
-        "events_dropped_kernel": agent.udp.kernel_drops(),
-        "datagrams_refused": agent.udp.refused.count,
-        "events_sent": hub.counts.events_sent,
-        "queue_size": queue.operations,
-        "queue_max_size": queue.max_operations,
-        "queue_bytes": queue.bytes,
-        "queue_max_bytes": queue.max_bytes,
-        "spool": {
-            "operations": counters.in_spool,
-            "bytes": agent.spool.bytes if agent.spool else 0,
-            "max_bytes": agent.spool.max_bytes if agent.spool else 0,
-        },
-        "clients": len(hub.consumers),
-        "connections": hub.connections,
-        "consumer_lag": lag_members(lags.largest),
-        "consumers_refused": hub.refused,
-        "fallbacks": {"store": hub.counts.to_store, "states": hub.counts.to_states},
-        "commit_seconds": _histogram(counters.commit_seconds),
-        "ingest_to_send_seconds": _histogram(agent.passage.seconds),
-        "rates": agent.rates._asdict(),
-        "ring": {
-            "operations": len(ring.window),
-            "max_operations": ring.max_entries,
-            "bytes": ring.window.size,
-            "max_bytes": ring.max_bytes,
-        },
-        "store": {"kind": agent.store.kind, **(_store(stats, agent) if stats else {})},
-    }
+class StoreProbe:
+    """Asks the store how it is. Messages never name the folders of ``private_files``."""
+
+    def __init__(
+        self, store: Store, health: Health, ring: Ring, private_files: Collection[Path | None]
+    ) -> None:
+        self._store = store
+        self._health = health
+        self._ring = ring
+        self._private_files = private_files
+
+    async def trouble(self) -> str | None:
+        """Return why the store or a part of the agent does not work, None if all do."""
+        try:
+            async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
+                await self._store.locate()
+        except StoreUnavailableError as error:
+            return str(error)
+        except TimeoutError:
+            return _no_answer()
+        return self._health.trouble
+
+    async def members(self) -> tuple[list[str], _Members]:
+        """Return all troubles, and the member ``store``: only its kind if it does not answer."""
+        stats: StoreStats | None = None
+        troubles = self._health.troubles
+        try:
+            async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
+                stats = await self._store.stats()
+        except StoreUnavailableError as error:
+            troubles = [str(error), *troubles]
+        except TimeoutError:
+            troubles = [_no_answer(), *troubles]
+        members = {"kind": self._store.kind, **(self._figures(stats) if stats else {})}
+        return [self._redacted(trouble) for trouble in dict.fromkeys(troubles)], members
+
+    def _figures(self, stats: StoreStats) -> _Members:
+        warnings = [self._redacted(warning) for warning in stats.warnings]
+        head = self._ring.head.offset
+        newest = stats.newest.offset if stats.newest else head
+        return {
+            "ops": stats.operations,
+            "states": stats.states,
+            "live": None if stats.deleted is None else stats.states - stats.deleted,
+            "deleted": stats.deleted,
+            "bytes": stats.bytes,
+            "max_bytes": stats.max_bytes,
+            "oldest_id": format_id(stats.oldest) if stats.oldest else None,
+            "newest_id": format_id(stats.newest) if stats.newest else None,
+            **({"warnings": warnings} if warnings else {}),
+            "lag": {"fold": stats.lag, "follower": max(0, newest - head)},
+        }
+
+    def _redacted(self, text: str) -> str:
+        return without_folders(text, self._private_files)
 
 
-def _histogram(histogram: Histogram) -> dict[str, Any]:
+class StatusReport:
+    """Collects the members of /status from all parts. They contain no setting, so no secret.
+
+    ``started`` is in monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: StoreProbe,
+        counters: Counters,
+        queue: IngestQueue,
+        udp: UdpIngest,
+        spool: Spool | None,
+        passage: Passage,
+        ring: Ring,
+        hub: Hub,
+        rates: Callable[[], Mapping[str, float]],
+        started: float,
+    ) -> None:
+        self._store = store
+        self._counters = counters
+        self._queue = queue
+        self._udp = udp
+        self._spool = spool
+        self._passage = passage
+        self._ring = ring
+        self._hub = hub
+        self._rates = rates
+        self._started = started
+
+    async def lags(self) -> Lags:
+        return await survey(self._hub.consumers, now_ms())
+
+    async def members(self, lags: Lags) -> _Members:
+        """Return the members for everybody."""
+        troubles, store = await self._store.members()
+        return {
+            "status": "DEGRADED" if troubles else "OK",
+            **({"reason": "; ".join(troubles)} if troubles else {}),
+            "version": __version__,
+            "uptime_seconds": round(time.monotonic() - self._started, 1),
+            **self._ingest_members(),
+            **self._stream_members(lags),
+            "commit_seconds": _histogram(self._counters.commit_seconds),
+            "ingest_to_send_seconds": _histogram(self._passage.seconds),
+            "rates": dict(self._rates()),
+            "store": store,
+        }
+
+    async def private_members(self, lags: Lags) -> _Members:
+        """Return the members only for clients that may read the stream."""
+        datagrams = self._udp.refused.described()
+        return {**await consumer_members(lags), "refused_datagrams": datagrams}
+
+    def _ingest_members(self) -> _Members:
+        counters, queue, spool = self._counters, self._queue, self._spool
+        return {
+            "events_received": counters.received,
+            "events_ingested": counters.ingested,
+            "events_error": counters.error,
+            "events_discarded": counters.discarded,
+            "events_spooled": counters.spooled,
+            "events_recovered": counters.recovered,
+            "events_dropped_kernel": self._udp.kernel_drops(),
+            "datagrams_refused": self._udp.refused.count,
+            "queue_size": queue.operations,
+            "queue_max_size": queue.max_operations,
+            "queue_bytes": queue.bytes,
+            "queue_max_bytes": queue.max_bytes,
+            "spool": {
+                "operations": counters.in_spool,
+                "bytes": spool.bytes if spool else 0,
+                "max_bytes": spool.max_bytes if spool else 0,
+            },
+        }
+
+    def _stream_members(self, lags: Lags) -> _Members:
+        hub, ring = self._hub, self._ring
+        return {
+            "events_sent": hub.counts.events_sent,
+            "clients": len(hub.consumers),
+            "connections": hub.connections,
+            "consumer_lag": lag_members(lags.largest),
+            "consumers_refused": hub.refused,
+            "fallbacks": {"store": hub.counts.to_store, "states": hub.counts.to_states},
+            "ring": {
+                "operations": len(ring.window),
+                "max_operations": ring.max_entries,
+                "bytes": ring.window.size,
+                "max_bytes": ring.max_bytes,
+            },
+        }
+
+
+def _no_answer() -> str:
+    return f"the store did not answer within {STORE_TIMEOUT_SECONDS:g} s"
+
+
+def _histogram(histogram: Histogram) -> _Members:
     return {
         "count": histogram.count,
         "sum": round(histogram.sum, 6),
         "buckets": histogram.buckets(),
-    }
-
-
-def _store(stats: StoreStats, agent: Agent) -> dict[str, Any]:
-    warnings = [
-        without_folders(warning, (agent.settings.store, agent.settings.spool))
-        for warning in stats.warnings
-    ]
-    newest = stats.newest.offset if stats.newest else agent.ring.head.offset
-    return {
-        "ops": stats.operations,
-        "states": stats.states,
-        "live": None if stats.deleted is None else stats.states - stats.deleted,
-        "deleted": stats.deleted,
-        "bytes": stats.bytes,
-        "max_bytes": stats.max_bytes,
-        "oldest_id": format_id(stats.oldest) if stats.oldest else None,
-        "newest_id": format_id(stats.newest) if stats.newest else None,
-        **({"warnings": warnings} if warnings else {}),
-        "lag": {"fold": stats.lag, "follower": max(0, newest - agent.ring.head.offset)},
     }

@@ -1,4 +1,4 @@
-"""One headless Chromium for the session; each test has a browser context, so cookies and storage, of its own."""
+"""One headless Chromium per session. Each test has its own browser context: cookies and storage."""
 
 import shutil
 from collections.abc import AsyncIterator, Iterator
@@ -41,6 +41,6 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
 
 @pytest.fixture
 def website() -> Iterator[Website]:
-    """A server of another origin than any agent's."""
+    """Yield a server whose origin differs from every agent's."""
     with Website() as website:
         yield website

@@ -1,7 +1,8 @@
-"""Pictures of the dashboard in both themes at two sizes: ``PYTHONPATH=. .venv/bin/python -m tests.browser.screenshots FOLDER``.
+"""Pictures of the dashboard in both themes at two sizes: ``PYTHONPATH=. .venv/bin/python -m
+tests.browser.screenshots FOLDER``.
 
-An agent runs with a producer like the demo's and a few consumers, one of them behind. ``desktop-light.png`` is
-``docs/dashboard.png``.
+An agent runs with a producer like the demo's and a few consumers, one of them behind.
+``desktop-light.png`` is ``docs/dashboard.png``.
 """
 
 import asyncio
@@ -26,11 +27,11 @@ from tests.browser.visit import ARGUMENTS, SIZES, Visit
 from tests.contract.wire import RawStream, Target
 
 _HISTORY = 80_000
+# Rates are averages over this time. After it the plots no longer show the preparation.
 _QUIET_SECONDS = 11
-"""So long rates are averaged: what was sent before the start shall not be in the plots."""
 
+# Time for the plots to fill.
 _SECONDS = 150
-"""How long the plots have to fill."""
 
 _FILTERS: list[dict[str, str]] = [
     {},
@@ -43,7 +44,7 @@ _FILTERS: list[dict[str, str]] = [
 
 
 def _produce(port: int, stop: threading.Event) -> None:
-    """A few dozen operations a second that swell and ebb."""
+    """Send a varying number of operations, a few dozen per second."""
     choose, level = random.Random(1), 40.0
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for operation in operations(seed=2):
@@ -100,7 +101,7 @@ def main(folder: Path) -> None:
         headers = {"Accept": "text/event-stream", "Last-Event-ID": oldest or ""}
         stack.enter_context(
             RawStream(Target.of(agent), "/ops", headers, receive_buffer=4096)
-        )  # and nobody reads it
+        )  # nobody reads this stream
         stop = threading.Event()
         producer = threading.Thread(target=_produce, args=(agent.udp_port, stop))
         producer.start()

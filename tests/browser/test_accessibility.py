@@ -1,4 +1,4 @@
-"""What axe-core finds in every view of the dashboard, in both themes and at both sizes."""
+"""Accessibility by axe-core: every view of the dashboard, in both themes and at both sizes."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -17,7 +17,8 @@ AXE = ROOT / ".cache/axe-core/node_modules/axe-core/axe.min.js"
 PASSWORD = "secret"
 
 _RUN = """async () => (await axe.run()).violations.map(
-    ({id, help, nodes}) => `${id}: ${help}: ${nodes.map(({html, any}) => html + " " + any.map((one) => one.message)).join(" | ")}`
+    ({id, help, nodes}) => `${id}: ${help}: ${nodes.map(
+        ({html, any}) => html + " " + any.map((one) => one.message)).join(" | ")}`
 )"""
 
 
@@ -35,7 +36,7 @@ def axe() -> str:
 
 
 async def violations(page: Page) -> list[str]:
-    # What fades in has no settled contrast yet.
+    # Rows that fade in have no final contrast yet.
     await page.evaluate(
         "Promise.all(document.getAnimations().map((animation) => animation.finished))"
     )
@@ -44,7 +45,7 @@ async def violations(page: Page) -> list[str]:
     return found
 
 
-async def test_axe_notices_what_is_wrong(agent: Agent, visit: Visit) -> None:
+async def test_axe_finds_errors_in_a_bad_page(agent: Agent, visit: Visit) -> None:
     page = await visit.open(f"{agent.url}/")
     await page.evaluate("document.querySelector('#copy-all').textContent = ''")
     await page.evaluate(
@@ -66,7 +67,7 @@ async def test_axe_finds_nothing_in_any_view(
 
         await page.get_by_label("Password", exact=True).fill("guess")
         await page.keyboard.press("Enter")
-        await expect(page.get_by_role("alert")).to_have_text("That is not the password.")
+        await expect(page.get_by_role("alert")).to_have_text("The password is wrong.")
         assert await violations(page) == []
         visit.forgive(r"\b401\b")
 

@@ -1,4 +1,4 @@
-"""The dashboard as people use it, in a browser, against real agents."""
+"""The dashboard in a browser, against real agents."""
 
 import re
 from pathlib import Path
@@ -14,8 +14,11 @@ from tests.clients.restart import agent_on, free_port
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PASSWORD = "gehéim"
-REFUSED = r"ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE|\b503\b"
-"""What a browser complains of while an agent stops and is away."""
+# Errors in the console while an agent stops and is away.
+REFUSED = (
+    r"ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_RESET"
+    r"|ERR_EMPTY_RESPONSE|\b503\b"
+)
 
 
 def operation(event: str, id_: str, type_: str = "video", *parents: str) -> dict[str, Any]:
@@ -47,12 +50,12 @@ async def test_operations_appear_as_they_come_with_the_newest_first(
     assert (await cells.all_text_contents())[1:4] == ["insert", "video", "a"]
     assert await cells.nth(4).locator(".parent").all_text_contents() == ["user/ada", "user/ken"]
     await expect(page.get_by_text("Waiting for the next operation.")).to_be_hidden()
-    await expect(page.locator("[data-plot=ingested] > .dim")).to_have_text("2 in all")
+    await expect(page.locator("[data-plot=ingested] > .dim")).to_have_text("2 in total")
     await expect(page.locator("[data-gauge=objects] b")).to_have_text("1")
     await expect(page.locator("[data-gauge=objects] .dim")).to_have_text("1 deleted")
 
 
-async def test_a_filter_filters_and_survives_a_reload_and_the_way_back(
+async def test_a_filter_works_and_survives_a_reload_and_going_back(
     agent: Agent, visit: Visit
 ) -> None:
     page = await visit.open(f"{agent.url}/")
@@ -102,7 +105,7 @@ async def test_a_click_on_a_type_or_parent_makes_it_the_filter(agent: Agent, vis
     assert page.url == f"{agent.url}/?parents=user%2Fa%2Cb&parents=user%2Fa%2Cb&types=comment"
 
 
-async def test_it_goes_on_after_a_restart_and_misses_nothing(visit: Visit, tmp_path: Path) -> None:
+async def test_the_page_resumes_after_a_restart_without_a_gap(visit: Visit, tmp_path: Path) -> None:
     port = free_port()
     with agent_on(port, tmp_path) as agent:
         page = await visit.open(f"{agent.url}/")
@@ -110,7 +113,7 @@ async def test_it_goes_on_after_a_restart_and_misses_nothing(visit: Visit, tmp_p
         agent.post(operation("insert", "before"))
         await expect_ids(page, "before")
         assert agent.stop() == 0
-    with Agent(tmp_path) as elsewhere:  # these are there before the page can come back
+    with Agent(tmp_path) as elsewhere:  # stored before the page can reconnect
         elsewhere.post([operation("insert", "while"), operation("insert", "away")])
     await expect_link(page, "Reconnecting")
     await expect(page.locator("#notice")).to_contain_text("The agent does not answer.")
@@ -123,10 +126,8 @@ async def test_it_goes_on_after_a_restart_and_misses_nothing(visit: Visit, tmp_p
     assert visit.forgive(REFUSED) > 0
 
 
-async def test_a_refused_stream_is_tried_again_from_where_it_was(
-    visit: Visit, tmp_path: Path
-) -> None:
-    """A browser gives up for good where the answer is an error, so the page has to go on by itself."""
+async def test_a_refused_stream_is_retried_at_its_position(visit: Visit, tmp_path: Path) -> None:
+    """A browser gives up after an error answer, so the page must reconnect by itself."""
     with Agent(tmp_path, "--max-clients", "1") as agent:
         agent.post(operation("insert", "old"))
         with agent.follow():
@@ -140,17 +141,17 @@ async def test_a_refused_stream_is_tried_again_from_where_it_was(
     assert visit.forgive("503") > 0
 
 
-async def test_a_wrong_password_is_refused_and_the_right_one_opens_until_the_sign_out(
+async def test_a_wrong_password_is_refused_and_the_right_one_works_until_the_sign_out(
     visit: Visit, tmp_path: Path
 ) -> None:
     with Agent(tmp_path, "--password", PASSWORD) as agent:
         page = await visit.open(f"{agent.url}/")
         await expect_link(page, "Signed out")
-        await expect(page.locator("#consumers-note")).to_have_text("Sign in to see them.")
+        await expect(page.locator("#consumers-note")).to_have_text("Sign in to see the consumers.")
         await expect(page.get_by_label("Password", exact=True)).to_be_focused()
         await page.keyboard.type("guess")
         await page.keyboard.press("Enter")
-        await expect(page.get_by_role("alert")).to_have_text("That is not the password.")
+        await expect(page.get_by_role("alert")).to_have_text("The password is wrong.")
         assert agent.status()["connections"] == 0
         assert visit.forgive(r"\b401\b") == 1
 
@@ -176,9 +177,7 @@ async def test_a_wrong_password_is_refused_and_the_right_one_opens_until_the_sig
         await visit.leave()
 
 
-async def test_a_session_that_is_over_asks_for_the_password_again(
-    visit: Visit, tmp_path: Path
-) -> None:
+async def test_an_expired_session_asks_for_the_password_again(visit: Visit, tmp_path: Path) -> None:
     port = free_port()
     with agent_on(port, tmp_path, "--password", PASSWORD) as agent:
         page = await visit.open(f"{agent.url}/")
@@ -188,7 +187,7 @@ async def test_a_session_that_is_over_asks_for_the_password_again(
         assert agent.stop() == 0
     with agent_on(port, tmp_path, "--password", "another"):
         await expect_link(page, "Signed out")
-        await expect(page.get_by_role("alert")).to_have_text("The session is over.")
+        await expect(page.get_by_role("alert")).to_have_text("The session has expired.")
         await visit.leave()
     visit.forgive(REFUSED)
     assert visit.forgive(r"\b401\b") == 1
@@ -201,7 +200,7 @@ async def test_a_replication_is_shown_from_reset_to_live(agent: Agent, visit: Vi
     page = await visit.open(f"{agent.url}/")
     await expect_link(page, "Live")
     await page.get_by_role("button", name="Replicate").click()
-    await expect(page.locator("#copy-text")).to_contain_text("complete after")
+    await expect(page.locator("#copy-text")).to_contain_text("completed in")
     await expect(page.locator("#copy li")).to_have_text(["reset", "1,499 objects", "live"])
     await expect(page.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "100")
     await expect_link(page, "Live")
@@ -220,7 +219,7 @@ async def test_a_fast_log_neither_freezes_the_page_nor_fills_it(agent: Agent, vi
     assert await ids(page) == [str(number) for number in range(19_999, 19_799, -1)]
 
 
-async def test_pause_keeps_the_rows_still_and_counts_what_comes(agent: Agent, visit: Visit) -> None:
+async def test_pause_keeps_the_rows_and_counts_new_operations(agent: Agent, visit: Visit) -> None:
     page = await visit.open(f"{agent.url}/")
     await expect_link(page, "Live")
     agent.post(operation("insert", "a"))
@@ -247,13 +246,11 @@ async def test_the_consumers_are_listed_with_filter_position_and_lag(
         consumer = rows.filter(has_text="user, video, user/ada")
         await expect(consumer.locator("td").nth(0)).to_contain_text("search (127.0.0.1:")
         await expect(consumer.locator("td").nth(1)).to_have_text(re.compile(f"^{newest}.*0 sent$"))
-        await expect(consumer.locator("td").nth(2)).to_have_text(re.compile("^0.*in step$"))
+        await expect(consumer.locator("td").nth(2)).to_have_text(re.compile("^0.*no lag$"))
         await expect(page.locator("[data-plot=clients] .big span")).to_have_text("2")
 
 
-async def test_a_store_that_is_away_is_told_and_its_return_too(
-    visit: Visit, tmp_path: Path
-) -> None:
+async def test_an_outage_of_the_store_and_its_end_are_shown(visit: Visit, tmp_path: Path) -> None:
     path = tmp_path / "oplog.db"
     with Agent(tmp_path) as agent:
         page = await visit.open(f"{agent.url}/")

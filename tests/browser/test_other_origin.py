@@ -1,4 +1,4 @@
-"""Pages that no agent serves follow its stream: with EventSource, with a token, and with the JavaScript client."""
+"""Pages of other origins follow the stream: with EventSource, a token, or the JavaScript client."""
 
 import base64
 import json
@@ -24,7 +24,9 @@ _FOLLOW = """<!doctype html><html lang="en"><title>follows</title><ol></ol><p></
 const source = new EventSource(new URLSearchParams(location.search).get("url"));
 const state = document.querySelector("p");
 source.onopen = () => { state.textContent = "open"; };
-source.onerror = () => { state.textContent = source.readyState === EventSource.CLOSED ? "closed" : "connecting"; };
+source.onerror = () => {
+  state.textContent = source.readyState === EventSource.CLOSED ? "closed" : "connecting";
+};
 for (const kind of ["insert", "update", "delete", "reset", "live"]) {
   source.addEventListener(kind, (event) => {
     const item = document.createElement("li");
@@ -38,7 +40,8 @@ _CLIENT = """<!doctype html><html lang="en"><title>client</title><ol></ol><scrip
 import { Consumer, localStorageState } from "./oplog.js";
 const query = new URLSearchParams(location.search);
 const consumer = new Consumer(query.get("url"), {
-  start: "0", password: query.get("password"), state: localStorageState("place"), saveInterval: 0.01, backoff: [0.05, 0.2],
+  start: "0", password: query.get("password"), state: localStorageState("place"),
+  saveInterval: 0.01, backoff: [0.05, 0.2],
 });
 for await (const event of consumer) {
   const item = document.createElement("li");
@@ -63,7 +66,7 @@ async def open_page(visit: Visit, website: Website, agent: Agent, url: str) -> P
 
 
 def post_token(agent: Agent) -> dict[str, str]:
-    """As the server of the other page does it."""
+    """Get a token, like the server of the other page."""
     given = base64.b64encode(f":{PASSWORD}".encode()).decode()
     request = urllib.request.Request(
         f"{agent.url}/token", method="POST", headers={"Authorization": f"Basic {given}"}, data=b""
@@ -113,11 +116,12 @@ async def test_a_page_of_another_origin_with_a_wrong_token_is_refused(
         await expect(page.locator("p")).to_have_text("closed")
         await visit.leave()
         assert visit.forgive(r"\b401\b") == 1
-        visit.forgive("dialog of its own")  # only a page of the agent's origin would bring one
+        visit.forgive("dialog of its own")  # only a page of the agent's origin causes one
 
 
-_SEND = """([method, url, headers]) => fetch(url, {method, headers, body: method === "POST" ? "{}" : null}).then(
-  (answer) => answer.status, () => "refused")"""
+_SEND = """([method, url, headers]) =>
+  fetch(url, {method, headers, body: method === "POST" ? "{}" : null}).then(
+    (answer) => answer.status, () => "refused")"""
 
 
 async def test_a_page_of_another_origin_can_read_and_never_write(
@@ -140,7 +144,12 @@ async def test_a_page_of_another_origin_can_read_and_never_write(
             ("POST", "/session", {"Content-Type": "application/json"}, "refused"),
             ("POST", "/session", {"Content-Type": "text/plain"}, 415),
             ("DELETE", "/session", {}, "refused"),
-            ("POST", "/token", authorization, "refused"),  # it is made, but cannot be read
+            (
+                "POST",
+                "/token",
+                authorization,
+                "refused",
+            ),  # the request is sent, but its answer cannot be read
         ):
             assert await page.evaluate(_SEND, [method, agent.url + path, headers]) == answer
         assert agent.status()["events_received"] == 0
@@ -164,7 +173,9 @@ async def test_a_page_of_the_agents_own_origin_may_write_only_under_a_name_of_th
     with Agent(tmp_path, *flags) as agent:
         page = await visit.open(f"http://{host}:{agent.port}/")
         send = """([url, body]) => fetch(url, {
-            method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify(body),
+            method: "POST",
+            headers: {"Content-Type": "application/json"},
+            body: JSON.stringify(body),
         }).then((answer) => answer.status)"""
         assert await page.evaluate(send, ["/ops", operation("insert", "a")]) == answer
         assert agent.status()["events_ingested"] == (1 if answer == 204 else 0)
@@ -172,7 +183,7 @@ async def test_a_page_of_the_agents_own_origin_may_write_only_under_a_name_of_th
     assert visit.forgive(r"\b403\b") == (1 if answer == 403 else 0)
 
 
-async def test_the_page_of_the_documentation_follows_with_tokens_that_it_renews(
+async def test_the_example_page_of_the_docs_follows_with_renewed_tokens(
     website: Website, visit: Visit, tmp_path: Path
 ) -> None:
     (snippet,) = re.findall(
@@ -181,7 +192,7 @@ async def test_the_page_of_the_documentation_follows_with_tokens_that_it_renews(
     port = free_port()
     with agent_on(port, tmp_path, "--password", PASSWORD) as agent:
         website.pages["/"] = html(snippet.replace("https://oplog.example.com", agent.url))
-        tokens = [f"token.1.{'x' * 43}"]  # one that is over, as after a long break
+        tokens = [f"token.1.{'x' * 43}"]  # an expired token, as after a long break
         asked: list[str] = []
 
         def give_token() -> Answer:
@@ -251,7 +262,7 @@ async def test_the_javascript_client_follows_a_redirect_that_the_browser_hides(
         await visit.leave()
 
 
-async def test_the_javascript_client_keeps_its_place_over_a_reload_and_a_restart(
+async def test_the_javascript_client_keeps_its_position_over_a_reload_and_a_restart(
     website: Website, visit: Visit, tmp_path: Path
 ) -> None:
     serve_client(website)

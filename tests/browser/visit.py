@@ -1,4 +1,4 @@
-"""A browser's visit to a page, with everything written down that must not happen there."""
+"""A visit of a browser to a page. Records errors and requests to other hosts."""
 
 import re
 from types import TracebackType
@@ -9,8 +9,8 @@ from playwright.async_api import Browser, ConsoleMessage, Page, Request, Respons
 
 from tests.agents import DEADLINE
 
+# Host name that resolves to this machine, as after DNS rebinding.
 REBOUND = "rebound.example"
-"""A name that leads to this machine, as after DNS rebinding."""
 
 ARGUMENTS = [
     f"--host-resolver-rules=MAP {REBOUND} 127.0.0.1",
@@ -29,7 +29,9 @@ SIZES = {
 
 
 class Visit:
-    """``page`` once entered. ``check`` fails on errors in the console and on requests to other hosts."""
+    """``page`` once entered. ``check`` fails on errors in the console and on requests to other
+    hosts.
+    """
 
     page: Page
 
@@ -38,8 +40,8 @@ class Visit:
         self._options = {"viewport": SIZES["desktop"], **context}
         self._errors: list[str] = []
         self._hosts: set[str] = set()
+        # Allowed targets of requests, as host:port. ``open`` adds its own.
         self.hosts: set[str] = set()
-        """Where requests may go, as host:port; ``open`` adds its own."""
 
     async def open(self, url: str) -> Page:
         self.hosts.add(urlsplit(url).netloc)
@@ -47,11 +49,11 @@ class Visit:
         return self.page
 
     async def leave(self) -> None:
-        """Close the page, before its agent ends and it complains of that."""
+        """Close the page, before its agent stops and causes errors in the console."""
         await self.page.close()
 
     def forgive(self, pattern: str) -> int:
-        """Strike the errors with these words; how many there were."""
+        """Remove the errors with these words. Return their number."""
         before = len(self._errors)
         self._errors = [error for error in self._errors if not re.search(pattern, error)]
         return before - len(self._errors)

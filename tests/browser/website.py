@@ -1,4 +1,4 @@
-"""A tiny web server: pages of another origin that use an agent."""
+"""A small web server for pages of another origin."""
 
 import threading
 from collections.abc import Callable
@@ -6,14 +6,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Self
 
+# Content type and body.
 Answer = tuple[str, bytes]
-"""A content type and a body."""
 
 
 class Website:
-    """Serves ``pages``, by path, at http://localhost with a port of its own; a page may be made at each request.
+    """Serves ``pages`` by path, at http://localhost and a free port.
 
-    ``redirects``: path -> address.
+    A page may be made at each request. ``redirects``: path -> address.
     """
 
     def __init__(self) -> None:

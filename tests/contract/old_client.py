@@ -1,4 +1,4 @@
-"""A client of the first server, as strict as the wire contract says that those are. A test double, written from it."""
+"""A test double of a client of the first server, as strict as the wire contract describes it."""
 
 import json
 import re
@@ -11,7 +11,7 @@ _EVENTS = ("insert", "update", "delete", "reset", "live")
 
 
 class BrokenStreamError(Exception):
-    """What an old client cannot read."""
+    """An old client cannot read the stream."""
 
 
 class OldEvent(NamedTuple):
@@ -21,7 +21,10 @@ class OldEvent(NamedTuple):
 
 
 def read(stream: bytes) -> Iterator[OldEvent]:
-    """The events of a stream's bytes. Raises BrokenStreamError; a last line without end has not come yet."""
+    """Return the events in the bytes of a stream, without an incomplete last line.
+
+    Raises BrokenStreamError.
+    """
     fields: list[tuple[str, str]] = []
     for line in stream.split(b"\n")[:-1]:
         text = line.decode()

@@ -1,4 +1,4 @@
-"""What a producer may send, as a table: each acceptance and each rejection of the operation's rules."""
+"""A table of the rules for operations: each accepted and each rejected form."""
 
 import json
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ TIME = "2014-11-06T11:04:39.041Z"
 
 
 class Accepted(NamedTuple):
-    """``raw`` is stored and comes out as ``event`` with exactly ``data``."""
+    """``raw`` is stored, and sent as ``event`` with exactly ``data``."""
 
     name: str
     raw: bytes
@@ -24,7 +24,7 @@ class Rejected(NamedTuple):
 
 
 def _raw(**changes: Any) -> bytes:
-    """A valid operation but for the changes; ``...`` leaves a member out."""
+    """Return a valid operation with the changes; ``...`` leaves a member out."""
     members = {"event": "insert", "type": "video", "id": "xekw", "timestamp": TIME, **changes}
     return json.dumps({name: value for name, value in members.items() if value is not ...}).encode()
 
@@ -36,7 +36,7 @@ def _data(
 
 
 def _exactly(size: int) -> tuple[bytes, str]:
-    """An operation of so many bytes, and its data."""
+    """Return an operation of a given size in bytes, and its data."""
     parent = "p" * (size - len(_raw(parents=[""])))
     return _raw(parents=[parent]), _data(f'["{parent}"]')
 
@@ -53,41 +53,103 @@ ACCEPTED = [
     Accepted("type is lower-cased", _raw(type="ViDeO"), "insert", _data()),
     Accepted("type is lower-cased beyond ASCII", _raw(type="ÄÉ"), "insert", _data(type_="äé")),
     Accepted("type of 255 bytes", _raw(type="t" * 255), "insert", _data(type_="t" * 255)),
-    Accepted("type of 254 bytes in two-byte letters", _raw(type="é" * 127), "insert", _data(type_="é" * 127)),
+    Accepted(
+        "type of 254 bytes in two-byte letters",
+        _raw(type="é" * 127),
+        "insert",
+        _data(type_="é" * 127),
+    ),
     Accepted("id keeps its case", _raw(id="XeKw"), "insert", _data(id_="XeKw")),
     Accepted("id with slash, comma and space", _raw(id="a/b, c"), "insert", _data(id_="a/b, c")),
     Accepted("id of 1,024 bytes", _raw(id="i" * 1024), "insert", _data(id_="i" * 1024)),
-    Accepted("id of 1,024 bytes in four-byte letters", _raw(id="😀" * 256), "insert", _data(id_="😀" * 256)),
+    Accepted(
+        "id of 1,024 bytes in four-byte letters",
+        _raw(id="😀" * 256),
+        "insert",
+        _data(id_="😀" * 256),
+    ),
     Accepted("id with a line feed stays one line", _raw(id="a\nb"), "insert", _data(id_="a\\nb")),
-    Accepted("id with a carriage return stays one line", _raw(id="a\rb"), "insert", _data(id_="a\\rb")),
+    Accepted(
+        "id with a carriage return stays one line", _raw(id="a\rb"), "insert", _data(id_="a\\rb")
+    ),
     Accepted("id with quote and backslash", _raw(id='"\\'), "insert", _data(id_='\\"\\\\')),
-    Accepted("surrogate pair", rb'{"event":"insert","type":"video","id":"\ud83d\ude00","timestamp":"%s"}' % TIME.encode(),
-             "insert", _data(id_="😀")),
+    Accepted(
+        "surrogate pair",
+        rb'{"event":"insert","type":"video","id":"\ud83d\ude00","timestamp":"%s"}' % TIME.encode(),
+        "insert",
+        _data(id_="😀"),
+    ),
     Accepted("U+0085 is escaped", _raw(id="a\u0085b"), "insert", _data(id_="a\\u0085b")),
     Accepted("U+2028 is escaped", _raw(id="a\u2028b"), "insert", _data(id_="a\\u2028b")),
     Accepted("U+2029 is escaped", _raw(parents=["\u2029"]), "insert", _data('["\\u2029"]')),
-    Accepted("U+0085 in a type is escaped", _raw(type="a\u0085"), "insert", _data(type_="a\\u0085")),
-    Accepted("parents", _raw(parents=["x3kd2", "User/1,2"]), "insert", _data('["x3kd2","User/1,2"]')),
+    Accepted(
+        "U+0085 in a type is escaped", _raw(type="a\u0085"), "insert", _data(type_="a\\u0085")
+    ),
+    Accepted(
+        "parents", _raw(parents=["x3kd2", "User/1,2"]), "insert", _data('["x3kd2","User/1,2"]')
+    ),
     Accepted("no parents", _raw(parents=[]), "insert", _data()),
     Accepted("parents null", _raw(parents=None), "insert", _data()),
-    Accepted("timestamp with a positive offset", _raw(timestamp="2014-11-06T13:04:39.041+02:00"), "insert", _data()),
-    Accepted("timestamp with a negative offset", _raw(timestamp="2014-11-05T23:34:39.041-11:30"), "insert", _data()),
-    Accepted("timestamp without fraction", _raw(timestamp="2014-11-06T11:04:39Z"), "insert",
-             _data(timestamp="2014-11-06T11:04:39.000Z")),
-    Accepted("timestamp with one digit", _raw(timestamp="2014-11-06T11:04:39.5Z"), "insert",
-             _data(timestamp="2014-11-06T11:04:39.500Z")),
-    Accepted("timestamp with nanoseconds", _raw(timestamp="2014-11-06T11:04:39.041999999Z"), "insert", _data()),
-    Accepted("timestamp in lower case", _raw(timestamp="2014-11-06t11:04:39.041z"), "insert", _data()),
-    Accepted("timestamp on a leap day", _raw(timestamp="2016-02-29T00:00:00Z"), "insert",
-             _data(timestamp="2016-02-29T00:00:00.000Z")),
-    Accepted("first timestamp", _raw(timestamp="0001-01-01T00:00:00Z"), "insert",
-             _data(timestamp="0001-01-01T00:00:00.000Z")),
-    Accepted("last timestamp", _raw(timestamp="9999-12-31T23:59:59.999Z"), "insert",
-             _data(timestamp="9999-12-31T23:59:59.999Z")),
-    Accepted("unknown keys", _raw(ref="http://example.com", extra={"deep": [1, None, {}]}), "insert", _data()),
+    Accepted(
+        "timestamp with a positive offset",
+        _raw(timestamp="2014-11-06T13:04:39.041+02:00"),
+        "insert",
+        _data(),
+    ),
+    Accepted(
+        "timestamp with a negative offset",
+        _raw(timestamp="2014-11-05T23:34:39.041-11:30"),
+        "insert",
+        _data(),
+    ),
+    Accepted(
+        "timestamp without fraction",
+        _raw(timestamp="2014-11-06T11:04:39Z"),
+        "insert",
+        _data(timestamp="2014-11-06T11:04:39.000Z"),
+    ),
+    Accepted(
+        "timestamp with one digit",
+        _raw(timestamp="2014-11-06T11:04:39.5Z"),
+        "insert",
+        _data(timestamp="2014-11-06T11:04:39.500Z"),
+    ),
+    Accepted(
+        "timestamp with nanoseconds",
+        _raw(timestamp="2014-11-06T11:04:39.041999999Z"),
+        "insert",
+        _data(),
+    ),
+    Accepted(
+        "timestamp in lower case", _raw(timestamp="2014-11-06t11:04:39.041z"), "insert", _data()
+    ),
+    Accepted(
+        "timestamp on a leap day",
+        _raw(timestamp="2016-02-29T00:00:00Z"),
+        "insert",
+        _data(timestamp="2016-02-29T00:00:00.000Z"),
+    ),
+    Accepted(
+        "first timestamp",
+        _raw(timestamp="0001-01-01T00:00:00Z"),
+        "insert",
+        _data(timestamp="0001-01-01T00:00:00.000Z"),
+    ),
+    Accepted(
+        "last timestamp",
+        _raw(timestamp="9999-12-31T23:59:59.999Z"),
+        "insert",
+        _data(timestamp="9999-12-31T23:59:59.999Z"),
+    ),
+    Accepted(
+        "unknown keys",
+        _raw(ref="http://example.com", extra={"deep": [1, None, {}]}),
+        "insert",
+        _data(),
+    ),
     Accepted("white space around", b" \t\r\n" + _raw() + b"\n", "insert", _data()),
     Accepted("64 KiB", _WHOLE, "insert", _WHOLE_DATA),
-]  # fmt: skip
+]
 
 REJECTED = [
     Rejected("nothing", b"", "operation"),
@@ -135,18 +197,30 @@ REJECTED = [
     Rejected("timestamp in a month 13", _raw(timestamp="2014-13-06T11:04:39.041Z"), "timestamp"),
     Rejected("timestamp on February 30", _raw(timestamp="2014-02-30T11:04:39.041Z"), "timestamp"),
     Rejected("timestamp at 24 o'clock", _raw(timestamp="2014-11-06T24:00:00.000Z"), "timestamp"),
-    Rejected("timestamp with an offset of a day", _raw(timestamp="2014-11-06T11:04:39+24:00"), "timestamp"),
-    Rejected("timestamp before the first", _raw(timestamp="0001-01-01T00:00:00+00:01"), "timestamp"),
+    Rejected(
+        "timestamp with an offset of a day",
+        _raw(timestamp="2014-11-06T11:04:39+24:00"),
+        "timestamp",
+    ),
+    Rejected(
+        "timestamp before the first", _raw(timestamp="0001-01-01T00:00:00+00:01"), "timestamp"
+    ),
     Rejected("timestamp after the last", _raw(timestamp="9999-12-31T23:59:59-00:01"), "timestamp"),
     Rejected("timestamp in the year 0", _raw(timestamp="0000-01-01T00:00:00Z"), "timestamp"),
     Rejected("timestamp in the year 10000", _raw(timestamp="10000-01-01T00:00:00Z"), "timestamp"),
     Rejected("invalid UTF-8", _raw(id="a?b").replace(b"?", b"\xff"), "operation"),
-    Rejected("invalid UTF-8 in an unknown key", _raw(extra="?").replace(b"?", b"\xc3"), "operation"),
+    Rejected(
+        "invalid UTF-8 in an unknown key", _raw(extra="?").replace(b"?", b"\xc3"), "operation"
+    ),
     Rejected("an encoded surrogate", _raw(id="a?b").replace(b"?", b"\xed\xa0\x80"), "operation"),
     Rejected("unpaired high surrogate", _raw(id="?").replace(b"?", rb"\ud800"), "operation"),
     Rejected("unpaired low surrogate", _raw(type="?").replace(b"?", rb"\udc00"), "operation"),
-    Rejected("surrogates in the wrong order", _raw(parents=["?"]).replace(b"?", rb"\ude00\ud83d"), "operation"),
+    Rejected(
+        "surrogates in the wrong order",
+        _raw(parents=["?"]).replace(b"?", rb"\ude00\ud83d"),
+        "operation",
+    ),
     Rejected("more than 64 KiB", _TOO_LONG, "operation"),
-]  # fmt: skip
+]
 
 LARGEST_DATAGRAM = 65_507

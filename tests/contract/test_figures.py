@@ -1,4 +1,4 @@
-"""What an operator asks of an agent: who lags, who was refused and why, what was lost, how many objects there are."""
+"""Figures for operators: lag, refused consumers and datagrams, times, numbers of objects."""
 
 import socket
 from contextlib import ExitStack
@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.contract.places import TRIMMING, Place
+from tests.contract.store_kinds import TRIMMING, StoreKind
 from tests.contract.wire import SSE, RawStream, Target, fresh_type, operation, wait_until
 
 Samples = dict[tuple[str, str], float]
 
 
 def metrics(target: Target) -> Samples:
-    """The samples by name and the value of their label, if they have one."""
+    """Return the samples by name and by the value of their label, if they have one."""
     text = target.request("GET", "/metrics").body.decode()
     families = text_string_to_metric_families(text)
     return {
@@ -44,7 +44,7 @@ def grown(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
 # --- The consumers ---
 
 
-def test_a_consumer_may_have_a_name_by_which_its_lag_is_told(target: Target) -> None:
+def test_the_lag_of_a_named_consumer_is_reported_under_its_name(target: Target) -> None:
     with (
         target.follow(name="search-1.eu_West"),
         target.follow(name="search-1.eu_West"),
@@ -78,25 +78,27 @@ def test_a_consumer_may_have_a_name_by_which_its_lag_is_told(target: Target) -> 
 
 
 @pytest.mark.parametrize("name", ["a b", "a/b", "ä", "x" * 101, 'a"', "a\n"])
-def test_another_name_is_refused(target: Target, name: str) -> None:
+def test_an_invalid_name_is_refused(target: Target, name: str) -> None:
     before = refusals(target)
     with pytest.raises(AssertionError, match=r"no stream: 400.*name: must be 1 to 100"):
         target.follow(name=name)
     assert grown(before, refusals(target)) == {"bad_request": 1}
 
 
-@pytest.mark.parametrize("place", TRIMMING, indirect=True)
+@pytest.mark.parametrize("store_kind", TRIMMING, indirect=True)
 def test_a_consumer_that_reads_nothing_lags_in_metrics_and_status(
-    place: Place, tmp_path: Path
+    store_kind: StoreKind, tmp_path: Path
 ) -> None:
     with ExitStack() as stack:
-        agent = stack.enter_context(place.agent(tmp_path))
+        agent = stack.enter_context(store_kind.agent(tmp_path))
         target = Target.of(agent)
         stack.enter_context(RawStream(target, "/ops?name=stuck", SSE, receive_buffer=4096))
         stack.enter_context(target.follow(name="idle", types=fresh_type()))
 
         def told() -> bool:
-            """Send more until the connection is full; then the consumer has lagged for a while in one look at the metrics."""
+            """Send operations until the connection is full, so that the consumer lags in the
+            metrics.
+            """
             target.store(*(operation("insert", "a", "thing", "p" * 60_000) for _ in range(20)))
             found = metrics(target)
             largest, stuck, idle = (
@@ -115,10 +117,10 @@ def test_a_consumer_that_reads_nothing_lags_in_metrics_and_status(
         assert target.status()["consumer_lag"]["operations"] == lag > 0
 
 
-def test_refused_consumers_are_counted_by_the_reason(place: Place, tmp_path: Path) -> None:
+def test_refused_consumers_are_counted_by_the_reason(store_kind: StoreKind, tmp_path: Path) -> None:
     flags = ("--max-clients", "2", "--max-clients-per-address", "1", "--password", "right")
     right = {**SSE, "Authorization": "Basic OnJpZ2h0"}
-    with place.agent(tmp_path, *flags) as agent, ExitStack() as streams:
+    with store_kind.agent(tmp_path, *flags) as agent, ExitStack() as streams:
         target = Target.of(agent)
 
         def ask(headers: dict[str, str], status: int, path: str = "/ops") -> None:
@@ -138,13 +140,18 @@ def test_refused_consumers_are_counted_by_the_reason(place: Place, tmp_path: Pat
         streams.enter_context(target.follow(None, {**right, "X-Forwarded-For": "192.0.2.2"}))
         ask({**right, "X-Forwarded-For": "192.0.2.3"}, 503)
         assert refusals(target) == {
-            "max_clients": 1, "max_clients_per_address": 1, "store": 0, "password": 1, "session": 2, "no_password": 1,
+            "max_clients": 1,
+            "max_clients_per_address": 1,
+            "store": 0,
+            "password": 1,
+            "session": 2,
+            "no_password": 1,
             "bad_request": 3,
-        }  # fmt: skip
+        }
 
 
-def test_fall_backs_are_counted(place: Place, tmp_path: Path) -> None:
-    with place.agent(tmp_path, "--ring-size", "16") as agent:
+def test_fallbacks_are_counted(store_kind: StoreKind, tmp_path: Path) -> None:
+    with store_kind.agent(tmp_path, "--ring-size", "16") as agent:
         target = Target.of(agent)
         target.store(*(operation("insert", str(number), "thing") for number in range(40)))
         first = target.status()["store"]["oldest_id"]
@@ -161,7 +168,7 @@ def test_fall_backs_are_counted(place: Place, tmp_path: Path) -> None:
 # --- Times ---
 
 
-def test_commits_and_the_way_to_the_consumers_are_timed(target: Target) -> None:
+def test_commits_and_the_time_to_the_consumers_are_measured(target: Target) -> None:
     def counts() -> list[int]:
         status = target.status()
         return [status[name]["count"] for name in ("commit_seconds", "ingest_to_send_seconds")]
@@ -187,10 +194,10 @@ def test_commits_and_the_way_to_the_consumers_are_timed(target: Target) -> None:
 # --- Refused datagrams ---
 
 
-def test_refused_datagrams_are_told_with_sender_and_reason_to_who_may_read(
-    place: Place, tmp_path: Path
+def test_readers_see_refused_datagrams_with_sender_and_reason(
+    store_kind: StoreKind, tmp_path: Path
 ) -> None:
-    with place.agent(tmp_path, "--password", "right") as agent:
+    with store_kind.agent(tmp_path, "--password", "right") as agent:
         target = Target.of(agent)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
             for raw in (
@@ -224,8 +231,8 @@ def test_refused_datagrams_are_told_with_sender_and_reason_to_who_may_read(
 # --- Objects ---
 
 
-def test_live_and_deleted_objects_are_counted_apart(place: Place, tmp_path: Path) -> None:
-    with place.agent(tmp_path) as agent:
+def test_live_and_deleted_objects_are_counted_apart(store_kind: StoreKind, tmp_path: Path) -> None:
+    with store_kind.agent(tmp_path) as agent:
         target = Target.of(agent)
         target.store(*(operation("insert", str(number), "thing") for number in range(5)))
         target.store(

@@ -1,4 +1,4 @@
-"""An agent on all interfaces, where one socket takes IPv4 and IPv6, with and without a proxy on its machine."""
+"""An agent on all interfaces, with one socket for IPv4 and IPv6, with and without a local proxy."""
 
 import json
 import socket
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents import Agent
-from tests.contract.test_flag_passwords import basic
+from tests.contract.passwords import basic
 from tests.contract.wire import JSON, SSE, RawStream, Target
 
 PASSWORD = "secret"
@@ -51,7 +51,7 @@ def host_of(stream: RawStream) -> str:
 
 
 def consumers(target: Target, headers: dict[str, str] | None = None) -> list[str] | None:
-    """The addresses of the consumers, None where they are not told."""
+    """Return the addresses of the consumers, None if the answer does not show them."""
     told = target.request("GET", "/status", headers=headers or {}).json.get("consumers")
     return None if told is None else [consumer["address"] for consumer in told]
 
@@ -80,7 +80,7 @@ def test_a_consumer_behind_a_proxy_is_shown_under_its_own_address(target: Target
 @pytest.mark.parametrize(
     "name", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "Via", "Origin", "x-forwarded-for"]
 )
-def test_no_header_makes_a_request_one_from_this_machine(target: Target, name: str) -> None:
+def test_no_header_makes_a_request_local(target: Target, name: str) -> None:
     for value in (
         "127.0.0.1",
         "::1",
@@ -93,7 +93,7 @@ def test_no_header_makes_a_request_one_from_this_machine(target: Target, name: s
         assert consumers(target, {name: value}) is None
 
 
-def test_the_scheme_that_a_proxy_tells_is_believed(tmp_path: Path) -> None:
+def test_the_scheme_that_a_proxy_reports_is_believed(tmp_path: Path) -> None:
     with Agent(tmp_path, "--listen", ":0", "--password", PASSWORD) as agent:
         for address in LOOPBACK:
             login, headers = (
@@ -105,9 +105,7 @@ def test_the_scheme_that_a_proxy_tells_is_believed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("address", LOOPBACK)
-def test_who_guesses_through_a_proxy_locks_out_nobody_but_themselves(
-    tmp_path: Path, address: str
-) -> None:
+def test_guesses_through_a_proxy_lock_out_only_their_sender(tmp_path: Path, address: str) -> None:
     with Agent(tmp_path, "--listen", ":0", "--password", PASSWORD) as agent:
         target = target_of(agent, address)
 
@@ -119,15 +117,22 @@ def test_who_guesses_through_a_proxy_locks_out_nobody_but_themselves(
         assert (answers[:10], set(answers)) == ([401] * 10, {401, 429})
         assert ask(OWNER, PASSWORD) == 200
         assert target.request("HEAD", "/ops", headers={**SSE, **basic(PASSWORD)}).status == 200
-        agent.wait_log(f"too many wrong passwords: those of {STRANGER} ")
+        agent.wait_log(f"too many wrong passwords: passwords from {STRANGER} ")
 
 
 @pytest.mark.parametrize(
     ("trusted", "believed"),
-    [("127.0.0.1", True), ("::ffff:127.0.0.1", True), ("::ffff:127.0.0.0/104", True), ("*", True),
-     ("192.0.2.1", False), ("", False), ("localhost", False)],
-)  # fmt: skip
-def test_whom_to_believe_is_told_by_the_variable(
+    [
+        ("127.0.0.1", True),
+        ("::ffff:127.0.0.1", True),
+        ("::ffff:127.0.0.0/104", True),
+        ("*", True),
+        ("192.0.2.1", False),
+        ("", False),
+        ("localhost", False),
+    ],
+)
+def test_the_variable_sets_the_trusted_proxies(
     tmp_path: Path, trusted: str, believed: bool
 ) -> None:
     with Agent(tmp_path, "--listen", ":0", environ={"FORWARDED_ALLOW_IPS": trusted}) as agent:
@@ -135,4 +140,4 @@ def test_whom_to_believe_is_told_by_the_variable(
         with target.follow(None, {**SSE, "X-Forwarded-For": STRANGER}) as stream:
             assert consumers(target) == [f"{STRANGER}:0" if believed else host_of(stream)]
         if trusted == "localhost":
-            agent.wait_log("'localhost' is neither an IP address nor a network")
+            agent.wait_log("ignoring 'localhost', not an IP address or network")

@@ -1,4 +1,4 @@
-"""Web pages under names of the agent's own, and under names that an attacker points at it."""
+"""Web pages under host names of the agent, and under names that an attacker points at it."""
 
 import base64
 import json
@@ -72,9 +72,19 @@ def test_a_page_under_a_foreign_name_may_not_write(
 @pytest.mark.parametrize("page", PAGE, ids=str)
 @pytest.mark.parametrize(
     "host",
-    ["localhost:8042", "LOCALHOST", "localhost.", "a.localhost", "127.0.0.1:8042", "192.0.2.7", "[::1]:8042",
-     "oplog.example.com", "Oplog.Example.com.:8042", "other"],
-)  # fmt: skip
+    [
+        "localhost:8042",
+        "LOCALHOST",
+        "localhost.",
+        "a.localhost",
+        "127.0.0.1:8042",
+        "192.0.2.7",
+        "[::1]:8042",
+        "oplog.example.com",
+        "Oplog.Example.com.:8042",
+        "other",
+    ],
+)
 def test_a_page_under_a_name_of_the_agent_may_write(
     named: Target, host: str, page: dict[str, str]
 ) -> None:
@@ -82,7 +92,7 @@ def test_a_page_under_a_name_of_the_agent_may_write(
 
 
 @pytest.mark.parametrize("host", [*FOREIGN, "oplog.internal:8042", "[::1]:8042", "LOCALHOST."])
-def test_what_is_no_page_may_write_under_any_name(named: Target, host: str) -> None:
+def test_a_client_that_is_no_page_may_write_under_any_name(named: Target, host: str) -> None:
     headers = {
         "User-Agent": "a service",
         "Referer": "http://evil.example/",
@@ -100,7 +110,7 @@ def test_a_page_without_a_host_may_not_write(named: Target) -> None:
     assert send(named, [], {"Origin": "null"}, version="1.0").status in (400, 403)
 
 
-def test_what_a_proxy_says_about_the_host_does_not_count(named: Target) -> None:
+def test_forwarded_host_headers_do_not_count(named: Target) -> None:
     forwarded = {
         "X-Forwarded-Host": "localhost",
         "Forwarded": "host=localhost",
@@ -121,7 +131,7 @@ def test_reading_stays_open_to_pages(named: Target) -> None:
         assert named.exchange(head.encode(), "HEAD").status == 200
 
 
-def test_the_consumers_are_not_told_under_a_foreign_name(named: Target) -> None:
+def test_the_consumers_are_not_shown_under_a_foreign_name(named: Target) -> None:
     def told(host: str) -> bool:
         status = named.exchange(f"GET /status HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()).json
         return "consumers" in status

@@ -1,4 +1,4 @@
-"""Agents with small limits: what is over them is refused with a status that says whether trying again helps."""
+"""Agents with small limits. The status of a refusal says whether trying again helps."""
 
 import gzip
 import json
@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.agents import DEADLINE
-from tests.contract.places import Place
+from tests.contract.store_kinds import StoreKind
 from tests.contract.wire import JSON, NDJSON, SSE, Reply, Target, id_of, operation, said, wait_until
 
 BODY = 200 * 1024
@@ -18,7 +18,7 @@ QUEUED = 10
 
 
 @pytest.fixture(scope="module")
-def small(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+def small(store_kind: StoreKind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     flags = (
         *(
             "--max-body-size",
@@ -30,7 +30,7 @@ def small(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ta
         ),
         *("--max-clients", "2"),
     )
-    with place.agent(tmp_path_factory.mktemp("agent"), *flags) as agent:
+    with store_kind.agent(tmp_path_factory.mktemp("agent"), *flags) as agent:
         yield Target.of(agent)
 
 
@@ -45,16 +45,18 @@ def test_a_body_of_the_limit_is_taken(small: Target) -> None:
     assert (reply.status, reply.json) == (200, {"ingested": 1})
 
 
+HEAD = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+
+
 def test_a_body_over_the_limit_is_refused_before_it_is_sent(small: Target) -> None:
-    head = f"POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {BODY + 1}\r\n\r\n"
-    reply = small.exchange(head.encode())
+    reply = small.exchange(HEAD + b"Content-Length: %d\r\n\r\n" % (BODY + 1))
     assert reply.status == 413
     assert f"{BODY:,}" in reply.problem()
 
 
 @pytest.mark.parametrize("chunk", [100, BODY + 1])
 def test_a_body_in_chunks_over_the_limit_is_refused(small: Target, chunk: int) -> None:
-    head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
     body = b" " * (BODY + 1)
     pieces = [body[start : start + chunk] for start in range(0, len(body), chunk)]
     reply = small.exchange(
@@ -74,7 +76,7 @@ def test_a_body_over_the_limit_once_decompressed_is_refused(small: Target, parts
 
 
 @pytest.mark.parametrize("form", ["ndjson", "array"])
-def test_more_operations_than_the_queue_can_hold_are_refused_for_good(
+def test_more_operations_than_the_queue_can_hold_are_refused_with_413(
     small: Target, form: str
 ) -> None:
     before = small.status()
@@ -98,7 +100,7 @@ def test_more_operations_than_the_queue_can_hold_are_refused_for_good(
     }
 
 
-def test_more_bytes_than_the_queue_can_hold_are_refused_for_good(small: Target) -> None:
+def test_more_bytes_than_the_queue_can_hold_are_refused_with_413(small: Target) -> None:
     reply = small.post([operation("insert", str(n), "thing", "p" * 30_000) for n in range(3)])
     assert reply.status == 413
     assert reply.problem()
@@ -119,9 +121,9 @@ def test_a_consumer_too_many_is_told_to_come_later(small: Target) -> None:
 
 
 def test_a_stream_ends_properly_at_its_age_and_goes_on_at_its_last_id(
-    place: Place, tmp_path: Path
+    store_kind: StoreKind, tmp_path: Path
 ) -> None:
-    with place.agent(tmp_path, "--max-connection-age", "300ms") as agent:
+    with store_kind.agent(tmp_path, "--max-connection-age", "300ms") as agent:
         target = Target.of(agent)
         with target.follow("0") as stream:
             assert [said(block) for block in stream.take(2)] == [("reset", ""), ("live", "")]
@@ -135,11 +137,11 @@ def test_a_stream_ends_properly_at_its_age_and_goes_on_at_its_last_id(
             assert stream.rest() == []
 
 
-def test_a_full_queue_and_a_store_that_is_away_are_answered_with_try_again(
-    place: Place, tmp_path: Path
+def test_a_full_queue_and_a_store_that_is_away_ask_to_try_again(
+    store_kind: StoreKind, tmp_path: Path
 ) -> None:
-    """The queue holds 3. One operation is being written, one waits for its answer, one came by UDP."""
-    with place.held_agent(tmp_path, "--max-queued-events", "3") as (agent, hold):
+    """The queue holds 3 operations: one being written, one of a waiting request, one by UDP."""
+    with store_kind.held_agent(tmp_path, "--max-queued-events", "3") as (agent, hold):
         target = Target.of(agent)
         waited: list[Reply] = []
         with hold():

@@ -1,20 +1,20 @@
-"""An agent with --object-url adds ``ref`` to what it sends."""
+"""An agent with --object-url adds ``ref`` to operations."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from tests.contract.old_client import read
-from tests.contract.places import Place
+from tests.contract.store_kinds import StoreKind
 from tests.contract.wire import Target, frame, id_of, operation
 
 TIME = "2014-11-06T11:04:39.041Z"
 
 
 @pytest.fixture(scope="module")
-def referring(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+def referring(store_kind: StoreKind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     template = "http://a.b/{{type}}/{{id}}?t={{type}}&i={{id}}"
-    with place.agent(tmp_path_factory.mktemp("agent"), "--object-url", template) as agent:
+    with store_kind.agent(tmp_path_factory.mktemp("agent"), "--object-url", template) as agent:
         yield Target.of(agent)
 
 

@@ -1,19 +1,19 @@
-"""A client of the first server through what can happen to it: a password, a restart, an id that has left the log."""
+"""A client of the first server meets a password, a restart, and an id that has left the log."""
 
 from pathlib import Path
 
 from tests.agents import Agent
 from tests.clients.restart import agent_on, free_port
 from tests.contract.old_client import OldEvent, read
-from tests.contract.test_flag_passwords import basic
+from tests.contract.passwords import basic
 from tests.contract.wire import SSE, RawStream, Target, operation
 
+# Headers of such a client. It asks for gzip but cannot read it.
 GIVEN = {**SSE, **basic("secret"), "Accept-Encoding": "gzip"}
-"""What such a client sends: it asks for gzip without meaning it."""
 
 
 class OldConsumer:
-    """Reads with the old parser and nothing else; remembers the id of the last event, as the old library does."""
+    """Reads only with the old parser. Remembers the last id, as the old library does."""
 
     def __init__(self) -> None:
         self.last_id = ""
@@ -29,7 +29,7 @@ class OldConsumer:
         return stream
 
     def take(self, stream: RawStream, count: int) -> None:
-        """Go through the next so many events."""
+        """Read the next ``count`` events."""
         before = len(list(read(bytes(stream.received))))
         stream.take(count)
         for event in list(read(bytes(stream.received)))[before:]:
@@ -43,7 +43,9 @@ class OldConsumer:
                 self.known[event.operation["id"]] = event.operation["ref"]
 
 
-def test_an_old_client_goes_on_over_a_restart_and_a_log_that_has_moved_on(tmp_path: Path) -> None:
+def test_an_old_client_resumes_after_a_restart_and_after_its_id_left_the_log(
+    tmp_path: Path,
+) -> None:
     flags = (
         "--password",
         "secret",
@@ -76,7 +78,7 @@ def test_an_old_client_goes_on_over_a_restart_and_a_log_that_has_moved_on(tmp_pa
         target.store(operation("delete", "b", "video"))
         with old.connect(target) as stream:
             old.take(stream, 103)
-    # The second of the last id is told again: the deletion of a, then what came since, then live.
+    # Replication repeats the second of the last id: the deletion of a, later changes, then live.
     assert [event.event for event in old.events[6:]] == [
         "delete",
         *["insert"] * 100,

@@ -1,19 +1,19 @@
-"""Agents whose log is empty, or so small that operations leave it: the rows of the table of starts that need it."""
+"""The starts of a stream that need an empty log, or one so small that operations leave it."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.contract.places import TRIMMING, Place
+from tests.contract.store_kinds import TRIMMING, StoreKind
 from tests.contract.wire import RESET, Target, event_of, id_of, operation, said, wait_until
 
 LIVE_IN_EMPTY_LOG = b"id: 1\nevent: live\ndata:\n\n"
 
 
 @pytest.fixture
-def empty(place: Place, tmp_path: Path) -> Iterator[Target]:
-    with place.agent(tmp_path, "--heartbeat", "200ms") as agent:
+def empty(store_kind: StoreKind, tmp_path: Path) -> Iterator[Target]:
+    with store_kind.agent(tmp_path, "--heartbeat", "200ms") as agent:
         yield Target.of(agent)
 
 
@@ -55,11 +55,11 @@ def test_a_checkpoint_of_an_empty_log_resumes_without_loss(empty: Target) -> Non
         ]
 
 
-@pytest.mark.parametrize("place", TRIMMING, indirect=True)
-def test_an_id_that_has_left_the_log_is_followed_by_what_changed_since_its_second(
-    place: Place, tmp_path: Path
+@pytest.mark.parametrize("store_kind", TRIMMING, indirect=True)
+def test_an_id_that_has_left_the_log_is_followed_by_the_changes_since_its_second(
+    store_kind: StoreKind, tmp_path: Path
 ) -> None:
-    with place.agent(tmp_path, "--capped-collection-size", "4096") as agent:
+    with store_kind.agent(tmp_path, "--capped-collection-size", "4096") as agent:
         target = Target.of(agent)
         told: list[bytes] = []
         with target.follow() as stream:
@@ -110,14 +110,14 @@ def test_an_id_that_has_left_the_log_is_followed_by_what_changed_since_its_secon
 
 
 def _folded_states(target: Target) -> int | None:
-    """How many states there are, once they hold the whole log."""
+    """Return the number of states, once the whole log is folded into them."""
     store = target.status()["store"]
     return int(store["states"]) if store["lag"]["fold"] == 0 else None
 
 
-@pytest.mark.parametrize("place", TRIMMING, indirect=True)
+@pytest.mark.parametrize("store_kind", TRIMMING, indirect=True)
 def test_a_start_before_the_purge_of_deleted_states_brings_reset(
-    place: Place, tmp_path: Path
+    store_kind: StoreKind, tmp_path: Path
 ) -> None:
     flags = (
         "--tombstone-retention",
@@ -127,7 +127,7 @@ def test_a_start_before_the_purge_of_deleted_states_brings_reset(
         "--lease",
         "100ms",
     )
-    with place.agent(tmp_path, *flags) as agent:
+    with store_kind.agent(tmp_path, *flags) as agent:
         target = Target.of(agent)
         with target.follow() as stream:
             target.store(operation("insert", "kept", "thing"))

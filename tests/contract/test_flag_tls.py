@@ -1,4 +1,4 @@
-"""An agent that serves HTTPS. The certificate is made with the command ``openssl``."""
+"""An agent that serves HTTPS, with a certificate made by the command ``openssl``."""
 
 import socket
 import ssl
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents import DEADLINE
-from tests.contract.places import Place
+from tests.contract.store_kinds import StoreKind
 from tests.contract.wire import Target, operation, said
 
 
@@ -18,8 +18,8 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("tls")
     certificate, key = folder / "certificate.pem", folder / "key.pem"
     command = (
-        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=oplog"
-        " -addext subjectAltName=IP:127.0.0.1"
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1"
+        " -subj /CN=oplog -addext subjectAltName=IP:127.0.0.1"
     )
     made = subprocess.run(
         [*command.split(), "-out", certificate, "-keyout", key],
@@ -33,10 +33,10 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def secure(
-    place: Place, certificate: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
+    store_kind: StoreKind, certificate: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Target]:
     flags = ("--tls-certificate", str(certificate[0]), "--tls-key", str(certificate[1]))
-    with place.agent(tmp_path_factory.mktemp("agent"), *flags) as agent:
+    with store_kind.agent(tmp_path_factory.mktemp("agent"), *flags) as agent:
         assert agent.url.startswith("https://127.0.0.1:")
         yield Target.of(agent, ssl.create_default_context(cafile=str(certificate[0])))
 
@@ -50,7 +50,7 @@ def test_operations_and_stream_go_over_tls(secure: Target) -> None:
         assert [said(block) for block in stream.take(2)] == [("reset", ""), ("live", "")]
 
 
-def test_plain_http_gets_no_answer_there(secure: Target) -> None:
+def test_plain_http_gets_no_answer_from_a_tls_port(secure: Target) -> None:
     with socket.create_connection((secure.host, secure.port), DEADLINE) as sock:
         sock.sendall(b"GET /status HTTP/1.1\r\nHost: a\r\n\r\n")
         try:

@@ -1,4 +1,4 @@
-"""Operations on their way in: what is accepted, what is refused and how."""
+"""Ingest: accepted and refused operations, and the answers."""
 
 import gzip
 import json
@@ -26,14 +26,14 @@ COUNTS = ("events_received", "events_ingested", "events_error", "events_discarde
 
 
 class Counted:
-    """How much the counters have grown since this was made."""
+    """Growth of the counters since this object was made."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
         self._before = target.status()
 
     def wait(self, received: int, ingested: int, error: int, discarded: int = 0) -> None:
-        """Wait until all that was sent has an end, then compare exactly."""
+        """Wait until all sent operations are counted, then compare exactly."""
         wait_until(lambda: sum(self._grown()[1:]) >= received)
         assert self._grown() == (received, ingested, error, discarded)
 
@@ -227,7 +227,7 @@ def test_another_compression_is_refused(target: Target) -> None:
         *({"Content-Type": t} for t in ("text/plain", "text/json", "application/jsonl", "*/*")),
     ],
 )
-def test_a_body_of_another_type_is_refused(target: Target, headers: dict[str, str]) -> None:
+def test_a_body_of_another_content_type_is_refused(target: Target, headers: dict[str, str]) -> None:
     counted = Counted(target)
     reply = target.post(operation("insert", "a", "thing"), headers)
     assert reply.status == 415
@@ -238,7 +238,7 @@ def test_a_body_of_another_type_is_refused(target: Target, headers: dict[str, st
 
 
 def test_a_web_page_cannot_write_without_a_preflight_that_is_not_granted(target: Target) -> None:
-    """A page may post these three types unasked, any other only after a preflight that names POST."""
+    """Only these three types need no preflight. The preflight does not allow POST."""
     for content_type in ("text/plain", "multipart/form-data", "application/x-www-form-urlencoded"):
         headers = {"Content-Type": content_type, "Origin": "http://example.com"}
         assert target.post(operation("insert", "a", "thing"), headers).status == 415
@@ -249,7 +249,7 @@ def test_a_web_page_cannot_write_without_a_preflight_that_is_not_granted(target:
         assert reply.header("Access-Control-Allow-Methods") == "GET, HEAD"
 
 
-def test_a_posted_operation_is_durable_and_seen_when_its_answer_comes(target: Target) -> None:
+def test_an_answered_operation_is_durable_and_sent(target: Target) -> None:
     type_ = fresh_type()
     for number in range(20):
         assert target.post(operation("insert", str(number), type_)).status == 204

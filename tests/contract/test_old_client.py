@@ -1,4 +1,4 @@
-"""Clients of the first server read everything that a connection sends which asks for nothing new."""
+"""Clients of the first server can read a stream that uses no new options."""
 
 import pytest
 
@@ -26,7 +26,7 @@ DATA = '{"timestamp":"2014-11-06T11:04:39.041Z","parents":[],"type":"video","id"
         frame("1", "insert", DATA.replace('"parents":[],', "")),
     ],
 )
-def test_the_double_rejects_what_an_old_client_cannot_read(block: bytes) -> None:
+def test_the_double_rejects_a_stream_that_an_old_client_cannot_read(block: bytes) -> None:
     with pytest.raises(BrokenStreamError):
         list(read(block))
 
@@ -84,14 +84,14 @@ def test_an_old_client_resumes_and_replicates(target: Target) -> None:
         assert sent(stream) == [("reset", ""), ("insert", "a"), ("live", ""), ("update", "c")]
 
 
-def test_an_old_client_replicates_everything_there_is(target: Target) -> None:
+def test_an_old_client_replicates_all_objects(target: Target) -> None:
     target.store(operation("insert", "a", fresh_type()))
     with target.follow("0") as stream:
         blocks = stream.until("live")
         assert len(list(read(bytes(stream.received)))) == len(blocks)
 
 
-def test_an_old_client_cannot_read_checkpoints_which_is_why_they_must_be_asked_for(
+def test_an_old_client_cannot_read_checkpoints(
     target: Target,
 ) -> None:
     with target.follow(checkpoint="1") as stream:

@@ -1,4 +1,4 @@
-"""What a stream carries: filters, heartbeats, checkpoints. The bytes of operations are compared in test_ingest."""
+"""The content of a stream: filters, heartbeats, checkpoints. test_ingest compares operations."""
 
 import time
 
@@ -90,9 +90,7 @@ def test_a_silent_stream_sends_heartbeats_and_nothing_else(target: Target) -> No
 
 
 @pytest.mark.parametrize("query", [{}, {"checkpoint": "0"}, {"checkpoint": ""}], ids=str)
-def test_checkpoints_are_sent_to_nobody_who_did_not_ask(
-    target: Target, query: dict[str, str]
-) -> None:
+def test_checkpoints_are_sent_only_on_request(target: Target, query: dict[str, str]) -> None:
     with target.follow("0", types=fresh_type(), **query) as stream:
         assert [event_of(block) for block in stream.take(2)] == ["reset", "live"]
         assert stream.next_heartbeat() == []
@@ -114,7 +112,7 @@ def test_a_checkpoint_is_sent_at_the_start_and_with_each_heartbeat(target: Targe
         assert stream.block() == checkpoint
 
 
-def test_a_checkpoint_tells_what_was_written_to_this_connection(target: Target) -> None:
+def test_a_checkpoint_covers_only_operations_written_to_this_connection(target: Target) -> None:
     type_ = fresh_type()
     with target.follow(types=type_) as stream:
         target.store(*(operation("insert", str(n), type_) for n in range(3)))
@@ -150,7 +148,7 @@ def test_the_checkpoints_of_a_narrow_filter_move_on_while_others_write(target: T
 def test_no_checkpoint_comes_between_the_start_of_a_replication_and_its_live(
     target: Target,
 ) -> None:
-    """The consumer reads so slowly that heartbeats are due while it replicates."""
+    """The consumer reads so slowly that heartbeats fall due during its replication."""
     type_ = fresh_type()
     for batch in range(2):
         target.store(*(operation("insert", f"{batch}-{n}", type_, "p" * 60_000) for n in range(50)))

@@ -1,4 +1,4 @@
-"""Asking for the stream: which requests get it, with which headers, and which are told why not."""
+"""Requests for the stream: accepted and refused ones, and the headers of the answers."""
 
 import re
 
@@ -33,11 +33,20 @@ def test_an_accept_that_names_the_event_stream_gets_it(
 @pytest.mark.parametrize("path", ["/", "/ops"])
 @pytest.mark.parametrize(
     "accept",
-    [[], [""], ["*/*"], ["text/*"], ["application/json"], ["text/event-stream;q=0"], ["text/event-stream; q=0.0, */*"],
-     ["text/event-streams"], ["application/text/event-stream"]],
+    [
+        [],
+        [""],
+        ["*/*"],
+        ["text/*"],
+        ["application/json"],
+        ["text/event-stream;q=0"],
+        ["text/event-stream; q=0.0, */*"],
+        ["text/event-streams"],
+        ["application/text/event-stream"],
+    ],
     ids=str,
-)  # fmt: skip
-def test_any_other_accept_is_answered_with_what_to_ask_for(
+)
+def test_any_other_accept_is_answered_with_the_right_one(
     target: Target, method: str, path: str, accept: list[str]
 ) -> None:
     reply = target.request(method, path, headers=[("Accept", value) for value in accept])
@@ -75,7 +84,7 @@ def test_the_headers_of_a_stream(target: Target, method: str, path: str) -> None
 
 
 @pytest.mark.parametrize("sent", [[], [("Last-Event-ID", "")]], ids=["no id", "empty id"])
-def test_no_id_is_echoed_where_none_was_sent(target: Target, sent: list[tuple[str, str]]) -> None:
+def test_no_id_is_echoed_if_none_was_sent(target: Target, sent: list[tuple[str, str]]) -> None:
     assert not _headers_of(target, "GET", "/ops", [*SSE.items(), *sent]).get("last-event-id")
 
 
@@ -140,7 +149,7 @@ def test_a_bad_time_is_refused(target: Target, bad: str) -> None:
     assert reply.problem().startswith("since: ")
 
 
-def test_a_bad_wish_for_checkpoints_is_refused(target: Target) -> None:
+def test_an_invalid_checkpoint_parameter_is_refused(target: Target) -> None:
     reply = target.request("GET", "/ops?checkpoint=yes", headers=SSE)
     assert reply.status == 400
     assert "checkpoint" in reply.problem()

@@ -1,4 +1,4 @@
-"""Where a stream starts, row by row of the contract's table."""
+"""The starts of a stream, by the table of the wire contract."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
@@ -22,20 +22,22 @@ FAR_FUTURE = "9" * 13
 
 
 def written(target: Target, type_: str, *operations: tuple[str, str]) -> list[bytes]:
-    """Store operations; the blocks that a live consumer got of them."""
+    """Store operations. Return their blocks as a live consumer received them."""
     with target.follow(types=type_) as stream:
         target.store(*(operation(event, id_, type_) for event, id_ in operations))
         return stream.take(len(operations))
 
 
 def ms_of(event_id: str) -> int:
-    """The time in an id of the log."""
+    """Return the time in an event id."""
     return int(event_id[:8], 16) * 1000 + int(event_id[8:12], 16)
 
 
 def other(event_id: str, *, seconds: int = 0, millis: int = 0, offset: int = 0) -> str:
-    """The id with these added to its parts."""
-    return f"{int(event_id[:8], 16) + seconds:08x}{int(event_id[8:12], 16) + millis:04x}{int(event_id[12:], 16) + offset:012x}"
+    """Return the id with its parts increased."""
+    parts = event_id[:8], event_id[8:12], event_id[12:]
+    first, second, third = (int(part, 16) for part in parts)
+    return f"{first + seconds:08x}{second + millis:04x}{third + offset:012x}"
 
 
 def replication(stream: RawStream) -> list[tuple[str, str]]:
@@ -206,7 +208,7 @@ def test_a_full_replication_is_reset_and_every_live_object_and_live(
         assert stream.block() == after
 
 
-def test_the_id_of_live_resumes_exactly_where_the_stream_goes_on(target: Target) -> None:
+def test_the_id_of_live_resumes_exactly_at_the_next_operation(target: Target) -> None:
     type_ = fresh_type()
     written(target, type_, ("insert", "a"))
     with target.follow("0", types=type_) as stream:
@@ -270,7 +272,7 @@ def _abroad(ms: int) -> str:
     ],
     ids=lambda start: start.__name__.strip("_"),
 )
-def test_a_time_is_followed_by_what_changed_since_deletions_too(
+def test_a_time_is_followed_by_all_later_changes_with_deletions(
     target: Target, start: Callable[[Target, int, str], RawStream]
 ) -> None:
     type_ = fresh_type()
@@ -309,7 +311,7 @@ def test_an_interrupted_replication_goes_on_from_any_of_its_ids(target: Target) 
         assert all(int(id_of(state)) >= int(id_of(block)) for state in again[:-1])
 
 
-def test_the_id_of_reset_is_followed_by_all_states_deletions_too(target: Target) -> None:
+def test_the_id_of_reset_is_followed_by_all_states_with_deletions(target: Target) -> None:
     type_ = fresh_type()
     written(target, type_, ("insert", "a"), ("insert", "b"))
     written(target, type_, ("delete", "a"))

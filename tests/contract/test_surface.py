@@ -1,4 +1,4 @@
-"""Everything beside operations and stream: status, probes, metrics, documents, the page, other methods and paths."""
+"""Other endpoints: status, probes, metrics, documentation, dashboard; other methods and paths."""
 
 import base64
 import hashlib
@@ -11,9 +11,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.contract.wire import Target, operation, said, wait_until
 
 COMPAT = (
-    "events_received", "events_sent", "events_ingested", "events_error", "events_discarded",
-    "queue_size", "queue_max_size", "clients", "connections",
-)  # fmt: skip
+    "events_received",
+    "events_sent",
+    "events_ingested",
+    "events_error",
+    "events_discarded",
+    "queue_size",
+    "queue_max_size",
+    "clients",
+    "connections",
+)
 BROWSER = {"Accept": "text/html,application/xhtml+xml;q=0.9"}
 OTHER_HOST = re.compile(r"(?i)\bhttps?:|\bwss?:|[\"'(=]\s*//")
 
@@ -45,8 +52,12 @@ def test_status_counts_operations_events_and_consumers(target: Target) -> None:
         after = target.status()
     grown = {name: after[name] - before[name] for name in COMPAT if name.startswith("events_")}
     assert grown == {
-        "events_received": 3, "events_ingested": 2, "events_error": 1, "events_discarded": 0, "events_sent": 3,
-    }  # fmt: skip
+        "events_received": 3,
+        "events_ingested": 2,
+        "events_error": 1,
+        "events_discarded": 0,
+        "events_sent": 3,
+    }
     assert after["queue_size"] == 0
     assert after["store"]["ops"] == before["store"]["ops"] + 2
     assert after["store"]["newest_id"] > (before["store"]["newest_id"] or "")
@@ -59,7 +70,7 @@ def test_the_probes_answer_while_all_is_well(target: Target) -> None:
         assert reply.body
 
 
-def test_the_metrics_are_those_of_the_status(target: Target) -> None:
+def test_the_metrics_equal_the_status(target: Target) -> None:
     target.store(operation("insert", "a", "thing"))
     reply = target.request("GET", "/metrics")
     assert reply.status == 200
@@ -78,7 +89,7 @@ def test_the_metrics_are_those_of_the_status(target: Target) -> None:
     assert families["oplog_store_up"].samples[0].value == 1
 
 
-def test_whatever_has_get_has_head_with_the_same_headers(target: Target) -> None:
+def test_every_get_has_a_head_with_the_same_headers(target: Target) -> None:
     html = target.request("GET", "/docs").body.decode()
     parts = set(re.findall(r"(?:src|href)=\"([^\"]+)\"", html))
     pages = [
@@ -136,7 +147,7 @@ def test_the_api_is_described(target: Target) -> None:
     }
 
 
-def test_the_documentation_is_whole_without_any_other_host(target: Target) -> None:
+def test_the_documentation_needs_no_other_host(target: Target) -> None:
     reply = target.request("GET", "/docs")
     assert (reply.status, reply.header("Content-Type")) == (200, "text/html; charset=utf-8")
     html = reply.body.decode()
@@ -215,7 +226,7 @@ def test_a_web_page_of_another_origin_may_read_the_answer(target: Target, path: 
     ],
 )
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "POST"])
-def test_another_method_is_answered_with_those_allowed(
+def test_another_method_is_answered_with_the_allowed_methods(
     target: Target, path: str, allowed: str, method: str
 ) -> None:
     reply = target.request(method, path, b"", {"Content-Type": "application/json"})

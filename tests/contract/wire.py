@@ -1,4 +1,6 @@
-"""HTTP over a plain socket, and event streams as the bytes that come: nothing here repairs or hides what an agent sends."""
+"""HTTP over a plain socket, and event streams as bytes. Nothing an agent sends is repaired or
+hidden.
+"""
 
 import json
 import os
@@ -23,7 +25,7 @@ Headers = Mapping[str, str] | Sequence[tuple[str, str]]
 
 
 class Reply(NamedTuple):
-    """``headers`` are as sent, in their order."""
+    """``headers`` as sent, in their order."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -37,7 +39,7 @@ class Reply(NamedTuple):
         return json.loads(self.body)
 
     def problem(self) -> str:
-        """The sentence of an error answer, after a look at the form of the answer."""
+        """Check the form of an error answer. Return its sentence."""
         assert self.header("Content-Type") == "application/problem+json"
         problem = self.json
         assert problem["status"] == self.status
@@ -48,7 +50,7 @@ class Reply(NamedTuple):
 
 
 class Target:
-    """An agent under test: where it listens, and the requests that the tests make of it."""
+    """An agent under test: its address and the requests of the tests."""
 
     def __init__(
         self, url: str, udp: tuple[str, int] | None = None, context: ssl.SSLContext | None = None
@@ -85,7 +87,7 @@ class Target:
         )
 
     def exchange(self, raw: bytes, method: str = "GET") -> Reply:
-        """Send these bytes on a connection of their own and read one answer."""
+        """Send bytes on a new connection and read one answer."""
         with self.connect() as sock, sock.makefile("rb") as file:
             sock.sendall(raw)
             status, headers = _read_head(file)
@@ -104,7 +106,7 @@ class Target:
         return self.request("POST", path, raw, headers)
 
     def store(self, *operations: dict[str, Any]) -> None:
-        """Have these operations in the log, in this order."""
+        """Store operations in this order."""
         reply = self.post(list(operations))
         assert (reply.status, reply.json) == (200, {"ingested": len(operations)})
 
@@ -121,7 +123,7 @@ class Target:
     def follow(
         self, last_event_id: str | None = None, headers: Headers = SSE, /, **query: str | list[str]
     ) -> "RawStream":
-        """Open a stream; it is positioned in the log when this returns."""
+        """Open a stream. Return once it has its position in the log."""
         given = [
             *_pairs(headers),
             *([("Last-Event-ID", last_event_id)] if last_event_id is not None else []),
@@ -141,7 +143,7 @@ def path_with(query: Sequence[tuple[str, str]], path: str = "/ops") -> str:
 
 
 class RawStream:
-    """An event stream. ``received`` keeps every byte of the body; a wait past the deadline raises TimeoutError."""
+    """An event stream. ``received`` keeps all bytes of the body. Late data raises TimeoutError."""
 
     def __init__(
         self, target: Target, path: str, headers: Headers, receive_buffer: int | None = None
@@ -163,7 +165,7 @@ class RawStream:
         return _one(self.headers, name)
 
     def chunk(self) -> bytes:
-        """One chunk of the body, empty at its proper end. Fails when the connection is cut."""
+        """Return one chunk of the body, empty at its proper end. Fail if the connection is cut."""
         line = self._file.readline()
         assert line.endswith(b"\r\n"), f"the stream was cut off: {line!r}"
         size = int(line, 16)
@@ -177,7 +179,10 @@ class RawStream:
         return chunk
 
     def block(self) -> bytes:
-        """The next block with the blank line that ends it; empty at the end of the stream. Heartbeats are counted."""
+        """Return the next block with its final blank line, empty at the end of the stream.
+
+        Heartbeats are counted, not returned.
+        """
         deadline = time.monotonic() + DEADLINE  # heartbeats keep the socket from its own
         while True:
             assert time.monotonic() < deadline, "nothing but heartbeats"
@@ -200,18 +205,18 @@ class RawStream:
         return blocks
 
     def until(self, event: str) -> list[bytes]:
-        """The blocks up to and with the first of this event."""
+        """Return the blocks up to the first with this event, inclusive."""
         blocks = self.take(1)
         while event_of(blocks[-1]) != event:
             blocks += self.take(1)
         return blocks
 
     def rest(self) -> list[bytes]:
-        """The blocks until the agent ends the stream properly."""
+        """Return the blocks until the agent ends the stream properly."""
         return list(iter(self.block, b""))
 
     def next_heartbeat(self) -> list[bytes]:
-        """Read on until one more heartbeat has come; the blocks before it."""
+        """Wait for one more heartbeat. Return the blocks before it."""
         blocks = []
         while not self._pending.startswith(b":\n"):
             if b"\n\n" in self._pending:
@@ -236,7 +241,7 @@ class RawStream:
 
 
 def wait_until(condition: Callable[[], bool]) -> bool:
-    """Ask again and again until it is so; False after the deadline."""
+    """Repeat until the condition holds. Return False after the deadline."""
     deadline = time.monotonic() + DEADLINE
     while not condition():
         if time.monotonic() > deadline:
@@ -252,7 +257,7 @@ def lines_of(block: bytes) -> Iterator[tuple[str, str]]:
 
 
 def event_of(block: bytes) -> str:
-    """The event's name, empty for a block that holds only an id."""
+    """Return the name of the event, empty for a block with only an id."""
     return dict(lines_of(block)).get("event", "")
 
 
@@ -266,13 +271,15 @@ def data_of(block: bytes) -> dict[str, Any]:
 
 
 def said(block: bytes) -> tuple[str, str]:
-    """What a block tells about which object, e.g. ``("insert", "a")``; reset and live are about none."""
+    """Return the event and the object of a block, e.g. ``("insert", "a")``; reset and live have no
+    object.
+    """
     data = dict(lines_of(block)).get("data")
     return event_of(block), json.loads(data)["id"] if data else ""
 
 
 def frame(id_: str, event: str, data: str) -> bytes:
-    """A block as WIRE.md writes it."""
+    """Return a block in the form of the wire contract."""
     return f"id: {id_}\nevent: {event}\ndata: {data}\n\n".encode()
 
 
@@ -281,7 +288,7 @@ def operation(event: str, id_: str, type_: str, *parents: str) -> dict[str, Any]
 
 
 def fresh_type() -> str:
-    """A type that nothing else uses, so that a filter shows one test only."""
+    """Return an unused type, so that a filter passes only one test."""
     return "t" + os.urandom(8).hex()
 
 

@@ -13,10 +13,8 @@ from oplogd.errors import OperationError
 from oplogd.ingest import http
 from oplogd.ingest.array import elements
 from oplogd.ingest.http import (
-    JSON,
     MAX_GZIP_MEMBERS,
     MAX_NAMED,
-    NDJSON,
     BadLine,
     Body,
     InvalidBodyError,
@@ -25,6 +23,7 @@ from oplogd.ingest.http import (
     decode_body,
     decompress,
 )
+from oplogd.media_types import JSON, NDJSON
 from oplogd.nesting import MAX_DEPTH
 from oplogd.operation import decode
 from tests.properties import examples

@@ -1,4 +1,4 @@
-"""What a hostile body or header costs an agent in memory, and other requests in time."""
+"""The cost of hostile bodies and headers: memory of the agent, delay of other requests."""
 
 import contextlib
 import gzip
@@ -14,31 +14,31 @@ from pathlib import Path
 import pytest
 
 from tests.agents import DEADLINE, Agent, write_lock
-from tests.web.connection import NDJSON, Connection, length, lines
+from tests.web.connection import NDJSON, RawConnection, length, lines
 
 JSON = NDJSON.replace(b"x-ndjson", b"json")
 GZIP = b"Content-Encoding: gzip\r\n"
 MB = 1 << 20
+# The default of --max-body-size.
 BODY = 16 * MB
-"""The default of --max-body-size."""
 
 ALLOWED = 200 * MB
 
 
 class Memory:
-    """The agent's resident memory, against what it was when this was made."""
+    """Resident memory of the agent, compared with its value when this object was made."""
 
     def __init__(self, agent: Agent) -> None:
         self._folder = Path(f"/proc/{agent.process.pid}")
         self._idle = self._read("VmRSS")
 
     def peak(self) -> int:
-        """The most that was resident at any time since, less what was resident before."""
+        """Return the growth of the peak since the start, in bytes."""
         return self._read("VmHWM") - self._idle
 
     def _read(self, name: str) -> int:
         if name == "VmRSS":
-            (self._folder / "clear_refs").write_text("5")  # the peak begins anew
+            (self._folder / "clear_refs").write_text("5")  # resets the peak
         status = (self._folder / "status").read_text()
         (line,) = (line for line in status.splitlines() if line.startswith(name))
         return int(line.split()[1]) * 1024
@@ -56,7 +56,7 @@ def members(count: int) -> bytes:
 
 
 def filled(size: int) -> bytes:
-    """As many operations of this size as a body can have, one a line."""
+    """Return as many operations of this size as a body may have, one per line."""
     padding = b"p" * (
         size - len(b'{"event":"insert","type":"thing","id":"000000","parents":[""]}\n')
     )
@@ -65,7 +65,7 @@ def filled(size: int) -> bytes:
 
 
 def bomb(unit: bytes, size: int, start: bytes = b"", end: bytes = b"") -> bytes:
-    """So much of a unit, compressed without ever being whole."""
+    """Return repeated text, compressed piece by piece."""
     packer = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
     block = unit * (MB // len(unit))
     parts = [
@@ -115,15 +115,17 @@ def test_a_body_costs_a_bounded_amount_of_memory(agent: Agent, name: str) -> Non
     head, body, status = BODIES[name]()
     assert len(body) <= BODY
     memory = Memory(agent)
-    with Connection(agent) as connection:
+    with RawConnection(agent) as connection:
         reply = connection.send(head + length(body), body).reply()
     assert reply.status == status, reply
     assert len(reply.body) < 50_000
     assert memory.peak() < ALLOWED
 
 
-def test_other_requests_are_answered_while_a_long_body_is_looked_at(agent: Agent) -> None:
-    """100,000 bad lines take a second or so; one block of it would let at most two requests through."""
+def test_other_requests_are_answered_while_a_long_body_is_decoded(agent: Agent) -> None:
+    """100,000 invalid lines take about a second. In one block they would let at most two requests
+    through.
+    """
     answers: list[int] = []
     is_over = threading.Event()
 
@@ -133,7 +135,7 @@ def test_other_requests_are_answered_while_a_long_body_is_looked_at(agent: Agent
 
     asking = threading.Thread(target=ask)
     body = b"[0]\n" * 100_000
-    with Connection(agent) as connection:
+    with RawConnection(agent) as connection:
         connection.send(NDJSON + length(body), body[:-4])
         asking.start()
         before = len(answers)
@@ -158,7 +160,7 @@ def test_status_is_answered_while_a_large_body_is_stored(agent: Agent, size: int
 
     bodies = [filled(size) for _ in range(3)]
     asking = threading.Thread(target=ask)
-    with Connection(agent) as connection:
+    with RawConnection(agent) as connection:
         asking.start()
         begun = time.perf_counter()
         for body in bodies:
@@ -178,11 +180,13 @@ def test_an_answer_repeats_little_of_a_request(agent: Agent, content_type: str) 
 
 
 def test_unfinished_uploads_share_one_budget(agent: Agent) -> None:
-    """Forty uploads of 16 MB, of which each lacks its last byte: what the budget cannot hold is refused at once."""
+    """Of forty uploads of 16 MB without their last byte, the excess over the budget is refused at
+    once.
+    """
     memory = Memory(agent)
     part = b"a" * MB
     with ExitStack() as stack:
-        uploads = [stack.enter_context(Connection(agent)) for _ in range(40)]
+        uploads = [stack.enter_context(RawConnection(agent)) for _ in range(40)]
         refused = set()
         for upload in uploads:
             upload.send(NDJSON + b"Content-Length: %d\r\n\r\n" % BODY)
@@ -207,20 +211,20 @@ def test_unfinished_uploads_share_one_budget(agent: Agent) -> None:
         assert 40 - len(refused) <= 4
         assert memory.peak() < ALLOWED
         agent.wait_status(status="OK")
-    # All of the budget is given back.
+    # The whole budget is free again.
     body = lines(100_000)
     reply = agent.request("POST", "/", body, {"Content-Type": "application/x-ndjson"})
     assert reply.status == 200
 
 
-def test_a_compressed_body_counts_what_it_will_occupy(tmp_path: Path) -> None:
+def test_a_compressed_body_counts_with_its_decompressed_size(tmp_path: Path) -> None:
     with Agent(tmp_path, "--max-upload-memory", "1MB") as agent:
         small, large = (gzip.compress(b"\n" * size + lines(1)) for size in (500_000, 2_000_000))
         for body, status in ((small, 200), (large, 413), (small, 200)):
             headers = {"Content-Type": "application/x-ndjson", "Content-Encoding": "gzip"}
             reply = agent.request("POST", "/", body, headers)
             assert reply.status == status
-        with Connection(agent) as connection:
+        with RawConnection(agent) as connection:
             connection.send(NDJSON + b"Content-Length: 900000\r\n\r\n" + b"\n" * 800_000)
             deadline = DEADLINE * 100
             while deadline and agent.request("POST", "/", small, headers).status != 503:
@@ -237,7 +241,7 @@ def test_headers_and_pipelined_requests_cost_a_bounded_amount_of_memory(agent: A
         b"GET /live HTTP/1.1\r\nContent-Length: 1000000000\r\n\r\n" + b"a" * 40_000_000,
     )
     for flood in floods:
-        with Connection(agent) as connection:
+        with RawConnection(agent) as connection:
             connection.socket.settimeout(1)
             with contextlib.suppress(TimeoutError, ConnectionError):  # the agent takes no more
                 connection.send(flood)
@@ -249,7 +253,7 @@ def test_a_pipeline_behind_a_waiting_request_is_not_read_into_memory(tmp_path: P
     with Agent(tmp_path) as agent:
         memory = Memory(agent)
         one = NDJSON + length(lines(1)) + lines(1)
-        with write_lock(tmp_path), Connection(agent) as connection:
+        with write_lock(tmp_path), RawConnection(agent) as connection:
             connection.socket.settimeout(0.5)
             with pytest.raises(socket.timeout):
                 connection.send(one * 1_000_000)

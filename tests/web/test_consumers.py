@@ -1,4 +1,4 @@
-"""The list of consumers in /status: what it says of each, and that it stays small."""
+"""The list of consumers in /status: its members and its bounded size."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 from oplogd.event_id import format_id
 from oplogd.stream.filters import Filter
 from oplogd.stream.lags import survey
-from oplogd.web.consumers import MAX_CONSUMERS, consumers
+from oplogd.web.consumers import MAX_CONSUMERS, consumer_members
 from tests.operations import numbered, operation
 from tests.stream.worlds import START_MS, Client, Sizes, World
 
@@ -40,7 +40,7 @@ async def grow(world: World, *types: str) -> None:
 
 
 async def listed(world: World) -> list[dict[str, Any]]:
-    answer = await consumers(await survey(world.hub.consumers, world.clock()))
+    answer = await consumer_members(await survey(world.hub.consumers, world.clock()))
     assert answer["consumers_left_out"] == 0
     return sorted(answer["consumers"], key=lambda consumer: int(consumer["id"]))
 
@@ -52,7 +52,9 @@ async def lags(world: World) -> list[tuple[int, float]]:
     ]
 
 
-async def test_the_lag_counts_what_passes_the_filter_and_was_not_handed_out(world: World) -> None:
+async def test_the_lag_counts_operations_that_pass_the_filter_and_were_not_handed_out(
+    world: World,
+) -> None:
     await connect(world, ALL)
     await connect(world, RARE)
     assert await lags(world) == [(0, 0), (0, 0)]
@@ -77,7 +79,7 @@ async def test_a_consumer_of_rare_operations_does_not_lag_because_others_are_bus
     assert await lags(world) == [(0, 0)]
 
 
-async def test_of_what_came_before_the_consumer_the_ring_counts_everything(world: World) -> None:
+async def test_operations_from_before_the_consumer_all_count_in_the_lag(world: World) -> None:
     await grow(world, "video")
     world.clock.ms += 1000
     await grow(world, "video", "rare")
@@ -97,7 +99,7 @@ async def test_behind_the_ring_every_operation_counts(world: World) -> None:
     assert await lags(world) == [(100, 2)]
 
 
-async def test_a_replicating_consumer_lags_by_what_came_since_its_copy_was_begun(
+async def test_a_replicating_consumer_lags_by_the_operations_since_its_start(
     world: World,
 ) -> None:
     await world.append(numbered(10))
@@ -116,7 +118,7 @@ async def test_a_replicating_consumer_lags_by_what_came_since_its_copy_was_begun
     assert shown["sent"] == 4
 
 
-async def test_a_consumer_is_told_with_its_filter_and_position(world: World) -> None:
+async def test_a_consumer_is_shown_with_its_filter_and_position(world: World) -> None:
     await grow(world, "video")
     client = await connect(world, Filter(frozenset({"b", "a"}), frozenset({"x"})))
     assert client.consumer is not None
@@ -146,14 +148,14 @@ async def test_a_long_filter_is_shortened(world: World) -> None:
     assert shown["filter"]["left_out"] == 40
 
 
-async def test_of_very_many_consumers_those_that_lag_most_are_told(world: World) -> None:
+async def test_of_many_consumers_the_ones_with_the_largest_lag_are_shown(world: World) -> None:
     await grow(world, "video")
     for _ in range(3):
         await connect(world, ALL, format_id(world.mark(1)))
     await grow(world, "video", "video")
     for _ in range(MAX_CONSUMERS + 50):
         await world.hub.connect(None, ALL, checkpoints=False, address="test")
-    answer = await consumers(await survey(world.hub.consumers, world.clock()))
+    answer = await consumer_members(await survey(world.hub.consumers, world.clock()))
     told = [consumer["id"] for consumer in answer["consumers"]]
     assert told == [1, 2, 3, *range(4, MAX_CONSUMERS + 1)]
     assert answer["consumers_left_out"] == 53

@@ -1,4 +1,4 @@
-"""Addresses in one form, and whom a chain of proxies tells to be the client."""
+"""The canonical form of addresses, and the client that a chain of proxies reports."""
 
 import ipaddress
 import logging
@@ -19,13 +19,28 @@ INNER = "127.0.0.1,::1,10.0.0.0/8,192.0.2.1,2001:db8::/32"
 @pytest.mark.parametrize(
     ("text", "plain"),
     [
-        ("192.0.2.1", "192.0.2.1"), ("::ffff:192.0.2.1", "192.0.2.1"), ("::FFFF:C000:201", "192.0.2.1"),
-        ("0:0:0:0:0:ffff:127.0.0.1", "127.0.0.1"), ("::ffff:192.0.2.1%eth0", "192.0.2.1"), ("::1", "::1"),
-        ("2001:DB8:0::1", "2001:db8::1"), ("fe80::1%eth0", "fe80::1%eth0"), ("fe80::1%<script>", None),
-        ("fe80::1%" + "a" * 50, None), ("", None), ("unknown", None), ("_hidden", None), ("127.0.0.1 ", None), ("127.1", None),
-        ("127.0.0.01", None), ("localhost", None), ("1" * 10_000, None), ("192.0.2.1:80", None), ("[::1]", None),
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("::FFFF:C000:201", "192.0.2.1"),
+        ("0:0:0:0:0:ffff:127.0.0.1", "127.0.0.1"),
+        ("::ffff:192.0.2.1%eth0", "192.0.2.1"),
+        ("::1", "::1"),
+        ("2001:DB8:0::1", "2001:db8::1"),
+        ("fe80::1%eth0", "fe80::1%eth0"),
+        ("fe80::1%<script>", None),
+        ("fe80::1%" + "a" * 50, None),
+        ("", None),
+        ("unknown", None),
+        ("_hidden", None),
+        ("127.0.0.1 ", None),
+        ("127.1", None),
+        ("127.0.0.01", None),
+        ("localhost", None),
+        ("1" * 10_000, None),
+        ("192.0.2.1:80", None),
+        ("[::1]", None),
     ],
-)  # fmt: skip
+)
 def test_an_address_has_one_form(text: str, plain: str | None) -> None:
     assert plain_address(text) == plain
 
@@ -52,11 +67,15 @@ def test_an_address_has_one_form(text: str, plain: str | None) -> None:
         ("*,10.0.0.1", "192.0.2.1", False),
     ],
 )
-def test_whom_the_variable_trusts(trusted: str, address: str | None, trust: bool) -> None:
+def test_the_variable_lists_trusted_addresses_and_networks(
+    trusted: str, address: str | None, trust: bool
+) -> None:
     assert TrustedProxies(trusted).trust(address) is trust
 
 
-def test_what_is_no_address_trusts_nobody_and_is_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_text_that_is_no_address_trusts_nobody_and_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with caplog.at_level(logging.WARNING):
         proxies = TrustedProxies("proxy.example, 10.0.0.1/8,127.0.0.1")
     assert proxies.trust("127.0.0.1")
@@ -96,13 +115,13 @@ def test_what_is_no_address_trusts_nobody_and_is_named(caplog: pytest.LogCapture
         (["1" * 10_000], None),
     ],
 )
-def test_the_client_is_the_last_that_is_no_trusted_proxy(
+def test_the_client_is_the_last_address_that_is_no_trusted_proxy(
     values: list[str], client: tuple[str, int] | None
 ) -> None:
     assert TrustedProxies(INNER).client(values) == client
 
 
-def test_where_everybody_is_trusted_the_first_is_the_client() -> None:
+def test_if_everybody_is_trusted_the_first_address_is_the_client() -> None:
     assert TrustedProxies("*").client(["203.0.113.9, 198.51.100.1", "127.0.0.1"]) == CLIENT
 
 
@@ -115,7 +134,7 @@ def test_where_everybody_is_trusted_the_first_is_the_client() -> None:
     ),
     st.data(),
 )
-def test_no_claim_of_the_client_changes_whom_a_trusted_proxy_saw(
+def test_no_claim_of_the_client_changes_the_address_a_trusted_proxy_saw(
     claim: list[str], data: st.DataObject
 ) -> None:
     behind = data.draw(
@@ -137,7 +156,7 @@ async def unused(*_: object) -> Any:
 async def seen(
     peer: tuple[str, int] | None, *headers: tuple[str, str], trusted: str | None = None
 ) -> Any:
-    """Client and scheme as the app sees them."""
+    """Return client and scheme as the app sees them."""
     scopes: list[Scope] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -172,7 +191,7 @@ async def test_only_a_trusted_peer_is_believed() -> None:
     assert await seen(("::ffff:127.0.0.1", 1), FOR, PROTO, trusted="") == (("127.0.0.1", 1), "http")
 
 
-async def test_a_peer_without_an_ip_address_is_nobody() -> None:
+async def test_a_peer_without_an_ip_address_is_unknown() -> None:
     for peer in (None, ("", 0), ("/run/socket", 0)):
         assert await seen(peer, FOR, PROTO) == (None, "http")
         assert await seen(peer, FOR, PROTO, trusted="*") == (CLIENT, "https")

@@ -1,45 +1,20 @@
-"""Requests over raw bytes: offers of an upgrade, bodies of another length than announced, bytes that are not HTTP."""
+"""Requests as raw bytes: offers of an upgrade, framing of bodies, pipelines."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.agents import Agent
-from tests.web.connection import NDJSON, Connection, chunked, length, lines
+from tests.web.connection import H2C, NDJSON, Growth, RawConnection, chunked, length, lines
 
-H2C = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n"
 WEBSOCKET = (
     b"Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
     b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 )
 OFFERS = {"h2c": H2C, "websocket": WEBSOCKET, "none": b""}
+# Operations for more than a megabyte: many packets, and many pieces for the parser.
 LARGE = 40_000
-"""So many operations are over a megabyte: many packets, and many pieces for the parser."""
-
-
-@pytest.fixture(scope="module")
-def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
-    with Agent(tmp_path_factory.mktemp("agent")) as agent:
-        yield agent
-
-
-class Growth:
-    """How many operations the store has got since this was made."""
-
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
-        self._before = agent.status()["events_ingested"]
-
-    def __call__(self) -> int:
-        grown: int = self._agent.status()["events_ingested"] - self._before
-        return grown
-
-
-@pytest.fixture
-def stored(agent: Agent) -> Growth:
-    return Growth(agent)
 
 
 @pytest.mark.parametrize("offer", OFFERS)
@@ -57,7 +32,7 @@ def test_a_body_is_stored_whole_whatever_upgrade_is_offered(
         "body apart": [raw[:at], raw[at:]],
         "byte by byte": [bytes([b]) for b in raw],
     }
-    with Connection(agent) as connection:
+    with RawConnection(agent) as connection:
         reply = connection.send(*parts[packets]).reply()
         assert (reply.status, reply.body) == (200, b'{"ingested":3}')
         # The connection goes on as HTTP/1.1.
@@ -77,7 +52,7 @@ def test_a_large_body_behind_an_offer_is_stored_whole(
         if framing == "length"
         else chunked(body[at : at + 7000] for at in range(0, len(body), 7000))
     )
-    with Connection(agent) as connection:
+    with RawConnection(agent) as connection:
         reply = connection.send(NDJSON + H2C + raw).reply()
     assert (reply.status, reply.json) == (200, {"ingested": LARGE})
     assert stored() == LARGE
@@ -88,7 +63,7 @@ def test_one_operation_and_an_array_behind_an_offer_are_stored(
 ) -> None:
     one = lines(1).strip()
     json_ = NDJSON.replace(b"x-ndjson", b"json") + H2C
-    with Connection(agent) as connection:
+    with RawConnection(agent) as connection:
         assert connection.send(json_ + length(one), one).reply().status == 204
         array = b"[" + one + b"," + one + b"]"
         assert connection.send(json_ + length(array), array).reply().body == b'{"ingested":2}'
@@ -97,7 +72,7 @@ def test_one_operation_and_an_array_behind_an_offer_are_stored(
 
 def test_a_request_within_a_body_is_not_executed(agent: Agent, stored: Growth) -> None:
     inner = NDJSON + length(lines(1)) + lines(1)
-    with Connection(agent) as connection:
+    with RawConnection(agent) as connection:
         reply = connection.send(NDJSON + H2C + length(inner), inner).reply()
         assert reply.status == 400
         assert "nothing was stored" in reply.problem()
@@ -120,7 +95,7 @@ def test_pipelined_requests_are_answered_in_their_order(
     for number in range(1, count + 1):
         body = lines(number % 7 + 1)
         raw += NDJSON + OFFERS[offer] + length(body) + body
-    with Connection(agent) as connection:
+    with RawConnection(agent) as connection:
         connection.send(raw)
         answers = [connection.reply().json["ingested"] for _ in range(count)]
     assert answers == [number % 7 + 1 for number in range(1, count + 1)]
@@ -131,7 +106,7 @@ def test_pipelined_requests_are_answered_in_their_order(
 def test_a_body_longer_than_announced_is_refused(
     agent: Agent, stored: Growth, connection_header: bytes
 ) -> None:
-    with Connection(agent) as connection:
+    with RawConnection(agent) as connection:
         reply = connection.send(NDJSON + connection_header + length(lines(2)) + lines(3)).reply()
         assert reply.status == 400
         assert "HTTP" in reply.problem()
@@ -140,7 +115,7 @@ def test_a_body_longer_than_announced_is_refused(
 
 
 def test_a_body_shorter_than_announced_is_refused(agent: Agent, stored: Growth) -> None:
-    with Connection(agent) as connection:
+    with RawConnection(agent) as connection:
         connection.send(NDJSON + length(lines(3)) + lines(2))
         connection.socket.shutdown(1)
         reply = connection.reply()
@@ -152,7 +127,7 @@ def test_a_body_shorter_than_announced_is_refused(agent: Agent, stored: Growth) 
 def test_bytes_after_a_stored_request_are_refused_after_its_answer(
     agent: Agent, stored: Growth
 ) -> None:
-    with Connection(agent) as connection:
+    with RawConnection(agent) as connection:
         assert connection.send(NDJSON + length(lines(2)) + lines(2)).reply().json == {"ingested": 2}
         assert connection.send(b"rubbish\r\n").reply().status == 400
         assert connection.rest() == b""
@@ -164,7 +139,7 @@ def test_rubbish_behind_whole_requests_costs_none_of_their_answers(
     agent: Agent, stored: Growth, count: int
 ) -> None:
     raw = NDJSON + length(lines(1)) + lines(1)
-    with Connection(agent) as connection:
+    with RawConnection(agent) as connection:
         connection.send(raw * count + b"rubbish\r\n\r\n")
         assert [connection.reply().status for _ in range(count + 1)] == [200] * count + [400]
         assert connection.rest() == b""
@@ -173,7 +148,7 @@ def test_rubbish_behind_whole_requests_costs_none_of_their_answers(
 
 @pytest.mark.parametrize("count", [1, 2, 300])
 def test_a_client_that_ends_its_side_is_answered(agent: Agent, stored: Growth, count: int) -> None:
-    with Connection(agent) as connection:
+    with RawConnection(agent) as connection:
         connection.send((NDJSON + length(lines(1)) + lines(1)) * count).socket.shutdown(1)
         assert [connection.reply().json for _ in range(count)] == [{"ingested": 1}] * count
         assert connection.rest() == b""
@@ -185,7 +160,7 @@ ANSWERED_EARLY = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Type: text/plain\r\n"
 
 @pytest.mark.parametrize("end", [b"", b"no chunk\r\n"], ids=["end", "rubbish"])
 def test_a_request_answered_before_its_body_came_is_answered_once(agent: Agent, end: bytes) -> None:
-    with Connection(agent) as connection:
+    with RawConnection(agent) as connection:
         assert (
             connection.send(ANSWERED_EARLY + b"Transfer-Encoding: chunked\r\n\r\n").reply().status
             == 415
@@ -195,11 +170,11 @@ def test_a_request_answered_before_its_body_came_is_answered_once(agent: Agent, 
 
 
 @pytest.mark.parametrize("version", [b"1.0", b"1.1"])
-def test_a_client_that_wants_the_connection_closed_may_send_all_of_a_refused_body(
+def test_with_connection_close_a_client_may_send_all_of_a_refused_body(
     agent: Agent, version: bytes
 ) -> None:
     body = b"x" * 5_000_000
-    with Connection(agent) as connection:
+    with RawConnection(agent) as connection:
         head = ANSWERED_EARLY.replace(b"1.1", version) + b"Connection: close\r\n"
         reply = connection.send(head + length(body)).reply()
         assert reply.status == 415
@@ -207,64 +182,6 @@ def test_a_client_that_wants_the_connection_closed_may_send_all_of_a_refused_bod
         for at in range(0, len(body), 100_000):
             connection.send(body[at : at + 100_000])
         assert connection.rest() == b""
-
-
-CHUNKS = chunked([lines(1)])
-REFUSED = {
-    "no HTTP": b"hello\r\n\r\n",
-    "a TLS greeting": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-    "two lengths": NDJSON + b"Content-Length: 5\r\n" + length(lines(1)) + lines(1),
-    "the same length twice": NDJSON
-    + (b"Content-Length: %d\r\n" % len(lines(1)))
-    + length(lines(1))
-    + lines(1),
-    "a list of lengths": NDJSON + b"Content-Length: 5, 5\r\n\r\nhello",
-    "a signed length": NDJSON + b"Content-Length: +5\r\n\r\nhello",
-    "a length and chunks": NDJSON + b"Content-Length: 4\r\n" + CHUNKS,
-    "chunks and a length": NDJSON + b"Transfer-Encoding: chunked\r\n" + length(lines(1)) + lines(1),
-    "a space before the colon": NDJSON + CHUNKS.replace(b"Encoding:", b"Encoding :"),
-    "another coding": NDJSON + CHUNKS.replace(b": chunked", b": gzip, chunked"),
-    "identity": NDJSON + CHUNKS.replace(b": chunked", b": identity"),
-    "chunks in HTTP/1.0": NDJSON.replace(b"/1.1", b"/1.0") + CHUNKS,
-    "bare line feeds": (NDJSON + length(lines(1))).replace(b"\r", b"") + lines(1),
-    "bare line feeds between chunks": NDJSON + CHUNKS.replace(b"\r\n{", b"\n{"),
-    "a folded header": NDJSON + b"X: a\r\n b\r\n" + length(lines(1)) + lines(1),
-    "HTTP/2.0": NDJSON.replace(b"/1.1", b"/2.0") + length(lines(1)) + lines(1),
-}
-
-
-@pytest.mark.parametrize("offer", [b"", H2C], ids=["no offer", "offer"])
-@pytest.mark.parametrize("name", REFUSED)
-def test_bytes_that_could_be_read_in_two_ways_are_refused(
-    agent: Agent, stored: Growth, name: str, offer: bytes
-) -> None:
-    raw = REFUSED[name]
-    if raw.startswith(b"POST"):
-        first, _, rest = raw.partition(b"\n")
-        raw = first + b"\n" + offer + rest
-    with Connection(agent) as connection:
-        reply = connection.send(raw).reply()
-        assert reply.status == 400
-        assert reply.problem()
-        assert reply.headers["server"].startswith("oplog/")
-        assert connection.rest() == b""
-    assert stored() == 0
-
-
-def test_http_2_without_negotiation_is_refused_with_a_sentence(agent: Agent) -> None:
-    with Connection(agent) as connection:
-        reply = connection.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0").reply()
-    assert reply.status == 400
-    assert "use HTTP/1.1" in reply.problem()
-
-
-def test_a_tunnel_is_refused(agent: Agent) -> None:
-    with Connection(agent) as connection:
-        reply = connection.send(
-            b"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com\r\n\r\n"
-        ).reply()
-    assert reply.status == 405
-    assert reply.problem()
 
 
 @pytest.mark.parametrize(
@@ -280,7 +197,7 @@ def test_a_tunnel_is_refused(agent: Agent) -> None:
 def test_older_forms_of_a_request_are_taken(
     agent: Agent, stored: Growth, change: tuple[bytes, bytes]
 ) -> None:
-    with Connection(agent) as connection:
+    with RawConnection(agent) as connection:
         reply = connection.send(NDJSON.replace(*change) + length(lines(2)) + lines(2)).reply()
         assert reply.json == {"ingested": 2}
     assert stored() == 2
@@ -288,14 +205,14 @@ def test_older_forms_of_a_request_are_taken(
 
 def test_a_trailer_is_no_header(agent: Agent, stored: Growth) -> None:
     raw = chunked([lines(2)])[:-2] + b"Content-Encoding: gzip\r\n\r\n"
-    with Connection(agent) as connection:
+    with RawConnection(agent) as connection:
         assert connection.send(NDJSON + raw[:20], raw[20:]).reply().json == {"ingested": 2}
     assert stored() == 2
 
 
 def test_an_upgrade_offered_with_a_get_is_answered_as_http_1(agent: Agent) -> None:
     for offer in (H2C, WEBSOCKET):
-        with Connection(agent) as connection:
+        with RawConnection(agent) as connection:
             for _ in range(2):
                 reply = connection.send(
                     b"GET /status HTTP/1.1\r\nHost: a\r\n" + offer + b"\r\n"
@@ -308,12 +225,12 @@ def test_offers_and_broken_uploads_leave_one_line_each_and_no_traceback(
 ) -> None:
     with Agent(tmp_path_factory.mktemp("agent")) as agent:
         for _ in range(20):
-            with Connection(agent) as connection:
+            with RawConnection(agent) as connection:
                 assert (
                     connection.send(NDJSON + H2C + length(lines(1)) + lines(1)).reply().status
                     == 200
                 )
-            with Connection(agent) as connection:
+            with RawConnection(agent) as connection:
                 connection.send(NDJSON + b"Content-Length: 1000\r\n\r\n{")
         agent.wait_log("before the whole body came")
         assert agent.post(json.loads(lines(1))) == 204
@@ -325,13 +242,13 @@ def test_offers_and_broken_uploads_leave_one_line_each_and_no_traceback(
         log.count("refused a request: 127.0.0.1: the connection ended before the whole body came")
         == 1
     )
-    assert len(log.splitlines()) == 5  # beside it the start and the three lines of the stop
+    assert len(log.splitlines()) == 5  # this line, the start, and three lines of the stop
 
 
 def test_a_refused_request_that_expects_100_leaves_no_traceback(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         for _ in range(5):
-            with Connection(agent) as connection:
+            with RawConnection(agent) as connection:
                 raw = NDJSON + b"Expect: 100-continue\r\n" + length(lines(1)) + lines(1)
                 assert connection.send(raw + b"rubbish\r\n\r\n").reply().status == 400
                 assert connection.rest() == b""

@@ -1,4 +1,4 @@
-"""A file is named, the folder it is in is not."""
+"""Messages name a file without its folder."""
 
 from pathlib import Path
 
@@ -12,11 +12,19 @@ from oplogd.web.redact import without_folders
     [
         ("store /srv/a/oplog.db: gone", [Path("/srv/a/oplog.db")], "store oplog.db: gone"),
         ("store a/oplog.db: gone", [Path("a/oplog.db")], "store oplog.db: gone"),
-        (f"store {Path('a/oplog.db').absolute()}: gone", [Path("a/oplog.db")], "store oplog.db: gone"),
+        (
+            f"store {Path('a/oplog.db').absolute()}: gone",
+            [Path("a/oplog.db")],
+            "store oplog.db: gone",
+        ),
         ("store oplog.db: gone", [Path("oplog.db")], "store oplog.db: gone"),
-        ("spool /b/s.db: full, store /a/o.db too", [Path("/a/o.db"), Path("/b/s.db")], "spool s.db: full, store o.db too"),
+        (
+            "spool /b/s.db: full, store /a/o.db too",
+            [Path("/a/o.db"), Path("/b/s.db")],
+            "spool s.db: full, store o.db too",
+        ),
         ("MongoDB at db:27017: away", [Path("oplog.db"), None], "MongoDB at db:27017: away"),
     ],
-)  # fmt: skip
+)
 def test_a_file_is_named_without_its_folder(text: str, files: list[Path | None], told: str) -> None:
     assert without_folders(text, files) == told

@@ -1,4 +1,4 @@
-"""Requests that do not end: headers without bounds, uploads without progress, pipelines without answers."""
+"""Requests without an end: endless headers, uploads without progress, unanswered pipelines."""
 
 import json
 import time
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents import DEADLINE, Agent, write_lock
-from tests.web.connection import NDJSON, Connection, chunked, length, lines
+from tests.web.connection import NDJSON, RawConnection, chunked, length, lines
 
 GET = b"GET /live HTTP/1.1\r\nHost: a\r\n"
 
@@ -21,7 +21,10 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
 
 
 def head_of(size: int) -> bytes:
-    """A request whose URL and headers have this size: of a header its name, value, colon, blank and line end."""
+    """Return a request whose URL and headers have this size.
+
+    Name, value, colon, blank and line end of a header count.
+    """
     return (
         GET
         + b"X: "
@@ -30,8 +33,8 @@ def head_of(size: int) -> bytes:
     )
 
 
-def test_headers_may_be_as_large_as_the_flag_says(agent: Agent) -> None:
-    with Connection(agent) as connection:
+def test_headers_may_have_the_size_of_the_flag(agent: Agent) -> None:
+    with RawConnection(agent) as connection:
         assert connection.send(head_of(8192)).reply().status == 200
         reply = connection.send(head_of(8193)).reply()
         assert reply.status == 431
@@ -55,7 +58,7 @@ ENDLESS = {
 @pytest.mark.parametrize("name", ENDLESS)
 def test_headers_without_an_end_are_refused(agent: Agent, name: str) -> None:
     before = agent.status()["events_ingested"]
-    with Connection(agent) as connection:
+    with RawConnection(agent) as connection:
         reply = connection.send(ENDLESS[name]).reply()
         assert reply.status == 431
         assert reply.problem()
@@ -68,7 +71,7 @@ def test_headers_without_an_end_are_refused(agent: Agent, name: str) -> None:
 )
 @pytest.mark.parametrize("before", [b"", GET + b"\r\n"], ids=["first", "second"])
 def test_half_a_header_is_answered_in_time(agent: Agent, part: bytes, before: bytes) -> None:
-    with Connection(agent) as connection:
+    with RawConnection(agent) as connection:
         if before:
             assert connection.send(before).reply().status == 200
         reply = connection.send(part).reply()
@@ -77,8 +80,8 @@ def test_half_a_header_is_answered_in_time(agent: Agent, part: bytes, before: by
         assert connection.rest() == b""
 
 
-def test_a_header_that_drips_is_answered_in_time(agent: Agent) -> None:
-    with Connection(agent) as connection:
+def test_a_trickling_header_is_answered_in_time(agent: Agent) -> None:
+    with RawConnection(agent) as connection:
         connection.send(GET).socket.settimeout(0.02)
         deadline = time.monotonic() + DEADLINE
         while True:
@@ -92,8 +95,8 @@ def test_a_header_that_drips_is_answered_in_time(agent: Agent) -> None:
     assert answer.startswith(b"HTTP/1.1 408 ")
 
 
-def test_a_connection_that_says_nothing_is_closed(agent: Agent) -> None:
-    with Connection(agent) as connection:
+def test_a_silent_connection_is_closed(agent: Agent) -> None:
+    with RawConnection(agent) as connection:
         assert connection.rest() == b""
 
 
@@ -103,7 +106,7 @@ def test_a_body_that_stops_is_answered_in_time_and_not_stored(agent: Agent, fram
     raw = (length(lines(3)) + lines(3) if framing == "length" else chunked([lines(2), lines(1)]))[
         :-3
     ]
-    with Connection(agent) as connection:
+    with RawConnection(agent) as connection:
         reply = connection.send(NDJSON + raw).reply()
         assert reply.status == 408
         assert "--body-timeout" in reply.problem()
@@ -111,10 +114,10 @@ def test_a_body_that_stops_is_answered_in_time_and_not_stored(agent: Agent, fram
     assert agent.status()["events_ingested"] == before
 
 
-def test_a_body_that_drips_is_refused_and_a_steady_one_is_stored(agent: Agent) -> None:
-    """Both make progress all the time, and both take longer than --body-timeout."""
+def test_a_trickling_body_is_refused_and_a_steady_one_is_stored(agent: Agent) -> None:
+    """Both bodies always make progress, and both take longer than --body-timeout."""
     steady, dripping = lines(300), lines(1000)
-    with Connection(agent) as slow, Connection(agent) as drip:
+    with RawConnection(agent) as slow, RawConnection(agent) as drip:
         slow.send(NDJSON + length(steady))
         drip.send(NDJSON + length(dripping))
         drip.socket.settimeout(0.001)
@@ -137,10 +140,10 @@ def test_a_body_that_drips_is_refused_and_a_steady_one_is_stored(agent: Agent) -
     assert answer.startswith(b"HTTP/1.1 408 ")
 
 
-def test_a_body_that_begins_fast_may_not_drip_for_long(agent: Agent) -> None:
-    """At the least rate on average, this one could go on for minutes."""
+def test_a_body_that_begins_fast_may_not_trickle_for_long(agent: Agent) -> None:
+    """If only the average rate counted, this body could go on for minutes."""
     body = lines(20_000)
-    with Connection(agent) as connection:
+    with RawConnection(agent) as connection:
         connection.send(NDJSON + length(body), body[:-10_000]).socket.settimeout(0.05)
         deadline = time.monotonic() + DEADLINE
         while True:
@@ -154,13 +157,13 @@ def test_a_body_that_begins_fast_may_not_drip_for_long(agent: Agent) -> None:
     assert answer.startswith(b"HTTP/1.1 408 ")
 
 
-def test_uploads_that_take_long_make_room_for_others(
+def test_slow_uploads_give_way_to_others(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     flags = ("--body-timeout", "300ms", "--max-upload-memory", "300KB")
     other = lines(5_000)
     headers = {"Content-Type": "application/x-ndjson"}
-    with Agent(tmp_path_factory.mktemp("agent"), *flags) as agent, Connection(agent) as slow:
+    with Agent(tmp_path_factory.mktemp("agent"), *flags) as agent, RawConnection(agent) as slow:
         slow.send(NDJSON + b"Content-Length: 300000\r\n\r\n" + b" " * 250_000)
         statuses: list[int] = []
         deadline = time.monotonic() + DEADLINE
@@ -177,20 +180,20 @@ def test_uploads_that_take_long_make_room_for_others(
 def test_a_body_is_not_timed_while_the_request_before_it_waits_for_the_store(
     tmp_path: Path,
 ) -> None:
-    with Agent(tmp_path, "--body-timeout", "300ms") as agent, Connection(agent) as connection:
+    with Agent(tmp_path, "--body-timeout", "300ms") as agent, RawConnection(agent) as connection:
         with write_lock(tmp_path):
             connection.send(
                 NDJSON + length(lines(1)) + lines(1), NDJSON + length(lines(3)) + lines(2)
             )
             for _ in range(2):
-                with Connection(agent) as other:
+                with RawConnection(agent) as other:
                     assert other.send(NDJSON + length(lines(3)) + lines(2)).reply().status == 408
         connection.send(lines(1, first=2))
         assert [connection.reply().json for _ in range(2)] == [{"ingested": 1}, {"ingested": 3}]
 
 
 def test_a_request_refused_early_does_not_keep_its_connection_for_ever(agent: Agent) -> None:
-    with Connection(agent) as connection:
+    with RawConnection(agent) as connection:
         head = b"POST / HTTP/1.1\r\nContent-Type: text/plain\r\nContent-Length: 1000\r\n\r\n"
         assert connection.send(head + b"x").reply().status == 415
         assert connection.rest() == b""
@@ -199,14 +202,14 @@ def test_a_request_refused_early_does_not_keep_its_connection_for_ever(agent: Ag
 def test_a_stream_outlives_the_time_for_requests(agent: Agent) -> None:
     with agent.follow() as stream:
         for half in (NDJSON + length(lines(2)) + lines(1), GET):
-            with Connection(agent) as connection:
+            with RawConnection(agent) as connection:
                 assert connection.send(half).reply().status == 408
         assert agent.post(json.loads(lines(1))) == 204
         assert stream.take(1)[0].key == "thing/0"
 
 
 def test_a_refused_client_may_go_on_sending_and_still_reads_its_answer(agent: Agent) -> None:
-    with Connection(agent) as connection:
+    with RawConnection(agent) as connection:
         connection.send(b"hello\r\n\r\n")
         for _ in range(20):
             connection.send(b"x" * 10_000)

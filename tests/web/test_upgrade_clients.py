@@ -1,4 +1,4 @@
-"""Clients that offer an upgrade unasked, as they are: what they are told is stored is stored, all of it."""
+"""Real clients that offer an upgrade unasked: every operation of an acknowledged body is stored."""
 
 import http.client
 import json
@@ -14,8 +14,8 @@ from tests.agents import DEADLINE, Agent
 from tests.mongo.servers import go_program
 from tests.web.connection import lines
 
+# Operations in a batch. The larger batch has half a megabyte: many packets.
 SMALL, LARGE = 3, 12_000
-"""Operations in a batch; the larger has half a megabyte, which is many packets."""
 
 JAVA = """
 import java.net.URI;
@@ -33,7 +33,8 @@ class Post {
                         HttpRequest.BodyPublishers.ofFile(file),
                         HttpRequest.BodyPublishers.ofInputStream(() -> open(file))}) {
                     var request = HttpRequest.newBuilder(URI.create(arguments[0]))
-                        .header("Content-Type", arguments[at]).expectContinue(expect).POST(body).build();
+                        .header("Content-Type", arguments[at])
+                        .expectContinue(expect).POST(body).build();
                     var response = client.send(request, HttpResponse.BodyHandlers.ofString());
                     System.out.println(response.statusCode() + " " + response.body());
                     client = HttpClient.newHttpClient();
@@ -56,11 +57,17 @@ NODE = """
 const [url, ...rest] = process.argv.slice(2);
 const { readFileSync } = require("fs");
 const http = require("http");
-const offer = { Connection: "Upgrade, HTTP2-Settings", Upgrade: "h2c", "HTTP2-Settings": "AAMAAABkAARAAAAAAAIAAAAA" };
+const offer = {
+  Connection: "Upgrade, HTTP2-Settings",
+  Upgrade: "h2c",
+  "HTTP2-Settings": "AAMAAABkAARAAAAAAAIAAAAA",
+};
 const viaHttp = (type, body) => new Promise((resolve, reject) => {
-  const request = http.request(url, { method: "POST", headers: { "Content-Type": type, ...offer } }, (response) => {
+  const options = { method: "POST", headers: { "Content-Type": type, ...offer } };
+  const request = http.request(url, options, (response) => {
     let text = "";
-    response.on("data", (part) => (text += part)).on("end", () => resolve(`${response.statusCode} ${text}`));
+    response.on("data", (part) => (text += part));
+    response.on("end", () => resolve(`${response.statusCode} ${text}`));
   });
   request.on("error", reject);
   request.write(body.subarray(0, 40)); // chunked, in two packets
@@ -72,7 +79,8 @@ const viaFetch = async (type, body) => {
 };
 (async () => {
   for (let at = 0; at < rest.length; at += 2) {
-    for (const post of [viaFetch, viaHttp]) console.log(await post(rest[at], readFileSync(rest[at + 1])));
+    const body = readFileSync(rest[at + 1]);
+    for (const post of [viaFetch, viaHttp]) console.log(await post(rest[at], body));
   }
 })();
 """
@@ -122,7 +130,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
 
 @pytest.fixture(scope="module")
 def bodies(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, Path, int]]:
-    """Content type, file and number of operations: one operation, arrays and NDJSON."""
+    """Return type, file and number of operations of bodies: one operation, arrays, NDJSON."""
     folder = tmp_path_factory.mktemp("bodies")
     found = []
     for count in (1, SMALL, LARGE):
@@ -138,7 +146,9 @@ def bodies(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, Path, in
 def check(
     agent: Agent, command: list[str], bodies: list[tuple[str, Path, int]], times: int
 ) -> None:
-    """Every body was posted so many times, each answer tells its number, and the store has got exactly these."""
+    """Check that every answer has the number of its body, and that exactly these operations are
+    stored.
+    """
     before = agent.status()["events_ingested"]
     arguments = [str(part) for type_, path, _ in bodies for part in (type_, path)]
     done = subprocess.run(
@@ -227,7 +237,7 @@ def test_curl_that_speaks_http_2_at_once_is_refused(
 
 
 def test_python(agent: Agent) -> None:
-    """Without `Content-Length`, in parts."""
+    """The body has no `Content-Length` and comes in parts."""
     connection = http.client.HTTPConnection("127.0.0.1", agent.port, timeout=DEADLINE)
     headers = {"Content-Type": "application/x-ndjson", "Connection": "Upgrade", "Upgrade": "h2c"}
     connection.request("POST", "/", iter([lines(2), lines(3)]), headers, encode_chunked=True)

@@ -1,4 +1,4 @@
-"""An installed uvicorn of another version is noticed at the start, not by its effects."""
+"""A uvicorn that does not fit is noticed at the start."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from oplogd.settings import Settings
 from oplogd.values import Address
 
 
-async def test_an_agent_does_not_start_on_a_uvicorn_without_a_part_that_it_overrides(
+async def test_an_agent_does_not_start_on_a_uvicorn_that_lacks_an_overridden_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(HttpToolsProtocol, "_start_asgi_task")

@@ -1,5 +1,5 @@
 "use strict";
-// What /status tells: rates as plots, fill as meters, the consumers. Asked for every two seconds.
+// The members of /status: rates as plots, fill levels as meters, consumers. Polled every two seconds.
 
 const POLL_MS = 2000;
 const HIDDEN_POLL_MS = 15000;
@@ -44,7 +44,7 @@ class Gauge {
     this.#bar.setAttribute("aria-label", this.#cell.querySelector("h2").textContent);
   }
 
-  /** `share` from 0 to 1, or null where there is nothing to be full. */
+  /** `share`: fill level from 0 to 1, null without a limit. */
   show(value, note, share = null, bad = false) {
     setText(this.#cell.querySelector("b"), value);
     this.#cell.querySelector("b").classList.toggle("bad", bad);
@@ -56,7 +56,7 @@ class Gauge {
     return this;
   }
 
-  /** Colour the bar where being full is trouble. */
+  /** Colour the bar by its fill level. */
   warn(share) {
     this.#bar.className = share > 0.9 ? "full" : share > 0.5 ? "high" : "";
   }
@@ -66,10 +66,10 @@ class Gauge {
   }
 }
 
-/** Beside the number of objects: how many more were deleted, and whether the states or this agent are behind the log. */
+/** Text beside the number of objects: deleted objects, and the lag of fold and follower. */
 function objectsNote({ deleted, lag }) {
-  const notes = deleted === null ? ["deleted ones included"] : [`${count(deleted)} deleted`];
-  if (lag.fold || lag.follower) notes.push(`lag: states ${count(lag.fold)}, agent ${count(lag.follower)}`);
+  const notes = deleted === null ? ["including deleted objects"] : [`${count(deleted)} deleted`];
+  if (lag.fold || lag.follower) notes.push(`lag: fold ${count(lag.fold)}, follower ${count(lag.follower)}`);
   return notes.join(", ");
 }
 
@@ -80,7 +80,7 @@ class Figures {
   #lastAt = 0;
   #timer = null;
   status = null;
-  passwordNeeded = false; // whether signing in would show more
+  passwordNeeded = false; // the consumers are shown after signing in
 
   constructor() {
     for (const name of ["received", "ingested", "sent", "clients"]) this.#plots[name] = new Plot(name);
@@ -134,26 +134,26 @@ class Figures {
     const known = this.#last !== null && status.uptime_seconds >= this.#last.uptime_seconds;
     for (const [name, member] of Object.entries(COUNTED)) {
       const value = known ? (status[member] - this.#last[member]) / seconds : status.rates[name];
-      this.#plots[name].add(value, `${count(status[member])} in all`);
+      this.#plots[name].add(value, `${count(status[member])} in total`);
     }
-    this.#plots.clients.add(status.clients, `${plural(status.connections, "connection")} in all`);
+    this.#plots.clients.add(status.clients, `${plural(status.connections, "connection")} in total`);
     this.#last = status;
     this.#lastAt = now;
   }
 
   #notice(status) {
     const lines = [];
-    if (status === null) lines.push(["bad", "Unreachable", "The agent does not answer. What is shown is old."]);
+    if (status === null) lines.push(["bad", "Unreachable", "The agent does not answer. The page shows old data."]);
     else if (status.status !== "OK") lines.push(["bad", "Degraded", status.reason ?? "The store is away."]);
     for (const warning of status?.store.warnings ?? []) lines.push(["warn", "Warning", warning]);
-    const box = byId("notice"), text = JSON.stringify(lines);
-    if (box.dataset.shown === text) return;
-    box.dataset.shown = text;
-    box.replaceChildren(...lines.map(([kind, head, words]) => {
+    const box = byId("notice"), key = JSON.stringify(lines);
+    if (box.dataset.shown === key) return;
+    box.dataset.shown = key;
+    box.replaceChildren(...lines.map(([kind, head, text]) => {
       const line = document.createElement("p"), strong = document.createElement("b");
       line.className = kind;
       strong.textContent = head;
-      line.append(strong, words);
+      line.append(strong, text);
       return line;
     }));
     document.title = lines.length ? `${lines[0][1]}: oplog` : "oplog";
@@ -161,14 +161,14 @@ class Figures {
 
   #consumers({ consumers, consumers_left_out: leftOut, clients }) {
     const note = byId("consumers-note"), body = byId("consumer-rows");
-    setText(byId("consumers-count"), consumers ? `${count(clients)}, worst lag first` : "");
+    setText(byId("consumers-count"), consumers ? `${count(clients)}, largest lag first` : "");
     const shown = (consumers ?? []).slice(0, SHOWN_CONSUMERS);
     while (body.rows.length > shown.length) body.deleteRow(-1);
     while (body.rows.length < shown.length) consumerRow(body);
     shown.forEach((consumer, index) => showConsumer(body.rows[index], consumer));
     const more = (consumers?.length ?? 0) - shown.length + (leftOut ?? 0);
-    if (!consumers) setText(note, this.passwordNeeded ? "Sign in to see them." : "Shown on the agent's own machine, or with a password.");
-    else setText(note, more ? `and ${plural(more, "other")}` : shown.length ? "" : "Nobody follows.");
+    if (!consumers) setText(note, this.passwordNeeded ? "Sign in to see the consumers." : "Shown only on the agent's machine, or with a password.");
+    else setText(note, more ? `and ${plural(more, "other")}` : shown.length ? "" : "No consumers are connected.");
     note.hidden = note.textContent === "";
   }
 }
@@ -189,7 +189,7 @@ function showConsumer(row, { name, address, filter, position, phase, lag, sent }
   const lines = [
     [name ? `${name} (${address})` : address, wanted.length ? wanted.join(", ") : "everything"],
     [position, phase === "live" ? `${count(sent)} sent` : `replicating, ${count(sent)} sent`],
-    [count(lag.operations), lag.operations ? duration(lag.seconds) : "in step"],
+    [count(lag.operations), lag.operations ? duration(lag.seconds) : "no lag"],
   ];
   lines.forEach(([first, second], index) => {
     const cell = row.cells[index];

@@ -1,5 +1,5 @@
 "use strict";
-// Numbers, sizes and times as people read them.
+// Formats for numbers, sizes and times.
 
 const byId = (id) => document.getElementById(id);
 const numbers = new Intl.NumberFormat("en");
@@ -29,12 +29,12 @@ function duration(seconds) {
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
-/** The time of day in this browser's zone. */
+/** Return the time of day in the time zone of the browser. */
 function clock(date) {
   return date.toTimeString().slice(0, 8);
 }
 
-/** Write only what changed, so that a screen reader and the layout are left in peace. */
+/** Write only changed text: every write costs a layout, and a screen reader may announce it. */
 function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }

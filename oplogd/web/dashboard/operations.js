@@ -1,14 +1,14 @@
 "use strict";
-// The stream: what comes is counted at once and drawn a few times a second, so that a fast log does not freeze the page.
+// The stream. Operations are counted at once and drawn a few times per second, so a fast log does not freeze the page.
 
 const MAX_ROWS = 200;
 const DRAW_MS = 100;
-const DRAW_SHARE = 8; // a drawing that took a millisecond is followed by eight without one, at least
-const FLASH_AFTER_MS = 700; // of quiet; where rows come all the time none of them is news to the eye
+const DRAW_SHARE = 8; // a drawing of one millisecond is followed by a pause of at least eight
+const FLASH_AFTER_MS = 700; // rows flash only after a pause: in a steady flow a flash draws no attention
 const RETRY_MS = [1000, 30000];
 const KINDS = ["insert", "update", "delete"];
 
-/** The newest rows; of what comes between two drawings only as many are kept as there is room for. */
+/** The newest rows. Between two drawings it keeps only as many operations as there are rows. */
 class Log {
   #body = byId("rows");
   #waiting = [];
@@ -70,25 +70,25 @@ class Log {
       this.#body.prepend(row);
     }
     byId("empty").hidden = this.#body.rows.length > 0;
-    this.#body.getBoundingClientRect(); // has the layout done now, since it is most of the work
+    this.#body.getBoundingClientRect(); // forces the layout now: it is most of the measured work
     this.#delay = Math.max(DRAW_MS, DRAW_SHARE * (performance.now() - now));
   }
 }
 
 function showOperation(row, kind, { timestamp, type, id, parents }) {
   if (row.cells.length !== 5) row.replaceChildren(...Array.from({ length: 5 }, () => document.createElement("td")));
-  const [time, event, what, object, above] = row.cells, when = new Date(timestamp), ms = document.createElement("span");
+  const [time, event, typeCell, object, parentsCell] = row.cells, date = new Date(timestamp), ms = document.createElement("span");
   ms.className = "ms";
   ms.textContent = `.${timestamp.slice(20, 23)}`;
-  time.replaceChildren(clock(when), ms);
+  time.replaceChildren(clock(date), ms);
   time.title = timestamp;
   event.className = `kind ${kind}`;
   event.textContent = kind;
-  what.textContent = type;
-  what.title = `Only ${type}`;
+  typeCell.textContent = type;
+  typeCell.title = `Only ${type}`;
   object.textContent = object.title = id;
-  above.className = "wide";
-  above.replaceChildren(...parents.map((name) => {
+  parentsCell.className = "wide";
+  parentsCell.replaceChildren(...parents.map((name) => {
     const parent = document.createElement("span");
     parent.className = "parent";
     parent.textContent = name;
@@ -102,11 +102,11 @@ function showMark(row, text) {
   const cell = document.createElement("td"), last = document.createElement("td");
   cell.colSpan = 4;
   cell.textContent = text;
-  last.className = "wide"; // as the column that narrow screens do without
+  last.className = "wide"; // like the column that narrow screens hide
   row.replaceChildren(cell, last);
 }
 
-/** Follows the agent. The browser reconnects by itself while it can; where it gives up, this does. */
+/** Follows the stream. EventSource reconnects by itself after most errors, this class after the others. */
 class Follower {
   #log;
   #source = null;
@@ -115,13 +115,13 @@ class Follower {
   #delay = RETRY_MS[0];
   #copy = null;
 
-  /** `onRefused` is called when the right to read is gone. */
+  /** `onRefused` is called when the session has expired. */
   constructor(log, onRefused) {
     this.#log = log;
     this.onRefused = onRefused;
   }
 
-  /** Go on after an event id, by default with the next operation; "0" begins with a copy of all objects. */
+  /** Start after an event id, by default with the next operation. "0" starts with a copy of all objects. */
   start(lastId = "") {
     this.stop();
     this.#log.clear();
@@ -177,7 +177,7 @@ class Follower {
     let signedIn = true;
     try {
       signedIn = (await session()).signed_in;
-    } catch { /* it will be asked again */ }
+    } catch { /* the next attempt checks it again */ }
     if (source !== this.#source) return;
     if (!signedIn) {
       this.stop();
@@ -189,7 +189,7 @@ class Follower {
   }
 }
 
-/** How far a replication is: reset, so many objects, live. */
+/** Progress of a replication: reset, number of objects, live. */
 class Copy {
   #began = performance.now();
   #objects = 0;
@@ -229,7 +229,7 @@ class Copy {
     bar.setAttribute("aria-valuenow", String(percent));
     bar.style.width = `${percent}%`;
     const ofKnown = known ? ` of at most ${count(known)}` : "";
-    setText(byId("copy-text"), this.running ? `${duration(seconds)}${ofKnown}` : `complete after ${duration(seconds)}`);
+    setText(byId("copy-text"), this.running ? `${duration(seconds)}${ofKnown}` : `completed in ${duration(seconds)}`);
   }
 }
 

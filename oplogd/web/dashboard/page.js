@@ -1,10 +1,10 @@
 "use strict";
-// What people do here: filter, pause, replicate, sign in and out, choose a theme.
+// Controls: filter, pause, replicate, sign in and out, theme.
 
 const FILTERS = ["types", "parents"];
 const filter = byId("filter"), loginForm = byId("login-form");
 const log = new Log();
-const follower = new Follower(log, () => askForPassword("The session is over."));
+const follower = new Follower(log, () => askForPassword("The session has expired."));
 let figures = null;
 
 async function session() {
@@ -13,7 +13,7 @@ async function session() {
   return response.json();
 }
 
-/** The filter is in the address of the page. */
+/** Return the filter, which is kept in the address of the page. */
 function wantedFilter() {
   return new URLSearchParams([...new URLSearchParams(location.search)].filter(([name]) => FILTERS.includes(name)));
 }
@@ -30,7 +30,7 @@ function setFilter(query) {
   follow();
 }
 
-/** From where the agent was when it was last asked, so that the place is known should the connection fail at once. */
+/** Start at the newest id of the last /status: so the position is known even if the connection fails at once. */
 function follow() {
   if (!byId("operations").hidden) follower.start(figures.status?.store.newest_id ?? "");
 }
@@ -53,7 +53,7 @@ byId("rows").addEventListener("click", ({ target }) => {
   if (!name) return;
   const query = wantedFilter(), value = target.textContent;
   query.set(name, value);
-  if (value.includes(",")) query.append(name, value); // of several values each stands for itself
+  if (value.includes(",")) query.append(name, value); // the commas of repeated parameters do not separate values
   setFilter(query);
 });
 addEventListener("popstate", () => {
@@ -64,9 +64,9 @@ addEventListener("popstate", () => {
 byId("pause").addEventListener("click", () => log.togglePause());
 byId("copy-all").addEventListener("click", () => follower.start("0"));
 
-function askForPassword(why = "") {
+function askForPassword(reason = "") {
   link("off", "Signed out");
-  setText(byId("login-error"), why);
+  setText(byId("login-error"), reason);
   showLogin(true);
   loginForm.elements.password.focus();
 }
@@ -91,8 +91,8 @@ loginForm.addEventListener("submit", async (event) => {
       byId("operations").focus();
       return;
     }
-    const words = { 401: "That is not the password.", 429: "Too many wrong passwords. Try again in a minute." };
-    setText(byId("login-error"), words[answer.status] ?? (await answer.json()).detail);
+    const messages = { 401: "The password is wrong.", 429: "Too many wrong passwords. Try again in a minute." };
+    setText(byId("login-error"), messages[answer.status] ?? (await answer.json()).detail);
   } catch {
     setText(byId("login-error"), "The agent does not answer.");
   }

@@ -1,8 +1,9 @@
 """Which web pages may send operations. No I/O.
 
-A page whose name an attacker points at the agent after it was loaded (DNS rebinding) is of the agent's own origin to the
-browser, so neither CORS nor a preflight holds it back. Only the name gives it away: it is the attacker's. An attacker cannot
-point ``localhost`` or an IP address elsewhere, so pages under these are the agent's own.
+With DNS rebinding an attacker loads a page and then points its host name at the agent. To the
+browser the page is then of the agent's own origin, so neither CORS nor a preflight stops it. Only
+the host name shows it: it is the attacker's. An attacker cannot redirect ``localhost`` or an IP
+address, so pages under these belong to the agent.
 """
 
 import ipaddress
@@ -12,19 +13,22 @@ from collections.abc import Collection, Mapping, Sequence
 from oplogd.values import host_name
 
 _HOST = re.compile(r"(?:\[([^\[\]]*)\]|([^\[\]:]*))(?::[0-9]{0,5})?")
+
+# A browser adds one of these to every write of a page. Servers and command-line clients send
+# neither.
 _FROM_BROWSERS = ("origin", "sec-fetch-site")
-"""One of these comes with every write of a page. Servers and command-line clients send neither."""
 
 
 def is_from_page(headers: Mapping[str, str]) -> bool:
-    """Whether a page in a browser sent this request, be it of another origin or of the agent's own."""
+    """Return whether a page in a browser sent this request, of any origin."""
     return any(name in headers for name in _FROM_BROWSERS)
 
 
 def is_own_host(hosts: Sequence[str], allowed: Collection[str]) -> bool:
-    """Whether the values of ``Host`` are names that only the agent can have: ``localhost``, IP addresses, or ``allowed``.
+    """Return whether all values of ``Host`` belong to the agent: ``localhost``, IP addresses,
+    ``allowed``.
 
-    ``allowed`` holds names as ``host_name`` returns them. There must be a value, and every one must be such a name.
+    ``allowed`` holds names as ``host_name`` returns them. Without any value the answer is False.
     """
     return bool(hosts) and all(_is_own(host, allowed) for host in hosts)
 

@@ -1,4 +1,4 @@
-"""The parts of uvicorn that ``oplogd.web.protocol`` overrides or calls although they are not public."""
+"""Parts of uvicorn that ``HttpProtocol`` overrides or calls although they are not public."""
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -9,7 +9,9 @@ _PARTS = ("_start_asgi_task", "_unset_keepalive_if_required", "on_response_compl
 
 
 def require_parts() -> None:
-    """Raise StartupError if one is missing: uvicorn would go its own way, without a bound on the time of requests."""
+    """Raise StartupError if a part is missing: without it requests would have no bound on their
+    time.
+    """
     if missing := [name for name in _PARTS if not hasattr(HttpToolsProtocol, name)]:
         raise StartupError(
             f"uvicorn {uvicorn.__version__} does not fit: it has no {', '.join(missing)};"

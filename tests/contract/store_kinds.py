@@ -1,4 +1,4 @@
-"""The stores that an agent under test may keep its operations in."""
+"""The kinds of stores for agents under test."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -9,18 +9,18 @@ from tests.agents import Agent, write_lock
 from tests.mongo.proxy import Proxy
 from tests.mongo.servers import Running, new_database
 
+# Time without an answer after which an agent treats the store as away.
 _HELD_MS = 5_000
-"""How long an agent waits for an answer before it takes the store for away."""
 
 Hold = Callable[[], AbstractContextManager[None]]
 
 
-class Place(Protocol):
+class StoreKind(Protocol):
     def agent(self, folder: Path, *flags: str) -> Agent:
-        """An agent with an empty store of its own, in ``folder`` if it is a file."""
+        """Return an agent with its own empty store, in ``folder`` if the store is a file."""
 
     def held_agent(self, folder: Path, *flags: str) -> AbstractContextManager[tuple[Agent, Hold]]:
-        """Such an agent, and what keeps its store from taking operations meanwhile."""
+        """Return such an agent, and a context in which its store takes no operations."""
 
 
 class Sqlite:
@@ -55,10 +55,11 @@ class Mongo:
         return Agent(folder, "--mongo-url", url, "--log-collection", self._kind, *flags)
 
 
-PLACES: dict[str, Callable[[Callable[[str], Any]], Place]] = {
+STORE_KINDS: dict[str, Callable[[Callable[[str], Any]], StoreKind]] = {
     "sqlite": Sqlite,
     "plain": lambda fixture: Mongo(fixture("java"), "plain"),
     "capped": lambda fixture: Mongo(fixture("ferret"), "capped"),
 }
+# Kinds with a log of a few kilobytes: a capped collection is larger, and FerretDB does not trim
+# one.
 TRIMMING = ["sqlite", "plain"]
-"""Those that keep a log of a few kilobytes: a capped collection is larger, and FerretDB does not trim one."""

@@ -1,4 +1,4 @@
-"""A connection's reading, paused and resumed, and its end."""
+"""Control of a connection's reading and of its end."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,27 +6,28 @@ from collections.abc import Callable
 from uvicorn.protocols.http.flow_control import FlowControl
 
 
-class Flow(FlowControl):
-    """Keeps reading paused while held, whoever wants to resume."""
+class HoldableFlow(FlowControl):
+    """Flow control that does not resume reading while it is held."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         super().__init__(transport)
         self._is_held = False
 
-    def hold(self, hold: bool) -> None:
-        self._is_held = hold
-        if hold:
-            self.pause_reading()
-        else:
-            self.resume_reading()
+    def hold(self) -> None:
+        self._is_held = True
+        self.pause_reading()
+
+    def release(self) -> None:
+        self._is_held = False
+        self.resume_reading()
 
     def resume_reading(self) -> None:
         if not self._is_held:
             super().resume_reading()
 
 
-class LastAnswer(asyncio.Transport):
-    """What the last request of a connection takes for its transport: ``close`` leaves the closing to the protocol."""
+class LastAnswerTransport(asyncio.Transport):
+    """Transport of the last request of a connection: ``close`` calls back instead of closing."""
 
     def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
         super().__init__()

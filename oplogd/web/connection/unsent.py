@@ -1,4 +1,6 @@
-"""Bytes on their way to a client. uvicorn tells only of its own buffer, the kernel holds megabytes more."""
+"""Bytes that are on their way to a client. uvicorn counts only its own buffer; the kernel holds
+megabytes more.
+"""
 
 import asyncio
 import struct
@@ -6,7 +8,9 @@ import sys
 
 
 def unsent_bytes(transport: asyncio.Transport) -> int:
-    """Bytes written that the other side has not taken: in the server's buffer and, on Linux, in the kernel's."""
+    """Return the bytes that the client has not taken: in the server's buffer and, on Linux, in the
+    kernel's.
+    """
     unsent = transport.get_write_buffer_size()
     sock = transport.get_extra_info("socket")
     if sys.platform != "linux" or sock is None or sock.fileno() < 0:

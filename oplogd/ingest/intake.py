@@ -1,0 +1,59 @@
+"""The way of operations from a request into the log: counted, queued, durable."""
+
+from collections.abc import Sequence
+
+from oplogd.errors import QueueFullError, StoreUnavailableError
+from oplogd.health import Part
+from oplogd.ingest.counters import Counters
+from oplogd.ingest.http import TooLargeError
+from oplogd.ingest.queue import IngestQueue
+from oplogd.operation import Operation
+
+
+class Intake:
+    """Takes operations for which a sender waits. ``writer`` is the health of the writer."""
+
+    def __init__(self, queue: IngestQueue, counters: Counters, writer: Part) -> None:
+        self._queue = queue
+        self._counters = counters
+        self._writer = writer
+
+    @property
+    def max_operations(self) -> int:
+        """Return the most operations that can be stored together."""
+        return self._queue.max_operations
+
+    def refuse_invalid(self, count: int) -> None:
+        """Count operations that were refused as invalid."""
+        self._counters.add_invalid(count)
+
+    def refuse_too_many(self, count: int) -> None:
+        """Count operations of a body that has too many."""
+        self._counters.add_received(count)
+        self._counters.add_discarded(count)
+
+    async def store(self, operations: Sequence[Operation]) -> None:
+        """Queue operations together and wait until they are durable.
+
+        Raises TooLargeError, QueueFullError, NotConfirmedError and StoreUnavailableError.
+        """
+        self._counters.add_received(len(operations))
+        try:
+            self._require_room(operations)
+            done = self._queue.put(operations, wait=True)
+        except (TooLargeError, QueueFullError, StoreUnavailableError):
+            self._counters.add_discarded(len(operations))
+            raise
+        assert done is not None
+        await done
+
+    def _require_room(self, operations: Sequence[Operation]) -> None:
+        queue = self._queue
+        if not queue.could_hold(operations):
+            raise TooLargeError(
+                f"the {len(operations):,} operations are more than the queue holds"
+                f" ({queue.max_operations:,} operations, {queue.max_bytes:,} bytes);"
+                " send fewer at a time"
+            )
+        if trouble := self._writer.trouble:
+            raise StoreUnavailableError(trouble)

@@ -1,0 +1,1 @@
+"""Access control: passwords, cookies and tokens, origins of web pages. No I/O."""

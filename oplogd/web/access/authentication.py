@@ -1,0 +1,228 @@
+"""Authentication of requests. No I/O.
+
+Passwords come by HTTP Basic with any user name, as clients of the first server send them. For
+reading there are also cookies and tokens, signed for somebody with the password.
+"""
+
+import base64
+import binascii
+import hmac
+import ipaddress
+import logging
+import math
+import secrets
+import time
+from collections.abc import Collection
+from typing import Literal
+
+from starlette.requests import HTTPConnection
+
+from oplogd.logs import Episode
+from oplogd.values import Secret
+from oplogd.web.access.attempts import AttemptLimiter
+from oplogd.web.access.origin import is_from_page, is_own_host
+from oplogd.web.access.signing import ExpiringSigner, Purpose
+from oplogd.web.problem import Problem
+
+COOKIE = "oplog"
+COOKIE_SECONDS = 8 * 3600
+TOKEN_SECONDS = 15 * 60
+
+_BASIC = {"WWW-Authenticate": 'Basic realm="oplog", charset="UTF-8"'}
+
+# For browsers with our cookie: to Basic a browser opens its own dialog over the form of the page.
+_SESSION = {"WWW-Authenticate": 'OplogSession realm="oplog"'}
+
+# Headers of proxies, and of pages of other origins in a browser on this machine.
+_NOT_LOCAL = ("forwarded", "x-forwarded-for", "x-real-ip", "via", "origin")
+
+_QUIET_SECONDS = 60.0
+
+logger = logging.getLogger("oplogd.password")
+
+
+class Authenticator:
+    """Checks one password. Without a password every request passes.
+
+    ``subject`` names the protected thing in messages.
+    """
+
+    def __init__(self, password: Secret | None, subject: str) -> None:
+        self._subject = subject
+        self._limiter = AttemptLimiter()
+        self._process_key = secrets.token_bytes(32)
+        self._expected = self._digest(password.reveal().encode()) if password else None
+        self._guessing = Episode(
+            logger, f"{subject}: too many wrong passwords", quiet=_QUIET_SECONDS
+        )
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether no password is set."""
+        return self._expected is None
+
+    def require(self, request: HTTPConnection) -> None:
+        """Raise Problem 401 unless the request carries the password.
+
+        Raise Problem 429 after too many wrong passwords from its address.
+        """
+        if self._expected is None:
+            return
+        given = _basic_password(request.headers.get("authorization", ""))
+        if given is None:
+            raise self._unauthorized(_BASIC)
+        self.check_password(request, given, _BASIC)
+
+    def check_password(
+        self, request: HTTPConnection, given: bytes, challenge: dict[str, str] = _SESSION
+    ) -> None:
+        """Raise the same Problems unless ``given`` is the password."""
+        attempt, address = self._digest(given), request.client.host if request.client else ""
+        if wait := self._limiter.wait(address, attempt):
+            self._guessing.again(
+                detail=f"passwords from {address or 'an unknown address'} are not checked"
+                f" for {wait:.0f} s"
+            )
+            raise Problem(
+                429,
+                "too many wrong passwords came from this address or from others; try again later",
+                {"Retry-After": str(math.ceil(wait))},
+            )
+        if self._expected is None or hmac.compare_digest(attempt, self._expected):
+            self._guessing.end()
+            self._limiter.succeeded(address)
+            return
+        self._limiter.failed(address, attempt)
+        raise self._unauthorized(challenge)
+
+    def _unauthorized(self, challenge: dict[str, str]) -> Problem:
+        return Problem(
+            401,
+            f"{self._subject} needs the password: HTTP Basic authentication with any user name",
+            challenge,
+        )
+
+    def _digest(self, password: bytes) -> bytes:
+        return hmac.digest(self._process_key, password, "sha256")
+
+
+class WriteAuthenticator(Authenticator):
+    """Checks the right to send operations.
+
+    Without a password it refuses web pages whose host name may belong to anybody (``origin``).
+    """
+
+    def __init__(self, password: Secret | None, allowed_hosts: Collection[str]) -> None:
+        super().__init__(password, "sending operations")
+        self._allowed_hosts = allowed_hosts
+
+    def require(self, request: HTTPConnection) -> None:
+        """Raise as ``Authenticator.require``. Without a password, raise Problem 403 for such a
+        page.
+        """
+        if (
+            self.is_open
+            and is_from_page(request.headers)
+            and not _has_own_host(request, self._allowed_hosts)
+        ):
+            raise Problem(
+                403,
+                "a web page may send operations only under localhost, an IP address,"
+                " or a name of this agent that --allowed-hosts lists",
+            )
+        super().require(request)
+
+
+class ReadAuthenticator(Authenticator):
+    """Checks the right to read. Also accepts a valid cookie or token."""
+
+    def __init__(self, password: Secret | None, allowed_hosts: Collection[str]) -> None:
+        super().__init__(password, "the stream")
+        self._allowed_hosts = allowed_hosts
+        self._signer = ExpiringSigner(password.reveal()) if password else None
+
+    def require(self, request: HTTPConnection) -> None:
+        """Raise as ``Authenticator.require``, unless the request has a valid cookie or token."""
+        if self.signed_until(request) is not None:
+            return
+        try:
+            super().require(request)
+        except Problem as problem:
+            if problem.status == 401 and COOKIE in request.cookies:
+                problem.headers.update(_SESSION)
+            if problem.status == 401 and request.query_params.get("token"):
+                problem.detail = "the token is invalid or has expired; get a new one"
+            raise
+
+    def require_password(self, request: HTTPConnection) -> None:
+        """Accept only the password: a cookie or token must not give its holder another one."""
+        super().require(request)
+
+    def admits(self, request: HTTPConnection) -> bool:
+        """Return whether the request may read.
+
+        Without a password, return whether it comes from this machine.
+        """
+        if self.is_open:
+            return _is_local(request) and _has_own_host(request, self._allowed_hosts)
+        try:
+            self.require(request)
+        except Problem:
+            return False
+        return True
+
+    def signed_until(self, request: HTTPConnection) -> int | None:
+        """Return when the cookie or token of a request expires, in seconds since 1970.
+
+        Return None if it has no valid one.
+        """
+        if self._signer is None:
+            return None
+        now = time.time()
+        cookie = request.cookies.get(COOKIE, "")
+        token = request.query_params.get("token", "")
+        return self._signer.expiry(Purpose.COOKIE, cookie, now) or self._signer.expiry(
+            Purpose.TOKEN, token, now
+        )
+
+    def sign(self, purpose: Purpose, seconds: int) -> tuple[str, int]:
+        """Return a value that is valid for ``seconds``, and its expiry in seconds since 1970.
+
+        A password must be set.
+        """
+        assert self._signer is not None
+        expires = int(time.time()) + seconds
+        return self._signer.sign(purpose, expires), expires
+
+
+def credentials(request: HTTPConnection) -> Literal["password", "session", "no_password"]:
+    """Return the kind of credentials of a request, valid or not. ``session``: a cookie or token."""
+    if "authorization" in request.headers:
+        return "password"
+    if COOKIE in request.cookies or request.query_params.get("token"):
+        return "session"
+    return "no_password"
+
+
+def _has_own_host(request: HTTPConnection, allowed: Collection[str]) -> bool:
+    return is_own_host(request.headers.getlist("host"), allowed)
+
+
+def _is_local(request: HTTPConnection) -> bool:
+    if request.client is None or any(name in request.headers for name in _NOT_LOCAL):
+        return False
+    try:
+        return ipaddress.ip_address(request.client.host).is_loopback
+    except ValueError:
+        return False
+
+
+def _basic_password(authorization: str) -> bytes | None:
+    scheme, _, encoded = authorization.partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        _, colon, password = base64.b64decode(encoded.strip(), validate=True).partition(b":")
+    except (binascii.Error, ValueError):
+        return None
+    return password if colon else None

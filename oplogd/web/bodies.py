@@ -1,0 +1,100 @@
+"""Reads the body of a POST within bounds of memory and time."""
+
+import asyncio
+import time
+from typing import TypeVar
+
+from fastapi import Request
+
+from oplogd.ingest.budget import Budget, NoRoomError, Share
+from oplogd.ingest.http import Body, Pieces, TooLargeError, decoding, decompressing
+from oplogd.operation import format_ms, now_ms
+from oplogd.web.problem import Problem
+
+# Longest time for which the work on a body blocks the event loop.
+_SLICE_SECONDS = 0.003
+
+_T = TypeVar("_T")
+
+
+class BodyReader:
+    """Receives bodies side by side, and decodes large ones one after the other.
+
+    ``max_size``: bytes of a body, before and after decompression.
+    """
+
+    def __init__(self, budget: Budget, max_size: int) -> None:
+        self._budget = budget
+        self._max_size = max_size
+        self._decoding_large = asyncio.Lock()
+
+    async def read(self, request: Request, media_type: str, max_operations: int) -> Body:
+        """Return the operations of a body.
+
+        Raises Problem 415, NoRoomError, and the errors of ``decompressing`` and ``decoding``.
+        """
+        encoding = request.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("identity", "gzip", ""):
+            raise Problem(
+                415,
+                f"a body may be compressed with gzip, not {encoding}",
+                {"Accept-Encoding": "gzip"},
+            )
+        with self._budget.share() as share:
+            body = await self._receive(request, share)
+            if encoding == "gzip":
+                body = await self._work(decompressing(body, self._max_size, share.take))
+            return await self._work(decoding(body, media_type, format_ms(now_ms()), max_operations))
+
+    async def _receive(self, request: Request, share: Share) -> bytes:
+        """Return the whole body. Raises TooLargeError and NoRoomError before it holds too much."""
+        limit = self._max_size
+        too_large = TooLargeError(
+            f"the body has more than {limit:,} bytes; send fewer operations at a time"
+        )
+        announced = request.headers.get("content-length", "0")
+        if announced.isdecimal() and int(announced) > limit:
+            raise too_large
+        received = bytearray()
+        try:
+            async with asyncio.timeout(None) as timer:
+                async for chunk in request.stream():
+                    if len(received) + len(chunk) > limit:
+                        raise too_large
+                    share.take(len(chunk))
+                    if not received:
+                        share.comes(lambda: timer.reschedule(0))
+                    received += chunk
+        except TimeoutError:
+            raise NoRoomError(
+                "the body took longer than --body-timeout, and other bodies need its share of"
+                " --max-upload-memory; try again later"
+            ) from None
+        share.has_come()
+        return bytes(received)
+
+    async def _work(self, pieces: Pieces[_T]) -> _T:
+        """Return the result of work on a body. Other requests run between its slices.
+
+        Only one body at a time takes more than one slice.
+        """
+        is_done, result = _slice(pieces)
+        if not is_done:
+            async with self._decoding_large:
+                while not is_done:
+                    await asyncio.sleep(0)
+                    is_done, result = _slice(pieces)
+        assert result is not None
+        return result
+
+
+def _slice(pieces: Pieces[_T]) -> tuple[bool, _T | None]:
+    """Work for one slice of time. Return whether the work is done, and its result."""
+    until = time.perf_counter() + _SLICE_SECONDS
+    try:
+        while True:
+            next(pieces)
+            if time.perf_counter() > until:
+                return False, None
+    except StopIteration as end:
+        return True, end.value

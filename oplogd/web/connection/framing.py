@@ -1,0 +1,36 @@
+"""Rules on the headers that frame a request. No I/O."""
+
+from collections.abc import Iterable
+
+from oplogd.web.problem import Problem
+
+RawHeader = tuple[bytes, bytes]
+
+
+def framing_problem(version: str, headers: Iterable[RawHeader]) -> Problem | None:
+    """Return the reason to refuse a version of HTTP or a Transfer-Encoding, None if both are good.
+
+    Names in ``headers`` are in lower case.
+    """
+    if version not in ("1.0", "1.1"):
+        return Problem(400, f"HTTP/{version} is not supported; use HTTP/1.1")
+    for name, value in headers:
+        if name == b"transfer-encoding" and (
+            version == "1.0" or value.strip().lower() != b"chunked"
+        ):
+            return Problem(400, "Transfer-Encoding: must be chunked, and only in HTTP/1.1")
+    return None
+
+
+def head_without_upgrade(
+    method: bytes, target: bytes, version: str, headers: Iterable[RawHeader]
+) -> bytes:
+    """Return the request line and headers as bytes, without the header ``Upgrade``."""
+    lines = [b"%s %s HTTP/%s" % (method, target, version.encode())]
+    lines += [b"%s: %s" % header for header in headers if header[0] != b"upgrade"]
+    return b"\r\n".join([*lines, b"", b""])
+
+
+def wants_stream(headers: Iterable[RawHeader]) -> bool:
+    """Return whether the header Accept asks for a stream."""
+    return any(name == b"accept" and b"event-stream" in value.lower() for name, value in headers)

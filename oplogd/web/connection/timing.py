@@ -1,0 +1,55 @@
+"""The times of a connection: one timer, and the deadline of a body."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Literal
+
+from oplogd.web.connection.limits import MIN_BODY_RATE
+
+Waiting = Literal["headers", "body", "end"]
+
+
+class Timer:
+    """One timer, started for one purpose at a time. ``on_time`` is called with the purpose."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_time: Callable[[Waiting], None]) -> None:
+        self._loop = loop
+        self._on_time = on_time
+        self._handle: asyncio.TimerHandle | None = None
+        self._purpose: Waiting | None = None
+
+    def start(self, purpose: Waiting, seconds: float) -> None:
+        """Start the timer, unless it already runs for this purpose."""
+        if purpose == self._purpose:
+            return
+        self.stop()
+        self._purpose = purpose
+        self._handle = self._loop.call_later(seconds, self._fire, purpose)
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        self._handle = self._purpose = None
+
+    def _fire(self, purpose: Waiting) -> None:
+        self._handle = self._purpose = None
+        self._on_time(purpose)
+
+
+class BodyDeadline:
+    """Time at which a body is too slow. Every byte moves it, to at most ``seconds`` from now."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._due = 0.0
+
+    def restart(self, now: float) -> None:
+        self._due = now + self._seconds
+
+    def extend(self, now: float, octets: int) -> None:
+        """Count bytes of the body: they earn time at MIN_BODY_RATE."""
+        self._due = min(self._due + octets / MIN_BODY_RATE, now + self._seconds)
+
+    def left(self, now: float) -> float:
+        """Return the seconds until the deadline, 0 or less once it is over."""
+        return self._due - now

@@ -1,0 +1,44 @@
+"""Answers to requests that fail: every error becomes a Problem."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from oplogd.web.methods import allowed_methods
+from oplogd.web.problem import Problem
+from oplogd.web.redact import without_folders
+
+
+def add_error_handlers(app: FastAPI, private_files: Collection[Path | None]) -> None:
+    """Handle all exceptions. Messages never name the folders of ``private_files``."""
+
+    @app.exception_handler(Problem)
+    async def on_problem(_: Request, problem: Problem) -> Response:
+        problem.detail = without_folders(problem.detail, private_files)
+        return problem.response()
+
+    @app.exception_handler(HTTPException)
+    async def on_http_exception(request: Request, error: HTTPException) -> Response:
+        path = request.url.path
+        allow = ", ".join(allowed_methods(app, path))
+        if error.status_code == 405 and allow:
+            return Problem(
+                405, f"{path} allows {allow}, not {request.method}", {"Allow": allow}
+            ).response()
+        # The preflight route matches every path, so an unknown path brings 405 instead of 404.
+        if error.status_code in (404, 405):
+            return Problem(
+                404, f"there is nothing at {path}; operations and the stream are at / and /ops"
+            ).response()
+        return Problem(error.status_code, str(error.detail), error.headers).response()
+
+    @app.exception_handler(ClientDisconnect)
+    async def on_disconnect(_: Request, __: ClientDisconnect) -> Response:
+        return Response(status_code=400)  # never sent; the connection has logged the reason
+
+    @app.exception_handler(Exception)
+    async def on_exception(_: Request, __: Exception) -> Response:
+        return Problem(500, "internal error of the agent; see its log").response()

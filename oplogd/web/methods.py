@@ -1,0 +1,36 @@
+"""The methods of paths: HEAD for every GET, OPTIONS for every path."""
+
+from fastapi import FastAPI, Response
+from fastapi.routing import APIRoute
+
+# No web page may write, so a preflight grants neither POST nor DELETE.
+_PREFLIGHT_HEADERS = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Methods": "GET, HEAD",
+    "Access-Control-Allow-Headers": "Accept, Authorization, Cache-Control, Last-Event-ID",
+    "Access-Control-Max-Age": "86400",
+}
+
+
+def add_preflight(app: FastAPI) -> None:
+    """Answer OPTIONS at every path, known or not."""
+
+    @app.options("/{path:path}", include_in_schema=False)
+    async def preflight() -> Response:
+        return Response(status_code=204, headers=_PREFLIGHT_HEADERS)
+
+
+def add_head(app: FastAPI) -> None:
+    """Add HEAD to every path that has GET so far, also to the documentation."""
+    for route in list(app.routes):
+        if isinstance(route, APIRoute) and "GET" in (route.methods or ()):
+            app.add_api_route(route.path, route.endpoint, methods=["HEAD"], include_in_schema=False)
+
+
+def allowed_methods(app: FastAPI, path: str) -> list[str]:
+    """Return the methods of a path, sorted. Return an empty list for an unknown path."""
+    methods: set[str] = set()
+    for route in app.routes:
+        if getattr(route, "path", None) == path:
+            methods |= getattr(route, "methods", None) or set()
+    return sorted(methods | {"OPTIONS"}) if methods else []

@@ -1,0 +1,63 @@
+"""The parameters of a request for the stream. No I/O."""
+
+import re
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from starlette.datastructures import Headers, QueryParams
+
+from oplogd.errors import PositionError
+from oplogd.event_id import Millis, Position, parse_position
+from oplogd.operation import parse_timestamp
+from oplogd.stream.filters import Filter, parse_filter
+from oplogd.web.problem import Problem
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class StreamRequest(NamedTuple):
+    """Parameters of a consumer. ``position`` None: start with the next operation."""
+
+    position: Position | None
+    filter: Filter
+    checkpoints: bool
+    name: str
+
+
+def parse_stream_request(headers: Headers, query: QueryParams) -> StreamRequest:
+    """Raise Problem 400 for a parameter that is invalid."""
+    try:
+        position = _position(headers, query)
+    except PositionError as error:
+        raise Problem(400, str(error)) from None
+    checkpoint = query.get("checkpoint", "0")
+    if checkpoint not in ("0", "1", ""):
+        raise Problem(400, "checkpoint: must be 1 or 0")
+    name = query.get("name", "")
+    if name and not _NAME.fullmatch(name):
+        raise Problem(400, "name: must be 1 to 100 ASCII letters, digits, '.', '_' or '-'")
+    return StreamRequest(
+        position,
+        parse_filter(query.getlist("types"), query.getlist("parents")),
+        checkpoint == "1",
+        name,
+    )
+
+
+def _position(headers: Headers, query: QueryParams) -> Position | None:
+    """Return the position to start at. The header wins: EventSource sends it when it reconnects."""
+    if text := headers.get("last-event-id") or query.get("last_event_id"):
+        return parse_position(text)
+    since = query.get("since")
+    if not since:
+        return None
+    if since.isascii() and since.isdecimal() and len(since) <= 13:
+        return Millis(int(since), chosen=True)
+    if since[-6:-5] == " ":  # a '+' that was not escaped in the URL
+        since = f"{since[:-6]}+{since[-5:]}"
+    try:
+        ms = (parse_timestamp(since) - _EPOCH) // (_EPOCH.resolution * 1000)
+    except ValueError as error:
+        raise PositionError(f"since: {error}; it may also be milliseconds since 1970") from None
+    return Millis(max(0, ms), chosen=True)

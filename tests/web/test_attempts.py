@@ -1,0 +1,265 @@
+"""The numbers of different wrong passwords that an address, a network and everybody may try."""
+
+import ipaddress
+from collections import defaultdict
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from oplogd.web.access.attempts import (
+    ADDRESS,
+    EVERYBODY,
+    NETWORK,
+    AttemptLimit,
+    AttemptLimiter,
+    MemoryBounds,
+    units_of,
+)
+from tests.properties import examples
+
+HERE, THERE = "192.0.2.1", "198.51.100.2"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def guess(limiter: AttemptLimiter, address: str, *attempts: bytes | int) -> int:
+    """Try attempts until one is not checked. Return how many were checked."""
+    for count, each in enumerate(attempts):
+        attempt = each if isinstance(each, bytes) else f"{address} {each}".encode()
+        if limiter.wait(address, attempt):
+            return count
+        limiter.failed(address, attempt)
+    return len(attempts)
+
+
+def spend_everybody(limiter: AttemptLimiter) -> None:
+    """Guess from distant networks, none of which reaches its own limit."""
+    checked = sum(
+        guess(limiter, f"2a00:{number:x}::1", *range(ADDRESS.burst))
+        for number in range(EVERYBODY.burst)
+    )
+    assert checked == EVERYBODY.burst
+
+
+def test_after_its_burst_an_address_must_wait_and_others_need_not(clock: Clock) -> None:
+    limiter = AttemptLimiter(clock)
+    assert guess(limiter, HERE, *range(ADDRESS.burst + 1)) == ADDRESS.burst
+    assert limiter.wait(HERE, b"next") == ADDRESS.seconds
+    assert limiter.wait(THERE, b"next") == 0
+    clock.now += ADDRESS.seconds - 1
+    assert limiter.wait(HERE, b"next") == pytest.approx(1)
+    clock.now += 1
+    assert guess(limiter, HERE, 100, 101) == 1
+    assert limiter.wait(HERE, b"next") == pytest.approx(ADDRESS.seconds)
+
+
+def test_the_same_wrong_password_again_and_again_costs_one_guess(clock: Clock) -> None:
+    limiter = AttemptLimiter(clock)
+    assert guess(limiter, HERE, *[7] * 1000) == 1000
+    assert guess(limiter, HERE, *range(ADDRESS.burst)) == ADDRESS.burst  # one of them is 7
+    assert limiter.wait(HERE, f"{HERE} 7".encode()) == 0
+    assert limiter.wait(HERE, b"right or wrong") > 0
+
+
+def test_a_thousand_consumers_with_one_old_password_make_one_guess(clock: Clock) -> None:
+    limiter = AttemptLimiter(clock)
+    fleet = [f"10.{n // 250}.{n % 250}.1" for n in range(1000)] + [
+        f"192.0.2.{n}" for n in range(1, 250)
+    ]
+    for _ in range(3):
+        assert all(guess(limiter, address, b"an old one") == 1 for address in fleet)
+    assert limiter.memory_use().addresses == 1
+    assert guess(limiter, "192.0.2.9", *range(ADDRESS.burst)) == ADDRESS.burst
+    assert guess(limiter, "192.0.2.7", b"an old one", *range(ADDRESS.burst)) == ADDRESS.burst + 1
+
+
+def test_a_long_pause_gives_back_at_most_the_burst(clock: Clock) -> None:
+    limiter = AttemptLimiter(clock)
+    guess(limiter, HERE, 1)
+    clock.now += 1_000_000
+    assert guess(limiter, HERE, *range(100, 200)) == ADDRESS.burst
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("2001:db8:1:2::1", "2001:db8:1:2:ffff::9", True),
+        ("2001:db8:1:2::1", "2001:db8:1:3::1", False),
+        ("::ffff:192.0.2.1", "192.0.2.1", True),
+        ("::ffff:192.0.2.1", "192.0.2.2", False),
+        ("fe80::1%eth0", "fe80::2%eth1", True),
+        ("unknown", "unknown", True),
+        ("unknown", "", True),
+        ("a name of one's choice", "another", True),
+    ],
+)
+def test_a_guesser_is_an_ipv4_address_or_an_ipv6_network(
+    clock: Clock, one: str, other: str, same: bool
+) -> None:
+    limiter = AttemptLimiter(clock)
+    guess(limiter, one, *range(ADDRESS.burst))
+    assert (limiter.wait(other, b"next") > 0) is same
+
+
+@pytest.mark.parametrize(
+    ("network", "outside"),
+    [
+        ("192.0.2.{:d}", "192.0.3.1"),
+        ("2001:db8:1:{:x}::1", "2001:db8:2::1"),
+        ("::ffff:192.0.2.{:d}", "192.0.3.1"),
+    ],
+)
+def test_the_addresses_of_one_network_share_its_limit(
+    clock: Clock, network: str, outside: str
+) -> None:
+    limiter = AttemptLimiter(clock)
+    addresses = [network.format(number) for number in range(1, 251)]
+    assert (
+        sum(guess(limiter, address, *range(ADDRESS.burst)) for address in addresses)
+        == NETWORK.burst
+    )
+    assert limiter.wait(network.format(255), b"next") == NETWORK.seconds
+    assert limiter.wait(outside, b"next") == 0
+    clock.now += NETWORK.seconds
+    assert sum(guess(limiter, address, b"%d" % n) for n, address in enumerate(addresses)) == 1
+
+
+def test_thousands_of_networks_share_the_limit_of_everybody(clock: Clock) -> None:
+    limiter = AttemptLimiter(clock)
+    spend_everybody(limiter)
+    assert limiter.wait(HERE, b"next") == EVERYBODY.seconds
+    clock.now += 10 * EVERYBODY.seconds
+    assert (
+        sum(guess(limiter, f"2b00:{number:x}::1", *range(ADDRESS.burst)) for number in range(5000))
+        == 10
+    )
+
+
+@pytest.mark.parametrize("attack", ["everybody", "network"])
+def test_an_address_that_gave_the_right_password_is_not_locked_out_by_others(
+    clock: Clock, attack: str
+) -> None:
+    limiter = AttemptLimiter(clock)
+    limiter.succeeded(HERE)
+    if attack == "everybody":
+        spend_everybody(limiter)
+    else:
+        assert (
+            sum(guess(limiter, f"192.0.2.{n}", *range(ADDRESS.burst)) for n in range(2, 100))
+            == NETWORK.burst
+        )
+    assert limiter.wait("192.0.2.200", b"right") > 0
+    assert limiter.wait(HERE, b"right") == 0
+    # Its own guesses count, and only for it: others at the same address gain little.
+    assert guess(limiter, HERE, *range(100)) == ADDRESS.burst
+    assert limiter.wait(HERE, b"right") == ADDRESS.seconds
+
+
+def test_the_guesses_of_a_known_address_count_for_it_alone(clock: Clock) -> None:
+    limiter = AttemptLimiter(clock)
+    limiter.succeeded(HERE)
+    for _ in range(10 * NETWORK.burst):
+        assert guess(limiter, HERE, f"{clock.now}".encode()) == 1
+        clock.now += ADDRESS.seconds
+    clock.now -= ADDRESS.refill_seconds
+    assert (
+        sum(guess(limiter, f"192.0.2.{n}", *range(ADDRESS.burst)) for n in range(2, 100))
+        == NETWORK.burst
+    )
+
+
+def test_forgetting_an_address_gives_away_no_guess(clock: Clock) -> None:
+    limiter = AttemptLimiter(clock, MemoryBounds(buckets=2))
+    addresses = [f"10.{n}.0.1" for n in range(20)]
+    assert all(guess(limiter, address, *range(99)) == ADDRESS.burst for address in addresses)
+    assert [limiter.wait(address, b"next") for address in addresses] == [ADDRESS.seconds] * 20
+    clock.now += ADDRESS.refill_seconds
+    guess(limiter, HERE, 1)
+    assert limiter.memory_use().addresses == 2
+
+
+def test_the_memory_of_the_limiter_is_bounded(clock: Clock) -> None:
+    bounds = MemoryBounds(buckets=10, known=10)
+    limiter = AttemptLimiter(clock, bounds)
+    for number in range(3000):
+        address = str(ipaddress.IPv6Address((0x2A00 << 112) + (number << 96)))
+        guess(limiter, address, *range(3))
+        limiter.succeeded(f"10.1.{number // 250}.{number % 250}")
+        guess(limiter, f"10.1.{number // 250}.{number % 250}", 1)
+        clock.now += 0.5
+    most = (
+        EVERYBODY.burst
+        + ADDRESS.refill_seconds / EVERYBODY.seconds
+        + ADDRESS.refill_seconds / 0.5
+        + 10
+    )
+    use = limiter.memory_use()
+    assert use.addresses <= most
+    assert use.networks <= most
+    assert use.known == bounds.known
+    assert use.remembered == bounds.remembered
+    limiter.succeeded(HERE)
+    for number in range(1000):
+        guess(limiter, HERE, number)
+        clock.now += ADDRESS.seconds
+    assert limiter.memory_use().remembered_per_address == bounds.remembered_per_address
+
+
+@examples()
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(
+                ["10.0.0.1", "10.0.0.2", "10.0.1.1", "2a00::1", "2a00:0:0:1::1", "2a00:0:1::1", "x"]
+            ),
+            st.integers(1, 30),
+            st.sampled_from([0.0, 0.5, 3.0, 60.0]),
+            st.sampled_from([None, None, None, "passed"]),
+        ),
+        max_size=60,
+    )
+)
+@example([(f"10.0.0.{n}", 10, 0.0, None) for n in range(1, 40)] * 2)
+def test_no_order_of_guesses_exceeds_the_limits(
+    steps: list[tuple[str, int, float, str | None]],
+) -> None:
+    clock = Clock()
+    limiter = AttemptLimiter(clock)
+    begun = clock.now
+    checked: dict[tuple[AttemptLimit, str], int] = defaultdict(int)
+    known: set[str] = set()
+    fresh = 0
+    for address, count, pause, event in steps:
+        own, network = units_of(address)
+        if event:
+            limiter.succeeded(address)
+            known.add(own)
+        for _ in range(count):
+            fresh += 1
+            attempt = b"%d" % fresh
+            if limiter.wait(address, attempt) == 0:
+                limiter.failed(address, attempt)
+                checked[ADDRESS, own] += 1
+                if own not in known:
+                    checked[NETWORK, network] += 1
+                    checked[EVERYBODY, ""] += 1
+        clock.now += pause
+        for (limit, unit), number in checked.items():
+            assert number <= limit.burst + (clock.now - begun) / limit.seconds, unit
+        # After the announced wait an attempt is checked.
+        wait = limiter.wait(address, b"right")
+        clock.now += wait
+        assert limiter.wait(address, b"right") == pytest.approx(0, abs=1e-6)
+        clock.now -= wait
