@@ -1,38 +1,64 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test tools lint bench clean
+.PHONY: help demo check lint test tools soak bench docs dist version clean
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 AXE := .cache/axe-core/node_modules/axe-core/axe.min.js
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
+# How long each long run of `make soak` lasts.
+MINUTES ?= 10
 
-help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-
-demo: $(VENV)/.runtime ## start the agent with a small producer and say how to follow it
+##@ Use
+demo: $(VENV)/.runtime ## start an agent with a small producer; prints commands to paste
 	@$(BIN)/python -m oplogd.demo
 
-test: tools $(VENV)/.dev .cache/mongo-servers $(AXE) ## run the tests; installs what they need beside Python (Debian)
-	@$(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder
+##@ Before a commit
+check: lint ## lint, types and unit tests, in under a minute; needs Python only
+	@OPLOG_TEST_EXAMPLES=25 $(BIN)/python -m pytest -m unit -n 2 --dist loadgroup -q
 
-tools:
-	@tests/setup
-
-lint: $(VENV)/.dev ## check style, formatting and types
+lint: $(VENV)/.dev ## check style, formatting, types and imports between folders
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy --strict
+	$(BIN)/lint-imports --no-logo
+
+test: tools $(VENV)/.dev $(VENV)/.release .cache/mongo-servers $(AXE) ## run all tests; on Debian it installs missing programs
+	@$(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder
+
+##@ Longer runs
+soak: tools $(VENV)/.dev .cache/mongo-servers ## repeat hard tests, MINUTES=10 for each subject
+	@OPLOG_SOAK_MINUTES=$(MINUTES) $(BIN)/python -m pytest tests/soak -s
 
 bench: $(VENV)/.dev ## run the benchmarks, one after another
 	@set -e; for file in $(sort $(wildcard tests/bench/bench_*.py)); do \
 		echo "== $$file"; PYTHONPATH=. $(BIN)/python $$file; \
 	done
 
-clean: ## remove what was made here, .venv included; a store is kept
-	rm -rf $(VENV) .cache build dist *.egg-info clients/python/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+##@ Build
+docs: $(VENV)/.release ## build the documentation as a site in build/site; a broken link is an error
+	@$(BIN)/python -m scripts.docs
+
+dist: $(VENV)/.release ## build all packages in dist/, check them, install them and try them
+	@$(BIN)/python -m scripts.dist
+
+version: ## set one version in all packages: make version VERSION=1.2.3
+	@$(PYTHON) -m scripts.version $(VERSION)
+
+##@ Other
+clean: ## remove everything that make created, .venv included; a store stays
+	rm -rf $(VENV) .cache build dist *.egg-info clients/python/*.egg-info
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+help: ## print this list
+	@awk -F ':.*## ' '/^##@ / {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# The programs that tests start, from Debian packages.
+tools:
+	@tests/setup
 
 # An interrupted or failed creation leaves no stamp, so the next run repairs it.
 $(VENV)/.created:
@@ -50,12 +76,17 @@ $(VENV)/.dev: pyproject.toml clients/python/pyproject.toml constraints.txt | $(V
 	$(PIP) -e '.[dev,sync]' -e clients/python
 	@touch $@ $(VENV)/.runtime
 
+# The programs that build the packages and the site.
+$(VENV)/.release: pyproject.toml constraints.txt | $(VENV)/.created
+	$(PIP) -e '.[release]'
+	@touch $@
+
 # The two MongoDB stand-ins of the tests; needs Go (or a wheel of it), Java and Maven.
 .cache/mongo-servers: $(wildcard tests/mongo/ferretdb/* tests/mongo/javaserver/*) | tools $(VENV)/.dev
 	@PYTHONPATH=. $(BIN)/python -m tests.mongo.servers
 	@touch $@
 
-# What checks the dashboard for accessibility; needs npm. Its files come with a time of long ago.
+# Checks the dashboard for accessibility; needs npm. The package sets old file times, hence touch.
 $(AXE): Makefile | tools
 	@npm install --prefix .cache/axe-core --no-save --no-package-lock --ignore-scripts --no-audit --no-fund --silent \
 		axe-core@4.14.1

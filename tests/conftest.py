@@ -1,36 +1,43 @@
 import os
 import signal
 from collections.abc import Callable, Generator, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from tests.mongo.servers import URL_VARIABLE, Running, Server, ferretdb, java_server
+from tests.needs import UNIT, Guard, mark
 
-ROOT = Path(__file__).resolve().parent.parent
+TESTS = Path(__file__).resolve().parent
+ROOT = TESTS.parent
+# Folder -> a package without which its modules cannot be imported.
+DRIVERS = {"browser": "playwright", "mongo": "pymongo", "sync": "pyspark"}
 REQUIRE_ALL = "OPLOG_TEST_REQUIRE_ALL"
+# Real input is no part of the project: without OPLOG_SHARED its tests may be skipped.
+NO_INPUT = "no real input"
+# Minutes for each long run; without it tests/soak/ is left out.
+SOAK = "OPLOG_SOAK_MINUTES"
 
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The folder of real input: `data` in `../shared`, or in what OPLOG_SHARED names."""
+    """Return the folder of real input: `data` in `../shared` or in the folder of OPLOG_SHARED."""
     data = Path(os.environ.get("OPLOG_SHARED") or ROOT.parent / "shared") / "data"
     if not data.is_dir():
-        pytest.skip(
-            f"no real input: {data} does not exist (OPLOG_SHARED names the folder above it)"
-        )
+        pytest.skip(f"{NO_INPUT}: {data} does not exist (OPLOG_SHARED names the folder above it)")
     return data
 
 
 @pytest.fixture(scope="session")
 def ferret(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A MongoDB with capped collections, for small data."""
+    """Run a MongoDB stand-in with capped collections, for small data."""
     yield from _running(ferretdb, tmp_path_factory, "ferretdb")
 
 
 @pytest.fixture(scope="session")
 def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A fast MongoDB."""
+    """Run a fast MongoDB stand-in."""
     yield from _running(java_server, tmp_path_factory, "java-server")
 
 
@@ -45,31 +52,42 @@ def _running(
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # A shell starts what runs in its background with SIGINT ignored, and all that the tests start would inherit that.
+    # A shell starts background processes with SIGINT ignored; processes of the tests inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    config.pluginmanager.register(Guard())
     if os.environ.get(REQUIRE_ALL):
         config.pluginmanager.register(RequireAll())
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out folders that need a driver that is not installed, and folders not asked for."""
+    if collection_path.parent != TESTS or not collection_path.is_dir():
+        return None
+    folder = collection_path.name
+    if folder == "soak":
+        return None if SOAK in os.environ else True
+    if config.option.markexpr == "unit":
+        return None if any(pattern.startswith(f"{folder}/") for pattern in UNIT) else True
+    driver = DRIVERS.get(folder)
+    if driver is None or find_spec(driver) or os.environ.get(REQUIRE_ALL):
+        return None
+    return True
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """For several processes (``-n``): longest first."""
-    items.sort(key=lambda item: (_weight(_group(item.nodeid)), _group(item.nodeid)))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """A file stays together, and those share a Spark session that take long."""
-    from xdist.scheduler import LoadScopeScheduling
-
-    scheduling = LoadScopeScheduling(config, log)
-    scheduling._split_scope = _group
-    return scheduling
+    """Mark the tests, and sort them for several processes: longest first."""
+    groups = {item: _group(item.path.relative_to(TESTS).as_posix()) for item in items}
+    for item, group in groups.items():
+        mark(item, TESTS)
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: (_weight(groups[item]), groups[item]))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """What a test printed travels between processes as UTF-8, which has no unpaired surrogates."""
+    """Replace unpaired surrogates: output travels between processes as UTF-8."""
     report = yield
     report.sections = [
         (title, text.encode(errors="backslashreplace").decode()) for title, text in report.sections
@@ -82,9 +100,9 @@ _OWN_SPARK = ("test_command.py", "test_failures.py", "test_zones.py")
 _LONGEST = ("spark", "mongo", "contract", "e2e")
 
 
-def _group(nodeid: str) -> str:
-    """Tests with the same name here run in one process."""
-    folder, _, name = nodeid.partition("::")[0].removeprefix("tests/").partition("/")
+def _group(path: str) -> str:
+    """Return the name of the group of tests that run in one process: a file, or a Spark session."""
+    folder, _, name = path.partition("/")
     if folder != "sync":
         return f"{folder}/{name}"
     if name in _OWN_SPARK:
@@ -98,7 +116,7 @@ def _weight(group: str) -> int:
 
 
 class RequireAll:
-    """A test that was skipped fails the run. Sees the reports of all processes."""
+    """Fails the run if a test was skipped. Sees the reports of all processes."""
 
     def __init__(self) -> None:
         self._skipped: dict[str, str] = {}
@@ -110,12 +128,13 @@ class RequireAll:
         self._note(report)
 
     def _note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
-        # An expected failure is reported as skipped too; it did run.
+        # An expected failure is reported as skipped too, although it ran.
         if report.skipped and not hasattr(report, "wasxfail"):
             reason = (
                 report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
             )
-            self._skipped[report.nodeid] = reason
+            if NO_INPUT not in reason or "OPLOG_SHARED" in os.environ:
+                self._skipped[report.nodeid] = reason
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self._skipped and session.exitstatus == pytest.ExitCode.OK:

@@ -1,4 +1,4 @@
-"""How many examples a property test tries. ``OPLOG_TEST_EXAMPLES`` makes a long run."""
+"""Settings of property tests. ``OPLOG_TEST_EXAMPLES`` sets the number of examples."""
 
 import os
 
@@ -8,9 +8,9 @@ EXAMPLES = int(os.environ.get("OPLOG_TEST_EXAMPLES") or 100)
 
 
 def examples(share: float = 1.0) -> settings:
-    """Settings of a property test; ``share`` is below 1 where an example is expensive.
+    """Return the settings of a property test. ``share`` multiplies the number of examples.
 
-    No deadline and no complaint about slow examples: the machine may be busy. A fixture may be shared by the examples.
+    Slow examples are allowed, because the machine may be busy. Examples may share a fixture.
     """
     return settings(
         max_examples=max(1, int(EXAMPLES * share)),

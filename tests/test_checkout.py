@@ -1,4 +1,4 @@
-"""The commands with which a newcomer begins, run as they are shown in a copy of the checkout."""
+"""The first commands of the documents, run in a copy of the checkout."""
 
 import os
 import re
@@ -32,7 +32,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environ() -> dict[str, str]:
-    """Lends the environments made here the packages of this one, so that nothing is fetched; and a port of their own."""
+    """Return variables with a free port, and with the packages of this environment."""
     lent = [path for path in sys.path if path.endswith("-packages")]
     inherited = {
         name: value
@@ -44,7 +44,7 @@ def environ() -> dict[str, str]:
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": os.pathsep.join(lent),
         "PIP_NO_INDEX": "1",
-        "PIP_NO_BUILD_ISOLATION": "0",  # which means: without
+        "PIP_NO_BUILD_ISOLATION": "0",  # means: without isolation
         "OPLOGD_LISTEN": f"127.0.0.1:{free_port()}",
     }
 
@@ -53,11 +53,12 @@ def environ() -> dict[str, str]:
 def started(
     command: str, folder: Path, environ: dict[str, str]
 ) -> Iterator["subprocess.Popen[str]"]:
-    """In a process group of its own, as in a terminal."""
+    """Run a command in a process group of its own, as a terminal does."""
     with subprocess.Popen(
         ["bash", "-c", command], cwd=folder, env=environ, text=True, start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored where tests run in the background
+        # A shell starts background processes with SIGINT ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:  # fmt: skip
         try:
             yield process
@@ -67,7 +68,7 @@ def started(
 
 
 def press_ctrl_c(process: "subprocess.Popen[str]") -> str:
-    """What it still prints until its end."""
+    """Interrupt it and return the rest of its output."""
     os.killpg(process.pid, signal.SIGINT)
     rest, _ = process.communicate(timeout=DEADLINE)
     assert "Traceback" not in rest, rest
@@ -86,15 +87,15 @@ def lines_until(process: "subprocess.Popen[str]", words: str) -> list[str]:
 
 def run(command: str, folder: Path, environ: dict[str, str]) -> str:
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", command], cwd=folder, env=environ, capture_output=True, text=True,
-        timeout=4 * DEADLINE, check=False,
+        ["bash", "-euo", "pipefail", "-c", command], cwd=folder, env=environ,
+        capture_output=True, text=True, timeout=4 * DEADLINE, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def shown(document: str, first: str) -> str:
-    """The snippet of a document that begins like this."""
+    """Return the snippet of a document that begins with these words."""
     (found,) = [each.code for each in snippets(ROOT / document) if each.first.startswith(first)]
     return found
 
@@ -138,14 +139,6 @@ def test_the_commands_are_there_once_the_install_lines_were_pasted(
         assert '"status":"OK"' in status.replace(" ", "")
         assert "stopped" in press_ctrl_c(agent)
         assert agent.returncode == 0
-
-
-def test_the_packages_of_a_release_are_built(checkout: Path, environ: dict[str, str]) -> None:
-    run(shown("docs/releases.md", "pip wheel"), checkout, environ)
-    assert sorted(path.name.split("-")[0] for path in (checkout / "dist").glob("*.whl")) == [
-        "oplog",
-        "oplogc",
-    ]
 
 
 def test_the_package_for_a_cluster_is_built(checkout: Path, environ: dict[str, str]) -> None:

@@ -1,6 +1,6 @@
-"""The documents say what the code does: generated parts are current, commands run.
+"""The documents agree with the code: generated parts are current, and commands run.
 
-With OPLOG_UPDATE_DOCS=1 the generated parts are written anew.
+With OPLOG_UPDATE_DOCS=1 the generated parts are written again.
 """
 
 import ast
@@ -26,6 +26,7 @@ from tests.clients.restart import agent_on, free_port
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs/reference.md"
+# Error -> status of the answer to it.
 STATUS_OF = {
     "OperationError": 400,
     "PositionError": 400,
@@ -33,7 +34,6 @@ STATUS_OF = {
     "QueueFullError": 503,
     "NoRoomError": 503,
 }
-"""What the app answers when it meets one of these."""
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def errors() -> str:
 
 
 def sentences(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """The status and sentence of every error that is made here with words of its own."""
+    """Yield status and sentence of every error that this code creates with a text of its own."""
     for node in ast.walk(tree):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
             continue
@@ -92,7 +92,7 @@ def sentences(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def words(node: ast.expr) -> str:
-    """The text of an expression, what varies in it as an ellipsis."""
+    """Return the text of an expression, with an ellipsis for each variable part."""
     if isinstance(node, ast.Constant):
         return str(node.value).replace("|", "\\|")
     if isinstance(node, ast.JoinedStr):
@@ -111,7 +111,7 @@ def metric_names(agent: Agent) -> str:
 @pytest.mark.parametrize(
     "generate", [flags, endpoints, errors], ids=lambda generate: generate.__name__
 )
-def test_the_reference_has_what_the_code_has(generate: Callable[[], str]) -> None:
+def test_the_generated_parts_of_the_reference_are_current(generate: Callable[[], str]) -> None:
     check_generated(generate.__name__, generate())
 
 
@@ -127,7 +127,7 @@ def check_generated(name: str, current: str) -> None:
     if os.environ.get("OPLOG_UPDATE_DOCS"):
         REFERENCE.write_text(written)
     else:
-        assert text == written, "write the generated parts anew with OPLOG_UPDATE_DOCS=1"
+        assert text == written, "write the generated parts again with OPLOG_UPDATE_DOCS=1"
 
 
 def test_the_reference_has_every_event_and_exit_code(agent: Agent) -> None:
@@ -171,7 +171,7 @@ def test_every_trouble_with_the_store_is_explained() -> None:
         for n in ast.walk(translate)
         if isinstance(n, ast.Assign) and words(n.value) != "…"
     ]
-    told = [reason for reason in told if reason[0] != "…"]  # what SQLite itself says
+    told = [reason for reason in told if reason[0] != "…"]  # SQLite's own messages
     assert len(told) >= 5
     assert [reason for reason in told if not reason.startswith(tuple(reasons))] == []
 
@@ -201,7 +201,7 @@ def test_the_readme_begins_with_two_commands_that_exist() -> None:
 
 def test_every_link_leads_somewhere() -> None:
     broken = []
-    for document in [ROOT / "README.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/**/*.md")]:
+    for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
         for link in re.findall(r"\]\(([^)\s]+)\)", document.read_text()):
             path, _, anchor = link.partition("#")
             if "://" in link:

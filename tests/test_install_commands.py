@@ -1,4 +1,7 @@
-"""No package of this project is published. A command that installs one by its name would fail, or bring a stranger's package."""
+"""No command installs a package of this project by name.
+
+None is published, so such a command would fail or install a package of somebody else.
+"""
 
 import json
 import re
@@ -13,16 +16,16 @@ import pytest
 
 from tests.conftest import ROOT
 
+# With its arguments, up to the end of the line or of the code in prose.
 _COMMAND = re.compile(
     r"\b(?:pip3?|pipx|uv|poetry|pdm|conda|npm|npx|pnpm|yarn|bun|deno|go|composer)(?: pip| global)?"
     r" +(?:install|i|add|wheel|download|run|exec|dlx|get|require) +([^\n`]*)"
 )
-"""With its arguments up to the end of the line or of the code in prose."""
 _EXTRA = re.compile(r"\boplog[a-z]*\[(?:sync|dev)\b", re.IGNORECASE)
 
 
 def own_names() -> set[str]:
-    """Every name under which somebody could publish a package that these documents seem to mean."""
+    """Return all names of packages and commands of this project, normalized."""
     names = {"oplog", "oplog-client", "oplog-sync"}
     for path in tracked():
         if path.name == "pyproject.toml":
@@ -43,13 +46,13 @@ def tracked() -> list[Path]:
 
 
 def normal(name: str) -> str:
-    """As registries compare names; without extras, version and the package's own folders."""
+    """Return a name as registries compare it, without extras and version."""
     name = re.split(r"[\[=<>~!;:]|(?<=.)@", name.strip("()'\"“”.,").lower())[0]
     return re.sub(r"[-_]+", "-", name)
 
 
 def by_name(text: str, names: set[str]) -> Iterator[str]:
-    """The commands that would install something of these names from a registry."""
+    """Yield the commands in the text that install one of these names from a registry."""
     text = text.replace("\\\n", " ")
     for match in _COMMAND.finditer(text):
         try:
@@ -127,7 +130,10 @@ def test_a_command_that_takes_the_checkout_is_not(text: str) -> None:
 
 
 def test_oplog_sync_without_its_extra_says_how_to_install_it() -> None:
-    program = "import sys; sys.modules['pyspark'] = None; from oplog_sync.cli import main; main(['dump.jsonl'])"
+    program = (
+        "import sys; sys.modules['pyspark'] = None;"
+        "from oplog_sync.cli import main; main(['dump.jsonl'])"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=ROOT,
@@ -137,5 +143,8 @@ def test_oplog_sync_without_its_extra_says_how_to_install_it() -> None:
         check=False,
     )
     assert done.returncode == 1
-    told = "oplog-sync: pyspark\\S* is missing; in the checkout of oplog, run: pip install -c constraints.txt '.\\[sync\\]'\n"
+    told = (
+        "oplog-sync: pyspark\\S* is missing; in the checkout of oplog, run: "
+        "pip install -c constraints.txt '.\\[sync\\]'\n"
+    )
     assert re.fullmatch(told, done.stderr), done.stderr

@@ -1,70 +1,79 @@
-"""The table of docs/design.md: each part of the code imports nothing of what it does not know."""
+"""The table of docs/design.md agrees with import-linter's contracts, and each contract can fail."""
 
-import ast
-from collections.abc import Iterator
+import re
+import shutil
+import subprocess
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-_IO = {
-    "asyncio",
-    "socket",
-    "sqlite3",
-    "pymongo",
-    "bson",
-    "threading",
-    "oplogd.store",
-    "oplogd.ingest",
-    "oplogd.web",
+from tests.conftest import ROOT
+from tests.environment import python_program
+
+PACKAGES = ("oplogd", "oplog_sync", "clients/python/oplogc")
+CONTRACTS: dict[str, dict[str, Any]] = {
+    contract["id"]: contract
+    for contract in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+        "contracts"
+    ]
 }
-MUST_NOT_KNOW = {
-    "oplogd/operation.py": _IO,
-    "oplogd/event_id.py": _IO,
-    "oplogd/nesting.py": _IO,
-    "oplogd/values.py": {"asyncio", "oplogd.web", "oplogd.ingest", "oplogd.stream", "oplogd.store"},
-    "oplogd/ingest": {"oplogd.stream", "oplogd.web"},
-    "oplogd/store": {
-        "oplogd.ingest",
-        "oplogd.stream",
-        "oplogd.web",
-        "oplogd.settings",
-        "starlette",
-        "uvicorn",
-    },
-    "oplogd/stream": {
-        "oplogd.ingest",
-        "oplogd.web",
-        "oplogd.settings",
-        "sqlite3",
-        "pymongo",
-        "bson",
-    },
-    "oplogd/web": {"oplogd.store.sqlite", "oplogd.store.mongo", "sqlite3", "pymongo", "bson"},
-    "oplog_sync": {"oplogd.ingest", "oplogd.stream", "oplogd.web", "oplogd.agent", "oplogd.server"},
-    "clients/python/oplogc": {"oplogd", "oplog_sync"},
-}
+# Contracts of one module that is too small for a row of the table.
+WITHOUT_ROW = {"values"}
 
 
-def imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (name.name for name in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{name.name}" for name in node.names)
+def test_each_row_of_the_table_is_a_contract() -> None:
+    text = (ROOT / "docs/design.md").read_text()
+    table = text.partition("| does not know |\n")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()[1:]]
+    assert len(rows) > 5
+    named = [CONTRACTS[each]["name"] for each in CONTRACTS if each not in WITHOUT_ROW]
+    assert named == [f"{folder}: {unknown}" for folder, _, unknown in rows]
 
 
-@pytest.mark.parametrize("part", MUST_NOT_KNOW)
-def test_a_part_imports_nothing_that_it_must_not_know(part: str) -> None:
-    place = ROOT / part
-    files = [place] if place.is_file() else sorted(place.rglob("*.py"))
-    assert files
-    wrong = {
-        (str(file.relative_to(ROOT)), name)
-        for file in files
-        for name in imports(file)
-        for module in MUST_NOT_KNOW[part]
-        if name == module or name.startswith(f"{module}.")
-    }
-    assert wrong == set()
+def lint_imports(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [python_program("lint-imports"), "--no-cache", "--no-logo", *arguments],
+        cwd=folder,
+        env={"PYTHONPATH": f"{folder}:{folder / 'clients/python'}", "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("packages")
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    for package in PACKAGES:
+        shutil.copytree(
+            ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    return folder
+
+
+def test_the_copy_keeps_all_contracts(copy: Path) -> None:
+    done = lint_imports(copy)
+    assert done.returncode == 0, done.stdout
+    assert f"{len(CONTRACTS)} kept, 0 broken" in re.sub(r"\s+", " ", done.stdout)
+
+
+@pytest.mark.parametrize("name", CONTRACTS)
+def test_a_contract_fails_for_each_module_that_it_forbids(name: str, copy: Path) -> None:
+    source, *_ = CONTRACTS[name]["source_modules"]
+    forbidden = CONTRACTS[name]["forbidden_modules"]
+    place = copy / ("clients/python/oplogc" if source == "oplogc" else source.replace(".", "/"))
+    module = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    text = module.read_text()
+    module.write_text(text + "".join(f"import {each}\n" for each in forbidden))
+    try:
+        done = lint_imports(copy, "--contract", name)
+    finally:
+        module.write_text(text)
+    assert done.returncode == 1, done.stdout
+    told = re.sub(r"\s+", " ", done.stdout)
+    for each in forbidden:
+        assert f"{source} is not allowed to import {each}:" in told

@@ -1,4 +1,6 @@
-"""The programs of the documents and of deploy/compose: without an agent they say so, and Ctrl-C ends them without a traceback."""
+"""The programs of the documents and of deploy/compose: they report a missing agent, and Ctrl-C ends
+them without a traceback.
+"""
 
 import os
 import signal
@@ -7,12 +9,13 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from tests.agents import DEADLINE
+from tests.agents import DEADLINE, Agent
 from tests.clients.restart import agent_on, free_port
 from tests.conftest import ROOT
 from tests.contract.wire import wait_until
@@ -22,7 +25,7 @@ DEPLOY = "deploy/compose"
 
 
 class Program(NamedTuple):
-    """``document``: where it is shown, or the folder in which it is."""
+    """``document`` shows the program, or is the folder of its file."""
 
     document: str
     name: str
@@ -53,7 +56,7 @@ ASK_NO_AGENT = {("docs/howto/search-index.md", "search.py")}
 
 
 class Running:
-    """A program whose standard error can be read while it runs."""
+    """A running program and its standard error."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", errors: int) -> None:
         self.process = process
@@ -67,14 +70,14 @@ class Running:
         assert wait_until(lambda: words in self.errors), self.errors
 
     def ends_within(self, seconds: float, number: int) -> bool:
-        """Send this signal; whether the program has ended after these seconds."""
+        """Send a signal, and return True if the program ends within these seconds."""
         self.process.send_signal(number)
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(seconds)
         return self.process.poll() is not None
 
     def end(self, number: int | None = None) -> int:
-        """Its exit code; ``number``: after this signal."""
+        """Return its exit code. ``number`` is a signal to send before."""
         if number is not None:
             self.process.send_signal(number)
         code = self.process.wait(DEADLINE)
@@ -98,7 +101,8 @@ def started(program: Program, folder: Path, port: int) -> Iterator[Running]:
         subprocess.Popen(
             [sys.executable, "-u", program.name, *map(here, program.arguments)],
             cwd=folder, env=environ, stdout=subprocess.DEVNULL, stderr=errors,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # ignored in the background
+            # A shell starts background processes with SIGINT ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         ) as process,
     ):  # fmt: skip
         try:
@@ -178,6 +182,10 @@ def test_a_relay_whose_target_is_away_ends_with_another_ctrl_c_and_sends_everyth
             assert wait_until(lambda: target.replicate().keys() == {"video/w1", "video/w2"})
 
 
+def has_sent(agent: Agent) -> bool:
+    return bool(agent.status()["events_sent"] >= 1)
+
+
 def test_the_programs_of_compose_run_twice_with_the_agent_restarted_in_between(
     tmp_path: Path,
 ) -> None:
@@ -190,6 +198,6 @@ def test_the_programs_of_compose_run_twice_with_the_agent_restarted_in_between(
             started(consumer, tmp_path, port) as following,
         ):
             agent.wait_status(clients=1)
-            assert wait_until(lambda agent=agent: agent.status()["events_sent"] >= 1)  # type: ignore[misc]
+            assert wait_until(partial(has_sent, agent))
             assert [sending.end(number), following.end(number)] == [0, 0]
             assert agent.stop() == 0

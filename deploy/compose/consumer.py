@@ -1,4 +1,4 @@
-"""Prints what happens to the videos of the agent that OPLOG_URL names; goes on where it was after a restart."""
+"""Prints the operations on videos from the agent at OPLOG_URL. Resumes after a restart."""
 
 import os
 import signal

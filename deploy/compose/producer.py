@@ -1,4 +1,4 @@
-"""Sends an operation a second to the agent that OPLOG_URL names, and does not forget one while agents are away."""
+"""Sends an operation per second to the agent at OPLOG_URL. Loses none while agents are stopped."""
 
 import os
 import signal

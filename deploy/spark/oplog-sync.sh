@@ -2,17 +2,17 @@
 # oplog-sync as a spark-submit application.
 #   deploy/spark/oplog-sync.sh [FLAG ...] DUMP ...
 #   deploy/spark/oplog-sync.sh [OPTION OF SPARK-SUBMIT ...] -- [FLAG ...] DUMP ...
-# For instance
+# Examples:
 #   SPARK_DRIVER_MEMORY=8g deploy/spark/oplog-sync.sh --store /var/lib/oplogd/oplog.db --max-deletes 5% /dumps/
 #   deploy/spark/oplog-sync.sh --packages org.apache.hadoop:hadoop-aws:3.4.2 --conf spark.ui.enabled=true -- s3a://dumps/today/
-# PYSPARK_PYTHON names the Python that oplog is installed in with its extra sync, SPARK_MASTER where to run, SPARK_PARTITIONS in how many
-# parts what is compared is split. Options before -- win over them.
+# PYSPARK_PYTHON: the Python with oplog and its extra sync. SPARK_MASTER: URL of the Spark master.
+# SPARK_PARTITIONS: number of partitions for the comparison. Options before -- override them.
 set -eu
 PYSPARK_PYTHON=${PYSPARK_PYTHON:-python3}
 export PYSPARK_PYTHON
 application=$("$PYSPARK_PYTHON" -c 'import oplog_sync; print(oplog_sync.__path__[0])')/__main__.py
 
-# The application takes the place of the first --, or stands before all arguments.
+# Put the application in the place of the first --, or before all arguments.
 separator=
 for argument do
 	[ "$argument" != -- ] || separator=yes

@@ -20,7 +20,10 @@ _CACHE = ROOT / ".cache/debian/usr"
 
 
 def program(name: str) -> str:
-    """Where it is: on the path, beside this Python, or where `tests/setup` put it. Skips the test without it."""
+    """Return the path of a program: from PATH, beside this Python, or from `tests/setup`.
+
+    Skip the test if it is missing.
+    """
     folders = [
         os.environ.get("PATH", ""),
         str(Path(sys.executable).parent),
@@ -56,7 +59,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def manifests(*names: str) -> list[dict[str, Any]]:
-    """The resources of these files in `deploy/kubernetes/base`, of those in its kustomization where none is named."""
+    """Return the resources of these files in `deploy/kubernetes/base`; by default all of them."""
     names = names or tuple(read_yaml(KUBERNETES / "kustomization.yaml")["resources"])
     return [each for name in names for each in yaml.safe_load_all((KUBERNETES / name).read_text())]
 

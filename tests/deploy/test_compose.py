@@ -1,4 +1,4 @@
-"""compose.yaml by its schema, and its proxy and examples with two agents behind."""
+"""compose.yaml fits its schema, and its proxy and examples work with two agents."""
 
 import contextlib
 import http.client
@@ -35,7 +35,7 @@ def test_the_schema_of_compose_refuses_a_member_that_is_misspelt(tmp_path: Path)
     assert run(program("check-jsonschema"), *SCHEMA, tmp_path / "compose.yaml").returncode == 1
 
 
-def test_what_the_services_name_is_there() -> None:
+def test_the_files_volumes_and_networks_of_the_services_exist() -> None:
     compose = read_yaml(COMPOSE)
     services = compose["services"]
     stages = (DEPLOY / "Containerfile").read_text()
@@ -64,14 +64,17 @@ def test_what_the_services_name_is_there() -> None:
     ("has_set", "is_primary", "healthy"),
     [(False, False, False), (True, False, False), (True, True, True)],
 )
-def test_mongodb_is_healthy_once_it_is_primary_of_a_set_that_it_begins_where_there_is_none(
+@pytest.mark.node
+def test_mongodb_initiates_a_missing_set_and_is_healthy_as_its_primary(
     has_set: bool, is_primary: bool, healthy: bool
 ) -> None:
     services = read_yaml(COMPOSE)["services"]
     shell = f"""
         const begun = [];
         const rs = {{
-            status() {{ if (!{json.dumps(has_set)}) throw new Error("no replset config has been received"); }},
+            status() {{
+                if (!{json.dumps(has_set)}) throw new Error("no replset config has been received");
+            }},
             initiate(set) {{ begun.push(set); }},
         }};
         const db = {{ hello: () => ({{ isWritablePrimary: {json.dumps(is_primary)} }}) }};
@@ -89,11 +92,12 @@ def test_mongodb_is_healthy_once_it_is_primary_of_a_set_that_it_begins_where_the
 
 
 class Proxy:
-    """nginx with the configuration of compose, in front of these agents."""
+    """Runs nginx with the configuration of compose, in front of these agents."""
 
     def __init__(self, folder: Path, *agents: Agent) -> None:
         with contextlib.ExitStack() as stack:
-            # Bound here, so that nobody else has the port; nginx takes it over as at an upgrade of itself.
+            # Bound here, so that no other process gets the port.
+            # nginx inherits the socket, as if it upgraded itself.
             listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
             self.port = listening.getsockname()[1]
             self.url = f"http://127.0.0.1:{self.port}"
@@ -149,7 +153,7 @@ class Proxy:
 
 @pytest.fixture
 def agents(tmp_path: Path) -> Iterator[tuple[Agent, Agent]]:
-    """Two that share a store."""
+    """Start two agents that share a store."""
     with Agent(tmp_path, "--heartbeat", "25s") as a, Agent(tmp_path, "--heartbeat", "25s") as b:
         yield a, b
 
@@ -164,6 +168,7 @@ def _operation(number: int) -> dict[str, str]:
     return {"event": "insert", "type": "video", "id": str(number)}
 
 
+@pytest.mark.nginx
 def test_events_pass_the_proxy_at_once_and_a_stop_of_an_agent_loses_none(
     agents: tuple[Agent, Agent], proxy: Proxy
 ) -> None:
@@ -173,7 +178,7 @@ def test_events_pass_the_proxy_at_once_and_a_stop_of_an_agent_loses_none(
         for number in range(10):
             assert agents[number % 2].post(_operation(number)) == 204
             received += stream.take(1)
-        assert not stream.comments  # what a buffer keeps comes with the next heartbeat
+        assert not stream.comments  # a buffer would be flushed by a heartbeat only
         (busy,) = (agent for agent in agents if agent.status()["clients"])
         assert busy.stop() == 0
         received += stream.rest()
@@ -185,7 +190,8 @@ def test_events_pass_the_proxy_at_once_and_a_stop_of_an_agent_loses_none(
     assert [event.operation["id"] for event in received] == [str(number) for number in range(20)]
 
 
-def test_an_agent_sees_who_asked_for_what_and_the_proxys_log_holds_no_query(
+@pytest.mark.nginx
+def test_an_agent_sees_the_address_of_the_client_and_the_proxys_log_holds_no_query(
     agents: tuple[Agent, Agent], proxy: Proxy
 ) -> None:
     refused = proxy.request("GET", "/ops?token=secret", Accept="application/json")
@@ -204,6 +210,7 @@ def test_an_agent_sees_who_asked_for_what_and_the_proxys_log_holds_no_query(
     assert len(logged.splitlines()) == 4
 
 
+@pytest.mark.nginx
 def test_the_examples_follow_each_other_through_the_proxy(
     agents: tuple[Agent, Agent], proxy: Proxy, tmp_path: Path
 ) -> None:

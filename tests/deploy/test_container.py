@@ -1,4 +1,4 @@
-"""The image as far as it can be shown without an engine: its file, its installation, its start and its health check."""
+"""The image without a container engine: its file, installation, start and health check."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def of(stage: str, name: str) -> list[str]:
 
 
 def copied(stage: str) -> list[tuple[Path, str]]:
-    """What a stage copies from the project, and whereto."""
+    """Return the files that a stage copies from the project, with their targets."""
     return [
         (ROOT / source, arguments[-1])
         for arguments in (text.split() for text in of(stage, "COPY"))
@@ -53,17 +53,17 @@ def copied(stage: str) -> list[tuple[Path, str]]:
     ]
 
 
-def test_hadolint_has_nothing_to_say() -> None:
+def test_hadolint_has_no_complaint() -> None:
     must_pass(program("hadolint"), "--no-color", "--failure-threshold", "style", CONTAINERFILE)
 
 
-def test_hadolint_would_say_so_if_it_had(tmp_path: Path) -> None:
+def test_hadolint_notices_a_mistake(tmp_path: Path) -> None:
     careless = tmp_path / "Containerfile"
     careless.write_text(CONTAINERFILE.read_text().replace(" --no-cache-dir", ""))
     assert run(program("hadolint"), careless).returncode == 1
 
 
-def test_the_ignore_file_lets_through_what_is_copied_and_nothing_else() -> None:
+def test_the_ignore_file_lets_exactly_the_copied_files_through() -> None:
     lines = (ROOT / ".dockerignore").read_text().splitlines()
     assert lines[1] == "*"
     allowed = {path for line in lines if line.startswith("!") for path in ROOT.glob(line[1:])}
@@ -92,7 +92,7 @@ def test_a_build_without_a_target_gives_the_agent() -> None:
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an environment made from exactly the files that are copied; its libraries are those of the tests."""
+    """Return a folder with an environment made from the copied files and the tests' libraries."""
     folder = tmp_path_factory.mktemp("image")
     for stage in ("build", "build-client"):
         for source, whereto in copied(stage):
@@ -110,19 +110,21 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     site = Path(sysconfig.get_path("purelib", vars={"base": str(folder / "venv")}))
     (site / "tests.pth").write_text(sysconfig.get_path("purelib") + "\n")
     must_pass(
-        sys.executable, "-m", "pip", "--python", folder / "venv/bin/python", "install", "-q", "--no-index", "--no-deps",
-        "--no-build-isolation", "--disable-pip-version-check", "--ignore-installed", "--root-user-action=ignore",
+        sys.executable, "-m", "pip", "--python", folder / "venv/bin/python", "install", "-q",
+        "--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check",
+        "--ignore-installed", "--root-user-action=ignore",
         "./src", "./src/clients/python",
         cwd=folder,
     )  # fmt: skip
     return folder
 
 
-def test_what_is_copied_is_enough_to_install_and_to_start(image: Path, tmp_path: Path) -> None:
+def test_the_copied_files_are_enough_to_install_and_to_start(image: Path, tmp_path: Path) -> None:
     bin_ = image / "venv/bin"
     (entrypoint,) = (json.loads(text) for text in of("agent", "ENTRYPOINT"))
     environ = {
-        "PATH": f"{bin_}{os.pathsep}{os.environ['PATH']}", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1",
+        "PATH": f"{bin_}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1",
     }  # fmt: skip
     process = subprocess.Popen(
         [str(bin_ / entrypoint[0]), *entrypoint[1:], "--listen", "127.0.0.1:0"],
@@ -142,7 +144,10 @@ def test_what_is_copied_is_enough_to_install_and_to_start(image: Path, tmp_path:
         finally:
             process.kill()
     assert (tmp_path / "oplog.db").exists()
-    origins = "import oplogd, oplog_sync, oplogc; print(oplogd.__file__, oplog_sync.__file__, oplogc.__file__)"
+    origins = (
+        "import oplogd, oplog_sync, oplogc;"
+        "print(oplogd.__file__, oplog_sync.__file__, oplogc.__file__)"
+    )
     assert must_pass(bin_ / "python", "-I", "-c", origins).stdout.count(str(image)) == 3
     for stage, program_ in (("sync", "oplog-sync"), ("client", "oplog-tail")):
         assert of(stage, "ENTRYPOINT") == [f'["{program_}"]']
@@ -150,7 +155,7 @@ def test_what_is_copied_is_enough_to_install_and_to_start(image: Path, tmp_path:
 
 
 def _health(bin_: Path, port: str) -> int:
-    """What the image's health check says of an agent on this port."""
+    """Return the exit code of the image's health check for an agent on this port."""
     (text,) = of("agent", "HEALTHCHECK")
     python, *arguments = json.loads(text.partition("CMD ")[2])
     assert python == "python"

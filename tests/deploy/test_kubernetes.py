@@ -1,4 +1,7 @@
-"""The manifests by the API's own schemas, by the pod security standard "restricted", and with the overlay's patches."""
+"""The manifests fit the API's schemas and the pod security standard "restricted".
+
+So they do with the patches of the overlay.
+"""
 
 import copy
 from typing import Any
@@ -8,12 +11,12 @@ import pytest
 
 from tests.deploy.files import KUBERNETES, manifests, pod_spec, read_yaml
 
+# The first version with all features as stable ones, and the newest version with a schema.
 VERSIONS = ("1.31", "1.37")
-"""The first in which everything used is stable, and the newest with a schema."""
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_manifests_are_what_the_api_takes(version: str) -> None:
+def test_the_api_accepts_the_manifests(version: str) -> None:
     for manifest in [*manifests(), *_with_host_port()]:
         kubernetes_validate.validate(manifest, version, strict=True)
 
@@ -64,7 +67,7 @@ def test_every_pod_keeps_the_restricted_standard_and_more() -> None:
             assert container["resources"]["limits"].keys() == {"memory"}
 
 
-def test_datagrams_reach_an_agent_whose_store_is_away() -> None:
+def test_datagrams_reach_an_agent_while_its_store_is_unavailable() -> None:
     (service,) = (each for each in manifests("node.yaml") if each["kind"] == "Service")
     assert service["spec"]["publishNotReadyAddresses"] is True
     assert service["spec"]["internalTrafficPolicy"] == "Local"
@@ -82,7 +85,7 @@ def test_with_the_host_port_the_node_takes_datagrams_and_agents_follow_each_othe
 
 
 def _with_host_port() -> list[dict[str, Any]]:
-    """The resources that the overlay `host-port` changes, changed."""
+    """Return the resources that the overlay `host-port` changes, after the change."""
     folder = KUBERNETES.parent / "host-port"
     kustomization = read_yaml(folder / "kustomization.yaml")
     assert [(folder / path).resolve() for path in kustomization["resources"]] == [KUBERNETES]
@@ -102,7 +105,7 @@ def _with_host_port() -> list[dict[str, Any]]:
 
 
 def _patch(manifest: Any, op: str, path: str, value: Any) -> None:
-    """One operation of a JSON patch (RFC 6902) on members of objects."""
+    """Apply one operation of a JSON patch (RFC 6902) on members of objects."""
     *parents, last = (part.replace("~1", "/") for part in path.removeprefix("/").split("/"))
     for part in parents:
         manifest = manifest[int(part) if isinstance(manifest, list) else part]

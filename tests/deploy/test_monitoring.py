@@ -1,4 +1,4 @@
-"""Alerts and dashboard by promtool, and by what a running agent exports."""
+"""Alerts and dashboard pass promtool, and use only metrics that a running agent exports."""
 
 import json
 import re
@@ -20,7 +20,7 @@ DASHBOARD = json.loads((DEPLOY / "grafana/oplog.json").read_text())
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
-    """The labels of each metric of an agent that has a consumer with a name."""
+    """Return the labels of each metric of an agent that has a consumer with a name."""
     with Agent(tmp_path_factory.mktemp("agent")) as agent, agent.follow(name="search"):
         lines = agent.request("GET", "/metrics").body.decode().splitlines()
     samples = [re.match(r"(\w+)(?:\{(.*)\})? ", line) for line in lines if not line.startswith("#")]
@@ -44,7 +44,7 @@ def test_promtool_accepts_configuration_and_alerts() -> None:
     must_pass(program("promtool"), "check", "rules", "alerts.yaml", cwd=PROMETHEUS)
 
 
-def test_each_alert_fires_where_it_must_and_only_there() -> None:
+def test_each_alert_fires_in_its_cases_only() -> None:
     must_pass(program("promtool"), "test", "rules", "alerts_test.yaml", cwd=PROMETHEUS)
     tested = {
         case["alertname"]
@@ -84,7 +84,7 @@ def test_promtool_can_parse_every_expression_of_the_dashboard(tmp_path: Path) ->
     assert f"{len(expressions)} rules found" in done.stdout
 
 
-def test_every_metric_that_is_asked_for_is_exported(exported: dict[str, set[str]]) -> None:
+def test_every_metric_in_a_query_is_exported(exported: dict[str, set[str]]) -> None:
     queries = [variable.get("definition", "") for variable in DASHBOARD["templating"]["list"]]
     asked = "\n".join([*dashboard_expressions(), *queries, *(rule["expr"] for rule in rules())])
     names = set(re.findall(r"\boplog_\w+", asked))
@@ -102,7 +102,7 @@ def _targets() -> list[dict[str, Any]]:
     return [target for panel in DASHBOARD["panels"] for target in panel["targets"]]
 
 
-def test_the_panels_of_the_dashboard_do_not_overlap_and_each_says_what_it_shows() -> None:
+def test_the_panels_of_the_dashboard_have_descriptions_and_do_not_overlap() -> None:
     taken: set[tuple[int, int]] = set()
     for panel in DASHBOARD["panels"]:
         assert panel["description"]
@@ -119,7 +119,7 @@ def test_the_panels_of_the_dashboard_do_not_overlap_and_each_says_what_it_shows(
     assert used == declared
 
 
-def test_prometheus_asks_the_agents_of_compose_where_they_listen() -> None:
+def test_prometheus_scrapes_the_agents_of_compose_at_their_ports() -> None:
     services = read_yaml(DEPLOY / "compose.yaml")["services"]
     (job,) = read_yaml(PROMETHEUS / "prometheus.yaml")["scrape_configs"]
     (static,) = job["static_configs"]

@@ -1,4 +1,4 @@
-"""What the files of `deploy/` and their guide name exists in the code."""
+"""The files of `deploy/` and their guide name only flags, variables and files that exist."""
 
 import ipaddress
 import re
@@ -30,8 +30,9 @@ PORT = Settings().listen.port
 OF_OTHER_PROGRAMS = {
     "--build", "--read-only", "--stop-timeout", "--publish", "--volume", "--name", "--detach",
     "--file", "--tag", "--tmpfs", "--target", "--cap-drop", "--security-opt",  # docker
-    "--gid", "--uid", "--no-create-home", "--home-dir", "--shell", "--directory", "--owner", "--group", "--mode",
-    "--no-cache-dir", "--no-install-recommends", "--interval", "--timeout", "--start-period", "--retries", "--from",
+    "--gid", "--uid", "--no-create-home", "--home-dir", "--shell", "--directory", "--owner",
+    "--group", "--mode", "--no-cache-dir", "--no-install-recommends", "--interval", "--timeout",
+    "--start-period", "--retries", "--from",
     "--replSet", "--bind_ip_all", "--quiet", "--eval",  # mongod and mongosh
     "--from-file", "--namespace",  # kubectl
     "--driver-memory", "--conf", "--packages",  # spark-submit
@@ -116,7 +117,7 @@ def _agents() -> list[dict[str, Any]]:
 
 
 def _settings(container: dict[str, Any], tmp_path: Any) -> Settings:
-    """As the agent in this container reads them; secrets are put where it looks for them."""
+    """Return the settings of the agent in this container, with files for its secrets."""
     environ = {}
     for variable in container["env"]:
         if "value" in variable:
@@ -183,7 +184,7 @@ def _get(path: str) -> dict[str, str]:
     return {"path": path, "port": "http"}
 
 
-def test_the_job_takes_its_flags_and_gives_up_where_another_try_is_no_use() -> None:
+def test_the_job_takes_its_flags_and_does_not_retry_a_permanent_failure() -> None:
     (manifest,) = manifests("sync.yaml")
     job = manifest["spec"]["jobTemplate"]["spec"]
     pod = pod_spec(manifest)

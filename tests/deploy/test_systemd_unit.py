@@ -1,4 +1,4 @@
-"""The unit by systemd's own checks. That the agent notifies is shown in tests/test_life_cycle.py."""
+"""The unit passes systemd's own checks. tests/test_life_cycle.py shows that the agent notifies."""
 
 import re
 import shutil
@@ -12,13 +12,13 @@ from oplogd.settings import Settings
 from tests.deploy.files import DEPLOY, must_pass, program, run
 
 UNIT = DEPLOY / "systemd/oplogd.service"
+# Greatest exposure for `systemd-analyze security`, in tenths. Below 20 is "ok", no hardening is 96.
 EXPOSURE = 12
-"""Tenths that `systemd-analyze security` may count; it calls less than 20 "ok", a unit without hardening has 96."""
 
 
 @pytest.fixture
 def unit(tmp_path: Path) -> Path:
-    """The unit with its drop-in, where its program is that of these tests."""
+    """Return a copy of the unit and its drop-in that runs the program of these tests."""
     shutil.copytree(DEPLOY / "systemd/oplogd.service.d", tmp_path / "oplogd.service.d")
     here = tmp_path / UNIT.name
     text = UNIT.read_text()
@@ -32,7 +32,7 @@ def test_systemd_understands_every_line(unit: Path) -> None:
     assert "oplogd" not in done.stderr
 
 
-def test_systemd_would_say_so_if_it_did_not(unit: Path) -> None:
+def test_systemd_notices_an_unknown_line(unit: Path) -> None:
     with unit.open("a") as file:
         file.write("\n[Service]\nProtectSistem=strict\n")
     done = run(program("systemd-analyze"), "verify", "--man=no", "--generators=no", unit)

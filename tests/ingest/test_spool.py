@@ -202,6 +202,7 @@ async def test_rows_that_somebody_deleted_do_not_count(tmp_path: Path) -> None:
         assert (spool.operations, spool.bytes) == (0, 0)
 
 
+@pytest.mark.process
 async def test_a_file_that_another_agent_uses_is_refused_until_that_one_has_ended(
     tmp_path: Path,
 ) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tests.conftest import ROOT
-from tests.snippets import Reader
+from tests.reader import Reader
 from tests.sync.helpers import sync
 
 

@@ -176,11 +176,13 @@ def test_java(agent: Agent, bodies: list[tuple[str, Path, int]], tmp_path: Path)
     check(agent, [needs("java"), "-XX:TieredStopAtLevel=1", str(tmp_path / "Post.java")], bodies, 4)
 
 
+@pytest.mark.node
 def test_node(agent: Agent, bodies: list[tuple[str, Path, int]], tmp_path: Path) -> None:
     (tmp_path / "post.js").write_text(NODE)
     check(agent, [needs("node"), str(tmp_path / "post.js")], bodies, 2)
 
 
+@pytest.mark.go
 def test_go(agent: Agent, bodies: list[tuple[str, Path, int]], tmp_path: Path) -> None:
     (tmp_path / "post.go").write_text(GO)
     environ = {**os.environ, "GOPROXY": "off", "GOFLAGS": "-buildvcs=false", "CGO_ENABLED": "0"}

@@ -1,0 +1,101 @@
+"""The packages and the site, built from a copy of the checkout."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.version import version
+from tests.conftest import ROOT
+from tests.test_install_commands import tracked
+
+MINUTES = 10
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkout")
+    for path in tracked():
+        target = folder / path.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, target)
+    return folder
+
+
+def run(*command: str | Path, cwd: Path, **environ: str) -> "subprocess.CompletedProcess[str]":
+    inherited = {name: os.environ[name] for name in os.environ if name != "PYTHONPATH"}
+    return subprocess.run(
+        command,
+        cwd=cwd,
+        env={**inherited, **environ},
+        capture_output=True,
+        text=True,
+        timeout=60 * MINUTES,
+        check=False,
+    )
+
+
+@pytest.mark.network
+@pytest.mark.node
+@pytest.mark.slow
+def test_the_packages_are_built_checked_installed_and_tried(checkout: Path) -> None:
+    done = run(sys.executable, "-m", "scripts.dist", cwd=checkout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(path.name for path in (checkout / "dist").iterdir()) == [
+        f"oplog-{version()}-py3-none-any.whl",
+        f"oplog-{version()}.cdx.json",
+        f"oplog-{version()}.tar.gz",
+        f"oplog-client-{version()}.tgz",
+        f"oplogc-{version()}-py3-none-any.whl",
+        f"oplogc-{version()}.tar.gz",
+    ]
+
+
+@pytest.mark.network
+@pytest.mark.slow
+def test_one_install_command_gives_every_command(checkout: Path, tmp_path: Path) -> None:
+    assert run(sys.executable, "-m", "venv", tmp_path / "venv", cwd=checkout).returncode == 0
+    bin_ = tmp_path / "venv/bin"
+    install = ("install", "-q", "-c", "constraints.txt", ".[sync]", "./clients/python")
+    done = run(bin_ / "python", "-m", "pip", *install, cwd=checkout)
+    assert done.returncode == 0, done.stderr
+    for name in ("oplogd", "oplog-sync", "oplog-tail"):
+        assert run(bin_ / name, "--version", cwd=tmp_path).stdout == f"{name} {version()}\n"
+
+
+def test_the_site_is_built(checkout: Path) -> None:
+    done = run(sys.executable, "-m", "scripts.docs", cwd=checkout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    site = checkout / "build/site"
+    assert {"index.html", "quickstart.html"} <= {path.name for path in site.iterdir()}
+    # A page outside docs/ that a page links to is part of the site.
+    assert (site / "project/CHANGELOG.html").is_file()
+    assert 'href="project/CHANGELOG.html"' in (site / "operations.html").read_text()
+
+
+@pytest.mark.parametrize("link", ["nowhere.md", "operations.md#nowhere", "../nowhere.md"])
+def test_a_broken_link_fails_the_build_of_the_site(
+    link: str, checkout: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "checkout"
+    shutil.copytree(checkout, copy, ignore=shutil.ignore_patterns("build", "dist"))
+    with (copy / "docs/README.md").open("a") as page:
+        page.write(f"\n[broken]({link})\n")
+    done = run(sys.executable, "-m", "scripts.docs", cwd=copy, NO_COLOR="1")
+    assert done.returncode == 1
+    assert "README.md" in done.stderr
+
+
+def test_a_page_that_needs_a_network_fails_the_build_of_the_site(
+    checkout: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "checkout"
+    shutil.copytree(checkout, copy, ignore=shutil.ignore_patterns("build", "dist"))
+    with (copy / "docs/README.md").open("a") as page:
+        page.write("\n![a picture](https://example.com/picture.png)\n")
+    done = run(sys.executable, "-m", "scripts.docs", cwd=copy)
+    assert done.returncode == 1
+    assert "needs a network" in done.stderr

@@ -1,0 +1,26 @@
+import os
+import random
+import subprocess
+import sys
+
+from tests.conftest import ROOT, SOAK
+
+
+def run_tests(*arguments: str, examples: int | None = None) -> None:
+    """Run these tests in a process of their own; property tests with another seed each time."""
+    seed = str(random.randrange(2**32))
+    environ = {name: value for name, value in os.environ.items() if name != SOAK}
+    if examples is not None:
+        environ["OPLOG_TEST_EXAMPLES"] = str(examples)
+    options = ["-q", "-x", "-p", "no:cacheprovider", f"--hypothesis-seed={seed}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *arguments],
+        cwd=ROOT,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"seed {seed}\n{done.stdout}{done.stderr}"
+    assert " passed" in done.stdout
+    assert " skipped" not in done.stdout
