@@ -1,7 +1,8 @@
-"""The command ``oplog-sync``; ``oplog_sync/__main__.py`` is the same as a spark-submit application."""
+"""The command ``oplog-sync``. ``oplog_sync/__main__.py`` is the same for spark-submit."""
 
 import io
 import logging
+import os
 import signal
 import sys
 import traceback
@@ -10,12 +11,12 @@ from contextlib import suppress
 from types import FrameType
 
 from oplog_sync.errors import EXIT_FAILED, EXIT_OK, SyncError
-from oplog_sync.settings import Settings, parse
+from oplog_sync.settings import JobSettings, command
 from oplogd.errors import OplogError
 
 
 class _Leaving:
-    """Let signals that are not ignored end the run in such a way that the spooled standard input is removed."""
+    """Handle signals that are not ignored: end the run and remove the spooled standard input."""
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
@@ -39,43 +40,45 @@ class _Leaving:
         signal.signal(number, signal.SIG_DFL)  # the second one ends the process at once
         self.signal = signal.Signals(number)
         _fail(f"stopped by {self.signal.name}; run it again for the rest")
-        sys.stderr = io.StringIO()  # threads of Spark's that miss Java now say so at length
+        sys.stderr = io.StringIO()  # threads of Spark now report at length that Java is gone
         if (session := sys.modules.get("oplog_sync.session")) is not None:
             session.end_java()  # otherwise Spark would finish the emission first
         raise SystemExit(128 + number)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    settings = parse(sys.argv[1:] if argv is None else argv)
+    oplog_sync = command()
+    oplog_sync.complete(os.environ)
+    settings = oplog_sync.parse(sys.argv[1:] if argv is None else argv, os.environ)
     leaving = _Leaving()
     leaving.install()
     code = EXIT_FAILED
     try:
         code = _run(settings, leaving)
     except BaseException:
-        if leaving.signal is None:  # otherwise it is what became of calls to Java
+        if leaving.signal is None:  # otherwise the error is of an interrupted call to Java
             raise
     finally:
         leaving.restore()
     sys.exit(code if leaving.signal is None else 128 + leaving.signal)
 
 
-def _run(settings: Settings, leaving: _Leaving) -> int:
+def _run(settings: JobSettings, leaving: _Leaving) -> int:
     try:
         # Imported late: --help and a wrong flag need no Spark.
         from oplog_sync import session
-        from oplog_sync.backend import make_backend
         from oplog_sync.failure import translating
-        from oplog_sync.job import run
+        from oplog_sync.job import find_store, run
     except ImportError as error:
         return _fail(
-            f"{error.name} is missing; in the checkout of oplog, run: pip install -c constraints.txt '.[sync]'"
+            f"{error.name} is missing; in the checkout of oplog, run:"
+            " pip install -c constraints.txt '.[sync]'"
         )
 
     if not settings.debug:
         _quieten()
     try:
-        make_backend(settings.store)  # a wrong URL is told before Spark is started
+        find_store(settings)  # before Spark starts, which takes seconds
         with translating():
             spark = session.start(settings.master, settings.debug)
         leaving.install()  # Spark has taken SIGINT
@@ -94,7 +97,7 @@ def _run(settings: Settings, leaving: _Leaving) -> int:
 
 
 def _quieten() -> None:
-    """Keep PySpark and Py4J from logging an error, with its trace, that they raise as well."""
+    """Keep PySpark and Py4J from logging the errors that they also raise."""
     for name in ("py4j", "DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     logging.getLogger().addFilter(_is_not_of_py4j)

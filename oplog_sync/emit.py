@@ -14,7 +14,7 @@ from oplog_sync.apply import PATIENCE_SECONDS, apply
 from oplog_sync.errors import SyncError
 from oplog_sync.failure import reason
 from oplog_sync.report import NOT_EMITTED, UNKNOWN, Counts, tell, write_report
-from oplog_sync.settings import Settings
+from oplog_sync.settings import JobSettings
 from oplogd.errors import StoreError
 from oplogd.operation import Operation
 from oplogd.store import Correction, Verdict
@@ -57,7 +57,7 @@ class Progress:
             self._told = now, self.done
 
 
-def emit(corrections: DataFrame, settings: Settings, counts: Counts) -> None:
+def emit(corrections: DataFrame, settings: JobSettings, counts: Counts) -> None:
     """Append the corrections, write the report, and count as skipped those whose object has changed.
 
     Raises SyncError if the store fails; the report is written before.
@@ -101,7 +101,7 @@ def _report_emitted(rows: DataFrame, path: str) -> None:
         ) from error
 
 
-def _emitter(settings: Settings, wanted: int) -> Callable[[Iterable[pa.RecordBatch]], _Rows]:
+def _emitter(settings: JobSettings, wanted: int) -> Callable[[Iterable[pa.RecordBatch]], _Rows]:
     """The task. Only a report needs the corrections' data back."""
     store, new, max_rate, patience = (
         settings.store,

@@ -11,7 +11,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from oplog_sync.backend import make_backend
+from oplog_sync.backend import Backend, make_backend
 from oplog_sync.diff import CORRECTIONS, STATE_COLUMNS, compare, decide
 from oplog_sync.dump import faulty_rows, normalised, raw_rows, rows_before, spool
 from oplog_sync.emit import emit
@@ -19,6 +19,7 @@ from oplog_sync.errors import (
     EXIT_EMPTY_DUMP,
     EXIT_FUTURE_ROWS,
     EXIT_INVALID_ROWS,
+    OptionError,
     RefusedError,
     SyncError,
 )
@@ -32,7 +33,7 @@ from oplog_sync.guard import (
 )
 from oplog_sync.report import NO_TYPE, NOT_EMITTED, Counts, check_report, stage, tell, write_report
 from oplog_sync.session import utc
-from oplog_sync.settings import Settings
+from oplog_sync.settings import JobSettings
 from oplog_sync.source import check_master, register
 from oplog_sync.source.options import read_options
 from oplogd.operation import format_ms, now_ms
@@ -40,13 +41,13 @@ from oplogd.operation import format_ms, now_ms
 SHOWN_ROWS = 10
 
 
-def run(spark: SparkSession, settings: Settings) -> Counts:
+def run(spark: SparkSession, settings: JobSettings) -> Counts:
     """Bring the store to the dump's state. Raises SyncError and StoreError; RefusedError where a safety rule says no."""
     with translating(), utc(spark), tempfile.TemporaryDirectory(prefix="oplog-sync.") as folder:
         return _run(spark, settings, Path(folder))
 
 
-def _run(spark: SparkSession, settings: Settings, folder: Path) -> Counts:
+def _run(spark: SparkSession, settings: JobSettings, folder: Path) -> Counts:
     register(spark)
     master = spark.sparkContext.master or ""
     check_master(read_options({"store": settings.store}), master)
@@ -80,7 +81,7 @@ def _run(spark: SparkSession, settings: Settings, folder: Path) -> Counts:
         compared.unpersist()
 
 
-def _newest(raw: DataFrame, compared: DataFrame, settings: Settings) -> int | None:
+def _newest(raw: DataFrame, compared: DataFrame, settings: JobSettings) -> int | None:
     """The time of the dump's newest row in microseconds since 1970, None if nothing may be called older.
 
     Raises RefusedError for invalid rows, an empty dump and rows of the future.
@@ -121,7 +122,7 @@ def _newest(raw: DataFrame, compared: DataFrame, settings: Settings) -> int | No
     return int(newest) if newest is not None else None
 
 
-def _paths(settings: Settings, master: str, folder: Path) -> list[str]:
+def _paths(settings: JobSettings, master: str, folder: Path) -> list[str]:
     if settings.dumps != ("-",):
         return list(settings.dumps)
     if not master.startswith("local"):
@@ -131,11 +132,25 @@ def _paths(settings: Settings, master: str, folder: Path) -> list[str]:
     return [spool(sys.stdin.buffer, folder)]
 
 
-def _states(spark: SparkSession, settings: Settings) -> DataFrame:
-    """The states to compare with. A store that is not there yet has none; emitting creates it."""
+def find_store(settings: JobSettings) -> Backend | None:
+    """Return the store, or None if it is missing and the run may create it.
+
+    Raises OptionError for a missing store without --create, and for a URL that cannot be used.
+    """
     backend = make_backend(settings.store)
-    if not backend.exists():
-        tell(f"{backend.name}: there is no oplog yet")
+    if backend.exists():
+        return backend
+    if not settings.create:
+        name = "--store" if settings.mongo_url is None else "--mongo-url"
+        raise OptionError(f"{name}: there is no oplog at {backend.name}; --create makes a new one")
+    return None
+
+
+def _states(spark: SparkSession, settings: JobSettings) -> DataFrame:
+    """Return the states to compare with: none if the store is missing; emitting creates it."""
+    backend = find_store(settings)
+    if backend is None:
+        tell(f"{make_backend(settings.store).name}: there is no oplog yet")
         return spark.createDataFrame([], STATE_COLUMNS)
     backend.check()
     if not settings.dry_run:
@@ -177,7 +192,7 @@ def _tell_missing(found: Mapping[str, Found], types: Collection[str]) -> None:
         tell(f"--types: neither the dump nor the store has objects of type {type_}")
 
 
-def _report(corrections: DataFrame, settings: Settings) -> None:
+def _report(corrections: DataFrame, settings: JobSettings) -> None:
     """Write what is not emitted."""
     if settings.report is not None:
         with stage(f"writing the report {settings.report}"):

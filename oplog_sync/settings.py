@@ -1,260 +1,286 @@
-"""What the job was told: its flags, read once and checked."""
+"""The settings of the job: a frozen value, and the table of flags that it is read from."""
 
-import argparse
 import os
 import re
-import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import PurePath
-from typing import Literal, NoReturn, cast
+from typing import Any, Literal
+
+import click
 
 import oplogd
-from oplog_sync.backend.base import NEW_LOG, NewLog
-from oplog_sync.errors import EXIT_USAGE
+from oplog_sync.backend.base import NewLog
 from oplog_sync.guard import Limit
+from oplogd import values
+from oplogd.flags import Flag, flags_of, secret, setting
+from oplogd.settings_command import Given, SettingsCommand
+from oplogd.values import Secret
 
-MAX_DELETES = Limit(20, is_percentage=True)
-MAX_CHANGES = Limit(60, is_percentage=True)
+_ABOUT = (
+    "Compare a dump of the source with the objects that an oplog knows, and emit corrections to the"
+    " oplog. DUMP is a file, folder, pattern or Hadoop path, also .gz or .zst; - is standard input."
+)
+_NOTES = """\
+Each value comes from its flag, else from its variable, else it is the default. \
+An empty variable is not set. An unknown variable that begins with OPLOG_SYNC_ is refused.
 
-FORMATS = ("json", "parquet", "csv", "jdbc")
-
-_UNITS = {"": 0, "k": 10, "m": 20, "g": 30}
-_SIZE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?", re.IGNORECASE | re.ASCII)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """``store``: path or URL. ``new_log`` counts where the store is created. ``types`` empty: all.
-
-    ``max_rate``: corrections per second, None is no limit.
-    """
-
-    dumps: tuple[str, ...]
-    store: str = field(repr=False)
-    format: Literal["json", "parquet", "csv", "jdbc"] = "json"
-    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    types: frozenset[str] = frozenset()
-    max_deletes: Limit = MAX_DELETES
-    max_changes: Limit = MAX_CHANGES
-    max_rate: int | None = None
-    new_log: NewLog = NEW_LOG
-    report: str | None = None
-    master: str | None = None
-    dry_run: bool = False
-    skip_invalid: bool = False
-    force: bool = False
-    debug: bool = False
+Exit codes: 0 done, 1 failed, 2 a bad setting, 3 more deletes than allowed, 4 invalid rows, \
+5 empty dump, 6 more changes than allowed, 7 rows of the future. With 3 to 7 nothing was emitted."""
 
 
-def parse(argv: Sequence[str]) -> Settings:
-    """``argv`` is without the program's name. Raises SystemExit: 2 after a sentence on stderr, 0 after --help."""
-    parser = _parser()
-    given = parser.parse_args(argv)
-    if not given.dumps and given.format != "jdbc":
-        parser.error("name the dump: files, folders or patterns, or - for standard input")
-    if given.dumps and given.format == "jdbc":
-        parser.error(
-            "--format jdbc: the dump is named by --option url=... and --option dbtable=..., not by a path"
-        )
-    if "-" in given.dumps and (len(given.dumps) > 1 or given.format != "json"):
-        parser.error("-: standard input is read as JSON lines and excludes other dumps")
-    if given.store is not None and given.mongo_url is not None:
-        parser.error("--store and --mongo-url exclude each other")
-    if given.log_collection is not None and given.mongo_url is None:
-        parser.error("--log-collection is for --mongo-url")
-    if given.report is not None and any(_lies_in(given.report, dump) for dump in given.dumps):
-        parser.error(
-            "--report: it lies in the dump, and the next run would read it as rows; name a path outside"
-        )
-    return Settings(
-        dumps=tuple(given.dumps),
-        store=given.mongo_url or given.store or "oplog.db",
-        format=cast(Literal["json", "parquet", "csv", "jdbc"], given.format),
-        options=tuple(given.option),
-        types=frozenset(given.types),
-        max_deletes=given.max_deletes,
-        max_changes=given.max_changes,
-        max_rate=given.max_rate,
-        new_log=NewLog(given.capped_collection_size, given.log_collection or NEW_LOG.collection),
-        report=given.report,
-        master=given.master,
-        dry_run=given.dry_run,
-        skip_invalid=given.skip_invalid,
-        force=given.force,
-        debug=given.debug,
-    )
+def _setting(*arguments: Any, **options: Any) -> Any:
+    return setting(*arguments, program="oplog-sync", **options)
 
 
-def _lies_in(report: str, dump: str) -> bool:
-    """Whether a folder or pattern of the dump holds the report's path."""
-    path, given = (
-        PurePath(text if ":/" in text else os.path.abspath(text)) for text in (report, dump)
-    )
-    folders = (path, *path.parents)
-    return given in folders or any(fnmatchcase(str(folder), str(given)) for folder in folders)
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: {message.removeprefix('argument ')}", file=sys.stderr)
-        raise SystemExit(EXIT_USAGE)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="oplog-sync",
-        usage="oplog-sync [FLAG ...] DUMP ...",
-        description="Compares a dump of the source with the objects an oplog knows, and emits what corrects the oplog.",
-        epilog="Exit codes: 0 done, 1 failed, 2 wrong flags, 3 more deletes than allowed, 4 invalid rows, 5 empty dump,"
-        " 6 more changes than allowed, 7 rows of the future. With 3 to 7 nothing was emitted.",
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add(
-        "dumps",
-        nargs="*",
-        metavar="DUMP",
-        help="File, folder, pattern or Hadoop path, also .gz or .zst; - is stdin.",
-    )
-    add(
-        "--store",
-        metavar="PATH",
-        type=_text,
-        help="The SQLite file of the oplog. Default: oplog.db.",
-    )
-    add(
-        "--mongo-url",
-        metavar="URL",
-        type=_mongo_url,
-        help="The oplog is in MongoDB, at mongodb://...",
-    )
-    add(
-        "--types",
-        metavar="A,B",
-        type=_types,
-        default=[],
-        help="Compare only objects of these types.",
-    )
-    add(
-        "--format",
-        choices=FORMATS,
-        default="json",
-        help="What the dump is; json: an object a line. Default: json.",
-    )
-    add(
-        "--option",
-        metavar="K=V",
-        type=_option,
-        action="append",
-        default=[],
-        help="Option for Spark's reader. Repeat.",
-    )
-    add(
-        "--max-deletes",
-        metavar="N|P%",
-        type=_limit,
-        default=MAX_DELETES,
-        help="Emit nothing if there are more deletes: a number, or a share of the live objects compared, of all and of each"
-        " type. Default: 20%%.",
-    )
-    add(
-        "--max-changes",
-        metavar="N|P%",
-        type=_limit,
-        default=MAX_CHANGES,
-        help="Emit nothing if there are more changes: a number of inserts and updates, or a share of the live objects"
-        " compared, of all and of each type, that would be updated. Default: 60%%.",
-    )
-    add(
-        "--max-rate",
-        metavar="N",
-        type=_rate,
-        help="Emit at most so many corrections per second. Default: no limit.",
-    )
-    add("--skip-invalid", action="store_true", help="Leave invalid rows out instead of stopping.")
-    add(
-        "--force",
-        action="store_true",
-        help="Go on with an empty dump, or rows of the future. Nothing is deleted then.",
-    )
-    add("--dry-run", action="store_true", help="Do all but emit.")
-    add(
-        "--report",
-        metavar="PATH",
-        type=_text,
-        help="Write each correction into a new folder of this name: JSON lines if it ends in .jsonl, else Parquet.",
-    )
-    add(
-        "--capped-collection-size",
-        metavar="SIZE",
-        type=_size,
-        help="How large the log may grow, if it is created now: bytes, or 10MB, 1G. Default: 256MB.",
-    )
-    add(
-        "--log-collection",
-        choices=("capped", "plain"),
-        help="How MongoDB keeps the log, if it is created now. Default: capped.",
-    )
-    add(
-        "--master",
-        metavar="URL",
-        type=_text,
-        help="Spark master. Default: spark-submit's, else local[*].",
-    )
-    add("--debug", action="store_true", help="Show Spark's messages, and where an error came from.")
-    add("--version", action="version", version=f"oplog-sync {oplogd.__version__}")
-    return parser
+def _secret(*arguments: Any) -> Any:
+    return secret(*arguments, program="oplog-sync")
 
 
 def _text(text: str) -> str:
     if not text:
-        raise argparse.ArgumentTypeError("must not be empty")
+        raise ValueError("must not be empty")
     return text
 
 
-def _mongo_url(text: str) -> str:
-    # The value may hold a password: no message may repeat it.
-    if not text.startswith(("mongodb://", "mongodb+srv://")):
-        raise argparse.ArgumentTypeError("the URL must begin with mongodb:// or mongodb+srv://")
-    return text
-
-
-def _types(text: str) -> list[str]:
-    types = [name.strip().lower() for name in text.split(",")]
+def _types(text: str) -> frozenset[str]:
+    types = frozenset(name.strip().lower() for name in text.split(","))
     if "" in types:
-        raise argparse.ArgumentTypeError(f"{text!r} holds an empty type")
+        raise ValueError(f"{text!r} holds an empty type")
     return types
 
 
 def _option(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise argparse.ArgumentTypeError("must be NAME=VALUE")
+        raise ValueError("must be NAME=VALUE")
     return name, value
 
 
 def _limit(text: str) -> Limit:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)%|(\d+)", text, re.ASCII)
     if match is None:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is neither a number such as 500 nor a percentage such as 20%"
-        )
+        raise ValueError(f"{text!r} is neither a number such as 500 nor a percentage such as 20%")
     return Limit(float(match[1] or match[2]), is_percentage=match[1] is not None)
 
 
-def _rate(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text) >= 1):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return int(text)
+@dataclass(frozen=True, kw_only=True)
+class JobSettings:
+    """The settings of one run. `arguments` are the dumps."""
+
+    arguments: tuple[str, ...] = ()
+    store_path: str = _setting(
+        "Store",
+        "--store",
+        "PATH",
+        "oplog.db",
+        _text,
+        "SQLite file of the oplog. Excludes --mongo-url.",
+    )
+    mongo_url: Secret | None = _secret(
+        "Store",
+        "--mongo-url",
+        "URL",
+        values.mongo_url,
+        "The oplog is in MongoDB, at mongodb://... or mongodb+srv://... Other users see a "
+        "URL on the command line: prefer the variable or --mongo-url-file.",
+    )
+    create: bool = _setting(
+        "Store",
+        "--create",
+        None,
+        "false",
+        values.switch,
+        "Create the store if it is missing. Without this flag a missing store is an error.",
+    )
+    capped_collection_size: int | None = _setting(
+        "Store",
+        "--capped-collection-size",
+        "SIZE",
+        None,
+        values.size(4096),
+        "Maximum size of the log, if this run creates it. Not set: 256MB.",
+    )
+    log_collection: Literal["capped", "plain"] = _setting(
+        "Store",
+        "--log-collection",
+        "capped|plain",
+        "capped",
+        values.log_collection,
+        "How MongoDB keeps the log, if this run creates it.",
+    )
+    format: Literal["json", "parquet", "csv", "jdbc"] = _setting(
+        "Dump",
+        "--format",
+        "json|parquet|csv|jdbc",
+        "json",
+        values.OneOf("json", "parquet", "csv", "jdbc"),
+        "Format of the dump. json: one object per line.",
+    )
+    options: tuple[tuple[str, str], ...] = _setting(
+        "Dump",
+        "--option",
+        "NAME=VALUE",
+        None,
+        _option,
+        "Option for Spark's reader. Can be repeated; its variable holds one per line.",
+        repeats=True,
+    )
+    only_types: frozenset[str] | None = _setting(
+        "Dump",
+        "--types",
+        "A,B",
+        None,
+        _types,
+        "Compare only objects of these types. Not set: all types.",
+    )
+    skip_invalid: bool = _setting(
+        "Dump",
+        "--skip-invalid",
+        None,
+        "false",
+        values.switch,
+        "Leave invalid rows out instead of stopping.",
+    )
+    max_deletes: Limit = _setting(
+        "Safety",
+        "--max-deletes",
+        "N|P%",
+        "20%",
+        _limit,
+        "Emit nothing if there are more deletes: a number, or a share of the live objects "
+        "compared, of all objects and of each type.",
+    )
+    max_changes: Limit = _setting(
+        "Safety",
+        "--max-changes",
+        "N|P%",
+        "60%",
+        _limit,
+        "Emit nothing if there are more changes: a number of inserts and updates, or a "
+        "share of the live objects compared, of all objects and of each type, that would be"
+        " updated.",
+    )
+    force: bool = _setting(
+        "Safety",
+        "--force",
+        None,
+        "false",
+        values.switch,
+        "Continue with an empty dump, or with rows of the future. Then nothing is deleted.",
+    )
+    dry_run: bool = _setting(
+        "Safety",
+        "--dry-run",
+        None,
+        "false",
+        values.switch,
+        "Compare and report, but emit nothing.",
+    )
+    max_rate: int | None = _setting(
+        "Output",
+        "--max-rate",
+        "N",
+        None,
+        values.count(1),
+        "Emit at most N corrections per second. Not set: no limit.",
+    )
+    report: str | None = _setting(
+        "Output",
+        "--report",
+        "PATH",
+        None,
+        _text,
+        "Write each correction into a new folder of this name: JSON lines if it ends in "
+        ".jsonl, .json or .ndjson, else Parquet.",
+    )
+    master: str | None = _setting(
+        "Operation",
+        "--master",
+        "URL",
+        None,
+        _text,
+        "Spark master. Not set: spark-submit's, else local[*].",
+    )
+    debug: bool = _setting(
+        "Operation",
+        "--debug",
+        None,
+        "false",
+        values.switch,
+        "Show Spark's messages and the origin of an error.",
+    )
+
+    @property
+    def dumps(self) -> tuple[str, ...]:
+        return self.arguments
+
+    @property
+    def store(self) -> str:
+        """Return the path of the SQLite file or the URL of MongoDB. It may hold a password."""
+        return self.store_path if self.mongo_url is None else self.mongo_url.reveal()
+
+    @property
+    def types(self) -> frozenset[str]:
+        """Return the types to compare. Empty: all types."""
+        return self.only_types or frozenset()
+
+    @property
+    def new_log(self) -> NewLog:
+        return NewLog(self.capped_collection_size, self.log_collection)
 
 
-def _size(text: str) -> int:
-    match = _SIZE.fullmatch(text.strip())
-    size = int(match[1]) << _UNITS[match[2].lower()] if match else 0
-    if size < 4096:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a size of at least 4096 bytes, such as 10485760 or 10MB"
+def command() -> SettingsCommand[JobSettings]:
+    return SettingsCommand(
+        "oplog-sync",
+        JobSettings,
+        _check,
+        version=oplogd.__version__,
+        about=_ABOUT,
+        notes=_NOTES,
+        argument="DUMP",
+    )
+
+
+def parse(argv: Sequence[str], environ: Mapping[str, str]) -> JobSettings:
+    """Read the settings as `SettingsCommand.parse` does."""
+    return command().parse(argv, environ)
+
+
+def flag_table() -> tuple[Flag, ...]:
+    """Return every flag that is a setting, in the order of the help."""
+    return flags_of(JobSettings)
+
+
+_MONGO_URL = ("--mongo-url", "--mongo-url-file")
+
+
+def _check(given: Given) -> None:
+    dumps, format_ = given.arguments, given.values.get("format", "json")
+    if not dumps and format_ != "jdbc":
+        raise click.UsageError("name the dump: files, folders or patterns, or - for standard input")
+    if dumps and format_ == "jdbc":
+        raise click.UsageError(
+            "--format jdbc: the dump is named by --option url=... and --option dbtable=..., not by"
+            " a path"
         )
-    return size
+    if "-" in dumps and (len(dumps) > 1 or format_ != "json"):
+        raise click.UsageError("-: standard input is read as JSON lines and excludes other dumps")
+    given.refuse_together(["--store"], _MONGO_URL)
+    given.require("--log-collection", *_MONGO_URL)
+    report = given.values.get("report")
+    if report is not None and any(_lies_in(report, dump) for dump in dumps):
+        raise click.UsageError(
+            f"{given.sources['--report']}: it lies in the dump, and the next run would read it as"
+            " rows; name a path outside"
+        )
+
+
+def _lies_in(report: str, dump: str) -> bool:
+    """Return whether a folder or pattern of the dump holds the report's path."""
+    path, given = (
+        PurePath(text if ":/" in text else os.path.abspath(text)) for text in (report, dump)
+    )
+    folders = (path, *path.parents)
+    return given in folders or any(fnmatchcase(str(folder), str(given)) for folder in folders)

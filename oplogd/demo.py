@@ -1,4 +1,4 @@
-"""``make demo``: an agent on the embedded store with a producer that behaves like a small video site."""
+"""``make demo``: an agent on SQLite, and a producer that behaves like a small video site."""
 
 import errno
 import json
@@ -14,13 +14,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from oplogd import logs, server
-from oplogd.command_line import parse
 from oplogd.errors import StartupError
+from oplogd.settings import parse
 
 _WELCOME = """
   oplog runs, with a small producer that sends operations over UDP.
 
-    {url}/          what happens now, in a browser
+    {url}/          the dashboard, for a browser
     {url}/docs      the HTTP API
     {url}/status    the counters
 
@@ -32,12 +32,15 @@ _WELCOME = """
 
   Ctrl-C ends it.
 """
-_SEND = 'curl -s -H \'Content-Type: application/json\' -d \'{{"event":"insert","type":"video","id":"mine"}}\' {url}/'
+_SEND = (
+    "curl -s -H 'Content-Type: application/json'"
+    """ -d '{{"event":"insert","type":"video","id":"mine"}}' {url}/"""
+)
 _PAUSE = 0.4
 
 
 def operations(seed: int) -> Iterator[dict[str, object]]:
-    """Users upload videos, change them, comment and take some down again: an endless believable stream."""
+    """Yield operations without end: users upload, change, comment on and delete videos."""
     choose = random.Random(seed)
     users = [f"user/{name}" for name in ("ada", "grace", "linus", "margaret", "barbara", "ken")]
     videos: list[tuple[str, str]] = []
@@ -70,9 +73,9 @@ def _produce(host: str, port: int) -> None:
 
 
 def _on_ready(url: str) -> None:
-    where = urlsplit(url)
+    address = urlsplit(url)
     print(_WELCOME.format(url=url, send=_SEND.format(url=url)), flush=True)
-    producer = threading.Thread(target=_produce, args=(where.hostname, where.port), daemon=True)
+    producer = threading.Thread(target=_produce, args=(address.hostname, address.port), daemon=True)
     producer.start()
 
 

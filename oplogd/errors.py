@@ -34,6 +34,10 @@ class StoreUnavailableError(StoreError):
     """The store does not answer now: locked, disk full, away. Trying again makes sense."""
 
 
+class ForeignStoreError(StoreUnavailableError):
+    """The file belongs to another program or to a newer oplog. At the start it is a bad setting."""
+
+
 class NotConfirmedError(StoreUnavailableError):
     """The store has not confirmed operations that are being written. They stay, and may still be stored."""
 
@@ -44,3 +48,7 @@ class LogReplacedError(OplogError):
 
 class StartupError(OplogError):
     """The agent cannot start. The message is one sentence that names the flag to change."""
+
+
+class SettingError(StartupError):
+    """A setting cannot be used. Starting again with it fails again."""

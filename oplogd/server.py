@@ -14,7 +14,13 @@ import uvicorn
 
 from oplogd import __version__, systemd
 from oplogd.agent import Agent
-from oplogd.errors import StartupError, StoreError, StoreFlagError
+from oplogd.errors import (
+    ForeignStoreError,
+    SettingError,
+    StartupError,
+    StoreError,
+    StoreFlagError,
+)
 from oplogd.listen import open_listeners
 from oplogd.settings import Settings
 from oplogd.stop import EXIT_FAILED, EXIT_OK, EXIT_UNWRITTEN, EXIT_USAGE, Stop, leave
@@ -75,10 +81,11 @@ async def serve(settings: Settings, on_ready: Callable[[str], None] | None = Non
     except (StoreError, StartupError) as error:
         for sock in (*http, *udp):
             sock.close()
-        if isinstance(error, StoreFlagError):
+        if isinstance(error, SettingError | StoreFlagError):
             raise
         flag = " (--store)" if isinstance(error, StoreError) and settings.mongo_url is None else ""
-        raise StartupError(f"{error}{flag}") from None
+        kind = SettingError if isinstance(error, ForeignStoreError) else StartupError
+        raise kind(f"{error}{flag}") from None
     return await process.run(on_ready)
 
 
@@ -216,7 +223,7 @@ def _uvicorn_config(settings: Settings, agent: Agent) -> uvicorn.Config:
         config.load()
     except OSError as error:  # an SSLError is one
         files = f"--tls-certificate {settings.tls_certificate}, --tls-key {settings.tls_key}"
-        raise StartupError(
+        raise SettingError(
             f"{files}: not a certificate and its key, both in PEM ({error})"
         ) from None
     return config

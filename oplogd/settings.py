@@ -1,146 +1,302 @@
-"""The agent's settings: a frozen value, and the table of flags it is read from.
+"""The agent's settings: a frozen value, and the table of flags that it is read from."""
 
-The fields of `Settings` are the table: name, form, default and help stand there and nowhere else.
-"""
-
-import dataclasses
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+import oplogd
 from oplogd import values
+from oplogd.flags import Flag, flags_of, secret, setting
+from oplogd.settings_command import Given, SettingsCommand
 from oplogd.values import Address, Secret
 
+_ABOUT = (
+    "Receive operations on objects over UDP and HTTP, keep them in a log, and stream them to"
+    " consumers."
+)
+_NOTES = """\
+Each value comes from its flag, else from its variable, else it is the default. \
+An empty variable is not set. An unknown variable that begins with OPLOGD_ is refused.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flag:
-    """One row of the table. `default` is the text one would type; None means not set."""
+SIZE is a number of bytes, or a number with a unit: 10485760, 10MB, 10MiB, 64k, 1G. \
+Units are powers of 1024.
 
-    name: str
-    metavar: str | None  # None: a switch
-    default: str | None
-    help: str
-    convert: Callable[[str], Any]
-    empty_is_unset: bool = False
+DURATION is a number of seconds, or a number with a unit: 30, 30s, 500ms, 10m, 12h, 30d.
 
-    @property
-    def variable(self) -> str:
-        return "OPLOGD_" + self.name.removeprefix("--").replace("-", "_").upper()
+The variable of a flag without a value is 1, true, yes or on; or 0, false, no or off.
 
-
-def _field(
-    name: str,
-    metavar: str | None,
-    default: str | None,
-    convert: Callable[[str], Any],
-    help: str,
-    *,
-    empty_is_unset: bool = False,
-) -> Any:
-    """A setting with its flag; its default is what the flag makes of the default's text."""
-    flag = Flag(
-        name=name,
-        metavar=metavar,
-        default=default,
-        help=help,
-        convert=convert,
-        empty_is_unset=empty_is_unset,
-    )
-    value = None if default is None else convert(default)
-    return dataclasses.field(default=value, metadata={"flags": (flag,)})
-
-
-def _secret(name: str, metavar: str, help: str) -> Any:
-    """A secret with two flags: its value, or a file that holds it."""
-    in_file = f"The same from a file, less one newline at its end. Excludes {name}."
-    given = Flag(
-        name=name, metavar=metavar, default=None, help=help, convert=Secret, empty_is_unset=True
-    )
-    file = Flag(
-        name=f"{name}-file",
-        metavar="PATH",
-        default=None,
-        help=in_file,
-        convert=values.secret_in_file,
-    )
-    return dataclasses.field(default=None, metadata={"flags": (given, file)})
+Exit codes: 0 stopped in order, 1 failed, 2 a bad setting, 3 stopped before all was stored."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings as `parse` reads them. Sizes are in bytes, durations in seconds."""
+    """The settings of an agent. Sizes are in bytes, durations in seconds."""
 
-    listen: Address = _field(
+    listen: Address = setting(
+        "Network",
         "--listen",
         "ADDRESS",
         ":8042",
         values.address,
-        "Where to serve HTTP: :PORT for all interfaces, HOST:PORT or [IPV6]:PORT. Port 0 takes a free one.",
+        "Serve HTTP at this address: :PORT for all interfaces, HOST:PORT or [IPV6]:PORT. "
+        "Port 0 takes a free port.",
     )
-    udp_listen: Address | Literal["off"] | None = _field(
+    udp_listen: Address | Literal["off"] | None = setting(
+        "Network",
         "--udp-listen",
         "ADDRESS|off",
         None,
         values.udp_address,
-        "Where to take operations over UDP, in the same forms, or off. Not set: the address of --listen; with"
-        " an ingest password, which cannot guard UDP, the loopback address with the port of --listen.",
+        "Receive operations over UDP at this address, in the same forms, or off. Not set: "
+        "the address of --listen. With an ingest password, which cannot guard UDP, it is "
+        "the loopback address with the port of --listen.",
     )
-    store: Path = _field(
+    allowed_hosts: frozenset[str] | None = setting(
+        "Network",
+        "--allowed-hosts",
+        "NAMES",
+        None,
+        values.host_names,
+        "Names of this agent, comma-separated, under which web pages may send operations "
+        "without an ingest password. localhost and IP addresses need not be listed. Not "
+        "set: none.",
+        empty_is_unset=True,
+    )
+    store: Path = setting(
+        "Store",
         "--store",
         "PATH",
         "oplog.db",
         values.path,
-        "The SQLite file that holds the log. Created when missing.",
+        "SQLite file that holds the log. Created if it is missing. Excludes --mongo-url.",
     )
-    mongo_url: Secret | None = _field(
-        "--mongo-url",
-        "URL",
-        None,
-        values.mongo_url,
-        "Keep the log in MongoDB, at mongodb://... or mongodb+srv://... Excludes --store.",
-        empty_is_unset=True,
-    )
-    log_collection: Literal["capped", "plain"] = _field(
-        "--log-collection",
-        "capped|plain",
-        "capped",
-        values.log_collection,
-        "How MongoDB keeps the log: in a capped collection, or in an ordinary one that the agents trim, for services"
-        " without capped collections.",
-    )
-    lease: float = _field(
-        "--lease",
-        "DURATION",
-        "5s",
-        values.lease,
-        "How long the agent that folds MongoDB's log into the states may be silent before another one takes over, at least"
-        " 100ms. Give all agents the same; where they differ, the longer one counts.",
-    )
-    spool: Path | None = _field(
-        "--spool",
-        "PATH",
-        None,
-        values.path,
-        "Keep operations that come by UDP while MongoDB is away in this SQLite file. Not set: in memory only.",
-        empty_is_unset=True,
-    )
-    spool_size: int = _field(
-        "--spool-size",
-        "SIZE",
-        "1GB",
-        values.size(1 << 20),
-        "How large the spool may grow, at least 1MB.",
-    )
-    capped_collection_size: int | None = _field(
+    capped_collection_size: int | None = setting(
+        "Store",
         "--capped-collection-size",
         "SIZE",
         None,
         values.size(4096),
-        "How large the log may grow before its oldest operations go, at least 4096 bytes. Not set: a store"
-        " keeps the size it has, a new one gets 256MB.",
+        "Maximum size of the log, at least 4096 bytes. A full log drops its oldest "
+        "operations. Not set: an existing store keeps its size, a new one gets 256MB.",
     )
-    object_url: str | None = _field(
+    tombstone_retention: float = setting(
+        "Store",
+        "--tombstone-retention",
+        "DURATION|0",
+        "0",
+        values.time_or_0,
+        "How long to remember deleted objects. A consumer that was away longer starts anew."
+        " 0: for ever.",
+    )
+    new_epoch: bool = setting(
+        "Store",
+        "--new-epoch",
+        None,
+        "false",
+        values.switch,
+        "Set the log aside, begin a new one from the states and exit. Every consumer then "
+        "starts anew. Repairs a log whose time is far ahead of the clock. Stop the agent "
+        "first.",
+    )
+    mongo_url: Secret | None = secret(
+        "MongoDB",
+        "--mongo-url",
+        "URL",
+        values.mongo_url,
+        "Keep the log in MongoDB, at mongodb://... or mongodb+srv://... Other users see a URL on the"
+        " command line: prefer the variable or --mongo-url-file. Excludes --store.",
+    )
+    log_collection: Literal["capped", "plain"] = setting(
+        "MongoDB",
+        "--log-collection",
+        "capped|plain",
+        "capped",
+        values.log_collection,
+        "How MongoDB keeps the log: in a capped collection, or in a plain one that the "
+        "agents trim, for services without capped collections.",
+    )
+    lease: float = setting(
+        "MongoDB",
+        "--lease",
+        "DURATION",
+        "5s",
+        values.lease,
+        "How long the agent that folds MongoDB's log into the states may be silent before "
+        "another one takes over, at least 100ms. Give all agents the same value. If values "
+        "differ, the longer one counts.",
+    )
+    spool: Path | None = setting(
+        "MongoDB",
+        "--spool",
+        "PATH",
+        None,
+        values.path,
+        "SQLite file that keeps operations received over UDP while MongoDB is away. Not "
+        "set: in memory only. Needs --mongo-url.",
+        empty_is_unset=True,
+    )
+    spool_size: int = setting(
+        "MongoDB",
+        "--spool-size",
+        "SIZE",
+        "1GB",
+        values.size(1 << 20),
+        "Maximum size of the spool, at least 1MB.",
+    )
+    password: Secret | None = secret(
+        "Passwords and TLS",
+        "--password",
+        "PASSWORD",
+        Secret,
+        "Password for following the stream. Not set, or empty: none required.",
+    )
+    ingest_password: Secret | None = secret(
+        "Passwords and TLS",
+        "--ingest-password",
+        "PASSWORD",
+        Secret,
+        "Password for sending over HTTP. Not set, or empty: none required. See --udp-listen.",
+    )
+    tls_certificate: Path | None = setting(
+        "Passwords and TLS",
+        "--tls-certificate",
+        "PATH",
+        None,
+        values.readable,
+        "Serve HTTPS with this certificate chain (PEM). Needs --tls-key.",
+    )
+    tls_key: Path | None = setting(
+        "Passwords and TLS",
+        "--tls-key",
+        "PATH",
+        None,
+        values.readable,
+        "Private key of the certificate (PEM). Needs --tls-certificate.",
+    )
+    max_queued_events: int = setting(
+        "Limits",
+        "--max-queued-events",
+        "N",
+        "100000",
+        values.count(1),
+        "Operations that may wait to be stored, at least 1. When the queue is full, UDP "
+        "drops operations and HTTP answers 503.",
+    )
+    max_queued_bytes: int = setting(
+        "Limits",
+        "--max-queued-bytes",
+        "SIZE",
+        "64MB",
+        values.size(65536),
+        "The same limit in memory, at least 64KB.",
+    )
+    max_body_size: int = setting(
+        "Limits",
+        "--max-body-size",
+        "SIZE",
+        "16MB",
+        values.size(1),
+        "Maximum size of the body of an HTTP request after decompression, at least 1 byte.",
+    )
+    max_upload_memory: int = setting(
+        "Limits",
+        "--max-upload-memory",
+        "SIZE",
+        "64MB",
+        values.size(65536),
+        "Memory for all bodies that are being received and decoded, compressed and "
+        "decompressed, at least 64KB. Above it HTTP answers 503.",
+    )
+    max_header_size: int = setting(
+        "Limits",
+        "--max-header-size",
+        "SIZE",
+        "64KB",
+        values.size(1024),
+        "Maximum size of the URL and headers of an HTTP request, at least 1KB. Above it "
+        "HTTP answers 431.",
+    )
+    header_timeout: float = setting(
+        "Limits",
+        "--header-timeout",
+        "DURATION",
+        "10s",
+        values.some_time,
+        "How long the headers of an HTTP request may take to arrive, more than 0. Then HTTP"
+        " answers 408.",
+    )
+    body_timeout: float = setting(
+        "Limits",
+        "--body-timeout",
+        "DURATION",
+        "30s",
+        values.some_time,
+        "Longest pause within the body of an HTTP request, more than 0. A body that takes "
+        "longer than this in total must arrive at 4 KB per second. Otherwise HTTP answers "
+        "408.",
+    )
+    max_clients: int = setting(
+        "Limits",
+        "--max-clients",
+        "N",
+        "10000",
+        values.count(1),
+        "Consumers that may follow at the same time, at least 1.",
+    )
+    max_clients_per_address: int = setting(
+        "Limits",
+        "--max-clients-per-address",
+        "N",
+        "0",
+        values.count(0),
+        "Consumers that may follow at the same time from one IP address. Above it HTTP "
+        "answers 429. 0: no limit.",
+    )
+    ring_size: int = setting(
+        "Streams",
+        "--ring-size",
+        "N",
+        "65536",
+        values.count(16),
+        "Operations kept in memory for consumers, at least 16. Slower consumers read from "
+        "the store.",
+    )
+    ring_bytes: int = setting(
+        "Streams",
+        "--ring-bytes",
+        "SIZE",
+        "64MB",
+        values.size(65536),
+        "The same limit in memory, at least 64KB.",
+    )
+    heartbeat: float = setting(
+        "Streams",
+        "--heartbeat",
+        "DURATION",
+        "20s",
+        values.heartbeat,
+        "Longest silence on a stream before a heartbeat is sent, more than 0 and at most 25s.",
+    )
+    max_connection_age: float = setting(
+        "Streams",
+        "--max-connection-age",
+        "DURATION|0",
+        "0",
+        values.time_or_0,
+        "End a stream at about this age, so that its consumer reconnects. 0: never.",
+    )
+    stall_timeout: float = setting(
+        "Streams",
+        "--stall-timeout",
+        "DURATION|0",
+        "5m",
+        values.time_or_0,
+        "Cut off a consumer that takes no byte for this time while its connection is full. "
+        "It can reconnect and resume. 0: never.",
+    )
+    object_url: str | None = setting(
+        "Streams",
         "--object-url",
         "TEMPLATE",
         None,
@@ -148,174 +304,34 @@ class Settings:
         "URL of an object, sent to consumers as ref. Must contain {{id}}, may contain {{type}}.",
         empty_is_unset=True,
     )
-    password: Secret | None = _secret(
-        "--password",
-        "PASSWORD",
-        "Password for following the stream. Not set, or empty: none required.",
-    )
-    ingest_password: Secret | None = _secret(
-        "--ingest-password",
-        "PASSWORD",
-        "Password for sending over HTTP. Not set, or empty: none required. See --udp-listen.",
-    )
-    allowed_hosts: frozenset[str] | None = _field(
-        "--allowed-hosts",
-        "NAMES",
-        None,
-        values.host_names,
-        "Names of this agent, comma-separated, under which web pages may send operations without an ingest password."
-        " localhost and IP addresses need not be listed. Not set: none.",
-        empty_is_unset=True,
-    )
-    max_queued_events: int = _field(
-        "--max-queued-events",
-        "N",
-        "100000",
-        values.count(1),
-        "Operations that may wait to be stored, at least 1. Beyond it UDP drops them and HTTP answers 503.",
-    )
-    max_queued_bytes: int = _field(
-        "--max-queued-bytes",
-        "SIZE",
-        "64MB",
-        values.size(65536),
-        "The same bound in memory, at least 64KB.",
-    )
-    max_body_size: int = _field(
-        "--max-body-size",
-        "SIZE",
-        "16MB",
-        values.size(1),
-        "The largest body of an HTTP request, after decompression, at least 1 byte.",
-    )
-    max_upload_memory: int = _field(
-        "--max-upload-memory",
-        "SIZE",
-        "64MB",
-        values.size(65536),
-        "Memory for all bodies that are being received and decoded, compressed and decompressed, at least 64KB. Beyond"
-        " it HTTP answers 503.",
-    )
-    max_header_size: int = _field(
-        "--max-header-size",
-        "SIZE",
-        "64KB",
-        values.size(1024),
-        "The largest URL and headers of an HTTP request, at least 1KB. Beyond it HTTP answers 431.",
-    )
-    header_timeout: float = _field(
-        "--header-timeout",
-        "DURATION",
-        "10s",
-        values.some_time,
-        "How long the headers of an HTTP request may take to arrive, more than 0. Then HTTP answers 408.",
-    )
-    body_timeout: float = _field(
-        "--body-timeout",
-        "DURATION",
-        "30s",
-        values.some_time,
-        "The longest pause within the body of an HTTP request, more than 0. A body that takes longer than this in total"
-        " must arrive at 4 KB per second. Otherwise HTTP answers 408.",
-    )
-    max_clients: int = _field(
-        "--max-clients",
-        "N",
-        "10000",
-        values.count(1),
-        "Consumers that may follow at once, at least 1.",
-    )
-    max_clients_per_address: int = _field(
-        "--max-clients-per-address",
-        "N",
-        "0",
-        values.count(0),
-        "Consumers that may follow at once from one IP address. Beyond it HTTP answers 429. 0: no limit.",
-    )
-    ring_size: int = _field(
-        "--ring-size",
-        "N",
-        "65536",
-        values.count(16),
-        "Operations kept in memory for consumers, at least 16. Slower consumers read from the store.",
-    )
-    ring_bytes: int = _field(
-        "--ring-bytes",
-        "SIZE",
-        "64MB",
-        values.size(65536),
-        "The same bound in memory, at least 64KB.",
-    )
-    shutdown_timeout: float = _field(
+    shutdown_timeout: float = setting(
+        "Operation",
         "--shutdown-timeout",
         "DURATION",
         "30s",
         values.some_time,
-        "How long a stop may take to store what is queued and to end the streams, more than 0.",
+        "How long a stop may take to store queued operations and to end the streams, more than 0.",
     )
-    heartbeat: float = _field(
-        "--heartbeat",
-        "DURATION",
-        "20s",
-        values.heartbeat,
-        "The longest silence on a stream before a heartbeat is sent, more than 0 and at most 25s.",
-    )
-    max_connection_age: float = _field(
-        "--max-connection-age",
-        "DURATION|0",
-        "0",
-        values.time_or_0,
-        "End a stream at about this age, so that its consumer reconnects. 0: never.",
-    )
-    stall_timeout: float = _field(
-        "--stall-timeout",
-        "DURATION|0",
-        "5m",
-        values.time_or_0,
-        "Cut off a consumer that takes no byte for this time while its connection is full. It can reconnect and resume."
-        " 0: never.",
-    )
-    tombstone_retention: float = _field(
-        "--tombstone-retention",
-        "DURATION|0",
-        "0",
-        values.time_or_0,
-        "How long to remember deleted objects. A consumer that was away longer starts anew. 0: for ever.",
-    )
-    new_epoch: bool = _field(
-        "--new-epoch",
-        None,
-        "false",
-        values.switch,
-        "Set the log aside, begin a new one from the states and exit; every consumer then starts anew. Mends a"
-        " log whose time is far ahead of the clock. The agent must not run meanwhile.",
-    )
-    debug: bool = _field("--debug", None, "false", values.switch, "Log more.")
-    log_format: Literal["text", "json"] = _field(
+    log_format: Literal["text", "json"] = setting(
+        "Operation",
         "--log-format",
         "text|json",
         "text",
         values.log_format,
-        "Log lines for people, or one JSON object a line.",
+        "Write log lines for people (text), or one JSON object per line.",
     )
-    tls_certificate: Path | None = _field(
-        "--tls-certificate",
-        "PATH",
+    debug: bool = setting(
+        "Operation",
+        "--debug",
         None,
-        values.readable,
-        "Serve HTTPS with this certificate chain (PEM). Needs --tls-key.",
-    )
-    tls_key: Path | None = _field(
-        "--tls-key",
-        "PATH",
-        None,
-        values.readable,
-        "The certificate's private key (PEM). Needs --tls-certificate.",
+        "false",
+        values.switch,
+        "Log more.",
     )
 
     @property
     def udp_address(self) -> Address | None:
-        """Return the address to listen on for UDP, None for none.
+        """Return the address to listen on for UDP, or None if UDP is off.
 
         Without --udp-listen it has the port of --listen. If that is 0, take the port that HTTP got.
         """
@@ -326,6 +342,32 @@ class Settings:
         return self.listen if self.ingest_password is None else self.listen.loopback()
 
 
+def command() -> SettingsCommand[Settings]:
+    return SettingsCommand(
+        "oplogd",
+        Settings,
+        _check,
+        version=oplogd.__version__,
+        about=_ABOUT,
+        notes=_NOTES,
+    )
+
+
+def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
+    """Read the settings as `SettingsCommand.parse` does."""
+    return command().parse(argv, environ)
+
+
 def flag_table() -> tuple[Flag, ...]:
-    """Every flag that is a setting, in the order of the help; --help and --version are not among them."""
-    return tuple(flag for field in dataclasses.fields(Settings) for flag in field.metadata["flags"])
+    """Return every flag that is a setting, in the order of the help."""
+    return flags_of(Settings)
+
+
+_MONGO_URL = ("--mongo-url", "--mongo-url-file")
+
+
+def _check(given: Given) -> None:
+    given.refuse_together(["--store"], _MONGO_URL)
+    given.require("--spool", *_MONGO_URL)
+    given.require("--tls-certificate", "--tls-key")
+    given.require("--tls-key", "--tls-certificate")

@@ -1,6 +1,7 @@
-"""The forms of settings: each function makes a value of the text of a flag or variable.
+"""Conversions from the text of a flag or variable to a value.
 
-A ValueError carries the rest of a sentence which begins with the flag's name.
+They raise ValueError. Its message continues a sentence that begins with the name of the flag or
+variable.
 """
 
 import ipaddress
@@ -17,7 +18,7 @@ _NAME = re.compile(
 
 
 class Secret:
-    """A string that does not show itself in a repr, a log or a format string."""
+    """A string that a repr, a log or a format string shows as `***`."""
 
     __slots__ = ("_value",)
 
@@ -39,7 +40,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen. An empty host means all interfaces, port 0 any free port."""
+    """An address to listen on. An empty host means all interfaces, port 0 means any free port."""
 
     host: str
     port: int
@@ -55,7 +56,7 @@ class Address:
             return self.host.lower() == "localhost"
 
     def loopback(self) -> "Address":
-        """The same port on the loopback interface of the same address family."""
+        """Return the same port on the loopback interface of the same address family."""
         if self.is_loopback:
             return self
         return Address("::1" if ":" in self.host else "127.0.0.1", self.port)
@@ -146,7 +147,7 @@ def path(text: str) -> Path:
 
 
 def readable(text: str) -> Path:
-    # Opened, not read: it may be a pipe, and what is in it is for the one who needs it.
+    # Open it but read nothing: it may be a pipe, which can be read only once.
     with _open(text):
         return Path(text)
 
@@ -158,22 +159,33 @@ def _open(text: str) -> BinaryIO:
         raise ValueError(f"cannot read {text!r}: {error.strerror}") from None
 
 
-def secret_in_file(path: str) -> Secret:
-    with _open(path) as file:
+def in_file(convert: Callable[[str], Secret]) -> Callable[[str], Secret]:
+    """Return a conversion from a path to the secret in that file.
+
+    One newline at the end of the file is ignored.
+    """
+
+    def read(path: str) -> Secret:
+        with _open(path) as file:
+            try:
+                text = file.read().decode()
+            except UnicodeDecodeError:
+                raise ValueError(f"{path!r} is not UTF-8 text") from None
+            except OSError as error:
+                raise ValueError(f"cannot read {path!r}: {error.strerror}") from None
+        text = text.removesuffix("\n").removesuffix("\r")
+        if not text:
+            raise ValueError(f"{path!r} is empty")
         try:
-            text = file.read().decode()
-        except UnicodeDecodeError:
-            raise ValueError(f"{path!r} is not UTF-8 text") from None
-        except OSError as error:
-            raise ValueError(f"cannot read {path!r}: {error.strerror}") from None
-    text = text.removesuffix("\n").removesuffix("\r")
-    if not text:
-        raise ValueError(f"{path!r} is empty")
-    return Secret(text)
+            return convert(text)
+        except ValueError as error:
+            raise ValueError(f"{path!r}: {error}") from None
+
+    return read
 
 
 def mongo_url(text: str) -> Secret:
-    # The value may hold a password: no message may repeat it.
+    # The URL may hold a password: no message may repeat it.
     if not text.startswith(("mongodb://", "mongodb+srv://")):
         raise ValueError("the URL must begin with mongodb:// or mongodb+srv://")
     return Secret(text)
@@ -186,7 +198,7 @@ def object_url(text: str) -> str:
 
 
 def host_name(text: str) -> str | None:
-    """Return a name of the DNS as it is compared: lower case, no dot at its end. None for anything else."""
+    """Return a DNS name in lower case without a final dot, or None if `text` is no DNS name."""
     name = text.lower().removesuffix(".")
     return name if len(name) <= 253 and _NAME.fullmatch(name) else None
 
@@ -201,13 +213,17 @@ def host_names(text: str) -> frozenset[str]:
     return frozenset(name for name in map(host_name, names) if name)
 
 
-def log_collection(text: str) -> str:
-    if text not in ("capped", "plain"):
-        raise ValueError(f"{text!r} is neither capped nor plain")
-    return text
+class OneOf:
+    """A conversion that accepts only the texts in `choices`."""
+
+    def __init__(self, *choices: str) -> None:
+        self.choices = choices
+
+    def __call__(self, text: str) -> str:
+        if text not in self.choices:
+            raise ValueError(f"{text!r} is not one of {', '.join(self.choices)}")
+        return text
 
 
-def log_format(text: str) -> str:
-    if text not in ("text", "json"):
-        raise ValueError(f"{text!r} is neither text nor json")
-    return text
+log_collection = OneOf("capped", "plain")
+log_format = OneOf("text", "json")

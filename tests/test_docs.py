@@ -10,16 +10,20 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from oplogd import server
+from oplog_sync import settings as job_settings
+from oplogc.tail_settings import FLAGS
+from oplogd import server, settings
 from oplogd.agent import Agent as Parts
+from oplogd.flags import Flag
 from oplogd.operation import EVENTS
-from oplogd.settings import Settings, flag_table
+from oplogd.settings import Settings
 from oplogd.web.app import create_app
 from tests.agents import Agent, Event, fold
 from tests.clients.restart import agent_on, free_port
@@ -43,14 +47,33 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
 
 
 def flags() -> str:
-    rows = ["| flag | variable | default | |", "|---|---|---|---|"]
-    for flag in flag_table():
+    return table(settings.flag_table())
+
+
+def sync_flags() -> str:
+    return table(job_settings.flag_table())
+
+
+def tail_flags() -> str:
+    rows = ["| flag | variable | |", "|---|---|---|"]
+    for flag in FLAGS:
+        names = f"{flag.name}, {flag.short}" if flag.short else flag.name
         metavar = (flag.metavar or "").replace("|", "\\|")
-        default = f"`{flag.default}`" if flag.metavar and flag.default else ""
-        rows.append(
-            f"| `{f'{flag.name} {metavar}'.strip()}` | `{flag.variable}` | {default} | {flag.help} |"
-        )
+        rows.append(f"| `{f'{names} {metavar}'.strip()}` | `{flag.variable}` | {flag.help} |")
     return "\n".join(rows)
+
+
+def table(flags: Sequence[Flag]) -> str:
+    """Return a table for each subject."""
+    blocks = []
+    for subject, of_subject in groupby(flags, lambda flag: flag.subject):
+        blocks.append(f"**{subject}**\n\n| flag | variable | default | |\n|---|---|---|---|")
+        for flag in of_subject:
+            name = f"{flag.name} {flag.metavar or ''}".strip().replace("|", "\\|")
+            default = f"`{flag.default}`" if flag.metavar and flag.default else ""
+            text = flag.help.replace("|", "\\|")
+            blocks[-1] += f"\n| `{name}` | `{flag.variable}` | {default} | {text} |"
+    return "\n\n".join(blocks)
 
 
 def endpoints() -> str:
@@ -109,7 +132,9 @@ def metric_names(agent: Agent) -> str:
 
 
 @pytest.mark.parametrize(
-    "generate", [flags, endpoints, errors], ids=lambda generate: generate.__name__
+    "generate",
+    [flags, sync_flags, tail_flags, endpoints, errors],
+    ids=lambda generate: generate.__name__,
 )
 def test_the_generated_parts_of_the_reference_are_current(generate: Callable[[], str]) -> None:
     check_generated(generate.__name__, generate())
@@ -140,7 +165,7 @@ def test_the_reference_has_every_event_and_exit_code(agent: Agent) -> None:
     ]
     codes = re.findall(r"^\| (\d) \|", text.partition("## Exit codes")[2], re.MULTILINE)
     known = {value for name, value in vars(server).items() if name.startswith("EXIT_")}
-    assert {int(code) for code in codes} == known | {2}  # which a bad flag brings: test_settings.py
+    assert {int(code) for code in codes} == known | {2}  # of a bad setting: tests/settings
 
 
 def test_every_status_that_an_answer_can_have_is_explained() -> None:

@@ -83,24 +83,24 @@ def a_newer_schema(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("prepare", "words"),
+    ("prepare", "words", "code"),
     [
-        (nothing, "cannot be opened"),
-        (a_folder, "cannot be opened"),
-        (no_sqlite, "no SQLite file"),
-        (another_program, "not an oplog store"),
-        (a_newer_schema, "version 99"),
+        (nothing, "cannot be opened", 2),
+        (a_folder, "cannot be opened", 2),
+        (no_sqlite, "no SQLite file", 1),
+        (another_program, "not an oplog store", 2),
+        (a_newer_schema, "version 99", 2),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
 def test_a_store_that_cannot_be_used_is_named_with_what_to_do_and_left_as_it_is(
-    tmp_path: Path, prepare: Callable[[Path], None], words: str
+    tmp_path: Path, prepare: Callable[[Path], None], words: str, code: int
 ) -> None:
     path = tmp_path / "folder" / "oplog.db"
     path.parent.mkdir()
     prepare(path)
     before = path.read_bytes() if path.is_file() else None
-    sentence = refusal("--store", path)
+    sentence = refusal("--store", path, code=code)
     assert str(path) in sentence
     assert "--store" in sentence
     assert words in sentence
@@ -167,7 +167,14 @@ def test_a_certificate_that_is_none_is_named_with_its_flag(tmp_path: Path) -> No
     no_certificate = tmp_path / "no-certificate"
     no_certificate.write_text("this is none")
     flags = ("--tls-certificate", no_certificate, "--tls-key", no_certificate)
-    assert "--tls-certificate" in refusal("--store", tmp_path / "oplog.db", *flags)
+    assert "--tls-certificate" in refusal("--store", tmp_path / "oplog.db", *flags, code=2)
+
+
+def test_a_spool_that_cannot_be_opened_ends_with_code_2_and_its_flag(tmp_path: Path) -> None:
+    mongo = ("--mongo-url", "mongodb://127.0.0.1:9/?serverSelectionTimeoutMS=1")
+    for path in (tmp_path, tmp_path / "missing" / "spool.db"):
+        sentence = refusal(*mongo, "--spool", path, code=2)
+        assert sentence.startswith(f"oplogd: --spool: {path} cannot be opened: ")
 
 
 def test_port_0_takes_a_free_port_the_same_for_udp(running: Agent) -> None:

@@ -1,7 +1,7 @@
 """The options of Spark's readers: those that the job sets itself, and those that would drop rows."""
 
 from oplog_sync.errors import OptionError
-from oplog_sync.settings import Settings
+from oplog_sync.settings import JobSettings
 
 DEFAULTS = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"}
 """Options that the user may set: the calendar of old dates in Parquet files that Spark has not written."""
@@ -44,7 +44,7 @@ _JSON_LINES = {
 }
 
 
-def check_options(settings: Settings) -> None:
+def check_options(settings: JobSettings) -> None:
     """Raise OptionError for an option that would drop rows, or that the job sets itself."""
     refused = _REFUSED | (_JSON_LINES if settings.format == "json" else {})
     for name, _ in settings.options:
@@ -52,5 +52,5 @@ def check_options(settings: Settings) -> None:
             raise OptionError(f"--option {name}: {reason}")
 
 
-def has(settings: Settings, *names: str) -> bool:
+def has(settings: JobSettings, *names: str) -> bool:
     return any(name.lower() in names for name, _ in settings.options)

@@ -21,10 +21,10 @@ from oplog_sync.dump.options import DEFAULTS, RAW_FILES, READING, check_options,
 from oplog_sync.dump.types import may_be_of, may_hold
 from oplog_sync.errors import SyncError
 from oplog_sync.failure import SPARK_ERRORS, reason
-from oplog_sync.settings import Settings
+from oplog_sync.settings import JobSettings
 
 
-def raw_rows(spark: SparkSession, settings: Settings, dumps: Sequence[str]) -> DataFrame:
+def raw_rows(spark: SparkSession, settings: JobSettings, dumps: Sequence[str]) -> DataFrame:
     """Each row as JSON in bytes, with what else is known of it. Raises SyncError and OptionError.
 
     ``value``: JSON; ``flaw``: why the row is invalid though its JSON may be fine, else null; ``may_be_wanted``: false where
@@ -50,7 +50,7 @@ def raw_rows(spark: SparkSession, settings: Settings, dumps: Sequence[str]) -> D
 
 
 class _Files:
-    def __init__(self, spark: SparkSession, settings: Settings, files: list[DumpFile]) -> None:
+    def __init__(self, spark: SparkSession, settings: JobSettings, files: list[DumpFile]) -> None:
         self._spark = spark
         self._settings = settings
         self._files = files
@@ -189,7 +189,7 @@ def _csv_field(field: StructField) -> StructField:
     return StructField(field.name, field.dataType if is_time else StringType())
 
 
-def _table(rows: DataFrame, settings: Settings, source: Source, *, in_files: bool) -> DataFrame:
+def _table(rows: DataFrame, settings: JobSettings, source: Source, *, in_files: bool) -> DataFrame:
     fields = ours(rows.schema)
     type_ = F.col(f"`{fields['type'].name}`").cast("string")
     wanted = may_be_of(settings.types, type_, in_bytes=in_files)

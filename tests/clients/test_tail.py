@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from oplogc import tail
+from oplogc.tail_settings import FLAGS, agent_url, start_position, start_time
 from tests.agents import DEADLINE, Agent
 from tests.clients.restart import agent_on, free_port
 
@@ -47,12 +48,33 @@ def test_lines_for_people(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         agent.post([{**videos([1])[0], "parents": ["user/1", "\x1b[31mred"]}])
         code, out, _ = run(agent.url, "--replicate", "-n", "1")
-        assert (code, out) == (
-            0,
-            "1 reset \n2014-11-06T11:04:39.041Z insert video/1 in user/1, \\x1b[31mred\n",
-        )
+        reset, insert = out.splitlines()
+        assert (code, reset) == (0, f"{' ' * 24} reset")
+        shown = r"2014-11-06T11:04:39.041Z insert video/1 in user/1, \\x1b\[31mred \[[0-9]{13}\]"
+        assert re.fullmatch(shown, insert)
         _, out, _ = run(agent.url, "--replicate", "-n", "1", "--color", "always")
         assert "\x1b[32minsert\x1b[0m video/1" in out
+
+
+def test_the_id_of_a_line_is_a_position_to_start_from(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        address = agent.url.removeprefix("http://")  # a scheme is not needed
+        agent.post(videos([1, 2, 3]))
+        lines = run(address, "--from", "0", "-q", "-n", "3")[1].splitlines()
+        assert [line.split()[-2] for line in lines[1:]] == ["video/1", "video/2", "video/3"]
+        process = start(agent.url, "--replicate", "-q")
+        assert process.stdout is not None
+        live = [process.stdout.readline() for _ in range(5)][-1]
+        match = re.fullmatch(r" {24} live   \[([0-9a-f]{24})\]\n", live)
+        assert match is not None
+        process.terminate()
+        process.communicate(timeout=DEADLINE)
+        agent.post(videos([4, 5]))
+        _, out, _ = run(address, "--from", match[1], "-q", "-n", "2")
+        assert [line.split()[2] for line in out.splitlines()] == ["video/4", "video/5"]
+        for position in ("2014-11-06T11:04:39.041Z", "1415271879041"):
+            _, out, _ = run(address, "--from", position, "--json", "-q", "-n", "1")
+            assert json.loads(out.splitlines()[-1])["type"] == "video"
 
 
 def test_json_filters_and_password_from_the_environment(tmp_path: Path) -> None:
@@ -80,8 +102,29 @@ def test_json_filters_and_password_from_the_environment(tmp_path: Path) -> None:
         assert err == ""
         code, out, err = run("--password", "wrong", environ=environ)
         assert (code, out) == (1, "")
-        assert "needs the password" in err
-        assert "Traceback" not in err
+        assert err == "oplog-tail: wrong password: the agent refuses it (HTTP 401)\n"
+        code, out, err = run(environ={**environ, "OPLOG_PASSWORD": ""})
+        assert (code, out) == (1, "")
+        assert err.startswith("oplog-tail: the agent needs a password: give --password-file")
+
+
+def test_flags_can_be_variables_and_those_of_oplog_tail_come_first(tmp_path: Path) -> None:
+    with Agent(tmp_path, "--password", "geheim") as agent:
+        agent.post([*videos([1, 2]), {"event": "insert", "type": "user", "id": "ada"}])
+        environ = {
+            "OPLOG_TAIL_URL": agent.url,
+            "OPLOG_URL": "nowhere:1",
+            "OPLOG_TAIL_PASSWORD": "geheim",
+            "OPLOG_PASSWORD": "wrong",
+            "OPLOG_TAIL_TYPES": "video,comment",
+            "OPLOG_TAIL_REPLICATE": "yes",
+            "OPLOG_TAIL_COUNT": "2",
+            "OPLOG_TAIL_JSON": "1",
+            "OPLOG_TAIL_QUIET": "",
+        }
+        code, out, err = run(environ=environ)
+        assert (code, err) == (0, f"oplog-tail: following {agent.url}/ops\n")
+        assert [json.loads(line).get("id") for line in out.splitlines()] == [None, "1", "2"]
 
 
 def test_it_survives_a_restart_and_keeps_its_state(tmp_path: Path) -> None:
@@ -156,9 +199,14 @@ def test_a_stdout_that_takes_nothing_is_told_in_a_sentence(tmp_path: Path) -> No
 
 
 def test_a_state_file_that_cannot_be_written_is_told_before_it_follows(tmp_path: Path) -> None:
-    code, out, err = run("http://127.0.0.1:9", "--state-file", str(tmp_path / "missing" / "state"))
+    for path in (tmp_path / "missing" / "state", tmp_path):
+        code, out, err = run("http://127.0.0.1:9", "--state-file", str(path))
+        assert (code, out) == (2, "")
+        assert err.startswith("oplog-tail: --state-file: ")
+    (tmp_path / "state").write_text("no position")
+    code, out, err = run("http://127.0.0.1:9", "--state-file", str(tmp_path / "state"))
     assert (code, out) == (1, "")
-    assert err.startswith("oplog-tail: cannot write the state file")
+    assert err.startswith("oplog-tail: the state file ")
 
 
 def test_colour_in_a_terminal_unless_no_color_is_set(tmp_path: Path) -> None:
@@ -177,48 +225,79 @@ def test_colour_in_a_terminal_unless_no_color_is_set(tmp_path: Path) -> None:
             assert b"video/1" in shown
 
 
-def test_the_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_names_every_flag_with_its_variable_within_80_columns(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit) as ended:
         tail.main(["--help"])
     assert ended.value.code == 0
-    shown = capsys.readouterr().out
-    flags = {flag for action in tail._parser()._actions for flag in action.option_strings}
-    assert flags >= {
-        "--since",
-        "--replicate",
-        "--json",
-        "--state-file",
-        "--count",
-        "--types",
-        "--parents",
-        "--password",
-    }
-    for flag in flags:
-        assert re.search(rf"(?<!\w){flag}\b", shown), flag
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+    words = " ".join(" ".join(lines).split())
+    for flag in FLAGS:
+        assert f"{flag.name} {flag.metavar or ''}".strip() in words
+        assert f"{flag.help} Variable: {flag.variable}." in words
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "environ", "sentence"),
     [
-        ["--since", "soon"],
-        ["--count", "0"],
-        ["--since", "1h", "--replicate"],
-        ["nowhere"],
-        ["--frobnicate"],
-        ["-t", ","],
+        (["--since", "soon"], {}, "--since: 'soon' is not a time"),
+        (["--from", "soon"], {}, "--from: 'soon' is not an event id"),
+        (["--from", "2026-01-31"], {}, "--from: '2026-01-31' is not an event id"),
+        (["--count", "0"], {}, "--count: '0' is not a whole number of at least 1"),
+        ([], {"OPLOG_TAIL_COUNT": "x"}, "OPLOG_TAIL_COUNT: 'x' is not a whole number"),
+        (["--since", "1h", "--replicate"], {}, "--since and --replicate exclude each other"),
+        (["--from", "0", "--since", "1h"], {}, "--from and --since exclude each other"),
+        (["nowhere"], {}, "'nowhere' is no address of an agent"),
+        (["--frobnicate=hunter2"], {}, "unknown argument --frobnicate"),
+        (["--pasword", "hunter2"], {}, "unknown argument --pasword; did you mean --password?"),
+        (["--password", "--json"], {}, "--password: needs a value"),
+        (["--json=1"], {}, "--json: takes no value"),
+        (["one", "two"], {}, "unknown argument two"),
+        (["-t", ","], {}, "--types: give names, none of them empty"),
+        (["--color", "blue"], {}, "--color: 'blue' is not one of auto, always, never"),
+        (["--password-file", "/no/such"], {}, "--password-file: cannot read '/no/such'"),
+        (
+            [],
+            {"OPLOG_TAIL_PASSWROD": "hunter2"},
+            "unknown variable OPLOG_TAIL_PASSWROD; did you mean OPLOG_TAIL_PASSWORD?",
+        ),
     ],
 )
-def test_bad_arguments_end_with_2_and_a_sentence(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
+def test_bad_settings_end_with_2_and_one_sentence(
+    arguments: list[str],
+    environ: dict[str, str],
+    sentence: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
     with pytest.raises(SystemExit) as ended:
         tail.main(arguments)
     assert ended.value.code == 2
-    assert "oplog-tail: error: " in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"oplog-tail: {sentence}")
+    assert "hunter2" not in line
 
 
 def test_times_are_read_as_people_write_them() -> None:
-    assert 599 < (datetime.now(UTC) - tail.start_time("10m")).total_seconds() < 630
+    assert 599 < (datetime.now(UTC) - start_time("10m")).total_seconds() < 630
     moment = datetime(2026, 1, 31, 12, tzinfo=UTC)
     for text in ("2026-01-31T12:00:00Z", "2026-01-31t13:00:00+01:00", "1769860800000"):
-        assert tail.start_time(text) == moment
+        assert start_time(text) == moment
+    assert start_position("2026-01-31t13:00:00+01:00") == moment
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("localhost:8042", "http://localhost:8042"),
+        ("[::1]:8042/log", "http://[::1]:8042/log"),
+        ("https://agent", "https://agent"),
+        ("user:secret@agent:80", "user:secret@agent:80"),
+    ],
+)
+def test_a_host_and_port_need_no_scheme(text: str, url: str) -> None:
+    assert agent_url(text) == url

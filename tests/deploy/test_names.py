@@ -14,10 +14,10 @@ from oplog_sync.errors import (
     EXIT_TOO_MANY_DELETES,
     EXIT_USAGE,
 )
-from oplog_sync.settings import _parser as sync_parser
+from oplog_sync.settings import flag_table as sync_flag_table
 from oplog_sync.settings import parse as parse_sync
-from oplogd.command_line import parse as parse_agent
 from oplogd.settings import Settings, flag_table
+from oplogd.settings import parse as parse_agent
 from oplogd.values import Address
 from oplogd.web.forwarded import VARIABLE, TrustedProxies
 from oplogd.web.status import STORE_TIMEOUT_SECONDS
@@ -53,7 +53,7 @@ def test_every_variable_that_is_named_is_a_variable_of_the_agent() -> None:
 
 def test_every_flag_that_is_named_is_a_flag_of_a_program() -> None:
     ours = {flag.name for flag in flag_table()}
-    ours |= {flag for action in sync_parser()._actions for flag in action.option_strings}
+    ours |= {flag.name for flag in sync_flag_table()} | {"--help", "--version"}
     named = {
         (path.name, flag)
         for path, text in texts(WRITTEN)
@@ -190,10 +190,8 @@ def test_the_job_takes_its_flags_and_does_not_retry_a_permanent_failure() -> Non
     pod = pod_spec(manifest)
     assert pod is not None
     (container,) = pod["containers"]
-    assert "MONGO_URL" in {variable["name"] for variable in container["env"]}
-    settings = parse_sync(
-        [argument.replace("$(MONGO_URL)", MONGO_URL) for argument in container["args"]]
-    )
+    assert "OPLOG_SYNC_MONGO_URL" in {variable["name"] for variable in container["env"]}
+    settings = parse_sync(container["args"], {"OPLOG_SYNC_MONGO_URL": MONGO_URL})
     assert settings.store == MONGO_URL
     mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
     assert settings.dumps[0].startswith(mounts["dumps"] + "/")

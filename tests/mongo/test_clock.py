@@ -5,8 +5,8 @@ import time
 import pytest
 
 from oplogd.agent import Agent
-from oplogd.command_line import parse
 from oplogd.event_id import Millis
+from oplogd.settings import parse
 from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.connect import Link
 from oplogd.stream.start import Since, resolve

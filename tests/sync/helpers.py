@@ -62,9 +62,10 @@ class Place(NamedTuple):
         return self
 
 
-def sync(spark: SparkSession, *argv: str | Path) -> Counts:
-    """The job in the tests' own Spark session."""
-    return run(spark, parse([str(argument) for argument in argv]))
+def sync(spark: SparkSession, *argv: str | Path, create: bool = True) -> Counts:
+    """Run the job in the tests' own Spark session, with --create unless a test says otherwise."""
+    flags = ["--create"] if create else []
+    return run(spark, parse([*flags, *map(str, argv)], {}))
 
 
 def operation(event: str, type_: str, id_: str, timestamp: str = ARRIVAL, *parents: str) -> Json:

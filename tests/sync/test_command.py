@@ -35,16 +35,17 @@ def test_a_signal_leaves_no_spooled_input_behind(
     dump = write_dump(tmp_path / "dump.jsonl", [row("video", f"{n:04}") for n in range(1000)])
     store = tmp_path / "oplog.db"
     # So slow that the emission of 1,000 takes four minutes: it cannot end before the signal.
-    flags = ["--store", str(store), "--master", "local[1]", "--max-rate", "4"]
+    flags = ["--store", str(store), "--create", "--master", "local[1]", "--max-rate", "4"]
     command = [sys.executable, "-m", "oplog_sync", *flags, "-"]
     environ = {
-        **os.environ, "TMPDIR": str(spool), "SPARK_LOCAL_DIRS": str(tmp_path), "SPARK_DRIVER_MEMORY": "512m",
-        "SPARK_CONF_DIR": str(conf),
+        **os.environ, "TMPDIR": str(spool), "SPARK_LOCAL_DIRS": str(tmp_path),
+        "SPARK_DRIVER_MEMORY": "512m", "SPARK_CONF_DIR": str(conf),
     }  # fmt: skip
     with errors.open("wb") as stderr:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stderr=stderr, env=environ,
-            preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # ignored where tests run in the background
+            # A shell that runs the tests in the background ignores SIGINT.
+            preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
         )  # fmt: skip
     assert process.stdin is not None
     spooled: Callable[[], bool] = lambda: bool(list(spool.glob("oplog-sync.*/stdin.*")))  # noqa: E731

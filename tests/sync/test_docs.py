@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oplog_sync.examples import pipeline
-from oplog_sync.settings import _parser
+from oplog_sync.settings import flag_table
 from oplog_sync.source.columns import full_schema
 from oplog_sync.source.options import _NAMES
 from tests.agents import Agent
@@ -19,7 +19,9 @@ from tests.clients.restart import agent_on, free_port
 from tests.contract.wire import wait_until
 from tests.sync.helpers import append, live, log, operation
 
-DOCS = (Path(__file__).parents[2] / "docs/sync.md").read_text()
+_FOLDER = Path(__file__).parents[2] / "docs"
+DOCS = (_FOLDER / "sync.md").read_text()
+REFERENCE = (_FOLDER / "reference.md").read_text()
 
 
 def test_the_snippets_run_in_their_order_and_again_after_the_agent_was_restarted(
@@ -52,13 +54,7 @@ def test_the_snippets_run_in_their_order_and_again_after_the_agent_was_restarted
 
 
 def test_every_flag_option_and_column_is_in_the_documentation() -> None:
-    flags = {
-        flag
-        for action in _parser()._actions
-        for flag in action.option_strings
-        if flag.startswith("--")
-    }
-    undocumented = {name for name in flags - {"--help", "--version"} if f"`{name}" not in DOCS}
+    undocumented = {flag.name for flag in flag_table() if f"`{flag.name}" not in REFERENCE}
     names = {*_NAMES, *full_schema().fieldNames()}
     assert undocumented | {name for name in names if f"`{name}`" not in DOCS} == set()
 

@@ -233,7 +233,9 @@ def test_a_table_of_a_database_with_upper_case_columns_and_local_times(
         assert state_after(spark, tmp_path, "--types", "VIDEO", *argv) == wanted
         assert zones.getDefault().getID() == "America/New_York"
         # On a cluster the job cannot set Java's zone: raw_rows alone does not either.
-        (flaw, *_) = (row.flaw for row in raw_rows(spark, parse(argv), []).select("flaw").collect())
+        (flaw, *_) = (
+            row.flaw for row in raw_rows(spark, parse(argv, {}), []).select("flaw").collect()
+        )
         assert flaw.startswith(
             "timestamp: America/New_York is the executors' time zone; give spark-submit --conf"
         )
@@ -288,7 +290,7 @@ def test_no_setting_of_the_platform_changes_what_is_read(
 
 
 def _plan(spark: SparkSession, *argv: str | Path) -> str:
-    settings = parse([str(argument) for argument in argv])
+    settings = parse([str(argument) for argument in argv], {})
     rows = raw_rows(spark, settings, list(settings.dumps)).where("may_be_wanted").select("value")
     length = "spark.sql.maxMetadataStringLength"
     spark.conf.set(length, "9999")
@@ -318,7 +320,7 @@ def test_types_are_filtered_before_rows_go_to_python(spark: SparkSession, tmp_pa
     assert f"PushedFilters: [{pushed}" in plan
     write_parquet(tmp_path / "by/type=Video/a.parquet", rows[:1], without="type")
     write_parquet(tmp_path / "by/type=user/b.parquet", rows[3:4], without="type")
-    settings = parse(["--types", "video", "--format", "parquet", str(tmp_path / "by")])
+    settings = parse(["--types", "video", "--format", "parquet", str(tmp_path / "by")], {})
     read = raw_rows(spark, settings, list(settings.dumps)).where("may_be_wanted")
     assert [Path(each.file).name for each in read.select("file").collect()] == ["a.parquet"]
     plan = _plan(spark, "--types", "video", *argv[:2], tmp_path / "by")
@@ -337,5 +339,5 @@ def test_types_let_only_plain_lines_of_other_types_out(spark: SparkSession, tmp_
         b'{"type":"User","more":[1,2]}',
     ]
     dump = put(tmp_path / "dump.jsonl", b"\n".join([*kept, *dropped]))
-    raw = raw_rows(spark, parse(["--types", "video", str(dump)]), [str(dump)])
+    raw = raw_rows(spark, parse(["--types", "video", str(dump)], {}), [str(dump)])
     assert [bytes(each.value) for each in raw.where("may_be_wanted").collect()] == kept

@@ -49,6 +49,7 @@ def _command(tmp_path: Path, *argv: str | Path) -> subprocess.Popen[str]:
         "oplog_sync",
         "--store",
         "oplog.db",
+        "--create",
         "--master",
         "local[2]",
         *map(str, argv),

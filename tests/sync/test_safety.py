@@ -130,6 +130,21 @@ def test_a_dry_run_does_all_but_emit(spark: SparkSession, store: Path, tmp_path:
     assert len(log(store)) == 21
 
 
+def test_a_missing_store_is_refused_without_create_and_not_created(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    dump = write_dump(tmp_path / "dump.jsonl", [row("video", "1")])
+    for flags in ([], ["--dry-run"]):
+        with pytest.raises(
+            OptionError, match=r"^--store: there is no oplog at .*typo.db; --create"
+        ):
+            sync(spark, "--store", tmp_path / "typo.db", *flags, dump, create=False)
+        assert not (tmp_path / "typo.db").exists()
+    sync(spark, "--store", tmp_path / "oplog.db", dump)
+    sync(spark, "--store", tmp_path / "oplog.db", dump, create=False)
+    assert list(live(tmp_path / "oplog.db")) == ["video/1"]
+
+
 def test_a_dry_run_creates_no_store(spark: SparkSession, tmp_path: Path) -> None:
     dump = write_dump(tmp_path / "dump.jsonl", [row("video", "1")])
     assert sync(spark, "--store", tmp_path / "new.db", "--dry-run", dump).total("insert") == 1
@@ -166,14 +181,14 @@ def test_a_missing_java_is_said_in_a_sentence(
 
 def test_a_report_may_lie_beside_the_dump() -> None:
     for dump in ("/x/*.jsonl.gz", "/x/dump", "-", "s3a://x/report.jsonl"):
-        assert parse(["--report", "/x/report.jsonl", dump]).report == "/x/report.jsonl"
+        assert parse(["--report", "/x/report.jsonl", dump], {}).report == "/x/report.jsonl"
 
 
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
         ([], "name the dump"),
-        (["--format", "xml", "x"], "--format: invalid choice: 'xml'"),
+        (["--format", "xml", "x"], "--format: 'xml' is not one of json, parquet, csv, jdbc"),
         (["--format", "jdbc", "x"], "--option url=..."),
         (["--max-deletes", "many", "x"], "--max-deletes: 'many' is neither a number"),
         (["--option", "header", "x"], "--option: must be NAME=VALUE"),
@@ -182,7 +197,7 @@ def test_a_report_may_lie_beside_the_dump() -> None:
             "--mongo-url: the URL must begin with mongodb://",
         ),
         (["--store", "a", "--mongo-url", "mongodb://b", "x"], "exclude each other"),
-        (["--log-collection", "plain", "x"], "--log-collection is for --mongo-url"),
+        (["--log-collection", "plain", "x"], "--log-collection needs --mongo-url as well"),
         (
             ["--mongo-url", "mongodb://user:secret@host/db?w=secret&ssl=maybe", "x"],
             "--mongo-url (host): one of its",
@@ -193,7 +208,10 @@ def test_a_report_may_lie_beside_the_dump() -> None:
         (["--report", "x/report.jsonl", "x/"], "--report: it lies in the dump"),
         (["--report", "/x/report.jsonl", "/x/*.jsonl"], "--report: it lies in the dump"),
         (["--report", "s3a://b/x/y/report", "s3a://b/*/"], "--report: it lies in the dump"),
-        (["--sore", "x"], "unrecognized arguments: --sore"),
+        (["--store", "/no/such.db", "x"], "--store: there is no oplog at /no/such.db; --create"),
+        (["--mongo-url-file", "/no/such", "x"], "--mongo-url-file: cannot read '/no/such'"),
+        (["--option", "password=secret"], "name the dump"),
+        (["--sore", "x"], "unknown argument --sore; did you mean --store?"),
     ],
 )
 def test_wrong_flags_leave_2_and_one_sentence(

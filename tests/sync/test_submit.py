@@ -158,7 +158,7 @@ def submit(folder: Path, *flags: str, **more: str) -> subprocess.CompletedProces
     command = [str(SPARK / "bin/spark-submit"), "--master", "local[1]", "--driver-memory", "512m"]
     package = Path(oplog_sync.__path__[0])
     return subprocess.run(
-        [*command, str(package / "__main__.py"), "--store", "oplog.db", *flags, str(dump)], cwd=folder,
+        [*command, str(package / "__main__.py"), "--store", "oplog.db", "--create", *flags, str(dump)], cwd=folder,
         env={**environ(), "PYTHONPATH": str(package.parent), **more}, capture_output=True, text=True, check=False,
     )  # fmt: skip
 

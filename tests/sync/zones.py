@@ -20,7 +20,7 @@ from oplog_sync.settings import parse
 
 def corrections(spark: SparkSession, argv: list[str], report: Path) -> Any:
     try:
-        run(spark, parse([*argv, "--dry-run", "--report", str(report)]))
+        run(spark, parse([*argv, "--create", "--dry-run", "--report", str(report)], {}))
     except SyncError as error:
         return str(error)
     found = [

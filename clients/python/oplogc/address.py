@@ -1,4 +1,4 @@
-"""Addresses of agents. A message never shows user, password or query of one."""
+"""Addresses of agents. No message shows the user, password or query of an address."""
 
 import socket
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ class UdpAddress(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """``/ops`` of an agent, without user and password, and these as Basic auth."""
+    """URL of ``/ops`` without user and password; these as Basic auth."""
 
     url: httpx.URL
     auth: httpx.BasicAuth | None
 
 
 def is_udp(url: str) -> bool:
-    """Whether a producer's URL asks for UDP. Raises ValueError for one that asks for neither UDP nor HTTP."""
+    """Return whether a producer's URL is for UDP. Raise ValueError unless it is for UDP or HTTP."""
     scheme = url.partition(":")[0].lower()
     if scheme not in ("udp", "http", "https"):
         raise _no_address(url, "a producer: udp://HOST:PORT, http://HOST:PORT or https://HOST")
@@ -31,7 +31,10 @@ def is_udp(url: str) -> bool:
 
 
 def resolve(url: str) -> UdpAddress:
-    """The host's address, looked up once: IPv4 if it has one. Raises ValueError, and OSError for an unknown host."""
+    """Look up the address of the host, IPv4 if it has one.
+
+    Raises ValueError, and OSError for an unknown host.
+    """
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or DEFAULT_PORT
@@ -47,7 +50,7 @@ def resolve(url: str) -> UdpAddress:
         ) from None
     except (ValueError, OverflowError):  # a label that is empty or too long
         raise ValueError(f"{host!r} is no name of a host") from None
-    # Nothing tells a sender that it talks to the wrong one of two families.
+    # UDP reports nothing if the agent listens on the other of two families: prefer IPv4.
     family, _, _, _, address = next(
         (entry for entry in found if entry[0] == socket.AF_INET), found[0]
     )
@@ -55,12 +58,15 @@ def resolve(url: str) -> UdpAddress:
 
 
 def ops_endpoint(url: str, password: str | None) -> Endpoint:
-    """``/ops`` below an agent's base address. ``password`` comes before the one in ``url``. Raises ValueError."""
+    """Return ``/ops`` below an agent's base address. Raise ValueError.
+
+    ``password`` takes precedence over a password in ``url``.
+    """
     try:
         parts = urlsplit(url)
         has_port = parts.port != 0  # reading it raises ValueError for one beyond 65535
         base = httpx.URL(url)
-        base.host.encode("idna")  # as the look-up will: no label may be empty or too long
+        base.host.encode("idna")  # the look-up does the same: no label may be empty or too long
     except (ValueError, httpx.InvalidURL):
         raise _no_address(url, "an agent, such as http://localhost:8042") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or not has_port:
@@ -79,11 +85,11 @@ def ops_endpoint(url: str, password: str | None) -> Endpoint:
 def stream_endpoint(
     url: str, password: str | None, types: Sequence[str], parents: Sequence[str]
 ) -> Endpoint:
-    """The stream's address with its filters. Raises ValueError."""
+    """Return the address of the stream with its filters. Raise ValueError."""
     query = {"checkpoint": ["1"]}
     for name, values in (("types", [type_.lower() for type_ in types]), ("parents", parents)):
         if any("," in value for value in values):
-            # One value is split at its commas, of several each stands for itself.
+            # The agent splits a single value at its commas. Of several values each is one name.
             query[name] = [*values, values[0]]
         elif values:
             query[name] = [",".join(values)]
@@ -102,13 +108,13 @@ def check_proxy(proxy: str | None) -> None:
 
 
 def shown(url: httpx.URL) -> str:
-    """The address without its query and its credentials."""
+    """Return the address without query, fragment and credentials."""
     return str(url.copy_with(query=None, fragment=None, userinfo=b""))
 
 
 def shown_text(url: str) -> str:
-    """The same for text that may be no URL at all."""
-    if "@" in url:  # nobody knows which part of it is a password
+    """Return the same for text that may not be a URL."""
+    if "@" in url:  # any part of it may be a password
         return "(an address with a password)"
     return url.partition("?")[0].partition("#")[0]
 

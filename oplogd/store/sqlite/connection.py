@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from oplogd.errors import StoreError, StoreUnavailableError
+from oplogd.errors import ForeignStoreError, StoreError, StoreUnavailableError
 from oplogd.store.sqlite import statements as sql
 
 BUSY_SECONDS = 5.0
@@ -218,17 +218,17 @@ def snapshot(db: sqlite3.Connection) -> Any:
 
 
 def _version(db: sqlite3.Connection, path: Path) -> int:
-    """The schema's version, 0 for a new file. Raises StoreUnavailableError for what this oplog must not touch."""
+    """The schema's version, 0 for a new file. Raises ForeignStoreError for a file that this oplog must not touch."""
     # The tables first: another process that creates the file now commits them together with the other two.
     (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
     (application,) = db.execute("PRAGMA application_id").fetchone()
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
     if tables and application != sql.APPLICATION_ID:
-        raise StoreUnavailableError(
+        raise ForeignStoreError(
             f"store {path}: this SQLite file is not an oplog store; give --store another path"
         )
     if version > len(sql.MIGRATIONS):
-        raise StoreUnavailableError(
+        raise ForeignStoreError(
             f"store {path}: its schema is version {version}, this oplog knows up to {len(sql.MIGRATIONS)}; "
             "use the newer oplog that wrote it, or give --store another path"
         )

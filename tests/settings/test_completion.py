@@ -1,0 +1,57 @@
+"""Completion in shells, asked for as the scripts for bash, zsh and fish do."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from oplogd.settings import flag_table
+from tests.command_lines import completion_script, completions
+
+PROGRAMS = [("oplogd", "oplogd"), ("oplog_sync", "oplog-sync"), ("oplogc.tail", "oplog-tail")]
+
+
+def test_every_flag_of_the_agent_is_offered() -> None:
+    offered = {text for _, text in completions("oplogd", "--")}
+    assert offered == {flag.name for flag in flag_table()} | {"--help", "--version"}
+
+
+@pytest.mark.parametrize(
+    ("module", "words", "offered"),
+    [
+        ("oplogd", ["--tls"], ["--tls-certificate", "--tls-key"]),
+        ("oplogd", ["--log-format", ""], ["text", "json"]),
+        ("oplogd", ["--log-format=j"], ["json"]),
+        ("oplogd", ["--max-clients", "none", "--log-collection", "p"], ["plain"]),
+        ("oplog_sync", ["--mongo-url-"], ["--mongo-url-file"]),
+        ("oplog_sync", ["--format", ""], ["json", "parquet", "csv", "jdbc"]),
+        ("oplogc.tail", ["--sta"], ["--state-file"]),
+        ("oplogc.tail", ["--color", "a"], ["auto", "always"]),
+    ],
+)
+def test_flags_and_choices_are_completed(module: str, words: list[str], offered: list[str]) -> None:
+    assert completions(module, *words) == [("plain", text) for text in offered]
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("oplogd", ["--store", "op"]),
+        ("oplogd", ["--password-file", "op"]),
+        ("oplog_sync", ["--report", "op"]),
+        ("oplog_sync", ["op"]),
+        ("oplogc.tail", ["--state-file", "op"]),
+    ],
+)
+def test_names_of_files_are_left_to_the_shell(module: str, words: list[str]) -> None:
+    assert completions(module, *words) == [("file", "op")]
+
+
+@pytest.mark.parametrize(("module", "program"), PROGRAMS)
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_gets_a_script_that_it_can_read(module: str, program: str, shell: str) -> None:
+    script = completion_script(module, program, shell)
+    variable = f"_{program.replace('-', '_').upper()}_COMPLETE"
+    assert f"{variable}={shell}_complete" in script
+    if shutil.which(shell):
+        subprocess.run([shell, "-n", "/dev/stdin"], input=script, text=True, check=True)
