@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from oplog_sync.backend import NEW_LOG, NewLog, make_backend
 from oplogd.errors import StoreUnavailableError
-from oplogd.store import MAX_CORRECTIONS, Correction, Verdict
+from oplogd.store import MAX_CORRECTIONS, Correction, CorrectionResult
 
 PATIENCE_SECONDS = 60.0
 """How long a store that does not answer is asked again: a busy writer, a restarting server."""
@@ -21,7 +21,7 @@ _SHORT_BATCH = 250
 """Batch size on stores whose writers wait for each other. Smaller batches make an agent's own writes wait less."""
 
 _T = TypeVar("_T")
-Judged = list[tuple[Correction, Verdict]]
+Judged = list[tuple[Correction, CorrectionResult]]
 
 
 def apply(
@@ -60,7 +60,7 @@ def apply(
             runner.run(corrector.close())
 
 
-def count(judged: Iterable[Judged]) -> Counter[tuple[str, str, Verdict]]:
+def count(judged: Iterable[Judged]) -> Counter[tuple[str, str, CorrectionResult]]:
     """How many of each type, event and verdict."""
     return Counter(
         (correction.operation.key.partition("/")[0], correction.operation.event, verdict)

@@ -17,7 +17,7 @@ from oplog_sync.report import NOT_EMITTED, UNKNOWN, Counts, tell, write_report
 from oplog_sync.settings import JobSettings
 from oplogd.errors import StoreError
 from oplogd.operation import Operation
-from oplogd.store import Correction, Verdict
+from oplogd.store import Correction, CorrectionResult
 
 PROGRESS_SECONDS = 5.0
 
@@ -81,13 +81,13 @@ def emit(corrections: DataFrame, settings: JobSettings, counts: Counts) -> None:
         raise
     finally:
         emitted.unpersist()
-    done = sum(count for _, _, verdict, count, _ in found if verdict in set(Verdict))
+    done = sum(count for _, _, verdict, count, _ in found if verdict in set(CorrectionResult))
     for type_, event, verdict, count, message in found:
         if verdict == _FAILED:
             raise SyncError(
                 f"{message}; {done:,} of {wanted:,} corrections were emitted before, run it again for the rest"
             )
-        if verdict == Verdict.SKIPPED:
+        if verdict == CorrectionResult.SKIPPED:
             counts.add(type_, event, -count)
             counts.add(type_, "skipped", count)
 

@@ -1,12 +1,11 @@
-"""The agent without its sockets for HTTP: the parts, the tasks that run them, and their orderly end."""
+"""The agent without its HTTP server: its parts, their tasks, and their shutdown in order."""
 
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Coroutine, Sequence
 from socket import socket
-from typing import Any, NamedTuple
+from typing import Any
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.garbage import Freezer
@@ -15,35 +14,27 @@ from oplogd.ingest.counters import Counters
 from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.spool import Spool
 from oplogd.ingest.udp import UdpIngest
-from oplogd.ingest.writer import write
+from oplogd.ingest.writer import Writer
 from oplogd.passage import Passage
+from oplogd.rates import RateMeter, Rates
 from oplogd.settings import Settings
-from oplogd.store import Located, Store
+from oplogd.store import LogBounds, Store
 from oplogd.stream.alarm import Alarm
 from oplogd.stream.follower import follow
 from oplogd.stream.frames import Framer
 from oplogd.stream.hub import Hub
 from oplogd.stream.ring import Ring
+from oplogd.tombstones import purge_tombstones
 
 CLOCK_AHEAD_MS = 60_000
-_RATE_SECONDS = 10
-_PURGE_SECONDS = 3600.0
 _CATCH_UP_SECONDS = 2.0
 _LOCATE_SECONDS = 5.0
 
 logger = logging.getLogger("oplogd.agent")
 
 
-class Rates(NamedTuple):
-    """Operations a second, averaged over the last ten seconds."""
-
-    received: float = 0.0
-    ingested: float = 0.0
-    sent: float = 0.0
-
-
 class Agent:
-    """``open_spool`` and ``start`` once, then watch ``failed``; ``drain`` and ``stop`` end it.
+    """Call ``open_spool`` and ``start`` once and watch ``failed``. End with ``drain`` and ``stop``.
 
     The caller opens and closes the store.
     """
@@ -75,19 +66,28 @@ class Agent:
         )
         self.started = time.monotonic()
         self.stopping = False
-        self.rates = Rates()
+        self._meter = RateMeter(
+            lambda: (self.counters.received, self.counters.ingested, self.hub.counts.events_sent)
+        )
+        # Resolves with a sentence when a task that must not end has died.
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Resolves with a sentence when a task that must run for ever has died."""
         self._tasks: list[asyncio.Task[None]] = []
         self._writer: asyncio.Task[None]
 
+    @property
+    def rates(self) -> Rates:
+        return self._meter.rates
+
     async def open_spool(self) -> None:
-        """Raise StoreError if the spool cannot be opened."""
+        """Open the spool if there is one. Raises StoreError."""
         if self.spool is not None:
             await self.spool.open()
 
     async def start(self) -> None:
-        """While the store is away the agent is degraded: the follower finds the head when it is back."""
+        """Start all tasks. If the store does not answer, the agent starts degraded.
+
+        The follower then finds the head as soon as the store answers.
+        """
         follower = self.health.part("follower")
         try:
             async with asyncio.timeout(_LOCATE_SECONDS):
@@ -100,21 +100,21 @@ class Agent:
             _compare_clocks(located)
             self.ring.restart(located.head)
         self.udp.start()
-        writing = write(
+        writer = Writer(
             self.store, self.queue, self.counters, self.health, self.spool, self.passage
         )
-        self._writer = self._run("writer", writing)
+        self._writer = self._run("writer", writer.run())
         self._run("follower", follow(self.store, self.ring, self.health, self.passage))
         self._run("ticker", self.hub.tick())
         self._run("freezer", Freezer(self.hub).run())
-        self._run("rates", self._measure_rates())
+        self._run("rates", self._meter.run())
         if self.spool is not None:
             self._run("spool", self.spool.mend())
-        if self.settings.tombstone_retention:
-            self._run("purge", self._purge_tombstones(self.settings.tombstone_retention))
+        if retention := self.settings.tombstone_retention:
+            self._run("purge", purge_tombstones(self.store, retention))
 
     async def drain(self) -> None:
-        """Take nothing new, store what is queued, let the consumers have it, then end their streams."""
+        """Stop intake, store the queue, send it to the consumers, then end their streams."""
         self.stopping = True
         await self.udp.stop()
         await self._queue_emptied()
@@ -123,6 +123,7 @@ class Agent:
         await self.hub.cut_off_the_rest()
 
     async def stop(self) -> None:
+        """Cancel all tasks and close the spool."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -136,7 +137,7 @@ class Agent:
         return task
 
     async def _queue_emptied(self) -> None:
-        """Wait until everything is written, or the writer has died."""
+        """Wait until the queue is empty or the writer has died."""
         emptied = asyncio.create_task(self.queue.emptied(), name="queue")
         await asyncio.wait({emptied, self._writer}, return_when=asyncio.FIRST_COMPLETED)
         emptied.cancel()
@@ -149,7 +150,7 @@ class Agent:
         self.failed.set_result(f"the {task.get_name()} has died: {error!r}")
 
     async def _consumers_caught_up(self) -> None:
-        """Wait a little until the ring holds the whole log and nobody who reads is behind it."""
+        """Wait briefly until the ring and all live consumers have reached the head of the log."""
         try:
             async with asyncio.timeout(_CATCH_UP_SECONDS):
                 head = (await self.store.locate()).head.offset
@@ -161,41 +162,12 @@ class Agent:
         except (TimeoutError, StoreUnavailableError):
             return
 
-    async def _measure_rates(self) -> None:
-        counters, counts = self.counters, self.hub.counts
-        history: deque[tuple[float, int, int, int]] = deque(maxlen=_RATE_SECONDS + 1)
-        while True:
-            now = (time.monotonic(), counters.received, counters.ingested, counts.events_sent)
-            history.append(now)
-            seconds = now[0] - history[0][0]
-            if seconds > 0:
-                self.rates = Rates(
-                    *(
-                        round((b - a) / seconds, 1)
-                        for a, b in zip(history[0][1:], now[1:], strict=True)
-                    )
-                )
-            await asyncio.sleep(1)
 
-    async def _purge_tombstones(self, retention: float) -> None:
-        while True:
-            try:
-                now = (await self.store.locate()).now_ms
-                count = await self.store.purge(now - int(retention * 1000))
-                if count:
-                    logger.info(
-                        "forgot %d objects that were deleted more than %g s ago", count, retention
-                    )
-            except StoreUnavailableError as error:
-                logger.warning("could not forget deleted objects: %s", error)
-            await asyncio.sleep(min(_PURGE_SECONDS, max(retention / 10, 1)))
-
-
-def _compare_clocks(located: Located) -> None:
+def _compare_clocks(located: LogBounds) -> None:
     ahead = located.head.ms - located.now_ms
     if ahead > CLOCK_AHEAD_MS:
         logger.warning(
-            "the log's time is %d s ahead of the clock: ids and times of new operations follow the log. If the"
-            " clock is right, stop the agents and run one of them once with --new-epoch",
+            "the log's time is %d s ahead of the clock; new operations get times that follow the"
+            " log. If the clock is right, stop all agents and run one once with --new-epoch",
             ahead // 1000,
         )

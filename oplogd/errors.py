@@ -1,12 +1,12 @@
-"""Every error that crosses a module boundary; foreign exceptions are translated where they arise."""
+"""The errors that cross module boundaries. Each module translates foreign exceptions itself."""
 
 
 class OplogError(Exception):
-    """Base of all errors raised on purpose."""
+    """Base of all errors of oplog."""
 
 
 class OperationError(OplogError):
-    """An operation breaks a rule. ``field`` names the part at fault, ``reason`` says what is wrong with it."""
+    """An operation breaks a rule. ``field``: the part at fault. ``reason``: the fault."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"{field}: {reason}")
@@ -15,23 +15,26 @@ class OperationError(OplogError):
 
 
 class PositionError(OplogError):
-    """A position in the stream (an event id or a time) cannot be read."""
+    """A position (an event id or a replication id) cannot be parsed."""
 
 
 class QueueFullError(OplogError):
-    """The ingest queue has no room now; trying later makes sense."""
+    """The ingest queue has no room now; trying again later makes sense."""
 
 
 class StoreError(OplogError):
-    """The store refuses for good: another version, another program's file. The message says what to do."""
+    """The store cannot be used, such as another program's file. The message names the repair."""
 
 
 class StoreFlagError(StoreError):
-    """A flag or the URL of the store cannot be used, whatever the database holds: starting again with it is useless."""
+    """A flag or the URL of the store is wrong, whatever the database holds.
+
+    Starting again with it fails again.
+    """
 
 
 class StoreUnavailableError(StoreError):
-    """The store does not answer now: locked, disk full, away. Trying again makes sense."""
+    """The store does not work now: locked, disk full, away. Trying again makes sense."""
 
 
 class ForeignStoreError(StoreUnavailableError):
@@ -39,11 +42,13 @@ class ForeignStoreError(StoreUnavailableError):
 
 
 class NotConfirmedError(StoreUnavailableError):
-    """The store has not confirmed operations that are being written. They stay, and may still be stored."""
+    """The store has not confirmed operations yet. They stay in memory and may still be stored."""
 
 
 class LogReplacedError(OplogError):
-    """The log is not the one that was read before: at that offset it has another entry, or none by now."""
+    """Another log took the place of the one that was read: its entry at
+    that offset differs or is gone.
+    """
 
 
 class StartupError(OplogError):

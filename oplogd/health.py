@@ -1,4 +1,4 @@
-"""Which parts of the agent work, as the parts themselves have seen."""
+"""The health of the agent's parts, as the parts report it."""
 
 import logging
 
@@ -6,9 +6,9 @@ logger = logging.getLogger("oplogd.store")
 
 
 class Part:
-    """A part of the agent. A caller of ``bad`` must call ``good`` once the part works again.
+    """A part of the agent. Call ``bad`` for a trouble, and ``good`` when the part works again.
 
-    Each trouble is logged once when it begins and once when it ends.
+    A trouble is logged when it begins and when it ends, not in between.
     """
 
     def __init__(self, name: str, well: str) -> None:
@@ -34,7 +34,7 @@ class Health:
         self._parts: dict[str, Part] = {}
 
     def part(self, name: str, well: str = "the store answers again") -> Part:
-        """Return the part of this name, the same at each call. ``well`` is logged when its trouble ends."""
+        """Return the part of this name. ``well``: the log message for the end of a trouble."""
         return self._parts.setdefault(name, Part(name, well))
 
     def of(self, name: str) -> str | None:
@@ -43,7 +43,7 @@ class Health:
 
     @property
     def trouble(self) -> str | None:
-        """The first trouble there is, None if every part works."""
+        """The first trouble, None if every part works."""
         return next(iter(self.troubles), None)
 
     @property

@@ -1,4 +1,4 @@
-"""Sockets for an address as people write it."""
+"""The listening sockets of HTTP and UDP."""
 
 import contextlib
 import errno
@@ -7,13 +7,17 @@ import socket
 from oplogd.errors import StartupError
 from oplogd.ingest.udp import open_sockets
 from oplogd.settings import Settings
+from oplogd.sockets import bind
 
 _ATTEMPTS = 20
 _Endpoint = tuple[socket.AddressFamily, str, int]
 
 
 def open_listeners(settings: Settings) -> tuple[list[socket.socket], list[socket.socket]]:
-    """The HTTP and the UDP sockets, bound. With port 0 both get the same free port. Raises StartupError."""
+    """Return the bound sockets of HTTP and of UDP. Raises StartupError.
+
+    With port 0 both get the same free port.
+    """
     for attempt in range(_ATTEMPTS):
         http = _open_http(settings)
         port = settings.listen.port or http[0].getsockname()[1]
@@ -24,7 +28,7 @@ def open_listeners(settings: Settings) -> tuple[list[socket.socket], list[socket
                 sock.close()
             shared_port = settings.listen.port == 0 and settings.udp_listen is None
             if shared_port and error.errno == errno.EADDRINUSE and attempt < _ATTEMPTS - 1:
-                continue  # free for TCP, taken for UDP: try another
+                continue  # this port is free for TCP but not for UDP
             address = settings.udp_address
             raise StartupError(
                 f"cannot listen on UDP {address}: {error.strerror or error}; "
@@ -42,16 +46,15 @@ def _open_http(settings: Settings) -> list[socket.socket]:
             sock = socket.socket(family, socket.SOCK_STREAM)
             sockets.append(sock)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if host == "::" else 1)
-            sock.bind((host, port))
-            sock.listen(1)  # so that a second agent is refused here already
+            bind(sock, host, port)
+            sock.listen(1)  # refuses a second agent now; uvicorn would do so later
             port = sock.getsockname()[1]
     except OSError as error:
         for sock in sockets:
             sock.close()
         raise StartupError(
-            f"cannot listen on {address}: {error.strerror or error}; give another address with --listen"
+            f"cannot listen on {address}: {error.strerror or error};"
+            " give another address with --listen"
         ) from None
     return sockets
 

@@ -1,4 +1,4 @@
-"""Log lines on stderr, and problems that repeat told in two lines."""
+"""Logging to stderr, and two log lines for a problem that repeats."""
 
 import json
 import logging
@@ -9,9 +9,10 @@ from typing import Literal, TextIO
 
 
 def configure(fmt: Literal["text", "json"], debug: bool) -> None:
-    """Log to stderr, from `oplogd` INFO or DEBUG, from all else WARNING. A second call replaces the first.
+    """Log to stderr: ``oplogd`` from INFO or DEBUG on, everything else from WARNING on.
 
-    uvicorn must be started with `log_config=None`, or it undoes its part.
+    A second call replaces the first. Start uvicorn with ``log_config=None``: otherwise it sets its
+    own handlers.
     """
     handler = _Handler(sys.stderr)
     handler.setFormatter(_JsonFormatter() if fmt == "json" else _TextFormatter())
@@ -30,11 +31,11 @@ def configure(fmt: Literal["text", "json"], debug: bool) -> None:
 
 
 class Episode:
-    """One problem that repeats: its first occurrence is a line, its end is a line with the count.
+    """A problem that repeats: one line for its first occurrence, one with the count for its end.
 
-    `quiet` is how many seconds without an occurrence make an end. A full queue drains and fills again many
-    times a second; with some quiet that is one episode, and `end` may be called after every success. Belongs
-    to one thread.
+    ``quiet``: seconds without an occurrence that end the episode. A full queue drains and fills
+    many times per second, which should be one episode. Call ``end`` after every success, and all
+    methods from one thread.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Episode:
         return self._count > 0
 
     def again(self, times: int = 1, *, detail: str = "") -> None:
-        """The problem occurred. `detail` is told where this begins an episode."""
+        """Count an occurrence. ``detail`` is logged if it begins an episode."""
         self._last = self._clock()
         if not self._count:
             self._began = self._last
@@ -69,7 +70,7 @@ class Episode:
         self._count += times
 
     def end(self, *, force: bool = False) -> None:
-        """The problem did not occur this time. `force` ends the episode without the quiet."""
+        """Log the end of the episode if it has been quiet long enough, or if ``force`` is set."""
         now = self._clock()
         if not self._count or (now - self._last < self._quiet and not force):
             return
@@ -82,12 +83,12 @@ class Episode:
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Ours among the root logger's handlers."""
+    """Marks this module's handler among those of the root logger."""
 
 
 class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        # A line break in a message could pretend to be a line of its own.
+        # Without escapes, a line break in a message could fake a log line.
         message = record.getMessage()
         if not message.isprintable():
             message = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message)
@@ -111,7 +112,7 @@ class _JsonFormatter(logging.Formatter):
 
 
 def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    # exc_info may be (None, None, None): logger.exception outside of an except block.
+    # logger.exception outside an except block sets exc_info to (None, None, None).
     parts = []
     if record.exc_info and record.exc_info[0]:
         parts.append(formatter.formatException(record.exc_info))

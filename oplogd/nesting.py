@@ -1,13 +1,13 @@
-"""How deeply JSON text is nested. No I/O.
+"""Limits the nesting of JSON text. No I/O.
 
-msgspec's own limit is Python's: it depends on the version, the platform and the depth of the call.
+msgspec's own limit is Python's, which depends on the version, the platform and the call stack.
 """
 
 import re
 from itertools import accumulate
 
+# Lists and objects inside each other. Every supported Python decodes this many.
 MAX_DEPTH = 500
-"""Lists and objects inside each other. Every supported Python decodes this many."""
 
 _STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _STEPS = bytes.maketrans(b"[{]}", bytes([1, 1, 255, 255]))
@@ -15,8 +15,8 @@ _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
 def is_too_deep(raw: bytes) -> bool:
-    """Whether lists and objects are nested deeper than MAX_DEPTH. Needs no valid JSON."""
-    # From cheap to dear: the length, then at most one bracket of each kind (most operations), then counting.
+    """Return whether lists and objects are nested deeper than MAX_DEPTH. Takes invalid JSON too."""
+    # Cheap tests first: the length, then at most one bracket of each kind (most operations).
     if len(raw) <= MAX_DEPTH or (
         raw.find(b"[") == raw.rfind(b"[") and raw.find(b"{") == raw.rfind(b"{")
     ):

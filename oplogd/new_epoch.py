@@ -1,4 +1,4 @@
-"""The work of ``--new-epoch``: the log is set aside and a new one begins from the states."""
+"""``--new-epoch``: sets the log aside and begins a new one from the states."""
 
 import asyncio
 from pathlib import Path
@@ -9,9 +9,10 @@ from oplogd.settings import Settings
 
 
 async def begin(settings: Settings) -> str:
-    """Begin a new log and return a sentence that says so. Raise StartupError or StoreError.
+    """Begin a new log and return a sentence for the user.
 
-    Only for a log that exists: a store at a misspelt place is not created. A file must not be open elsewhere.
+    Raises StartupError and StoreError, also if there is no log yet or if another process has the
+    file open.
     """
     if settings.mongo_url is not None:
         await _require_database(settings.mongo_url.reveal())
@@ -37,20 +38,19 @@ async def _begin(settings: Settings) -> str:
 
 
 def _require_file(path: Path) -> None:
-    from oplogd.store.sqlite.probe import Use, look_at
+    from oplogd.store.sqlite.probe import FileUse, file_use
 
     if not path.exists():
         raise StartupError(
-            f"--new-epoch: there is no store at {path}; give the path of the agent's with --store"
+            f"--new-epoch: there is no store at {path}; give the agent's path with --store"
         )
-    use = look_at(path)
-    if use is Use.EMPTY:
+    use = file_use(path)
+    if use is FileUse.EMPTY:
+        raise StartupError(f"--new-epoch: {path} holds no log; give the agent's path with --store")
+    if use is FileUse.OPEN:
         raise StartupError(
-            f"--new-epoch: {path} holds no log; give the path of the agent's store with --store"
-        )
-    if use is Use.OPEN:
-        raise StartupError(
-            f"--new-epoch: another process has the store {path} open; stop the agent, and whatever else reads the file"
+            f"--new-epoch: another process has the store {path} open;"
+            " stop the agent and every other program that reads the file"
         )
 
 
@@ -60,5 +60,6 @@ async def _require_database(url: str) -> None:
     name, found = await look_for_log(url)
     if not found:
         raise StartupError(
-            f"--new-epoch: the database {name} holds no log; check the name of the database in --mongo-url"
+            f"--new-epoch: the database {name} holds no log;"
+            " check the name of the database in --mongo-url"
         )

@@ -1,4 +1,4 @@
-"""The operation: decoding, validation and the one encoding that is stored and streamed. No I/O."""
+"""The operation: its decoding, its rules, and the encoding that is stored and sent. No I/O."""
 
 import re
 import time
@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from oplogd.errors import OperationError, StoreUnavailableError
+from oplogd.errors import OperationError
 from oplogd.nesting import is_too_deep
 
 MAX_OPERATION_BYTES = 64 * 1024
@@ -20,7 +20,8 @@ EVENTS = ("insert", "update", "delete")
 _EVENT_BY_ANY_CASE = {
     name: event for event in EVENTS for name in (event, event.upper(), event.capitalize())
 }
-# Hours and offset minutes are checked here: `fromisoformat` takes +05:99, and from Python 3.14 on 24:00.
+# Checks hours and offset minutes, because `fromisoformat` takes +05:99 and, from Python 3.14 on,
+# 24:00.
 _RFC3339 = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ]((?:[01]\d|2[0-3]):\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:[0-5]\d)",
     re.ASCII,
@@ -30,9 +31,10 @@ _WRONG_TYPE = re.compile(r"Expected `(.*)`, got `(.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*)`")
 _WORDS = {
     "str": "a string", "str | null": "a string", "array": "a list", "array | null": "a list",
-    "object": "an object", "int": "a number", "float": "a number", "bool": "true or false", "null": "null",
+    "object": "an object", "int": "a number", "float": "a number", "bool": "true or false",
+    "null": "null",
 }  # fmt: skip
-# An SSE parser that splits lines as Unicode does would cut the data at these three.
+# SSE parsers that split lines by Unicode's rules would cut the data at these three.
 _LINE_ENDS = (
     (b"\xc2\x85", b"\\u0085"),
     (b"\xe2\x80\xa8", b"\\u2028"),
@@ -43,7 +45,7 @@ _T = TypeVar("_T")
 
 
 class Operation(NamedTuple):
-    """A valid operation, ready to be stored: ``key`` is ``type/id``, ``data`` the JSON text that consumers get."""
+    """A valid operation. ``key``: ``type/id``. ``data``: the JSON text that consumers get."""
 
     event: str
     key: str
@@ -51,7 +53,7 @@ class Operation(NamedTuple):
 
 
 class Data(msgspec.Struct, frozen=True, gc=False):
-    """What ``data`` holds, in the order in which it is written."""
+    """The members of ``data`` in the order of their encoding."""
 
     timestamp: str
     parents: list[str]
@@ -60,7 +62,7 @@ class Data(msgspec.Struct, frozen=True, gc=False):
 
 
 class DumpRow(NamedTuple):
-    """An object as a dump describes it. ``parents`` None: the dump does not name them."""
+    """An object in a dump. ``parents`` is None if the dump does not name them."""
 
     timestamp: str
     parents: list[str] | None
@@ -90,7 +92,7 @@ _decode_data: Callable[[str], Data] = msgspec.json.Decoder(Data).decode
 
 
 def format_ms(ms: int) -> str:
-    """Milliseconds since 1970 as RFC 3339 in UTC, e.g. ``2014-11-06T11:04:39.041Z``."""
+    """Format milliseconds since 1970 as RFC 3339 in UTC, e.g. ``2014-11-06T11:04:39.041Z``."""
     return f"{datetime.fromtimestamp(ms // 1000, UTC).isoformat()[:19]}.{ms % 1000:03d}Z"
 
 
@@ -99,9 +101,9 @@ def now_ms() -> int:
 
 
 def parse_timestamp(text: str) -> datetime:
-    """Read RFC 3339 with any offset as UTC, cut to milliseconds. Raises ValueError.
+    """Parse RFC 3339 with any UTC offset to UTC, cut to milliseconds. Raises ValueError.
 
-    The years are 1 to 9999 in UTC. A leap second (``:60``) is refused, as by most readers.
+    The year in UTC is 1 to 9999. A leap second (``:60``) is refused, as by most parsers.
     """
     match = _RFC3339.fullmatch(text)
     if match is None:
@@ -115,18 +117,18 @@ def parse_timestamp(text: str) -> datetime:
 
 
 def normalise_timestamp(text: str) -> str:
-    """RFC 3339 with any offset as UTC with milliseconds and ``Z``. Raises ValueError."""
+    """Convert RFC 3339 of any UTC offset to UTC with milliseconds and Z. Raises ValueError."""
     if len(text) == 24 and text[10] == "T" and text[19] == "." and text[23] == "Z":
-        try:  # msgspec checks the common form five times as fast
+        try:  # msgspec checks the common form five times faster
             msgspec.convert(text, datetime)
             return text
         except msgspec.ValidationError:
-            pass  # said better below
+            pass  # the parser below gives the better message
     return parse_timestamp(text).isoformat(timespec="milliseconds")[:23] + "Z"
 
 
 def encode_data(timestamp: str, parents: list[str], type_: str, id_: str) -> bytes:
-    """The JSON text of an operation: one line, in the order of the wire contract."""
+    """Encode an operation as JSON on one line, in the order of the wire contract."""
     data = _encode_data(Data(timestamp, parents, type_, id_))
     if not data.isascii():
         for raw, escaped in _LINE_ENDS:
@@ -135,19 +137,17 @@ def encode_data(timestamp: str, parents: list[str], type_: str, id_: str) -> byt
 
 
 def decode_data(text: str) -> Data:
-    """Take apart what ``encode_data`` made. Raises StoreUnavailableError if it has been damaged since."""
+    """Decode the text that ``encode_data`` returned. Raises OperationError if it is damaged."""
     try:
         return _decode_data(text)
     except msgspec.MsgspecError as error:
-        raise StoreUnavailableError(
-            f"the store holds a damaged operation, restore a sound copy: {error}"
-        ) from None
+        raise OperationError("data", str(error)) from None
 
 
 def decode(raw: bytes, arrival: str) -> Operation:
-    """Decode and check one operation as a producer sends it. Raises OperationError and nothing else.
+    """Decode and check an operation from a producer. Raises only OperationError.
 
-    ``arrival`` (see ``format_ms``) is the time of an operation that names none.
+    ``arrival`` (see ``format_ms``) is used if the operation has no timestamp.
     """
     given = _read(_decode_input, raw)
     event = _EVENT_BY_ANY_CASE.get(given.event) or given.event.lower()
@@ -164,9 +164,9 @@ def decode(raw: bytes, arrival: str) -> Operation:
 
 
 def decode_row(raw: bytes) -> DumpRow:
-    """Decode and check one object of a dump: an operation without an event that must name its time.
+    """Decode and check an object of a dump: an operation without event, with timestamp.
 
-    Normalised as ``decode`` does it. Raises OperationError and nothing else.
+    Normalises as ``decode`` does. Raises only OperationError.
     """
     given = _read(_decode_row, raw)
     type_ = given.type.lower()
@@ -181,7 +181,7 @@ def _read(decoder: Callable[[bytes], _T], raw: bytes) -> _T:
         )
     try:
         if not raw.isascii():
-            raw.decode()  # msgspec does not look into strings that it skips
+            raw.decode()  # msgspec does not check strings of unknown members
         if is_too_deep(raw):
             raise RecursionError
         return decoder(raw)
@@ -230,7 +230,7 @@ def _numbered(parents: list[str]) -> list[tuple[str, str]]:
 
 
 def _explain(message: str) -> OperationError:
-    """msgspec's message in the words of the contract."""
+    """Translate a message of msgspec into the words of the contract."""
     path = _ERROR_PATH.search(message)
     field = path[1] if path else "operation"
     message = _ERROR_PATH.sub("", message)

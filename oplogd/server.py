@@ -23,6 +23,7 @@ from oplogd.errors import (
 )
 from oplogd.listen import open_listeners
 from oplogd.settings import Settings
+from oplogd.sockets import base_url, interfaces, is_on_all_interfaces
 from oplogd.stop import EXIT_FAILED, EXIT_OK, EXIT_UNWRITTEN, EXIT_USAGE, Stop, leave
 from oplogd.store import Store
 from oplogd.store.sqlite import SqliteStore
@@ -33,19 +34,20 @@ from oplogd.web.forwarded import ClientAddress
 
 __all__ = ["EXIT_FAILED", "EXIT_OK", "EXIT_UNWRITTEN", "EXIT_USAGE", "make_store", "run", "serve"]
 
+# How long the event loop may keep the GIL from the store's threads. With Python's default of 5 ms
+# an append takes 30 ms.
 SWITCH_SECONDS = 0.0005
-"""How long the event loop may keep the GIL from the store's threads; Python's own 5 ms make an append take 30."""
-
+# How long a stop waits for a stream whose consumer does not read.
 _CONSUMER_SECONDS = 2
-"""How long a stop waits for a stream whose consumer does not read."""
 
 logger = logging.getLogger("oplogd")
 
 
 def make_store(settings: Settings) -> Store:
-    """Raises StoreError."""
+    """Return the store that the settings choose, not yet open. Raises StoreError."""
     if settings.mongo_url is not None:
-        from oplogd.store.mongo import MongoStore  # a sixth of the time that starting takes
+        # Imported here because it takes a sixth of the start.
+        from oplogd.store.mongo import MongoStore
 
         return MongoStore(
             settings.mongo_url.reveal(),
@@ -57,10 +59,10 @@ def make_store(settings: Settings) -> Store:
 
 
 async def serve(settings: Settings, on_ready: Callable[[str], None] | None = None) -> int:
-    """Run an agent until a signal ends it; the exit code. ``on_ready`` gets the base URL.
+    """Run an agent until a signal ends it and return the exit code. ``on_ready`` gets the base URL.
 
-    Raises StartupError, and StoreFlagError for a flag that can never be used. Does not return when the stop is cut short: the
-    process ends at once, since a thread may hang.
+    Raises StartupError, and StoreFlagError if a flag cannot be used whatever the store holds. Does
+    not return if the stop is cut short: the process ends at once, because a thread may hang.
     """
     stop = Stop(settings.shutdown_timeout)
     stop.listen()
@@ -72,7 +74,7 @@ async def serve(settings: Settings, on_ready: Callable[[str], None] | None = Non
     if not opening.done():
         logger.info("stopping before the agent was ready")
         opening.cancel()
-        stop.code = EXIT_OK  # nothing was taken yet
+        stop.code = EXIT_OK  # nothing was received yet
         if await stop.within(_ended(opening)) is not None:
             leave(EXIT_OK)
         return EXIT_OK
@@ -129,13 +131,11 @@ class _Process:
 
     async def run(self, on_ready: Callable[[str], None] | None) -> int:
         serving = asyncio.create_task(self._server.serve(sockets=self._http), name="http")
-        url = _url(self._settings, self._http[0])
-        gc.freeze()  # what start-up made stays; collections need not look at it
+        url = base_url(self._http[0], tls=self._settings.tls_certificate is not None)
+        gc.freeze()  # objects made at start stay for ever; garbage collection skips them
         while not self._server.started and not serving.done():
             await asyncio.sleep(0.005)
-        udp = ", ".join(self._agent.udp.addresses) or "off"
-        store = self._settings.store if self._settings.mongo_url is None else self._store.kind
-        logger.info("oplogd %s on %s, UDP %s, store %s", __version__, url, udp, store)
+        self._announce(url)
         systemd.notify("READY=1")
         if on_ready:
             on_ready(url)
@@ -146,8 +146,20 @@ class _Process:
         systemd.notify("STOPPING=1")
         return await self._end(serving, broken=self._agent.failed.done() or serving.done())
 
-    async def _end(self, serving: asyncio.Task[None], broken: bool) -> int:
-        """End intake, queue, streams and store, in this order. A second signal or the deadline cuts it short."""
+    def _announce(self, url: str) -> None:
+        reached = interfaces(self._http)
+        http = f"{url} ({reached})" if reached else url
+        udp = ", ".join(self._agent.udp.addresses) or "off"
+        store = self._settings.store if self._settings.mongo_url is None else self._store.kind
+        logger.info("oplogd %s on %s, UDP %s, store %s", __version__, http, udp, store)
+        if is_on_all_interfaces(self._http[0]):
+            _warn_of_open_access(self._settings)
+
+    async def _end(self, serving: asyncio.Task[None], *, broken: bool) -> int:
+        """Stop in order and return the exit code.
+
+        A second signal or the deadline ends the process at once.
+        """
         agent = self._agent
         self._stop.code = EXIT_FAILED if broken else EXIT_UNWRITTEN
         logger.info("stopping: storing %d queued operations", agent.queue.operations)
@@ -158,7 +170,8 @@ class _Process:
             leave(EXIT_FAILED)
         counters = agent.counters
         logger.info(
-            "received %d operations: stored %d, refused %d as invalid, discarded %d, left %d, in the spool %d",
+            "received %d operations: stored %d, refused %d as invalid, discarded %d, left %d,"
+            " in the spool %d",
             counters.received,
             counters.ingested,
             counters.error,
@@ -194,8 +207,24 @@ class _Process:
         await self._store.close()
 
 
+def _warn_of_open_access(settings: Settings) -> None:
+    """Log a warning if a right over HTTP needs no password."""
+    passwords = (
+        ("read", "--password", settings.password),
+        ("send", "--ingest-password", settings.ingest_password),
+    )
+    missing = [(right, flag) for right, flag, password in passwords if password is None]
+    if missing:
+        logger.warning(
+            "no password: everyone who can reach this machine may %s operations over HTTP;"
+            " set %s, or give --listen a single address",
+            " and ".join(right for right, _ in missing),
+            " and ".join(flag for _, flag in missing),
+        )
+
+
 class _Server(uvicorn.Server):
-    """Leaves the signals to us: the queue is drained before the server stops."""
+    """A server that leaves signals to ``Stop``: the queue is stored before the server stops."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -206,7 +235,7 @@ def _uvicorn_config(settings: Settings, agent: Agent) -> uvicorn.Config:
     require_parts()
     config = uvicorn.Config(
         ClientAddress(create_app(agent), os.environ),
-        proxy_headers=False,  # ClientAddress judges them, after it has unmapped the peer's address
+        proxy_headers=False,  # ClientAddress reads them, after it has unmapped the peer's address
         http=protocol_class(settings),
         ws="none",
         lifespan="off",
@@ -221,7 +250,7 @@ def _uvicorn_config(settings: Settings, agent: Agent) -> uvicorn.Config:
     )
     try:
         config.load()
-    except OSError as error:  # an SSLError is one
+    except OSError as error:  # SSLError included
         files = f"--tls-certificate {settings.tls_certificate}, --tls-key {settings.tls_key}"
         raise SettingError(
             f"{files}: not a certificate and its key, both in PEM ({error})"
@@ -229,16 +258,8 @@ def _uvicorn_config(settings: Settings, agent: Agent) -> uvicorn.Config:
     return config
 
 
-def _url(settings: Settings, sock: socket) -> str:
-    scheme = "https" if settings.tls_certificate else "http"
-    host, port = sock.getsockname()[:2]
-    if host in ("::", "0.0.0.0"):
-        host = "localhost"
-    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
-
-
 def run(settings: Settings, on_ready: Callable[[str], None] | None = None) -> int:
-    """``serve`` in a new event loop, uvloop's where there is one. Does not return when the stop is cut short."""
+    """Call ``serve`` in a new event loop, of uvloop except on Windows."""
     raise_file_limit()
     sys.setswitchinterval(SWITCH_SECONDS)
     if sys.platform == "win32":
@@ -249,7 +270,7 @@ def run(settings: Settings, on_ready: Callable[[str], None] | None = None) -> in
 
 
 def raise_file_limit() -> None:
-    """Each consumer needs a file descriptor, and the usual soft limit is 1,024."""
+    """Raise the soft limit of open files to the hard limit: each consumer needs one file."""
     if sys.platform == "win32":
         return
     import resource

@@ -1,4 +1,4 @@
-"""How the process ends: the signals, the deadline, and an exit that no hanging thread can hold up."""
+"""Ends the process: signals, a deadline, and an exit that no hanging thread can delay."""
 
 import asyncio
 import contextlib
@@ -13,11 +13,11 @@ from typing import Any, NoReturn
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+# The deadline or a second signal came before everything was stored and all streams had ended.
 EXIT_UNWRITTEN = 3
-"""Stopped by the deadline or a second signal before all was stored or all streams had ended."""
 
+# How long the process may outlive the deadline if its event loop or a thread hangs.
 _GRACE_SECONDS = 0.5
-"""How long the process may outlive the deadline if its event loop or a thread hangs."""
 
 _SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP")
 
@@ -27,17 +27,17 @@ class Stop:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
+        # Set by the first signal.
         self.asked = asyncio.Event()
-        """Set by the first signal."""
+        # The exit code if the deadline ends the process.
         self.code = EXIT_UNWRITTEN
-        """The exit code if the process still lives after the deadline."""
         self._forced = asyncio.Event()
         self._ended = False
         self._loop = asyncio.get_running_loop()
         self._timed = False
 
     def listen(self) -> None:
-        """Handle the signals from now on. A signal that is ignored (SIGHUP under ``nohup``) stays ignored."""
+        """Handle the signals. A signal that is ignored (SIGHUP under ``nohup``) stays ignored."""
         if sys.platform == "win32":
             return
         for name in _SIGNALS:
@@ -46,16 +46,17 @@ class Stop:
                 signal.signal(number, self._receive)
 
     async def within(self, work: Coroutine[Any, Any, None]) -> str | None:
-        """Start the deadline and do the work. Return None when it is done, else the reason why it was cut short.
+        """Start the deadline and do the work. Return None, or the reason for ending it early.
 
-        Raises the exceptions of the work. After the deadline a thread ends the process, whatever else hangs.
+        Raises the exceptions of the work. Soon after the deadline a thread ends the process,
+        whatever else hangs.
         """
         watchdog = threading.Timer(self.seconds + _GRACE_SECONDS, lambda: os._exit(self.code))
         watchdog.daemon = True
         watchdog.start()
         if self._timed and sys.platform != "win32":
             signal.setitimer(signal.ITIMER_REAL, 0)
-        self._timed = True  # by the watchdog from now on
+        self._timed = True  # the watchdog has replaced the timer
         working = asyncio.create_task(work, name="stop")
         forced = asyncio.create_task(self._forced.wait(), name="second signal")
         await asyncio.wait(
@@ -73,7 +74,10 @@ class Stop:
         )
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
-        """Pass a signal to the event loop. Unlike the loop, a timer works while a blocking call, as of a full pipe, holds it up."""
+        """Pass a signal to the event loop and start a timer.
+
+        The timer works even if a blocking call holds up the loop, such as a write to a full pipe.
+        """
         if not self._timed and sys.platform != "win32":
             self._timed = True
             signal.signal(signal.SIGALRM, lambda *_: os._exit(self.code))
@@ -90,7 +94,7 @@ class Stop:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process now, without waiting for threads: one may hang in the store."""
+    """End the process without waiting for threads: one may hang in the store."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()

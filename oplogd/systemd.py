@@ -1,4 +1,4 @@
-"""Tells systemd how the service is doing."""
+"""Notifies systemd of the state of the service."""
 
 import contextlib
 import os
@@ -6,9 +6,9 @@ import socket
 
 
 def notify(state: str) -> None:
-    """Send `state`, such as READY=1 or STOPPING=1, where NOTIFY_SOCKET says; nothing happens without it.
+    """Send ``state``, such as READY=1, to the socket in NOTIFY_SOCKET if it is set.
 
-    A failure is swallowed: an agent does not stop because nobody hears it.
+    Failures are ignored: the agent goes on without its notifications.
     """
     name = os.environ.get("NOTIFY_SOCKET")
     if not name:

@@ -1,4 +1,4 @@
-"""A real agent in a process of its own, and the smallest clients that can talk to it."""
+"""A real agent in a process of its own, and minimal clients."""
 
 import http.client
 import json
@@ -19,14 +19,14 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlencode, urlsplit
 
+# Seconds that a single wait of a test may take, even on a busy machine.
 DEADLINE = 30.0
-"""Seconds that any single wait of a test may take: long enough for a busy machine, an error and no measure."""
 
-_READY = re.compile(r"oplogd \S+ on (https?://\S+), UDP (\S+), store")
+_READY = re.compile(r"oplogd \S+ on (https?://\S+)(?: \([^)]+\))?, UDP (\S+), store")
 
 
 class Event(NamedTuple):
-    """One block of an event stream; a block with an id only has the event ``""``."""
+    """A block of an event stream. A block with only an id has the event ``""``."""
 
     id: str
     event: str
@@ -46,8 +46,8 @@ class Event(NamedTuple):
 class Agent:
     """``oplogd`` with its store in ``folder``; ``flags`` are added to ``--listen localhost:0``."""
 
+    # Arguments of Python. A test's own program can change the agent beyond its flags.
     program: Sequence[str] = ("-m", "oplogd")
-    """Arguments of Python; another program may change what has no flag."""
 
     def __init__(
         self, folder: Path, *flags: str, environ: Mapping[str, str] | None = None, **popen: Any
@@ -86,7 +86,7 @@ class Agent:
                 sock.sendto(raw, ("127.0.0.1", self.udp_port))
 
     def post(self, body: Any, headers: Mapping[str, str] | None = None) -> int:
-        """POST an operation or a list of them; the status. ``bytes`` go as they are."""
+        """POST an operation, a list of them, or ``bytes`` as they are. Return the status."""
         return self.request("POST", "/", body, headers).status
 
     def request(
@@ -109,7 +109,7 @@ class Agent:
         return status
 
     def wait_status(self, **wanted: Any) -> dict[str, Any]:
-        """Ask /status until these members have these values; fail with the last answer after the deadline."""
+        """Wait until members of /status have these values, and return it."""
         deadline = time.monotonic() + DEADLINE
         while True:
             status = self.status()
@@ -119,18 +119,18 @@ class Agent:
             time.sleep(0.01)
 
     def wait_log(self, words: str) -> None:
-        """Wait until a line with these words is in the log."""
+        """Wait until a log line contains these words."""
         with self._logged:
             found = self._logged.wait_for(lambda: any(words in line for line in self.log), DEADLINE)
         assert found, f"no {words!r} in the log:\n" + "".join(self.log)
 
     def follow(self, last_event_id: str | None = None, **query: str) -> "Stream":
-        """Open a stream; it is established (positioned in the log) when this returns."""
+        """Open a stream. It has its position in the log when this returns."""
         headers = {"Last-Event-ID": last_event_id} if last_event_id is not None else {}
         return Stream(self.url, headers, query)
 
     def replicate(self, **query: str) -> dict[str, Event]:
-        """The live objects of a full replication by key."""
+        """Return the live objects of a full replication by key."""
         with self.follow("0", **query) as stream:
             objects: dict[str, Event] = {}
             for event in stream.until("live"):
@@ -139,7 +139,7 @@ class Agent:
             return objects
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Ask the agent to end; its exit code."""
+        """Send a signal and return the exit code."""
         self.process.send_signal(number)
         return self.wait()
 
@@ -167,7 +167,7 @@ class Agent:
         if self.process.poll() is None:
             self.process.kill()
         self.wait()
-        if error is not None:  # pytest shows it with the failure
+        if error is not None:  # pytest prints it with the failure
             print(
                 f"the log of the agent on port {self.port}:\n{''.join(self.log)}", file=sys.stderr
             )
@@ -217,7 +217,7 @@ class Stream:
             raise AssertionError(f"no stream: {self.status} {body}")
 
     def next(self) -> Event | None:
-        """The next block, None when the agent has ended the stream."""
+        """Return the next block, None at the end of the stream."""
         fields = {"id": "", "event": "", "data": ""}
         deadline = time.monotonic() + DEADLINE
         while line := self._response.readline():
@@ -236,7 +236,7 @@ class Stream:
         return None
 
     def take(self, count: int) -> list[Event]:
-        """Exactly ``count`` blocks."""
+        """Return exactly ``count`` blocks."""
         events: list[Event] = []
         while len(events) < count:
             event = self.next()
@@ -245,14 +245,14 @@ class Stream:
         return events
 
     def until(self, name: str) -> list[Event]:
-        """The blocks up to and with the first event of that name."""
+        """Return the blocks up to and including the first event of that name."""
         events = self.take(1)
         while events[-1].event != name:
             events += self.take(1)
         return events
 
     def rest(self) -> list[Event]:
-        """Everything until the agent ends the stream."""
+        """Return all blocks until the agent ends the stream."""
         return list(iter(self.next, None))
 
     def close(self) -> None:
@@ -273,7 +273,7 @@ class Stream:
 
 @contextmanager
 def write_lock(folder: Path) -> Iterator[None]:
-    """Nobody else can write to the store of the agent in ``folder`` meanwhile."""
+    """Lock the store of the agent in ``folder``: nothing else can write to it."""
     with closing(
         sqlite3.connect(folder / "oplog.db", isolation_level=None, timeout=DEADLINE)
     ) as db:
@@ -283,7 +283,7 @@ def write_lock(folder: Path) -> Iterator[None]:
 
 
 def fold(events: Iterable[Event], state: dict[str, str] | None = None) -> dict[str, str]:
-    """What a consumer knows after these events: key -> data of each live object."""
+    """Return data by key of each live object after these events."""
     state = {} if state is None else state
     for event in events:
         if event.event == "reset":

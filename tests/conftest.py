@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mongo.servers import URL_VARIABLE, Running, Server, ferretdb, java_server
+from tests.mongo.servers import URL_VARIABLE, MongoServer, RunningMongo, ferretdb, java_server
 from tests.needs import UNIT, Guard, mark
 
 TESTS = Path(__file__).resolve().parent
@@ -30,25 +30,25 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def ferret(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def ferret(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningMongo]:
     """Run a MongoDB stand-in with capped collections, for small data."""
     yield from _running(ferretdb, tmp_path_factory, "ferretdb")
 
 
 @pytest.fixture(scope="session")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningMongo]:
     """Run a fast MongoDB stand-in."""
     yield from _running(java_server, tmp_path_factory, "java-server")
 
 
 def _running(
-    make: Callable[[Path], Server], folders: pytest.TempPathFactory, name: str
-) -> Iterator[Running]:
+    make: Callable[[Path], MongoServer], folders: pytest.TempPathFactory, name: str
+) -> Iterator[RunningMongo]:
     if real := os.environ.get(URL_VARIABLE):
-        yield Running(real, None)
+        yield RunningMongo(real, None)
         return
     with make(folders.mktemp(name)) as server:
-        yield Running(server.url, server)
+        yield RunningMongo(server.url, server)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,4 +1,4 @@
-"""Operations and entries in one line, for tests that need many."""
+"""Short ways to make operations and entries."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -22,7 +22,7 @@ def operation(
 
 
 def numbered(count: int, first: int = 1, type_: str = "video") -> list[Operation]:
-    """Inserts of ``count`` different objects with the ids ``first`` and on."""
+    """Return inserts of ``count`` objects with ids from ``first`` on."""
     return [operation(type_=type_, id_=str(number)) for number in range(first, first + count)]
 
 
@@ -36,7 +36,7 @@ def key_of(data: str | Data) -> str:
 
 
 class Known(NamedTuple):
-    """The last operation of an object as the states hold it."""
+    """The last operation of an object, as in the states."""
 
     offset: int
     deleted: bool
@@ -44,7 +44,7 @@ class Known(NamedTuple):
 
 
 def fold(entries: Iterable[Entry], before: Mapping[str, Known] | None = None) -> dict[str, Known]:
-    """What the states must be after these entries, by key."""
+    """Return the expected states after these entries, by key."""
     states = dict(before or {})
     for offset, _, event, data in entries:
         states[key_of(data)] = Known(offset, event == "delete", data)
@@ -56,7 +56,7 @@ def operations(
     ids: Sequence[str] = ("1", "2", "3"),
     parents: Sequence[str] = ("x", "y", "z"),
 ) -> st.SearchStrategy[Operation]:
-    """Operations over few objects, so that they meet again."""
+    """Draw operations on few objects, so that objects repeat."""
     return st.builds(
         operation,
         st.sampled_from(["insert", "update", "delete"]),

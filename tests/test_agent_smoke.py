@@ -1,4 +1,4 @@
-"""The shortest path through everything: in by UDP and HTTP, out live, resumed and replicated."""
+"""The shortest path through the agent: in by UDP and HTTP, out live, resumed and replicated."""
 
 from pathlib import Path
 

@@ -70,7 +70,7 @@ def test_a_json_line_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("fmt", ["text", "json"])
-def test_an_exception_is_told_with_its_message(
+def test_an_exception_is_logged_with_its_message(
     fmt: Literal["text", "json"], capsys: pytest.CaptureFixture[str]
 ) -> None:
     configure(fmt, debug=False)

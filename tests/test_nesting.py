@@ -1,4 +1,4 @@
-"""The depth of JSON text, against a count that walks the decoded value."""
+"""The depth of JSON text, compared with a walk over the decoded value."""
 
 import json
 from typing import Any
@@ -36,7 +36,7 @@ def test_the_limit_is_exact(opening: bytes, closing: bytes) -> None:
         b'"' + b"[" * 5000 + b"\\",
     ],
 )
-def test_what_lies_side_by_side_or_in_strings_is_not_deep(raw: bytes) -> None:
+def test_brackets_side_by_side_or_in_strings_do_not_count_as_depth(raw: bytes) -> None:
     assert not is_too_deep(raw)
 
 
@@ -44,7 +44,7 @@ def test_what_lies_side_by_side_or_in_strings_is_not_deep(raw: bytes) -> None:
     "raw",
     [b"[" * 5000, b'{"x":' * 5000, b'"\\\\"' + b"[" * 5000, b"]" * 9 + b"{" * 5000, b"\xff[" * 900],
 )
-def test_text_that_is_no_json_is_judged_as_far_as_it_goes(raw: bytes) -> None:
+def test_text_that_is_no_json_is_judged_by_its_brackets(raw: bytes) -> None:
     assert is_too_deep(raw)
 
 

@@ -1,4 +1,4 @@
-"""The stop takes no longer than it may, whatever floods the agent or hangs in it."""
+"""A stop ends by its deadline, whatever floods the agent or hangs in it."""
 
 import contextlib
 import re
@@ -27,13 +27,14 @@ for raw in itertools.cycle(raws):
     sock.sendto(raw, address)
 """
 TOTALS = re.compile(
-    r"received (\d+) operations: stored (\d+), refused (\d+) as invalid, discarded (\d+), left (\d+)"
+    r"received (\d+) operations: stored (\d+), refused (\d+) as invalid,"
+    r" discarded (\d+), left (\d+)"
 )
 
 
 @contextmanager
 def flood(agent: Agent) -> Iterator[None]:
-    """Two processes that send as fast as they can, whether the agent is there or not."""
+    """Run two processes that send as fast as they can, with or without an agent."""
     command = [sys.executable, "-c", FLOOD, str(agent.udp_port)]
     with contextlib.ExitStack() as stack:
         for _ in range(2):
@@ -45,13 +46,13 @@ def flood(agent: Agent) -> Iterator[None]:
 
 
 def totals(agent: Agent) -> list[int]:
-    """The numbers of the line with which a stop ends: received, stored, refused, discarded, left."""
+    """Return the totals in the log: received, stored, refused, discarded, left."""
     [found] = [match for line in agent.log if (match := TOTALS.search(line))]
     return list(map(int, found.groups()))
 
 
 def changed(folder: Path, script: str) -> dict[str, str]:
-    """The environment of an agent that runs this script first."""
+    """Return the environment of an agent that runs this script first."""
     (folder / "sitecustomize.py").write_text(script)
     return {"PYTHONPATH": f"{folder}:{Path(__file__).parents[1]}"}
 
@@ -77,7 +78,7 @@ def test_a_flood_does_not_hold_up_the_stop_and_all_that_was_received_is_counted(
             assert db.execute("SELECT head FROM logs").fetchone() == (stored,)
 
 
-def test_a_second_signal_ends_it_in_a_flood(tmp_path: Path) -> None:
+def test_a_second_signal_ends_the_agent_in_a_flood(tmp_path: Path) -> None:
     with (
         Agent(tmp_path, "--shutdown-timeout", f"{2 * DEADLINE}s") as agent,
         write_lock(tmp_path),
@@ -91,7 +92,7 @@ def test_a_second_signal_ends_it_in_a_flood(tmp_path: Path) -> None:
         agent.wait_log("a second signal")
 
 
-def test_the_deadline_ends_it_in_a_flood(tmp_path: Path) -> None:
+def test_the_deadline_ends_the_agent_in_a_flood(tmp_path: Path) -> None:
     with (
         Agent(tmp_path, "--shutdown-timeout", "500ms") as agent,
         write_lock(tmp_path),
@@ -109,7 +110,7 @@ def seconds_to_stop(agent: Agent, number: int = signal.SIGTERM) -> tuple[float, 
 
 
 def test_a_thread_that_waits_for_a_lock_does_not_hold_up_the_exit(tmp_path: Path) -> None:
-    """The store's threads wait for a lock far longer than this stop may take."""
+    """The store's threads wait for a lock far longer than the deadline of the stop."""
     operations = [{"event": "insert", "type": "t", "id": str(number)} for number in range(3)]
     flags = ("--shutdown-timeout", "500ms")
     with Agent(tmp_path, *flags) as agent:
@@ -137,8 +138,8 @@ HANGS = {
 
 
 @pytest.mark.parametrize(("body", "code"), HANGS.values(), ids=HANGS)
-def test_the_deadline_ends_it_whatever_hangs(tmp_path: Path, body: str, code: int) -> None:
-    """The store is changed so that it hangs when it is closed."""
+def test_the_deadline_ends_the_agent_whatever_hangs(tmp_path: Path, body: str, code: int) -> None:
+    """The store hangs when it is closed."""
     script = (
         "import asyncio, time\n"
         "from oplogd.store.sqlite import SqliteStore\n"
@@ -152,12 +153,14 @@ def test_the_deadline_ends_it_whatever_hangs(tmp_path: Path, body: str, code: in
     assert ("stopped\n" in "".join(agent.log)) == (code == 0)
     if body.startswith("await"):
         assert (
-            "0 operations are not confirmed as stored, 0 streams open; the store or the spool does not close"
-            in agent.log[-1]
+            "0 operations are not confirmed as stored, 0 streams open;"
+            " the store or the spool does not close" in agent.log[-1]
         )
 
 
-def test_the_deadline_ends_it_if_the_event_loop_hung_before_the_signal(tmp_path: Path) -> None:
+def test_the_deadline_ends_the_agent_if_the_event_loop_hung_before_the_signal(
+    tmp_path: Path,
+) -> None:
     script = (
         "import sys, time\n"
         "from oplogd.stream.hub import Hub\n"
@@ -173,11 +176,12 @@ def test_the_deadline_ends_it_if_the_event_loop_hung_before_the_signal(tmp_path:
 
 def test_a_writer_that_dies_ends_the_agent_without_a_wait_for_the_queue(tmp_path: Path) -> None:
     script = (
-        "import oplogd.agent\n"
-        "async def write(store, queue, *rest):\n"
-        "    await queue.take(1, 1)\n"
+        "from oplogd.ingest.queue import IngestQueue\n"
+        "take = IngestQueue.take\n"
+        "async def take_and_die(*args):\n"
+        "    await take(*args)\n"
         "    raise RuntimeError('no more')\n"
-        "oplogd.agent.write = write\n"
+        "IngestQueue.take = take_and_die\n"
     )
     environ = changed(tmp_path, script)
     with Agent(tmp_path, "--shutdown-timeout", f"{2 * DEADLINE}s", environ=environ) as agent:
@@ -199,7 +203,7 @@ def test_a_part_that_dies_during_the_stop_shows_in_the_exit_code(tmp_path: Path)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_before_it_is_ready_ends_it_in_order(
+def test_a_signal_before_the_agent_is_ready_ends_it_in_order(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     with Agent(tmp_path):
@@ -216,7 +220,7 @@ def test_a_signal_before_it_is_ready_ends_it_in_order(
     flags = ["--debug", "--shutdown-timeout", "500ms"]
     before = signal.signal(
         number, signal.default_int_handler
-    )  # tests in the background of a shell ignore SIGINT
+    )  # SIGINT is ignored if a shell runs the tests in the background
     with (
         write_lock(tmp_path),
         subprocess.Popen([*command, *flags], stderr=subprocess.PIPE, text=True) as process,
@@ -236,7 +240,7 @@ def test_a_signal_before_it_is_ready_ends_it_in_order(
     assert "Traceback" not in rest
 
 
-def test_a_closed_terminal_ends_it_in_order(tmp_path: Path) -> None:
+def test_a_closed_terminal_ends_the_agent_in_order(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         with write_lock(tmp_path):
             agent.send_udp({"event": "insert", "type": "t", "id": "a"})

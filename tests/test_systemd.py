@@ -39,7 +39,7 @@ def test_the_state_arrives_at_an_abstract_name(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     "name", [None, "", "/does/not/exist", "@nobody-listens-here", "x" * 500, "@", "/tmp"]
 )
-def test_nothing_is_raised_where_nobody_listens(
+def test_nothing_is_raised_if_no_socket_listens(
     name: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, Protocol
 
-from oplogd.store import Corrector, Located
+from oplogd.store import Corrector, LogBounds
 
 Range = tuple[Any, Any]
 """Rows past the first up to and with the second. Of operations these are offsets, of states what the backend planned."""
@@ -82,7 +82,7 @@ class Backend(Protocol):
     def operations(self, part: Range, wanted: Wanted) -> Iterator[list[Row]]:
         """The log's entries with an offset in the range, in order, without those that have left the log."""
 
-    def locate(self, offset: int) -> Located: ...
+    def locate(self, offset: int) -> LogBounds: ...
 
     def settle(self) -> None:
         """Return once the states hold every operation that is in the log at the call; fold them if nobody else does."""

@@ -30,13 +30,13 @@ from oplog_sync.backend.base import NEW_LOG, NewLog, Range, Row, Wanted
 from oplog_sync.backend.documents import OPERATION_TABLE, STATE_TABLE, Table, past
 from oplog_sync.errors import OptionError
 from oplogd.errors import StoreError
-from oplogd.store import Correction, Corrector, Located, Verdict
+from oplogd.store import Correction, CorrectionResult, Corrector, LogBounds
 from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.connect import DEFAULT_DATABASE, Link
 from oplogd.store.mongo.errors import REFUSALS, refused_url, shown, translating, unavailable
 from oplogd.store.mongo.layout import LOG, META, STATES, Document
 from oplogd.store.mongo.log import Log
-from oplogd.store.mongo.setup import DEFAULT_CAP_BYTES, Kind
+from oplogd.store.mongo.setup import DEFAULT_CAP_BYTES, CollectionKind
 
 _CHUNK = 10_000
 _SAMPLES = 20
@@ -90,7 +90,7 @@ class MongoBackend:
     def operations(self, part: Range, wanted: Wanted) -> Iterator[list[Row]]:
         return self._rows(OPERATION_TABLE, part, wanted, part[1])
 
-    def locate(self, offset: int) -> Located:
+    def locate(self, offset: int) -> LogBounds:
         return asyncio.run(self._locate(offset))
 
     def settle(self) -> None:
@@ -110,7 +110,7 @@ class MongoBackend:
             kind = None if self._exists(database) else new.collection
         return MongoStore(self._url, collection=kind, new_bytes=new.cap_bytes or DEFAULT_CAP_BYTES)
 
-    async def _locate(self, offset: int) -> Located:
+    async def _locate(self, offset: int) -> LogBounds:
         link = Link(self._url, brief=True)
         try:
             with translating(link.where):
@@ -229,7 +229,7 @@ class MongoCorrector:
         if self._store is not None:
             await self._store.close()
 
-    async def correct(self, corrections: Sequence[Correction]) -> list[Verdict]:
+    async def correct(self, corrections: Sequence[Correction]) -> list[CorrectionResult]:
         assert self._store is not None
         return await self._store.correct(corrections)
 
@@ -265,7 +265,7 @@ def _every(states: Collection[Document], rows: int) -> Iterator[str]:
         yield after
 
 
-def _kind(database: Database[Document]) -> Kind | None:
+def _kind(database: Database[Document]) -> CollectionKind | None:
     """How the log is kept, None where it does not exist."""
     for found in database.list_collections(filter={"name": LOG}):
         if found["name"] == LOG:  # mongo-java-server does not filter

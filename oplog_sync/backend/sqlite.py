@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from oplog_sync.backend.base import NEW_LOG, NewLog, Range, Row, Wanted, split
 from oplogd.errors import StoreError, StoreUnavailableError
-from oplogd.store import Corrector, Located
+from oplogd.store import Corrector, LogBounds
 from oplogd.store.sqlite import (
     APPLICATION_ID,
     DEFAULT_CAP_BYTES,
@@ -78,7 +78,7 @@ class SqliteBackend:
         upto = upto if n_to is None else min(upto, n_to)
         return self._chunks(_OPERATIONS, (after, upto), wanted)
 
-    def locate(self, offset: int) -> Located:
+    def locate(self, offset: int) -> LogBounds:
         with self._connection() as db:
             return read_located(db, offset)
 

@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from oplog_sync.backend import Row
 from oplog_sync.errors import AgentError
 from oplogd.event_id import EventId, Millis, parse_position
-from oplogd.operation import decode_data
+from oplogd.store import decode_stored
 
 SILENCE_SECONDS = 60.0
 """An agent sends at least a heartbeat every 25 s."""
@@ -150,6 +150,6 @@ def is_past(position: EventId | Millis, target: EventId | Millis) -> bool:
 
 
 def _row(block: _Block, position: EventId | Millis) -> Row:
-    data = decode_data(block.data)
+    data = decode_stored(block.data)
     offset = position.offset if isinstance(position, EventId) else 0
     return Row(f"{data.type}/{data.id}", block.event, offset, position.ms, block.data)

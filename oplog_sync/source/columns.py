@@ -9,7 +9,7 @@ from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructT
 from oplog_sync.backend import Row
 from oplog_sync.errors import OptionError
 from oplogd.event_id import Mark, format_id
-from oplogd.operation import decode_data
+from oplogd.store import decode_stored
 
 _TIMESTAMP = slice(14, 38)
 """Where the timestamp stands in what ``encode_data`` made."""
@@ -32,7 +32,7 @@ _MAKERS: dict[str, tuple[DataType, Callable[[Sequence[Row]], Any]]] = {
     "timestamp": (TimestampType(), lambda rows: _timestamps(rows)),
     "parents": (
         ArrayType(StringType()),
-        lambda rows: [decode_data(row.data).parents for row in rows],
+        lambda rows: [decode_stored(row.data).parents for row in rows],
     ),
     "logged": (
         TimestampType(),
@@ -82,8 +82,8 @@ def arrow_batch(rows: Sequence[Row], schema: StructType) -> pa.RecordBatch:
 def _timestamps(rows: Sequence[Row]) -> pa.Array:
     try:
         return instants([row.data[_TIMESTAMP] for row in rows])
-    except pa.ArrowInvalid:  # damaged, which decode_data says
-        return instants([decode_data(row.data).timestamp for row in rows])
+    except pa.ArrowInvalid:  # damaged, which decode_stored says
+        return instants([decode_stored(row.data).timestamp for row in rows])
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

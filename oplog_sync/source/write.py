@@ -16,7 +16,7 @@ from oplog_sync.errors import OptionError, SyncError
 from oplog_sync.source.options import Options
 from oplogd.errors import OperationError
 from oplogd.operation import decode, format_ms, now_ms
-from oplogd.store import Correction, Verdict
+from oplogd.store import Correction, CorrectionResult
 
 _REQUIRED = {"event", "type", "id"}
 _KNOWN = {*_REQUIRED, "timestamp", "parents", "expected_offset"}
@@ -52,7 +52,7 @@ class Writer(DataSourceArrowWriter):
         rows = (row for batch in iterator for row in batch.to_pylist())
         counts = count(apply(self._store, (_correction(row, arrival) for row in rows)))
         skipped = sum(
-            many for (_, _, verdict), many in counts.items() if verdict is Verdict.SKIPPED
+            many for (_, _, verdict), many in counts.items() if verdict is CorrectionResult.SKIPPED
         )
         return Written(counts.total() - skipped, skipped)
 

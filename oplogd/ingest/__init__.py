@@ -1,1 +1,1 @@
-"""The way in: UDP and HTTP, the bounded queue, the writer."""
+"""Intake by UDP and HTTP, the bounded queue, the writer, the spool."""

@@ -1,4 +1,4 @@
-"""A JSON array cut into its elements one by one, for arrays too long for a list of them. No I/O."""
+"""Splits a JSON array into its elements one by one, for arrays too long for a list. No I/O."""
 
 import re
 from collections.abc import Iterator
@@ -11,9 +11,10 @@ _skip = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def elements(body: bytes) -> Iterator[bytes]:
-    """Yield the elements as text, in order. Raise msgspec.DecodeError or RecursionError at the first malformed one.
+    """Yield the text of each element in order.
 
-    msgspec has no way to read one value and go on behind it, but its error names the byte at which a value has ended.
+    Raises msgspec.DecodeError or RecursionError at the first malformed element. msgspec cannot
+    read one value and go on after it, but its error names the byte after the value.
     """
     at = body.index(b"[") + 1
     first = _NEXT.search(body, at)
@@ -33,7 +34,7 @@ def elements(body: bytes) -> Iterator[bytes]:
 
 
 def _end_of_value(view: memoryview, at: int) -> int:
-    """Return the place of the first character behind a value that is not a blank."""
+    """Return the index of the first character after a value and its blanks."""
     try:
         _skip(view[at:])
     except msgspec.DecodeError as error:

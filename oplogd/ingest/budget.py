@@ -1,4 +1,4 @@
-"""The memory of all request bodies that are being received and decoded. No I/O."""
+"""Bounds the memory of all request bodies that are received and decoded. No I/O."""
 
 import time
 from collections.abc import Callable
@@ -10,13 +10,13 @@ from oplogd.ingest.http import TooLargeError
 
 
 class NoRoomError(OplogError):
-    """Other bodies occupy the memory; trying later makes sense."""
+    """Other bodies use the memory; trying again later makes sense."""
 
 
-class Budget:
+class MemoryBudget:
     """``total`` bytes for all bodies together.
 
-    Where a body finds no room, those that are still coming after ``seconds`` are given up for the next ones: a few slow
+    When a body finds no room, bodies that still arrive after ``seconds`` are given up: a few slow
     senders must not keep out all others.
     """
 
@@ -24,7 +24,7 @@ class Budget:
         self.total = total
         self.used = 0
         self._seconds = seconds
-        self._coming: dict[Share, Callable[[], None]] = {}  # in the order in which they began
+        self._coming: dict[Share, Callable[[], None]] = {}  # oldest first
 
     def share(self) -> "Share":
         return Share(self)
@@ -36,7 +36,7 @@ class Budget:
         self._coming.pop(share, None)
 
     def make_room(self, octets: int) -> None:
-        """Give up the oldest of the bodies that take long. The room is free when they have ended."""
+        """Give up the oldest slow bodies. Their room is free once they have ended."""
         due = time.monotonic() - self._seconds
         for share, give_up in list(self._coming.items()):
             if octets <= 0 or share.begun > due:
@@ -47,15 +47,15 @@ class Budget:
 
 
 class Share:
-    """One body's part of the budget, given back at the end of the ``with`` block."""
+    """The part of one body, given back at the end of the ``with`` block."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
         self.begun = time.monotonic()
         self.taken = 0
 
     def take(self, octets: int) -> None:
-        """Count bytes before they are held. Raises NoRoomError, and TooLargeError if they would never fit."""
+        """Reserve bytes. Raises NoRoomError, and TooLargeError if they would never fit."""
         budget = self._budget
         if self.taken + octets > budget.total:
             raise TooLargeError(
@@ -64,13 +64,14 @@ class Share:
         if budget.used + octets > budget.total:
             budget.make_room(budget.used + octets - budget.total)
             raise NoRoomError(
-                f"the bodies in flight occupy the {budget.total:,} bytes of --max-upload-memory; try again later"
+                f"the bodies in flight occupy the {budget.total:,} bytes of --max-upload-memory;"
+                " try again later"
             )
         budget.used += octets
         self.taken += octets
 
     def comes(self, give_up: Callable[[], None]) -> None:
-        """More of the body is awaited. ``give_up`` ends that where others need the room."""
+        """Note that the body still arrives. ``give_up`` ends that if others need the room."""
         self._budget.comes(self, give_up)
 
     def has_come(self) -> None:

@@ -1,6 +1,7 @@
-"""The body of a POST as operations. No I/O.
+"""Decodes the body of a POST into operations. No I/O.
 
-The work on a body is a generator that yields after each small piece, so that the event loop can do other work between.
+The work on a body is a generator that yields after each small piece, so the event loop can do other
+work in between.
 """
 
 import re
@@ -16,46 +17,46 @@ from oplogd.ingest.array import elements
 from oplogd.media_types import NDJSON
 from oplogd.operation import Operation, decode
 
+# Bad lines that an answer names; the others are only counted.
 MAX_NAMED = 100
-"""Bad lines that an answer names; more are counted."""
-
 MAX_GZIP_MEMBERS = 100_000
 
 _LINES_PIECE = 4096
 _PIECE_ELEMENTS = 64
 _GZIP_PIECE = 4096
 _WHITE = b" \t\r\n"
-_MANY_COMMAS = 200_000
-"""Beyond it the elements of an array are counted one by one before memory is spent on them."""
+# Elements of an array with more commas are counted one by one before they take memory.
+MANY_COMMAS = 200_000
 
 _FILLED = re.compile(rb"[^ \t\r\n]")
 _decode_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
+# Lines with their numbers, from 1.
 _Block = list[tuple[int, bytes]]
-"""Lines with their numbers, which count from 1."""
 
 _T = TypeVar("_T")
+# Work in pieces of at most a few milliseconds.
 Pieces = Generator[None, None, _T]
-"""Work in pieces of at most a few milliseconds."""
 
 
 class TooLargeError(OplogError):
-    """The body, or its decompressed form, is over the limit."""
+    """The body is over the limit, as received or decompressed."""
 
 
 class TooManyError(TooLargeError):
-    """The body has more operations than are taken at a time; ``lines`` of them were counted."""
+    """The body has more operations than the queue holds. ``lines``: the number counted."""
 
     def __init__(self, lines: int, most: int, *, there_are_more: bool = False) -> None:
         first = "first " if there_are_more else ""
         super().__init__(
-            f"the {first}{lines:,} operations are more than the queue holds ({most:,}); send fewer at a time"
+            f"the {first}{lines:,} operations are more than the queue holds ({most:,});"
+            " send fewer at a time"
         )
         self.lines = lines
 
 
 class BadLine(NamedTuple):
-    """``line`` counts from 1: a line of NDJSON, an element of an array."""
+    """``line``: number of the NDJSON line or the array element, from 1."""
 
     line: int
     field: str
@@ -63,10 +64,13 @@ class BadLine(NamedTuple):
 
 
 class InvalidBodyError(OplogError):
-    """Not stored, because of the bad lines. ``bad`` names at most ``MAX_NAMED`` of them; ``lines``: how many the body has."""
+    """The body has bad lines, so nothing was stored.
+
+    ``bad``: the first bad lines, at most MAX_NAMED. ``lines``: the number of lines in the body.
+    """
 
     def __init__(
-        self, bad: list[BadLine], lines: int, single: bool, count: int | None = None
+        self, bad: list[BadLine], lines: int, *, single: bool, count: int | None = None
     ) -> None:
         count = count or len(bad)
         first = bad[0]
@@ -90,21 +94,22 @@ class Body(NamedTuple):
 
 
 def decompress(body: bytes, max_bytes: int) -> bytes:
-    """``decompressing``, at once."""
+    """Run ``decompressing`` to its end."""
     return _at_once(decompressing(body, max_bytes, lambda _: None))
 
 
 def decompressing(body: bytes, max_bytes: int, take: Callable[[int], None]) -> Pieces[bytes]:
-    """Undo gzip. ``take`` is told of bytes before they are kept.
+    """Decompress gzip. ``take`` gets the number of bytes before they are kept.
 
-    Raises TooLargeError past ``max_bytes`` or ``MAX_GZIP_MEMBERS`` and OperationError if it is no gzip.
+    Raises TooLargeError beyond ``max_bytes`` or MAX_GZIP_MEMBERS, and OperationError if the body
+    is not gzip.
     """
     out = bytearray()
     unzip = None
     at = members = 0
     try:
         while at < len(body):
-            # In small pieces, since a member's end hands back a copy of what follows it, and members may be many.
+            # Small pieces, because the end of each member copies the rest of its piece.
             piece = body[at : at + _GZIP_PIECE]
             if unzip is None:
                 members += 1
@@ -128,15 +133,15 @@ def decompressing(body: bytes, max_bytes: int, take: Callable[[int], None]) -> P
 
 
 def decode_body(body: bytes, media_type: str, arrival: str, most: int) -> Body:
-    """``decoding``, at once."""
+    """Run ``decoding`` to its end."""
     return _at_once(decoding(body, media_type, arrival, most))
 
 
 def decoding(body: bytes, media_type: str, arrival: str, most: int) -> Pieces[Body]:
-    """All operations of a body or none.
+    """Return all operations of a body.
 
-    Raises InvalidBodyError, TooManyError for more than ``most`` lines, before it looks at any, and OperationError for a
-    batch without an operation.
+    Raises InvalidBodyError for bad lines, TooManyError for more than ``most`` lines (before it
+    decodes any), and OperationError for a batch without operations.
     """
     if media_type == NDJSON:
         if body.count(b"\n") >= most:
@@ -151,7 +156,7 @@ def decoding(body: bytes, media_type: str, arrival: str, most: int) -> Pieces[Bo
                 [BadLine(1, error.field, error.reason)], 1, single=True
             ) from None
     try:
-        if body.count(b",") > _MANY_COMMAS:
+        if body.count(b",") > MANY_COMMAS:
             yield from _count(_elements(elements(body)), most)
             return Body((yield from _decode_lines(_elements(elements(body)), arrival)), batch=True)
         raws = _decode_array(body)
@@ -203,7 +208,7 @@ def _count(blocks: Iterator[_Block], most: int) -> Pieces[None]:
 
 
 def _lines(body: bytes) -> Iterator[_Block]:
-    """The lines that hold more than blanks, and their numbers."""
+    """Yield the lines that are not blank, with their numbers."""
     at, number = 0, 1
     while at < len(body):
         end = (
@@ -226,7 +231,7 @@ def _lines(body: bytes) -> Iterator[_Block]:
 
 
 def _elements(values: Iterable[bytes]) -> Iterator[_Block]:
-    """The elements of an array, numbered."""
+    """Yield the elements of an array with their numbers."""
     numbered = enumerate(values, 1)
     while block := list(islice(numbered, _PIECE_ELEMENTS)):
         yield block

@@ -40,11 +40,10 @@ class Intake:
         self._counters.add_received(len(operations))
         try:
             self._require_room(operations)
-            done = self._queue.put(operations, wait=True)
+            done = self._queue.submit(operations)
         except (TooLargeError, QueueFullError, StoreUnavailableError):
             self._counters.add_discarded(len(operations))
             raise
-        assert done is not None
         await done
 
     def _require_room(self, operations: Sequence[Operation]) -> None:

@@ -1,4 +1,4 @@
-"""The one bounded queue between the ways in and the writer."""
+"""The bounded queue between intake and the writer."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ from oplogd.operation import Operation
 class Item:
     """Operations that are stored together. ``done`` is None if no request waits for them.
 
-    ``arrived``: the monotonic time in seconds at which they came.
+    ``arrived``: when they came, by the monotonic clock in seconds.
     """
 
     __slots__ = ("arrived", "done", "octets", "operations")
@@ -26,7 +26,7 @@ class Item:
         self.arrived = time.monotonic()
 
     def cut(self, count: int) -> None:
-        """Leave out the first ``count`` operations."""
+        """Remove the first ``count`` operations."""
         self.operations = self.operations[count:]
         self.octets = _octets(self.operations)
 
@@ -40,7 +40,7 @@ class Item:
 
 
 class IngestQueue:
-    """Bounded in operations and in bytes. Operations that the writer holds count until they are written."""
+    """A queue bounded in operations and bytes. Operations count until they are written."""
 
     def __init__(self, max_operations: int, max_bytes: int) -> None:
         self.max_operations = max_operations
@@ -53,29 +53,36 @@ class IngestQueue:
         self._emptied.set()
 
     def could_hold(self, operations: Sequence[Operation]) -> bool:
-        """Whether the operations would find room if nothing else were here."""
+        """Return whether the operations would fit into the empty queue."""
         return len(operations) <= self.max_operations and _octets(operations) <= self.max_bytes
 
-    def put(self, operations: Sequence[Operation], wait: bool) -> "asyncio.Future[None] | None":
-        """Add operations that are stored together. With ``wait``, a future of their being durable. Raises QueueFullError."""
-        done = asyncio.get_running_loop().create_future() if wait else None
-        item = Item(operations, done)
+    def put(self, operations: Sequence[Operation]) -> None:
+        """Add operations that are stored together. Raises QueueFullError."""
+        self._add(Item(operations, None))
+
+    def submit(self, operations: Sequence[Operation]) -> "asyncio.Future[None]":
+        """Add operations as ``put`` does. The future resolves when they are durable."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._add(Item(operations, done))
+        return done
+
+    def _add(self, item: Item) -> None:
+        operations = len(item.operations)
         if (
-            self.operations + len(operations) > self.max_operations
+            self.operations + operations > self.max_operations
             or self.bytes + item.octets > self.max_bytes
         ):
             raise QueueFullError(
                 f"the queue is full ({self.operations:,} operations); try again later"
             )
-        self.operations += len(operations)
+        self.operations += operations
         self.bytes += item.octets
         self._items.append(item)
         self._filled.set()
         self._emptied.clear()
-        return done
 
     async def take(self, max_operations: int, max_bytes: int) -> list[Item]:
-        """Wait for operations; as many whole items as fit, at least one. Give them back with ``finish``."""
+        """Wait for items and take as many as fit, at least one. Pass them to ``finish`` later."""
         while not self._items:
             self._filled.clear()
             await self._filled.wait()
@@ -91,13 +98,13 @@ class IngestQueue:
         return taken
 
     def finish(self, items: Sequence[Item]) -> None:
-        """Items are durable: free their room and resolve the waiting requests."""
+        """Free the room of durable items and resolve their requests."""
         for item in items:
             self._leave(item)
             item.resolve()
 
     def let_go(self, items: Sequence[Item], count: int) -> None:
-        """Free the room of the first ``count`` operations of items that the writer holds: they are kept elsewhere."""
+        """Free the room of the first ``count`` operations of taken items: the spool has them."""
         for item in items:
             if not count:
                 break
@@ -108,7 +115,7 @@ class IngestQueue:
             count -= here
 
     def refuse_waiting(self, error: StoreUnavailableError) -> int:
-        """Take items that somebody waits for out of the queue and fail them; how many operations they were."""
+        """Remove the queued items of requests and fail them. Return the number of operations."""
         refused = [item for item in self._items if item.done is not None]
         self._items = deque(item for item in self._items if item.done is None)
         for item in refused:
@@ -117,7 +124,7 @@ class IngestQueue:
         return sum(len(item.operations) for item in refused)
 
     async def emptied(self) -> None:
-        """Wait until everything is written."""
+        """Wait until everything is written or kept in the spool."""
         await self._emptied.wait()
 
     def _leave(self, item: Item) -> None:

@@ -1,4 +1,4 @@
-"""The last invalid datagrams, for whoever looks for their sender. No I/O."""
+"""Remembers the last invalid datagrams, so that their sender can be found. No I/O."""
 
 from collections import deque
 from typing import Any, NamedTuple
@@ -19,19 +19,19 @@ class _Datagram(NamedTuple):
 
 
 class RefusedDatagrams:
-    """``count``: all since the start. The last ones are remembered with their first bytes."""
+    """The last invalid datagrams. ``count``: their number since the start."""
 
     def __init__(self) -> None:
         self.count = 0
         self._last: deque[_Datagram] = deque(maxlen=_REMEMBERED)
 
     def add(self, ms: int, sender: tuple[Any, ...], reason: str, raw: bytes) -> None:
-        """``ms``: time of arrival, since 1970. ``sender``: an address as a socket returns it."""
+        """Remember a datagram. ``sender``: an address as a socket returns it."""
         self.count += 1
         self._last.append(_Datagram(ms, sender, reason, raw[:_SHOWN_BYTES]))
 
     def described(self) -> list[dict[str, str]]:
-        """Members for /status, the newest first."""
+        """Return the datagrams for /status, the newest first."""
         return [
             {
                 "time": format_ms(each.ms),
@@ -44,11 +44,11 @@ class RefusedDatagrams:
 
 
 def shown_address(address: tuple[Any, ...]) -> str:
-    """HOST:PORT of an address as a socket returns it. One of IPv4 is written as such, also if the socket takes both."""
+    """Format a socket's address as HOST:PORT, IPv4 addresses mapped to IPv6 as IPv4."""
     return str(Address(str(address[0]).removeprefix(_MAPPED), int(address[1])))
 
 
 def _printable(raw: bytes) -> str:
-    """The text with everything escaped that would not show, or would turn the text around."""
+    """Decode, and escape characters that are invisible or change the text's direction."""
     text = raw.decode(errors="backslashreplace")
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

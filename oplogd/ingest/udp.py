@@ -1,6 +1,7 @@
-"""One datagram is one operation. The socket is read straight from the event loop, many datagrams at a time.
+"""Intake by UDP: one operation per datagram.
 
-Measured beside it: asyncudp and a DatagramProtocol lose datagrams at loads that this takes whole (docs/decisions.md).
+The event loop reads many datagrams at a time from the socket. asyncudp and a DatagramProtocol lost
+datagrams at loads that this takes without loss (docs/decisions.md).
 """
 
 import asyncio
@@ -17,36 +18,34 @@ from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.refused import RefusedDatagrams, shown_address
 from oplogd.logs import Episode
 from oplogd.operation import Operation, decode, format_ms, now_ms
-from oplogd.values import Address
+from oplogd.sockets import address_of, bind
 
 RECEIVE_BUFFER = 32 * 1024 * 1024
-_DATAGRAMS_A_CALL = 256
+DATAGRAMS_PER_CALL = 256
+# More datagrams than a receive buffer holds: the kernel doubles the buffer and counts over 512
+# bytes for the smallest datagram.
 _MOST_AT_STOP = 2 * RECEIVE_BUFFER // 512
-"""More datagrams than a receive buffer holds: the kernel doubles its size and counts over 512 bytes for the smallest."""
-
 _MAX_DATAGRAM = 65_536
 _SO_RCVBUFFORCE = 33
-_QUIET_SECONDS = 5.0
-"""So long without an occurrence ends an episode of the log."""
+# Seconds without an occurrence that end an episode in the log.
+QUIET_SECONDS = 5.0
 
 logger = logging.getLogger("oplogd.udp")
 
 
 def open_sockets(addresses: Sequence[tuple[socket.AddressFamily, str, int]]) -> list[socket.socket]:
-    """Bound, non-blocking sockets with a large receive buffer. Raises OSError."""
+    """Return bound, non-blocking sockets with a large receive buffer. Raises OSError."""
     sockets: list[socket.socket] = []
     try:
         for family, host, port in addresses:
             sock = socket.socket(family, socket.SOCK_DGRAM)
             sockets.append(sock)
-            if family == socket.AF_INET6:
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if host == "::" else 1)
             try:
                 sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, RECEIVE_BUFFER)
-            except OSError:  # not root: the kernel gives what net.core.rmem_max allows
+            except OSError:  # not root: net.core.rmem_max is the limit
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
             sock.setblocking(False)
-            sock.bind((host, port))
+            bind(sock, host, port)
     except OSError:
         for sock in sockets:
             sock.close()
@@ -55,7 +54,10 @@ def open_sockets(addresses: Sequence[tuple[socket.AddressFamily, str, int]]) -> 
 
 
 def _shut_off(sock: socket.socket) -> None:
-    """Let no more datagrams in. Those in the buffer stay: a connected socket accepts datagrams of its peer only."""
+    """Let in no more datagrams, and keep those in the buffer.
+
+    A connected socket accepts datagrams of its peer only, here of itself.
+    """
     host, port, *rest = sock.getsockname()
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     with contextlib.suppress(OSError):
@@ -63,7 +65,7 @@ def _shut_off(sock: socket.socket) -> None:
 
 
 class UdpIngest:
-    """Reads sockets into the queue. If the queue is full, operations are dropped and counted."""
+    """Reads sockets into the queue. Operations that find the queue full are dropped and counted."""
 
     def __init__(
         self, sockets: Sequence[socket.socket], queue: IngestQueue, counters: Counters
@@ -73,16 +75,16 @@ class UdpIngest:
         self._counters = counters
         self.refused = RefusedDatagrams()
         self._overflow = Episode(
-            logger, "the queue is full, dropping operations that come by UDP", quiet=_QUIET_SECONDS
+            logger, "the queue is full, dropping operations that come by UDP", quiet=QUIET_SECONDS
         )
         self._invalid = Episode(
-            logger, "refusing invalid operations that come by UDP", quiet=_QUIET_SECONDS
+            logger, "refusing invalid operations that come by UDP", quiet=QUIET_SECONDS
         )
         self._dropped_before_close = 0
 
     @property
     def addresses(self) -> list[str]:
-        return [str(Address(*sock.getsockname()[:2])) for sock in self._sockets]
+        return [str(address_of(sock)) for sock in self._sockets]
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -90,7 +92,10 @@ class UdpIngest:
             loop.add_reader(sock, self._drain, sock)
 
     async def stop(self) -> None:
-        """Read the datagrams that the kernel holds now, then close the sockets. Ends under any load without blocking the loop."""
+        """Read the datagrams that the kernel holds now, then close the sockets.
+
+        It ends under any load and does not block the event loop.
+        """
         loop = asyncio.get_running_loop()
         for sock in self._sockets:
             loop.remove_reader(sock)
@@ -106,7 +111,7 @@ class UdpIngest:
         self._sockets = []
 
     def kernel_drops(self) -> int:
-        """Datagrams that the kernel threw away because they were not read fast enough; 0 where it does not tell."""
+        """Return the number of datagrams that the kernel dropped; 0 if the system does not tell."""
         if not self._sockets:
             return self._dropped_before_close
         inodes = {os.fstat(sock.fileno()).st_ino for sock in self._sockets}
@@ -130,7 +135,7 @@ class UdpIngest:
         count, before = 0, refused.count
         receive = sock.recvfrom
         try:
-            while count < _DATAGRAMS_A_CALL:
+            while count < DATAGRAMS_PER_CALL:
                 raw, sender = receive(_MAX_DATAGRAM)
                 count += 1
                 try:
@@ -154,14 +159,14 @@ class UdpIngest:
 
     def _enqueue(self, operations: list[Operation]) -> None:
         try:
-            self._queue.put(operations, wait=False)
+            self._queue.put(operations)
             self._overflow.end()
             return
         except QueueFullError:
             pass
-        for operation in operations:  # the queue takes the first ones
+        for operation in operations:  # the queue may have room for some
             try:
-                self._queue.put([operation], wait=False)
+                self._queue.put([operation])
             except QueueFullError:
                 self._counters.add_discarded(1)
                 self._overflow.again()

@@ -1,4 +1,4 @@
-"""Takes batches from the queue and appends them to the log, for as long as it takes."""
+"""The writer: takes batches from the queue and appends them to the log."""
 
 import asyncio
 import logging
@@ -14,70 +14,63 @@ from oplogd.ingest.queue import IngestQueue, Item
 from oplogd.ingest.spool import Spool
 from oplogd.operation import Operation
 from oplogd.passage import Passage
-from oplogd.store import Stamp, Store
+from oplogd.store import BatchId, Store
 
 BATCH_OPERATIONS = 5_000
 BATCH_BYTES = 4 * 1024 * 1024
 FIRST_RETRY_SECONDS = 1.0
 LAST_RETRY_SECONDS = 30.0
-_FULL_SECONDS = 0.5
+SPOOL_FULL_SECONDS = 0.5
 
 logger = logging.getLogger("oplogd.writer")
 
 
-async def write(
-    store: Store,
-    queue: IngestQueue,
-    counters: Counters,
-    health: Health,
-    spool: Spool | None = None,
-    passage: Passage | None = None,
-) -> None:
-    """Run for ever. All that arrives while a batch is being committed shares the next commit.
-
-    A batch that cannot be written is tried again, with exponential back-off and jitter, until it can. Waiting requests
-    fail at once. Their operations that are being written stay (NotConfirmedError); the others leave the queue. With a ``spool``,
-    operations that cannot be written go there, and all later ones behind them, until the spool is empty again. If the
-    spool is full or fails, they stay in memory.
-    """
-    await _Writer(store, queue, counters, health, spool, passage or Passage()).run()
-
-
-class _Batch:
-    """Operations of ``items`` that are neither in the store nor in the spool, with their stamp."""
+class _QueuedBatch:
+    """Operations of ``items`` that are neither in the store nor in the spool."""
 
     def __init__(self, items: Sequence[Item], writer: str, sequence: int) -> None:
         self.items = items
         self.operations = [operation for item in items for operation in item.operations]
-        self.stamp = Stamp(writer, sequence)
+        self.batch_id = BatchId(writer, sequence)
 
     def cut(self, count: int) -> None:
-        """Leave out the first operations: the spool has them."""
+        """Remove the first operations: the spool has them."""
         del self.operations[:count]
-        self.stamp = Stamp(self.stamp.writer, self.stamp.sequence + count)
+        self.batch_id = BatchId(self.batch_id.writer, self.batch_id.sequence + count)
 
 
-class _Writer:
+class Writer:
+    """Appends batches in order. Operations that arrive during a commit share the next commit.
+
+    A batch that the store does not take is tried again with exponential back-off and jitter.
+    Waiting requests fail at once: with NotConfirmedError if their operations are being written,
+    which then stay; otherwise with StoreUnavailableError, and their operations leave the queue.
+
+    With a ``spool``, operations that the store does not take go there, and so do all later ones
+    until the spool is empty. If the spool is full or fails, they stay in memory.
+    """
+
     def __init__(
         self,
         store: Store,
         queue: IngestQueue,
         counters: Counters,
         health: Health,
-        spool: Spool | None,
-        passage: Passage,
+        spool: Spool | None = None,
+        passage: Passage | None = None,
     ) -> None:
         self._store = store
         self._queue = queue
         self._counters = counters
         self._part = health.part("writer")
         self._spool = spool
-        self._passage = passage
-        self._name = secrets.token_hex(8)
+        self._passage = passage or Passage()
+        self._token = secrets.token_hex(8)
         self._sequence = 0
 
     async def run(self) -> None:
-        batch: _Batch | None = None
+        """Write until cancelled."""
+        batch: _QueuedBatch | None = None
         while True:
             if self._spool is not None and self._spool.operations:
                 batch = await self._empty(self._spool, batch)
@@ -86,13 +79,13 @@ class _Writer:
             else:
                 batch = await self._write(batch)
 
-    async def _write(self, batch: _Batch) -> _Batch | None:
-        """Write a batch or move it to the spool. Return the rest if only its beginning fits there."""
+    async def _write(self, batch: _QueuedBatch) -> _QueuedBatch | None:
+        """Write a batch or move it to the spool. Return the part that the spool does not take."""
         delay = FIRST_RETRY_SECONDS
         self._passage.begin(batch.operations[0].data, batch.items[0].arrived)
         while True:
             try:
-                await self._append(batch.operations, batch.stamp)
+                await self._append(batch.operations, batch.batch_id)
             except StoreUnavailableError as error:
                 self._refuse(batch.items, error)
                 if await self._keep(batch):
@@ -106,10 +99,11 @@ class _Writer:
                 self._done(batch)
                 return None
 
-    async def _empty(self, spool: Spool, batch: _Batch | None) -> _Batch | None:
-        """Send the spool's operations, oldest first; put ``batch`` and all that arrives meanwhile behind them.
+    async def _empty(self, spool: Spool, batch: _QueuedBatch | None) -> _QueuedBatch | None:
+        """Write the spool's operations to the store until the spool is empty.
 
-        Return the batch that found no room until the end.
+        Meanwhile ``batch`` and new operations go to the end of the spool. Return the batch that it
+        had no room for.
         """
         sending = asyncio.create_task(self._send(spool), name="sending the spool")
         try:
@@ -120,7 +114,7 @@ class _Writer:
                     batch = None
                 else:
                     self._counters.add_discarded(self._queue.refuse_waiting(_behind_the_spool()))
-                    await asyncio.wait({sending}, timeout=_FULL_SECONDS)
+                    await asyncio.wait({sending}, timeout=SPOOL_FULL_SECONDS)
             sending.result()
         finally:
             sending.cancel()
@@ -134,7 +128,7 @@ class _Writer:
                 batch = await spool.first(BATCH_OPERATIONS, BATCH_BYTES)
                 if batch is None:
                     break
-                await self._append(batch.operations, batch.stamp)
+                await self._append(batch.operations, batch.batch_id)
                 self._counters.add_ingested_from_spool(len(batch.operations))
                 await spool.drop(batch)
                 delay = FIRST_RETRY_SECONDS
@@ -144,8 +138,11 @@ class _Writer:
                 delay = min(2 * delay, LAST_RETRY_SECONDS)
         self._part.good()
 
-    async def _take(self, sending: "asyncio.Task[None]") -> _Batch | None:
-        """Take operations for the spool, None if it is empty before any come. Refuse those of waiting requests."""
+    async def _take(self, sending: "asyncio.Task[None]") -> _QueuedBatch | None:
+        """Take a batch for the spool and refuse waiting requests.
+
+        Return None if only requests came, or if the spool is empty before anything came.
+        """
         taking = asyncio.create_task(self._queue.take(BATCH_OPERATIONS, BATCH_BYTES))
         try:
             await asyncio.wait({sending, taking}, return_when=asyncio.FIRST_COMPLETED)
@@ -163,29 +160,29 @@ class _Writer:
         kept = [item for item in items if item.done is None]
         return self._batch(kept) if kept else None
 
-    async def _append(self, operations: Sequence[Operation], stamp: Stamp) -> None:
-        """Raise StoreUnavailableError for every failure: no error of a store may end the agent with its queue."""
+    async def _append(self, operations: Sequence[Operation], batch_id: BatchId) -> None:
+        """Raise StoreUnavailableError for every failure: any other error would end the agent."""
         begun = time.monotonic()
         try:
-            await self._store.append(operations, stamp)
+            await self._store.append(operations, batch_id)
         except StoreUnavailableError:
             raise
         except StoreError as error:
             raise StoreUnavailableError(str(error)) from error
         except Exception as error:
-            message = f"the store failed, the log tells more: {error!r}"
+            message = f"the store failed, see the log: {error!r}"
             if self._part.trouble != message:
                 logger.error("an append failed", exc_info=error)
             raise StoreUnavailableError(message) from error
         self._counters.commit_seconds.observe(time.monotonic() - begun)
 
-    async def _keep(self, batch: _Batch) -> bool:
-        """Move operations to the spool as far as they fit. Return whether all did."""
+    async def _keep(self, batch: _QueuedBatch) -> bool:
+        """Move operations to the spool. Return True if it took all of them."""
         if self._spool is None:
             return False
         try:
-            count = await self._spool.put(batch.operations, batch.stamp)
-        except StoreError:  # told by the spool
+            count = await self._spool.put(batch.operations, batch.batch_id)
+        except StoreError:  # the spool has reported it
             return False
         if count:
             self._passage.give_up()
@@ -197,8 +194,8 @@ class _Writer:
         self._queue.finish(batch.items)
         return True
 
-    def _batch(self, items: Sequence[Item]) -> _Batch:
-        batch = _Batch(items, self._name, self._sequence)
+    def _batch(self, items: Sequence[Item]) -> _QueuedBatch:
+        batch = _QueuedBatch(items, self._token, self._sequence)
         self._sequence += len(batch.operations)
         return batch
 
@@ -208,10 +205,10 @@ class _Writer:
             item.fail(NotConfirmedError(str(error)))
         self._counters.add_discarded(self._queue.refuse_waiting(StoreUnavailableError(str(error))))
 
-    def _done(self, batch: _Batch) -> None:
+    def _done(self, batch: _QueuedBatch) -> None:
         self._counters.add_ingested(len(batch.operations))
         self._queue.finish(batch.items)
 
 
 def _behind_the_spool() -> StoreUnavailableError:
-    return StoreUnavailableError("operations that came before wait in the spool; try again later")
+    return StoreUnavailableError("earlier operations wait in the spool; try again later")

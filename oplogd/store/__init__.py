@@ -1,31 +1,33 @@
-"""Where the log and the states live: one interface, a module for each database."""
+"""Stores of the log and the states: one interface, a package for each database."""
 
 from oplogd.store.base import (
     MAX_CORRECTIONS,
+    BatchId,
     Correction,
+    CorrectionResult,
     Corrector,
     Entry,
-    Located,
-    Stamp,
+    LogBounds,
     State,
     StateCursor,
     StatesPage,
     Store,
     StoreStats,
-    Verdict,
 )
+from oplogd.store.stored import decode_stored
 
 __all__ = [
     "MAX_CORRECTIONS",
+    "BatchId",
     "Correction",
+    "CorrectionResult",
     "Corrector",
     "Entry",
-    "Located",
-    "Stamp",
+    "LogBounds",
     "State",
     "StateCursor",
     "StatesPage",
     "Store",
     "StoreStats",
-    "Verdict",
+    "decode_stored",
 ]

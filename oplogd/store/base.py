@@ -1,4 +1,4 @@
-"""The one interface between the agent and a database."""
+"""The interface between the agent and a database."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -9,7 +9,7 @@ from oplogd.operation import Operation
 
 
 class Entry(NamedTuple):
-    """One operation in the log. ``ms`` is the time in its event id; ``data`` the JSON text that consumers get."""
+    """An operation in the log. ``ms``: its time. ``data``: the JSON text that consumers get."""
 
     offset: int
     ms: int
@@ -18,14 +18,17 @@ class Entry(NamedTuple):
 
 
 class StateCursor(NamedTuple):
-    """A place in the states ordered by time; ``tie`` tells those of one millisecond apart, None is before them all."""
+    """A place in the states in order of time.
+
+    ``tie`` orders states of the same millisecond; None comes before all of them.
+    """
 
     ms: int
     tie: int | str | None
 
 
 class State(NamedTuple):
-    """The last operation of one object. ``cursor.ms`` is the time in that operation's event id."""
+    """The last operation of one object. ``cursor.ms``: the time of its entry."""
 
     cursor: StateCursor
     deleted: bool
@@ -33,43 +36,46 @@ class State(NamedTuple):
 
 
 class StatesPage(NamedTuple):
-    """Some states in time order. ``next`` is the cursor to go on from, None after the last: an empty page is no end."""
+    """Some states in order of time. ``next``: the cursor of the next page, None after the last.
+
+    An empty page may have a next one.
+    """
 
     states: list[State]
     next: StateCursor | None
 
 
-class Located(NamedTuple):
-    """What a position is judged against, read in one transaction.
+class LogBounds(NamedTuple):
+    """The ends and times of the log, read in one transaction. Positions are judged against them."""
 
-    ``head``: the newest entry, or where the next would follow. ``oldest``: the oldest entry, None when the log is empty.
-    ``at_ms``: the time of the entry at the offset asked for, None if there is none. ``created_ms``: states know nothing
-    of deletions before it. ``first_offset``: smaller ones belong to another epoch. ``purged_ms``: deleted states before
-    it may be gone. ``adopted_ms``: ids of the first server up to this time are known here (0: never taken over).
-    """
-
+    # The newest entry; in an empty log the mark that the first entry follows.
     head: Mark
+    # The oldest entry, None if the log is empty.
     oldest: Mark | None
+    # Time of the entry at the offset that was asked for, None if there is no such entry.
     at_ms: int | None
+    # The states know no deletions before this time.
     created_ms: int
+    # Smaller offsets belong to an earlier epoch.
     first_offset: int
+    # Tombstones before this time may have been purged.
     purged_ms: int
+    # Ids of the first server are known up to this time; 0: none were taken over.
     adopted_ms: int
+    # Spans, ends excluded, in which this history wrote nothing because the store was closed.
     unwritten: tuple[tuple[int, int], ...] = ()
-    """Spans of time, ends not included, in which this history wrote nothing: the store was closed."""
-
+    # Spans, ends excluded, of logs that were set aside because their clock was ahead.
     set_aside: tuple[tuple[int, int], ...] = ()
-    """Spans of time, ends not included, of logs that were set aside because their clock was ahead."""
-
+    # The store's clock: the agent's own, or the server's if several agents share the store.
     now_ms: int = 0
-    """The clock by which entries are timed: the agent's own, or that of a server that several agents share."""
 
 
 class StoreStats(NamedTuple):
-    """Figures for /status. ``lag``: entries that are in the log and not yet in the states.
+    """Figures for /status.
 
-    ``states`` includes the ``deleted`` objects. ``deleted`` is None until they have been counted.
-    ``warnings``: what somebody has to mend, each a sentence that says how.
+    ``states`` includes the ``deleted`` ones, which are None until counted. ``bytes`` and
+    ``max_bytes``: size and cap of the log. ``lag``: entries not yet in the states. ``warnings``:
+    sentences that name a fault and its repair.
     """
 
     operations: int
@@ -83,10 +89,11 @@ class StoreStats(NamedTuple):
     deleted: int | None = None
 
 
-class Stamp(NamedTuple):
-    """Who appends, and the number of the batch's first operation among the writer's own, which ascend by one.
+class BatchId(NamedTuple):
+    """Identity of a batch: the writer's token, and the sequence of the batch's first operation.
 
-    By it a store that many agents write to recognises what landed although the answer was lost.
+    A writer numbers its operations in steps of one. By this id a shared store recognises a batch
+    that was appended although the answer was lost.
     """
 
     writer: str
@@ -94,50 +101,56 @@ class Stamp(NamedTuple):
 
 
 class Correction(NamedTuple):
-    """An operation that may be appended only if its object is still as it was seen.
+    """An operation to append only if its object has not changed since it was compared.
 
-    ``expected_offset``: the offset of the object's last operation, 0 where there was none; None appends in any case.
+    ``expected_offset``: the offset of the object's last operation, 0 if it had none. None appends
+    in any case.
     """
 
     operation: Operation
     expected_offset: int | None
 
 
-class Verdict(StrEnum):
-    """What became of a correction. PRESENT: an operation with the same effect is the object's last already."""
+class CorrectionResult(StrEnum):
+    """The result of a correction."""
 
     APPLIED = "applied"
+    # The object's last operation already has the same effect.
     PRESENT = "present"
+    # The object has changed.
     SKIPPED = "skipped"
 
 
 class Corrector(Protocol):
-    """The part of a store that appends under a guard, for tools beside the agent. Errors as with Store."""
+    """Appends corrections, for tools beside the agent. Raises the errors of ``Store``."""
 
     async def open(self) -> None: ...
 
     async def close(self) -> None: ...
 
-    async def correct(self, corrections: Sequence[Correction]) -> list[Verdict]:
-        """Append those whose object nothing has touched, in this order; the verdict on each.
+    async def correct(self, corrections: Sequence[Correction]) -> list[CorrectionResult]:
+        """Append the corrections of unchanged objects in this order; return a result for each.
 
-        At most MAX_CORRECTIONS. No correction follows a newer operation on its object, whoever wrote that and whether
-        or not it is in the states yet. The same call may be repeated: what it appended is PRESENT then.
+        Takes at most MAX_CORRECTIONS. No correction follows a newer operation on its object, even
+        if another agent wrote that operation or the states do not hold it yet. A repeated call
+        returns PRESENT for the corrections that the first one appended.
         """
 
 
+# Corrections per call of ``Corrector.correct``.
 MAX_CORRECTIONS = 1000
-"""How many corrections one call of ``Corrector.correct`` takes."""
 
 
 class Store(Protocol):
     """A log with its states.
 
-    Every method may raise StoreUnavailableError, after which calling it again makes sense; ``open`` also StoreError.
-    ``open`` of a store on another machine succeeds while that is away; its other methods then raise.
-    Methods may be called concurrently, but for ``append`` and ``follow``, which have one
-    caller each. However many ``read`` and ``states`` are pending, ``locate``, ``checkpoint`` and ``stats`` do not
-    wait for them.
+    Every method may raise StoreUnavailableError: trying again makes sense. ``open`` may also raise
+    StoreError. A store on another machine opens even if that does not answer; its other methods
+    then raise.
+
+    Methods may be called concurrently, except ``append`` and ``follow``, which have one caller
+    each. ``locate``, ``checkpoint`` and ``stats`` never wait for pending reads of entries or
+    states.
     """
 
     @property
@@ -147,41 +160,52 @@ class Store(Protocol):
 
     async def close(self) -> None: ...
 
-    async def append(self, operations: Sequence[Operation], stamp: Stamp | None = None) -> None:
-        """Add operations to the log in this order. When it returns they are durable.
+    async def append(
+        self, operations: Sequence[Operation], batch_id: BatchId | None = None
+    ) -> None:
+        """Append operations in this order. They are durable when the call returns.
 
-        Called again with the same operations and stamp, it adds none of them twice.
+        A repeated call with the same operations and batch id appends none of them twice.
         """
 
     async def follow(
         self, after: int, limit: int, seconds: float, at_ms: int | None = None
     ) -> list[Entry]:
-        """As ``read``, but wait up to ``seconds`` for the first entry, whoever writes it. One caller: the follower."""
+        """Read as ``read`` does, but wait up to ``seconds`` for the first entry of any writer.
 
-    async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[Entry]:
-        """Up to ``limit`` entries past an offset, in offset order.
-
-        The first is not ``after + 1`` when that one has left the log. ``at_ms``: the time of the entry at ``after``, or
-        of the log's beginning. LogReplacedError says that the log has another there, so that these entries do not follow it.
+        Only the follower calls it.
         """
 
-    async def locate(self, offset: int = 0) -> Located: ...
+    async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[Entry]:
+        """Return up to ``limit`` entries after an offset, in order of their offsets.
+
+        The first one is not ``after + 1`` if that entry has left the log. ``at_ms``: the expected
+        time of the entry at ``after``, or of the log's beginning. Raises LogReplacedError if the
+        log has another time there: its entries do not continue the log that was read before.
+        """
+
+    async def locate(self, offset: int = 0) -> LogBounds:
+        """Return the bounds of the log, and the time of the entry at ``offset``."""
 
     async def checkpoint(self) -> Mark:
-        """Wait until the states hold every entry present at the call; the place up to which they do."""
+        """Wait until the states hold all entries of this moment. Return the checkpoint."""
 
     async def states(
-        self, start: StateCursor, upto: int, live_only: bool, limit: int
+        self, start: StateCursor, upto: int, limit: int, *, live_only: bool
     ) -> StatesPage:
-        """States past ``start`` in time order whose last operation has an offset of at most ``upto``.
+        """Return states after ``start`` whose last operation has an offset of at most ``upto``.
 
-        One call looks at about ``limit`` states, however many others (deleted, changed later) lie between them.
+        ``live_only`` leaves out tombstones. One call looks at about ``limit`` states, even if it
+        leaves out most of them.
         """
 
     async def stats(self) -> StoreStats: ...
 
     async def purge(self, before_ms: int) -> int:
-        """Forget deleted states older than ``before_ms``, record that, and tell how many they were."""
+        """Purge tombstones older than ``before_ms``, record that time, and return their number."""
 
     async def new_epoch(self) -> None:
-        """Set the log aside and stamp the states with the present time: for a log whose time ran ahead."""
+        """Set the log aside and give all states the present time.
+
+        It repairs a log whose time ran ahead of the clock.
+        """

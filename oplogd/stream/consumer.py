@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple
 
 from oplogd.errors import LogReplacedError
 from oplogd.event_id import EventId, Mark, Position
-from oplogd.operation import Data, decode_data
-from oplogd.store import Entry, Located, State, StateCursor, Store
+from oplogd.operation import Data
+from oplogd.store import Entry, LogBounds, State, StateCursor, Store, decode_stored
 from oplogd.stream.frames import HEARTBEAT, RESET, Framer, checkpoint_frame, live_frame, position_of
 from oplogd.stream.outlet import Outlet
 from oplogd.stream.ring import Ring, View
@@ -116,7 +116,7 @@ class Consumer:
     """The step that asks the store."""
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
-    def begin(self, position: Position | None, located: Located, epoch: int) -> None:
+    def begin(self, position: Position | None, located: LogBounds, epoch: int) -> None:
         """Set where the stream goes on. ``located`` was asked for ``position`` in ``epoch`` of the ring."""
         self._epoch = epoch
         self._first_offset = located.first_offset
@@ -316,7 +316,9 @@ class Consumer:
             run.mark = await self.store.checkpoint()
         if run.cursor is not None:
             async with self.pages.states:
-                page = await self.store.states(run.cursor, run.mark.offset, run.since is None, PAGE)
+                page = await self.store.states(
+                    run.cursor, run.mark.offset, live_only=run.since is None, limit=PAGE
+                )
                 chunk = self._frames_of_states(run, page.states)
             run.cursor = page.next
             if chunk or page.next:
@@ -335,7 +337,7 @@ class Consumer:
 
     def _decode(self, text: str) -> Data | None:
         """None where nobody looks at it."""
-        return decode_data(text) if self.framer.needs_data or any(self.view.filter) else None
+        return decode_stored(text) if self.framer.needs_data or any(self.view.filter) else None
 
     async def _go_live(self, run: Replication, mark: Mark) -> bytes:
         """All states up to ``mark`` are sent. Send ``live`` if the log still continues from there; otherwise repeat."""
@@ -389,7 +391,7 @@ class Consumer:
         self.counts.events_sent += events
 
 
-def _history(located: Located) -> tuple[int, int]:
+def _history(located: LogBounds) -> tuple[int, int]:
     return located.first_offset, located.created_ms
 
 

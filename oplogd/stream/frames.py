@@ -7,8 +7,8 @@ import json
 from urllib.parse import quote
 
 from oplogd.event_id import Mark, format_id, prefix
-from oplogd.operation import Data, decode_data
-from oplogd.store import Entry, State
+from oplogd.operation import Data
+from oplogd.store import Entry, State, decode_stored
 
 HEARTBEAT = b":\n"
 RESET = b"id: 1\nevent: reset\ndata:\n\n"
@@ -25,7 +25,7 @@ def checkpoint_frame(position: str) -> bytes:
 
 def data_of(frame: bytes) -> Data:
     """Take apart the operation in a block that ``Framer.entry`` made."""
-    return decode_data(frame[frame.index(b"\ndata: ") + 7 : -2].decode())
+    return decode_stored(frame[frame.index(b"\ndata: ") + 7 : -2].decode())
 
 
 class Framer:

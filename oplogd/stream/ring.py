@@ -11,8 +11,7 @@ from itertools import groupby
 from typing import NamedTuple, Protocol
 
 from oplogd.event_id import Mark
-from oplogd.operation import decode_data
-from oplogd.store import Entry
+from oplogd.store import Entry, decode_stored
 from oplogd.stream.filters import Filter
 from oplogd.stream.frames import Framer, data_of
 from oplogd.stream.postings import Index, Posting, is_posted_whole
@@ -243,7 +242,7 @@ class Ring:
         touched: dict[Posting, None] = {}
         try:
             for entry in entries:
-                data = decode_data(entry.data)
+                data = decode_stored(entry.data)
                 carried = self._index.carried(data)
                 self.window.append(entry.ms, self._framer.entry(entry, data), carried)
                 self.head = Mark(entry.offset, entry.ms)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from oplogd.event_id import Mark, Millis, Position
-from oplogd.store import Located
+from oplogd.store import LogBounds
 
 _FUTURE_MS = 60_000
 """A time further ahead than this was not handed out by this log: its clock or its history is another."""
@@ -29,7 +29,7 @@ class Reset(NamedTuple):
 Start = After | Since | Reset
 
 
-def resolve(position: Position | None, located: Located, now: int) -> Start:
+def resolve(position: Position | None, located: LogBounds, now: int) -> Start:
     """Judge a position by what the store holds. ``located`` was asked for the position's offset, ``now`` is in ms."""
     if position is None:
         return After(located.head)
@@ -56,7 +56,7 @@ def resolve(position: Position | None, located: Located, now: int) -> Start:
     return _since(whole_second, position.ms, located, now)
 
 
-def bridged(ms: int, located: Located) -> bool:
+def bridged(ms: int, located: LogBounds) -> bool:
     """Whether the states tell all that happened at or after ``ms``. 1 is the id of ``reset``: nothing came before it."""
     return ms == 1 or ms >= max(located.created_ms, located.purged_ms)
 
@@ -65,7 +65,7 @@ def _is_in(ms: int, spans: Iterable[tuple[int, int]]) -> bool:
     return any(after < ms < before for after, before in spans)
 
 
-def _since(ms: int, asked_ms: int, located: Located, now: int) -> Start:
+def _since(ms: int, asked_ms: int, located: LogBounds, now: int) -> Start:
     """The states from ``ms`` on, for a consumer that has everything up to ``asked_ms``."""
     if ms == 0 or not bridged(asked_ms, located) or ms > max(located.head.ms, now) + _FUTURE_MS:
         return Reset()

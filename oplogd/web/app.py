@@ -5,7 +5,7 @@ from fastapi_offline import FastAPIOffline
 
 from oplogd import __version__
 from oplogd.agent import Agent
-from oplogd.ingest.budget import Budget
+from oplogd.ingest.budget import MemoryBudget
 from oplogd.ingest.intake import Intake
 from oplogd.web import describe
 from oplogd.web.access.authentication import ReadAuthenticator, WriteAuthenticator
@@ -39,7 +39,7 @@ def create_app(agent: Agent) -> FastAPI:
         writers,
         Intake(agent.queue, agent.counters, agent.health.part("writer")),
         BodyReader(
-            Budget(settings.max_upload_memory, settings.body_timeout), settings.max_body_size
+            MemoryBudget(settings.max_upload_memory, settings.body_timeout), settings.max_body_size
         ),
         is_stopping,
     )

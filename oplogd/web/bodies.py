@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from fastapi import Request
 
-from oplogd.ingest.budget import Budget, NoRoomError, Share
+from oplogd.ingest.budget import MemoryBudget, NoRoomError, Share
 from oplogd.ingest.http import Body, Pieces, TooLargeError, decoding, decompressing
 from oplogd.operation import format_ms, now_ms
 from oplogd.web.problem import Problem
@@ -23,7 +23,7 @@ class BodyReader:
     ``max_size``: bytes of a body, before and after decompression.
     """
 
-    def __init__(self, budget: Budget, max_size: int) -> None:
+    def __init__(self, budget: MemoryBudget, max_size: int) -> None:
         self._budget = budget
         self._max_size = max_size
         self._decoding_large = asyncio.Lock()

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from oplog_sync import apply
 from oplog_sync.backend.sqlite import SqliteBackend
 from oplogd.operation import Operation
-from oplogd.store import MAX_CORRECTIONS, Correction, Verdict
+from oplogd.store import MAX_CORRECTIONS, Correction, CorrectionResult
 from tests.agents import Agent
 from tests.bench.bench_sync import NEW, data, make_store
 
@@ -77,7 +77,7 @@ def emit(store: Path, objects: int, count: int, way: Way) -> float:
     print("emitting", flush=True)
     started = time.monotonic()
     applied = sum(
-        verdict == Verdict.APPLIED
+        verdict == CorrectionResult.APPLIED
         for judged in apply.apply(str(store), corrections)
         for _, verdict in judged
     )

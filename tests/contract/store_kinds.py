@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from tests.agents import Agent, write_lock
 from tests.mongo.proxy import Proxy
-from tests.mongo.servers import Running, new_database
+from tests.mongo.servers import RunningMongo, new_database
 
 # Time without an answer after which an agent treats the store as away.
 _HELD_MS = 5_000
@@ -37,7 +37,7 @@ class Sqlite:
 
 
 class Mongo:
-    def __init__(self, running: Running, kind: str) -> None:
+    def __init__(self, running: RunningMongo, kind: str) -> None:
         self._running = running
         self._kind = kind
 

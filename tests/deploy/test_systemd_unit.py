@@ -1,4 +1,4 @@
-"""The unit passes systemd's own checks. tests/test_life_cycle.py shows that the agent notifies."""
+"""The unit passes systemd's own checks. tests/test_start.py shows that the agent notifies."""
 
 import re
 import shutil

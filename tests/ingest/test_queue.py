@@ -1,4 +1,4 @@
-"""The bounded queue: its counts are those of what it holds, in order, and nobody waits in vain."""
+"""The bounded queue: order, counts that match the contents, and answers to waiting requests."""
 
 import asyncio
 from collections import deque
@@ -27,8 +27,8 @@ def flat(items: list[Item]) -> list[Operation]:
 
 async def test_operations_come_out_in_the_order_they_went_in() -> None:
     queue = IngestQueue(HUGE, HUGE)
-    queue.put(numbered(2), wait=False)
-    queue.put(numbered(1, first=3), wait=True)
+    queue.put(numbered(2))
+    queue.submit(numbered(1, first=3))
     assert flat(await queue.take(HUGE, HUGE)) == numbered(3)
 
 
@@ -41,64 +41,62 @@ async def test_a_take_holds_whole_items_that_fit_and_at_least_one(
 ) -> None:
     queue = IngestQueue(HUGE, HUGE)
     for first in (1, 3, 5):
-        queue.put(numbered(2, first), wait=False)
+        queue.put(numbered(2, first))
     assert len(flat(await queue.take(operations, size))) == taken
 
 
-async def test_what_the_writer_holds_counts_until_it_is_written() -> None:
+async def test_operations_count_until_the_writer_has_written_them() -> None:
     queue = IngestQueue(3, HUGE)
-    queue.put(numbered(3), wait=False)
+    queue.put(numbered(3))
     items = await queue.take(HUGE, HUGE)
     with pytest.raises(
         QueueFullError, match=r"the queue is full \(3 operations\); try again later"
     ):
-        queue.put(numbered(1), wait=False)
+        queue.put(numbered(1))
     queue.finish(items)
-    queue.put(numbered(3), wait=False)
+    queue.put(numbered(3))
 
 
 async def test_the_queue_is_bounded_in_bytes_too_and_a_refusal_changes_nothing() -> None:
     one = operation(parents=["p" * 100])
     queue = IngestQueue(HUGE, 2 * octets([one]))
-    queue.put([one], wait=False)
-    queue.put([one], wait=False)
+    queue.put([one])
+    queue.put([one])
     with pytest.raises(QueueFullError):
-        queue.put([one], wait=False)
+        queue.put([one])
     assert (queue.operations, queue.bytes) == (2, 2 * octets([one]))
 
 
-async def test_what_could_never_be_held_is_known() -> None:
+async def test_operations_that_can_never_fit_are_recognised() -> None:
     queue = IngestQueue(2, octets(numbered(2)))
-    queue.put(numbered(2), wait=False)
+    queue.put(numbered(2))
     assert queue.could_hold(numbered(2))
     assert not queue.could_hold(numbered(3))
     assert not queue.could_hold([operation(id_="x" * 100), operation()])
 
 
-async def test_who_waits_is_told_when_it_is_durable() -> None:
+async def test_a_waiting_request_is_answered_when_its_operations_are_durable() -> None:
     queue = IngestQueue(HUGE, HUGE)
-    done = queue.put(numbered(1), wait=True)
-    assert done is not None
+    done = queue.submit(numbered(1))
     items = await queue.take(HUGE, HUGE)
     assert not done.done()
     queue.finish(items)
     await done
 
 
-async def test_a_waiting_take_has_what_comes_next() -> None:
+async def test_a_waiting_take_returns_the_next_operations() -> None:
     queue = IngestQueue(HUGE, HUGE)
     taking = asyncio.create_task(queue.take(HUGE, HUGE))
     await asyncio.sleep(0)
-    queue.put(numbered(1), wait=False)
+    queue.put(numbered(1))
     async with asyncio.timeout(DEADLINE):
         assert flat(await taking) == numbered(1)
 
 
-async def test_those_who_wait_are_refused_and_leave_and_the_others_stay() -> None:
+async def test_waiting_requests_are_refused_and_leave_while_other_operations_stay() -> None:
     queue = IngestQueue(HUGE, HUGE)
-    waiting = queue.put(numbered(2), wait=True)
-    queue.put(numbered(1, first=3), wait=False)
-    assert waiting is not None
+    waiting = queue.submit(numbered(2))
+    queue.put(numbered(1, first=3))
     error = StoreUnavailableError("away")
     assert queue.refuse_waiting(error) == 2
     assert waiting.exception() is error
@@ -107,9 +105,9 @@ async def test_those_who_wait_are_refused_and_leave_and_the_others_stay() -> Non
     assert queue.refuse_waiting(error) == 0
 
 
-async def test_one_who_has_gone_away_does_no_harm() -> None:
+async def test_a_cancelled_request_does_no_harm() -> None:
     queue = IngestQueue(HUGE, HUGE)
-    gone, refused = queue.put(numbered(1), wait=True), queue.put(numbered(1), wait=True)
+    gone, refused = queue.submit(numbered(1)), queue.submit(numbered(1))
     assert gone is not None
     assert refused is not None
     gone.cancel()
@@ -119,11 +117,11 @@ async def test_one_who_has_gone_away_does_no_harm() -> None:
     assert queue.operations == 0
 
 
-async def test_emptied_waits_for_what_is_being_written() -> None:
+async def test_emptied_waits_for_operations_that_are_being_written() -> None:
     queue = IngestQueue(HUGE, HUGE)
     async with asyncio.timeout(DEADLINE):
         await queue.emptied()
-        queue.put(numbered(1), wait=False)
+        queue.put(numbered(1))
         items = await queue.take(HUGE, HUGE)
         emptied = asyncio.create_task(queue.emptied())
         await asyncio.sleep(0)
@@ -135,7 +133,7 @@ async def test_emptied_waits_for_what_is_being_written() -> None:
 sizes = st.integers(0, 4)
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["put", "wait", "take", "finish", "refuse"]), sizes, st.integers(1, 600)
+        st.sampled_from(["put", "submit", "take", "finish", "refuse"]), sizes, st.integers(1, 600)
     ),
     max_size=40,
 )
@@ -143,7 +141,7 @@ steps = st.lists(
 
 @examples(2)
 @given(st.integers(1, 12), st.integers(100, 1500), steps)
-async def test_the_counts_are_those_of_what_is_held(
+async def test_the_counts_match_the_contents(
     most: int, most_bytes: int, plan: list[tuple[str, int, int]]
 ) -> None:
     queue = IngestQueue(most, most_bytes)
@@ -151,11 +149,15 @@ async def test_the_counts_are_those_of_what_is_held(
     held: list[Item] = []
     for step, count, size in plan:
         inside = [op for operations, _ in waiting for op in operations] + flat(held)
-        if step in ("put", "wait"):
+        if step in ("put", "submit"):
             made = numbered(count)
             fits = len(inside) + count <= most and octets(inside + made) <= most_bytes
             try:
-                waiting.append((made, queue.put(made, wait=step == "wait")))
+                if step == "submit":
+                    waiting.append((made, queue.submit(made)))
+                else:
+                    queue.put(made)
+                    waiting.append((made, None))
                 assert fits
             except QueueFullError:
                 assert not fits

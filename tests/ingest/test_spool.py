@@ -1,4 +1,4 @@
-"""The spool's file: it is bounded, read by bytes, and a failure is told and ends."""
+"""The spool: bounded, read by bytes; a failure is reported and ends."""
 
 import asyncio
 import os
@@ -12,10 +12,10 @@ import pytest
 
 from oplogd.errors import StoreError
 from oplogd.health import Health
-from oplogd.ingest import spool as module
+from oplogd.ingest import spool as spool_module
 from oplogd.ingest.spool import Spool
 from oplogd.operation import Operation
-from oplogd.store import Stamp
+from oplogd.store import BatchId
 from tests.operations import numbered, operation
 
 DEADLINE = 30.0
@@ -45,10 +45,10 @@ async def opened(
 async def drained(
     spool: Spool, max_operations: int = 5_000, max_bytes: int = HUGE
 ) -> list[tuple[int, list[Operation]]]:
-    """The first sequence and the operations of each batch."""
+    """Return the first sequence and the operations of each batch."""
     found = []
     while batch := await spool.first(max_operations, max_bytes):
-        found.append((batch.stamp.sequence, batch.operations))
+        found.append((batch.batch_id.sequence, batch.operations))
         await spool.drop(batch)
     return found
 
@@ -62,12 +62,12 @@ def change(path: Path, script: str) -> None:
 async def test_only_the_first_operations_that_fit_are_added(tmp_path: Path) -> None:
     made = numbered(5)
     async with opened(tmp_path / "s.db", size(*made[:3])) as spool:
-        assert await spool.put(made, Stamp("w", 7)) == 3
+        assert await spool.put(made, BatchId("w", 7)) == 3
         assert (spool.operations, spool.bytes) == (3, size(*made[:3]))
-        assert await spool.put(made[3:], Stamp("w", 10)) == 0
+        assert await spool.put(made[3:], BatchId("w", 10)) == 0
         assert await drained(spool) == [(7, made[:3])]
         assert (spool.operations, spool.bytes) == (0, 0)
-        assert await spool.put(made[3:], Stamp("w", 10)) == 2
+        assert await spool.put(made[3:], BatchId("w", 10)) == 2
 
 
 async def test_a_batch_holds_no_more_bytes_and_operations_than_asked_for_and_at_least_one(
@@ -75,7 +75,7 @@ async def test_a_batch_holds_no_more_bytes_and_operations_than_asked_for_and_at_
 ) -> None:
     made = large(5)
     async with opened(tmp_path / "s.db") as spool:
-        await spool.put(made, Stamp("w", 0))
+        await spool.put(made, BatchId("w", 0))
         two = await spool.first(5_000, size(*made[:2]))
         assert two is not None
         assert two.operations == made[:2]
@@ -94,18 +94,18 @@ async def test_a_batch_is_of_one_writer_and_without_a_gap(tmp_path: Path) -> Non
             ("a", 9, made[3:4]),
             ("b", 10, made[4:]),
         ):
-            await spool.put(part, Stamp(writer, sequence))
+            await spool.put(part, BatchId(writer, sequence))
     async with opened(tmp_path / "s.db") as spool:
         assert spool.operations == 6
         assert await drained(spool) == [(0, made[:3]), (9, made[3:4]), (10, made[4:])]
 
 
-async def test_what_cannot_be_deleted_is_not_returned_again_and_goes_when_it_can(
+async def test_operations_that_cannot_be_deleted_are_not_returned_again_and_go_later(
     tmp_path: Path,
 ) -> None:
     path, health, made = tmp_path / "s.db", Health(), numbered(6)
     async with opened(path, health=health) as spool:
-        await spool.put(made[:4], Stamp("w", 0))
+        await spool.put(made[:4], BatchId("w", 0))
         change(
             path,
             "CREATE TRIGGER no BEFORE DELETE ON spool BEGIN SELECT RAISE(FAIL, 'not now'); END",
@@ -114,7 +114,7 @@ async def test_what_cannot_be_deleted_is_not_returned_again_and_goes_when_it_can
         assert "not now" in (health.of("spool") or "")
         assert "--spool" in (health.of("spool") or "")
         change(path, "DROP TRIGGER no")
-        await spool.put(made[4:], Stamp("w", 4))
+        await spool.put(made[4:], BatchId("w", 4))
         assert spool.operations == 2
         assert health.trouble is None
         assert await drained(spool) == [(4, made[4:])]
@@ -125,7 +125,7 @@ async def test_what_cannot_be_deleted_is_not_returned_again_and_goes_when_it_can
 async def test_numbers_that_sqlite_uses_again_are_new_operations(tmp_path: Path) -> None:
     path, made = tmp_path / "s.db", numbered(4)
     async with opened(path) as spool:
-        await spool.put(made[:3], Stamp("w", 0))
+        await spool.put(made[:3], BatchId("w", 0))
         batch = await spool.first(3, HUGE)
         assert batch is not None
         change(
@@ -134,20 +134,20 @@ async def test_numbers_that_sqlite_uses_again_are_new_operations(tmp_path: Path)
         )
         await spool.drop(batch)
         change(path, "DROP TRIGGER no; DELETE FROM spool")
-        await spool.put(made[3:], Stamp("w", 3))
+        await spool.put(made[3:], BatchId("w", 3))
         assert await drained(spool) == [(3, made[3:])]
 
 
 async def test_a_failure_to_write_ends_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_MEND_SECONDS", 0.01)
+    monkeypatch.setattr(spool_module, "MEND_SECONDS", 0.01)
     path, health = tmp_path / "folder" / "s.db", Health()
     path.parent.mkdir()
     async with opened(path, health=health) as spool:
         path.parent.rename(tmp_path / "away")
         with pytest.raises(StoreError, match="--spool"):
-            await spool.put(numbered(1), Stamp("w", 0))
+            await spool.put(numbered(1), BatchId("w", 0))
         assert health.trouble == health.of("spool")
         mending = asyncio.create_task(spool.mend())
         path.parent.mkdir()
@@ -155,7 +155,7 @@ async def test_a_failure_to_write_ends_by_itself(
             while health.trouble:
                 await asyncio.sleep(0.01)
         mending.cancel()
-        assert await spool.put(numbered(1), Stamp("w", 0)) == 1
+        assert await spool.put(numbered(1), BatchId("w", 0)) == 1
         assert path.exists()
 
 
@@ -164,21 +164,23 @@ async def test_a_file_that_was_moved_is_read_to_its_end_before_another_takes_its
 ) -> None:
     path, health, made = tmp_path / "s.db", Health(), numbered(4)
     async with opened(path, health=health) as spool:
-        await spool.put(made[:2], Stamp("w", 0))
+        await spool.put(made[:2], BatchId("w", 0))
         os.rename(path, tmp_path / "moved.db")
         with pytest.raises(StoreError, match="moved or removed"):
-            await spool.put(made[2:], Stamp("w", 2))
+            await spool.put(made[2:], BatchId("w", 2))
         assert await drained(spool) == [(0, made[:2])]
-        assert await spool.put(made[2:], Stamp("w", 2)) == 2
+        assert await spool.put(made[2:], BatchId("w", 2)) == 2
         assert health.trouble is None
     async with opened(path) as spool:
         assert await drained(spool) == [(2, made[2:])]
 
 
-async def test_a_damaged_file_is_told_and_moved_away_it_is_gone_on_without(tmp_path: Path) -> None:
+async def test_a_damaged_file_is_reported_and_once_moved_away_a_new_one_is_used(
+    tmp_path: Path,
+) -> None:
     path, health, made = tmp_path / "s.db", Health(), large(100)
     async with opened(path) as spool:
-        await spool.put(made, Stamp("w", 0))
+        await spool.put(made, BatchId("w", 0))
     sound = path.read_bytes()
     async with opened(path, health=health) as spool:
         with path.open("r+b") as file:
@@ -189,14 +191,14 @@ async def test_a_damaged_file_is_told_and_moved_away_it_is_gone_on_without(tmp_p
         assert "damaged" in (health.trouble or "")
         os.rename(path, tmp_path / "damaged.db")
         assert await drained(spool) == []
-        assert await spool.put(made[:1], Stamp("w", 100)) == 1
+        assert await spool.put(made[:1], BatchId("w", 100)) == 1
         assert health.trouble is None
 
 
 async def test_rows_that_somebody_deleted_do_not_count(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with opened(path) as spool:
-        await spool.put(numbered(3), Stamp("w", 0))
+        await spool.put(numbered(3), BatchId("w", 0))
         change(path, "DELETE FROM spool")
         assert await spool.first(10, HUGE) is None
         assert (spool.operations, spool.bytes) == (0, 0)
@@ -208,11 +210,16 @@ async def test_a_file_that_another_agent_uses_is_refused_until_that_one_has_ende
 ) -> None:
     path, made = tmp_path / "s.db", numbered(3)
     script = (
-        "import asyncio, sys; from pathlib import Path; from oplogd.health import Health; from oplogd.ingest.spool import Spool\n"
-        "asyncio.run(Spool(Path(sys.argv[1]), 1 << 20, Health()).open()); print('open', flush=True); sys.stdin.read()\n"
+        "import asyncio, sys\n"
+        "from pathlib import Path\n"
+        "from oplogd.health import Health\n"
+        "from oplogd.ingest.spool import Spool\n"
+        "asyncio.run(Spool(Path(sys.argv[1]), 1 << 20, Health()).open())\n"
+        "print('open', flush=True)\n"
+        "sys.stdin.read()\n"
     )
     async with opened(path) as spool:
-        await spool.put(made[:1], Stamp("w", 0))
+        await spool.put(made[:1], BatchId("w", 0))
     other = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
@@ -231,5 +238,5 @@ async def test_a_file_that_another_agent_uses_is_refused_until_that_one_has_ende
         other.kill()
         await other.wait()
     async with opened(path) as spool:
-        assert await spool.put(made[1:], Stamp("w", 1)) == 2
+        assert await spool.put(made[1:], BatchId("w", 1)) == 2
         assert await drained(spool) == [(0, made)]

@@ -1,4 +1,4 @@
-"""The end of UDP intake: all that the kernel holds is taken, and nothing that comes later."""
+"""Intake by UDP: its end, and its report of invalid datagrams."""
 
 import asyncio
 import contextlib
@@ -16,16 +16,16 @@ from tests.operations import operation
 
 CALLS = 8
 A_CALL = 16
+# Fits into the receive buffer of an ordinary user.
 HELD = CALLS * A_CALL
-"""Few enough for the receive buffer that anybody gets."""
 
 VALID = b'{"event":"insert","type":"video","id":"a"}'
 
 
-async def test_a_stop_takes_the_datagrams_that_the_kernel_holds_in_turns_with_other_work_and_no_later_ones(
+async def test_a_stop_reads_the_datagrams_in_the_kernel_in_turns_with_other_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("oplogd.ingest.udp._DATAGRAMS_A_CALL", A_CALL)
+    monkeypatch.setattr("oplogd.ingest.udp.DATAGRAMS_PER_CALL", A_CALL)
     (sock,) = open_sockets([(socket.AF_INET, "127.0.0.1", 0)])
     counters = Counters()
     queue = IngestQueue(10 * HELD, 1 << 30)
@@ -56,7 +56,7 @@ async def test_a_stop_takes_the_datagrams_that_the_kernel_holds_in_turns_with_ot
 async def reading(
     host: str = "127.0.0.1",
 ) -> AsyncIterator[tuple[UdpIngest, Counters, tuple[Any, ...]]]:
-    """Intake that the test drives by its stop, and where to send."""
+    """Yield intake that reads when the test stops it, and its address."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     (sock,) = open_sockets([(family, host, 0)])
     counters = Counters()
@@ -71,10 +71,10 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name == "oplogd.udp"]
 
 
-async def test_the_log_names_the_first_refused_datagram_of_an_episode_with_its_sender_and_counts_datagrams(
+async def test_the_log_names_the_first_refused_datagram_and_its_sender_and_counts_all(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("oplogd.ingest.udp._QUIET_SECONDS", 0)
+    monkeypatch.setattr("oplogd.ingest.udp.QUIET_SECONDS", 0)
     async with reading() as (ingest, counters, address):
         with (
             socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as first,
@@ -92,16 +92,12 @@ async def test_the_log_names_the_first_refused_datagram_of_an_episode_with_its_s
         await ingest.stop()
         assert (counters.received, counters.error, ingest.refused.count) == (5, 4, 4)
         begin, end = told(caplog)
-        assert (
-            begin
-            == f"refusing invalid operations that come by UDP: from 127.0.0.1:{port}: event: is required"
-        )
-        assert end.startswith("refusing invalid operations that come by UDP: over, 4 times in ")
+        problem = "refusing invalid operations that come by UDP"
+        assert begin == f"{problem}: from 127.0.0.1:{port}: event: is required"
+        assert end.startswith(f"{problem}: over, 4 times in ")
 
 
-async def test_the_last_refused_datagrams_are_remembered_with_time_sender_reason_and_beginning() -> (
-    None
-):
+async def test_the_last_refused_datagrams_are_remembered() -> None:
     async with reading() as (ingest, _, address):
         before = now_ms()
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
@@ -120,7 +116,7 @@ async def test_the_last_refused_datagrams_are_remembered_with_time_sender_reason
         assert all(len(each["data"]) < 220 for each in described)
 
 
-async def test_a_sender_with_ipv4_is_told_as_such_by_a_socket_for_both() -> None:
+async def test_a_socket_for_both_families_names_an_ipv4_sender_as_ipv4() -> None:
     async with reading("::") as (ingest, _, address):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
             sender.sendto(b"{}", ("127.0.0.1", address[1]))

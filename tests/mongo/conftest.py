@@ -10,21 +10,22 @@ from pymongo.database import Database
 
 from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.layout import Document
-from oplogd.store.mongo.setup import Kind
-from tests.mongo.servers import Running, new_database
+from oplogd.store.mongo.setup import CollectionKind
+from tests.mongo.servers import RunningMongo, new_database
 from tests.mongo.wire import Wire
+from tests.stores import new_place
 
 MakeStore = Callable[..., MongoStore]
 
 
 @pytest.fixture
-def capped_url(ferret: Running) -> str:
+def capped_url(ferret: RunningMongo) -> str:
     """A new database on a server that has capped collections."""
     return new_database(ferret.url)
 
 
 @pytest.fixture
-def plain_url(java: Running) -> str:
+def plain_url(java: RunningMongo) -> str:
     """A new database on a fast server."""
     return new_database(java.url)
 
@@ -48,11 +49,13 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield made
 
 
-@pytest.fixture(params=["capped", "plain", "plain-java"])
-def place(request: pytest.FixtureRequest) -> tuple[str, Kind]:
+@pytest.fixture(params=["mongo-capped", "mongo-plain-small", "mongo-plain"])
+def place(request: pytest.FixtureRequest) -> tuple[str, CollectionKind]:
     """A database and the kind of log to keep there, in each combination that a stand-in can hold."""
-    name = "plain_url" if request.param == "plain-java" else "capped_url"
-    return request.getfixturevalue(name), "capped" if request.param == "capped" else "plain"
+    url, kind = new_place(request, request.param)
+    assert isinstance(url, str)
+    assert kind is not None
+    return url, kind
 
 
 @pytest.fixture
@@ -61,7 +64,7 @@ async def make_store() -> AsyncIterator[MakeStore]:
     made: list[MongoStore] = []
     urls: list[str] = []
 
-    def make(url: str, kind: Kind, **options: Any) -> MongoStore:
+    def make(url: str, kind: CollectionKind, **options: Any) -> MongoStore:
         store = MongoStore(url, collection=kind, **{"lease": 0.5, **options})
         made.append(store)
         urls.append(url)

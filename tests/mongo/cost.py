@@ -8,12 +8,12 @@ from pathlib import Path
 
 from pymongo import monitoring
 
-from oplogd.store import Stamp
+from oplogd.store import BatchId
 from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.fold import fold, raise_checkpoint
-from oplogd.store.mongo.setup import Kind
+from oplogd.store.mongo.setup import CollectionKind
 from tests.mongo.operations import op
-from tests.mongo.servers import Server, ferretdb, java_server
+from tests.mongo.servers import MongoServer, ferretdb, java_server
 
 COMMANDS: Counter[str] = Counter()
 _BACKGROUND = ("hello", "isMaster", "buildInfo", "endSessions")
@@ -34,7 +34,7 @@ class _Count(monitoring.CommandListener):
         pass
 
 
-async def measure(url: str, kind: Kind, batch: int) -> tuple[int, int, int]:
+async def measure(url: str, kind: CollectionKind, batch: int) -> tuple[int, int, int]:
     """Written, followed and folded."""
     writer = MongoStore(url, collection=kind, lease=60)
     await writer.open()
@@ -52,7 +52,7 @@ async def measure(url: str, kind: Kind, batch: int) -> tuple[int, int, int]:
     COMMANDS.clear()
     for start in range(0, 1000, batch):
         await writer._appender.append(
-            [op(str(n % 500)) for n in range(start, start + batch)], Stamp("cost", start)
+            [op(str(n % 500)) for n in range(start, start + batch)], BatchId("cost", start)
         )
     written = sum(COMMANDS.values())
     COMMANDS.clear()
@@ -77,7 +77,7 @@ def main() -> None:
     monitoring.register(_Count())
     print("| server, log | batch | written | followed | folded |\n|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
-        servers: list[tuple[str, Callable[[Path], Server], Kind]] = [
+        servers: list[tuple[str, Callable[[Path], MongoServer], CollectionKind]] = [
             ("mongo-java-server", java_server, "plain"),
             ("FerretDB", ferretdb, "capped"),
         ]

@@ -40,7 +40,7 @@ async def states_of(store: Store, upto: int, *, live_only: bool = False) -> list
     found: list[State] = []
     cursor: StateCursor | None = StateCursor(0, None)
     while cursor:
-        states, cursor = await store.states(cursor, upto, live_only, 500)
+        states, cursor = await store.states(cursor, upto, live_only=live_only, limit=500)
         found += states
     return found
 

@@ -37,7 +37,7 @@ class MissingToolError(Exception):
     """What builds a stand-in is not on this machine."""
 
 
-class Server:
+class MongoServer:
     """A server process with its data in ``folder``. After a kill it starts again at the same address."""
 
     def __init__(self, command: Sequence[str], folder: Path, separate_port: bool) -> None:
@@ -104,11 +104,11 @@ class Server:
         self.kill()
 
 
-class Running(NamedTuple):
+class RunningMongo(NamedTuple):
     """``server`` is None where the tests run on one that they did not start, and so may not stop."""
 
     url: str
-    server: Server | None
+    server: MongoServer | None
 
 
 def with_database(url: str, name: str) -> str:
@@ -123,11 +123,11 @@ def new_database(url: str) -> str:
     return with_database(url, f"oplog_test_{os.getpid()}_{next(_numbers)}")
 
 
-def ferretdb(folder: Path) -> Server:
-    return Server([str(build_ferretdb())], folder, separate_port=False)
+def ferretdb(folder: Path) -> MongoServer:
+    return MongoServer([str(build_ferretdb())], folder, separate_port=False)
 
 
-def java_server(folder: Path) -> Server:
+def java_server(folder: Path) -> MongoServer:
     classes = build_java_server()
     command = [
         "java",
@@ -137,7 +137,7 @@ def java_server(folder: Path) -> Server:
         f"{classes}:{classes}/lib/*",
         "Server",
     ]
-    return Server(command, folder, separate_port=True)
+    return MongoServer(command, folder, separate_port=True)
 
 
 def build_ferretdb() -> Path:

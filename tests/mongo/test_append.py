@@ -10,7 +10,7 @@ import pytest
 from pymongo.database import Database
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.store import Correction, Stamp, Verdict
+from oplogd.store import BatchId, Correction, CorrectionResult
 from oplogd.store.mongo.fold import forget_writers
 from oplogd.store.mongo.layout import Document
 from tests.agents import DEADLINE, fold
@@ -62,16 +62,16 @@ async def test_a_writer_gives_up_while_no_majority_has_what_is_in_its_way_and_do
     monkeypatch.setattr("oplogd.store.mongo.append._LANDING_SECONDS", 0.3)
     store = make_store(wire.url(), "plain")
     await store.open()
-    await store.append([op("1")], Stamp("w", 0))
+    await store.append([op("1")], BatchId("w", 0))
     wire.lag(1)
     database["oplog_ops"].insert_one(document(2))
     with pytest.raises(
         StoreUnavailableError, match="no majority of the replica set has what its primary wrote"
     ):
-        await store.append([op("3"), op("4")], Stamp("w", 1))
+        await store.append([op("3"), op("4")], BatchId("w", 1))
     assert offsets(database) == [1, 2]
     wire.lag(None)
-    await store.append([op("3"), op("4")], Stamp("w", 1))
+    await store.append([op("3"), op("4")], BatchId("w", 1))
     assert [entry.data.encode() for entry in await whole_log(store)] == [
         op(i).data for i in ("1", "other", "3", "4")
     ]
@@ -95,7 +95,7 @@ async def test_corrections_give_up_and_are_not_doubled_either(
         await store.correct(given)
     assert wire.count(inserts) - tried < 50
     wire.lag(None)
-    assert await store.correct(given) == [Verdict.APPLIED, Verdict.SKIPPED]
+    assert await store.correct(given) == [CorrectionResult.APPLIED, CorrectionResult.SKIPPED]
     assert [entry.event for entry in await whole_log(store)] == ["insert", "insert", "delete"]
 
 
@@ -105,21 +105,21 @@ async def test_an_insert_that_is_carried_out_during_a_step_of_the_next_try_is_no
 ) -> None:
     store = make_store(wire.url(), "plain")
     await store.open()
-    await store.append([op("0")], Stamp("other", 0))
+    await store.append([op("0")], BatchId("other", 0))
     batch = [op(str(number)) for number in range(1, 4)]
     late = wire.hold(inserts)
-    writing = asyncio.create_task(store.append(batch, Stamp("w", 0)))
+    writing = asyncio.create_task(store.append(batch, BatchId("w", 0)))
     await asyncio.to_thread(late.wait)
     late.cut()
     with pytest.raises(StoreUnavailableError):
         await writing
     held = wire.hold(STEPS[step])
-    writing = asyncio.create_task(store.append(batch, Stamp("w", 0)))
+    writing = asyncio.create_task(store.append(batch, BatchId("w", 0)))
     await asyncio.to_thread(held.wait)
     await asyncio.to_thread(late.release)
     await asyncio.to_thread(held.release)
     await writing
-    await store.append([op("4")], Stamp("w", 3))
+    await store.append([op("4")], BatchId("w", 3))
     assert [entry.data.encode() for entry in await whole_log(store)] == [
         op(str(number)).data for number in range(5)
     ]
@@ -194,12 +194,12 @@ async def test_a_writer_that_folds_again_while_old_writers_are_forgotten_stays_k
     store = make_store(wire.url(), "plain", lease=60)
     await store.open()
     for writer in "abcde":
-        await store.append([op(writer)], Stamp(writer, 0))
+        await store.append([op(writer)], BatchId(writer, 0))
     await store.checkpoint()
     held = wire.hold(lambda command: "$unset" in str(command.get("updates")))
     forgetting = asyncio.create_task(forget_writers(store._link))
     await asyncio.to_thread(held.wait)
-    await store.append([op("a again")], Stamp("a", 1))
+    await store.append([op("a again")], BatchId("a", 1))
     await store.checkpoint()
     await asyncio.to_thread(held.release)
     await forgetting

@@ -8,13 +8,17 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from oplogd.operation import Operation, decode_data, encode_data
-from oplogd.store import Correction, Stamp, Verdict
+from oplogd.store import BatchId, Correction, CorrectionResult
 from oplogd.store.mongo import MongoStore
-from oplogd.store.mongo.setup import Kind
+from oplogd.store.mongo.setup import CollectionKind
 from tests.mongo.conftest import MakeStore
 from tests.mongo.operations import TIMESTAMP, folded, live_states, op, states_of, whole_log
 
-APPLIED, PRESENT, SKIPPED = Verdict.APPLIED, Verdict.PRESENT, Verdict.SKIPPED
+APPLIED, PRESENT, SKIPPED = (
+    CorrectionResult.APPLIED,
+    CorrectionResult.PRESENT,
+    CorrectionResult.SKIPPED,
+)
 
 
 def correction(id_: str, expected: int | None, event: str = "update") -> Correction:
@@ -33,7 +37,7 @@ async def seen(store: MongoStore) -> dict[str, int]:
     return found
 
 
-async def assert_none_overwrote(store: MongoStore, verdicts: Counter[Verdict]) -> None:
+async def assert_none_overwrote(store: MongoStore, verdicts: Counter[CorrectionResult]) -> None:
     """In the log, each correction follows the very operation on its object that it was made for."""
     last: dict[str, int] = {}
     entries = await whole_log(store)
@@ -75,7 +79,7 @@ SIZES = {"capped": (25, 5, 2), "plain": (25, 5, 2), "plain-java": (100, 20, 3)}
 
 
 async def test_corrections_that_race_with_writers_never_overwrite(
-    request: pytest.FixtureRequest, place: tuple[str, Kind], make_store: MakeStore
+    request: pytest.FixtureRequest, place: tuple[str, CollectionKind], make_store: MakeStore
 ) -> None:
     objects, rounds, count = SIZES[request.node.callspec.params["place"]]
     writer, *correctors = (make_store(*place) for _ in range(1 + count))
@@ -83,7 +87,7 @@ async def test_corrections_that_race_with_writers_never_overwrite(
         await store.open()
     await writer.append([op(str(n)) for n in range(objects)])
     chance = random.Random(4)
-    verdicts: Counter[Verdict] = Counter()
+    verdicts: Counter[CorrectionResult] = Counter()
     tried = 0
     turns = asyncio.Semaphore(0)
 
@@ -114,7 +118,10 @@ async def test_corrections_that_race_with_writers_never_overwrite(
 
 @pytest.mark.parametrize("moment", ["_look", "_read_on"])
 async def test_what_is_written_between_the_steps_of_a_correction_is_seen(
-    place: tuple[str, Kind], make_store: MakeStore, monkeypatch: pytest.MonkeyPatch, moment: str
+    place: tuple[str, CollectionKind],
+    make_store: MakeStore,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: str,
 ) -> None:
     store, other = make_store(*place), make_store(*place)
     await store.open()
@@ -164,7 +171,7 @@ async def test_a_correction_is_judged_by_the_states_again_when_the_log_has_moved
 
 
 async def test_what_is_in_the_log_and_not_in_the_states_counts(
-    place: tuple[str, Kind], make_store: MakeStore
+    place: tuple[str, CollectionKind], make_store: MakeStore
 ) -> None:
     first, second = make_store(*place, lease=60), make_store(*place)
     await first.open()
@@ -174,7 +181,7 @@ async def test_what_is_in_the_log_and_not_in_the_states_counts(
     assert first._task is not None
     first._task.cancel()  # it holds the lease and folds no more
     await asyncio.gather(first._task, return_exceptions=True)
-    await first._appender.append([op("a", "update"), op("c")], Stamp("other", 0))
+    await first._appender.append([op("a", "update"), op("c")], BatchId("other", 0))
     given = [
         correction("a", 1),
         correction("a", 3),
@@ -192,7 +199,7 @@ async def test_what_is_in_the_log_and_not_in_the_states_counts(
 
 
 async def test_more_corrections_than_a_command_takes_keep_their_order(
-    place: tuple[str, Kind], make_store: MakeStore
+    place: tuple[str, CollectionKind], make_store: MakeStore
 ) -> None:
     store = make_store(*place)
     await store.open()
@@ -207,7 +214,7 @@ async def test_more_corrections_than_a_command_takes_keep_their_order(
 
 
 async def test_a_log_is_taken_as_it_is_by_one_that_does_not_say_how_it_must_be(
-    place: tuple[str, Kind], make_store: MakeStore
+    place: tuple[str, CollectionKind], make_store: MakeStore
 ) -> None:
     url, kind = place
     agent = make_store(url, kind, max_bytes=1 << 20)

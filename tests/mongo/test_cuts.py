@@ -17,7 +17,7 @@ from oplogd.operation import now_ms
 from oplogd.store import Entry
 from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.log import Log
-from oplogd.store.mongo.setup import Kind, Setup
+from oplogd.store.mongo.setup import CollectionKind, Setup
 from oplogd.stream.start import After, resolve
 from tests.mongo.conftest import MakeStore, drop
 from tests.mongo.cutting import Cutting
@@ -32,7 +32,11 @@ class Case:
     """A log of an agent in ``database``, of which the last entries are not folded."""
 
     def __init__(
-        self, url: str, database: AsyncDatabase[Document], kind: Kind, make_store: MakeStore
+        self,
+        url: str,
+        database: AsyncDatabase[Document],
+        kind: CollectionKind,
+        make_store: MakeStore,
     ) -> None:
         self.url = url
         self.database = database
@@ -147,7 +151,7 @@ PREPARATIONS = [
 ]
 
 
-async def keep(url: str, kind: Kind) -> None:
+async def keep(url: str, kind: CollectionKind) -> None:
     """What an agent does first once it has the lease. Raises when it is cut off."""
     link = Link(url)
 
@@ -191,10 +195,10 @@ async def check_ids(case: Case) -> None:
 
 async def cut_everywhere(
     url: str,
-    kind: Kind,
+    kind: CollectionKind,
     make_store: MakeStore,
     prepare: Callable[[Case], Awaitable[None]],
-    work: Callable[[str, Kind], Awaitable[None]],
+    work: Callable[[str, CollectionKind], Awaitable[None]],
     verify: Callable[[Case], Awaitable[None]],
     step: int = 1,
 ) -> list[str]:
@@ -242,7 +246,7 @@ async def test_a_keeper_of_a_capped_log_may_be_cut_off_too(
     await cut_everywhere(capped_url, "capped", make_store, prepare, keep, check, step=3)
 
 
-async def begin_epoch(url: str, kind: Kind) -> None:
+async def begin_epoch(url: str, kind: CollectionKind) -> None:
     link = Link(url)
 
     async def hold() -> bool:

@@ -227,7 +227,7 @@ async def test_states_of_one_time_are_paged_each_once_and_in_order(
         found: list[State] = []
         cursor: StateCursor | None = StateCursor(0, None)
         while cursor is not None:
-            page = await store.states(cursor, mark.offset, True, limit)
+            page = await store.states(cursor, mark.offset, live_only=True, limit=limit)
             assert len(page.states) <= limit
             found += page.states
             cursor = page.next
@@ -238,7 +238,10 @@ async def test_states_of_one_time_are_paged_each_once_and_in_order(
             *map(str, range(20)),
         ]
         assert [decode_data(each.data).id for each in found] == expected
-        assert len((await store.states(StateCursor(0, None), 10, True, 500)).states) == 19
+        assert (
+            len((await store.states(StateCursor(0, None), 10, live_only=True, limit=500)).states)
+            == 19
+        )
 
 
 async def test_what_another_program_wrote_into_a_plain_log_leaves_with_the_entries_of_its_time(

@@ -21,7 +21,7 @@ from oplogd.store.mongo.layout import LOG, STATES
 from tests.agents import DEADLINE, Agent, Event, Stream, fold
 from tests.mongo.agents import adds_up, agent, replicated
 from tests.mongo.proxy import Proxy
-from tests.mongo.servers import Server, ferretdb, with_database
+from tests.mongo.servers import MongoServer, ferretdb, with_database
 
 FOLDS = "this agent folds the log into the states now"
 AWAY = "?socketTimeoutMS=2000&serverSelectionTimeoutMS=1000&connectTimeoutMS=1000"
@@ -29,7 +29,7 @@ AWAY = "?socketTimeoutMS=2000&serverSelectionTimeoutMS=1000&connectTimeoutMS=100
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+def server(tmp_path: Path) -> Iterator[MongoServer]:
     """A FerretDB of one's own, to be stopped and killed."""
     with ferretdb(tmp_path / "data") as running:
         yield running
@@ -110,7 +110,7 @@ class Load:
 
 @pytest.mark.parametrize(("how", "seconds"), [("stopped", 20), ("killed", 2)])
 def test_a_server_that_is_away_under_load_loses_and_doubles_nothing(
-    how: str, seconds: float, server: Server, tmp_path: Path
+    how: str, seconds: float, server: MongoServer, tmp_path: Path
 ) -> None:
     url = with_database(server.url, "away") + AWAY
     with (
@@ -177,7 +177,9 @@ def test_an_answer_that_is_lost_doubles_nothing(plain_url: str, tmp_path: Path) 
         assert replicated(only) == fold(events)
 
 
-def test_the_spool_brings_udp_operations_over_a_restart(server: Server, tmp_path: Path) -> None:
+def test_the_spool_brings_udp_operations_over_a_restart(
+    server: MongoServer, tmp_path: Path
+) -> None:
     url = with_database(server.url, "spooled") + AWAY
     flags = ("--spool", str(tmp_path / "spool.db"))
     with agent(tmp_path, url, "capped", *flags) as first:
@@ -367,7 +369,7 @@ def test_a_stopped_holder_of_the_lease_changes_nothing_when_it_goes_on(
 
 
 def test_a_log_that_is_dropped_and_made_smaller_goes_on_for_agents_and_consumers(
-    server: Server, tmp_path: Path
+    server: MongoServer, tmp_path: Path
 ) -> None:
     url = with_database(server.url, "dropped")
     with (

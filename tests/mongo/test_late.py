@@ -13,7 +13,7 @@ import pytest
 from pymongo import MongoClient
 from pymongo.database import Database
 
-from oplogd.store import Correction, Verdict
+from oplogd.store import Correction, CorrectionResult
 from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.layout import Document
 from tests.agents import DEADLINE, Agent, fold
@@ -188,7 +188,10 @@ async def test_a_correction_carried_out_behind_the_log_is_judged_again(
         await other.append([op("a"), op("c", "delete")])
         await other.checkpoint()
     await asyncio.to_thread(held.release)
-    assert await correcting == [Verdict.SKIPPED if touched else Verdict.APPLIED, Verdict.APPLIED]
+    assert await correcting == [
+        CorrectionResult.SKIPPED if touched else CorrectionResult.APPLIED,
+        CorrectionResult.APPLIED,
+    ]
     assert ("video/a" in await live_states(store)) is touched
     assert "video/c" in await live_states(store)
     log = offsets(database)

@@ -17,7 +17,7 @@ from pymongo import MongoClient
 from pymongo.collection import Collection
 from pymongo.errors import DuplicateKeyError
 
-from tests.mongo.servers import Running, Server, build_ferretdb, new_database
+from tests.mongo.servers import MongoServer, RunningMongo, build_ferretdb, new_database
 
 Documents = Collection[dict[str, Any]]
 Race = Callable[[Documents, int, str], bool]
@@ -78,7 +78,7 @@ def winners(url: str, race: Race, rounds: int) -> list[int]:
 def test_a_race_for_a_document_has_one_winner(
     race: Race, stand_in: str, request: pytest.FixtureRequest
 ) -> None:
-    running: Running = request.getfixturevalue(stand_in)
+    running: RunningMongo = request.getfixturevalue(stand_in)
     assert winners(new_database(running.url), race, ROUNDS) == [1] * ROUNDS
 
 
@@ -86,7 +86,7 @@ def test_a_race_for_a_document_has_one_winner(
 def test_increments_of_two_clients_are_all_there(
     stand_in: str, request: pytest.FixtureRequest
 ) -> None:
-    running: Running = request.getfixturevalue(stand_in)
+    running: RunningMongo = request.getfixturevalue(stand_in)
 
     url = new_database(running.url)
     seen: list[dict[str, Any]] = []
@@ -109,7 +109,7 @@ def main() -> None:
     print("| writes pass | race | two winners of 500 |\n|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for name, flags in (("one at a time", []), ("together", ["-together"])):
-            with Server(
+            with MongoServer(
                 [str(build_ferretdb()), *flags], Path(folder) / name, separate_port=False
             ) as server:
                 for race in RACES:

@@ -121,7 +121,7 @@ async def test_a_read_of_large_entries_is_sent_little_more_than_it_takes(
     cursor: StateCursor | None = StateCursor(0, None)
     found = 0
     while cursor:
-        states, cursor = await store.states(cursor, mark.offset, True, 500)
+        states, cursor = await store.states(cursor, mark.offset, live_only=True, limit=500)
         found += len(states)
     assert found == 120
     assert received.characters < 2 * taken

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import pytest
 
 from oplogd.operation import Operation
-from oplogd.store import Stamp
+from oplogd.store import BatchId
 from oplogd.store.mongo.append import Landing
 from oplogd.store.mongo.log import Head
-from oplogd.store.mongo.setup import Kind
+from oplogd.store.mongo.setup import CollectionKind
 from tests.mongo.conftest import MakeStore
 from tests.mongo.operations import folded, live_states, op, stop_folding, whole_log
 
@@ -47,7 +47,7 @@ async def test_a_writer_waits_while_unfolded_entries_fill_half_of_the_cap(
     monkeypatch.setattr(appender, "_is_crowded", watched)
     monkeypatch.setattr(appender, "insert", weighed)
     async with asyncio.timeout(120):
-        writing = asyncio.create_task(writer.append(made, Stamp("w", 0)))
+        writing = asyncio.create_task(writer.append(made, BatchId("w", 0)))
         await waits.wait()
         before = len(await whole_log(writer))
         assert CAP * 0.4 < before * size < CAP * 0.6
@@ -64,7 +64,7 @@ async def test_a_writer_waits_while_unfolded_entries_fill_half_of_the_cap(
 
 
 async def test_entries_that_have_left_the_log_unfolded_are_counted_and_the_way_out_is_named(
-    place: tuple[str, Kind], make_store: MakeStore, caplog: pytest.LogCaptureFixture
+    place: tuple[str, CollectionKind], make_store: MakeStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     holder, other = make_store(*place, lease=60), make_store(*place)
     await holder.open()

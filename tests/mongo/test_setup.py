@@ -14,7 +14,7 @@ from pymongo.asynchronous.database import AsyncDatabase
 from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.event_id import EventId, format_id
 from oplogd.operation import Operation, now_ms
-from oplogd.store import Stamp
+from oplogd.store import BatchId
 from oplogd.store.mongo import MongoStore
 from oplogd.stream.start import Reset, Since, resolve
 from tests.mongo.conftest import MakeStore
@@ -48,7 +48,7 @@ async def append(store: MongoStore, operation: Operation, number: int = 0) -> No
     async with asyncio.timeout(30):
         while True:
             with contextlib.suppress(StoreUnavailableError):
-                return await store.append([operation], Stamp("retried", number))
+                return await store.append([operation], BatchId("retried", number))
             await asyncio.sleep(0.02)
 
 

@@ -15,10 +15,10 @@ import pytest
 
 from oplogd.health import Health
 from oplogd.ingest.spool import Spool
-from oplogd.store import Stamp
+from oplogd.store import BatchId
 from tests.agents import DEADLINE, Agent
 from tests.mongo.agents import adds_up, agent
-from tests.mongo.servers import Server, ferretdb, with_database
+from tests.mongo.servers import MongoServer, ferretdb, with_database
 from tests.operations import operation as made
 
 AWAY = "serverSelectionTimeoutMS=500&connectTimeoutMS=500"
@@ -26,7 +26,7 @@ NOWHERE = f"mongodb://127.0.0.1:1/nowhere?{AWAY}"
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+def server(tmp_path: Path) -> Iterator[MongoServer]:
     """A FerretDB of one's own, to be stopped and killed."""
     with ferretdb(tmp_path / "data") as running:
         yield running
@@ -86,7 +86,7 @@ def reason(only: Agent) -> str:
 
 
 def test_a_folder_that_is_gone_keeps_operations_in_memory_until_it_is_back(
-    server: Server, spool: Path, tmp_path: Path
+    server: MongoServer, spool: Path, tmp_path: Path
 ) -> None:
     url = with_database(server.url, "gone") + f"?{AWAY}"
     with start(tmp_path, url, spool) as only:
@@ -105,7 +105,7 @@ def test_a_folder_that_is_gone_keeps_operations_in_memory_until_it_is_back(
 
 
 def test_a_spool_that_cannot_be_read_holds_back_what_comes_later_and_goes_on_by_itself(
-    server: Server, spool: Path, tmp_path: Path
+    server: MongoServer, spool: Path, tmp_path: Path
 ) -> None:
     url = with_database(server.url, "unreadable") + f"?{AWAY}"
     with start(tmp_path, url, spool) as only:
@@ -124,7 +124,7 @@ def test_a_spool_that_cannot_be_read_holds_back_what_comes_later_and_goes_on_by_
 
 
 def test_operations_that_cannot_be_deleted_from_the_spool_are_stored_once(
-    server: Server, spool: Path, tmp_path: Path
+    server: MongoServer, spool: Path, tmp_path: Path
 ) -> None:
     url = with_database(server.url, "undeleted") + f"?{AWAY}"
     with start(tmp_path, url, spool) as only:
@@ -149,7 +149,7 @@ def test_operations_that_cannot_be_deleted_from_the_spool_are_stored_once(
 
 
 def test_a_full_disk_keeps_operations_in_memory_until_there_is_room(
-    server: Server, spool: Path, tmp_path: Path
+    server: MongoServer, spool: Path, tmp_path: Path
 ) -> None:
     url = with_database(server.url, "full") + f"?{AWAY}"
     with start(tmp_path, url, spool) as only:
@@ -170,7 +170,7 @@ def test_a_full_disk_keeps_operations_in_memory_until_there_is_room(
 
 
 def test_a_batch_that_is_larger_than_the_spool_does_not_stop_the_writer(
-    server: Server, spool: Path, tmp_path: Path
+    server: MongoServer, spool: Path, tmp_path: Path
 ) -> None:
     url = with_database(server.url, "large") + f"?{AWAY}"
     with start(tmp_path, url, spool, "--spool-size", "1MB") as only:
@@ -224,7 +224,7 @@ async def fill(path: Path, operations: int, size: int) -> int:
     await filled.open()
     await filled.put(
         [made(id_=str(number), parents=("p" * size,)) for number in range(operations)],
-        Stamp("w", 0),
+        BatchId("w", 0),
     )
     octets = filled.bytes
     await filled.close()
@@ -252,7 +252,7 @@ async def test_a_spool_of_large_operations_takes_little_memory(spool: Path) -> N
     "flags", [(), ("--spool", "spool.db")], ids=["without a spool", "with a spool"]
 )
 def test_a_server_that_hangs_does_not_hold_up_the_exit(
-    server: Server, tmp_path: Path, flags: tuple[str, ...]
+    server: MongoServer, tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
     url = with_database(server.url, "hangs")
     flags = tuple(str(tmp_path / flag) if flag.endswith(".db") else flag for flag in flags)

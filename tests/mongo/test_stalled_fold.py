@@ -7,7 +7,7 @@ import pytest
 from pymongo import monitoring
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.store import Stamp
+from oplogd.store import BatchId
 from oplogd.store.mongo import MongoStore
 from tests.mongo.conftest import MakeStore
 from tests.mongo.operations import op, stop_folding, whole_log
@@ -37,14 +37,14 @@ async def test_a_writer_gives_up_while_a_stuck_holder_renews_its_lease(
     made = [op(str(n), "insert", "video", ("p" * 20_000,)) for n in range(60)]
     async with asyncio.timeout(60):
         with pytest.raises(StoreUnavailableError, match="is the agent that holds the lease stuck"):
-            await writer.append(made, Stamp("w", 0))
+            await writer.append(made, BatchId("w", 0))
     landed = len(await whole_log(writer))
     assert 0 < landed < 60
     monkeypatch.setattr(holder._projection, "_fold", fold)
     async with asyncio.timeout(60):
         while True:
             try:
-                await writer.append(made, Stamp("w", 0))
+                await writer.append(made, BatchId("w", 0))
                 break
             except StoreUnavailableError:
                 pass

@@ -165,7 +165,7 @@ async def test_a_page_of_states_is_not_taken_for_the_last_one_where_they_were_dr
     with MongoClient[dict[str, Any]](plain_url) as client:
         client.get_default_database().oplog_states.drop()
     with pytest.raises(StoreUnavailableError, match="oplog_states was dropped"):
-        await store.states(StateCursor(0, None), mark.offset, True, 500)
+        await store.states(StateCursor(0, None), mark.offset, live_only=True, limit=500)
 
 
 @pytest.mark.parametrize("by", ["the same agent", "another agent"])

@@ -7,12 +7,12 @@ import pytest
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import ExecutionTimeout
 
-from oplogd.store import Stamp
-from oplogd.store.mongo.setup import Kind
+from oplogd.store import BatchId
+from oplogd.store.mongo.setup import CollectionKind
 from tests.mongo.conftest import MakeStore
 from tests.mongo.operations import folded, live_states, op, whole_log
 
-Place = tuple[str, Kind]
+Place = tuple[str, CollectionKind]
 
 
 async def test_entries_and_states_come_back_as_they_were_written(
@@ -56,12 +56,12 @@ async def test_the_same_stamp_adds_nothing_twice(place: Place, make_store: MakeS
     await store.open()
     await other.open()
     batch = [op(str(n)) for n in range(10)]
-    await store.append(batch[:6], Stamp("w", 0))
-    await other.append(batch, Stamp("w", 0))
+    await store.append(batch[:6], BatchId("w", 0))
+    await other.append(batch, BatchId("w", 0))
     await other.checkpoint()
     again = make_store(*place)
     await again.open()
-    await again.append(batch, Stamp("w", 0))
+    await again.append(batch, BatchId("w", 0))
     assert [entry.data.encode() for entry in await whole_log(store)] == [
         operation.data for operation in batch
     ]

@@ -1,4 +1,5 @@
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -31,3 +32,9 @@ async def trimming_kit(trimming_kits: Kits) -> AsyncIterator[Kit]:
 @pytest.fixture
 async def store(kit: Kit) -> Store:
     return await kit.open()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Path of a SQLite store that does not exist yet."""
+    return tmp_path / "oplog.db"

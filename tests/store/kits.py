@@ -1,4 +1,4 @@
-"""What the contract suite needs of each store: a fresh database, several handles on it, and a clock to turn."""
+"""Kits for the contract suite: an empty database, several handles on it, and a clock to set."""
 
 import asyncio
 import contextlib
@@ -11,28 +11,26 @@ import pytest
 from pymongo import AsyncMongoClient
 
 from oplogd.operation import Operation
-from oplogd.store import Entry, Stamp, State, StateCursor, Store
+from oplogd.store import BatchId, Entry, State, StateCursor, Store
 from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.connect import Link
-from oplogd.store.mongo.setup import Kind
 from oplogd.store.sqlite import SqliteStore
-from tests.mongo.servers import Running, new_database
 from tests.operations import Known, key_of
+from tests.stores import StorePlace, new_place, skip_fsync
 
 START_MS = 1_700_000_000_000
 
 
 class Kit(Protocol):
-    """One database, at first with nothing in it. All handles are closed in the end."""
+    """An empty database. All its handles are closed at the end."""
 
+    # The time by the store's clock.
     clock_ms: int
-    """The time that the store sees."""
-
+    # Documents that the database can hold in a test.
     bulk: int
-    """How many documents it bears in a test."""
 
     async def open(self, max_bytes: int | None = None) -> Store:
-        """Another handle on the database, as another process would have."""
+        """Return another handle on the database, as another process would have."""
 
     async def close(self) -> None: ...
 
@@ -56,9 +54,8 @@ class SqliteKit:
             await store.close()
 
 
+# Makes kits, each for a database of its own.
 Kits = Callable[[], contextlib.AbstractAsyncContextManager[Kit]]
-"""Makes kits, each for a database of its own."""
-
 
 MakeKits = Callable[[pytest.FixtureRequest, pytest.MonkeyPatch], Kits]
 
@@ -66,8 +63,7 @@ MakeKits = Callable[[pytest.FixtureRequest, pytest.MonkeyPatch], Kits]
 def sqlite_kits(request: pytest.FixtureRequest, patch: pytest.MonkeyPatch) -> Kits:
     tmp_path: Path = request.getfixturevalue("tmp_path")
     numbers = itertools.count()
-    pragmas = "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;"  # no test pulls the plug
-    patch.setattr("oplogd.store.sqlite.statements.PRAGMAS", pragmas)
+    skip_fsync(patch)
 
     @contextlib.asynccontextmanager
     async def kit() -> AsyncIterator[Kit]:
@@ -83,13 +79,13 @@ def sqlite_kits(request: pytest.FixtureRequest, patch: pytest.MonkeyPatch) -> Ki
 
 
 class MongoKit:
-    """Its clock stands for the server's. ``lease`` short, so that little has to be waited for."""
+    """A MongoDB with the kit's clock. The lease is short, so that tests wait less for it."""
 
-    def __init__(self, url: str, kind: Kind, bulk: int, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, place: StorePlace, bulk: int, patch: pytest.MonkeyPatch) -> None:
         self.clock_ms = START_MS
         self.bulk = bulk
-        self._url = url
-        self._kind: Kind = kind
+        self._url = str(place.store)
+        self._kind = place.kind
         self._open: list[MongoStore] = []
         self._has_cap = False
 
@@ -115,14 +111,16 @@ class MongoKit:
 
 
 class _Trimmed(MongoStore):
-    """A plain log is trimmed soon after it was added to. This one waits for that."""
+    """Waits for the trim that follows an append to a plain log."""
 
     async def open(self) -> None:
         await super().open()
         await self._trimmed()
 
-    async def append(self, operations: Sequence[Operation], stamp: Stamp | None = None) -> None:
-        await super().append(operations, stamp)
+    async def append(
+        self, operations: Sequence[Operation], batch_id: BatchId | None = None
+    ) -> None:
+        await super().append(operations, batch_id)
         await self._trimmed()
 
     async def _trimmed(self) -> None:
@@ -132,16 +130,15 @@ class _Trimmed(MongoStore):
                 await asyncio.sleep(0.005)
 
 
-def mongo_kits(kind: Kind, server: str, bulk: int) -> MakeKits:
+def mongo_kits(sort: str, bulk: int) -> MakeKits:
     def make(request: pytest.FixtureRequest, patch: pytest.MonkeyPatch) -> Kits:
-        running: Running = request.getfixturevalue(server)
         patch.setattr("oplogd.store.mongo.store.PURGE_LEASES", -1)  # a test's clock stands still
         patch.setattr("oplogd.store.mongo.projection._KEEP_SECONDS", 0.02)
         patch.setattr("oplogd.store.mongo.projection.TRIM_SECONDS", 0.0)
 
         @contextlib.asynccontextmanager
         async def kit() -> AsyncIterator[Kit]:
-            made = MongoKit(new_database(running.url), kind, bulk, patch)
+            made = MongoKit(new_place(request, sort), bulk, patch)
             try:
                 yield made
             finally:
@@ -154,15 +151,15 @@ def mongo_kits(kind: Kind, server: str, bulk: int) -> MakeKits:
 
 KITS: dict[str, MakeKits] = {
     "sqlite": sqlite_kits,
-    "mongo-capped": mongo_kits("capped", "ferret", bulk=600),
-    "mongo-plain": mongo_kits("plain", "java", bulk=12_000),
+    "mongo-capped": mongo_kits("mongo-capped", bulk=600),
+    "mongo-plain": mongo_kits("mongo-plain", bulk=12_000),
 }
+# Stores that keep their log under its cap to the byte.
 TRIMMING = ["sqlite", "mongo-plain"]
-"""Those that keep their log under its cap by themselves, to the byte."""
 
 
 async def log_of(store: Store, after: int = 0, limit: int = 1000) -> list[Entry]:
-    """All entries past ``after``, read page by page."""
+    """Return all entries after an offset, read page by page."""
     entries: list[Entry] = []
     while page := await store.read(after, limit):
         assert len(page) <= limit
@@ -178,12 +175,12 @@ async def states_of(
     live_only: bool = False,
     limit: int = 1000,
 ) -> list[State]:
-    """All states from ``since`` on, read page by page."""
+    """Return all states from ``since`` on, read page by page."""
     upto = (await store.checkpoint()).offset if upto is None else upto
     states: list[State] = []
     next_cursor: StateCursor | None = StateCursor(since, None)
     while next_cursor:
-        page = await store.states(next_cursor, upto, live_only, limit)
+        page = await store.states(next_cursor, upto, live_only=live_only, limit=limit)
         assert len(page.states) <= limit
         states += page.states
         next_cursor = page.next

@@ -321,11 +321,11 @@ async def test_pages_are_read_a_few_at_a_time_for_all_consumers(
     def counted(name: str) -> Any:
         call = getattr(world.store, name)
 
-        async def counting(*arguments: Any) -> Any:
+        async def counting(*arguments: Any, **named: Any) -> Any:
             pending[name] += 1
             most[name] = max(most[name], pending[name])
             try:
-                return await call(*arguments)
+                return await call(*arguments, **named)
             finally:
                 pending[name] -= 1
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oplogd.event_id import EventId, Mark, Millis, Position, format_id, parse_position
-from oplogd.store import Located
+from oplogd.store import LogBounds
 from oplogd.stream.start import After, Reset, Since, Start, bridged, resolve
 from tests.properties import examples
 
@@ -29,10 +29,10 @@ def log(
     first: int = FIRST,
     purged: int = 0,
     adopted: int = 0,
-) -> Located:
+) -> LogBounds:
     if at_ms is None and oldest is not None and oldest <= at <= head:
         at_ms = ms_of(at)
-    return Located(
+    return LogBounds(
         head=Mark(head, ms_of(head)),
         oldest=Mark(oldest, ms_of(oldest)) if oldest else None,
         at_ms=at_ms,
@@ -96,7 +96,7 @@ def test_an_id_that_has_left_the_log_is_bridged_from_its_second(offset: int) -> 
         "an ObjectId",
     ],
 )
-def test_an_id_of_another_history_is_reset(position: Position, located: Located) -> None:
+def test_an_id_of_another_history_is_reset(position: Position, located: LogBounds) -> None:
     assert resolve(position, located, NOW) == Reset()
 
 

@@ -16,7 +16,7 @@ import pytest
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import EventId, Mark, Millis, Position, format_id, parse_position
 from oplogd.operation import Operation, decode_data
-from oplogd.store import Entry, Located, StateCursor, StatesPage
+from oplogd.store import Entry, LogBounds, StateCursor, StatesPage
 from oplogd.store.sqlite import SqliteStore
 from oplogd.stream.alarm import Alarm
 from oplogd.stream.consumer import Consumer
@@ -26,6 +26,7 @@ from oplogd.stream.frames import Framer
 from oplogd.stream.hub import Hub
 from oplogd.stream.ring import Ring
 from tests.operations import Known, entry, fold, key_of
+from tests.stores import skip_fsync
 
 DEADLINE = 30.0
 """Seconds that a single step may take: an error, and no measure."""
@@ -95,26 +96,23 @@ class MeddledStore(SqliteStore):
     async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[Entry]:
         return await self._meddled(super().read(after, limit, at_ms))
 
-    async def locate(self, offset: int = 0) -> Located:
+    async def locate(self, offset: int = 0) -> LogBounds:
         return await self._meddled(super().locate(offset))
 
     async def checkpoint(self) -> Mark:
         return await self._meddled(super().checkpoint())
 
     async def states(
-        self, start: StateCursor, upto: int, live_only: bool, limit: int
+        self, start: StateCursor, upto: int, limit: int, *, live_only: bool
     ) -> StatesPage:
-        return await self._meddled(super().states(start, upto, live_only, limit))
+        return await self._meddled(super().states(start, upto, live_only=live_only, limit=limit))
 
 
 class World:
     def __init__(self, folder: Path, sizes: Sizes, patch: pytest.MonkeyPatch) -> None:
         self.clock = Clock()
         patch.setattr("oplogd.store.sqlite.log.now_ms", self.clock)
-        patch.setattr(
-            "oplogd.store.sqlite.statements.PRAGMAS",
-            "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;",
-        )
+        skip_fsync(patch)
         patch.setattr("oplogd.stream.consumer.PAGE", sizes.page)
         patch.setattr("oplogd.stream.consumer.CHUNK_BYTES", sizes.chunk)
         patch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)

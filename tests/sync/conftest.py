@@ -1,7 +1,6 @@
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -10,7 +9,7 @@ from oplog_sync.errors import SyncError
 from oplog_sync.session import check_java
 from oplog_sync.source import register
 from tests.mongo.conftest import capped_url, plain_url
-from tests.sync.helpers import Place
+from tests.stores import StorePlace, new_place
 
 __all__ = ["capped_url", "plain_url"]
 
@@ -50,12 +49,7 @@ def spark(quick_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     session.stop()
 
 
-@pytest.fixture(params=["sqlite", "plain", "capped"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+@pytest.fixture(params=["sqlite", "mongo-plain", "mongo-capped"])
+def place(request: pytest.FixtureRequest) -> StorePlace:
     """An empty store of each sort. The one with a capped log bears few operations: see tests/mongo/servers.py."""
-    match request.param:
-        case "plain":
-            return Place(request.getfixturevalue("plain_url"), "plain").create()
-        case "capped":
-            return Place(request.getfixturevalue("capped_url"), "capped").create()
-    return Place(tmp_path / "oplog.db")
+    return new_place(request, request.param).create()

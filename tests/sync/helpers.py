@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pymongo import MongoClient
 from pyspark.sql import SparkSession
@@ -16,50 +16,16 @@ from oplog_sync.job import run
 from oplog_sync.report import Counts
 from oplog_sync.settings import parse
 from oplogd.operation import decode
-from oplogd.store import Correction, Entry, Verdict
+from oplogd.store import Correction, CorrectionResult, Entry
 from oplogd.store.mongo import MongoStore
-from oplogd.store.mongo.setup import Kind
 from oplogd.store.sqlite import SqliteStore
-from tests.agents import Agent
 from tests.mongo.operations import live_states
+from tests.stores import StoreLocation as StoreLocation
+from tests.stores import StorePlace as StorePlace
 
 ARRIVAL = "2020-01-01T00:00:00.000Z"
 
 Json = dict[str, Any]
-Store = Path | str
-"""A SQLite file, or the URL of a database in MongoDB that holds a log."""
-
-
-class Place(NamedTuple):
-    """Where a test keeps its store. ``kind`` of log: on MongoDB only."""
-
-    store: Store
-    kind: Kind | None = None
-
-    @property
-    def argv(self) -> list[str]:
-        """How the job is told."""
-        if self.kind is None:
-            return ["--store", str(self.store)]
-        return ["--mongo-url", str(self.store), "--log-collection", self.kind]
-
-    def agent(self, folder: Path, *flags: str) -> Agent:
-        if self.kind is None:
-            assert self.store == folder / "oplog.db"
-            return Agent(folder, *flags)
-        return Agent(folder, *self.argv, "--lease", "3s", *flags)
-
-    def create(self) -> "Place":
-        """Make the store, empty, if it is in MongoDB; a file is made by whoever writes first."""
-
-        async def make() -> None:
-            store = MongoStore(str(self.store), collection=self.kind)
-            await store.open()
-            await store.close()
-
-        if self.kind is not None:
-            asyncio.run(make())
-        return self
 
 
 def sync(spark: SparkSession, *argv: str | Path, create: bool = True) -> Counts:
@@ -83,7 +49,7 @@ def row(type_: str, id_: str, timestamp: str = ARRIVAL, *parents: str) -> Json:
     return {"timestamp": timestamp, "parents": list(parents), "type": type_, "id": id_}
 
 
-def append(store: Store, operations: Iterable[Json | bytes]) -> None:
+def append(store: StoreLocation, operations: Iterable[Json | bytes]) -> None:
     """Put operations into a store, which is created when missing."""
     decoded = [
         decode(given if isinstance(given, bytes) else json.dumps(given).encode(), ARRIVAL)
@@ -100,7 +66,7 @@ def append(store: Store, operations: Iterable[Json | bytes]) -> None:
 
 
 @asynccontextmanager
-async def opened(store: Store) -> AsyncIterator[SqliteStore | MongoStore]:
+async def opened(store: StoreLocation) -> AsyncIterator[SqliteStore | MongoStore]:
     made = SqliteStore(store) if isinstance(store, Path) else MongoStore(store, collection=None)
     await made.open()
     try:
@@ -109,15 +75,15 @@ async def opened(store: Store) -> AsyncIterator[SqliteStore | MongoStore]:
         await made.close()
 
 
-def correct(store: Store, corrections: Sequence[Correction]) -> list[Verdict]:
-    async def write() -> list[Verdict]:
+def correct(store: StoreLocation, corrections: Sequence[Correction]) -> list[CorrectionResult]:
+    async def write() -> list[CorrectionResult]:
         async with opened(store) as opened_store:
             return await opened_store.correct(corrections)
 
     return asyncio.run(write())
 
 
-def log(store: Store, after: int = 0) -> list[Entry]:
+def log(store: StoreLocation, after: int = 0) -> list[Entry]:
     async def read() -> list[Entry]:
         entries: list[Entry] = []
         async with opened(store) as opened_store:
@@ -130,7 +96,7 @@ def log(store: Store, after: int = 0) -> list[Entry]:
     return asyncio.run(read())
 
 
-def live(store: Store) -> dict[str, str]:
+def live(store: StoreLocation) -> dict[str, str]:
     """The live objects: key -> data."""
 
     async def read() -> dict[str, str]:
@@ -147,7 +113,7 @@ def live(store: Store) -> dict[str, str]:
 
 
 @contextmanager
-def looking(store: Store) -> Iterator[Callable[[int], bool]]:
+def looking(store: StoreLocation) -> Iterator[Callable[[int], bool]]:
     """Whether an offset is in the log: a look-up that costs little and may be repeated at once."""
     if isinstance(store, Path):
         with closing(sqlite3.connect(store)) as db:

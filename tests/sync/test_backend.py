@@ -13,17 +13,17 @@ from oplog_sync.backend.sqlite import SqliteBackend
 from oplog_sync.errors import OptionError
 from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.operation import decode, format_ms
-from oplogd.store import Entry, Located
+from oplogd.store import Entry, LogBounds
 from oplogd.store.sqlite import SqliteStore
 from tests.bench.bench_sync import make_store
 from tests.mongo.servers import ferretdb
-from tests.sync.helpers import Place, Store, append, live, log, opened, operation
+from tests.sync.helpers import StoreLocation, StorePlace, append, live, log, opened, operation
 
 T1, T2 = "2020-01-01T00:00:00.001Z", "2021-01-01T00:00:00.000Z"
 
 
 @pytest.fixture
-def store(place: Place) -> Store:
+def store(place: StorePlace) -> StoreLocation:
     """25 live objects of two types and 5 deleted ones, in 40 operations."""
     append(place.store, [operation("insert", "video", f"v/{n}", T1, "user/1") for n in range(20)])
     append(place.store, [operation("insert", "tag", f"é{n}", T1) for n in range(10)])
@@ -35,7 +35,7 @@ def store(place: Place) -> Store:
 EVERYTHING = Wanted()
 
 
-def states(store: Store, wanted: Wanted = EVERYTHING, width: int = 7) -> list[Row]:
+def states(store: StoreLocation, wanted: Wanted = EVERYTHING, width: int = 7) -> list[Row]:
     backend = make_backend(str(store))
     return [
         row
@@ -46,7 +46,7 @@ def states(store: Store, wanted: Wanted = EVERYTHING, width: int = 7) -> list[Ro
 
 
 def operations(
-    store: Store, wanted: Wanted = EVERYTHING, after: int = 0, upto: int = 40
+    store: StoreLocation, wanted: Wanted = EVERYTHING, after: int = 0, upto: int = 40
 ) -> list[Row]:
     return [
         row for rows in make_backend(str(store)).operations((after, upto), wanted) for row in rows
@@ -58,7 +58,7 @@ def as_row(entry: Entry) -> Row:
     return Row(data.key, entry.event, entry.offset, entry.ms, entry.data)
 
 
-def test_the_ranges_hold_every_state_once(store: Store) -> None:
+def test_the_ranges_hold_every_state_once(store: StoreLocation) -> None:
     ranges = make_backend(str(store)).state_ranges(7)
     assert 3 <= len(ranges) <= 5
     last = {row.key: row for row in map(as_row, log(store))}
@@ -71,14 +71,14 @@ def test_the_ranges_hold_every_state_once(store: Store) -> None:
     assert {row.key: row.data for row in rows if row.event == "insert"} == live(store)
 
 
-def test_operations_come_as_they_were_logged_within_the_bounds(store: Store) -> None:
+def test_operations_come_as_they_were_logged_within_the_bounds(store: StoreLocation) -> None:
     entries = [as_row(entry) for entry in log(store)]
     assert len(entries) == 40
     assert operations(store) == entries
     assert operations(store, after=7, upto=33) == entries[7:33]
 
 
-def test_what_is_not_wanted_stays_in_the_store(store: Store) -> None:
+def test_what_is_not_wanted_stays_in_the_store(store: StoreLocation) -> None:
     ms = sorted({row.ms for row in operations(store)})[1]
     wanted: list[tuple[Wanted, Any]] = [
         (Wanted(types=frozenset(["tag", "user"])), lambda r: r.key.startswith("tag/")),
@@ -119,8 +119,8 @@ async def test_the_backend_locates_as_the_store_does_also_when_the_store_was_clo
     assert SqliteBackend(path).locate(1)._replace(now_ms=0) == located._replace(now_ms=0)
 
 
-def test_every_backend_locates_as_its_store_does(store: Store) -> None:
-    async def locate(offset: int) -> Located:
+def test_every_backend_locates_as_its_store_does(store: StoreLocation) -> None:
+    async def locate(offset: int) -> LogBounds:
         async with opened(store) as opened_store:
             return await opened_store.locate(offset)
 
@@ -131,7 +131,7 @@ def test_every_backend_locates_as_its_store_does(store: Store) -> None:
 
 
 def test_settling_folds_what_no_agent_has_folded(plain_url: str) -> None:
-    Place(plain_url, "plain").create()
+    StorePlace(plain_url, "plain").create()
     append(plain_url, [operation("insert", "video", "1", T1)])
     with MongoClient[dict[str, Any]](plain_url) as client:
         database = client.get_default_database()
@@ -161,7 +161,7 @@ def test_a_database_without_a_log_or_with_another_servers_is_named(plain_url: st
 
 
 def test_a_member_that_may_lag_is_read_only_if_it_has_the_range(capped_url: str) -> None:
-    Place(capped_url, "capped").create()
+    StorePlace(capped_url, "capped").create()
     append(capped_url, [operation("insert", "video", str(n), T1) for n in range(10)])
     url = f"{capped_url}?readPreference=secondaryPreferred"
     assert len(operations(url, upto=10)) == 10
@@ -175,7 +175,7 @@ def test_a_reader_goes_on_where_it_was_when_the_server_was_killed(
 ) -> None:
     monkeypatch.setattr(mongo, "_CHUNK", 50)
     with ferretdb(tmp_path) as server:
-        place = Place(f"{server.url}/oplog", "capped").create()
+        place = StorePlace(f"{server.url}/oplog", "capped").create()
         append(place.store, [operation("insert", "video", f"{n:03}", T1) for n in range(300)])
         backend = make_backend(str(place.store))
         chunks: Iterator[list[Row]] = (

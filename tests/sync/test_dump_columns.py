@@ -14,7 +14,7 @@ from oplog_sync.dump import raw_rows
 from oplog_sync.errors import SyncError
 from oplog_sync.settings import parse
 from tests.sync.dumps import WITHOUT_ZONE, without_zone, write_csv, write_parquet
-from tests.sync.helpers import Place, append, dump_state, live, log, operation, row, sync
+from tests.sync.helpers import StorePlace, append, dump_state, live, log, operation, row, sync
 from tests.sync.test_dump_files import put, refusal, state_after
 
 T = "2020-01-01T00:00:00.000Z"
@@ -167,7 +167,7 @@ def test_a_time_beyond_the_years_1_to_9999_is_invalid(
 
 
 def test_a_dump_without_parents_leaves_objects_theirs(
-    spark: SparkSession, tmp_path: Path, place: Place
+    spark: SparkSession, tmp_path: Path, place: StorePlace
 ) -> None:
     store = place.store
     append(store, [operation("insert", "video", str(number), T, "kept") for number in range(3)])
@@ -189,7 +189,7 @@ def test_a_dump_without_parents_leaves_objects_theirs(
 
 
 def test_a_change_of_parents_alone_is_corrected_once(
-    spark: SparkSession, tmp_path: Path, place: Place
+    spark: SparkSession, tmp_path: Path, place: StorePlace
 ) -> None:
     store = place.store
     append(store, [operation("insert", "video", str(number), T, "a", "b") for number in range(3)])

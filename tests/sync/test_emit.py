@@ -15,8 +15,8 @@ from oplog_sync import emit
 from oplog_sync.apply import apply, count
 from oplog_sync.errors import RefusedError, SyncError
 from oplogd.operation import Operation, encode_data
-from oplogd.store import Correction, Verdict
-from tests.sync.helpers import Place, append, log, operation, row, sync, write_dump
+from oplogd.store import Correction, CorrectionResult
+from tests.sync.helpers import StorePlace, append, log, operation, row, sync, write_dump
 
 T1, T2 = "2020-01-01T00:00:00.000Z", "2020-01-02T00:00:00.000Z"
 
@@ -144,10 +144,10 @@ def test_a_report_that_cannot_be_written_stops_the_run_before_it_emits(
     assert not (tmp_path / "oplog.db").exists()
 
 
-def test_max_rate_is_kept(place: Place) -> None:
+def test_max_rate_is_kept(place: StorePlace) -> None:
     started = time.monotonic()
     done = count(apply(str(place.store), (insert(n) for n in range(60)), max_rate=40))
-    assert done == {("video", "insert", Verdict.APPLIED): 60}
+    assert done == {("video", "insert", CorrectionResult.APPLIED): 60}
     assert time.monotonic() - started >= 60 / 40
 
 

@@ -8,11 +8,11 @@ from pyspark.sql import SparkSession
 
 from oplog_sync.errors import EXIT_TOO_MANY_DELETES, RefusedError
 from tests.agents import fold
-from tests.sync.helpers import Json, Place, append, dump_state, live, log, read_lines, sync
+from tests.sync.helpers import Json, StorePlace, append, dump_state, live, log, read_lines, sync
 
 
 def test_the_store_at_half_the_history_needs_exactly_these_corrections(
-    spark: SparkSession, shared_data: Path, tmp_path: Path, place: Place
+    spark: SparkSession, shared_data: Path, tmp_path: Path, place: StorePlace
 ) -> None:
     expected = json.loads((shared_data / "flask/expected.json").read_text())
     history = read_lines(shared_data / "flask/ops.jsonl.gz")
@@ -56,7 +56,7 @@ def test_the_store_at_half_the_history_needs_exactly_these_corrections(
 
 
 def test_the_store_at_the_end_of_the_history_needs_no_correction(
-    spark: SparkSession, shared_data: Path, place: Place
+    spark: SparkSession, shared_data: Path, place: StorePlace
 ) -> None:
     expected = json.loads((shared_data / "flask/expected.json").read_text())
     history = as_far_as_it_matters(read_lines(shared_data / "flask/ops.jsonl.gz"), place)
@@ -67,7 +67,7 @@ def test_the_store_at_the_end_of_the_history_needs_no_correction(
     assert len(log(place.store)) == len(history)
 
 
-def as_far_as_it_matters(history: list[Json], place: Place) -> list[Json]:
+def as_far_as_it_matters(history: list[Json], place: StorePlace) -> list[Json]:
     """The whole history, but for the slow server only the last operation of each object: the states are the same."""
     if place.kind != "capped":
         return history

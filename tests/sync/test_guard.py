@@ -21,11 +21,11 @@ from oplog_sync.apply import apply, count
 from oplog_sync.backend import Wanted, make_backend
 from oplog_sync.emit import emit
 from oplogd.operation import Operation, encode_data
-from oplogd.store import Correction, Verdict
+from oplogd.store import Correction, CorrectionResult
 from tests.agents import DEADLINE, fold
 from tests.sync.helpers import (
-    Place,
-    Store,
+    StoreLocation,
+    StorePlace,
     append,
     correct,
     dump_state,
@@ -51,7 +51,7 @@ def _operation(event: str, id_: str, timestamp: str, *parents: str) -> Operation
     return Operation(event, f"video/{id_}", encode_data(timestamp, list(parents), "video", id_))
 
 
-def test_a_correction_needs_the_object_as_it_was_seen(place: Place) -> None:
+def test_a_correction_needs_the_object_as_it_was_seen(place: StorePlace) -> None:
     store = place.store
     append(
         store, [operation("insert", "video", "a", OLD), operation("delete", "video", "gone", OLD)]
@@ -64,7 +64,11 @@ def test_a_correction_needs_the_object_as_it_was_seen(place: Place) -> None:
         Correction(_operation("update", "a", NEW), 1),  # the second for one object
         Correction(_operation("insert", "any", DUMPED), None),
     ]
-    applied, skipped, present = Verdict.APPLIED, Verdict.SKIPPED, Verdict.PRESENT
+    applied, skipped, present = (
+        CorrectionResult.APPLIED,
+        CorrectionResult.SKIPPED,
+        CorrectionResult.PRESENT,
+    )
     assert correct(store, corrections) == [applied, applied, applied, skipped, skipped, applied]
     assert [entry.event for entry in log(store, after=2)] == [
         "update",
@@ -108,12 +112,12 @@ def _racing(write: Callable[[int], None]) -> Iterator[threading.Event]:
 
 @_LARGE
 def test_thousands_of_corrections_race_with_an_agent_and_each_follows_what_it_was_made_for(
-    tmp_path: Path, place: Place
+    tmp_path: Path, place: StorePlace
 ) -> None:
     # A correction tells in its parents which operation it was made for; in the log nothing may stand between the two.
     objects, rounds = (60, 120) if place.kind is None else (100, 30)
     store = place.store
-    verdicts = dict.fromkeys(Verdict, 0)
+    verdicts = dict.fromkeys(CorrectionResult, 0)
     chance = random.Random(4)
     append(store, [operation("insert", "video", str(n), OLD) for n in range(objects)])
     with place.agent(tmp_path) as agent:
@@ -144,8 +148,8 @@ def test_thousands_of_corrections_race_with_an_agent_and_each_follows_what_it_wa
                 for (_, _, verdict), many in count(apply(str(store), made)).items():
                     verdicts[verdict] += many
     assert sum(verdicts.values()) == objects * rounds
-    assert verdicts[Verdict.APPLIED] > 0
-    assert verdicts[Verdict.SKIPPED] > 0
+    assert verdicts[CorrectionResult.APPLIED] > 0
+    assert verdicts[CorrectionResult.SKIPPED] > 0
     last: dict[str, int] = {}
     found = 0
     for entry in log(store):
@@ -154,12 +158,12 @@ def test_thousands_of_corrections_race_with_an_agent_and_each_follows_what_it_wa
             found += 1
             assert last[data["id"]] == int(data["parents"][1]), entry
         last[data["id"]] = entry.offset
-    assert found == verdicts[Verdict.APPLIED]
+    assert found == verdicts[CorrectionResult.APPLIED]
 
 
 @_LARGE
 def test_writes_racing_with_the_job_survive_every_time(
-    spark: SparkSession, tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, place: StorePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count, batch = 8_000 if place.kind is None else 2_000, 100
     store = place.store
@@ -217,7 +221,7 @@ def test_writes_racing_with_the_job_survive_every_time(
 
 @_LARGE
 def test_consumers_of_a_running_agent_get_the_corrections_and_end_with_the_dumps_state(
-    spark: SparkSession, tmp_path: Path, place: Place
+    spark: SparkSession, tmp_path: Path, place: StorePlace
 ) -> None:
     rows = [row("video", str(n), DUMPED) for n in range(100, 1100)]
     with place.agent(tmp_path) as agent:
@@ -251,7 +255,7 @@ def test_consumers_of_a_running_agent_get_the_corrections_and_end_with_the_dumps
 
 @_LARGE
 def test_a_job_killed_half_way_is_finished_by_the_next_run(
-    spark: SparkSession, tmp_path: Path, place: Place
+    spark: SparkSession, tmp_path: Path, place: StorePlace
 ) -> None:
     count = 40_000 if place.kind is None else 4_000
     store = place.store
@@ -282,7 +286,7 @@ def test_a_job_killed_half_way_is_finished_by_the_next_run(
     assert len(log(store)) == count + 10, "an object was corrected twice"
 
 
-def _wait_for_entries(store: Store, count: int, process: subprocess.Popen[bytes]) -> None:
+def _wait_for_entries(store: StoreLocation, count: int, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + 10 * DEADLINE
     with looking(store) as has:
         while not has(count):

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from oplogd.errors import StoreUnavailableError
 from tests.sync.helpers import (
-    Place,
+    StorePlace,
     append,
     dump_state,
     live,
@@ -28,7 +28,7 @@ T1, T2 = "2020-01-01T00:00:00.000Z", "2020-01-02T00:00:00.000Z"
 def test_an_empty_database_is_filled(
     spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, kind: Any
 ) -> None:
-    place = Place(request.getfixturevalue(f"{kind}_url"), kind)
+    place = StorePlace(request.getfixturevalue(f"{kind}_url"), kind)
     rows = [row("video", str(n), T2) for n in range(50)]
     dump = write_dump(tmp_path / "dump.jsonl", rows)
     size = ("--capped-collection-size", "2MB")
@@ -63,7 +63,7 @@ def test_an_empty_database_is_filled(
 def test_what_an_agent_left_unfolded_is_folded_before_it_is_compared(
     spark: SparkSession, tmp_path: Path, plain_url: str
 ) -> None:
-    place = Place(plain_url, "plain").create()
+    place = StorePlace(plain_url, "plain").create()
     rows = [row("video", str(n), T2) for n in range(20)]
     append(place.store, [operation("insert", "video", str(n), T2) for n in range(20)])
     with MongoClient[dict[str, Any]](plain_url) as client:
@@ -75,7 +75,7 @@ def test_what_an_agent_left_unfolded_is_folded_before_it_is_compared(
 
 
 def test_states_and_operations_are_dataframes_and_rows_are_written_under_the_guard(
-    spark: SparkSession, place: Place
+    spark: SparkSession, place: StorePlace
 ) -> None:
     append(place.store, [operation("insert", "video", str(n), T1, "a") for n in range(40)])
     reader = (

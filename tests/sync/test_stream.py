@@ -25,7 +25,7 @@ from oplog_sync.source.stream import HOLD_SECONDS, LogPart, StatePart, StreamRea
 from oplogd.event_id import Mark, format_id
 from tests.agents import DEADLINE, Agent
 from tests.mongo.relay import Relay
-from tests.sync.helpers import Place, Store, append, log, operation
+from tests.sync.helpers import StoreLocation, StorePlace, append, log, operation
 
 _TRIMMED = pytest.mark.parametrize(
     "place", ["sqlite", "plain"], indirect=True
@@ -137,7 +137,7 @@ def test_operations_arriving_while_the_query_restarts_are_counted_once_each(
     ]
 
 
-def test_a_batch_is_the_same_range_each_time_it_is_read(place: Place) -> None:
+def test_a_batch_is_the_same_range_each_time_it_is_read(place: StorePlace) -> None:
     store = place.store
     append(store, [operation("insert", "video", str(n)) for n in range(100)])
     reader = StreamReader(
@@ -155,7 +155,7 @@ def test_a_batch_is_the_same_range_each_time_it_is_read(place: Place) -> None:
 
 
 def _reader_behind_a_trimmed_log(
-    tmp_path: Path, place: Place, on_gap: str
+    tmp_path: Path, place: StorePlace, on_gap: str
 ) -> tuple[StreamReader, dict[str, str]]:
     store = place.store
     with place.agent(tmp_path, "--capped-collection-size", "100KB") as agent:
@@ -172,7 +172,7 @@ def _reader_behind_a_trimmed_log(
     return reader, start
 
 
-def _wait_for_trim(store: Store, after: int) -> None:
+def _wait_for_trim(store: StoreLocation, after: int) -> None:
     deadline = time.monotonic() + DEADLINE
     backend = make_backend(str(store))
     while (oldest := backend.locate(0).oldest) is None or oldest.offset <= after + 1:
@@ -181,7 +181,7 @@ def _wait_for_trim(store: Store, after: int) -> None:
 
 
 @_TRIMMED
-def test_a_position_that_has_left_the_log_raises(tmp_path: Path, place: Place) -> None:
+def test_a_position_that_has_left_the_log_raises(tmp_path: Path, place: StorePlace) -> None:
     reader, start = _reader_behind_a_trimmed_log(tmp_path, place, "fail")
     end = reader.latestOffset(start)
     with pytest.raises(
@@ -192,7 +192,7 @@ def test_a_position_that_has_left_the_log_raises(tmp_path: Path, place: Place) -
 
 @_TRIMMED
 def test_a_position_that_has_left_the_log_can_fall_back_to_the_states(
-    tmp_path: Path, place: Place
+    tmp_path: Path, place: StorePlace
 ) -> None:
     reader, start = _reader_behind_a_trimmed_log(tmp_path, place, "states")
     end = reader.latestOffset(start)
@@ -206,7 +206,7 @@ def test_a_position_that_has_left_the_log_can_fall_back_to_the_states(
     assert [row["key"] for batch in reader.read(part) for row in batch.to_pylist()] == ["video/new"]
 
 
-def test_a_position_of_another_log_raises_even_when_told_to_fall_back(place: Place) -> None:
+def test_a_position_of_another_log_raises_even_when_told_to_fall_back(place: StorePlace) -> None:
     store = place.store
     append(store, [operation("insert", "video", "1")])
     reader = StreamReader(read_options({"store": str(store), "onGap": "states"}), full_schema())
@@ -336,7 +336,7 @@ def test_an_idle_stream_asks_its_agent_once_a_second(spark: SparkSession, tmp_pa
         assert [(r.event, r.key) for r in table.rows()] == [("insert", "video/1")]
 
 
-def test_a_stream_begins_where_it_stood_when_it_was_first_asked(place: Place) -> None:
+def test_a_stream_begins_where_it_stood_when_it_was_first_asked(place: StorePlace) -> None:
     append(place.store, [operation("insert", "video", "1")])
     reader = StreamReader(read_options({"store": str(place.store)}), full_schema())
     start = reader.initialOffset()
@@ -346,7 +346,7 @@ def test_a_stream_begins_where_it_stood_when_it_was_first_asked(place: Place) ->
     assert end != start
 
 
-def test_an_unchanged_position_is_held(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchanged_position_is_held(place: StorePlace, monkeypatch: pytest.MonkeyPatch) -> None:
     append(place.store, [operation("insert", "video", "1")])
     now = 100.0
     monkeypatch.setattr(stream, "monotonic", lambda: now)

@@ -19,7 +19,7 @@ import oplog_sync
 import oplogd
 from tests.agents import DEADLINE
 from tests.conftest import ROOT
-from tests.sync.helpers import Place, append, dump_state, live, log, operation, row, write_dump
+from tests.sync.helpers import StorePlace, append, dump_state, live, log, operation, row, write_dump
 
 T1, T2 = "2020-01-01T00:00:00.000Z", "2020-01-02T00:00:00.000Z"
 SPARK = Path(pyspark.__file__).parent
@@ -108,7 +108,7 @@ def packed(path: Path) -> Path:
 
 
 def test_executors_of_a_cluster_compare_and_emit(tmp_path: Path, plain_url: str) -> None:
-    store = Place(plain_url, "plain").create().store
+    store = StorePlace(plain_url, "plain").create().store
     append(store, [operation("insert", "video", str(n), T1) for n in range(1000)])
     rows = [row("video", str(n), T2) for n in range(100, 1100)]
     dump = write_dump(tmp_path / "dump.jsonl", rows)

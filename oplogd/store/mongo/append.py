@@ -24,7 +24,7 @@ from pymongo.errors import BulkWriteError
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
-from oplogd.store.base import Stamp
+from oplogd.store.base import BatchId
 from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.errors import DUPLICATE_KEY
 from oplogd.store.mongo.layout import ENTRY_OVERHEAD, LOG, entry_document, entry_id
@@ -115,14 +115,14 @@ class Appender:
         self._landed: dict[str, int] = {}
         """The last operation in the log of each writer that is not in doubt."""
 
-    async def append(self, operations: Sequence[Operation], stamp: Stamp) -> None:
+    async def append(self, operations: Sequence[Operation], batch_id: BatchId) -> None:
         """Put in what of these is not in the log yet, by the writer's token and number."""
         batch = _Stamped(
-            self._link, self._log, operations, stamp, self._landed.pop(stamp.writer, None)
+            self._link, self._log, operations, batch_id, self._landed.pop(batch_id.writer, None)
         )
         await self.put(batch)  # raises: in doubt, what landed is looked up when this is tried again
         if batch.last is not None:
-            self._landed[stamp.writer] = batch.last
+            self._landed[batch_id.writer] = batch.last
 
     async def put(self, batch: Batch) -> None:
         """Append all of a batch that its condition lets in. Raises StoreUnavailableError after some seconds without a majority."""
@@ -255,15 +255,20 @@ class Appender:
 
 
 class _Stamped:
-    """Operations with a stamp: each goes in unless it is in already. ``last``: the writer's last one in the log; None: in doubt."""
+    """Operations with a batch id: each goes in unless it is in already. ``last``: the writer's last one in the log; None: in doubt."""
 
     def __init__(
-        self, link: Link, log: Log, operations: Sequence[Operation], stamp: Stamp, last: int | None
+        self,
+        link: Link,
+        log: Log,
+        operations: Sequence[Operation],
+        batch_id: BatchId,
+        last: int | None,
     ) -> None:
         self._link = link
         self._log = log
-        self._writer = stamp.writer
-        self.todo = list(enumerate(operations, stamp.sequence))
+        self._writer = batch_id.writer
+        self.todo = list(enumerate(operations, batch_id.sequence))
         self.last = last
         self._known: Mark | None = None
         """Up to here the log was searched for the writer's operations."""

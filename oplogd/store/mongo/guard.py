@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
-from oplogd.store.base import Correction, Verdict
+from oplogd.store.base import Correction, CorrectionResult
 from oplogd.store.mongo.append import Appender, Numbered
 from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.layout import Document, key_of, mark_of, state, state_document
@@ -56,7 +56,9 @@ class Guard:
         self._log = log
         self._appender = appender
 
-    async def correct(self, corrections: Sequence[Correction]) -> tuple[list[Verdict], int]:
+    async def correct(
+        self, corrections: Sequence[Correction]
+    ) -> tuple[list[CorrectionResult], int]:
         """The verdict on each, and the offset up to which the log was read or written for it.
 
         A second correction of one object expects what the first has changed, so it does not pass.
@@ -131,7 +133,7 @@ class _Corrections:
         self.todo: list[Numbered] = [
             (place, each.operation) for place, each in enumerate(corrections)
         ]
-        self.verdicts = [Verdict.APPLIED] * len(corrections)
+        self.verdicts = [CorrectionResult.APPLIED] * len(corrections)
         self._firsts = {operation.key: place for place, operation in reversed(self.todo)}
         self._view: _View | None = None
         self._is_read = False
@@ -159,8 +161,10 @@ class _Corrections:
             self.verdicts[place] = _verdict(
                 self._corrections[place], self._view.last.get(operation.key), is_first
             )
-        self.todo = [each for each in self.todo if self.verdicts[each[0]] is Verdict.APPLIED]
-        return [each for each in chunk if self.verdicts[each[0]] is Verdict.APPLIED]
+        self.todo = [
+            each for each in self.todo if self.verdicts[each[0]] is CorrectionResult.APPLIED
+        ]
+        return [each for each in chunk if self.verdicts[each[0]] is CorrectionResult.APPLIED]
 
     async def standing(self, landed: Sequence[Numbered], first: int) -> list[Numbered]:
         """One that is followed by another operation on its object may stand, too, and is judged by that again."""
@@ -180,14 +184,14 @@ class _Corrections:
             self._view.head, self._is_read = head, not is_beaten
 
 
-def _verdict(correction: Correction, last: _Last | None, is_first: bool) -> Verdict:
+def _verdict(correction: Correction, last: _Last | None, is_first: bool) -> CorrectionResult:
     operation, expected = correction
     if expected is None or (is_first and expected == (last.n if last else 0)):
-        return Verdict.APPLIED
+        return CorrectionResult.APPLIED
     if (
         last
         and last.deleted == (operation.event == "delete")
         and last.data == operation.data.decode()
     ):
-        return Verdict.PRESENT
-    return Verdict.SKIPPED
+        return CorrectionResult.PRESENT
+    return CorrectionResult.SKIPPED

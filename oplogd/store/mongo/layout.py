@@ -14,9 +14,10 @@ from bson.datetime_ms import DatetimeMS
 from pymongo import IndexModel
 
 from oplogd.event_id import Mark, format_id
-from oplogd.operation import Operation, decode_data, encode_data, format_ms
+from oplogd.operation import Operation, encode_data, format_ms
 from oplogd.store.base import Entry, State, StateCursor
 from oplogd.store.mongo.damage import Damage, milliseconds, offset_of, sound_data, sound_event
+from oplogd.store.stored import decode_stored
 
 Document = dict[str, Any]
 
@@ -68,7 +69,7 @@ def is_in_keeping(document: Mapping[str, Any]) -> bool:
 
 
 def entry_document(operation: Operation, mark: Mark, writer: str | None, sequence: int) -> Document:
-    data = decode_data(operation.data.decode())
+    data = decode_stored(operation.data.decode())
     document = {
         "_id": entry_id(mark),
         "event": operation.event,

@@ -13,7 +13,7 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 
 from oplogd.errors import LogReplacedError, StoreUnavailableError
 from oplogd.event_id import MAX_OFFSET, Mark
-from oplogd.store.base import Entry, Located
+from oplogd.store.base import Entry, LogBounds
 from oplogd.store.mongo.bell import Bell
 from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.damage import whole
@@ -307,7 +307,7 @@ class Log:
                 " until the agent that folds has set it up"
             )
 
-    async def locate(self, offset: int) -> Located:
+    async def locate(self, offset: int) -> LogBounds:
         """One look-up tells all, unless the log was idle or trimmed, or has grown much, since the last."""
         asked_at = boot_seconds()
         async with self._link.reading() as session:
@@ -324,7 +324,7 @@ class Log:
             else:
                 self.head, self._head_at, self._oldest = head, asked_at, oldest
         at = None if oldest is None or offset < oldest.offset else found.get(offset)
-        return Located(
+        return LogBounds(
             head=head,
             oldest=oldest,
             at_ms=at.ms if at else None,

@@ -30,7 +30,7 @@ DEFAULT_CAP_BYTES = 256 * 1024 * 1024
 LEAST_CAPPED_BYTES = 1024 * 1024
 """A tenth of it still holds the largest operation."""
 
-Kind = Literal["capped", "plain"]
+CollectionKind = Literal["capped", "plain"]
 _LONG_SECONDS = 3600.0
 """For what goes through all states."""
 
@@ -41,7 +41,12 @@ class Setup:
     """``kind`` None takes the log as it is. ``max_bytes`` None keeps its cap, ``new_bytes`` is that of one made now."""
 
     def __init__(
-        self, link: Link, log: Log, kind: Kind | None, max_bytes: int | None, new_bytes: int
+        self,
+        link: Link,
+        log: Log,
+        kind: CollectionKind | None,
+        max_bytes: int | None,
+        new_bytes: int,
     ) -> None:
         self._link = link
         self._log = log

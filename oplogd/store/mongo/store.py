@@ -17,17 +17,17 @@ from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
 from oplogd.store.base import (
+    BatchId,
     Correction,
+    CorrectionResult,
     Entry,
-    Located,
-    Stamp,
+    LogBounds,
     State,
     StateCursor,
     StatesPage,
     StoreStats,
-    Verdict,
 )
-from oplogd.store.counted import Counted
+from oplogd.store.cached_count import CachedCount
 from oplogd.store.mongo.append import Appender
 from oplogd.store.mongo.bell import wait
 from oplogd.store.mongo.checkpoint import Checkpoint
@@ -46,7 +46,7 @@ from oplogd.store.mongo.layout import (
 from oplogd.store.mongo.lease import Lease
 from oplogd.store.mongo.log import LOST_STATES, READ_CHARACTERS, BatchSize, Log, Row
 from oplogd.store.mongo.projection import STALL_LEASES, Projection
-from oplogd.store.mongo.setup import DEFAULT_CAP_BYTES, Kind, Setup
+from oplogd.store.mongo.setup import DEFAULT_CAP_BYTES, CollectionKind, Setup
 
 LEASE_SECONDS = 5.0
 _OPEN_SECONDS = 5.0
@@ -79,7 +79,7 @@ class MongoStore:
         self,
         url: str,
         *,
-        collection: Kind | None = "capped",
+        collection: CollectionKind | None = "capped",
         max_bytes: int | None = None,
         new_bytes: int = DEFAULT_CAP_BYTES,
         lease: float = LEASE_SECONDS,
@@ -95,7 +95,7 @@ class MongoStore:
         self._appender = Appender(self._link, self._log)
         self._guard = Guard(self._link, self._log, self._appender)
         self._states_size = BatchSize()
-        self._deleted = Counted(self._count_deleted)
+        self._deleted = CachedCount(self._count_deleted)
         self._task: asyncio.Task[None] | None = None
         self._writer = secrets.token_hex(8)
         self._sequence = 0
@@ -130,16 +130,18 @@ class MongoStore:
                 await self._lease.release()
         await self._link.close()
 
-    async def append(self, operations: Sequence[Operation], stamp: Stamp | None = None) -> None:
+    async def append(
+        self, operations: Sequence[Operation], batch_id: BatchId | None = None
+    ) -> None:
         if not operations:
             return
-        if stamp is None:
-            stamp = Stamp(self._writer, self._sequence)
+        if batch_id is None:
+            batch_id = BatchId(self._writer, self._sequence)
             self._sequence += len(operations)
         async with self._working():
-            await self._appender.append(operations, stamp)
+            await self._appender.append(operations, batch_id)
 
-    async def correct(self, corrections: Sequence[Correction]) -> list[Verdict]:
+    async def correct(self, corrections: Sequence[Correction]) -> list[CorrectionResult]:
         """See ``Corrector``. What is appended is in the states when it returns, folded here where no agent runs."""
         async with self._working():
             verdicts, last = await self._guard.correct(corrections)
@@ -156,7 +158,7 @@ class MongoStore:
         async with self._working():
             return await self._log.read(after, limit, at_ms)
 
-    async def locate(self, offset: int = 0) -> Located:
+    async def locate(self, offset: int = 0) -> LogBounds:
         async with self._working():
             return await self._log.locate(offset)
 
@@ -173,7 +175,7 @@ class MongoStore:
             await self._folded((await self._log.locate(0)).head.offset)
 
     async def states(
-        self, start: StateCursor, upto: int, live_only: bool, limit: int
+        self, start: StateCursor, upto: int, limit: int, *, live_only: bool
     ) -> StatesPage:
         async with self._working(), self._link.reading() as session:
             if live_only:

@@ -1,63 +1,64 @@
-"""Connections to the file, each used by one thread at a time, and what can go wrong with them."""
+"""Connections to the file, each used by one thread at a time, and their errors."""
 
 import asyncio
 import contextlib
-import logging
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from oplogd.errors import ForeignStoreError, StoreError, StoreUnavailableError
+from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.store.sqlite import statements as sql
+from oplogd.store.sqlite.schema import read_version
 
+# How long a statement waits for another process's lock. After it the store counts as unavailable.
 BUSY_SECONDS = 5.0
-"""How long a statement waits for another process's lock before the store counts as unavailable."""
 
 _MINIMUM_SQLITE = (3, 35)
-_PROGRESS_SECONDS = 5.0
-_PROGRESS_STEPS = 1_000_000
-"""Instructions of SQLite's virtual machine, some hundredths of a second of them."""
-
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR")
-_NOT_WRITABLE = "it cannot be written; check the permissions of the file, of its -wal and -shm, and of its folder"
+_NOT_WRITABLE = (
+    "it cannot be written; check the permissions of the file, of its -wal and -shm, and of its"
+    " folder"
+)
 
+# Device and inode of a file.
 Identity = tuple[int, int]
 _GONE: Identity = (-1, -1)
 _T = TypeVar("_T")
-logger = logging.getLogger("oplogd.store")
 
 
 class StoreFile:
-    """The file that all lanes of a store use. ``replaced`` is called on the first connection to another file at its path."""
+    """The file that all connections of a store use.
 
-    def __init__(self, path: Path, replaced: Callable[[sqlite3.Connection, Path], None]) -> None:
+    ``on_replaced`` is called on the first connection after another file took its place.
+    """
+
+    def __init__(self, path: Path, on_replaced: Callable[[sqlite3.Connection, Path], None]) -> None:
         self.path = path
-        self._replaced = replaced
+        self._on_replaced = on_replaced
+        # Counts damage found by any connection. The others then reconnect, because their cached
+        # pages may still look sound.
         self.failures = 0
-        """Damage seen by any lane. The others then open their connections anew: pages in a cache may look sound still."""
-
         self._seen: Identity | None = None
 
     def connect(self, pragmas: str) -> tuple[sqlite3.Connection, Identity | None]:
-        """A connection and the identity of its file. Only the first one of all may create it."""
+        """Return a connection and the identity of its file. Only the first call may create it."""
         before = _identity(self.path)
         if before is None and self._seen is not None:
-            self._seen = _GONE  # the system may give the next file the number of this one
+            self._seen = _GONE  # the next file may get the same inode
         db = connect(self.path, create=self._seen is None)
         try:
             db.executescript(pragmas)
             identity = _identity(self.path)
-            if before not in (None, identity):  # which of the two was opened?
+            if before not in (None, identity):  # it is unknown which of the two was opened
                 raise StoreUnavailableError(
                     f"store {self.path}: another file took its place while it was opened"
                 )
             if self._seen not in (None, identity):
-                self._replaced(db, self.path)
+                self._on_replaced(db, self.path)
             self._seen = identity
         except BaseException:
             db.close()
@@ -70,10 +71,11 @@ def _caller_is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-class Lane:
-    """Threads with a connection each. A connection that failed is closed and opened anew at the next call.
+class ConnectionPool:
+    """Threads with a connection each. A connection that failed is replaced at the next call.
 
-    ``writes``: a call fails if the file is no longer at its path when it returns, since its work would be lost.
+    ``writes``: a call fails if the file is no longer at its path when the call returns, because
+    its work would be lost.
     """
 
     def __init__(
@@ -88,25 +90,25 @@ class Lane:
         self._closing = False
 
     async def run(self, call: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Call in one of the threads. Raises StoreUnavailableError for every SQLite error."""
         if self._closing:
             raise StoreUnavailableError(f"store {self._file.path}: it is closed")
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, self._run, call)
         except asyncio.CancelledError:
-            if (
-                self._closing and not _caller_is_cancelled()
-            ):  # the call, not its caller, was cancelled
+            if self._closing and not _caller_is_cancelled():  # `close` cancelled the call
                 raise StoreUnavailableError(f"store {self._file.path}: it is closed") from None
             raise
 
-    async def close(self, interrupt: bool = False) -> None:
-        """Drop the calls that wait. Finish the running ones, or ``interrupt`` them: they raise StoreUnavailableError."""
+    async def close(self, *, interrupt: bool = False) -> None:
+        """Drop waiting calls and wait for running ones.
+
+        With ``interrupt`` the running ones raise StoreUnavailableError.
+        """
         self._closing = True
         if interrupt:
             for db in tuple(self._open):
-                with contextlib.suppress(
-                    sqlite3.ProgrammingError
-                ):  # it failed and was closed just now
+                with contextlib.suppress(sqlite3.ProgrammingError):  # just closed after a failure
                     db.interrupt()
         await asyncio.to_thread(self._pool.shutdown, cancel_futures=True)
         while self._open:
@@ -119,7 +121,7 @@ class Lane:
                 self._local.failures != self._file.failures
                 or _identity(self._file.path) != self._local.identity
             ):
-                self._forget(db)  # what is written to a file that was moved away is lost
+                self._forget(db)  # writes to a file that was moved away are lost
                 db = None
             if db is None:
                 self._local.failures = self._file.failures
@@ -147,7 +149,7 @@ class Lane:
 
 
 def _identity(path: Path) -> Identity | None:
-    """Which file is at a path now, None if there is none."""
+    """Return the identity of the file at a path, None if there is none."""
     try:
         found = path.stat()
     except OSError:
@@ -155,7 +157,8 @@ def _identity(path: Path) -> Identity | None:
     return found.st_dev, found.st_ino
 
 
-def connect(path: Path, create: bool) -> sqlite3.Connection:
+def connect(path: Path, *, create: bool) -> sqlite3.Connection:
+    """Open the file and prepare the connection. Raises StoreError and sqlite3.Error."""
     if sqlite3.sqlite_version_info < _MINIMUM_SQLITE:
         needed = ".".join(map(str, _MINIMUM_SQLITE))
         raise StoreError(
@@ -166,11 +169,11 @@ def connect(path: Path, create: bool) -> sqlite3.Connection:
             f"store {path}: the file is gone; put it back, or restart the agent to begin a new one"
         )
     if os.path.exists(path) and not os.access(path, os.W_OK):
-        # SQLite would open it all the same and leave a -wal and -shm beside it that cannot be written either.
+        # SQLite would open it and leave a -wal and -shm that cannot be written either.
         raise StoreUnavailableError(f"store {path}: {_NOT_WRITABLE}")
     db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
-        _version(db, path)  # before the journal mode of another program's file is changed
+        read_version(db, path)  # before PRAGMAS change the journal mode of a foreign file
         db.executescript(sql.PRAGMAS + sql.APPENDER)
     except BaseException:
         db.close()
@@ -190,18 +193,22 @@ def _translate(error: sqlite3.Error, path: Path) -> StoreUnavailableError:
         reason = "it cannot be opened; check that its folder exists and can be written"
     elif name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         reason = (
-            f"it is damaged or no SQLite file ({error}); stop the agent, remove the file's -wal and -shm "
-            "and put a sound copy in its place"
+            f"it is damaged or no SQLite file ({error}); stop the agent, remove the file's -wal"
+            " and -shm and put a sound copy in its place"
         )
     elif name.startswith("SQLITE_IOERR"):
-        reason = f"reading or writing it failed ({error}, {name}); check the disk and the file-size limit"
+        reason = (
+            f"reading or writing it failed ({error}, {name});"
+            " check the disk and the file-size limit"
+        )
     else:
         reason = f"{error} ({name})"
     return StoreUnavailableError(f"store {path}: {reason}")
 
 
 @contextlib.contextmanager
-def transaction(db: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Any:
+def transaction(db: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
+    """Commit at the end of the block; roll back if it raises."""
     db.execute(begin)
     try:
         yield
@@ -213,58 +220,6 @@ def transaction(db: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Any:
         raise
 
 
-def snapshot(db: sqlite3.Connection) -> Any:
+def snapshot(db: sqlite3.Connection) -> contextlib.AbstractContextManager[None]:
+    """Let all reads in the block see one state of the file."""
     return transaction(db, "BEGIN")
-
-
-def _version(db: sqlite3.Connection, path: Path) -> int:
-    """The schema's version, 0 for a new file. Raises ForeignStoreError for a file that this oplog must not touch."""
-    # The tables first: another process that creates the file now commits them together with the other two.
-    (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    (application,) = db.execute("PRAGMA application_id").fetchone()
-    version: int = db.execute("PRAGMA user_version").fetchone()[0]
-    if tables and application != sql.APPLICATION_ID:
-        raise ForeignStoreError(
-            f"store {path}: this SQLite file is not an oplog store; give --store another path"
-        )
-    if version > len(sql.MIGRATIONS):
-        raise ForeignStoreError(
-            f"store {path}: its schema is version {version}, this oplog knows up to {len(sql.MIGRATIONS)}; "
-            "use the newer oplog that wrote it, or give --store another path"
-        )
-    return version
-
-
-def migrate(db: sqlite3.Connection, path: Path) -> None:
-    version = _version(db, path)
-    with _progress(db, path) if 0 < version < len(sql.MIGRATIONS) else contextlib.nullcontext():
-        for number, script in enumerate(sql.MIGRATIONS[version:], version + 1):
-            for statement in script.split(";"):  # executescript would commit
-                db.execute(statement)
-            db.execute(f"PRAGMA user_version = {number}")
-            if version:
-                logger.info("store %s: schema brought to version %d", path, number)
-    db.execute(f"PRAGMA application_id = {sql.APPLICATION_ID}")
-
-
-@contextlib.contextmanager
-def _progress(db: sqlite3.Connection, path: Path) -> Iterator[None]:
-    """Log that the file is brought to a newer schema, and again every few seconds while that lasts."""
-    began = said = time.monotonic()
-    logger.info(
-        "store %s: bringing the file to schema version %d; a large one takes a while",
-        path,
-        len(sql.MIGRATIONS),
-    )
-
-    def say() -> None:
-        nonlocal said
-        if (now := time.monotonic()) - said >= _PROGRESS_SECONDS:
-            said = now
-            logger.info("store %s: still at it after %.0f s", path, now - began)
-
-    db.set_progress_handler(say, _PROGRESS_STEPS)
-    try:
-        yield
-    finally:
-        db.set_progress_handler(None, 0)

@@ -1,4 +1,7 @@
-"""What is done in one call on a connection. Batches go in as JSON and come out as one string (``statements``)."""
+"""Reads and writes of the log and the states, each one call on a connection.
+
+Batches go in as JSON and come out as one string (see ``statements``).
+"""
 
 import contextlib
 import sqlite3
@@ -10,9 +13,18 @@ import msgspec
 from oplogd.errors import LogReplacedError
 from oplogd.event_id import Mark
 from oplogd.operation import Operation, now_ms
-from oplogd.store.base import Correction, Entry, Located, State, StateCursor, StatesPage, Verdict
+from oplogd.store.base import (
+    Correction,
+    CorrectionResult,
+    Entry,
+    LogBounds,
+    State,
+    StateCursor,
+    StatesPage,
+)
 from oplogd.store.sqlite import statements as sql
-from oplogd.store.sqlite.connection import migrate, snapshot, transaction
+from oplogd.store.sqlite.connection import snapshot, transaction
+from oplogd.store.sqlite.schema import CREATE_OPS, migrate
 
 
 def prepare(db: sqlite3.Connection, path: Path, max_bytes: int | None, new_bytes: int) -> None:
@@ -26,13 +38,13 @@ def prepare(db: sqlite3.Connection, path: Path, max_bytes: int | None, new_bytes
             db.execute(sql.SET_CAP, (max_bytes,))
         db.execute(sql.OPENED)
         db.execute(sql.FORGET_OPENINGS)
-    db.execute(sql.APPEND, (0, "[]"))  # nothing: trims what a lower cap leaves no room for
+    db.execute(sql.APPEND, (0, "[]"))  # appends nothing and trims to a cap that was lowered
 
 
-def replaced(db: sqlite3.Connection, path: Path) -> None:
-    """Note that the file at ``path`` is another one than before, which may be an older copy.
+def record_replacement(db: sqlite3.Connection, path: Path) -> None:
+    """Record an opening: the file at ``path`` was replaced, perhaps by an older copy.
 
-    Raises sqlite3.Error if it is empty: only ``prepare`` begins a new log.
+    Raises sqlite3.Error if it is empty: only ``prepare`` begins a log.
     """
     with transaction(db):
         db.execute(sql.HEAD)
@@ -41,16 +53,19 @@ def replaced(db: sqlite3.Connection, path: Path) -> None:
 
 
 def append(db: sqlite3.Connection, operations: Sequence[Operation]) -> None:
-    """Append all or nothing. A large batch goes in parts: Python and SQLite keep several copies of what a statement is given."""
+    """Append all operations or none.
+
+    A large batch takes several statements, since Python and SQLite copy a statement's input.
+    """
     parts = list(_parts(operations))
-    now = now_ms()  # one for all parts: the operations of a batch share their time
+    now = now_ms()  # all operations of a batch share their time
     with transaction(db) if len(parts) > 1 else contextlib.nullcontext():
         for part in parts:
             _add(db, [(event, key, msgspec.Raw(data)) for event, key, data in part], now)
 
 
 def _parts(operations: Sequence[Operation]) -> Iterator[Sequence[Operation]]:
-    """Halve until a part has at most ``STATEMENT_OPERATIONS`` and ``STATEMENT_BYTES``, or one operation."""
+    """Halve until a part fits STATEMENT_OPERATIONS and STATEMENT_BYTES, or is one operation."""
     count = len(operations)
     fits = (
         count <= sql.STATEMENT_OPERATIONS
@@ -64,24 +79,25 @@ def _parts(operations: Sequence[Operation]) -> Iterator[Sequence[Operation]]:
 
 
 def _add(db: sqlite3.Connection, rows: Sequence[tuple[str, str, msgspec.Raw]], now: int) -> None:
-    """Append, fold and trim, in the transaction there is or in one of its own."""
+    """Append, fold and trim, in the open transaction or in one of its own."""
     db.execute(sql.APPEND, (now, msgspec.json.encode(rows).decode()))
 
 
-def correct(db: sqlite3.Connection, corrections: Sequence[Correction]) -> list[Verdict]:
+def correct(db: sqlite3.Connection, corrections: Sequence[Correction]) -> list[CorrectionResult]:
+    """Judge, append and fold corrections in one transaction."""
     rows = [
         (event, key, msgspec.Raw(data), expected) for (event, key, data), expected in corrections
     ]
     batch = msgspec.json.encode(rows).decode()
     with transaction(db):
         verdicts = [
-            Verdict(text)
+            CorrectionResult(text)
             for text in msgspec.json.decode(db.execute(sql.JUDGE, (batch,)).fetchone()[0])
         ]
         passed = [
             row[:3]
             for row, verdict in zip(rows, verdicts, strict=True)
-            if verdict is Verdict.APPLIED
+            if verdict is CorrectionResult.APPLIED
         ]
         if passed:
             _add(db, passed, now_ms())
@@ -108,7 +124,7 @@ def read(db: sqlite3.Connection, after: int, limit: int, at_ms: int | None = Non
 
 
 def states(
-    db: sqlite3.Connection, start: StateCursor, upto: int, live_only: bool, limit: int
+    db: sqlite3.Connection, start: StateCursor, upto: int, limit: int, *, live_only: bool
 ) -> StatesPage:
     given = {
         "ts": start.ms,
@@ -129,15 +145,15 @@ def states(
     return StatesPage(found, found[-1].cursor if is_full else None)
 
 
-def read_located(db: sqlite3.Connection, offset: int) -> Located:
-    """``Store.locate`` on a connection of the caller's, in its transaction or in one of its own."""
+def read_located(db: sqlite3.Connection, offset: int) -> LogBounds:
+    """Do ``Store.locate`` on a connection, in the open transaction or in one of its own."""
     with contextlib.nullcontext() if db.in_transaction else snapshot(db):
         head, head_ts, created, first, purged = db.execute(sql.LOCATE).fetchone()
         oldest = db.execute(sql.OLDEST).fetchone()
         at = db.execute(sql.AT, (offset,)).fetchone()
         unwritten = db.execute(sql.UNWRITTEN).fetchall()
         set_aside = db.execute(sql.ALL_SET_ASIDE).fetchall()
-    return Located(
+    return LogBounds(
         head=Mark(head, head_ts),
         oldest=Mark(*oldest) if oldest else None,
         at_ms=at[0] if at else None,
@@ -160,14 +176,12 @@ def purge(db: sqlite3.Connection, before_ms: int) -> int:
 
 
 def new_epoch(db: sqlite3.Connection) -> None:
-    db.execute("DROP VIEW batch")  # its trigger would follow the table that is renamed
+    db.execute("DROP VIEW batch")  # its trigger would follow the renamed table
     with transaction(db):
         now = now_ms()
         head = read_head(db)
         oldest = db.execute(sql.OLDEST).fetchone()
-        if (
-            head.ms > now
-        ):  # ids that the new log hands out as its time passes must not be taken for these
+        if head.ms > now:  # the new log will use these times again, for other entries
             first = (
                 db.execute(sql.FIRST_AFTER, (now,)).fetchone()[0]
                 if oldest and oldest[1] <= now
@@ -178,7 +192,7 @@ def new_epoch(db: sqlite3.Connection) -> None:
             db.execute(statement, {"now": now})
         if oldest:
             db.execute(f"ALTER TABLE ops RENAME TO ops_set_aside_at_{head.offset}")
-            db.execute(next(s for s in sql.MIGRATIONS[0].split(";") if "CREATE TABLE ops" in s))
+            db.execute(CREATE_OPS)
         db.execute("UPDATE states SET ts = ?", (now,))
         db.execute(sql.NEW_EPOCH, (now, now))
         db.execute(sql.OPENED)

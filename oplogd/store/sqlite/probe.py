@@ -1,4 +1,4 @@
-"""A look at a file before anything is changed in it."""
+"""Finds out how a file is used, without changing it."""
 
 import contextlib
 import sqlite3
@@ -9,23 +9,23 @@ from urllib.parse import quote
 _PATIENCE_SECONDS = 1.0
 
 
-class Use(Enum):
-    """FREE: nobody has it open. OPEN: another process has. EMPTY: nothing was ever stored in it. UNKNOWN: SQLite fails."""
+class FileUse(Enum):
+    """How a file is used now."""
 
     FREE = auto()
-    OPEN = auto()
-    EMPTY = auto()
-    UNKNOWN = auto()
+    OPEN = auto()  # by another process
+    EMPTY = auto()  # nothing was ever stored
+    UNKNOWN = auto()  # SQLite fails
 
 
-def look_at(path: Path) -> Use:
-    """How an existing file is used now. What is UNKNOWN is told by opening it as a store."""
+def file_use(path: Path) -> FileUse:
+    """Return how an existing file is used. For UNKNOWN, opening it as a store gives the reason."""
     try:
         address = f"file:{quote(str(path))}?mode=rw"
         with contextlib.closing(
             sqlite3.connect(address, _PATIENCE_SECONDS, isolation_level=None, uri=True)
         ) as db:
-            # In WAL mode every connection keeps a shared lock on the file, which this lock excludes.
+            # In WAL mode every connection holds a shared lock, which excludes this one.
             db.execute("PRAGMA locking_mode = EXCLUSIVE")
             (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
             db.execute("BEGIN EXCLUSIVE")
@@ -34,5 +34,5 @@ def look_at(path: Path) -> Use:
         is_busy = getattr(error, "sqlite_errorname", "").startswith(
             ("SQLITE_BUSY", "SQLITE_LOCKED")
         )
-        return Use.OPEN if is_busy else Use.UNKNOWN
-    return Use.FREE if tables else Use.EMPTY
+        return FileUse.OPEN if is_busy else FileUse.UNKNOWN
+    return FileUse.FREE if tables else FileUse.EMPTY

@@ -1,7 +1,8 @@
 """The embedded store: one SQLite file in WAL mode.
 
-Entries, states and the log's row change in one transaction, so the checkpoint is always the head. Statements work on whole
-batches (``json_each`` in, ``group_concat`` out), because SQLite then runs without the GIL and the event loop goes on.
+Entries, states and the log's row change in one transaction, so the checkpoint is always the head.
+One statement takes a whole batch (``json_each``) or returns one (``group_concat``): SQLite then
+runs without the GIL and the event loop goes on.
 """
 
 import sqlite3
@@ -14,27 +15,27 @@ from typing import NamedTuple
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
 from oplogd.store.base import (
+    BatchId,
     Correction,
+    CorrectionResult,
     Entry,
-    Located,
-    Stamp,
+    LogBounds,
     StateCursor,
     StatesPage,
     StoreStats,
-    Verdict,
 )
-from oplogd.store.counted import Counted
+from oplogd.store.cached_count import CachedCount
 from oplogd.store.sqlite import log
 from oplogd.store.sqlite import statements as sql
-from oplogd.store.sqlite.connection import Lane, StoreFile, snapshot
+from oplogd.store.sqlite.connection import ConnectionPool, StoreFile, snapshot
 
 DEFAULT_CAP_BYTES = 256 * 1024 * 1024
+# How often the follower looks for entries of other processes.
 POLL_SECONDS = 0.05
-"""How often the log is asked for entries of other processes."""
 
 
 class _States(NamedTuple):
-    """How many states there are, and how many of them are of deleted objects."""
+    """Number of states, and of tombstones among them."""
 
     present: int
     deleted: int
@@ -43,7 +44,8 @@ class _States(NamedTuple):
 class SqliteStore:
     """One file for log and states.
 
-    ``max_bytes``: the log's cap; None keeps the file's own. ``new_bytes``: the cap where the file is created now.
+    ``max_bytes``: the log's cap; None keeps the cap in the file. ``new_bytes``: the cap of a new
+    file if ``max_bytes`` is None.
     """
 
     kind = "sqlite"
@@ -54,17 +56,17 @@ class SqliteStore:
         self._path = path
         self._max_bytes = max_bytes
         self._new_bytes = new_bytes
-        file = StoreFile(path, log.replaced)
-        self._writer = Lane(file, "store-writer", 1, writes=True)
-        self._follower = Lane(file, "store-follower", 1, sql.SMALL_CACHE)
-        self._readers = Lane(file, "store-reader", 3)
-        # In lanes of their own, so that pages of states make neither a connect nor /status wait.
-        self._lookups = Lane(file, "store-lookup", 1, sql.SMALL_CACHE)
-        self._figures = Lane(file, "store-stats", 1, sql.SMALL_CACHE)
+        file = StoreFile(path, log.record_replacement)
+        self._writer = ConnectionPool(file, "store-writer", 1, writes=True)
+        self._follower = ConnectionPool(file, "store-follower", 1, sql.SMALL_CACHE)
+        self._readers = ConnectionPool(file, "store-reader", 3)
+        # Pools of their own: neither a connect nor /status waits for pages of states.
+        self._lookups = ConnectionPool(file, "store-lookup", 1, sql.SMALL_CACHE)
+        self._figures = ConnectionPool(file, "store-stats", 1, sql.SMALL_CACHE)
         self._appended = threading.Event()
         self._closing = False
-        self._counter = Lane(file, "store-counter", 1, sql.SMALL_CACHE)
-        self._states_count = Counted(lambda: self._counter.run(_count_states))
+        self._counter = ConnectionPool(file, "store-counter", 1, sql.SMALL_CACHE)
+        self._states_count = CachedCount(lambda: self._counter.run(_count_states))
 
     async def open(self) -> None:
         await self._writer.run(
@@ -75,17 +77,19 @@ class SqliteStore:
     async def close(self) -> None:
         self._closing = True
         self._appended.set()
-        for lane in (self._readers, self._lookups, self._figures, self._counter):
-            await lane.close(interrupt=True)
-        for lane in (self._writer, self._follower):
-            await lane.close()
+        for pool in (self._readers, self._lookups, self._figures, self._counter):
+            await pool.close(interrupt=True)
+        for pool in (self._writer, self._follower):
+            await pool.close()
 
-    async def append(self, operations: Sequence[Operation], stamp: Stamp | None = None) -> None:
-        if operations:  # in one transaction: what failed has left nothing
+    async def append(
+        self, operations: Sequence[Operation], batch_id: BatchId | None = None
+    ) -> None:
+        if operations:  # one transaction: a failed append leaves nothing
             await self._writer.run(lambda db: self._append(db, operations))
 
-    async def correct(self, corrections: Sequence[Correction]) -> list[Verdict]:
-        """See ``Corrector``: check, append and fold are one transaction."""
+    async def correct(self, corrections: Sequence[Correction]) -> list[CorrectionResult]:
+        """Do ``Corrector.correct`` in one transaction."""
         return (
             await self._writer.run(lambda db: self._correct(db, corrections)) if corrections else []
         )
@@ -99,16 +103,18 @@ class SqliteStore:
     async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[Entry]:
         return await self._readers.run(lambda db: log.read(db, after, limit, at_ms))
 
-    async def locate(self, offset: int = 0) -> Located:
+    async def locate(self, offset: int = 0) -> LogBounds:
         return await self._lookups.run(lambda db: log.read_located(db, offset))
 
     async def checkpoint(self) -> Mark:
         return await self._lookups.run(log.read_head)
 
     async def states(
-        self, start: StateCursor, upto: int, live_only: bool, limit: int
+        self, start: StateCursor, upto: int, limit: int, *, live_only: bool
     ) -> StatesPage:
-        return await self._readers.run(lambda db: log.states(db, start, upto, live_only, limit))
+        return await self._readers.run(
+            lambda db: log.states(db, start, upto, limit, live_only=live_only)
+        )
 
     async def stats(self) -> StoreStats:
         states = await self._states_count.value()
@@ -125,9 +131,11 @@ class SqliteStore:
 
     def _append(self, db: sqlite3.Connection, operations: Sequence[Operation]) -> None:
         log.append(db, operations)
-        self._appended.set()  # straight to the follower's thread, not through a busy event loop
+        self._appended.set()  # wakes the follower's thread without the busy event loop
 
-    def _correct(self, db: sqlite3.Connection, corrections: Sequence[Correction]) -> list[Verdict]:
+    def _correct(
+        self, db: sqlite3.Connection, corrections: Sequence[Correction]
+    ) -> list[CorrectionResult]:
         verdicts = log.correct(db, corrections)
         self._appended.set()
         return verdicts
@@ -157,7 +165,7 @@ class SqliteStore:
 
 
 def _count_states(db: sqlite3.Connection) -> tuple[_States, float]:
-    """The states, and the seconds that counting them took."""
+    """Return the numbers of states and the seconds that counting took."""
     started = time.monotonic()
     with snapshot(db):
         present = db.execute(sql.STATES_COUNT).fetchone()[0]

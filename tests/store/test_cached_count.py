@@ -1,12 +1,12 @@
-"""A count that takes long holds up nobody, and one that failed is made again."""
+"""A long count delays no call, and a failed one is made again."""
 
 import asyncio
 
 import pytest
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.store import counted
-from oplogd.store.counted import Counted
+from oplogd.store import cached_count
+from oplogd.store.cached_count import CachedCount
 
 
 class Counting:
@@ -29,7 +29,7 @@ class Counting:
 
 async def test_a_quick_count_is_made_at_each_call() -> None:
     counting = Counting()
-    number = Counted(counting.count)
+    number = CachedCount(counting.count)
     assert await number.value() == 7
     counting.number = 8
     assert await number.value() == 8
@@ -38,10 +38,10 @@ async def test_a_quick_count_is_made_at_each_call() -> None:
 async def test_while_a_count_takes_long_the_last_number_serves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(counted, "COUNT_SECONDS", 0.001)
+    monkeypatch.setattr(cached_count, "COUNT_SECONDS", 0.001)
     counting = Counting()
     counting.gate.clear()
-    number = Counted(counting.count)
+    number = CachedCount(counting.count)
     assert [await number.value() for _ in range(3)] == [None] * 3
     assert counting.calls == 1
     counting.gate.set()
@@ -59,15 +59,15 @@ async def test_while_a_count_takes_long_the_last_number_serves(
 async def test_a_count_that_cost_much_is_not_made_again_soon() -> None:
     counting = Counting()
     counting.seconds = 1000.0
-    number = Counted(counting.count)
+    number = CachedCount(counting.count)
     assert [await number.value() for _ in range(3)] == [7] * 3
     assert counting.calls == 1
 
 
-async def test_a_count_that_failed_is_told_and_made_again() -> None:
+async def test_a_count_that_failed_raises_and_is_made_again() -> None:
     counting = Counting()
     counting.error = StoreUnavailableError("away")
-    number = Counted(counting.count)
+    number = CachedCount(counting.count)
     with pytest.raises(StoreUnavailableError, match="away"):
         await number.value()
     counting.error = None
@@ -75,10 +75,10 @@ async def test_a_count_that_failed_is_told_and_made_again() -> None:
 
 
 async def test_a_count_under_way_is_given_up_at_the_close(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counted, "COUNT_SECONDS", 0.001)
+    monkeypatch.setattr(cached_count, "COUNT_SECONDS", 0.001)
     counting = Counting()
     counting.gate.clear()
-    number = Counted(counting.count)
+    number = CachedCount(counting.count)
     assert await number.value() is None
     await number.close()
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "count"]

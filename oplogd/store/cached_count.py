@@ -1,22 +1,22 @@
-"""A number that takes long to count, for figures that must not wait for it."""
+"""Caches a number that takes long to count."""
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+# How long a call waits for a count.
 COUNT_SECONDS = 0.2
-"""How long a request for the figures waits for a count."""
 
 _QUICK_SECONDS = 0.01
 _T = TypeVar("_T")
 
 
-class Counted(Generic[_T]):
-    """What ``count`` returned last. It runs at most 2 % of the time, unless it takes less than 10 ms.
+class CachedCount(Generic[_T]):
+    """The last result of ``count``, which returns a number and the seconds that counting took.
 
-    ``count`` returns the number and the seconds that it took. One that takes longer than COUNT_SECONDS goes on in the background;
-    until it ends the last number serves.
+    A count that takes 10 ms or longer runs at most 2 % of the time. A count that takes longer than
+    COUNT_SECONDS goes on in the background; until it ends, the previous number is returned.
     """
 
     def __init__(self, count: Callable[[], Awaitable[tuple[_T, float]]]) -> None:
@@ -27,7 +27,7 @@ class Counted(Generic[_T]):
         self._counting: asyncio.Task[None] | None = None
 
     async def value(self) -> _T | None:
-        """Return the last number, None if there is none yet. Raises what ``count`` raises."""
+        """Return the last number, None before the first. Raises the errors of ``count``."""
         called = time.monotonic()
         while self._counted < called and called >= self._valid_until:
             left = called + COUNT_SECONDS - time.monotonic()
@@ -43,7 +43,7 @@ class Counted(Generic[_T]):
         return self._value
 
     async def close(self) -> None:
-        """Give up a count that is under way."""
+        """Cancel a running count."""
         if self._counting is not None:
             self._counting.cancel()
             await asyncio.gather(self._counting, return_exceptions=True)

@@ -1,0 +1,143 @@
+"""The tables of the file, and the steps that bring an older file to the present version."""
+
+import contextlib
+import logging
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from oplogd.errors import ForeignStoreError
+from oplogd.event_id import MAX_MS
+
+# ``oplg``: marks a SQLite file as an oplog store.
+APPLICATION_ID = 0x6F706C67
+# Value of `openings.opened` until the first entry after that opening.
+NEVER = MAX_MS + 1
+
+PROGRESS_SECONDS = 5.0
+# Instructions of SQLite's virtual machine between two looks at the clock: some hundredths of a
+# second.
+PROGRESS_STEPS = 1_000_000
+
+logger = logging.getLogger("oplogd.store")
+
+
+class Migration(NamedTuple):
+    """A step from one version of the file to the next. Each item is one SQL statement."""
+
+    name: str
+    statements: tuple[str, ...]
+
+
+# A row for each log. `bytes` counts towards the cap.
+CREATE_LOGS = """
+    CREATE TABLE logs (
+        name TEXT PRIMARY KEY, max_bytes INTEGER NOT NULL, bytes INTEGER NOT NULL,
+        head INTEGER NOT NULL, head_ts INTEGER NOT NULL,
+        created INTEGER NOT NULL, first INTEGER NOT NULL, purged INTEGER NOT NULL
+    )"""
+# A new epoch renames this table and creates it again.
+CREATE_OPS = """
+    CREATE TABLE ops (
+        seq INTEGER PRIMARY KEY, ts INTEGER NOT NULL, event TEXT NOT NULL, key TEXT NOT NULL,
+        data TEXT NOT NULL
+    )"""
+CREATE_STATES = """
+    CREATE TABLE states (
+        id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, n INTEGER NOT NULL, ts INTEGER NOT NULL,
+        deleted INTEGER NOT NULL, data TEXT NOT NULL
+    )"""
+# `opened`: time of the first entry after the file was opened; `head_ts`: time of the head when it
+# was opened. No entry has a time between the two.
+CREATE_OPENINGS = """
+    CREATE TABLE openings (head_ts INTEGER PRIMARY KEY, opened INTEGER NOT NULL)"""
+# Spans of times, ends excluded, of logs that were set aside because their clock was ahead.
+CREATE_SET_ASIDE = """
+    CREATE TABLE set_aside (after INTEGER NOT NULL, before INTEGER NOT NULL)"""
+
+# Append new steps at the end; never change one that was released. The position is the version.
+MIGRATIONS = (
+    Migration(
+        "log and states",
+        (
+            CREATE_LOGS,
+            CREATE_OPS,
+            CREATE_STATES,
+            CREATE_OPENINGS,
+            "CREATE INDEX states_by_time ON states (ts, n)",
+            "CREATE INDEX tombstones ON states (ts) WHERE deleted",
+        ),
+    ),
+    # A read of live states no longer looks at tombstones. One index in place of two leaves the
+    # cost of an append as it was.
+    Migration(
+        "live states apart from tombstones",
+        (
+            "CREATE INDEX states_in_order ON states (deleted, ts, n)",
+            "DROP INDEX states_by_time",
+            "DROP INDEX tombstones",
+            CREATE_SET_ASIDE,
+            "UPDATE openings"
+            " SET opened = min(opened, CAST(strftime('%s', 'now') AS INTEGER) * 1000)",
+        ),
+    ),
+)
+
+
+def read_version(db: sqlite3.Connection, path: Path) -> int:
+    """Return the version of the schema, 0 for a new file.
+
+    Raises ForeignStoreError for another program's file and for a newer version.
+    """
+    # Read the tables first: a process that creates the file commits all three together.
+    (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    (application,) = db.execute("PRAGMA application_id").fetchone()
+    version: int = db.execute("PRAGMA user_version").fetchone()[0]
+    if tables and application != APPLICATION_ID:
+        raise ForeignStoreError(
+            f"store {path}: this SQLite file is not an oplog store; give --store another path"
+        )
+    if version > len(MIGRATIONS):
+        raise ForeignStoreError(
+            f"store {path}: its schema is version {version}, this oplog knows up to"
+            f" {len(MIGRATIONS)}; use the newer oplog that wrote it, or give --store another path"
+        )
+    return version
+
+
+def migrate(db: sqlite3.Connection, path: Path) -> None:
+    """Create the tables or bring them to the present version, in the caller's transaction."""
+    version = read_version(db, path)
+    with _progress(db, path) if 0 < version < len(MIGRATIONS) else contextlib.nullcontext():
+        for number, migration in enumerate(MIGRATIONS[version:], version + 1):
+            for statement in migration.statements:
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {number}")
+            if version:
+                logger.info("store %s: schema is now version %d (%s)", path, number, migration.name)
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+@contextlib.contextmanager
+def _progress(db: sqlite3.Connection, path: Path) -> Iterator[None]:
+    """Log that a migration begins, and every few seconds that it still runs."""
+    began = logged = time.monotonic()
+    logger.info(
+        "store %s: bringing the file to schema version %d; a large one takes a while",
+        path,
+        len(MIGRATIONS),
+    )
+
+    def log_progress() -> None:
+        nonlocal logged
+        if (now := time.monotonic()) - logged >= PROGRESS_SECONDS:
+            logged = now
+            logger.info("store %s: still migrating after %.0f s", path, now - began)
+
+    db.set_progress_handler(log_progress, PROGRESS_STEPS)
+    try:
+        yield
+    finally:
+        db.set_progress_handler(None, 0)

@@ -1,0 +1,24 @@
+"""The purge of old tombstones."""
+
+import asyncio
+import logging
+
+from oplogd.errors import StoreUnavailableError
+from oplogd.store import Store
+
+LONGEST_PAUSE_SECONDS = 3600.0
+
+logger = logging.getLogger("oplogd.agent")
+
+
+async def purge_tombstones(store: Store, retention: float) -> None:
+    """Purge tombstones older than ``retention`` seconds, ten times per retention or hourly."""
+    while True:
+        try:
+            now = (await store.locate()).now_ms
+            count = await store.purge(now - int(retention * 1000))
+            if count:
+                logger.info("purged %d objects deleted more than %g s ago", count, retention)
+        except StoreUnavailableError as error:
+            logger.warning("cannot purge deleted objects: %s", error)
+        await asyncio.sleep(min(LONGEST_PAUSE_SECONDS, max(retention / 10, 1)))

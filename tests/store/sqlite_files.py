@@ -1,0 +1,58 @@
+"""SQLite stores in files, opened, read and replaced by tests."""
+
+import contextlib
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+from oplogd.operation import Operation
+from oplogd.store.sqlite import (
+    SqliteStore,
+)
+from tests.operations import fold
+from tests.store.kits import contents, expected, known, log_of, states_of, wanted
+
+
+@contextlib.asynccontextmanager
+async def opened(path: Path, max_bytes: int | None = None) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(path, max_bytes)
+    try:
+        await store.open()
+        yield store
+    finally:
+        await store.close()
+
+
+@contextlib.contextmanager
+def direct(path: Path) -> Iterator[sqlite3.Connection]:
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        yield db
+
+
+async def whole(store: SqliteStore, made: list[Operation]) -> None:
+    """Assert that the store holds exactly these operations and their states."""
+    entries = await log_of(store)
+    assert contents(entries) == wanted(made)
+    assert [entry.offset for entry in entries] == list(range(1, len(made) + 1))
+    assert known(await states_of(store)) == expected(fold(entries))
+
+
+def content(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def replace(path: Path, by: bytes) -> None:
+    path.write_bytes(by)
+
+
+def put_in_place(path: Path, other: Path) -> None:
+    """Rename another store to ``path``, without the -wal and -shm of both."""
+    for name in (path, other):
+        for end in ("-wal", "-shm"):
+            name.with_name(name.name + end).unlink(missing_ok=True)
+    other.rename(path)
+
+
+async def made_at(path: Path, made: list[Operation]) -> None:
+    async with opened(path) as store:
+        await store.append(made)
