@@ -15,11 +15,11 @@ from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.spool import Spool
 from oplogd.ingest.udp import UdpIngest
 from oplogd.ingest.writer import Writer
-from oplogd.passage import Passage
+from oplogd.latency import LatencyProbe
 from oplogd.rates import RateMeter, Rates
 from oplogd.settings import Settings
 from oplogd.store import LogBounds, Store
-from oplogd.stream.alarm import Alarm
+from oplogd.stream.waker import Waker
 from oplogd.stream.follower import follow
 from oplogd.stream.frames import Framer
 from oplogd.stream.hub import Hub
@@ -51,9 +51,9 @@ class Agent:
             if settings.spool
             else None
         )
-        self.passage = Passage()
+        self.latency = LatencyProbe()
         framer = Framer(settings.object_url or "")
-        self.ring = Ring(framer, settings.ring_size, settings.ring_bytes, Alarm().wake)
+        self.ring = Ring(framer, settings.ring_size, settings.ring_bytes, Waker().wake)
         self.hub = Hub(
             store,
             self.ring,
@@ -67,7 +67,7 @@ class Agent:
         self.started = time.monotonic()
         self.stopping = False
         self._meter = RateMeter(
-            lambda: (self.counters.received, self.counters.ingested, self.hub.counts.events_sent)
+            lambda: (self.counters.received, self.counters.ingested, self.hub.counters.events_sent)
         )
         # Resolves with a sentence when a task that must not end has died.
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -101,10 +101,10 @@ class Agent:
             self.ring.restart(located.head)
         self.udp.start()
         writer = Writer(
-            self.store, self.queue, self.counters, self.health, self.spool, self.passage
+            self.store, self.queue, self.counters, self.health, self.spool, self.latency
         )
         self._writer = self._run("writer", writer.run())
-        self._run("follower", follow(self.store, self.ring, self.health, self.passage))
+        self._run("follower", follow(self.store, self.ring, self.health, self.latency))
         self._run("ticker", self.hub.tick())
         self._run("freezer", Freezer(self.hub).run())
         self._run("rates", self._meter.run())
@@ -155,7 +155,7 @@ class Agent:
             async with asyncio.timeout(_CATCH_UP_SECONDS):
                 head = (await self.store.locate()).head.offset
                 while self.ring.head.offset < head or any(
-                    consumer.phase == "live" and consumer.is_behind()
+                    consumer.phase.is_behind()
                     for consumer in self.hub.consumers
                 ):
                     await asyncio.sleep(0.01)

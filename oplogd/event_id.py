@@ -1,7 +1,7 @@
-"""Event ids: where an operation stands in the log, written so that it looks and sorts like an ObjectId.
+"""Event ids: marks of the log in a form that looks and sorts like an ObjectId.
 
-Twelve bytes, big-endian, in hexadecimal: seconds since 1970 (4), milliseconds (2), offset (6). A position in the stream
-is such an id or, in replication, milliseconds since 1970.
+Twelve bytes, big-endian, in hexadecimal: seconds since 1970 (4), milliseconds (2), offset (6).
+A position in the stream is such an id or, in replication, milliseconds since 1970.
 """
 
 import re
@@ -16,14 +16,14 @@ _POSITION = re.compile(r"[0-9]{1,13}|[0-9a-f]{24}")
 
 
 class Mark(NamedTuple):
-    """A place in the log: an offset (0 before the first entry) and its entry's time in ms since 1970."""
+    """An offset (0: before the first entry) and the time of its entry in ms since 1970."""
 
     offset: int
     ms: int
 
 
 class EventId(NamedTuple):
-    """A 24-digit id taken apart. ``millis`` over 999 shows an ObjectId that is not of our making."""
+    """The parts of a 24-digit id. ``millis`` over 999: an ObjectId that no log of ours made."""
 
     seconds: int
     millis: int
@@ -37,7 +37,7 @@ class EventId(NamedTuple):
 class Millis(NamedTuple):
     """A replication id: milliseconds since 1970 of an object's state.
 
-    ``chosen``: no id that a log handed out, but a time that a person asks for.
+    ``chosen``: a person asks for this time; no log sent it as an id.
     """
 
     ms: int
@@ -48,7 +48,7 @@ Position = EventId | Millis
 
 
 def prefix(ms: int) -> str:
-    """The first 12 digits of the ids of time ``ms``; the offset in 12 digits follows."""
+    """Return the first 12 digits of the ids of time ``ms``. Twelve digits of the offset follow."""
     seconds, millis = divmod(ms, 1000)
     return f"{seconds:08x}{millis:04x}"
 
@@ -58,10 +58,11 @@ def format_id(mark: Mark) -> str:
 
 
 def parse_position(text: str) -> Position:
-    """Read an id as a consumer sends it. Raises PositionError."""
+    """Read a position as a consumer sends it. Raises PositionError."""
     if not _POSITION.fullmatch(text):
         raise PositionError(
-            "an event id is up to 13 decimal digits (milliseconds since 1970) or 24 lower-case hexadecimal digits"
+            "an event id is up to 13 decimal digits (milliseconds since 1970)"
+            " or 24 lower-case hexadecimal digits"
         )
     if len(text) <= 13:
         return Millis(int(text))

@@ -1,8 +1,9 @@
-"""Keeps the garbage collector from looking at every connected consumer again and again.
+"""Keeps connected consumers out of full garbage collections.
 
-A full collection looks at all objects that have lived for some time. Ten thousand streams are more than a million of them, and
-the event loop stands still for most of a second. So the objects of connected streams are frozen, which takes no time; once
-far more streams have ended than are connected, all are thawed, collected and frozen again. Other garbage is collected as ever.
+A full collection visits all objects that have lived for some time. Ten thousand streams are more
+than a million objects, and stop the event loop for most of a second. So the objects of connected
+streams are frozen, which takes no time. When far more streams have ended than are connected, all
+are thawed, collected and frozen again. Other garbage is collected as usual.
 """
 
 import asyncio
@@ -11,19 +12,23 @@ import gc
 from oplogd.stream.hub import Hub
 
 _LOOK_SECONDS = 0.25
+
+# Freeze after this many new streams.
 _BEGUN = 100
-"""Streams that have begun since the last freeze."""
 
+# Collect after this many streams have ended, or this many times the connected ones if that is more:
+# the time of a collection grows with the connected streams. A stream leaves no cycle when it ends;
+# the collection finds other garbage that was frozen with the streams.
 _ENDED = 250
-_ENDED_OF_EACH = 10
-"""Streams that have ended since the last collection, or so many times the connected ones if that is more: the more are connected,
-the longer it takes. A stream leaves no cycle when it ends; the collection finds what else was frozen with the streams."""
+_ENDED_PER_CONNECTED = 10
 
+# Streams often end together. A collection waits up to this many looks for one in which none ended.
 _PATIENCE = 40
-"""Looks for which a collection that is due waits for one between which no stream has ended: many often end together."""
 
 
 class Freezer:
+    """Freezes the objects of streams, and collects ended streams."""
+
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._begun = 0
@@ -32,15 +37,16 @@ class Freezer:
         self._waited = 0
 
     async def run(self) -> None:
-        """Run for ever."""
+        """Look regularly until cancelled."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             self.look()
 
     def look(self) -> None:
+        """Freeze or collect if it is due."""
         begun, connected = self._hub.connections, len(self._hub.consumers)
         before, self._ended = self._ended, begun - connected
-        if self._ended - self._collected >= max(_ENDED, _ENDED_OF_EACH * connected):
+        if self._ended - self._collected >= max(_ENDED, _ENDED_PER_CONNECTED * connected):
             self._waited += 1
             if self._ended == before or self._waited > _PATIENCE:
                 gc.unfreeze()

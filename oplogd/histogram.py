@@ -1,14 +1,14 @@
-"""Counts of durations by their size, for metrics. No I/O."""
+"""A histogram of durations, for metrics. No I/O."""
 
 from bisect import bisect_left
 from itertools import accumulate
 
+# Upper bounds for commits, from a fast disk to a wait for a fail-over.
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Upper bounds that fit a commit on a fast disk as well as one that waited for a fail-over."""
 
 
 class Histogram:
-    """Durations in seconds, counted by the smallest of ``bounds`` that is not less, or past all of them."""
+    """Counts each duration in seconds at the smallest of ``bounds`` that is not below it."""
 
     __slots__ = ("_counts", "bounds", "sum")
 
@@ -26,5 +26,5 @@ class Histogram:
         return sum(self._counts)
 
     def buckets(self) -> dict[str, int]:
-        """How many durations were at most each bound, ``+Inf`` at the end for all of them."""
+        """Return the number of durations up to each bound; the last, ``+Inf``, counts them all."""
         return dict(zip([*map(repr, self.bounds), "+Inf"], accumulate(self._counts), strict=True))

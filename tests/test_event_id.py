@@ -1,4 +1,4 @@
-"""Event ids: read strictly, written so that they sort like their place in the log."""
+"""Event ids are read strictly and sort like their places in the log."""
 
 import re
 
@@ -67,7 +67,7 @@ def test_any_object_id_is_read_whatever_its_milliseconds(text: str) -> None:
         "".join
     )
 )
-def test_what_is_no_id_is_refused(text: str) -> None:
+def test_a_text_that_is_no_id_is_refused(text: str) -> None:
     if POSITION.match(text):
         parse_position(text)
     else:

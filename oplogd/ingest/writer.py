@@ -13,7 +13,7 @@ from oplogd.ingest.counters import Counters
 from oplogd.ingest.queue import IngestQueue, Item
 from oplogd.ingest.spool import Spool
 from oplogd.operation import Operation
-from oplogd.passage import Passage
+from oplogd.latency import LatencyProbe
 from oplogd.store import BatchId, Store
 
 BATCH_OPERATIONS = 5_000
@@ -57,14 +57,14 @@ class Writer:
         counters: Counters,
         health: Health,
         spool: Spool | None = None,
-        passage: Passage | None = None,
+        latency: LatencyProbe | None = None,
     ) -> None:
         self._store = store
         self._queue = queue
         self._counters = counters
         self._part = health.part("writer")
         self._spool = spool
-        self._passage = passage or Passage()
+        self._latency = latency or LatencyProbe()
         self._token = secrets.token_hex(8)
         self._sequence = 0
 
@@ -82,7 +82,7 @@ class Writer:
     async def _write(self, batch: _QueuedBatch) -> _QueuedBatch | None:
         """Write a batch or move it to the spool. Return the part that the spool does not take."""
         delay = FIRST_RETRY_SECONDS
-        self._passage.begin(batch.operations[0].data, batch.items[0].arrived)
+        self._latency.begin(batch.operations[0].data, batch.items[0].arrived)
         while True:
             try:
                 await self._append(batch.operations, batch.batch_id)
@@ -185,7 +185,7 @@ class Writer:
         except StoreError:  # the spool has reported it
             return False
         if count:
-            self._passage.give_up()
+            self._latency.give_up()
         self._counters.add_spooled(count)
         self._queue.let_go(batch.items, count)
         batch.cut(count)

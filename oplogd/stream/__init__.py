@@ -1,1 +1,1 @@
-"""From the log to the consumers: follower, ring, filters, replication and the one SSE generator."""
+"""From the log to the consumers: follower, ring, filters, consumers and their phases."""

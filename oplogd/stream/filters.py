@@ -1,4 +1,4 @@
-"""Which operations a consumer wants. No I/O."""
+"""Filters: the operations that a consumer wants. No I/O."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from oplogd.operation import Data
 
 
 class Filter(NamedTuple):
-    """Passes an operation whose type is listed and of which any parent is listed; an empty list passes all."""
+    """Passes an operation if its type and one of its parents are listed. Empty lists pass all."""
 
     types: frozenset[str] = frozenset()
     parents: frozenset[str] = frozenset()
@@ -19,9 +19,10 @@ class Filter(NamedTuple):
 
 
 def parse_filter(types: Sequence[str], parents: Sequence[str]) -> Filter:
-    """From the query's values. Types cannot hold a comma and are stored in lower case: every value is a list of them.
+    """Read a filter from the query's values.
 
-    One value of parents is a comma-separated list; of several each stands for itself, so that it can hold a comma.
+    Types are lower case and have no comma, so every value is a comma-separated list. A single value
+    of parents is such a list, too. Several values are one parent each, which may have a comma.
     """
     listed = ",".join(types).lower().split(",")
     return Filter(_values(listed), _values(parents[0].split(",") if len(parents) == 1 else parents))

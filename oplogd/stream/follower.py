@@ -1,4 +1,7 @@
-"""Reads the log in order as it grows and feeds the ring. Consumers get only entries that were read back from the store."""
+"""The follower: reads the log back from the store as it grows, and fills the ring.
+
+Consumers get only entries that were read back, so everything they get is durable.
+"""
 
 import asyncio
 import logging
@@ -6,41 +9,51 @@ from collections.abc import Sequence
 
 from oplogd.errors import LogReplacedError, StoreUnavailableError
 from oplogd.health import Health
-from oplogd.passage import Passage
+from oplogd.latency import LatencyProbe
 from oplogd.store import Entry, Store
 from oplogd.stream.pace import Pace
 from oplogd.stream.ring import Ring
 
 _BATCH = 2_000
+
+# After a wait of this length without an entry, check that the log is still the one followed.
 _IDLE_SECONDS = 1.0
-"""How long to wait for an entry before asking whether the log still is the one that was followed."""
 
 _RETRY_SECONDS = 1.0
+
+# Most entries appended to the ring at once, and most bytes of their data: a few milliseconds.
 _PIECE = 128
 _PIECE_BYTES = 128 * 1024
-"""Entries appended to the ring at once, and the length of their data, at most: some milliseconds of work."""
 
 logger = logging.getLogger("oplogd.follower")
 
 
-async def follow(store: Store, ring: Ring, health: Health, passage: Passage | None = None) -> None:
-    """Run for ever. A ring that was not started at a place of the log yet is started at its head."""
+async def follow(
+    store: Store, ring: Ring, health: Health, latency: LatencyProbe | None = None
+) -> None:
+    """Follow the log until cancelled. A ring without a place in the log starts at its head."""
     part = health.part("follower")
     while True:
         try:
             if not ring.epoch:
                 ring.restart((await store.locate()).head)
-                if passage:
-                    passage.give_up()
-            await advance(store, ring, _IDLE_SECONDS, passage)
+                if latency:
+                    latency.give_up()
+            await advance(store, ring, _IDLE_SECONDS, latency)
             part.good()
         except StoreUnavailableError as error:
             part.bad(str(error))
             await asyncio.sleep(_RETRY_SECONDS)
 
 
-async def advance(store: Store, ring: Ring, seconds: float, passage: Passage | None = None) -> None:
-    """Take what the log has past the ring's head, waiting up to ``seconds`` for it. Raises StoreUnavailableError."""
+async def advance(
+    store: Store, ring: Ring, seconds: float, latency: LatencyProbe | None = None
+) -> None:
+    """Append to the ring the entries past its head; wait up to ``seconds`` for the first.
+
+    If the log does not continue there, restart the ring at the log's head.
+    Raises StoreUnavailableError.
+    """
     head = ring.head
     entries: list[Entry] = []
     try:
@@ -48,27 +61,27 @@ async def advance(store: Store, ring: Ring, seconds: float, passage: Passage | N
     except LogReplacedError:
         lost = True
     else:
-        numbers = range(head.offset + 1, head.offset + 1 + len(entries))
-        lost = any(entry.offset != number for entry, number in zip(entries, numbers, strict=True))
+        offsets = range(head.offset + 1, head.offset + 1 + len(entries))
+        lost = any(entry.offset != offset for entry, offset in zip(entries, offsets, strict=True))
         if not entries:
             located = await store.locate(head.offset)
             lost = located.head.offset < head.offset or located.at_ms not in (None, head.ms)
     if not lost:
-        await _feed(ring, entries, passage)
+        await _feed(ring, entries, latency)
         return
     located = await store.locate()
     logger.warning(
-        "the log does not go on at offset %d: continuing at %d, consumers catch up from the states",
+        "the log does not continue at offset %d: following it from %d, consumers get states",
         ring.head.offset + 1,
         located.head.offset,
     )
     ring.restart(located.head)
-    if passage:
-        passage.give_up()
+    if latency:
+        latency.give_up()
 
 
-async def _feed(ring: Ring, entries: Sequence[Entry], passage: Passage | None) -> None:
-    """Append in pieces, and let the event loop do all else in between when they have taken some milliseconds."""
+async def _feed(ring: Ring, entries: Sequence[Entry], latency: LatencyProbe | None) -> None:
+    """Append in pieces. Give way to the event loop after some milliseconds of work."""
     pace = Pace()
     first = size = 0
     for end, entry in enumerate(entries, 1):
@@ -76,7 +89,7 @@ async def _feed(ring: Ring, entries: Sequence[Entry], passage: Passage | None) -
         if size >= _PIECE_BYTES or end - first == _PIECE or end == len(entries):
             piece = entries[first:end]
             ring.append(piece)
-            if passage:
-                passage.end(piece)
+            if latency:
+                latency.end(piece)
             first, size = end, 0
             await pace.rest()

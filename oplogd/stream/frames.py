@@ -1,12 +1,13 @@
-"""What goes over the wire: operations, states and marks as bytes of an event stream. No I/O.
+"""The blocks of the event stream as bytes. No I/O.
 
-Clients of the first server split at a bare ``\\n``, want id, event and data in this order, and know no other block.
+Clients of the first server split at a bare ``\\n``, expect id, event and data in this order, and
+read no other block.
 """
 
 import json
 from urllib.parse import quote
 
-from oplogd.event_id import Mark, format_id, prefix
+from oplogd.event_id import Mark, prefix
 from oplogd.operation import Data
 from oplogd.store import Entry, State, decode_stored
 
@@ -19,17 +20,23 @@ def live_frame(position: str) -> bytes:
 
 
 def checkpoint_frame(position: str) -> bytes:
-    """A block that only moves the consumer's last event id (by the SSE standard no event is dispatched)."""
+    """Return a block that only moves the consumer's last event id.
+
+    By the SSE standard it dispatches no event.
+    """
     return f"id: {position}\n\n".encode()
 
 
 def data_of(frame: bytes) -> Data:
-    """Take apart the operation in a block that ``Framer.entry`` made."""
+    """Decode the operation in a block that ``Framer.entry`` made."""
     return decode_stored(frame[frame.index(b"\ndata: ") + 7 : -2].decode())
 
 
 class Framer:
-    """Encodes what the store returns. ``object_url`` is a template with ``{{type}}`` and ``{{id}}``, or empty."""
+    """Encodes entries and states as blocks.
+
+    ``object_url``: a template with ``{{type}}`` and ``{{id}}``, or empty.
+    """
 
     def __init__(self, object_url: str = "") -> None:
         self._object_url = object_url
@@ -38,7 +45,7 @@ class Framer:
 
     @property
     def needs_data(self) -> bool:
-        """Whether ``entry`` and ``state`` look at the decoded data; if not, it may be None."""
+        """Whether ``entry`` and ``state`` read the decoded data. If not, it may be None."""
         return bool(self._object_url)
 
     def entry(self, entry: Entry, data: Data | None) -> bytes:
@@ -51,7 +58,7 @@ class Framer:
         return f"id: {self._prefix}{offset:012x}\nevent: {event}\ndata: {text}\n\n".encode()
 
     def state(self, state: State, data: Data | None) -> bytes:
-        """A state as replication sends it: an update of a live object is an ``insert``."""
+        """Encode a state for a replication: an update of a live object is sent as ``insert``."""
         text = self._with_ref(state.data, data) if data and self._object_url else state.data
         event = "delete" if state.deleted else "insert"
         return f"id: {state.cursor.ms}\nevent: {event}\ndata: {text}\n\n".encode()
@@ -62,6 +69,6 @@ class Framer:
         return f'{text[:-1]},"ref":{json.dumps(url)}}}'
 
 
-def position_of(mark: Mark, is_entry: bool) -> str:
-    """The id that resumes after ``mark``: an entry's, also when that has left the log, or where the log began, its time."""
-    return format_id(mark) if is_entry else str(max(mark.ms, 1))
+def beginning_position(mark: Mark) -> str:
+    """Return the replication id that resumes at ``mark``, the beginning of a log."""
+    return str(max(mark.ms, 1))

@@ -1,41 +1,41 @@
-"""All consumers of an agent: connecting, counting, waking and ending them."""
+"""The hub connects, wakes, counts and ends all consumers of an agent."""
 
 import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal, get_args
 
-from starlette.responses import StreamingResponse
-from starlette.types import Receive, Scope, Send
-
-from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import EventId, Position
 from oplogd.store import Store
-from oplogd.stream.consumer import Consumer, Counts, Pages
+from oplogd.stream.consumer import Consumer
 from oplogd.stream.filters import Filter
 from oplogd.stream.frames import Framer
-from oplogd.stream.outlet import Outlet
+from oplogd.stream.phase import ReadSlots, StreamCounters, Subscription
+from oplogd.stream.resume import begin
 from oplogd.stream.ring import Ring
 
+# Consumers are looked at this often, or four times per heartbeat if that is shorter.
 _TICK_SECONDS = 0.5
-"""How often at most consumers are looked at; four times in a heartbeat that is shorter than four of these."""
 
-_RETRY_SECONDS = 1.0
+# The ends of 1,000 or more streams are spread over this time; fewer take less in proportion.
 END_SPREAD_SECONDS = 3.0
-"""A thousand and more streams end spread over this time; fewer in proportion."""
 
-_END_PAUSE = 0.01
-"""Streams that are due within so many seconds end together: ten thousand pauses of their own would be too short to be any."""
+# Streams whose ends are due within this time end together. Ten thousand separate pauses would be
+# shorter than a timer's resolution.
+_END_PAUSE_SECONDS = 0.01
 
+# A stalled stream is cut off when its end has been due for this long.
 END_GRACE_SECONDS = 10.0
-"""A stream whose consumer takes nothing is aborted so long after its end was due."""
 
+# A stop waits this long for consumers to read to the end of their streams.
 END_WAIT_SECONDS = 2.0
-"""How long a stop waits for the streams that it has ended and whose consumers do not read."""
 
+# Why a consumer was not connected. ``session``: its cookie or token has expired or is wrong; a page
+# that stays open for long comes back with such a one and then gets another. ``no_password``: some
+# clients send their password only after they were asked for it.
 Refusal = Literal[
     "max_clients",
     "max_clients_per_address",
@@ -45,8 +45,6 @@ Refusal = Literal[
     "no_password",
     "bad_request",
 ]
-"""Why a consumer was not connected. ``session``: its cookie or token has expired or is wrong; pages that stay open for long
-come back with such a one, and then get another. Some clients give their password only once they were asked for it."""
 
 logger = logging.getLogger("oplogd.stream")
 
@@ -60,7 +58,10 @@ class TooManyFromAddressError(Exception):
 
 
 class Hub:
-    """``heartbeat``, ``max_connection_age`` and ``stall_timeout`` in seconds; 0 is no limit for the last two."""
+    """All consumers of an agent. Durations are in seconds.
+
+    0 means no limit for ``max_connection_age``, ``max_clients_per_address`` and ``stall_timeout``.
+    """
 
     def __init__(
         self,
@@ -78,24 +79,26 @@ class Hub:
         self._ring = ring
         self._framer = framer
         self._tick = min(_TICK_SECONDS, heartbeat / 4)
-        self._heartbeat = heartbeat - self._tick  # so that the silence is over before the time is
+        # Consumers are looked at once per tick: a heartbeat that is due a tick early is never late.
+        self._heartbeat = heartbeat - self._tick
         self._max_age = max_connection_age
-        self._max_clients = max_clients
-        self._max_per_host = max_clients_per_address
+        self.max_clients = max_clients
+        self.max_clients_per_address = max_clients_per_address
         self._per_host: dict[str, int] = {}
-        self._stall_timeout = stall_timeout or float("inf")
+        self.stall_timeout = stall_timeout or float("inf")
         self._reserved = 0
         self._ending = False
-        self.counts = Counts()
+        self.counters = StreamCounters()
+        # Number of consumers that were not connected, by the reason.
         self.refused: dict[Refusal, int] = dict.fromkeys(get_args(Refusal), 0)
-        """How many consumers were not connected, by the reason."""
-        self._pages = Pages()
+        self._read_slots = ReadSlots()
+        # Number of consumers connected so far.
         self.connections = 0
         self.consumers: set[Consumer] = set()
 
     @contextmanager
     def refusing(self, reason: Refusal) -> Iterator[None]:
-        """Count a consumer as refused if this ends with an error."""
+        """Count a consumer as refused if the block raises."""
         try:
             yield
         except Exception:
@@ -111,15 +114,19 @@ class Hub:
         address: str,
         name: str = "",
     ) -> Consumer:
-        """A consumer that starts at ``position``; ``disconnect`` must follow.
+        """Return a new consumer that starts at ``position``; None: behind the head.
 
-        ``address`` is HOST:PORT. Raises StoreUnavailableError, TooManyClientsError and TooManyFromAddressError.
+        ``disconnect`` must follow. ``address`` is HOST:PORT.
+        Raises StoreUnavailableError, TooManyClientsError and TooManyFromAddressError.
         """
-        if len(self.consumers) + self._reserved >= self._max_clients:
+        if len(self.consumers) + self._reserved >= self.max_clients:
             self.refused["max_clients"] += 1
             raise TooManyClientsError
         host = _host(address)
-        if self._max_per_host and self._per_host.get(host, 0) >= self._max_per_host:
+        if (
+            self.max_clients_per_address
+            and self._per_host.get(host, 0) >= self.max_clients_per_address
+        ):
             self.refused["max_clients_per_address"] += 1
             raise TooManyFromAddressError
         self._count(host, 1)
@@ -138,35 +145,38 @@ class Hub:
         finally:
             self._reserved -= 1
         self.connections += 1
+        subscription = Subscription(
+            self._store, self._ring, view, self._framer, self.counters, self._read_slots
+        )
         consumer = Consumer(
-            id=self.connections,
-            address=address,
-            name=name,
-            store=self._store,
-            ring=self._ring,
-            view=view,
-            framer=self._framer,
-            counts=self.counts,
-            pages=self._pages,
+            self.connections,
+            address,
+            subscription,
+            begin(subscription, position, located, epoch, greeting=checkpoints),
             heartbeat=self._heartbeat,
             checkpoints=checkpoints,
-            ends_at=time.monotonic() + self._max_age * random.uniform(0.8, 1.2)
-            if self._max_age
-            else float("inf"),
+            ends_at=self._end_of_connection(),
+            name=name,
         )
-        consumer.begin(position, located, epoch)
         self.consumers.add(consumer)
         if self._ending:
             consumer.end()
         return consumer
 
     def disconnect(self, consumer: Consumer) -> None:
+        """Forget a consumer. A second call does nothing."""
         if consumer in self.consumers:
             self.consumers.remove(consumer)
             self._count(_host(consumer.address), -1)
             consumer.close()
             self._ring.release(consumer.view)
-            logger.debug("consumer %d gone after %d events", consumer.id, consumer.sent)
+            logger.debug("consumer %d has gone after %d events", consumer.id, consumer.sent)
+
+    def _end_of_connection(self) -> float:
+        """Return the monotonic time at which a new stream ends: near the maximal age, at random."""
+        if not self._max_age:
+            return float("inf")
+        return time.monotonic() + self._max_age * random.uniform(0.8, 1.2)
 
     def _count(self, host: str, change: int) -> None:
         count = self._per_host.get(host, 0) + change
@@ -176,36 +186,39 @@ class Hub:
             del self._per_host[host]
 
     async def tick(self) -> None:
-        """Run for ever: heartbeats, connection ages and stalled consumers, with one timer for all consumers."""
+        """Look at all consumers regularly until cancelled."""
         while True:
             await asyncio.sleep(self._tick)
             self.look(time.monotonic())
 
     def look(self, now: float) -> None:
-        """Wake the consumers whose heartbeat or end is due, and cut off those that take nothing."""
+        """Wake the consumers whose heartbeat or end is due, and cut off stalled ones.
+
+        ``now``: monotonic time.
+        """
         due = [consumer for consumer in self.consumers if consumer.tick(now)]
         self._ring.wake(due)
         for consumer in self.consumers:
-            if consumer.outlet.writing:
+            if consumer.connection.writing:
                 self._cut_off_if_stalled(consumer, now)
 
     def _cut_off_if_stalled(self, consumer: Consumer, now: float) -> None:
         stalled = consumer.stalled(now)
         overdue = min(stalled, now - consumer.ends_at) >= END_GRACE_SECONDS
-        if (overdue or stalled >= self._stall_timeout) and consumer.outlet.abort():
-            why = "its end was due" if overdue else "--stall-timeout"
+        if (overdue or stalled >= self.stall_timeout) and consumer.connection.abort():
+            reason = "its end was due" if overdue else "--stall-timeout"
             logger.info(
                 "consumer %d at %s took no byte for %.1f s (%s): cut off",
                 consumer.id,
                 consumer.address,
                 stalled,
-                why,
+                reason,
             )
 
     async def end_all(self) -> None:
-        """End the streams, spread over time, so that the consumers do not all come back in one instant.
+        """End the streams, spread over time so that consumers do not all reconnect at once.
 
-        A stream that is opened later ends at once.
+        A stream opened later ends at once.
         """
         self._ending = True
         consumers = list(self.consumers)
@@ -214,7 +227,7 @@ class Hub:
         begun = time.monotonic()
         ended = 0
         while ended < len(consumers):
-            await asyncio.sleep(min(_END_PAUSE, seconds))
+            await asyncio.sleep(min(_END_PAUSE_SECONDS, seconds))
             share = (time.monotonic() - begun) / seconds
             due = len(consumers) if share >= 1 else int(len(consumers) * share)
             for consumer in consumers[ended:due]:
@@ -222,68 +235,16 @@ class Hub:
             ended = due
 
     async def cut_off_the_rest(self) -> None:
-        """Give ended streams some time to be read to their end, then cut them off. To be called after ``end_all``."""
+        """Wait a little until ended streams are read to their end, then cut off the rest.
+
+        To be called after ``end_all``.
+        """
         until = time.monotonic() + END_WAIT_SECONDS
         while self.consumers and time.monotonic() < until:
-            await asyncio.sleep(_END_PAUSE)
-        if cut_off := sum(consumer.outlet.abort() for consumer in self.consumers):
+            await asyncio.sleep(_END_PAUSE_SECONDS)
+        if cut_off := sum(consumer.connection.abort() for consumer in self.consumers):
             logger.info("%d consumers did not read to the end of their streams: cut off", cut_off)
-
-    async def next_chunk(self, consumer: Consumer) -> bytes:
-        """What a consumer is sent next, empty when it is ended. It stays connected while the store is away."""
-        while True:
-            try:
-                return await consumer.next_chunk()
-            except StoreUnavailableError as error:
-                logger.debug("consumer %d waits for the store: %s", consumer.id, error)
-                if chunk := await consumer.pause(_RETRY_SECONDS):
-                    return chunk
 
 
 def _host(address: str) -> str:
     return address.rpartition(":")[0]
-
-
-class EventStream(StreamingResponse):
-    """A consumer's stream as a response; the consumer is disconnected however it ends, also if it never began.
-
-    ``consumer`` None is for HEAD. One task writes and one watches for the client's going (docs/decisions.md). Nothing is
-    cancelled when the client goes: what a cancelled stream leaves behind only the garbage collector can free.
-    """
-
-    def __init__(self, hub: Hub, consumer: Consumer | None, headers: Mapping[str, str]) -> None:
-        headers = {**headers, "X-Accel-Buffering": "no"}
-        super().__init__(_chunks(hub, consumer), headers=headers, media_type="text/event-stream")
-        self._hub = hub
-        self._consumer = consumer
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._consumer is None:
-            await self.stream_response(send)
-            return
-        self._consumer.outlet = Outlet.of(scope)
-        watch = asyncio.create_task(
-            _end_with_client(self._consumer, receive), name=f"consumer {self._consumer.id} watch"
-        )
-        try:
-            await self.stream_response(send)
-        finally:
-            watch.cancel()
-            self._hub.disconnect(self._consumer)
-
-
-async def _end_with_client(consumer: Consumer, receive: Receive) -> None:
-    """A write to a client that has gone returns at once, so that the stream only has to be told."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    consumer.end()
-
-
-async def _chunks(hub: Hub, consumer: Consumer | None) -> AsyncIterator[bytes]:
-    if consumer is None:
-        return
-    while chunk := await hub.next_chunk(consumer):
-        consumer.outlet.writing = True
-        yield chunk
-        consumer.outlet.writing = False
-    consumer.outlet.writing = True  # the end of the body is a write, too

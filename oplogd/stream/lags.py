@@ -1,4 +1,4 @@
-"""How far the connected consumers are behind: the largest lag, and that of each name."""
+"""The lags of all connected consumers, the largest, and the largest of each name."""
 
 import heapq
 from collections.abc import Iterable
@@ -7,28 +7,30 @@ from typing import NamedTuple
 from oplogd.stream.consumer import Consumer
 from oplogd.stream.pace import Pace
 
+# Most names in the answer of ``survey``.
 MAX_NAMES = 200
 
 
 class Behind(NamedTuple):
-    """Operations that were not handed to a consumer yet, and the age of the oldest of them in seconds."""
+    """Operations not yet sent to a consumer, and the age of the oldest in seconds."""
 
     operations: int
     seconds: float
 
 
 class Named(NamedTuple):
-    """The consumers that gave themselves one name, and the largest lag among them."""
+    """The number of consumers of one name, and their largest lag."""
 
     consumers: int
     lag: Behind
 
 
 class Lags(NamedTuple):
-    """``each``: the lag of every consumer; its negated number makes them sortable. ``largest``: most operations and most seconds,
-    possibly of two different consumers.
+    """``each``: every consumer with its lag; the negated id makes the tuples sortable.
 
-    ``names``: at most MAX_NAMES, those that lag most; ``names_left_out``: how many more there are.
+    ``largest``: most operations and most seconds, maybe of two different consumers.
+    ``names``: the names with the largest lags, at most MAX_NAMES. ``names_left_out``: the number of
+    other names.
     """
 
     each: list[tuple[Behind, int, Consumer]]
@@ -38,7 +40,7 @@ class Lags(NamedTuple):
 
 
 async def survey(consumers: Iterable[Consumer], now_ms: int) -> Lags:
-    """Ask every consumer, with pauses for the event loop."""
+    """Measure the lag of every consumer, with pauses for the event loop."""
     each: list[tuple[Behind, int, Consumer]] = []
     named: dict[str, Named] = {}
     largest = Behind(0, 0.0)
@@ -59,6 +61,7 @@ async def survey(consumers: Iterable[Consumer], now_ms: int) -> Lags:
 
 
 def behind(consumer: Consumer, now_ms: int) -> Behind:
+    """Return a consumer's lag with the age of its oldest operation."""
     lag = consumer.lag()
     return Behind(lag.operations, max(0, now_ms - lag.oldest_ms) / 1000 if lag.operations else 0.0)
 

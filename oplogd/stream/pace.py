@@ -1,4 +1,4 @@
-"""Long work on the event loop in small pieces."""
+"""Breaks in long work, so that the event loop can do other work."""
 
 import asyncio
 import time
@@ -7,7 +7,10 @@ _WORK_SECONDS = 0.005
 
 
 class Pace:
-    """Call ``rest`` after each piece of work: it gives way to the event loop once some milliseconds have passed."""
+    """Call ``rest`` after each piece of work.
+
+    It gives way to the event loop once some milliseconds have passed.
+    """
 
     def __init__(self) -> None:
         self._until = time.perf_counter() + _WORK_SECONDS

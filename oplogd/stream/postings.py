@@ -1,8 +1,8 @@
-"""Which entries of the ring carry a value that some filter lists. No I/O.
+"""Postings: the entries of the ring that carry a value listed by some filter. No I/O.
 
-A posting belongs to one listed value: a type, a parent, or a pair of both. It holds the ascending offsets of the entries that
-carry the value, from the moment the value was first listed. So an operation costs one look-up for its type and for each of
-its listed parents, however many consumers there are.
+A posting belongs to one listed value: a type, a parent, or a pair of both. It holds the ascending
+offsets of the entries that carry the value, from the moment it was first listed. So an operation
+costs one look-up for its type and one per listed parent, for any number of consumers.
 """
 
 from array import array
@@ -15,27 +15,29 @@ from oplogd.operation import Data
 from oplogd.stream.filters import Filter
 
 if TYPE_CHECKING:
-    from oplogd.stream.ring import View
+    from oplogd.stream.view import View
 
+# Most postings kept without a consumer: one that comes back reads them instead of the whole ring.
 MAX_IDLE = 16_384
-"""Postings kept though no consumer lists them any more: a consumer that comes back reads them instead of the whole ring."""
 
+# A filter with more pairs of a type and a parent uses the postings of its parents, and its view
+# checks the type of each entry.
 _MAX_PAIRS = 1_024
-"""A filter with more pairs of a type and a parent is posted by its parents; its reader checks the type."""
 
 _COMPACT = 64
-_ANY = ""
-"""No operation has an empty type or parent."""
 
+# Stands for any type or parent. No operation has an empty one.
+_ANY = ""
+
+# A type and a parent; one of them may be ``_ANY``.
 Key = tuple[str, str]
-"""A type, a parent; one of them may be ``_ANY``."""
 
 
 class Posting:
     """The offsets of the entries past ``since`` that carry one value.
 
-    ``dropped``: up to here offsets may have left the ring; ``last``: the newest offset posted, ``since`` before the first.
-    ``views``: the views that list the value.
+    ``dropped``: offsets up to this one may be missing, because their entries left the ring.
+    ``last``: the newest offset, ``since`` if there is none. ``views``: views that list the value.
     """
 
     __slots__ = ("alone", "dropped", "first", "key", "last", "offsets", "since", "views")
@@ -56,7 +58,7 @@ class Posting:
         self.last = offset
 
     def drop(self, offset: int) -> None:
-        """Forget ``offset`` if it is the oldest one held."""
+        """Remove ``offset`` if it is the oldest one."""
         if self.first == len(self.offsets) or self.offsets[self.first] != offset:
             return
         self.first += 1
@@ -66,25 +68,25 @@ class Posting:
             self.first = 0
 
     def after(self, offset: int) -> int:
-        """The index of the first offset past ``offset``."""
+        """Return the index of the first offset past ``offset``."""
         return bisect_right(self.offsets, offset, self.first)
 
     def run(self, index: int) -> Iterator[int]:
-        """The offsets from ``index`` on."""
+        """Return the offsets from ``index`` on."""
         offsets = self.offsets
         return (offsets[i] for i in range(index, len(offsets)))
 
 
 class Index:
-    """All postings of a ring by their values."""
+    """All postings of a ring by their values. ``idle``: postings without a view, oldest first."""
 
     def __init__(self) -> None:
         self._by_type: dict[str, Posting] = {}
         self._by_parent: dict[str, dict[str, Posting]] = {}
-        self._idle: dict[Posting, None] = {}
+        self.idle: dict[Posting, None] = {}
 
     def carried(self, data: Data) -> tuple[Posting, ...]:
-        """The postings whose values an operation carries, each once."""
+        """Return the postings of the values that an operation carries, each once."""
         typed = self._by_type.get(data.type)
         parents = self._by_parent.keys() & data.parents if self._by_parent and data.parents else ()
         if not parents:
@@ -96,7 +98,10 @@ class Index:
         return tuple(found)
 
     def list(self, view: "View", since: int) -> frozenset[Posting]:
-        """The postings that hold all that can pass the view's filter; new ones begin at ``since``."""
+        """Return the postings with every entry past ``since`` that can pass the view's filter.
+
+        Missing ones are created and begin at ``since``.
+        """
         postings = []
         for key in keys_of(view.filter):
             type_, parent = key
@@ -105,21 +110,23 @@ class Index:
             if posting is None:
                 posting = level[type_] = Posting(key, since)
             elif not posting.views:
-                del self._idle[posting]
+                del self.idle[posting]
             posting.views[view] = None
             postings.append(posting)
         return frozenset(postings)
 
     def unlist(self, view: "View") -> None:
+        """Undo ``list``. Postings without a view are kept up to MAX_IDLE."""
         for posting in view.postings:
             del posting.views[view]
             if not posting.views:
-                self._idle[posting] = None
-        while len(self._idle) > MAX_IDLE:
-            self._forget(next(iter(self._idle)))
+                self.idle[posting] = None
+        while len(self.idle) > MAX_IDLE:
+            self._forget(next(iter(self.idle)))
 
     def restart(self, head: Mark) -> None:
-        for idle in list(self._idle):
+        """Empty the postings, for a ring that begins anew after ``head``."""
+        for idle in list(self.idle):
             self._forget(idle)
         for posting in self:
             posting.restart(head.offset)
@@ -131,9 +138,9 @@ class Index:
 
     def _forget(self, posting: Posting) -> None:
         type_, parent = posting.key
-        del self._idle[posting]
+        del self.idle[posting]
         posting.restart(posting.last)
-        posting.alone = ()  # no cycle for the garbage collector
+        posting.alone = ()  # else a cycle is left to the garbage collector
         if not parent:
             del self._by_type[type_]
             return
@@ -144,11 +151,12 @@ class Index:
 
 
 def is_posted_whole(filter_: Filter) -> bool:
-    """Whether every entry in the filter's postings passes the filter."""
+    """Return whether every entry in the filter's postings passes the filter."""
     return not filter_.parents or len(filter_.types) * len(filter_.parents) <= _MAX_PAIRS
 
 
 def keys_of(filter_: Filter) -> list[Key]:
+    """Return the keys of the filter's postings."""
     types, parents = filter_
     if not parents:
         return [(type_, _ANY) for type_ in types]

@@ -1,4 +1,4 @@
-"""The encoded entries that the ring holds: a run of the log without a gap. No I/O."""
+"""The encoded entries that the ring holds: a part of the log without a gap. No I/O."""
 
 from array import array
 from bisect import bisect_right
@@ -6,8 +6,8 @@ from bisect import bisect_right
 from oplogd.event_id import Mark
 from oplogd.stream.postings import Posting
 
+# Memory of an entry besides its frame: the header of the bytes, items in two lists and two arrays.
 ENTRY_BYTES = 96
-"""Bytes of an entry beside its frame: the header of the bytes, and its place in two lists and two arrays."""
 
 _POSTED_BYTES = 24
 _TUPLE_BYTES = 64
@@ -15,7 +15,7 @@ _COMPACT = 64
 
 
 class Window:
-    """Entries are found by an index. It is valid until the next ``append`` or ``drop``."""
+    """Finds entries by an index, which is valid until the next ``append`` or ``drop``."""
 
     __slots__ = ("_gone", "_zero", "carried", "ends", "frames", "size", "times")
 
@@ -23,20 +23,21 @@ class Window:
         self._zero = base
         self._gone = 0
         self.frames: list[bytes] = []
+        # The postings that hold each entry's offset.
         self.carried: list[tuple[Posting, ...]] = []
-        """For each entry the postings that its offset was added to."""
+        # The end of each frame, in bytes since the start of the first frame ever held.
         self.ends = array("Q")
-        """Where each frame ends, counted in bytes from the first one ever held."""
+        # The time of each entry in ms.
         self.times = array("q")
+        # Bytes of memory: frames and their overhead.
         self.size = 0
-        """Bytes held: frames and their overhead."""
 
     def __len__(self) -> int:
         return len(self.frames) - self._gone
 
     @property
     def base(self) -> int:
-        """Entries past this offset are held."""
+        """The offset behind which entries are held."""
         return self._zero + self._gone
 
     @property
@@ -52,9 +53,9 @@ class Window:
         self.size += _cost(frame, carried)
 
     def drop(self) -> tuple[Posting, ...]:
-        """Drop the oldest entry; the postings that held it.
+        """Drop the oldest entry. Return the postings that hold its offset.
 
-        The lists are moved only once an eighth of them is gone.
+        The lists shrink only when an eighth of their items is gone.
         """
         index = self._gone
         carried = self.carried[index]
@@ -70,24 +71,27 @@ class Window:
         return carried
 
     def index(self, offset: int) -> int:
-        """The index of the entry at ``offset``."""
+        """Return the index of the entry at ``offset``."""
         return offset - self._zero - 1
 
     def after(self, offset: int) -> int:
-        """The index of the first entry past ``offset``."""
+        """Return the index of the first entry past ``offset``."""
         return max(self._gone, min(offset - self._zero, len(self.frames)))
 
     def mark(self, index: int) -> Mark:
         return Mark(self._zero + index + 1, self.times[index])
 
     def missing(self, offset: int) -> tuple[int, int]:
-        """How many entries are past ``offset``, and the time of the first in ms, 0 if there is none."""
+        """Return the number of entries past ``offset``, and the time of the first in ms or 0."""
         first = self.after(offset)
         count = len(self.frames) - first
         return count, self.times[first] if count else 0
 
     def cut(self, first: int, max_bytes: int) -> int:
-        """The index past a slice from ``first`` of at most ``max_bytes``, but of at least one entry if there is one."""
+        """Return the index past a slice that begins at ``first`` and has at most ``max_bytes``.
+
+        The slice has at least one entry if there is one.
+        """
         if first == len(self.frames):
             return first
         start = self.ends[first] - len(self.frames[first])

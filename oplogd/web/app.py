@@ -58,7 +58,7 @@ def create_app(agent: Agent) -> FastAPI:
         queue=agent.queue,
         udp=agent.udp,
         spool=agent.spool,
-        passage=agent.passage,
+        latency=agent.latency,
         ring=agent.ring,
         hub=agent.hub,
         rates=lambda: agent.rates._asdict(),

@@ -16,7 +16,7 @@ from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.spool import Spool
 from oplogd.ingest.udp import UdpIngest
 from oplogd.operation import now_ms
-from oplogd.passage import Passage
+from oplogd.latency import LatencyProbe
 from oplogd.store import Store, StoreStats
 from oplogd.stream.hub import Hub
 from oplogd.stream.lags import Lags, survey
@@ -100,7 +100,7 @@ class StatusReport:
         queue: IngestQueue,
         udp: UdpIngest,
         spool: Spool | None,
-        passage: Passage,
+        latency: LatencyProbe,
         ring: Ring,
         hub: Hub,
         rates: Callable[[], Mapping[str, float]],
@@ -111,7 +111,7 @@ class StatusReport:
         self._queue = queue
         self._udp = udp
         self._spool = spool
-        self._passage = passage
+        self._latency = latency
         self._ring = ring
         self._hub = hub
         self._rates = rates
@@ -131,7 +131,7 @@ class StatusReport:
             **self._ingest_members(),
             **self._stream_members(lags),
             "commit_seconds": _histogram(self._counters.commit_seconds),
-            "ingest_to_send_seconds": _histogram(self._passage.seconds),
+            "ingest_to_send_seconds": _histogram(self._latency.seconds),
             "rates": dict(self._rates()),
             "store": store,
         }
@@ -166,12 +166,12 @@ class StatusReport:
     def _stream_members(self, lags: Lags) -> _Members:
         hub, ring = self._hub, self._ring
         return {
-            "events_sent": hub.counts.events_sent,
+            "events_sent": hub.counters.events_sent,
             "clients": len(hub.consumers),
             "connections": hub.connections,
             "consumer_lag": lag_members(lags.largest),
             "consumers_refused": hub.refused,
-            "fallbacks": {"store": hub.counts.to_store, "states": hub.counts.to_states},
+            "fallbacks": {"store": hub.counters.to_store, "states": hub.counters.to_states},
             "ring": {
                 "operations": len(ring.window),
                 "max_operations": ring.max_entries,

@@ -6,7 +6,8 @@ from fastapi import FastAPI, Request, Response
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.media_types import EVENT_STREAM, HTML
-from oplogd.stream.hub import EventStream, Hub, TooManyClientsError, TooManyFromAddressError
+from oplogd.stream.hub import Hub, TooManyClientsError, TooManyFromAddressError
+from oplogd.stream.response import EventStream
 from oplogd.values import Address
 from oplogd.web import describe
 from oplogd.web.access.authentication import ReadAuthenticator, credentials

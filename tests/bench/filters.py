@@ -22,11 +22,11 @@ import uvloop
 from oplogd.event_id import Mark
 from oplogd.server import raise_file_limit
 from oplogd.store import Entry, Store
-from oplogd.stream.alarm import Alarm
 from oplogd.stream.filters import Filter
 from oplogd.stream.follower import advance
 from oplogd.stream.frames import Framer
 from oplogd.stream.ring import Ring
+from oplogd.stream.waker import Waker
 from tests.agents import Agent
 
 _SETTLE_SECONDS = 2.0
@@ -213,7 +213,7 @@ class Sleeper:
 
 async def append(filters: int, matching: bool) -> None:
     """The ring alone, without consumers: print what the follower's batches cost, and the longest hold of the loop."""
-    ring = Ring(Framer(), 65_536, 64 << 20, Alarm().wake)
+    ring = Ring(Framer(), 65_536, 64 << 20, Waker().wake)
     ring.restart(Mark(0, 0))
     store = cast(Store, OneBatch(matching, filters))
     resident = resident_mib("self")

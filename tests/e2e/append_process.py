@@ -1,7 +1,7 @@
-"""A process of its own that appends to a store: ``python -m tests.e2e.append_process PATH [CLOCK_MS]``.
+"""A process that appends to a store: ``python -m tests.e2e.append_process PATH [CLOCK_MS]``.
 
-Each line of its input is a JSON array of operations; they are appended together and answered with a line that tells the
-time at which they were durable. ``CLOCK_MS`` is what this process believes the time to be.
+Each line of its input is a JSON array of operations. They are appended together. The answer is a
+line with the time in ms at which they were durable. ``CLOCK_MS``: the time by the process's clock.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class Appender:
         self._process = process
 
     def append(self, operations: list[dict[str, Any]]) -> int:
-        """Returns when they are durable, with the time in ms at which they were."""
+        """Return the time in ms at which the operations were durable."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(msgspec.json.encode(operations) + b"\n")

@@ -1,4 +1,4 @@
-"""A clock for agents that a test moves, while they run too."""
+"""A clock for agents that a test can move, even while they run."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,10 @@ _LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
 
 
 class MovingClock:
-    """Give ``environ`` to an agent: its wall clock is then ``ahead`` seconds ahead of the machine's. Intervals stay true."""
+    """Sets the wall clock of an agent that is given ``environ`` ahead of the machine's.
+
+    Durations stay true.
+    """
 
     def __init__(self, folder: Path) -> None:
         assert _LIBRARIES, "the tests need Debian's libfaketime; tests/setup installs it"

@@ -1,4 +1,4 @@
-"""Writing histories, and how an agent answers the ids of each."""
+"""Writes histories, and checks an agent's answers to their ids."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from tests.e2e.streams import ByteStream, operation
 
 
 def write(agent: Agent, *ids: str) -> list[Event]:
-    """Insert objects, each with its own commit; what a consumer sees of them."""
+    """Insert objects, each in its own commit. Return the events that a consumer gets."""
     with ByteStream(agent) as stream:
         for id_ in ids:
             assert agent.post(operation("insert", id_)) == 204
@@ -23,14 +23,14 @@ def replication_ids(agent: Agent) -> set[str]:
 
 
 def assert_resumes(agent: Agent, log: list[Event]) -> None:
-    """Each id of this log still stands for its place in it."""
+    """Assert that each id of this log resumes at its place."""
     for index, event in enumerate(log[:-1]):
         with ByteStream(agent, event.id) as stream:
             assert stream.take(len(log) - index - 1) == log[index + 1 :]
 
 
 def assert_reset(agent: Agent, foreign_ids: Iterable[str], objects: list[str]) -> None:
-    """Each id brings ``reset``, every object there is, and ``live``."""
+    """Assert that each id brings ``reset``, exactly these objects, and ``live``."""
     asked = 0
     for id_ in foreign_ids:
         with ByteStream(agent, id_) as stream:
@@ -48,7 +48,7 @@ def ids_of(events: list[Event]) -> list[str]:
 
 
 def assert_accepted(agent: Agent, ids: Iterable[str]) -> None:
-    """Each id is known: what follows it comes without ``reset``."""
+    """Assert that each id is known: it brings no ``reset``."""
     asked = 0
     for id_ in ids:
         with ByteStream(agent, id_) as stream:

@@ -1,4 +1,4 @@
-"""Event streams as bytes, for tests that read many of them, a lot of one, or one slowly."""
+"""Event streams as bytes, for tests that read many streams, long ones, or slowly."""
 
 import socket
 import time
@@ -11,7 +11,7 @@ from tests.agents import DEADLINE, Agent, Event
 
 
 class ChunkedBody:
-    """Takes an HTTP/1.1 answer off its body: the head at its beginning, then the framing of its chunks."""
+    """Separates the head and the chunks of an HTTP/1.1 answer."""
 
     def __init__(self) -> None:
         self.head = b""
@@ -19,7 +19,7 @@ class ChunkedBody:
         self._raw = bytearray()
 
     def feed(self, received: bytes) -> list[bytes]:
-        """The chunks that are complete now; the server sends one with each write."""
+        """Return the chunks that are complete now. The server sends one per write."""
         self._raw += received
         raw = self._raw
         if not self.head:
@@ -53,9 +53,10 @@ def request(last_event_id: str | None = None, query: Mapping[str, str] | None = 
 
 
 class ByteStream:
-    """One stream over a plain socket; it is established (positioned in the log) once ``open`` has returned.
+    """A stream over a plain socket, without its heartbeats.
 
-    ``receive_buffer``: how many bytes the kernel may take in for a test that does not read. Heartbeats are left out.
+    When the constructor returns, the stream has its position in the log. ``receive_buffer``: bytes
+    that the kernel may receive for a test that does not read.
     """
 
     def __init__(
@@ -84,13 +85,13 @@ class ByteStream:
             raise
 
     def read(self, count: int) -> bytes:
-        """Exactly ``count`` bytes."""
+        """Return exactly ``count`` bytes."""
         while len(self._buffer) < count:
             assert self._fill(), f"the stream ended after {len(self._buffer)} of {count} bytes"
         return self._take(count)
 
     def read_past(self, mark: bytes) -> bytes:
-        """Everything up to and with the first block that contains ``mark``."""
+        """Return everything up to and with the first block that contains ``mark``."""
         at = 0
         while (found := self._buffer.find(mark, at)) < 0 or (
             end := self._buffer.find(b"\n\n", found)
@@ -100,7 +101,7 @@ class ByteStream:
         return self._take(end + 2)
 
     def blocks(self) -> Iterator[Event]:
-        """Every whole block until the stream ends, in whatever way it does."""
+        """Yield every whole block until the stream ends in any way."""
         while True:
             end = self._buffer.find(b"\n\n")
             if end >= 0:
@@ -115,7 +116,7 @@ class ByteStream:
                     return
 
     def take(self, count: int) -> list[Event]:
-        """Exactly ``count`` blocks."""
+        """Return exactly ``count`` blocks."""
         events = list(islice(self.blocks(), count))
         assert len(events) == count, f"the stream ended after {len(events)} of {count} events"
         return events
@@ -124,7 +125,7 @@ class ByteStream:
         return self.until_offset(None)
 
     def until_offset(self, offset: int | None) -> list[Event]:
-        """The blocks up to and with the operation at ``offset`` of the log (None: the first ``live``)."""
+        """Return the blocks up to and with the operation at ``offset``; None: up to ``live``."""
         events = []
         for event in self.blocks():
             events.append(event)
@@ -168,7 +169,7 @@ class ByteStream:
 
 
 def parse(stream: bytes) -> list[Event]:
-    """Whole blocks without comments as events."""
+    """Return whole blocks, without comments, as events."""
     events = []
     for block in stream.decode().split("\n\n")[:-1]:
         fields = dict(line.split(":", 1) for line in block.split("\n"))
@@ -177,7 +178,7 @@ def parse(stream: bytes) -> list[Event]:
 
 
 def offset_of(event_id: str) -> int:
-    """The place in the log that an operation's id names; 0 for a replication id."""
+    """Return the offset in an event id; 0 for a replication id."""
     return int(event_id[12:], 16) if len(event_id) == 24 else 0
 
 
@@ -190,7 +191,7 @@ def ms_of(event_id: str) -> int:
 
 
 def offsets(events: list[Event]) -> list[int]:
-    """The places of operations in the log; fails on a block that is none."""
+    """Return the offsets of operations; fail on any other block."""
     assert all(
         len(event.id) == 24 and event.event in ("insert", "update", "delete") for event in events
     )

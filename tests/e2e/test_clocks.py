@@ -1,4 +1,4 @@
-"""Clocks that were wrong, and copies put back: an id of this history is never refused, one of another never believed."""
+"""Wrong clocks and restored copies: only ids of other histories bring ``reset``."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ def new_epoch(folder: Path, clock: MovingClock) -> None:
     )
 
 
-def test_a_replication_interrupted_in_a_log_that_was_set_aside_for_its_clock_brings_reset(
+def test_a_replication_interrupted_in_a_log_that_was_set_aside_brings_reset(
     tmp_path: Path,
 ) -> None:
     clock = MovingClock(tmp_path)
@@ -45,7 +45,7 @@ def test_a_replication_interrupted_in_a_log_that_was_set_aside_for_its_clock_bri
         own |= replication_ids(agent) | {str(ms_of(event.id)) for event in log}
         assert_reset(agent, times, objects + names("c", 3))
         assert_accepted(agent, own)
-        clock.set(7200)  # the new log's time has passed the times that the old one used
+        clock.set(7200)  # past the times that the old log used
         own |= {str(ms_of(event.id)) for event in write(agent, *names("d", 3))}
         assert_reset(agent, times, objects + names("c", 3) + names("d", 3))
         assert_accepted(agent, own | replication_ids(agent))
@@ -72,7 +72,7 @@ def test_replication_ids_given_out_after_the_copy_that_was_restored_bring_reset(
         gone_on = write(agent, *names("c", 4))
         assert_reset(agent, lost_times, names("a", 3) + names("c", 4))
         assert_accepted(agent, [*kept_times, *ids_of(kept), *replication_ids(agent)])
-        for lost_time in lost_times:  # a person asks for a time: what changed from then on
+        for lost_time in lost_times:  # a person asks for the changes since a time
             with ByteStream(agent, query={"since": lost_time}) as stream:
                 *states, _ = stream.until_live()
             assert [state.operation["id"] for state in states] == names("c", 4)
@@ -121,10 +121,10 @@ def test_a_start_with_a_clock_of_1970_forgets_nothing_about_copies(tmp_path: Pat
         assert_reset(agent, lost_times, names("a", 3) + names("c", 3))
 
 
-def test_a_file_renamed_over_that_of_a_running_agent_gives_live_consumers_no_silent_gap(
+def test_a_file_renamed_over_the_file_of_a_running_agent_brings_live_consumers_reset(
     tmp_path: Path,
 ) -> None:
-    """The other file goes on behind the offset that the consumers have, so that offsets alone tell nothing."""
+    """The other file continues behind the consumers' offset: the offset alone shows nothing."""
     store, other = tmp_path / "oplog.db", tmp_path / "other.db"
     with Agent(tmp_path) as agent:
         write(agent, *names("a", 3))

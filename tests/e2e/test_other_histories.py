@@ -1,4 +1,4 @@
-"""An id that another history of the log has handed out brings ``reset`` and everything anew, never silence."""
+"""An id of another history brings ``reset`` and every object, never silence."""
 
 import shutil
 import subprocess
@@ -32,7 +32,7 @@ def test_ids_given_out_after_the_copy_that_was_restored_bring_reset(tmp_path: Pa
         assert offsets(gone_on) == list(range(11, 31))
         assert_reset(
             agent, ids_of(lost), names("a", 10) + names("c", 20)
-        )  # at places that others have taken
+        )  # offsets that other entries have now
         assert_resumes(agent, kept + gone_on)
 
 
@@ -122,13 +122,11 @@ def test_an_id_of_a_lost_history_brings_reset_also_after_its_place_has_left_the_
         write(agent, *names("b", 100))
         assert offset_of(agent.status()["store"]["oldest_id"]) > 10
         assert_reset(agent, ids_of(lost), names("a", 5) + names("b", 100))
-        with agent.follow(
-            kept[-1].id
-        ) as stream:  # of this history: what it missed, without a reset
+        with agent.follow(kept[-1].id) as stream:  # of this history: no reset
             assert {event.event for event in stream.take(100)} == {"insert"}
 
 
-def test_a_store_file_that_is_taken_away_under_the_agent_is_noticed_and_nothing_is_acknowledged_without_it(
+def test_nothing_is_acknowledged_while_the_store_file_of_a_running_agent_is_missing(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "oplog.db"

@@ -1,4 +1,4 @@
-"""The history of a real project, in by every way, out as it went in."""
+"""The history of a real project arrives unchanged by every way of sending."""
 
 import asyncio
 import gzip
@@ -23,7 +23,7 @@ BATCH = 1000
 
 
 class History(NamedTuple):
-    """``lines`` is what producers send, ``live`` what remains of it by key."""
+    """``lines``: as producers send them. ``live``: the objects that remain, by key."""
 
     lines: list[bytes]
     operations: list[dict[str, Any]]
@@ -112,7 +112,7 @@ def test_the_whole_history_arrives_in_order_and_its_replication_equals_the_dump(
         assert status["store"]["newest_id"] == followed[-1].id
 
 
-def test_what_is_invalid_or_more_than_the_queue_holds_is_counted_to_the_last_operation(
+def test_invalid_operations_and_ones_beyond_the_queue_are_counted_exactly(
     tmp_path: Path, history: History
 ) -> None:
     room = 1000
@@ -153,13 +153,13 @@ def test_resuming_at_any_of_200_ids_gives_exactly_the_operations_after_it(
             assert stream.read(len(whole) - starts[offset]) == whole[starts[offset] :], offset
         assert agent.post({"event": "insert", "type": "end", "id": "of all"}) == 204
         for stream, offset in zip(streams, resumed, strict=True):
-            (end,) = stream.take(1)  # and nothing came between
+            (end,) = stream.take(1)  # and nothing else before it
             assert (end.key, offset_of(end.id)) == ("end/of all", OPERATIONS + 1), offset
             stream.close()
 
 
 def history_end(history: History) -> bytes:
-    """What the last operation of the history looks like on the wire, and no other does."""
+    """Return the bytes of the last operation on the wire, which no other operation has."""
     *_, last = history.operations
     end = json.dumps(
         {name: last[name] for name in ("timestamp", "parents", "type", "id")}, separators=(",", ":")
@@ -168,10 +168,10 @@ def history_end(history: History) -> bytes:
     return f"event: {last['event']}\ndata: {end}".encode()
 
 
-def test_ids_that_left_the_log_are_bridged_by_the_states_of_their_second_and_nothing_is_missed(
+def test_ids_that_left_the_log_are_bridged_by_the_states_since_their_second(
     tmp_path: Path, history: History
 ) -> None:
-    """The history spread over ten minutes, then a log that holds half of it."""
+    """The history spans ten minutes; the log then holds half of it."""
     stored, held = 7000, 3500
     began = now_ms() - 700_000
     asyncio.run(write_slowly(tmp_path / "oplog.db", history.lines[:stored], began, 900))
@@ -210,7 +210,7 @@ def test_ids_that_left_the_log_are_bridged_by_the_states_of_their_second_and_not
 
 
 async def write_slowly(path: Path, lines: list[bytes], began: int, step: int) -> None:
-    """Ten operations a step of the clock (ms)."""
+    """Append ten operations per step of the clock. Times are in ms."""
     with mock.patch.object(log, "now_ms", return_value=began) as clock:
         store = SqliteStore(path)
         await store.open()
@@ -226,7 +226,7 @@ def first_event(history: History, first_id: str) -> Event:
 
 
 def states_since(log: list[Event], ms: int) -> list[tuple[str, str, str]]:
-    """What a consumer must get: the last operation of each object, if it is not older, oldest first."""
+    """Return the expected states: the last operation of each object since ``ms``, oldest first."""
     last = {event.key: event for event in log}
     changed = sorted(
         (event for event in last.values() if ms_of(event.id) >= ms), key=lambda event: event.id

@@ -1,4 +1,4 @@
-"""Replication: complete, at once, in one piece with what happens meanwhile, wherever it is cut."""
+"""Replications are complete, consistent with concurrent operations, and can be cut anywhere."""
 
 import http.client
 import json
@@ -61,8 +61,8 @@ def large(event: str, number: int) -> dict[str, Any]:
     )
 
 
+# This many large states, about 17 MB, exceed the buffers between an agent and a stalled consumer.
 MORE_THAN_SOCKETS_HOLD = 10_000
-"""So many large states, about 17 MB, do not fit into the buffers between an agent and a consumer that does not read."""
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_operations_during_a_replication_follow_it_without_gap_or_disorder(
             )
         with ByteStream(agent, "0", receive_buffer=4096) as stream:
             events = stream.take(100)
-            # In the part that was sent, in the part that was not, and new ones; several commits of several milliseconds.
+            # Objects already sent, objects not yet sent, and new ones, in several milliseconds.
             for number in range(0, count, 250):
                 batch = [operation("update", f"n{number}"), operation("delete", f"n{number + 1}")]
                 assert agent.post([*batch, large("insert", count + number)]) == 200
@@ -152,11 +152,11 @@ def test_a_replication_that_is_cut_after_any_number_of_events_loses_nothing_when
                     seen += catch_up(stream, newest_id(agent))
                 assert fold(seen) == truth, f"cut after {cuts} events"
                 cuts += 1
-        assert cuts == 12 * 4 + 2 + 1  # after none, reset, each object and live
+        assert cuts == 12 * 4 + 2 + 1  # after nothing, reset, each object and live
 
 
 def change_some(write: Callable[..., None], truth: dict[str, str], name: str) -> None:
-    """Touch the oldest and the newest objects and one between; their number stays."""
+    """Change the oldest object, the newest and one between; keep the number of objects."""
     ids = [key.removeprefix("thing/") for key in truth]
     write(
         operation("insert", name),
@@ -177,7 +177,7 @@ def newest_id(agent: Agent) -> str:
 
 
 def catch_up(stream: ByteStream, newest_id: str) -> list[Event]:
-    """Read until the stream has reached the end of the log, which a stream that begins there already has."""
+    """Read to the end of the log; nothing if the stream begins there."""
     if stream.last_id == newest_id:
         return []
     events = stream.take(1)

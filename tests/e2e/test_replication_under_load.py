@@ -1,4 +1,4 @@
-"""Many replications at a time leave everybody else alone: ``tests/bench/bench_replication.py`` with small numbers."""
+"""Many replications leave others alone: ``bench_replication.py`` with small numbers."""
 
 from pathlib import Path
 
@@ -6,11 +6,12 @@ from tests.agents import Agent
 from tests.bench.bench_replication import HEARTBEAT, fill, measure, replications
 
 GENEROUS = 20
+
+# Shorter durations mean nothing on a busy machine.
 FLOOR_MS = 50.0
-"""A duration below this says nothing on a busy machine."""
 
 
-async def test_replications_past_many_deleted_states_starve_neither_status_nor_connects_nor_heartbeats(
+async def test_replications_past_many_tombstones_delay_neither_status_nor_connects_nor_heartbeats(
     tmp_path: Path,
 ) -> None:
     await fill(tmp_path / "oplog.db", live=5_000, deleted=1_000_000)

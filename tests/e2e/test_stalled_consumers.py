@@ -1,4 +1,4 @@
-"""Consumers that take nothing leave, so that others get their places; slow ones stay."""
+"""Stalled consumers are cut off and give way to others; slow ones stay."""
 
 import time
 from pathlib import Path
@@ -12,16 +12,17 @@ FULL = "p" * 60_000
 
 
 class HastyAgent(Agent):
-    """Aborts a stream half a second after its end was due."""
+    """Cuts a stalled stream off half a second after its end was due."""
 
     program = (
         "-c",
-        "import sys, oplogd.stream.hub as hub, oplogd.cli; hub.END_GRACE_SECONDS = 0.5; sys.exit(oplogd.cli.main())",
+        "import sys, oplogd.stream.hub as hub, oplogd.cli;"
+        " hub.END_GRACE_SECONDS = 0.5; sys.exit(oplogd.cli.main())",
     )
 
 
 def fill(agent: Agent, megabytes: int = 12) -> None:
-    """More than a connection's buffers hold."""
+    """Post more than a connection's buffers hold."""
     for first in range(megabytes):
         assert (
             agent.post([operation("update", f"n{first}-{n}", "thing", FULL) for n in range(17)])
@@ -30,7 +31,7 @@ def fill(agent: Agent, megabytes: int = 12) -> None:
 
 
 def assert_cut_off(stream: ByteStream, agent: Agent) -> None:
-    """The connection is gone before all was sent, and the place is another's."""
+    """Assert that the stream ends early and that another consumer gets its place."""
     agent.wait_status(clients=0)
     with ByteStream(agent) as other:
         assert agent.post(operation("insert", "later")) == 204
@@ -39,7 +40,7 @@ def assert_cut_off(stream: ByteStream, agent: Agent) -> None:
     assert len(list(stream.blocks())) < 12 * 17
 
 
-def test_a_consumer_that_takes_no_byte_for_the_stall_timeout_leaves_its_place(
+def test_a_consumer_that_takes_no_byte_for_the_stall_timeout_is_cut_off(
     tmp_path: Path,
 ) -> None:
     flags = ("--max-clients", "1", "--stall-timeout", "500ms", "--heartbeat", "200ms")
@@ -50,7 +51,7 @@ def test_a_consumer_that_takes_no_byte_for_the_stall_timeout_leaves_its_place(
 
 
 @pytest.mark.parametrize("stall_timeout", ["0", "1h"])
-def test_a_consumer_that_takes_nothing_is_aborted_after_its_end_was_due(
+def test_a_consumer_that_takes_nothing_is_cut_off_after_its_end_was_due(
     tmp_path: Path, stall_timeout: str
 ) -> None:
     flags = ("--max-clients", "1", "--max-connection-age", "1s", "--stall-timeout", stall_timeout)
@@ -60,7 +61,7 @@ def test_a_consumer_that_takes_nothing_is_aborted_after_its_end_was_due(
 
 
 def test_a_consumer_that_takes_a_little_now_and_then_is_not_cut_off(tmp_path: Path) -> None:
-    """With as full a connection as one that is cut off, for several times as long."""
+    """Its connection is as full as one that is cut off, and lasts several times as long."""
     timeout = 0.6
     flags = (
         "--max-clients",
@@ -85,5 +86,5 @@ def test_a_consumer_that_takes_a_little_now_and_then_is_not_cut_off(tmp_path: Pa
                 "the consumer that reads nothing is still there"
             )
         assert agent.status()["clients"] == 1
-        assert read < 6_000_000, "it was not slow: its connection was empty"
+        assert read < 6_000_000, "its connection was empty: it was not slow"
         slow.read_past(b"n11-16")

@@ -16,7 +16,7 @@ from oplogd.event_id import EventId, format_id
 from oplogd.operation import Operation, now_ms
 from oplogd.store import BatchId
 from oplogd.store.mongo import MongoStore
-from oplogd.stream.start import Reset, Since, resolve
+from oplogd.stream.start import FullReplication, Since, resolve
 from tests.mongo.conftest import MakeStore
 from tests.mongo.operations import folded, live_states, op, states_of, whole_log
 
@@ -146,7 +146,7 @@ async def test_offsets_go_on_after_the_log_was_dropped(
     gone = before[-2]
     located = await store.locate(gone.offset)
     position = EventId(gone.ms // 1000, gone.ms % 1000, gone.offset)
-    assert not isinstance(resolve(position, located, now_ms()), Reset)
+    assert not isinstance(resolve(position, located, now_ms()), FullReplication)
 
 
 async def test_a_new_epoch_sets_the_log_aside_and_every_consumer_starts_anew(
@@ -160,7 +160,7 @@ async def test_a_new_epoch_sets_the_log_aside_and_every_consumer_starts_anew(
     located = await store.locate(old.offset)
     assert (located.head.offset, located.oldest, located.first_offset) == (2, None, 3)
     position = EventId(old.ms // 1000, old.ms % 1000, old.offset)
-    assert resolve(position, located, now_ms()) == Reset()
+    assert resolve(position, located, now_ms()) == FullReplication()
     await store.append([op("c")])
     assert [entry.offset for entry in await whole_log(store)] == [3]
     assert set(await live_states(store)) == {"video/a", "video/c"}

@@ -1,9 +1,7 @@
-"""What a single consumer is handed besides operations: heartbeats, checkpoints, and its turn among others."""
+"""A single consumer: heartbeats, checkpoints, its end, and steps that ask the store."""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -12,18 +10,11 @@ from oplogd.stream.filters import Filter
 from oplogd.stream.frames import HEARTBEAT
 from oplogd.stream.hub import TooManyClientsError
 from tests.operations import numbered, operation
-from tests.stream.worlds import START_MS, Client, Sizes, World
+from tests.stream.checks import place_of
+from tests.stream.clients import Client
+from tests.stream.worlds import START_MS, World
 
-ROOMY = Sizes(cap=10**9, ring_entries=1000, ring_bytes=10**9, page=500, chunk=10**6)
 RARE = Filter(frozenset({"rare"}))
-
-
-@pytest.fixture
-async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    world = World(tmp_path, ROOMY, monkeypatch)
-    await world.start()
-    yield world
-    await world.stop()
 
 
 async def connected(
@@ -41,10 +32,10 @@ async def grow(world: World, *types: str) -> None:
     await world.catch_up()
 
 
-async def test_a_resume_reads_past_pieces_of_the_ring_of_which_nothing_passes(
+async def test_a_resume_reads_past_pieces_of_the_ring_that_hold_nothing_for_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oplogd.stream.consumer.CHUNK_BYTES", 1)
+    monkeypatch.setattr("oplogd.stream.live.CHUNK_BYTES", 1)
     await grow(world, "video", "video", "video", "rare", "video", "rare")
     client = await connected(world, format_id(world.mark(1)))
     assert await client.read()
@@ -53,23 +44,23 @@ async def test_a_resume_reads_past_pieces_of_the_ring_of_which_nothing_passes(
     client.check_drained()
 
 
-async def test_a_long_way_through_the_store_with_nothing_that_passes_is_no_silence(
+async def test_heartbeats_are_sent_while_pages_of_the_store_hold_nothing_that_passes(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oplogd.stream.consumer.PAGE", 1)
+    monkeypatch.setattr("oplogd.stream.catch_up.PAGE", 1)
     await world.append(numbered(3))
     world.ring.restart(world.head)
     client = await connected(world, format_id(world.mark(1)))
     assert client.consumer is not None
     client.consumer.heartbeat = 0
     assert await client.consumer.next_chunk() == HEARTBEAT
-    assert client.consumer.place == world.mark(2)
+    assert place_of(client.consumer) == world.mark(2)
 
 
-async def test_a_long_replication_with_nothing_that_passes_is_no_silence(
+async def test_heartbeats_are_sent_while_pages_of_states_hold_nothing_that_passes(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oplogd.stream.consumer.PAGE", 1)
+    monkeypatch.setattr("oplogd.stream.replication.PAGE", 1)
     await world.append(numbered(2))
     client = await connected(world, str(START_MS), checkpoints=True)
     assert client.consumer is not None
@@ -79,7 +70,7 @@ async def test_a_long_replication_with_nothing_that_passes_is_no_silence(
     assert (await client.consumer.next_chunk()).endswith(b"event: live\ndata:\n\n")
 
 
-async def test_a_heartbeats_checkpoint_says_up_to_where_nothing_more_passes(world: World) -> None:
+async def test_a_heartbeats_checkpoint_skips_operations_that_do_not_pass(world: World) -> None:
     await grow(world, "rare")
     client = await connected(world, "", checkpoints=True)
     assert client.consumer is not None
@@ -93,7 +84,7 @@ async def test_a_heartbeats_checkpoint_says_up_to_where_nothing_more_passes(worl
     )
 
 
-async def test_a_heartbeat_that_wakes_a_consumer_says_up_to_where_nothing_passed_while_it_slept(
+async def test_a_heartbeats_checkpoint_skips_operations_that_did_not_pass_while_it_slept(
     world: World,
 ) -> None:
     client = await connected(world, "", checkpoints=True)
@@ -103,19 +94,17 @@ async def test_a_heartbeat_that_wakes_a_consumer_says_up_to_where_nothing_passed
     await grow(world, "video", "video")
     client.consumer.last_write = float("-inf")
     world.hub.look(time.monotonic())
-    assert client._task is not None
-    assert await client._task == HEARTBEAT + f"id: {format_id(world.mark(2))}\n\n".encode()
-    client._task = None
+    assert await client.woken() == HEARTBEAT + f"id: {format_id(world.mark(2))}\n\n".encode()
 
 
-async def test_a_consumer_whose_write_waits_is_not_woken_for_its_heartbeat_but_ends_when_its_time_has_come(
+async def test_a_consumer_with_a_pending_write_is_not_woken_but_ends_when_its_age_is_reached(
     world: World,
 ) -> None:
     client = await connected(world, "")
     consumer = client.consumer
     assert consumer is not None
     consumer.last_write = float("-inf")
-    consumer.outlet.writing = True
+    consumer.connection.writing = True
     assert not consumer.tick(time.monotonic())
     consumer.ends_at = 0
     assert not consumer.tick(time.monotonic())
@@ -155,7 +144,7 @@ async def test_heartbeats_are_sent_while_the_store_does_not_answer_and_nothing_i
         await answers.wait()
 
     world.store.meddle = [wait] * (calls + 1)  # checkpoint, states, locate
-    chunk = client._act(consumer.next_chunk())
+    chunk = client.act(consumer.next_chunk())
     world.store.victim = client
     async with asyncio.timeout(30):
         await asked.acquire()
@@ -164,7 +153,7 @@ async def test_heartbeats_are_sent_while_the_store_does_not_answer_and_nothing_i
             assert consumer.tick(time.monotonic())
             consumer.wake()
             assert await chunk == HEARTBEAT
-            chunk = client._act(consumer.next_chunk())
+            chunk = client.act(consumer.next_chunk())
             await asyncio.sleep(0)
         consumer.heartbeat = 1e9
         answers.set()
@@ -176,45 +165,43 @@ async def test_a_consumer_ends_while_the_store_does_not_answer(world: World) -> 
     client = await connected(world, "1", Filter())
     consumer = client.consumer
     assert consumer is not None
-    asked, never = asyncio.Event(), asyncio.Event()
+    asked, cancelled = asyncio.Event(), asyncio.Event()
 
     async def wait() -> None:
         asked.set()
-        await never.wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
 
     world.store.meddle = [wait]
-    chunk = client._act(consumer.next_chunk())
+    chunk = client.act(consumer.next_chunk())
     world.store.victim = client
     async with asyncio.timeout(30):
         await asked.wait()
         consumer.end()
         assert await chunk == b""
-        asking = consumer._asking
-        assert asking is not None
+        assert not cancelled.is_set()
         await client.disconnect()
-        await asyncio.wait([asking])
-    assert asking.cancelled()
+        await cancelled.wait()
 
 
-async def test_without_the_wish_a_heartbeat_is_all(world: World) -> None:
+async def test_heartbeats_carry_no_checkpoint_unless_asked_for(world: World) -> None:
     client = await connected(world, "")
     assert client.consumer is not None
     client.consumer.heartbeat = 0
     assert await client.consumer.next_chunk() == HEARTBEAT
 
 
-async def test_an_ended_consumer_that_slept_is_told_so(world: World) -> None:
+async def test_end_wakes_a_consumer_that_sleeps(world: World) -> None:
     client = await connected(world, "")
     assert client.consumer is not None
     assert not await client.read()
     client.consumer.end()
-    assert client._task is not None
-    async with asyncio.timeout(30):
-        assert await client._task == b""
-    client._task = None
+    assert await client.woken() == b""
 
 
-async def test_an_age_that_is_reached_ends_the_stream_and_no_sooner(world: World) -> None:
+async def test_a_stream_ends_at_its_age_and_not_before(world: World) -> None:
     client = await connected(world, "")
     assert client.consumer is not None
     client.consumer.ends_at = 100.0
@@ -225,7 +212,7 @@ async def test_an_age_that_is_reached_ends_the_stream_and_no_sooner(world: World
 
 
 async def test_consumers_over_the_limit_are_refused_until_one_leaves(world: World) -> None:
-    world.hub._max_clients = 1
+    world.hub.max_clients = 1
     client = await connected(world, "")
     with pytest.raises(TooManyClientsError):
         await world.hub.connect(Millis(0), RARE, checkpoints=False, address="test")
@@ -261,7 +248,7 @@ async def test_live_of_an_empty_log_resumes_though_the_log_has_begun_meanwhile(
     assert len(client.objects) == 1
 
 
-async def test_counts_are_operations_and_states_but_no_marks(world: World) -> None:
+async def test_counters_count_operations_and_states_but_no_reset_or_live(world: World) -> None:
     await grow(world, "rare", "video")
     client = await connected(world, "0")
     await grow(world, "rare")
@@ -269,7 +256,7 @@ async def test_counts_are_operations_and_states_but_no_marks(world: World) -> No
         pass
     client.check_drained()
     assert client.consumer is not None
-    assert client.consumer.sent == world.hub.counts.events_sent == 1
+    assert client.consumer.sent == world.hub.counters.events_sent == 1
 
 
 async def test_a_purge_in_the_midst_of_a_replication_is_noticed_before_live(world: World) -> None:
@@ -282,9 +269,7 @@ async def test_a_purge_in_the_midst_of_a_replication_is_noticed_before_live(worl
     async def purge() -> None:
         await world.purge(world.head.ms + 1)
 
-    world.store.meddle = [
-        purge
-    ]  # after the place to go live from is known, before the states are read
+    world.store.meddle = [purge]  # after the checkpoint is known, before the states are read
     await world.catch_up()
     while await client.read():
         pass
@@ -299,7 +284,7 @@ async def test_a_live_consumer_that_fell_off_ring_and_log_goes_on_from_the_state
     monkeypatch.setattr(world.ring, "max_entries", 2)
     await grow(world, "video")
     client = await connected(world, "", Filter())
-    await world.store._writer.run(lambda db: db.execute("UPDATE logs SET max_bytes = 600"))
+    world.store.shrink(600)
     for number in range(20):
         await grow(world, f"type{number}")
     assert not await world.is_in_log(2)

@@ -1,4 +1,4 @@
-"""Which operations a query wants."""
+"""Filters of a query, and the operations that pass them."""
 
 import pytest
 from hypothesis import given

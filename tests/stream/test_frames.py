@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from oplogd.event_id import Mark
 from oplogd.operation import Data, Operation, decode_data
 from oplogd.store import State, StateCursor
-from oplogd.stream.frames import HEARTBEAT, RESET, Framer, checkpoint_frame, live_frame, position_of
+from oplogd.stream.frames import (
+    HEARTBEAT,
+    RESET,
+    Framer,
+    beginning_position,
+    checkpoint_frame,
+    live_frame,
+)
 from tests.operations import entry, operation
 from tests.properties import examples
 
@@ -48,18 +55,12 @@ def test_a_checkpoint_has_an_id_only_and_a_heartbeat_is_a_comment() -> None:
     assert HEARTBEAT == b":\n"
 
 
-@pytest.mark.parametrize(
-    ("mark", "is_entry", "position"),
-    [
-        (Mark(5, 1_415_271_879_041), True, "545b55c70029000000000005"),
-        (Mark(0, 1_415_271_879_041), False, "1415271879041"),
-        (Mark(0, 0), False, "1"),
-    ],
-)
-def test_a_position_is_an_entrys_id_or_where_the_log_began_its_time(
-    mark: Mark, is_entry: bool, position: str
-) -> None:
-    assert position_of(mark, is_entry) == position
+def test_the_position_before_the_first_entry_is_the_time_of_the_logs_beginning() -> None:
+    assert beginning_position(Mark(0, 1_415_271_879_041)) == "1415271879041"
+
+
+def test_a_log_that_began_at_time_0_is_resumed_at_the_id_of_reset() -> None:
+    assert beginning_position(Mark(0, 0)) == "1"
 
 
 def test_entries_of_one_time_and_then_of_another_have_their_own_ids() -> None:

@@ -1,4 +1,4 @@
-"""The collector leaves connected streams alone, and collects them after they have ended."""
+"""The collector leaves connected streams alone and collects ended ones."""
 
 import gc
 import weakref
@@ -28,7 +28,7 @@ def hub_of(connections: int) -> Any:
     return SimpleNamespace(connections=connections, consumers=set(range(connections)))
 
 
-def test_connected_streams_are_not_looked_at_and_ended_ones_are_collected() -> None:
+def test_connected_streams_are_not_visited_and_ended_ones_are_collected() -> None:
     streams = [Cycle() for _ in range(1000)]
     watched = [weakref.ref(stream) for stream in streams]
     hub = hub_of(1000)
@@ -37,16 +37,14 @@ def test_connected_streams_are_not_looked_at_and_ended_ones_are_collected() -> N
     assert gc.get_freeze_count() > 1000
     streams.clear()
     gc.collect()
-    assert all(stream() is not None for stream in watched), "they were looked at"
+    assert all(stream() is not None for stream in watched), "the collector visited them"
     hub.consumers.clear()
     freezer.look()
     freezer.look()
-    assert all(stream() is None for stream in watched), "they stay for ever"
+    assert all(stream() is None for stream in watched), "they were not collected"
 
 
-def test_a_few_streams_that_end_cause_no_collection_and_many_cause_one_when_the_last_has_ended() -> (
-    None
-):
+def test_many_ended_streams_cause_one_collection_after_the_last_and_a_few_cause_none() -> None:
     hub = hub_of(10_000)
     freezer = Freezer(hub)
     freezer.look()
@@ -57,7 +55,7 @@ def test_a_few_streams_that_end_cause_no_collection_and_many_cause_one_when_the_
         assert gc.get_stats()[2]["collections"] == collections + collected
 
 
-def test_streams_that_end_all_the_time_are_collected_too() -> None:
+def test_streams_that_end_all_the_time_are_collected() -> None:
     hub = hub_of(1000)
     freezer = Freezer(hub)
     collections = gc.get_stats()[2]["collections"]
@@ -67,7 +65,7 @@ def test_streams_that_end_all_the_time_are_collected_too() -> None:
     assert 1 <= gc.get_stats()[2]["collections"] - collections <= 3
 
 
-def test_other_garbage_is_collected_as_ever() -> None:
+def test_other_garbage_is_collected_as_usual() -> None:
     Freezer(hub_of(1000)).look()
     other = Cycle()
     watched = weakref.ref(other)

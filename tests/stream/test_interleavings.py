@@ -1,8 +1,9 @@
-"""Whatever happens in whatever order, each consumer has what the wire contract promises it."""
+"""In any order of events, each consumer has everything that the wire contract promises."""
 
 import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -16,14 +17,15 @@ from oplogd.operation import Operation
 from oplogd.stream.filters import Filter
 from tests.operations import operations
 from tests.properties import examples
-from tests.stream.worlds import Client, Sizes, World
+from tests.stream.clients import Client
+from tests.stream.worlds import Sizes, World
 
+# More than any of these streams can have: an endless one fails.
 MANY_CHUNKS = 5_000
-"""More than any of these streams can have: an endless one fails."""
 
 
 class Nothing(NamedTuple):
-    """What a superfluous step shrinks to."""
+    """No effect: superfluous steps shrink to this."""
 
 
 class Append(NamedTuple):
@@ -31,37 +33,37 @@ class Append(NamedTuple):
 
 
 class Grow(NamedTuple):
-    """As ``Append``, and the follower has it at once."""
+    """Append, and let the follower read it at once."""
 
     operations: list[Operation]
 
 
 class Tick(NamedTuple):
-    """The clock goes on, or back."""
+    """Move the clock forwards or back."""
 
     ms: int
 
 
 class Advance(NamedTuple):
-    """The follower reads on."""
+    """Run one round of the follower."""
 
 
 class RestartRing(NamedTuple):
-    """The follower lost its place."""
+    """Make the follower lose its place."""
 
 
 class Fail(NamedTuple):
-    """The store is away for one call."""
+    """Make one call of the store fail."""
 
 
 class Purge(NamedTuple):
-    """Deleted states are forgotten, up to so long before the head's time."""
+    """Purge the tombstones older than this before the head's time."""
 
     age_ms: int
 
 
 class NewEpoch(NamedTuple):
-    """The log is set aside with the clock set back so far."""
+    """Set the clock back by this, and the log aside."""
 
     back_ms: int
 
@@ -73,8 +75,12 @@ Event = Nothing | Append | Grow | Tick | Advance | RestartRing | Fail | Purge | 
 StartKind = Literal["none", "zero", "one", "seen", "ms", "altered", "beyond", "foreign"]
 
 
-class Connect(NamedTuple):
-    """A new consumer. ``at``: where in the history its id lies, from 0 to 1; ``off``: how far an ``ms`` is off that."""
+@dataclass(frozen=True)
+class Connect:
+    """Connect a new consumer.
+
+    ``at``: the place of its id in the history, from 0 to 1. ``off``: distance of an ``ms`` from it.
+    """
 
     filter: Filter
     kind: StartKind
@@ -84,7 +90,8 @@ class Connect(NamedTuple):
     meanwhile: list[Event]
 
 
-class Read(NamedTuple):
+@dataclass(frozen=True)
+class Read:
     client: int
     chunks: int
     meanwhile: list[Event]
@@ -94,8 +101,9 @@ class Disconnect(NamedTuple):
     client: int
 
 
-class Resume(NamedTuple):
-    """The filter stays where None."""
+@dataclass(frozen=True)
+class Resume:
+    """Connect again. ``filter`` None: the same one."""
 
     client: int
     filter: Filter | None
@@ -116,8 +124,8 @@ ticks = st.builds(Tick, st.sampled_from([0, 1, 7, 999, 1500, -1, -2000]))
 purges = st.builds(Purge, st.sampled_from([-1, 0, 1, 1000, 2000]))
 epochs = st.builds(NewEpoch, st.sampled_from([0, 500, 100_000]))
 events: st.SearchStrategy[Event] = st.one_of(
-    st.just(Nothing()), appends, appends, grows, grows, ticks, st.just(Advance()), st.just(Advance()), purges, st.just(RestartRing()),
-    st.just(Fail()), epochs,
+    st.just(Nothing()), appends, appends, grows, grows, ticks, st.just(Advance()),
+    st.just(Advance()), purges, st.just(RestartRing()), st.just(Fail()), epochs,
 )  # fmt: skip
 meanwhiles = st.lists(events, max_size=4)
 clients = st.integers(0, 4)
@@ -135,8 +143,8 @@ connects = st.builds(
 reads = st.builds(Read, clients, st.integers(1, 4), meanwhiles)
 resumes = st.builds(Resume, clients, st.none() | filters, meanwhiles)
 actions: st.SearchStrategy[Action] = st.one_of(
-    st.just(Nothing()), grows, grows, grows, grows, events, connects, reads, reads, reads, reads, resumes,
-    st.builds(Disconnect, clients),
+    st.just(Nothing()), grows, grows, grows, grows, events, connects,
+    reads, reads, reads, reads, resumes, st.builds(Disconnect, clients),
 )  # fmt: skip
 all_sizes = st.builds(
     Sizes,
@@ -158,7 +166,7 @@ all_sizes = st.builds(
     pairs=st.sampled_from([0, 1_024]),
     idle=st.sampled_from([0, 16_384]),
 )
-def test_every_consumer_has_what_it_was_promised(
+def test_every_consumer_has_everything_promised_to_it(
     sizes: Sizes,
     rare: frozenset[type],
     first: tuple[Action, ...],
@@ -169,17 +177,17 @@ def test_every_consumer_has_what_it_was_promised(
 ) -> None:
     plan = [_only(rare, action) for action in (*first, *then)]
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("oplogd.stream.ring._CHEAP", cheap)
+        patch.setattr("oplogd.stream.view._CHEAP", cheap)
         patch.setattr("oplogd.stream.postings._MAX_PAIRS", pairs)
         patch.setattr("oplogd.stream.postings.MAX_IDLE", idle)
         asyncio.run(_play(World(Path(folder), sizes, patch), plan))
 
 
 def _only(rare: frozenset[type], action: Action) -> Action:
-    """The action without the rare events but these: where all may happen, one undoes what another has built up."""
+    """Drop rare events other than these: if all may happen, one undoes the effect of another."""
     if isinstance(action, Connect | Read | Resume):
-        return action._replace(
-            meanwhile=[event for event in action.meanwhile if _happens(rare, event)]
+        return replace(
+            action, meanwhile=[event for event in action.meanwhile if _happens(rare, event)]
         )
     return action if _happens(rare, action) else Nothing()
 
@@ -282,7 +290,7 @@ async def _start_id(world: World, start: Connect) -> str:
             return f"{seconds:08x}{EventId(0, 0xC7F0, 0x95528DD0F3).millis:04x}95528dd0f386"
         case "ms":
             ms = world.mark(offset).ms if head.offset >= first else head.ms
-            # No id of this log is past its head; one that is far past it belongs to another.
+            # No id of this log is past its head; an id far past it belongs to another log.
             return str(min(ms + start.off, head.ms) if start.off < 1000 else ms + 100_000_000)
     if head.offset < first:
         return ""

@@ -1,8 +1,6 @@
-"""The largest lag of all consumers and of each name, and what a consumer falls back to."""
+"""Lags of consumers and names, fall-backs, and refused consumers."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -13,18 +11,16 @@ from oplogd.stream.filters import Filter
 from oplogd.stream.hub import TooManyClientsError, TooManyFromAddressError
 from oplogd.stream.lags import MAX_NAMES, Behind, Named, survey
 from tests.operations import numbered
-from tests.stream.worlds import Client, Sizes, World
+from tests.stream.clients import Client
+from tests.stream.worlds import Sizes, World
 
 SIZES = Sizes(cap=10**9, ring_entries=16, ring_bytes=10**9, page=4, chunk=10**6)
 ALL = Filter()
 
 
 @pytest.fixture
-async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    world = World(tmp_path, SIZES, monkeypatch)
-    await world.start()
-    yield world
-    await world.stop()
+def sizes() -> Sizes:
+    return SIZES
 
 
 async def connect(world: World, name: str = "", position: Position | None = None) -> Consumer:
@@ -38,7 +34,7 @@ async def grow(world: World, count: int) -> None:
     await world.catch_up()
 
 
-async def test_the_largest_lag_is_told_of_all_and_of_each_name(world: World) -> None:
+async def test_a_survey_returns_the_largest_lag_of_all_and_of_each_name(world: World) -> None:
     assert (await survey(world.hub.consumers, world.clock()))[1:] == (Behind(0, 0.0), {}, 0)
     await connect(world, "search")
     await grow(world, 2)
@@ -54,7 +50,7 @@ async def test_the_largest_lag_is_told_of_all_and_of_each_name(world: World) -> 
     assert lags.names_left_out == 0
 
 
-async def test_of_very_many_names_those_that_lag_most_are_told(world: World) -> None:
+async def test_of_too_many_names_the_ones_with_the_largest_lags_are_returned(world: World) -> None:
     late = await connect(world, "zz-late")
     await grow(world, 1)
     for number in range(MAX_NAMES + 9):
@@ -67,7 +63,7 @@ async def test_of_very_many_names_those_that_lag_most_are_told(world: World) -> 
     assert lags.names_left_out == 10
 
 
-async def test_asking_very_many_consumers_gives_way_to_the_event_loop(
+async def test_a_survey_of_many_consumers_gives_way_to_the_event_loop(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(50):
@@ -91,7 +87,7 @@ async def test_asking_very_many_consumers_gives_way_to_the_event_loop(
 
 
 def fallbacks(world: World) -> tuple[int, int]:
-    return world.hub.counts.to_store, world.hub.counts.to_states
+    return world.hub.counters.to_store, world.hub.counters.to_states
 
 
 async def drain(client: Client) -> None:
@@ -115,7 +111,7 @@ async def test_a_consumer_that_falls_behind_the_ring_is_counted_once_each_time(
     world.hub.disconnect(client.consumer)
 
 
-async def test_a_consumer_whose_place_has_left_the_log_is_counted_when_it_gets_states(
+async def test_a_consumer_with_an_unknown_id_is_counted_when_it_gets_states(
     world: World,
 ) -> None:
     await grow(world, 1)
@@ -126,7 +122,7 @@ async def test_a_consumer_whose_place_has_left_the_log_is_counted_when_it_gets_s
     await connect(world, position=parse_position("0"))
     await connect(world, position=parse_position(str(world.mark(1).ms)))
     await connect(world)
-    assert fallbacks(world) == (0, 1), "they asked for states, or for what comes"
+    assert fallbacks(world) == (0, 1), "they asked for states, or for new operations"
 
 
 # --- Refused consumers ---
@@ -146,11 +142,11 @@ async def test_consumers_that_are_not_connected_are_counted_by_the_reason(
         patch.setattr(world.store, "locate", away)
         with pytest.raises(StoreUnavailableError):
             await connect(world)
-    monkeypatch.setattr(hub, "_max_per_host", 1)
+    monkeypatch.setattr(hub, "max_clients_per_address", 1)
     await connect(world)
     with pytest.raises(TooManyFromAddressError):
         await connect(world)
-    monkeypatch.setattr(hub, "_max_clients", 1)
+    monkeypatch.setattr(hub, "max_clients", 1)
     for _ in range(2):
         with pytest.raises(TooManyClientsError):
             await connect(world)

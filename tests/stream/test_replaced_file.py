@@ -1,4 +1,4 @@
-"""The follower and a replication whose file another one replaces: offsets alone do not tell the two apart."""
+"""A file that replaces the followed one has the same offsets and is noticed all the same."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,24 +8,24 @@ import pytest
 
 from oplogd.event_id import Millis
 from oplogd.store.sqlite import SqliteStore
-from oplogd.stream.alarm import Alarm
 from oplogd.stream.filters import Filter
 from oplogd.stream.follower import advance
 from oplogd.stream.frames import RESET, Framer
 from oplogd.stream.hub import Hub
 from oplogd.stream.ring import Ring
+from oplogd.stream.waker import Waker
 from tests.operations import numbered
 from tests.stream.worlds import START_MS, Clock
 
 
 class Followed:
-    """A store of two operations with the ring at its head, and another file with operations of another time."""
+    """A store of two operations, a ring at its head, and a file with operations of other times."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self.path, self._other = folder / "oplog.db", folder / "other.db"
         self._clock = clock
         self.store = SqliteStore(self.path)
-        self.ring = Ring(Framer(), 100, 10**6, Alarm().wake)
+        self.ring = Ring(Framer(), 100, 10**6, Waker().wake)
 
     async def open(self, operations_of_other: int) -> None:
         other = SqliteStore(self._other)
@@ -58,7 +58,7 @@ async def followed(
         await made.store.close()
 
 
-async def test_entries_of_another_file_do_not_follow_those_of_the_one_that_was_followed(
+async def test_the_ring_restarts_at_the_head_of_a_file_that_replaces_the_followed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with followed(tmp_path, monkeypatch, 4) as log:
@@ -70,7 +70,7 @@ async def test_entries_of_another_file_do_not_follow_those_of_the_one_that_was_f
         assert (log.ring.epoch, log.ring.head, len(log.ring.window)) == (epoch + 1, head, 0)
 
 
-async def test_a_replication_of_a_file_that_is_replaced_begins_anew_before_live(
+async def test_a_replication_begins_anew_before_live_if_the_file_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both logs end at the same offset and began at the same time."""

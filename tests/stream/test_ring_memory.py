@@ -1,4 +1,4 @@
-"""The ring's bound in bytes is about memory, so it counts what its entries take, whatever they look like."""
+"""The ring's bound in bytes counts the memory of its entries, for every kind of entry."""
 
 import gc
 import tracemalloc
@@ -36,7 +36,7 @@ SHAPES: dict[str, tuple[Callable[[int], Operation], Filter]] = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_ring_takes_no_more_memory_than_it_tells(shape: str) -> None:
+def test_the_ring_takes_no_more_memory_than_it_counts(shape: str) -> None:
     make, filter_ = SHAPES[shape]
     ring = Ring(Framer(), 10**9, BYTES, lambda waiters: None)
     ring.restart(Mark(0, 0))
@@ -46,11 +46,11 @@ def test_the_ring_takes_no_more_memory_than_it_tells(shape: str) -> None:
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        told = 0
+        counted = 0
         while (
-            told < ring.window.size or offset < 100
-        ):  # until it drops what came first, and then as much again
-            told = ring.window.size
+            counted < ring.window.size or offset < 100
+        ):  # until it drops the first entries, and then as much again
+            counted = ring.window.size
             for _ in range(max(1, offset // 2)):
                 offset += 1
                 ring.append([entry(offset, 1_700_000_000_000 + offset, make(offset))])

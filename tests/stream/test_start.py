@@ -1,4 +1,4 @@
-"""The contract's table of starting points, row by row."""
+"""The table of starts in the wire contract, row by row."""
 
 import pytest
 from hypothesis import given
@@ -6,16 +6,18 @@ from hypothesis import strategies as st
 
 from oplogd.event_id import EventId, Mark, Millis, Position, format_id, parse_position
 from oplogd.store import LogBounds
-from oplogd.stream.start import After, Reset, Since, Start, bridged, resolve
+from oplogd.stream.start import After, FullReplication, Since, Start, bridged, resolve, resolve_mark
 from tests.properties import examples
 
 CREATED = 1_700_000_000_000
 NOW = CREATED + 1_000_000
+
+# A log that began at 1, has lost the entries up to 10, and ends at 20.
 FIRST, OLDEST, HEAD = 1, 11, 20
-"""A log that began at 1, has lost the entries up to 10 and ends at 20; entry n is of CREATED + 700 * n."""
 
 
 def ms_of(offset: int) -> int:
+    """Return the time of an entry of that log."""
     return CREATED + 700 * offset
 
 
@@ -29,6 +31,8 @@ def log(
     first: int = FIRST,
     purged: int = 0,
     adopted: int = 0,
+    unwritten: tuple[tuple[int, int], ...] = (),
+    set_aside: tuple[tuple[int, int], ...] = (),
 ) -> LogBounds:
     if at_ms is None and oldest is not None and oldest <= at <= head:
         at_ms = ms_of(at)
@@ -40,6 +44,8 @@ def log(
         first_offset=first,
         purged_ms=purged,
         adopted_ms=adopted,
+        unwritten=unwritten,
+        set_aside=set_aside,
     )
 
 
@@ -56,13 +62,13 @@ def second(ms: int) -> int:
     return ms // 1000 * 1000
 
 
-def test_where_the_consumer_says_nothing_the_stream_starts_behind_the_head() -> None:
+def test_without_a_position_the_stream_starts_behind_the_head() -> None:
     assert resolve(None, log(), NOW) == After(Mark(HEAD, ms_of(HEAD)))
     assert resolve(None, EMPTY, NOW) == After(Mark(0, CREATED))
 
 
 @pytest.mark.parametrize("offset", [OLDEST, 15, HEAD])
-def test_an_id_in_the_log_goes_on_behind_it(offset: int) -> None:
+def test_an_id_in_the_log_continues_behind_it(offset: int) -> None:
     assert resolve(event_id(offset), log(at=offset), NOW) == After(Mark(offset, ms_of(offset)))
 
 
@@ -89,7 +95,7 @@ def test_an_id_that_has_left_the_log_is_bridged_from_its_second(offset: int) -> 
         "beyond the head",
         "the head's offset with another time",
         "another time",
-        "gone, and later than what is there",
+        "gone, and later than the oldest entry",
         "no entry",
         "an empty log",
         "of 2099",
@@ -97,17 +103,17 @@ def test_an_id_that_has_left_the_log_is_bridged_from_its_second(offset: int) -> 
     ],
 )
 def test_an_id_of_another_history_is_reset(position: Position, located: LogBounds) -> None:
-    assert resolve(position, located, NOW) == Reset()
+    assert resolve(position, located, NOW) == FullReplication()
 
 
 @pytest.mark.parametrize("text", ["0", "00", "0000000000000"])
 def test_zero_is_a_full_replication(text: str) -> None:
-    assert resolve(parse_position(text), log(), NOW) == Reset()
-    assert resolve(parse_position(text), EMPTY, NOW) == Reset()
+    assert resolve(parse_position(text), log(), NOW) == FullReplication()
+    assert resolve(parse_position(text), EMPTY, NOW) == FullReplication()
 
 
 @pytest.mark.parametrize("ms", [CREATED, ms_of(5), ms_of(15), ms_of(HEAD)])
-def test_other_digits_are_the_states_changed_at_or_after_them(ms: int) -> None:
+def test_other_digits_start_with_the_states_changed_at_or_after_them(ms: int) -> None:
     assert resolve(Millis(ms), log(), NOW) == Since(ms)
 
 
@@ -115,7 +121,7 @@ def test_a_time_after_the_head_up_to_the_present_is_no_gap() -> None:
     assert resolve(Millis(NOW), log(), NOW) == Since(NOW)
 
 
-def test_one_is_bridged_by_whatever_is_there() -> None:
+def test_one_is_bridged_by_any_states() -> None:
     assert resolve(Millis(1), log(), NOW) == Since(1)
     assert resolve(Millis(1), log(purged=NOW), NOW) == Since(1)
     assert resolve(Millis(1), EMPTY, NOW) == Since(1)
@@ -126,17 +132,17 @@ def test_one_is_bridged_by_whatever_is_there() -> None:
 
 @pytest.mark.parametrize("ms", [2, 1000, CREATED - 1])
 def test_a_time_before_the_store_is_reset(ms: int) -> None:
-    assert resolve(Millis(ms), log(), NOW) == Reset()
+    assert resolve(Millis(ms), log(), NOW) == FullReplication()
 
 
 def test_a_time_before_the_purge_is_reset_and_at_it_is_not() -> None:
     purged = ms_of(5)
-    assert resolve(Millis(purged - 1), log(purged=purged), NOW) == Reset()
+    assert resolve(Millis(purged - 1), log(purged=purged), NOW) == FullReplication()
     assert resolve(Millis(purged), log(purged=purged), NOW) == Since(purged)
 
 
 def test_an_id_that_has_left_the_log_before_the_purge_is_reset() -> None:
-    assert resolve(event_id(4), log(at=4, purged=ms_of(5)), NOW) == Reset()
+    assert resolve(event_id(4), log(at=4, purged=ms_of(5)), NOW) == FullReplication()
 
 
 def test_an_id_in_the_second_of_the_purge_is_bridged_from_the_purge() -> None:
@@ -155,59 +161,61 @@ def test_an_id_in_the_log_needs_no_states_so_no_purge_matters() -> None:
 
 
 def test_an_id_older_than_the_store_is_reset() -> None:
-    assert resolve(event_id(5, CREATED - 1), log(at=5), NOW) == Reset()
+    assert resolve(event_id(5, CREATED - 1), log(at=5), NOW) == FullReplication()
 
 
 @pytest.mark.parametrize("offset", [1, 10])
 def test_an_id_of_the_epoch_before_is_reset(offset: int) -> None:
     located = log(at=offset, first=11)
-    assert resolve(event_id(offset), located, NOW) == Reset()
+    assert resolve(event_id(offset), located, NOW) == FullReplication()
 
 
 def test_the_last_id_of_the_epoch_before_is_reset_while_the_new_log_is_empty() -> None:
-    assert resolve(event_id(HEAD), log(oldest=None, first=HEAD + 1), NOW) == Reset()
+    assert resolve(event_id(HEAD), log(oldest=None, first=HEAD + 1), NOW) == FullReplication()
 
 
 def test_a_time_far_in_the_future_is_reset() -> None:
     ahead = ms_of(HEAD) + 3_600_000
     assert resolve(Millis(NOW + 60_000), log(), NOW) == Since(NOW + 60_000)
-    assert resolve(Millis(NOW + 60_001), log(), NOW) == Reset()
-    assert resolve(Millis(ahead), log(), ms_of(HEAD)) == Reset()
+    assert resolve(Millis(NOW + 60_001), log(), NOW) == FullReplication()
+    assert resolve(Millis(ahead), log(), ms_of(HEAD)) == FullReplication()
 
 
-def test_a_time_that_the_logs_own_head_is_ahead_by_is_its_own() -> None:
+def test_a_time_up_to_the_head_is_known_even_if_the_head_is_ahead_of_the_clock() -> None:
     behind = ms_of(HEAD) - 10**9
     assert resolve(Millis(ms_of(HEAD)), log(), behind) == Since(ms_of(HEAD))
 
 
 # --- Times in which this history wrote nothing ---
 
+SPAN = ((ms_of(4), ms_of(6)),)
+
 
 @pytest.mark.parametrize(
-    "position", [Millis(ms_of(5)), event_id(5)], ids=["of a replication", "of an operation"]
+    "position", [Millis(ms_of(5)), event_id(5)], ids=["replication id", "event id"]
 )
 def test_an_id_of_a_time_at_which_the_store_was_closed_is_reset(position: Position) -> None:
-    closed = log(at=5)._replace(unwritten=((ms_of(4), ms_of(6)),))
-    assert resolve(position, closed, NOW) == Reset()
+    closed = log(at=5, unwritten=SPAN)
+    assert resolve(position, closed, NOW) == FullReplication()
 
 
 @pytest.mark.parametrize("offset", [4, 6])
 def test_an_id_at_either_end_of_the_time_at_which_the_store_was_closed_is_known(
     offset: int,
 ) -> None:
-    closed = log(at=offset)._replace(unwritten=((ms_of(4), ms_of(6)),))
+    closed = log(at=offset, unwritten=SPAN)
     assert isinstance(resolve(event_id(offset), closed, NOW), Since)
     assert resolve(Millis(ms_of(offset)), closed, NOW) == Since(ms_of(offset))
 
 
 def test_a_time_that_a_person_asks_for_may_be_one_at_which_the_store_was_closed() -> None:
-    closed = log()._replace(unwritten=((ms_of(4), ms_of(6)),), set_aside=((ms_of(4), ms_of(6)),))
+    closed = log(unwritten=SPAN, set_aside=SPAN)
     assert resolve(Millis(ms_of(5), chosen=True), closed, NOW) == Since(ms_of(5))
 
 
-def test_only_replication_ids_are_taken_for_those_of_a_log_that_was_set_aside() -> None:
-    aside = log(at=5)._replace(set_aside=((ms_of(4), ms_of(6)),))
-    assert resolve(Millis(ms_of(5)), aside, NOW) == Reset()
+def test_a_time_of_a_log_that_was_set_aside_is_reset_and_an_event_id_is_not() -> None:
+    aside = log(at=5, set_aside=SPAN)
+    assert resolve(Millis(ms_of(5)), aside, NOW) == FullReplication()
     assert isinstance(resolve(event_id(5), aside, NOW), Since)  # its offset tells the log
 
 
@@ -219,15 +227,15 @@ OBJECT_ID = parse_position("6553f2e0f095528dd0f3863c")
 def test_an_object_id_of_before_the_take_over_is_bridged_from_its_second() -> None:
     assert isinstance(OBJECT_ID, EventId)
     when = OBJECT_ID.seconds * 1000
-    located = log(at=OBJECT_ID.offset, created=0, adopted=when)
-    assert resolve(OBJECT_ID, located, NOW) == Since(when)
-    assert resolve(OBJECT_ID, located._replace(adopted_ms=when + 999), NOW) == Since(when)
+    for adopted in (when, when + 999):
+        located = log(at=OBJECT_ID.offset, created=0, adopted=adopted)
+        assert resolve(OBJECT_ID, located, NOW) == Since(when)
 
 
 def test_an_object_id_of_after_the_take_over_is_reset() -> None:
     assert isinstance(OBJECT_ID, EventId)
     located = log(at=OBJECT_ID.offset, created=0, adopted=OBJECT_ID.seconds * 1000 - 1)
-    assert resolve(OBJECT_ID, located, NOW) == Reset()
+    assert resolve(OBJECT_ID, located, NOW) == FullReplication()
 
 
 def test_an_object_id_that_looks_like_ours_beyond_the_head_is_bridged() -> None:
@@ -241,19 +249,30 @@ def test_an_object_id_whose_second_is_before_the_purge_is_reset() -> None:
     assert isinstance(OBJECT_ID, EventId)
     when = OBJECT_ID.seconds * 1000
     located = log(at=OBJECT_ID.offset, created=0, adopted=when, purged=when + 1)
-    assert resolve(OBJECT_ID, located, NOW) == Reset()
+    assert resolve(OBJECT_ID, located, NOW) == FullReplication()
 
 
 def test_an_id_with_impossible_milliseconds_is_not_ours_even_at_an_offset_of_the_log() -> None:
     foreign = EventId(ms_of(15) // 1000, 1000, 15)
-    assert resolve(foreign, log(at=15), NOW) == Reset()
+    assert resolve(foreign, log(at=15), NOW) == FullReplication()
 
 
-def test_what_is_bridged() -> None:
+def test_states_bridge_times_from_creation_and_purge_on() -> None:
     located = log(created=CREATED, purged=CREATED + 5)
     assert bridged(1, located)
     assert not bridged(CREATED + 4, located)
     assert bridged(CREATED + 5, located)
+
+
+@examples(5)
+@given(
+    mark=st.builds(Mark, st.integers(0, 30), st.integers(CREATED - 1000, ms_of(30))),
+    oldest=st.none() | st.integers(1, HEAD),
+)
+def test_a_mark_starts_as_its_event_id_does(mark: Mark, oldest: int | None) -> None:
+    located = log(at=mark.offset, oldest=oldest)
+    position = event_id(mark.offset, mark.ms)
+    assert resolve_mark(mark, located, NOW) == resolve(position, located, NOW)
 
 
 @examples(5)
@@ -269,7 +288,7 @@ def test_what_is_bridged() -> None:
     purged=st.sampled_from([0, CREATED + 1, ms_of(5), ms_of(HEAD), NOW]),
     adopted=st.sampled_from([0, CREATED]),
 )
-def test_a_start_never_asks_the_states_for_what_they_cannot_tell(
+def test_a_start_never_asks_the_states_for_times_that_they_do_not_bridge(
     position: Position | None, oldest: int | None, first: int, purged: int, adopted: int
 ) -> None:
     offset = position.offset if isinstance(position, EventId) else 0

@@ -12,7 +12,8 @@ from oplogd.stream.filters import Filter
 from oplogd.stream.lags import survey
 from oplogd.web.consumers import MAX_CONSUMERS, consumer_members
 from tests.operations import numbered, operation
-from tests.stream.worlds import START_MS, Client, Sizes, World
+from tests.stream.clients import Client
+from tests.stream.worlds import START_MS, Sizes, World
 
 SIZES = Sizes(cap=10**9, ring_entries=16, ring_bytes=10**9, page=4, chunk=10**6)
 RARE = Filter(frozenset({"rare"}))

@@ -1,13 +1,14 @@
-"""The connection under a stream: whether its consumer takes bytes, and the means to cut it off. No I/O of its own."""
+"""The connection under a stream: detects that it takes no bytes, and cuts it off. No own I/O."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 
-class Outlet:
+class Connection:
     """``writing``: a write is under way. It waits while the server's buffer is full.
 
-    ``unsent`` tells how many bytes the server's buffer holds. Without ``abort`` the connection cannot be cut off.
+    ``unsent`` returns the number of bytes in the server's buffer. Without ``abort`` the connection
+    cannot be cut off.
     """
 
     __slots__ = ("_abort", "_seen", "_since", "_unsent", "writing")
@@ -23,12 +24,15 @@ class Outlet:
 
     @classmethod
     def of(cls, scope: Mapping[str, Any]) -> Self:
-        """Make one of the extensions that ``oplogd.web.connection.protocol`` adds to the scope of a request."""
+        """Use the extensions ``oplog.abort`` and ``oplog.unsent`` of an ASGI scope, if present."""
         extensions = scope.get("extensions") or {}
         return cls(extensions.get("oplog.abort"), extensions.get("oplog.unsent"))
 
     def stalled(self, now: float, last_write: float) -> float:
-        """For how many seconds the write begun at ``last_write`` has waited while no byte left, as far as it was asked."""
+        """Return for how many seconds the write begun at ``last_write`` has sent no byte.
+
+        Bytes that left between two calls are noticed at the second one. Times are monotonic.
+        """
         if not self.writing:
             self._seen = None
             return 0.0
@@ -39,7 +43,7 @@ class Outlet:
         return now - self._since
 
     def abort(self) -> bool:
-        """Cut the connection off, once; whether it was."""
+        """Cut the connection off. Return whether this call did."""
         abort, self._abort = self._abort, None
         if abort is None:
             return False

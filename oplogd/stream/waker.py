@@ -1,28 +1,27 @@
-"""Wakes waiting consumers a few at a time, so that a thousand of them do not keep the event loop from all else."""
+"""Wakes waiting consumers a few at a time, so that thousands do not block the event loop."""
 
 import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from oplogd.stream.ring import Waiter
+from oplogd.stream.view import Waiter
 
-_A_TURN = 64
-"""Consumers woken in one turn of the event loop. All at once, an operation on its way from the socket to the store and back
-waits behind a thousand writes at each of its steps (docs/decisions.md)."""
+# Consumers woken in one turn of the event loop. If all were woken at once, an operation would wait
+# behind a thousand writes at each step between its socket, the store and back (docs/decisions.md).
+_MOST_PER_TURN = 64
 
-
+# If the consumers of a turn take longer than this, fewer are woken in the next turn.
 _TURN_SECONDS = 0.01
-"""Consumers that each take long, since they catch up with a filter of their own, are woken fewer at a time."""
 
 
-class Alarm:
-    """First come, first woken; a consumer that is due already is not noted again."""
+class Waker:
+    """Wakes in the order of the calls; a consumer that is already due keeps its turn."""
 
     def __init__(self) -> None:
         self._due: OrderedDict[Waiter, None] = OrderedDict()
         self._running = False
-        self._a_turn = _A_TURN
+        self._per_turn = _MOST_PER_TURN
         self._began = 0.0
 
     def wake(self, waiters: Iterable[Waiter]) -> None:
@@ -36,15 +35,20 @@ class Alarm:
 
     def _turn(self) -> None:
         took_long = time.perf_counter() - self._began > _TURN_SECONDS
-        self._a_turn = max(1, self._a_turn // 2) if took_long else min(_A_TURN, self._a_turn * 2)
+        self._per_turn = (
+            max(1, self._per_turn // 2) if took_long else min(_MOST_PER_TURN, self._per_turn * 2)
+        )
         self._wake_some()
 
     def _wake_some(self) -> None:
-        """Wake a turn's consumers. What they do is timed between ``_begin`` and ``_turn``, without the loop's other work."""
+        """Wake the consumers of a turn.
+
+        Their own work runs between ``_begin`` and ``_turn``, so only that is timed.
+        """
         loop = asyncio.get_running_loop()
-        if len(self._due) > self._a_turn:
+        if len(self._due) > self._per_turn:
             loop.call_soon(self._begin)
-        for _ in range(min(self._a_turn, len(self._due))):
+        for _ in range(min(self._per_turn, len(self._due))):
             self._due.popitem(last=False)[0].wake()
         if self._due:
             loop.call_soon(self._turn)

@@ -1,114 +1,25 @@
-"""What was acknowledged stays, whatever happens to the process or to the file; what cannot be stored is said so."""
+"""Faults of the store file: locks, a full disk, missing permissions, damage."""
 
 import ctypes
-import http.client
 import itertools
-import json
 import os
 import random
 import resource
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.agents import DEADLINE, Agent, Answer, Event
-from tests.e2e.streams import ByteStream, offset_of, offsets, operation
-
-KILLS = 20
-
-
-class Load:
-    """Producers that post single operations and batches until the agent is gone; none repeats a request."""
-
-    def __init__(self, agent: Agent, ids: Iterator[int]) -> None:
-        self.acknowledged: list[str] = []
-        self.batches: list[list[str]] = []
-        """The operations of every batch, answered or not."""
-        self._port = agent.port
-        self._ids = ids
-        self._changed = threading.Condition()
-        self._threads = [
-            threading.Thread(target=self._produce, args=(size,)) for size in (1, 1, 1, 1, 25, 25)
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    def wait(self, count: int) -> None:
-        with self._changed:
-            assert self._changed.wait_for(lambda: len(self.acknowledged) >= count, DEADLINE)
-
-    def join(self) -> None:
-        for thread in self._threads:
-            thread.join(DEADLINE)
-            assert not thread.is_alive()
-
-    def _produce(self, size: int) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=DEADLINE)
-        try:
-            while True:
-                ids = [f"n{next(self._ids)}" for _ in range(size)]
-                operations = [operation("insert", id_) for id_ in ids]
-                if size > 1:
-                    self.batches.append(ids)
-                body = json.dumps(operations if size > 1 else operations[0])
-                connection.request("POST", "/", body, {"Content-Type": "application/json"})
-                with connection.getresponse() as response:
-                    response.read()
-                assert response.status == (200 if size > 1 else 204)
-                with self._changed:
-                    self.acknowledged += ids
-                    self._changed.notify()
-        except (OSError, http.client.HTTPException):
-            pass  # killed
-        finally:
-            connection.close()
-
-
-def test_what_was_acknowledged_survives_20_kills_in_the_middle_of_load_exactly_once(
-    tmp_path: Path,
-) -> None:
-    ids = itertools.count()
-    chance = random.Random(9)
-    acknowledged: list[str] = []
-    batches: list[list[str]] = []
-    log: list[Event] = []
-    for _ in range(KILLS):
-        with Agent(tmp_path) as agent:
-            stream = ByteStream(agent, log[-1].id if log else None)
-            consumer = threading.Thread(target=lambda stream=stream: log.extend(stream.blocks()))
-            consumer.start()
-            load = Load(agent, ids)
-            load.wait(chance.randrange(1, 500))
-            agent.process.kill()
-            load.join()
-            consumer.join(DEADLINE)
-            stream.close()
-        acknowledged += load.acknowledged
-        batches += load.batches
-    with Agent(tmp_path) as agent:
-        status = agent.status()["store"]
-        with ByteStream(agent, log[-1].id) as rest:
-            if log[-1].id != status["newest_id"]:
-                log += rest.until_offset(offset_of(status["newest_id"]))
-    # What one consumer saw over all these lives is the log: dense, and never anything that a kill took back.
-    assert offsets(log) == list(range(1, len(log) + 1))
-    assert status["ops"] == len(log)
-    stored = [event.operation["id"] for event in log]
-    assert len(set(stored)) == len(stored)
-    assert set(acknowledged) <= set(stored)
-    assert len(acknowledged) == len(set(acknowledged))
-    for batch in batches:
-        assert len(set(batch) & set(stored)) in (0, len(batch))
+from tests.agents import DEADLINE, Agent, Answer
+from tests.e2e.streams import ByteStream, offsets, operation
 
 
 @contextmanager
 def locked(store: Path) -> Iterator[None]:
-    """Another process holds the write lock."""
+    """Let another process hold the write lock."""
     code = (
         "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], isolation_level=None);"
         "db.execute('BEGIN IMMEDIATE'); print(flush=True); sys.stdin.read(); db.close()"
@@ -127,7 +38,7 @@ def locked(store: Path) -> Iterator[None]:
 
 
 def assert_refused(answer: Answer, *words: str) -> None:
-    """A 503 that a person and a client understand, and that shows nothing of the inside."""
+    """Assert a 503 with a sentence and Retry-After, and without internals."""
     assert answer.status == 503
     assert int(answer.headers["retry-after"]) > 0
     assert answer.headers["content-type"] == "application/problem+json"
@@ -138,7 +49,7 @@ def assert_refused(answer: Answer, *words: str) -> None:
 
 
 def assert_degraded(agent: Agent, *words: str) -> dict[str, Any]:
-    """The three endpoints that say so; the status."""
+    """Assert that /status, /live and /ready tell so. Return the status."""
     answer = agent.request("GET", "/status")
     status: dict[str, Any] = answer.json
     assert (answer.status, status["status"]) == (503, "DEGRADED")
@@ -149,7 +60,7 @@ def assert_degraded(agent: Agent, *words: str) -> dict[str, Any]:
 
 
 def wait_reason(agent: Agent, words: str) -> None:
-    """Ask until the agent gives this reason for being degraded."""
+    """Wait until the agent gives this reason for being degraded."""
     deadline = time.monotonic() + DEADLINE
     while words not in (reason := agent.status().get("reason", "")):
         assert time.monotonic() < deadline, reason
@@ -162,7 +73,7 @@ def assert_recovers(agent: Agent, **wanted: Any) -> None:
     assert agent.request("GET", "/ready").status == 200
 
 
-def test_while_another_process_locks_the_store_udp_waits_in_order_http_is_refused_and_consumers_stay(
+def test_while_the_store_is_locked_udp_waits_in_order_http_is_refused_and_consumers_stay(
     tmp_path: Path,
 ) -> None:
     room = 60
@@ -206,7 +117,7 @@ def limit_file_size(agent: Agent, size: int) -> None:
     resource.prlimit(agent.process.pid, resource.RLIMIT_FSIZE, (size, hard))
 
 
-def test_a_full_disk_refuses_new_operations_keeps_what_it_has_and_goes_on_when_there_is_room(
+def test_an_agent_on_a_full_disk_refuses_operations_until_there_is_room_and_loses_none(
     tmp_path: Path,
 ) -> None:
     words = ("oplog.db", "disk")
@@ -219,7 +130,7 @@ def test_a_full_disk_refuses_new_operations_keeps_what_it_has_and_goes_on_when_t
             stored += ids
             answer = agent.request("POST", "/", batch)
             if answer.status != 200:
-                break  # it was being written, so it stays in the queue
+                break  # already being written, so it stays in the queue
         assert number > 3
         assert_refused(answer, "not confirmed, it may still be stored", *words)
         status = assert_degraded(agent, *words)
@@ -243,7 +154,7 @@ def test_a_full_disk_refuses_new_operations_keeps_what_it_has_and_goes_on_when_t
 
 
 def start_up_failure(store: Path, prepare: Callable[[], None] | None = None) -> str:
-    """The one sentence with which the agent refuses to start."""
+    """Return the sentence with which the agent refuses to start."""
     command = [sys.executable, "-m", "oplogd", "--listen", "127.0.0.1:0", "--store", str(store)]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=DEADLINE, preexec_fn=prepare
@@ -267,7 +178,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def obey_permissions() -> None:
-    """Runs in the child: take from root, for the program it becomes, the right to override permissions."""
+    """Take from root the right to override permissions. Runs in the child process."""
     drop_from_bounding_set = 24
     for dac_override_and_read_search in (1, 2):
         if (
@@ -277,7 +188,7 @@ def obey_permissions() -> None:
             raise OSError(ctypes.get_errno(), "prctl")
 
 
-def test_a_read_only_store_is_named_at_start_and_one_made_so_later_loses_nothing(
+def test_a_read_only_store_is_named_at_start_and_loses_nothing_if_made_so_later(
     tmp_path: Path,
 ) -> None:
     store = tmp_path / "oplog.db"
@@ -306,7 +217,7 @@ PAGE = 4096
 
 
 def filled_store(folder: Path) -> tuple[bytes, list[str]]:
-    """A store that is stopped: its file, and the ids of its objects."""
+    """Return the file of a stopped store and the ids of its objects."""
     ids = [f"n{number}" for number in range(5_000)]
     with Agent(folder) as agent:
         assert agent.post([operation("insert", id_) for id_ in ids]) == 200
@@ -335,7 +246,7 @@ def test_a_damaged_file_is_named_at_start(tmp_path: Path) -> None:
         assert [event.operation["id"] for event in agent.replicate().values()] == ids
 
 
-def test_damage_under_a_running_agent_degrades_it_shows_no_traceback_and_mended_it_goes_on(
+def test_a_file_damaged_under_a_running_agent_degrades_it_until_the_file_is_repaired(
     tmp_path: Path,
 ) -> None:
     store = tmp_path / "oplog.db"

@@ -1,7 +1,7 @@
-"""The time from an operation's arrival at this agent until its consumers can be sent it. No I/O.
+"""The time from an operation's arrival at this agent until it can be sent to consumers. No I/O.
 
-One operation of each commit is timed, the one that came first, so that the cost does not grow with the number of operations.
-The follower brings it back from the store; there it is recognised by its text. Only one operation is timed at a time.
+The first operation of a commit is timed, and only one at a time, so that the cost does not grow
+with the number of operations. It is recognised by its text when the follower reads it back.
 """
 
 import time
@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable
 from oplogd.histogram import Histogram
 from oplogd.store import Entry
 
+# An operation that the follower has not read by then is given up, and another is timed.
 _LOST_SECONDS = 600.0
-"""An operation that the follower has not brought by then will not come: another one is timed."""
 
 
-class Passage:
-    """``seconds``: what was measured so far."""
+class LatencyProbe:
+    """Measures one operation at a time. ``seconds``: the times measured."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.seconds = Histogram()
@@ -24,17 +24,20 @@ class Passage:
         self._text: str | None = None
 
     def begin(self, data: bytes, arrived: float) -> None:
-        """The operation with this data is about to be appended. It came at ``arrived``, a monotonic time in seconds."""
+        """Time the operation with this data, which is about to be appended.
+
+        ``arrived``: its arrival, in seconds of the monotonic clock.
+        """
         if self._text is None or self._clock() - self._arrived > _LOST_SECONDS:
             self._text = data.decode()
             self._arrived = arrived
 
     def give_up(self) -> None:
-        """The operation takes another way: it went to the spool, or the follower left out a part of the log."""
+        """Stop timing: the operation went to the spool, or the follower skipped part of the log."""
         self._text = None
 
     def end(self, entries: Iterable[Entry]) -> None:
-        """Consumers can be sent these entries now."""
+        """Note that these entries can be sent to consumers now."""
         text = self._text
         if text is None:
             return

@@ -1,19 +1,19 @@
-"""Waking in turns: all are woken, in their order, and fewer at a time where each takes long."""
+"""The waker wakes all, in their order, and fewer at a time if each takes long."""
 
 import asyncio
 from collections.abc import Callable
 
 import pytest
 
-from oplogd.stream.alarm import Alarm
+from oplogd.stream.waker import Waker
 
 
 class Clock:
-    """Time passes when somebody works."""
+    """Time passes only through ``work``."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
-        patch.setattr("oplogd.stream.alarm.time.perf_counter", lambda: self.now)
+        patch.setattr("oplogd.stream.waker.time.perf_counter", lambda: self.now)
 
     def work(self, seconds: float) -> None:
         self.now += seconds
@@ -37,15 +37,16 @@ class Sleeper:
 async def turns(
     monkeypatch: pytest.MonkeyPatch, sleepers: int, seconds: list[float], *, other: float = 0
 ) -> list[int]:
-    """How many are woken in each turn of the event loop, where each turn's sleepers take so long in total.
+    """Return the number woken in each turn of the event loop.
 
-    The last of ``seconds`` goes on. ``other``: seconds of other work in each turn.
+    ``seconds``: time that the sleepers of each turn take in total; the last item repeats.
+    ``other``: seconds of other work in each turn.
     """
     clock = Clock(monkeypatch)
     woken: list[Sleeper] = []
     waiting = [Sleeper(woken, clock.work) for _ in range(sleepers)]
-    alarm = Alarm()
-    alarm.wake(waiting)
+    waker = Waker()
+    waker.wake(waiting)
     counts = [len(woken)]
     while True:
         woken[-1].seconds = seconds.pop(0) if len(seconds) > 1 else seconds[0]
@@ -78,23 +79,23 @@ async def test_long_other_work_does_not_keep_quick_consumers_waiting(
     assert await turns(monkeypatch, 200, [0.001], other=1.0) == [64, 64, 64, 8]
 
 
-async def test_a_consumer_that_is_due_already_is_not_noted_again() -> None:
+async def test_a_consumer_that_is_already_due_is_not_woken_again() -> None:
     woken: list[Sleeper] = []
     waiting = [Sleeper(woken) for _ in range(300)]
-    alarm = Alarm()
+    waker = Waker()
     for _ in range(10):
-        alarm.wake(waiting)
+        waker.wake(waiting)
     for _ in range(10):
         await asyncio.sleep(0)
     assert woken[:300] == waiting
     assert len(woken) <= 300 + 64
 
 
-async def test_those_that_come_meanwhile_are_woken_last() -> None:
+async def test_consumers_that_become_due_meanwhile_are_woken_last() -> None:
     woken: list[Sleeper] = []
     first, late = [Sleeper(woken) for _ in range(100)], Sleeper(woken)
-    alarm = Alarm()
-    alarm.wake(first)
-    alarm.wake([late])
+    waker = Waker()
+    waker.wake(first)
+    waker.wake([late])
     await asyncio.sleep(0)
     assert woken == [*first, late]

@@ -1,0 +1,45 @@
+"""The follower shares the event loop with other work."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from oplogd.event_id import Mark
+from oplogd.stream.follower import advance
+from oplogd.stream.frames import Framer
+from oplogd.stream.ring import Ring
+from oplogd.stream.waker import Waker
+from tests.operations import entry, numbered
+from tests.stream.worlds import START_MS
+
+
+class OneBatch:
+    """A store with one long batch for ``follow``."""
+
+    def __init__(self, operations: int) -> None:
+        self.entries = [
+            entry(offset, START_MS, op) for offset, op in enumerate(numbered(operations), 1)
+        ]
+
+    async def follow(self, after: int, limit: int, seconds: float, at_ms: int | None = None) -> Any:
+        return self.entries[after : after + limit]
+
+
+@pytest.mark.parametrize(("piece_bytes", "pieces"), [(10**9, 16), (1, 2000)])
+async def test_other_work_runs_between_the_pieces_of_a_long_batch(
+    monkeypatch: pytest.MonkeyPatch, piece_bytes: int, pieces: int
+) -> None:
+    monkeypatch.setattr("oplogd.stream.pace._WORK_SECONDS", 0.0)
+    monkeypatch.setattr("oplogd.stream.follower._PIECE_BYTES", piece_bytes)
+    ring = Ring(Framer(), 10_000, 10**9, Waker().wake)
+    ring.restart(Mark(0, START_MS))
+    store: Any = OneBatch(2000)
+    feeding = asyncio.create_task(advance(store, ring, 0))
+    heads = []
+    while not feeding.done():
+        heads.append(ring.head.offset)
+        await asyncio.sleep(0)
+    await feeding
+    assert ring.head.offset == 2000
+    assert len(set(heads)) >= pieces
