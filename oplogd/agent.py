@@ -19,11 +19,11 @@ from oplogd.latency import LatencyProbe
 from oplogd.rates import RateMeter, Rates
 from oplogd.settings import Settings
 from oplogd.store import LogBounds, Store
-from oplogd.stream.waker import Waker
 from oplogd.stream.follower import follow
 from oplogd.stream.frames import Framer
 from oplogd.stream.hub import Hub
 from oplogd.stream.ring import Ring
+from oplogd.stream.waker import Waker
 from oplogd.tombstones import purge_tombstones
 
 CLOCK_AHEAD_MS = 60_000
@@ -155,8 +155,7 @@ class Agent:
             async with asyncio.timeout(_CATCH_UP_SECONDS):
                 head = (await self.store.locate()).head.offset
                 while self.ring.head.offset < head or any(
-                    consumer.phase.is_behind()
-                    for consumer in self.hub.consumers
+                    consumer.phase.is_behind() for consumer in self.hub.consumers
                 ):
                     await asyncio.sleep(0.01)
         except (TimeoutError, StoreUnavailableError):

@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from bson.codec_options import CodecOptions, DatetimeConversion
@@ -18,10 +18,8 @@ from pymongo.client_session import ClientSession
 from pymongo.collection import Collection
 from pymongo.database import Database
 from pymongo.errors import (
-    ConfigurationError,
     ConnectionFailure,
     CursorNotFound,
-    OperationFailure,
     PyMongoError,
 )
 from pymongo.read_concern import ReadConcern
@@ -36,14 +34,12 @@ from oplogd.store.mongo.connect import DEFAULT_DATABASE, Link
 from oplogd.store.mongo.errors import REFUSALS, refused_url, shown, translating, unavailable
 from oplogd.store.mongo.layout import LOG, META, STATES, Document
 from oplogd.store.mongo.log import Log
+from oplogd.store.mongo.quirks import Quirks
 from oplogd.store.mongo.setup import DEFAULT_CAP_BYTES, CollectionKind
 
 _CHUNK = 10_000
 _SAMPLES = 20
 """Keys that are sampled for each range: so its size is right within a quarter or so."""
-
-_UNKNOWN_STAGE = (238, 40324)
-"""How FerretDB and MongoDB refuse a stage of an aggregation that they do not have."""
 
 _OPTIONS = {"serverSelectionTimeoutMS": 10_000, "connectTimeoutMS": 4_000, "appname": "oplog-sync"}
 
@@ -79,7 +75,7 @@ class MongoBackend:
         with self._database() as database:
             states = database[STATES]
             parts = math.ceil(states.estimated_document_count() / rows)
-            keys = _bounds(states, parts, rows) if parts > 1 else []
+            keys = self._bounds(states, parts, rows) if parts > 1 else []
         ends = [None, *keys, None]
         return list(itertools.pairwise(ends))
 
@@ -110,12 +106,35 @@ class MongoBackend:
             kind = None if self._exists(database) else new.collection
         return MongoStore(self._url, collection=kind, new_bytes=new.cap_bytes or DEFAULT_CAP_BYTES)
 
+    def _bounds(self, states: Collection[Document], parts: int, rows: int) -> list[str]:
+        """Keys, in the server's order, that divide the states in about so many ranges of about so many rows."""
+        if not asyncio.run(self._quirks()).has_sample:
+            return list(_every(states, rows))
+        sample = [
+            {"$sample": {"size": parts * _SAMPLES}},
+            {"$project": {"_id": 1}},
+            {"$sort": {"_id": 1}},
+        ]
+        keys = [document["_id"] for document in states.aggregate(sample)]
+        chosen = [keys[len(keys) * number // parts] for number in range(1, parts)]
+        return list(dict.fromkeys(chosen))  # a sample may hold a key twice
+
+    async def _quirks(self) -> Quirks:
+        async with self._greeted() as link:
+            return link.quirks
+
     async def _locate(self, offset: int) -> LogBounds:
+        async with self._greeted() as link:
+            return await Log(link).locate(offset)
+
+    @contextlib.asynccontextmanager
+    async def _greeted(self) -> AsyncIterator[Link]:
+        """Connect for one question. Raises StoreUnavailableError for PyMongo's errors."""
         link = Link(self._url, brief=True)
         try:
-            with translating(link.where):
+            with translating(link.hosts):
                 await link.greet()
-                return await Log(link).locate(offset)
+                yield link
         finally:
             await link.close()
 
@@ -151,7 +170,7 @@ class MongoBackend:
         moved = True
         with (
             self._database() as database,
-            _up_to_date(database, table, upto) as (collection, session),
+            self._up_to_date(database, table, upto) as (collection, session),
         ):
             while True:
                 rows: list[Row] = []
@@ -179,6 +198,32 @@ class MongoBackend:
                     yield rows
                 if is_whole:
                     return
+
+    @contextlib.contextmanager
+    def _up_to_date(
+        self, database: Database[Document], table: Table, upto: int | None
+    ) -> Iterator[tuple[Collection[Document], ClientSession | None]]:
+        """A collection, and the session to read it in, that holds the operations up to an offset.
+
+        ``upto`` None: as the read preference says, and no member needs to keep up with another.
+        """
+        collection = database[table.name]
+        if upto is None or database.read_preference == ReadPreference.PRIMARY:
+            yield collection, None
+            return
+        if not asyncio.run(self._quirks()).has_sessions:
+            yield _at_primary(collection), None
+            return
+        with database.client.start_session(causal_consistency=True) as session:
+            if table is OPERATION_TABLE:
+                is_there = collection.find_one({"n": upto}, {"_id": 1}, session=session) is not None
+            else:
+                row = database[META].find_one({"_id": LOG}, {"n": 1}, session=session)
+                is_there = row is not None and row["n"] >= upto
+            if is_there:
+                yield collection, session  # what it has seen at one member it sees at each
+            else:
+                yield _at_primary(collection), None
 
     @contextlib.contextmanager
     def _database(self) -> Iterator[Database[Document]]:
@@ -234,23 +279,6 @@ class MongoCorrector:
         return await self._store.correct(corrections)
 
 
-def _bounds(states: Collection[Document], parts: int, rows: int) -> list[str]:
-    """Keys, in the server's order, that divide the states in about so many ranges of about so many rows."""
-    sample = [
-        {"$sample": {"size": parts * _SAMPLES}},
-        {"$project": {"_id": 1}},
-        {"$sort": {"_id": 1}},
-    ]
-    try:
-        keys = [document["_id"] for document in states.aggregate(sample)]
-    except OperationFailure as error:
-        if error.code not in _UNKNOWN_STAGE:
-            raise
-        return list(_every(states, rows))
-    chosen = [keys[len(keys) * number // parts] for number in range(1, parts)]
-    return list(dict.fromkeys(chosen))  # a sample may hold a key twice
-
-
 def _every(states: Collection[Document], rows: int) -> Iterator[str]:
     """Every ``rows``-th key."""
     after: str | None = None
@@ -267,38 +295,11 @@ def _every(states: Collection[Document], rows: int) -> Iterator[str]:
 
 def _kind(database: Database[Document]) -> CollectionKind | None:
     """How the log is kept, None where it does not exist."""
-    for found in database.list_collections(filter={"name": LOG}):
-        if found["name"] == LOG:  # mongo-java-server does not filter
+    for found in database.list_collections():
+        if found["name"] == LOG:
             return "capped" if found.get("options", {}).get("capped") else "plain"
     return None
 
 
 def _at_primary(collection: Collection[Document]) -> Collection[Document]:
     return collection.with_options(read_preference=ReadPreference.PRIMARY)
-
-
-@contextlib.contextmanager
-def _up_to_date(
-    database: Database[Document], table: Table, upto: int | None
-) -> Iterator[tuple[Collection[Document], ClientSession | None]]:
-    """A collection, and the session to read it in, that holds the operations up to an offset.
-
-    ``upto`` None: as the read preference says, and no member needs to keep up with another.
-    """
-    collection = database[table.name]
-    if upto is None or database.read_preference == ReadPreference.PRIMARY:
-        yield collection, None
-        return
-    with database.client.start_session(causal_consistency=True) as session:
-        try:
-            if table is OPERATION_TABLE:
-                is_there = collection.find_one({"n": upto}, {"_id": 1}, session=session) is not None
-            else:
-                row = database[META].find_one({"_id": LOG}, {"n": 1}, session=session)
-                is_there = row is not None and row["n"] >= upto
-        except ConfigurationError:  # a server without sessions
-            is_there = False
-        if is_there:
-            yield collection, session  # what it has seen at one member it sees at each
-        else:
-            yield _at_primary(collection), None

@@ -12,8 +12,8 @@ from oplogd.health import Health
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.queue import IngestQueue, Item
 from oplogd.ingest.spool import Spool
-from oplogd.operation import Operation
 from oplogd.latency import LatencyProbe
+from oplogd.operation import Operation
 from oplogd.store import BatchId, Store
 
 BATCH_OPERATIONS = 5_000

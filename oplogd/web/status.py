@@ -15,8 +15,8 @@ from oplogd.ingest.counters import Counters
 from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.spool import Spool
 from oplogd.ingest.udp import UdpIngest
-from oplogd.operation import now_ms
 from oplogd.latency import LatencyProbe
+from oplogd.operation import now_ms
 from oplogd.store import Store, StoreStats
 from oplogd.stream.hub import Hub
 from oplogd.stream.lags import Lags, survey

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tests.agents import Agent, write_lock
-from tests.mongo.proxy import Proxy
+from tests.mongo.proxy import CommandProxy
 from tests.mongo.servers import RunningMongo, new_database
 
 # Time without an answer after which an agent treats the store as away.
@@ -46,7 +46,7 @@ class Mongo:
 
     @contextmanager
     def held_agent(self, folder: Path, *flags: str) -> Iterator[tuple[Agent, Hold]]:
-        with Proxy(new_database(self._running.url)) as proxy:
+        with CommandProxy(new_database(self._running.url)) as proxy:
             url = proxy.url(socketTimeoutMS=str(_HELD_MS))
             with self._agent(url, folder, flags) as agent:
                 yield agent, lambda: proxy.hold("insert")

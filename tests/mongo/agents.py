@@ -1,6 +1,7 @@
-"""Real agents on MongoDB, producers and consumers in threads, and what they add up to."""
+"""Real agents on MongoDB, with producers and consumers in threads."""
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,18 +17,31 @@ def agent(folder: Path, url: str, kind: str, *flags: str, **options: Any) -> Age
     )
 
 
+def operation(number: int) -> dict[str, Any]:
+    return {"event": "insert", "type": "video", "id": str(number)}
+
+
+def wait_for(what: str, condition: Callable[..., object]) -> None:
+    """Wait until the condition holds. ``what`` names it in the error of a time-out."""
+    deadline = time.monotonic() + 2 * DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
 def adds_up(only: Agent) -> bool:
-    """Whether every operation that the agent ever had is counted once, in one look at its figures."""
+    """Return whether the status counts every operation that the agent ever had exactly once."""
     status = only.status()
     fates = sum(status[f"events_{fate}"] for fate in ("ingested", "error", "discarded"))
     kept: int = status["queue_size"] + status["spool"]["operations"]
     return bool(status["events_received"] + status["events_recovered"] == fates + kept)
 
 
-class Consumer(threading.Thread):
-    """Follows from the start it was given until it has ``count`` operations; cut every ``cut``, it resumes at the next agent.
+class ResumingConsumer(threading.Thread):
+    """Follows the stream until it has ``count`` operations.
 
-    An agent that is gone, or stopped the stream, is left for the next one, too.
+    After every ``cut`` operations it resumes at the next agent, and also if an agent is gone or
+    stops the stream.
     """
 
     def __init__(self, urls: Sequence[str], first: int, count: int, cut: int) -> None:
@@ -75,7 +89,7 @@ class Consumer(threading.Thread):
 
 
 def run_all(works: Sequence[Callable[[], None]]) -> None:
-    """Run these at once, each in a thread; raise what one of them raised."""
+    """Run these at once, each in a thread. Raise the first error of any of them."""
     errors: list[BaseException] = []
 
     def run(work: Callable[[], None]) -> None:
@@ -95,5 +109,5 @@ def run_all(works: Sequence[Callable[[], None]]) -> None:
 
 
 def replicated(source: Agent) -> dict[str, str]:
-    """The live objects by data, as a full replication tells."""
+    """Return the live objects by data, as of a full replication."""
     return fold(source.replicate().values())

@@ -1,9 +1,11 @@
-"""A model of the conditional append: schedules of two writers with everything that can come between their steps.
+"""A model of the conditional append: schedules of two writers, with all events that can interfere.
 
-The steps are named as in ``oplogd/store/mongo/append.py``: ``newest`` (the head), ``judge`` (what of this batch is in already), ``insert``,
-``standing`` (for what was late). Between them a majority lags, a primary is replaced by one that lacks what no majority has,
-answers are lost, inserts are carried out late, the log is folded and trimmed. One entry at a time is inserted, copied and folded.
-Run as a program this counts the wrong schedules of each order.
+The steps are named as in ``oplogd/store/mongo/conditional.py`` and ``batch.py``: ``newest`` reads
+the head, ``judge`` drops operations of the batch that are in already, ``insert``, and ``standing``
+checks a late insert. Between them a majority lags, a primary is replaced by one without the entries
+that no majority has, answers are lost, inserts are carried out late, the log is folded and trimmed.
+One entry at a time is inserted, copied and folded. Run as a program, this counts the wrong
+schedules of each order.
 """
 
 import random
@@ -15,7 +17,7 @@ from typing import NamedTuple
 
 
 class Order(NamedTuple):
-    """In which order a writer goes about it."""
+    """The order of a writer's steps."""
 
     head_is_majority: bool = True
     head_is_first: bool = True
@@ -31,28 +33,30 @@ ORDERS = {
     "no check of what was late": Order(checks_late=False),
 }
 
+# Operations of each writer, in two batches.
 OPERATIONS = 4
-"""Of each writer, in two batches."""
 
 _CHAOS_STEPS = 60
 _MOST_STEPS = 2_000
 
 
-class Entry(NamedTuple):
+class ModelEntry(NamedTuple):
     writer: str
     sequence: int
 
 
 class Fate(StrEnum):
     ANSWERED = "answered"
-    LOST = "lost"
-    """The writer knows nothing of it."""
+    LOST = "lost"  # the writer does not know the result
 
 
 class Insert:
-    """An ordered insert on its way. ``done``: how many entries were carried out; then a duplicate key or the end stopped it."""
+    """An ordered insert on its way.
 
-    def __init__(self, head: int, entries: list[Entry]) -> None:
+    ``done``: number of entries carried out, before a duplicate key or the end stopped it.
+    """
+
+    def __init__(self, head: int, entries: list[ModelEntry]) -> None:
         self.head = head
         self.entries = entries
         self.done = 0
@@ -60,29 +64,32 @@ class Insert:
         self.fate: Fate | None = None
 
 
-class World:
-    """``log``: what the primary has; ``majority``: of that, what cannot be lost. ``faults``: what is wrong, by kind."""
+class AppendWorld:
+    """``log``: entries of the primary. ``majority``: those of them that a fail-over keeps.
+
+    ``faults``: kinds of wrong results.
+    """
 
     def __init__(self, order: Order, chance: random.Random) -> None:
         self.order = order
         self.chance = chance
-        self.log: dict[int, Entry] = {}
-        self.majority: dict[int, Entry] = {}
+        self.log: dict[int, ModelEntry] = {}
+        self.majority: dict[int, ModelEntry] = {}
         self.inserts: list[Insert] = []
         self.checkpoint = 0
         self.folded_of: dict[str, int] = {}
-        self.passed: Counter[Entry] = Counter()
-        """What readers and the fold were given."""
-        self.acknowledged: list[Entry] = []
+        # Entries that readers and the fold got.
+        self.passed: Counter[ModelEntry] = Counter()
+        self.acknowledged: list[ModelEntry] = []
         self.trimmed_times = 0
         self.fail_overs = 1
         self.losses = 2
         self.faults: set[str] = set()
 
-    # What a writer asks
+    # Questions of a writer
 
     def newest(self) -> int:
-        """With an empty log the checkpoint is the head."""
+        """Return the head; of an empty log the checkpoint."""
         return max(
             self.majority if self.order.head_is_majority else self.log, default=self.checkpoint
         )
@@ -95,17 +102,17 @@ class World:
         ]
         return max([*unfolded, self.folded_of.get(writer, -1)])
 
-    def standing(self, insert: Insert) -> list[Entry]:
+    def standing(self, insert: Insert) -> list[ModelEntry]:
         return [
             each
             for place, each in enumerate(insert.entries[: insert.done], insert.head + 1)
             if place > self.checkpoint or each.sequence <= self.folded_of.get(each.writer, -1)
         ]
 
-    # What happens meanwhile; each says whether it could
+    # Events meanwhile. Each returns whether it was possible.
 
     def carry_out(self) -> bool:
-        """One entry of an insert, whether or not its writer still waits."""
+        """Insert one entry, even if its writer no longer waits."""
         going = [each for each in self.inserts if not each.has_stopped]
         if not going:
             return False
@@ -120,14 +127,14 @@ class World:
         return True
 
     def replicate(self) -> bool:
-        """One entry, in the order of the primary."""
+        """Copy one entry to the majority, in the order of the primary."""
         place = next((place for place in self.log if place not in self.majority), None)
         if place is not None:
             self.majority[place] = self.log[place]
         return place is not None
 
     def answer(self) -> bool:
-        """Once a majority has what landed."""
+        """Answer an insert, once a majority has its entries."""
         for insert in self.inserts:
             places = range(insert.head + 1, insert.head + 1 + insert.done)
             if (
@@ -140,7 +147,7 @@ class World:
         return False
 
     def lose(self) -> bool:
-        """A writer's connection; its insert stays on its way."""
+        """Break a writer's connection. Its insert stays on its way."""
         waited_for = [each for each in self.inserts if each.fate is None]
         if not waited_for or not self.losses:
             return False
@@ -149,7 +156,7 @@ class World:
         return True
 
     def fail_over(self) -> bool:
-        """Inserts that had begun end with the old primary."""
+        """Replace the primary. Inserts that had begun end with the old one."""
         if not self.fail_overs:
             return False
         self.fail_overs -= 1
@@ -162,7 +169,7 @@ class World:
         return True
 
     def fold(self) -> bool:
-        """The next entry a majority has. A hole is what readers take for trimmed entries: they pass it."""
+        """Fold the majority's next entry. Readers take a hole for trimmed entries and pass it."""
         place = min((place for place in self.majority if place > self.checkpoint), default=None)
         if place is None:
             return False
@@ -175,7 +182,7 @@ class World:
         return True
 
     def trim(self) -> bool:
-        """All that is folded but the last. That takes more than the time in which an insert is not late."""
+        """Trim all folded entries but the last. Every insert under way is late after that."""
         gone = [place for place in self.majority if place < self.checkpoint]
         for place in gone:
             del self.majority[place]
@@ -184,11 +191,11 @@ class World:
         return bool(gone)
 
 
-def write(world: World, name: str) -> Iterator[None]:
-    """A writer, one step at a time: two batches, each tried until it is acknowledged."""
+def write(world: AppendWorld, name: str) -> Iterator[None]:
+    """Write two batches, one step at a time, and each until it is acknowledged."""
     half = OPERATIONS // 2
     for first in (0, half):
-        todo = [Entry(name, sequence) for sequence in range(first, first + half)]
+        todo = [ModelEntry(name, sequence) for sequence in range(first, first + half)]
         batch = list(todo)
         is_in_doubt = False
         while todo:
@@ -219,9 +226,9 @@ def write(world: World, name: str) -> Iterator[None]:
 
 
 def run(order: Order, seed: int) -> set[str]:
-    """What is wrong after one schedule: nothing, if the order is right."""
+    """Return the faults of one schedule: none, if the order is right."""
     chance = random.Random(seed)
-    world = World(order, chance)
+    world = AppendWorld(order, chance)
     writers = {name: write(world, name) for name in "ab"}
     progress: list[Callable[[], bool]] = [
         world.carry_out,
@@ -253,7 +260,7 @@ def run(order: Order, seed: int) -> set[str]:
 
 
 def wrong(order: Order, schedules: int) -> Counter[str]:
-    """How many schedules went wrong, by kind; "any" counts each once."""
+    """Return the number of wrong schedules by kind of fault; "any" counts each once."""
     counts: Counter[str] = Counter(any=0)
     for seed in range(schedules):
         faults = run(order, seed)

@@ -38,7 +38,7 @@ def wire(plain_url: str) -> Iterator[Wire]:
 
 @pytest.fixture
 def database(plain_url: str) -> Iterator[Database[Document]]:
-    """The database as its primary has it."""
+    """The database, as its primary sees it."""
     with MongoClient[Document](plain_url) as client:
         yield client.get_default_database()
 
@@ -60,7 +60,7 @@ def place(request: pytest.FixtureRequest) -> tuple[str, CollectionKind]:
 
 @pytest.fixture
 async def make_store() -> AsyncIterator[MakeStore]:
-    """Makes stores, opened by the test, closed and dropped afterwards."""
+    """Makes stores. The test opens them; afterwards they are closed and dropped."""
     made: list[MongoStore] = []
     urls: list[str] = []
 

@@ -1,4 +1,7 @@
-"""Round trips per 1,000 operations: `python -m tests.mongo.cost` prints the table of `docs/mongodb.md`."""
+"""Round trips per 1,000 operations.
+
+`python -m tests.mongo.cost` prints the table of `docs/mongodb.md`.
+"""
 
 import asyncio
 import tempfile
@@ -35,34 +38,32 @@ class _Count(monitoring.CommandListener):
 
 
 async def measure(url: str, kind: CollectionKind, batch: int) -> tuple[int, int, int]:
-    """Written, followed and folded."""
+    """Return the commands for writing, following and folding 1,000 operations."""
     writer = MongoStore(url, collection=kind, lease=60)
     await writer.open()
     await writer.append([op("first")])
     await writer.checkpoint()
     reader = MongoStore(url, collection=kind, lease=60)
     await reader.open()
-    seen = len(await reader.follow(0, 2000, 5))  # it learns how long entries are
+    seen = len(await reader.follow(0, 2000, 5))  # learns the size of entries
     while await reader.follow(seen, 2000, 0.05):
         pass
     for store in (writer, reader):  # nothing in the background
-        assert store._task is not None
-        store._task.cancel()
-        await asyncio.gather(store._task, return_exceptions=True)
+        await store.projection.stop()
     COMMANDS.clear()
     for start in range(0, 1000, batch):
-        await writer._appender.append(
+        await writer.batches.append(
             [op(str(n % 500)) for n in range(start, start + batch)], BatchId("cost", start)
         )
     written = sum(COMMANDS.values())
     COMMANDS.clear()
     while seen < 1001:
-        seen += len(await reader._tail.follow(seen, 2000, 5))
+        seen += len(await reader.tail.follow(seen, 2000, 5))
     followed = sum(COMMANDS.values())
     COMMANDS.clear()
-    documents = await reader._log.documents(1, 1000)
-    assert await fold(reader._link, documents, _held)
-    assert await raise_checkpoint(reader._link, documents, 1, 1)
+    documents = await reader.log.documents(1, 1000)
+    assert await fold(reader.link, documents, _held)
+    assert await raise_checkpoint(reader.link, documents, 1, 1)
     folded = sum(COMMANDS.values())
     await writer.close()
     await reader.close()

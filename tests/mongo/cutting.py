@@ -1,4 +1,4 @@
-"""A way to a MongoDB server that ends after so many commands: what a process that is killed there leaves behind."""
+"""A connection to a MongoDB server that ends after some commands, as if its client were killed."""
 
 import socket
 
@@ -8,9 +8,9 @@ _NOT_COUNTED = ("hello", "ismaster", "isMaster", "buildInfo", "endSessions", "")
 
 
 class Cutting(Relay):
-    """Carries out ``commands`` commands of its client. Neither the last answer nor anything after it gets through.
+    """Carries out ``commands`` commands of its client, and ends before the last answer.
 
-    ``was_cut`` tells whether there was a command more; ``names`` are those that were carried out.
+    ``was_cut``: whether the client sent that many. ``names``: the commands carried out.
     """
 
     def __init__(self, server_url: str, commands: int) -> None:

@@ -1,6 +1,5 @@
-"""Operations for tests and what they add up to."""
+"""Operations for tests, and the objects that they leave."""
 
-import asyncio
 from collections.abc import Iterable
 
 from pymongo.database import Database
@@ -8,7 +7,6 @@ from pymongo.database import Database
 from oplogd.event_id import Mark
 from oplogd.operation import Operation, encode_data
 from oplogd.store import Entry, State, StateCursor, Store
-from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.layout import Document, entry_document
 
 TIMESTAMP = "2014-11-06T11:04:39.041Z"
@@ -21,7 +19,7 @@ def op(
 
 
 def folded(entries: Iterable[Entry]) -> dict[str, str]:
-    """Live objects by data text, each the last entry of its key."""
+    """Return the data of the live objects, by key, after these entries."""
     last: dict[str, Entry] = {}
     for entry in entries:
         last[_key(entry.data)] = entry
@@ -29,14 +27,14 @@ def folded(entries: Iterable[Entry]) -> dict[str, str]:
 
 
 async def live_states(store: Store) -> dict[str, str]:
-    """What a full replication would send."""
+    """Return the data of the live objects, by key, as a full replication sends them."""
     mark = await store.checkpoint()
     found = await states_of(store, mark.offset, live_only=True)
     return {_key(state.data): state.data for state in found}
 
 
 async def states_of(store: Store, upto: int, *, live_only: bool = False) -> list[State]:
-    """All states up to an offset, read page by page."""
+    """Read all states up to an offset, page by page."""
     found: list[State] = []
     cursor: StateCursor | None = StateCursor(0, None)
     while cursor:
@@ -60,17 +58,9 @@ def _key(data: str) -> str:
 
 
 def document(n: int, id_: str = "other", ms: int = 1_700_000_000_000) -> Document:
-    """An entry of another writer."""
+    """Return an entry of another writer."""
     return entry_document(op(id_), Mark(n, ms), "other", n)
 
 
 def offsets(database: Database[Document]) -> list[int]:
     return [each["n"] for each in database["oplog_ops"].find().sort("n", 1)]
-
-
-async def stop_folding(store: MongoStore) -> None:
-    """It keeps the lease, if it has it: ``store._lease.release()`` lets another one fold."""
-    assert store._task is not None
-    store._task.cancel()
-    await asyncio.gather(store._task, return_exceptions=True)
-    store._task = None  # else it would be reported as dead

@@ -1,4 +1,4 @@
-"""A connection to a MongoDB server that a test can disturb, one command at a time."""
+"""A connection to a MongoDB server that a test disturbs, one command at a time."""
 
 import contextlib
 import socket
@@ -7,24 +7,24 @@ from collections.abc import Iterator
 from tests.mongo.relay import Relay, command_collection, command_name, read_message
 
 
-class Proxy(Relay):
+class CommandProxy(Relay):
     """Passes on every message between the clients of ``url`` and the server.
 
-    ``hold`` keeps commands from the server; ``cut_answers`` ends the connection when the answer has come, so that the command
-    was carried out and its client does not know.
+    ``hold`` keeps commands from the server. ``cut_answers`` ends the connection instead of passing
+    on an answer: the command was carried out, and its client does not know.
     """
 
     def __init__(self, server_url: str) -> None:
         self._held = ""
         self._cut = ("", "")
         self.cuts = 0
+        # Number of commands that were held and then carried out.
         self.late = 0
-        """How many commands were held and then carried out."""
         super().__init__(server_url)
 
     @contextlib.contextmanager
     def hold(self, command: str) -> Iterator[None]:
-        """Meanwhile these commands do not reach the server; those of connections that are still open do afterwards."""
+        """Keep these commands from the server. Afterwards those of open connections reach it."""
         with self._lock:
             self._held = command
         try:
@@ -35,7 +35,10 @@ class Proxy(Relay):
                 self._lock.notify_all()
 
     def cut_answers(self, command: str, collection: str, times: int) -> None:
-        """End a connection before the answer to such a command, so many times. ``cuts`` counts from ``-times`` up to 0."""
+        """End the connection before the answer to such a command, ``times`` times.
+
+        ``cuts`` counts from ``-times`` up to 0.
+        """
         with self._lock:
             self._cut, self.cuts = (command, collection), -times
 

@@ -1,4 +1,4 @@
-"""The way of every command from a driver to a MongoDB server and back, for tests that disturb it."""
+"""A relay between drivers and a MongoDB server, for tests that disturb commands."""
 
 import contextlib
 import socket
@@ -14,7 +14,10 @@ _BSON_STRING = 2
 
 
 class Relay:
-    """Listens on a port of its own, each connection in a thread. Subclasses pass on messages in ``_talk``."""
+    """Listens on its own port, and serves each connection in a thread.
+
+    Subclasses pass on messages in ``_talk``.
+    """
 
     def __init__(self, server_url: str) -> None:
         where = urlsplit(server_url)
@@ -27,11 +30,15 @@ class Relay:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def url(self, **options: str) -> str:
-        """The same database through here. A driver must not go past it, nor be told what it did not ask for."""
-        return f"{self._direct}?{urlencode({'directConnection': 'true', 'serverMonitoringMode': 'poll', **options})}"
+        """Return the URL of the database through this relay.
+
+        A driver must not pass it by, nor get messages that it did not ask for.
+        """
+        fixed = {"directConnection": "true", "serverMonitoringMode": "poll"}
+        return f"{self._direct}?{urlencode({**fixed, **options})}"
 
     def _talk(self, client: socket.socket, server: socket.socket) -> None:
-        """Serve one connection to its end; it is closed on return. The driver sends one message at a time."""
+        """Serve a connection, closed on return. The driver sends one message at a time."""
         raise NotImplementedError
 
     def _accept(self) -> None:
@@ -62,13 +69,13 @@ class Relay:
 
 
 def read_message(sock: socket.socket) -> bytes:
-    """One whole message of the wire protocol, empty at the end of the connection."""
+    """Read one message of the wire protocol. Empty at the end of the connection."""
     head = _exactly(sock, HEADER.size)
     return head + _exactly(sock, HEADER.unpack(head)[0] - HEADER.size) if head else b""
 
 
 def command_name(message: bytes) -> str:
-    """The name of the command, which is the first key of the message's document; empty for another kind of message."""
+    """Return the name of the command, the document's first key. Empty for other messages."""
     if HEADER.unpack_from(message)[3] != OP_MSG:
         return ""
     at = (
@@ -78,7 +85,7 @@ def command_name(message: bytes) -> str:
 
 
 def command_collection(message: bytes) -> str:
-    """The collection that a command is for; empty where it is for none."""
+    """Return the collection of a command; empty if it has none."""
     if not (name := command_name(message)) or message[HEADER.size + 9] != _BSON_STRING:
         return ""
     at = HEADER.size + 10 + len(name.encode()) + 1 + 4  # past the value's length, too

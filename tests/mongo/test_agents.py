@@ -1,4 +1,4 @@
-"""Several agents on one database: one order for all, states that are the fold of the log."""
+"""Several agents on one database: one order for all, and states that are the fold of the log."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from tests.agents import Agent, fold
-from tests.mongo.agents import Consumer, agent, replicated, run_all
+from tests.mongo.agents import ResumingConsumer, agent, replicated, run_all
 
 AGENTS = 3
 
 
 def operation(number: int, keys: int) -> dict[str, Any]:
-    """One of many on few objects, so that agents change the same ones."""
+    """Return one of many operations on few objects, so that agents change the same ones."""
     event = "delete" if number % 7 == 6 else "update"
     return {
         "event": event,
@@ -53,7 +53,7 @@ def test_three_agents_show_nine_consumers_one_order(
     with ExitStack() as stack:
         agents = [stack.enter_context(agent(tmp_path, url, kind)) for _ in range(AGENTS)]
         urls = [each.url for each in agents]
-        consumers = [Consumer(urls, first, total, cut) for first in range(3 * AGENTS)]
+        consumers = [ResumingConsumer(urls, first, total, cut) for first in range(3 * AGENTS)]
         for consumer in consumers:
             consumer.start()
         for consumer in consumers:

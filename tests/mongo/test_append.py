@@ -1,27 +1,30 @@
-"""The conditional append: nothing is doubled or put behind a hole, however the answers, the majority and the primary change."""
+"""The conditional append: no operation is doubled or put behind a hole.
+
+Meanwhile answers are lost, a majority lags, or the primary changes.
+"""
 
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pymongo.database import Database
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.store import BatchId, Correction, CorrectionResult
+from oplogd.store.mongo import Timing
 from oplogd.store.mongo.fold import forget_writers
 from oplogd.store.mongo.layout import Document
 from tests.agents import DEADLINE, fold
-from tests.mongo.agents import agent, replicated
+from tests.mongo.agents import agent, operation, replicated
 from tests.mongo.conftest import MakeStore
-from tests.mongo.operations import document, offsets, op, stop_folding, whole_log
+from tests.mongo.operations import document, offsets, op, whole_log
 from tests.mongo.wire import Command, Wire, asks_for_head, inserts
 
 
 def asks_for_token(command: Command) -> bool:
-    """A look-up of what a writer has in the log."""
+    """Return whether a command looks up a writer's operations in the log."""
     return command.get("find") == "oplog_ops" and "w" in command.get("filter", {})
 
 
@@ -32,11 +35,7 @@ STEPS: dict[str, Callable[[Command], bool]] = {
 }
 
 
-def operation(number: int) -> dict[str, Any]:
-    return {"event": "insert", "type": "video", "id": str(number)}
-
-
-# While the majority lags
+# A majority that lags
 
 
 def test_a_batch_is_in_the_log_once_however_often_it_was_tried_while_the_majority_lagged(
@@ -57,10 +56,9 @@ def test_a_batch_is_in_the_log_once_however_often_it_was_tried_while_the_majorit
 
 
 async def test_a_writer_gives_up_while_no_majority_has_what_is_in_its_way_and_doubles_nothing(
-    wire: Wire, database: Database[Document], make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    wire: Wire, database: Database[Document], make_store: MakeStore
 ) -> None:
-    monkeypatch.setattr("oplogd.store.mongo.append._LANDING_SECONDS", 0.3)
-    store = make_store(wire.url(), "plain")
+    store = make_store(wire.url(), "plain", timing=Timing(majority_seconds=0.3))
     await store.open()
     await store.append([op("1")], BatchId("w", 0))
     wire.lag(1)
@@ -78,10 +76,9 @@ async def test_a_writer_gives_up_while_no_majority_has_what_is_in_its_way_and_do
 
 
 async def test_corrections_give_up_and_are_not_doubled_either(
-    wire: Wire, database: Database[Document], make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    wire: Wire, database: Database[Document], make_store: MakeStore
 ) -> None:
-    monkeypatch.setattr("oplogd.store.mongo.append._LANDING_SECONDS", 0.3)
-    store = make_store(wire.url(), "plain")
+    store = make_store(wire.url(), "plain", timing=Timing(majority_seconds=0.3))
     await store.open()
     await store.append([op("a")])
     await store.checkpoint()
@@ -125,7 +122,7 @@ async def test_an_insert_that_is_carried_out_during_a_step_of_the_next_try_is_no
     ]
 
 
-# Around a fail-over
+# A fail-over
 
 
 @pytest.mark.parametrize("how", ["on its way", "tried again"])
@@ -171,7 +168,7 @@ async def test_a_head_that_is_gone_after_a_restore_is_forgotten(
     await store.open()
     await store.append([op(str(number)) for number in range(1, 9)])
     await store.checkpoint()
-    await stop_folding(store)
+    await store.projection.stop()
     database["oplog_ops"].delete_many({"n": {"$gt": 5}})
     database["oplog_ops"].insert_one(document(6))
     if fits:
@@ -197,13 +194,13 @@ async def test_a_writer_that_folds_again_while_old_writers_are_forgotten_stays_k
         await store.append([op(writer)], BatchId(writer, 0))
     await store.checkpoint()
     held = wire.hold(lambda command: "$unset" in str(command.get("updates")))
-    forgetting = asyncio.create_task(forget_writers(store._link))
+    forgetting = asyncio.create_task(forget_writers(store.link))
     await asyncio.to_thread(held.wait)
     await store.append([op("a again")], BatchId("a", 1))
     await store.checkpoint()
     await asyncio.to_thread(held.release)
     await forgetting
     known = [database["oplog_meta"].find_one({"_id": "oplog_ops"})]
-    await forget_writers(store._link)
+    await forget_writers(store.link)
     known.append(database["oplog_meta"].find_one({"_id": "oplog_ops"}))
     assert [set(row["writers"]) for row in known if row] == [set("abcde"), set("ea")]

@@ -1,4 +1,4 @@
-"""The append's order of steps is right in every schedule of its model, and no other order is."""
+"""The append's order of steps is right in every schedule of its model. Every other order fails."""
 
 import pytest
 

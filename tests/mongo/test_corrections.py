@@ -1,4 +1,7 @@
-"""Corrections race with writers, with each other and with the trimming: none follows a newer operation on its object."""
+"""Corrections that race with writers, with each other and with trimming.
+
+No correction follows a newer operation on its object.
+"""
 
 import asyncio
 import random
@@ -22,13 +25,13 @@ APPLIED, PRESENT, SKIPPED = (
 
 
 def correction(id_: str, expected: int | None, event: str = "update") -> Correction:
-    """Its parents tell which operation it was made for."""
+    """Return a correction whose parents name the operation it was made for."""
     data = encode_data(TIMESTAMP, ["made-for", str(expected)], "video", id_)
     return Correction(Operation(event, f"video/{id_}", data), expected)
 
 
 async def seen(store: MongoStore) -> dict[str, int]:
-    """The last offset of each object as the states tell, which may be behind the log."""
+    """Return each object's last offset by the states, which may be behind the log."""
     upto = (await store.locate()).head.offset
     found: dict[str, int] = {}
     for state in await states_of(store, upto):
@@ -38,7 +41,7 @@ async def seen(store: MongoStore) -> dict[str, int]:
 
 
 async def assert_none_overwrote(store: MongoStore, verdicts: Counter[CorrectionResult]) -> None:
-    """In the log, each correction follows the very operation on its object that it was made for."""
+    """Demand that each correction follows exactly the operation that it was made for."""
     last: dict[str, int] = {}
     entries = await whole_log(store)
     made = 0
@@ -60,7 +63,7 @@ def meanwhile(
     work: Callable[[], Awaitable[None]],
 ) -> None:
     """Do ``work`` once, right after the guard's first call of the method ``name``."""
-    method = getattr(store._guard, name)
+    method = getattr(store.guard, name)
     done = False
 
     async def wrapped(*arguments: object) -> object:
@@ -71,11 +74,12 @@ def meanwhile(
             await work()
         return result
 
-    monkeypatch.setattr(store._guard, name, wrapped)
+    monkeypatch.setattr(store.guard, name, wrapped)
 
 
+# Objects, rounds in which each corrector tries all of them, and correctors. FerretDB reads the
+# whole collection for each answer.
 SIZES = {"capped": (25, 5, 2), "plain": (25, 5, 2), "plain-java": (100, 20, 3)}
-"""Objects, rounds in which each corrector tries all of them, correctors. FerretDB reads all it has for each answer."""
 
 
 async def test_corrections_that_race_with_writers_never_overwrite(
@@ -102,9 +106,7 @@ async def test_corrections_that_race_with_writers_never_overwrite(
         nonlocal tried
         for _ in range(rounds):
             made = [correction(id_, n) for id_, n in (await seen(store)).items()]
-            tried += len(
-                made
-            )  # fewer than there are objects if some changed while the states were read
+            tried += len(made)  # fewer than the objects if some changed while the states were read
             turns.release()
             verdicts.update(await store.correct(made))
 
@@ -116,7 +118,7 @@ async def test_corrections_that_race_with_writers_never_overwrite(
     await assert_none_overwrote(writer, verdicts)
 
 
-@pytest.mark.parametrize("moment", ["_look", "_read_on"])
+@pytest.mark.parametrize("moment", ["read_states", "read_on"])
 async def test_what_is_written_between_the_steps_of_a_correction_is_seen(
     place: tuple[str, CollectionKind],
     make_store: MakeStore,
@@ -163,7 +165,7 @@ async def test_a_correction_is_judged_by_the_states_again_when_the_log_has_moved
                 await other.append([op("x") for _ in range(100)])
                 await other.checkpoint()
 
-    meanwhile(monkeypatch, store, "_look", turn_over)
+    meanwhile(monkeypatch, store, "read_states", turn_over)
     assert await store.correct([correction("a", 1), correction("b", 2)]) == [SKIPPED, APPLIED]
     states = await live_states(store)
     assert states["video/a"].encode() == op("a").data
@@ -178,10 +180,8 @@ async def test_what_is_in_the_log_and_not_in_the_states_counts(
     await second.open()
     await first.append([op("a"), op("b")])
     await first.checkpoint()
-    assert first._task is not None
-    first._task.cancel()  # it holds the lease and folds no more
-    await asyncio.gather(first._task, return_exceptions=True)
-    await first._appender.append([op("a", "update"), op("c")], BatchId("other", 0))
+    await first.projection.stop()  # it holds the lease and folds no more
+    await first.append([op("a", "update"), op("c")], BatchId("other", 0))
     given = [
         correction("a", 1),
         correction("a", 3),
@@ -189,9 +189,9 @@ async def test_what_is_in_the_log_and_not_in_the_states_counts(
         correction("c", 0),
         correction("c", 4),
     ]
-    verdicts, _ = await second._guard.correct(given)
+    verdicts, _ = await second.guard.correct(given)
     assert verdicts == [SKIPPED, SKIPPED, APPLIED, SKIPPED, SKIPPED]
-    verdicts, _ = await second._guard.correct(
+    verdicts, _ = await second.guard.correct(
         [correction("a", 3), correction("c", 4), correction("b", 2)]
     )
     assert verdicts == [APPLIED, APPLIED, PRESENT]

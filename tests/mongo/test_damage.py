@@ -1,6 +1,5 @@
-"""Documents that are not as they must be neither end an agent nor stop a replication."""
+"""Damaged documents neither end an agent nor stop a replication."""
 
-import asyncio
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,11 +10,9 @@ from bson import ObjectId
 from bson.datetime_ms import DatetimeMS
 from pymongo import MongoClient
 
-from oplogd.errors import StoreUnavailableError
 from oplogd.operation import decode_data
-from oplogd.store import State, StateCursor
 from oplogd.store.mongo.damage import FIRST_MS, LAST_MS, Damage, sound_data
-from oplogd.store.mongo.layout import entry, key_of, state, state_document, states_past
+from oplogd.store.mongo.layout import entry, key_of, state, state_document
 from tests.agents import DEADLINE, fold
 from tests.mongo.agents import agent
 from tests.mongo.conftest import MakeStore
@@ -190,60 +187,6 @@ def test_a_damaged_entry_ends_no_agent_and_keeps_the_log_dense(
         assert any("damaged documents" in each for each in holder.status()["store"]["warnings"])
 
 
-def test_a_page_of_states_that_share_a_time_is_a_range_of_the_index() -> None:
-    at = DatetimeMS(5)
-    assert states_past(StateCursor(5, None), 9) == [{"ts": {"$gte": at}, "n": {"$not": {"$gt": 9}}}]
-    assert states_past(StateCursor(5, f"{8:012x}video/x"), 9) == [
-        {"ts": at, "n": {"$gt": 7, "$lte": 9}},
-        {"ts": {"$gt": at}, "n": {"$not": {"$gt": 9}}},
-    ]
-    for tie, n in ((0, None), (1, 0)):
-        first = states_past(StateCursor(5, f"{tie:012x}video/x"), 9)[0]
-        assert first == {"ts": at, "n": n, "_id": {"$gt": "video/x"}}
-
-
-@pytest.mark.parametrize("limit", [1, 2, 7, 500])
-async def test_states_of_one_time_are_paged_each_once_and_in_order(
-    plain_url: str, make_store: MakeStore, limit: int
-) -> None:
-    with MongoClient[dict[str, Any]](plain_url) as client:
-        states = client.get_default_database().oplog_states
-        old = [
-            {
-                "_id": f"video/old-{n}",
-                "event": "insert",
-                "ts": THEN,
-                "data": {**GOOD, "id": f"old-{n}"},
-            }
-            for n in range(9)
-        ]
-        states.insert_many(old)
-        store = make_store(plain_url, "plain")
-        await store.open()
-        await store.append([op(str(number)) for number in range(20)])
-        mark = await store.checkpoint()
-        states.update_many({}, {"$set": {"ts": THEN}})
-        states.update_many({"_id": {"$in": ["video/old-3", "video/old-4"]}}, {"$unset": {"n": ""}})
-        found: list[State] = []
-        cursor: StateCursor | None = StateCursor(0, None)
-        while cursor is not None:
-            page = await store.states(cursor, mark.offset, live_only=True, limit=limit)
-            assert len(page.states) <= limit
-            found += page.states
-            cursor = page.next
-        expected = [
-            "old-3",
-            "old-4",
-            *(f"old-{n}" for n in (0, 1, 2, 5, 6, 7, 8)),
-            *map(str, range(20)),
-        ]
-        assert [decode_data(each.data).id for each in found] == expected
-        assert (
-            len((await store.states(StateCursor(0, None), 10, live_only=True, limit=500)).states)
-            == 19
-        )
-
-
 async def test_what_another_program_wrote_into_a_plain_log_leaves_with_the_entries_of_its_time(
     plain_url: str, make_store: MakeStore
 ) -> None:
@@ -300,65 +243,8 @@ async def test_an_offset_with_a_decimal_point_is_one_and_any_other_value_is_pass
     assert any("n is no offset" in each for each in (await fresh.stats()).warnings)
 
 
-@pytest.mark.parametrize(
-    ("member", "value"),
-    [
-        ("n", ...),
-        ("n", 1.5),
-        ("ts", float("nan")),
-        ("first", None),
-        ("created", [1]),
-        ("max_bytes", "x"),
-        ("set_aside", [1]),
-    ],
-)
-async def test_a_damaged_row_ends_no_agent_and_all_goes_on_once_it_is_put_right(
-    member: str, value: Any, plain_url: str, make_store: MakeStore
-) -> None:
-    holder, other = make_store(plain_url, "plain"), make_store(plain_url, "plain")
-    await holder.open()
-    await other.open()
-    await other.append([op("a")])
-    await other.checkpoint()
-    with MongoClient[dict[str, Any]](plain_url) as client:
-        meta = client.get_default_database().oplog_meta
-        row = meta.find_one({"_id": "oplog_ops"}) or {}
-        meta.update_one(
-            row, {"$unset": {member: ""}} if value is ... else {"$set": {member: value}}
-        )
-        with pytest.raises(StoreUnavailableError, match=f"is damaged: its member {member}"):
-            await other.locate()
-        async with asyncio.timeout(30):
-            while "is damaged" not in str(holder._projection.trouble):
-                await asyncio.sleep(0.01)
-        meta.replace_one({"_id": "oplog_ops"}, row)
-    await holder.append([op("b")])
-    async with asyncio.timeout(30):
-        assert (await live_states(other)).keys() == {"video/a", "video/b"}
-    assert [entry.offset for entry in await whole_log(holder)] == [1, 2]
-
-
-async def test_what_nobody_expects_in_the_collections_ends_no_agent(
-    plain_url: str, make_store: MakeStore
-) -> None:
-    store = make_store(plain_url, "plain")
-    await store.open()
-    await store.append([op("a")])
-    await store.checkpoint()
-    with MongoClient[dict[str, Any]](plain_url) as client:
-        meta = client.get_default_database().oplog_meta
-        meta.update_one({"_id": "oplog_ops"}, {"$set": {"repair": "by hand"}})
-        async with asyncio.timeout(30):
-            while "not understood" not in str(store._projection.trouble):
-                await asyncio.sleep(0.01)
-        meta.update_one({"_id": "oplog_ops"}, {"$unset": {"repair": ""}})
-    await store.append([op("b")])
-    async with asyncio.timeout(30):
-        assert (await live_states(store)).keys() == {"video/a", "video/b"}
-
-
 async def test_an_entry_longer_than_a_read_is_passed(plain_url: str, make_store: MakeStore) -> None:
-    """Another program wrote it. Reading on compares the entry before, too."""
+    """Another program wrote it. The next read also compares the entry before."""
     store = make_store(plain_url, "plain")
     await store.open()
     with MongoClient[dict[str, Any]](plain_url) as client:

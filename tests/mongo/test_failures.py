@@ -1,15 +1,11 @@
-"""Servers and agents that stop, are killed, or have a wrong clock: nothing acknowledged is lost or doubled."""
+"""Servers away or killed, lost answers, wrong clocks: nothing acknowledged is lost or doubled."""
 
 import gzip
-import http.client
 import itertools
 import json
-import signal
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +15,19 @@ from pymongo import MongoClient
 from oplogd.operation import now_ms
 from oplogd.store.mongo.layout import LOG, STATES
 from tests.agents import DEADLINE, Agent, Event, Stream, fold
-from tests.mongo.agents import adds_up, agent, replicated
-from tests.mongo.proxy import Proxy
+from tests.mongo.agents import adds_up, agent, operation, replicated, wait_for
+from tests.mongo.proxy import CommandProxy
 from tests.mongo.servers import MongoServer, ferretdb, with_database
 
-FOLDS = "this agent folds the log into the states now"
+# Options with which an agent soon notices that its server is away.
 AWAY = "?socketTimeoutMS=2000&serverSelectionTimeoutMS=1000&connectTimeoutMS=1000"
-"""Options with which an agent soon notices that its server is away."""
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[MongoServer]:
-    """A FerretDB of one's own, to be stopped and killed."""
+    """A FerretDB of the test's own, to stop and to kill."""
     with ferretdb(tmp_path / "data") as running:
         yield running
-
-
-def operation(number: int) -> dict[str, Any]:
-    return {"event": "insert", "type": "video", "id": str(number)}
 
 
 def numbers(events: list[Event]) -> list[int]:
@@ -44,29 +35,15 @@ def numbers(events: list[Event]) -> list[int]:
 
 
 def until_id(stream: Stream, id_: str) -> list[Event]:
-    """The events up to and with the first operation on the object of this id."""
+    """Return the events up to the first operation on the object of this id."""
     events = stream.take(1)
     while not events[-1].data or events[-1].operation["id"] != id_:
         events += stream.take(1)
     return events
 
 
-def wait_for(what: str, condition: Any) -> None:
-    deadline = time.monotonic() + 2 * DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-
-
-def last_fold(*agents: Agent) -> str:
-    """When one of these last began to fold, by its log; empty: never."""
-    return max(
-        (line[:24] for each in agents for line in list(each.log) if FOLDS in line), default=""
-    )
-
-
-class Load:
-    """Operations, each of another object, sent one by one from ``threads`` over HTTP and in bursts over UDP."""
+class AgentLoad:
+    """Sends operations on new objects: one by one from ``threads``, and in bursts over UDP."""
 
     def __init__(self, agents: list[Agent], threads: int) -> None:
         self._agents = agents
@@ -82,7 +59,7 @@ class Load:
             thread.start()
 
     def burst(self, size: int) -> None:
-        """Over UDP to each agent."""
+        """Send ``size`` operations over UDP to each agent."""
         for each in self._agents:
             sent = [next(self._numbers) for _ in range(size)]
             each.send_udp(*map(operation, sent))
@@ -120,7 +97,7 @@ def test_a_server_that_is_away_under_load_loses_and_doubles_nothing(
         second.follow() as two,
     ):
         agents = [first, second]
-        load = Load(agents, 3)
+        load = AgentLoad(agents, 3)
         load.burst(10)
         load.wait_acknowledged(20)
         if how == "killed":
@@ -155,7 +132,7 @@ def test_a_server_that_is_away_under_load_loses_and_doubles_nothing(
 
 def test_an_answer_that_is_lost_doubles_nothing(plain_url: str, tmp_path: Path) -> None:
     with (
-        Proxy(plain_url) as proxy,
+        CommandProxy(plain_url) as proxy,
         agent(tmp_path, proxy.url(), "plain") as only,
         only.follow() as stream,
     ):
@@ -163,7 +140,7 @@ def test_an_answer_that_is_lost_doubles_nothing(plain_url: str, tmp_path: Path) 
         proxy.cut_answers("insert", LOG, 2)
         only.send_udp(*(operation(number) for number in range(1, 16)))
         wait_for("an answer to the writer is lost", lambda: proxy.cuts == -1)
-        # However many of them the first insert had, these are not among them, so another insert follows.
+        # The first insert had none of these, so another insert follows.
         only.send_udp(*(operation(number) for number in range(16, 31)))
         only.wait_status(events_ingested=31, queue_size=0)
         assert proxy.cuts == 0
@@ -219,153 +196,6 @@ def test_the_spool_brings_udp_operations_over_a_restart(
         assert sorted(map(int, (key.partition("/")[2] for key in replicated(second)))) == list(
             range(103)
         )
-
-
-BATCH = 500
-"""More than there are objects, so that a batch changes most of them twice."""
-
-
-class Updates(threading.Thread):
-    """Updates of few objects in batches, sent by one agent after another until ``end``; what an agent did not answer is sent again."""
-
-    def __init__(self, agents: list[Agent]) -> None:
-        super().__init__(daemon=True)
-        self.agents = agents
-        self.last: dict[str, str] = {}
-        self.error: BaseException | None = None
-        self._ended = threading.Event()
-
-    def run(self) -> None:
-        try:
-            for number in itertools.count(step=BATCH):
-                batch = [
-                    {"event": "update", "type": "video", "id": str(n % 300), "parents": [str(n)]}
-                    for n in range(number, number + BATCH)
-                ]
-                while not self._send(batch):
-                    pass
-                self.last |= {f"video/{each['id']}": str(n) for n, each in enumerate(batch, number)}
-                if self._ended.wait(0.1):
-                    return
-        except BaseException as error:
-            self.error = error
-
-    def _send(self, batch: list[dict[str, Any]]) -> bool:
-        try:
-            return self.agents[-1].post(batch) == 200
-        except (OSError, http.client.HTTPException):  # it was killed
-            return False
-
-    def end(self) -> None:
-        self._ended.set()
-        self.join(2 * DEADLINE)
-        assert not self.is_alive()
-        if self.error is not None:
-            raise self.error
-
-
-def test_killed_holders_of_the_lease_leave_states_that_are_the_fold(
-    plain_url: str, tmp_path: Path
-) -> None:
-    with ExitStack() as stack:
-        database = stack.enter_context(
-            MongoClient[dict[str, Any]](plain_url)
-        ).get_default_database()
-
-        def start() -> Agent:
-            return stack.enter_context(agent(tmp_path, plain_url, "plain", "--lease", "500ms"))
-
-        def lease() -> tuple[str, int]:
-            found = database["oplog_meta"].find_one({"_id": "oplog_ops:lease"}) or {}
-            return found["holder"], found["revision"]
-
-        def folded() -> int:
-            return int((database["oplog_meta"].find_one({"_id": "oplog_ops"}) or {})["n"])
-
-        agents = [start(), start()]
-        updates = Updates(agents)
-        updates.start()
-        holders = []
-        for _ in range(10):
-            wait_for("an agent folds", lambda agents=agents: last_fold(*agents))
-            before = folded()
-            wait_for("it folds what is sent now", lambda before=before: folded() > before)
-            dead, revision = lease()
-            [holder] = [each for each in agents if f":{each.process.pid}:" in dead]
-            [other] = [each for each in agents if each is not holder]
-            holder.process.kill()
-            holder.wait()
-            holders.append(dead)
-            wait_for("another one has the lease", lambda dead=dead: lease()[0] != dead)
-            assert lease()[1] > revision
-            before = folded()
-            wait_for("it folds what is sent now", lambda before=before: folded() > before)
-            agents = [other, start()]
-            updates.agents = agents
-        updates.end()
-        assert len(set(holders)) == 10
-        log = list(database["oplog_ops"].find().sort("n", 1))
-        assert [entry["n"] for entry in log] == list(range(1, len(log) + 1))
-        wait_for("all is folded", lambda: folded() == len(log))
-        assert {
-            f"video/{entry['data']['id']}": entry["data"]["p"][0] for entry in log
-        } == updates.last
-        for each in agents:
-            states = {key: json.loads(data)["parents"][0] for key, data in replicated(each).items()}
-            assert states == updates.last
-
-
-def test_a_late_write_of_an_old_holder_of_the_lease_changes_nothing(
-    plain_url: str, tmp_path: Path
-) -> None:
-    batches = [
-        [{"event": "update", "type": "t", "id": str(n), "parents": [str(b)]} for n in range(100)]
-        for b in range(3)
-    ]
-    flags = ("--lease", "500ms")
-    with Proxy(plain_url) as proxy, agent(tmp_path, proxy.url(), "plain", *flags) as holder:
-        wait_for("it folds", lambda: last_fold(holder))
-        with agent(tmp_path, plain_url, "plain", *flags) as other:
-            assert other.post(batches[0]) == 200
-            wait_for("it is folded", lambda: other.status()["store"]["lag"]["fold"] == 0)
-            with proxy.hold("update"):
-                assert other.post(batches[1]) == 200
-                wait_for("another one folds", lambda: last_fold(other) > last_fold(holder))
-                assert other.post(batches[2]) == 200
-                wait_for("it is folded", lambda: other.status()["store"]["lag"]["fold"] == 0)
-            wait_for("the late write is carried out", lambda: proxy.late)
-            states = {json.loads(data)["parents"][0] for data in replicated(other).values()}
-            assert states == {"2"}
-
-
-def test_a_stopped_holder_of_the_lease_changes_nothing_when_it_goes_on(
-    plain_url: str, tmp_path: Path
-) -> None:
-    flags = ("--lease", "500ms")
-    with (
-        agent(tmp_path, plain_url, "plain", *flags) as holder,
-        agent(tmp_path, plain_url, "plain", *flags) as other,
-    ):
-        wait_for("it folds", lambda: last_fold(holder))
-        with other.follow() as stream:
-            batches = [
-                [
-                    {"event": "update", "type": "t", "id": str(n), "parents": [f"{b}"]}
-                    for n in range(500)
-                ]
-                for b in range(4)
-            ]
-            assert other.post(batches[0]) == 200
-            holder.process.send_signal(signal.SIGSTOP)
-            for batch in batches[1:]:
-                assert other.post(batch) == 200
-            wait_for("another one folds", lambda: last_fold(other) > last_fold(holder))
-            expected = fold(stream.take(2000))
-            assert replicated(other) == expected
-            holder.process.send_signal(signal.SIGCONT)
-            assert holder.post({"event": "insert", "type": "t", "id": "last"}) == 204
-            expected = fold(stream.take(1), expected)
-        assert replicated(holder) == replicated(other) == expected
 
 
 def test_a_log_that_is_dropped_and_made_smaller_goes_on_for_agents_and_consumers(

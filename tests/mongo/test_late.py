@@ -1,42 +1,33 @@
-"""Inserts that are carried out after the log was trimmed past their place: not lost, and not taken for the log's oldest entry."""
+"""Inserts that are carried out after the log was trimmed past their place are not lost."""
 
 import asyncio
 import signal
 import threading
-import time
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pymongo import MongoClient
 from pymongo.database import Database
 
 from oplogd.store import Correction, CorrectionResult
-from oplogd.store.mongo import MongoStore
+from oplogd.store.mongo import MongoStore, Timing
 from oplogd.store.mongo.layout import Document
+from oplogd.store.mongo.trim import Trimmer
 from tests.agents import DEADLINE, Agent, fold
-from tests.mongo.agents import agent, replicated
+from tests.mongo.agents import agent, operation, replicated, wait_for
 from tests.mongo.conftest import MakeStore
-from tests.mongo.operations import document, live_states, offsets, op, stop_folding
+from tests.mongo.operations import live_states, offsets, op
 from tests.mongo.wire import Wire, asks_for_head, inserts
 
 CAP = 20_000
 SMALL = ("--capped-collection-size", str(CAP), "--lease", "500ms")
+
+# Longer than an insert may take without being late.
 PAUSE_SECONDS = 1.2
-"""Longer than an insert may take without being late."""
 
-
-def operation(number: int) -> dict[str, Any]:
-    return {"event": "insert", "type": "video", "id": str(number)}
-
-
-def wait_for(what: str, condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 2 * DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
+# The clock of a machine that sleeps: by it no insert is late.
+STANDING_STILL = Timing(clock=lambda: 0.0)
 
 
 def turn_over(database: Database[Document], other: Agent, past: int) -> None:
@@ -199,20 +190,20 @@ async def test_a_correction_carried_out_behind_the_log_is_judged_again(
 
 
 async def test_a_writer_whose_clock_stood_still_learns_from_the_clusters_time_that_it_was_late(
-    database: Database[Document],
-    plain_url: str,
-    make_store: MakeStore,
-    monkeypatch: pytest.MonkeyPatch,
+    database: Database[Document], plain_url: str, make_store: MakeStore
 ) -> None:
     with Wire(plain_url, as_replica_set=True) as wire:
         other = make_store(plain_url, "plain", max_bytes=10_000, lease=60)
         await other.open()
-        store = MongoStore(wire.url(retryWrites="false"), collection="plain", max_bytes=10_000)
+        store = MongoStore(
+            wire.url(retryWrites="false"),
+            collection="plain",
+            max_bytes=10_000,
+            timing=STANDING_STILL,
+        )
         await store.open()
         try:
             await store.append([op("first")])
-            monkeypatch.setattr("oplogd.store.mongo.append.boot_seconds", lambda: 0.0)
-            monkeypatch.setattr("oplogd.store.mongo.log.boot_seconds", lambda: 0.0)
             held = wire.hold(inserts)
             writing = asyncio.create_task(store.append([op("late")]))
             await asyncio.to_thread(held.wait)
@@ -231,92 +222,27 @@ async def test_a_writer_whose_clock_stood_still_learns_from_the_clusters_time_th
 
 
 async def test_what_was_put_in_the_way_of_an_insert_that_is_not_late_stays_in_the_log(
-    database: Database[Document],
-    wire: Wire,
-    plain_url: str,
-    make_store: MakeStore,
-    monkeypatch: pytest.MonkeyPatch,
+    database: Database[Document], wire: Wire, plain_url: str, make_store: MakeStore
 ) -> None:
     """However soon a log is full: an entry is trimmed only some seconds after it was folded."""
-    monkeypatch.setattr("oplogd.store.mongo.projection.TRIM_SECONDS", 3600.0)
-    other = make_store(plain_url, "plain", max_bytes=10_000, lease=60)
+    timing = Timing(trim_seconds=3600.0)
+    other = make_store(plain_url, "plain", max_bytes=10_000, lease=60, timing=timing)
     await other.open()
-    store = make_store(wire.url(), "plain", max_bytes=10_000)
+    store = make_store(wire.url(), "plain", max_bytes=10_000, timing=STANDING_STILL)
     await store.open()
     await store.append([op("first")])
-    for module in ("append", "log"):
-        monkeypatch.setattr(
-            f"oplogd.store.mongo.{module}.boot_seconds", lambda: 0.0
-        )  # nothing is late
     held = wire.hold(inserts)
     writing = asyncio.create_task(store.append([op("soon")]))
     await asyncio.to_thread(held.wait)
     for _ in range(3):
         await other.append([op("x") for _ in range(100)])
-        await other.checkpoint()
-        await other._projection._trim()
+        folded = (await other.checkpoint()).offset
+        await other.projection.trimmer.trim(folded)
     await asyncio.to_thread(held.release)
     await writing
     assert "video/soon" in await live_states(other)
     assert offsets(database) == list(range(1, 303))
-    monkeypatch.setattr("oplogd.store.mongo.projection.TRIM_SECONDS", 0.0)
-    await other._projection._trim()
+    await Trimmer(other.link, other.log, seconds=0.0).trim((await other.checkpoint()).offset)
     log = offsets(database)
     assert log == list(range(log[0], 303))
     assert 200 < log[0] < 302
-
-
-async def test_an_agent_that_was_idle_does_not_go_on_behind_a_stray(
-    database: Database[Document],
-    plain_url: str,
-    make_store: MakeStore,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    store = make_store(plain_url, "plain", lease=60)
-    await store.open()
-    await store.append([op(str(number)) for number in range(1, 6)])
-    await store.checkpoint()
-    right = time.clock_gettime
-    monkeypatch.setattr(time, "clock_gettime", lambda clock: right(clock) + 2 * PAUSE_SECONDS)
-    log = database["oplog_ops"]
-    log.delete_many({})
-    log.insert_many([document(6), *(document(n) for n in range(100, 121))])
-    assert [entry.offset for entry in await store.read(5, 10)] == [6]
-    located = await store.locate(6)
-    assert located.oldest is not None
-    assert (located.oldest.offset, located.head.offset, located.at_ms) == (100, 120, None)
-    await store.append([op("last")])
-    assert offsets(database) == [6, *range(100, 122)]
-
-
-SHAPES = [
-    ([], range(1, 2)),
-    ([], range(7, 8)),
-    ([], range(1, 400)),
-    ([5], range(7, 8)),
-    ([5], range(100, 400)),
-    ([98], range(100, 400)),
-    ([*range(1, 41)], range(100, 400)),
-    ([5, 6, 7, 50, 51, 98], range(100, 400)),
-    ([1, 1000, 5000], range(100_000, 100_300)),
-    ([*range(90, 99, 2)], range(100, 117)),
-]
-
-
-async def test_the_oldest_entry_is_the_first_behind_the_last_gap(
-    database: Database[Document], plain_url: str, make_store: MakeStore
-) -> None:
-    log = database["oplog_ops"]
-    opened = make_store(plain_url, "plain", lease=60)
-    await opened.open()
-    await stop_folding(opened)  # it keeps the lease
-    for turn, (strays, genuine) in enumerate(SHAPES):
-        log.delete_many({})
-        log.insert_many([document(n, ms=1_700_000_000_000 + turn) for n in (*strays, *genuine)])
-        fresh = make_store(plain_url, "plain", lease=60)
-        await fresh.open()
-        for store in (opened, fresh):  # one of them remembers another oldest entry
-            located = await store.locate()
-            assert located.oldest is not None
-            assert (located.oldest.offset, located.head.offset) == (genuine[0], genuine[-1]), strays
-            assert (await store.stats()).operations == len(genuine)

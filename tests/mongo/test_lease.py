@@ -1,7 +1,7 @@
-"""Who folds: the lease by a clock that the test turns, and what a holder that comes late can still do."""
+"""The lease, by a clock that the test turns, and late writes of an old holder."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -15,21 +15,32 @@ from tests.mongo.operations import folded, live_states, op, states_of, whole_log
 SECONDS = 5.0
 
 
-class Clock:
-    """Stands for the module ``time`` in the lease."""
+class TurnedClock:
+    """A clock that the test turns."""
 
     def __init__(self) -> None:
         self.now = 1000.0
 
-    def monotonic(self) -> float:
+    def __call__(self) -> float:
         return self.now
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr("oplogd.store.mongo.lease.time", made)
-    return made
+def clock() -> TurnedClock:
+    return TurnedClock()
+
+
+MakeLease = Callable[..., Lease]
+
+
+@pytest.fixture
+def lease(link: Link, clock: TurnedClock) -> MakeLease:
+    """Makes leases on one document, by default with the lease time SECONDS."""
+
+    def make(seconds: float = SECONDS, meta: Any = None) -> Lease:
+        return Lease(link.meta if meta is None else meta, seconds, clock=clock)
+
+    return make
 
 
 @pytest.fixture
@@ -42,9 +53,9 @@ async def link(plain_url: str) -> AsyncIterator[Link]:
 
 
 async def test_a_silent_holder_is_replaced_after_the_leases_time_and_not_before(
-    link: Link, clock: Clock
+    lease: MakeLease, clock: TurnedClock
 ) -> None:
-    holder, observer = Lease(link, SECONDS), Lease(link, SECONDS)
+    holder, observer = lease(), lease()
     assert await holder.hold()
     assert not await observer.hold(), "seen for the first time"
     clock.now += SECONDS - 0.001
@@ -55,8 +66,8 @@ async def test_a_silent_holder_is_replaced_after_the_leases_time_and_not_before(
     assert not await holder.hold()
 
 
-async def test_a_holder_that_renews_is_never_replaced(link: Link, clock: Clock) -> None:
-    holder, observer = Lease(link, SECONDS), Lease(link, SECONDS)
+async def test_a_holder_that_renews_is_never_replaced(lease: MakeLease, clock: TurnedClock) -> None:
+    holder, observer = lease(), lease()
     for _ in range(20):
         assert await holder.hold()
         assert not await observer.hold()
@@ -64,19 +75,21 @@ async def test_a_holder_that_renews_is_never_replaced(link: Link, clock: Clock) 
 
 
 async def test_what_counts_is_how_long_the_observer_saw_a_revision_not_how_old_it_is(
-    link: Link, clock: Clock
+    lease: MakeLease, clock: TurnedClock
 ) -> None:
-    assert await Lease(link, SECONDS).hold()
+    assert await lease().hold()
     clock.now += 100 * SECONDS
-    observer = Lease(link, SECONDS)
+    observer = lease()
     assert not await observer.hold()
     clock.now += SECONDS
     assert await observer.hold()
 
 
-async def test_of_several_that_see_it_run_out_one_takes_over(link: Link, clock: Clock) -> None:
-    observers = [Lease(link, SECONDS) for _ in range(8)]
-    assert await Lease(link, SECONDS).hold()
+async def test_of_several_that_see_it_run_out_one_takes_over(
+    lease: MakeLease, clock: TurnedClock
+) -> None:
+    observers = [lease() for _ in range(8)]
+    assert await lease().hold()
     for observer in observers:
         assert not await observer.hold()
     clock.now += SECONDS
@@ -85,8 +98,8 @@ async def test_of_several_that_see_it_run_out_one_takes_over(link: Link, clock: 
     ] * 7 + [True]
 
 
-async def test_a_released_lease_is_free_at_once(link: Link, clock: Clock) -> None:
-    holder, observer = Lease(link, SECONDS), Lease(link, SECONDS)
+async def test_a_released_lease_is_free_at_once(lease: MakeLease, clock: TurnedClock) -> None:
+    holder, observer = lease(), lease()
     assert await holder.hold()
     assert not await observer.hold()
     await holder.release()
@@ -96,15 +109,15 @@ async def test_a_released_lease_is_free_at_once(link: Link, clock: Clock) -> Non
     assert not await holder.hold(), "what it released is another's now"
 
 
-async def test_the_longer_of_two_lease_times_counts(link: Link, clock: Clock) -> None:
-    holder, hasty = Lease(link, 60.0), Lease(link, SECONDS)
+async def test_the_longer_of_two_lease_times_counts(lease: MakeLease, clock: TurnedClock) -> None:
+    holder, hasty = lease(60.0), lease()
     assert await holder.hold()
     assert not await hasty.hold()
     clock.now += 59.9
     assert not await hasty.hold(), "the holder's own time stands in the document"
     clock.now += 0.1
     assert await hasty.hold()
-    patient = Lease(link, 60.0)
+    patient = lease(60.0)
     assert not await patient.hold()
     clock.now += 59.9
     assert not await patient.hold(), "its own time is longer than the holder's"
@@ -113,28 +126,30 @@ async def test_the_longer_of_two_lease_times_counts(link: Link, clock: Clock) ->
 
 
 class SlowMeta:
-    """A collection whose answers to a look-up are long on their way."""
+    """A collection whose answers to a look-up take ``seconds`` of the test's clock."""
 
-    def __init__(self, meta: Any, clock: Clock, seconds: float) -> None:
-        self._meta, self._clock, self._seconds = meta, clock, seconds
+    def __init__(self, meta: Any, clock: TurnedClock) -> None:
+        self._meta, self._clock = meta, clock
+        self.seconds = 0.0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._meta, name)
 
     async def find_one(self, chosen: Any) -> Any:
         found = await self._meta.find_one(chosen)
-        self._clock.now += self._seconds
+        self._clock.now += self.seconds
         return found
 
 
 async def test_the_time_that_an_answer_takes_does_not_count_against_the_holder(
-    link: Link, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    link: Link, lease: MakeLease, clock: TurnedClock
 ) -> None:
-    holder, observer = Lease(link, SECONDS), Lease(link, SECONDS)
+    slow = SlowMeta(link.meta, clock)
+    holder, observer = lease(), lease(meta=slow)
     assert await holder.hold()
-    with monkeypatch.context() as patch:
-        patch.setattr(observer, "_meta", SlowMeta(link.meta, clock, 2 * SECONDS))
-        assert not await observer.hold(), "seen for the first time"
+    slow.seconds = 2 * SECONDS
+    assert not await observer.hold(), "seen for the first time"
+    slow.seconds = 0.0
     clock.now += SECONDS - 0.001
     assert not await observer.hold()
     clock.now += 0.001
@@ -142,7 +157,7 @@ async def test_the_time_that_an_answer_takes_does_not_count_against_the_holder(
 
 
 async def test_a_lease_document_of_an_older_version_or_a_damaged_one_can_be_taken(
-    link: Link, clock: Clock
+    link: Link, lease: MakeLease, clock: TurnedClock
 ) -> None:
     for found in (
         {"holder": "other", "revision": 7},
@@ -150,7 +165,7 @@ async def test_a_lease_document_of_an_older_version_or_a_damaged_one_can_be_take
         {"holder": "other", "revision": 1, "seconds": "x"},
     ):
         await link.meta.replace_one({"_id": "oplog_ops:lease"}, found, upsert=True)
-        observer = Lease(link, SECONDS)
+        observer = lease()
         assert not await observer.hold()
         clock.now += SECONDS
         assert await observer.hold()
@@ -163,8 +178,8 @@ async def test_late_writes_of_an_old_holder_change_nothing(
     await store.open()
     await store.append([op("a"), op("b", "delete"), op("c")])
     await store.checkpoint()
-    batch = await store._log.documents(0, 100)
-    first = (await store._log.row()).first
+    batch = await store.log.documents(0, 100)
+    first = (await store.log.row()).first
     await store.append([op("a", "delete"), op("b"), op("d")])
     mark = await store.checkpoint()
 
@@ -194,9 +209,9 @@ async def test_a_store_is_as_patient_as_the_holders_lease_is_long(
         make_store(plain_url, "plain", lease=0.5),
     )
     await holder.open()
-    assert hasty._log.stall_seconds == 15
+    assert hasty.lease.stall_seconds == 15
     await hasty.open()
-    assert hasty._log.stall_seconds == 180
+    assert hasty.lease.stall_seconds == 180
 
 
 async def test_an_agent_takes_over_from_one_that_fell_silent(
@@ -207,12 +222,10 @@ async def test_an_agent_takes_over_from_one_that_fell_silent(
     await silent.append([op("a")])
     await silent.checkpoint()
     await other.open()
-    assert not other._lease.held
-    assert silent._task is not None
-    silent._task.cancel()
-    await asyncio.gather(silent._task, return_exceptions=True)
+    assert not other.lease.held
+    await silent.projection.stop()
     await other.append([op("b")])
     assert (await other.checkpoint()).offset == 2
-    assert other._lease.held
-    assert not await silent._lease.hold()
+    assert other.lease.held
+    assert not await silent.lease.hold()
     assert set(await live_states(other)) == {"video/a", "video/b"}

@@ -1,4 +1,4 @@
-"""docs/migration.md: the way to the first server and back, with the commands that stand there."""
+"""docs/migration.md: from the first server and back, with the commands of the page."""
 
 import asyncio
 import re
@@ -38,7 +38,7 @@ async def first_server_writes(database: AsyncDatabase[Document], event: str, id_
 
 
 async def type_in(database: AsyncDatabase[Document], snippet: str) -> list[object]:
-    """What mongosh would do with the commands of the page."""
+    """Run the commands of the page as mongosh would."""
     results: list[object] = []
     for collection, method, argument in COMMAND.findall(snippet):
         match method:
@@ -55,7 +55,10 @@ async def type_in(database: AsyncDatabase[Document], snippet: str) -> list[objec
 
 
 async def first_servers_answer(database: AsyncDatabase[Document], id_: str) -> set[tuple[str, str]]:
-    """What the first server sends to a consumer with this id: it is not in the log, so the states since its second."""
+    """Return the states that the first server sends to a consumer with this id.
+
+    The id is not in its log, so it sends the states since the id's second.
+    """
     assert await database.oplog_ops.count_documents({"_id": ObjectId(id_)}) == 0
     since = datetime.fromtimestamp(int(id_[:8], 16), UTC)
     found = database.oplog_states.find({"ts": {"$gte": since}}).sort("ts")
@@ -102,7 +105,7 @@ async def test_there_and_back_and_there_again(plain_url: str, make_store: MakeSt
 
 
 async def ready(store: MongoStore) -> None:
-    """An agent tries again as well, where the server cuts a connection."""
+    """Wait until the store works. The server may cut a connection; agents try again, too."""
     async with asyncio.timeout(60):
         while True:
             try:

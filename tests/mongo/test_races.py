@@ -1,7 +1,7 @@
-"""Of two clients that race for one document, one wins: what leases and take-overs stand on, on each stand-in.
+"""A race of two clients for one document has one winner: leases and take-overs rely on that.
 
-FerretDB by itself does not hold this; the gate of its stand-in does, see `docs/mongodb.md`. Run as a program this counts
-the races with two winners, with the gate and without.
+FerretDB by itself fails here; the gate before its stand-in makes it hold, see `docs/mongodb.md`.
+Run as a program, this counts the races with two winners, with the gate and without.
 """
 
 import tempfile
@@ -20,8 +20,8 @@ from pymongo.errors import DuplicateKeyError
 from tests.mongo.servers import MongoServer, RunningMongo, build_ferretdb, new_database
 
 Documents = Collection[dict[str, Any]]
+# Tries to win the race of this number under this name. Returns whether it won.
 Race = Callable[[Documents, int, str], bool]
-"""Try to win the race of this number under this name; whether that was won."""
 
 
 def update(documents: Documents, number: int, name: str) -> bool:
@@ -39,7 +39,7 @@ def delete(documents: Documents, number: int, name: str) -> bool:
 
 
 def upsert(documents: Documents, number: int, name: str) -> bool:
-    """As a lease is taken: a document held by another meets the filter's negation, and inserting it its key."""
+    """Take the document if it is free; otherwise the upsert meets its key."""
     free = {"_id": number, "holder": None}
     try:
         answer = documents.update_one(free, {"$set": {"holder": name}}, upsert=True)
@@ -53,7 +53,7 @@ ROUNDS = 60
 
 
 def winners(url: str, race: Race, rounds: int) -> list[int]:
-    """How many of two clients won each race."""
+    """Return how many of two clients won each race."""
     with ExitStack() as stack:
         clients = [stack.enter_context(MongoClient[dict[str, Any]](url)) for _ in range(2)]
         first, *_ = sides = [client.get_default_database()["races"] for client in clients]

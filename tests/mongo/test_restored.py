@@ -1,4 +1,4 @@
-"""A database that is put back under running agents, and documents of any size."""
+"""Databases that are restored under running agents, and documents of any size."""
 
 import asyncio
 import contextlib
@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
 from pymongo import MongoClient
-from pymongo.monitoring import CommandListener, CommandStartedEvent, CommandSucceededEvent, register
+from pymongo.monitoring import CommandListener, CommandStartedEvent, CommandSucceededEvent
 
 from oplogd.event_id import Mark
 from oplogd.store import StateCursor
@@ -30,7 +29,7 @@ def direct(url: str) -> Iterator[Any]:
 def test_a_database_restored_under_an_agent_gives_live_consumers_no_silent_gap(
     tmp_path: Path, plain_url: str
 ) -> None:
-    """The restored log goes on behind the offset that the consumers have, so that offsets alone tell nothing."""
+    """The restored log goes past the offset of the consumers, so offsets alone show nothing."""
     with agent(tmp_path, plain_url, "plain") as running, running.follow() as stream:
         for number in range(6):
             assert running.post({"event": "insert", "type": "video", "id": f"a{number}"}) == 204
@@ -76,8 +75,8 @@ def test_a_database_restored_under_an_agent_gives_live_consumers_no_silent_gap(
             assert again.take(1)[0].event == "reset"
 
 
-class Received(CommandListener):
-    """Counts the documents and the bytes of keys and parents that answers of a collection bring."""
+class ReceivedDocuments(CommandListener):
+    """Counts the documents of answers, and the characters of their parents."""
 
     def __init__(self) -> None:
         self.documents = self.characters = 0
@@ -96,12 +95,10 @@ class Received(CommandListener):
 
 
 async def test_a_read_of_large_entries_is_sent_little_more_than_it_takes(
-    plain_url: str, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    plain_url: str, make_store: MakeStore
 ) -> None:
-    monkeypatch.setattr("pymongo.monitoring._LISTENERS", _listeners_of_this_test())
-    received = Received()
-    register(received)
-    store = make_store(plain_url, "plain", max_bytes=10**9)
+    received = ReceivedDocuments()
+    store = make_store(plain_url, "plain", max_bytes=10**9, event_listeners=[received])
     await store.open()
     for number in range(0, 120, 20):
         await store.append(
@@ -125,12 +122,6 @@ async def test_a_read_of_large_entries_is_sent_little_more_than_it_takes(
         found += len(states)
     assert found == 120
     assert received.characters < 2 * taken
-
-
-def _listeners_of_this_test() -> Any:
-    from pymongo.monitoring import _Listeners
-
-    return _Listeners([], [], [], [], [])
 
 
 async def test_the_fold_does_not_go_on_past_entries_of_a_restored_log(

@@ -1,4 +1,7 @@
-"""No entry leaves the log before it is in the states: writers wait for the fold. If one does all the same, it is told."""
+"""Writers wait for the fold, so that no entry leaves the log before it is in the states.
+
+An entry that does leave is counted and reported.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,11 +10,12 @@ import pytest
 
 from oplogd.operation import Operation
 from oplogd.store import BatchId
-from oplogd.store.mongo.append import Landing
-from oplogd.store.mongo.log import Head
+from oplogd.store.mongo import Timing
+from oplogd.store.mongo.conditional import Landing
+from oplogd.store.mongo.head import Head
 from oplogd.store.mongo.setup import CollectionKind
 from tests.mongo.conftest import MakeStore
-from tests.mongo.operations import folded, live_states, op, stop_folding, whole_log
+from tests.mongo.operations import folded, live_states, op, whole_log
 
 CAP = 1 << 20
 
@@ -22,10 +26,10 @@ async def test_a_writer_waits_while_unfolded_entries_fill_half_of_the_cap(
     holder, writer = (make_store(capped_url, "capped", max_bytes=CAP, lease=60) for _ in range(2))
     await holder.open()
     await writer.open()
-    await stop_folding(holder)
-    appender = writer._appender
+    await holder.projection.stop()
+    appender, room = writer.appender, writer.room
     waits = asyncio.Event()
-    is_crowded, insert = appender._is_crowded, appender.insert
+    is_crowded, insert = room.is_crowded, appender.insert
     fills: list[int] = []
     made = [op(str(n), "insert", "video", ("p" * 20_000,)) for n in range(120)]
     size = len(made[0].data)
@@ -39,12 +43,12 @@ async def test_a_writer_waits_while_unfolded_entries_fill_half_of_the_cap(
     async def weighed(
         head: Head, chunk: Sequence[tuple[int, Operation]], name: str | None
     ) -> Landing:
-        row = await writer._link.meta.find_one({"_id": "oplog_ops"})
+        row = await writer.link.meta.find_one({"_id": "oplog_ops"})
         assert row is not None
         fills.append((head.mark.offset + len(chunk) - row["n"]) * size)
         return await insert(head, chunk, name)
 
-    monkeypatch.setattr(appender, "_is_crowded", watched)
+    monkeypatch.setattr(room, "is_crowded", watched)
     monkeypatch.setattr(appender, "insert", weighed)
     async with asyncio.timeout(120):
         writing = asyncio.create_task(writer.append(made, BatchId("w", 0)))
@@ -55,7 +59,7 @@ async def test_a_writer_waits_while_unfolded_entries_fill_half_of_the_cap(
         await waits.wait()  # it has looked again meanwhile
         assert not writing.done()
         assert len(await whole_log(writer)) == before
-        await holder._lease.release()
+        await holder.lease.release()
         await writing
     entries = await whole_log(writer)
     assert [entry.data.encode() for entry in entries] == [each.data for each in made]
@@ -71,11 +75,11 @@ async def test_entries_that_have_left_the_log_unfolded_are_counted_and_the_way_o
     await other.open()
     await other.append([op("0")])
     await other.checkpoint()
-    await stop_folding(holder)
+    await holder.projection.stop()
     await other.append([op(str(n)) for n in range(1, 10)])
     assert (await other.stats()).warnings == ()
-    await other._link.log.delete_many({"n": {"$lte": 5}})  # as when somebody shrinks the collection
-    await holder._lease.release()
+    await other.link.log.delete_many({"n": {"$lte": 5}})  # as when somebody shrinks the collection
+    await holder.lease.release()
     assert (await other.checkpoint()).offset == 10
     (warning,) = (await other.stats()).warnings
     assert warning.startswith("4 operations have left the log before they were in the states")
@@ -90,16 +94,17 @@ async def test_a_writer_that_knew_a_longer_log_does_not_wait_for_the_fold_of_a_n
     capped_url: str, make_store: MakeStore
 ) -> None:
     """The database was dropped while the agent that folds was away."""
-    holder, writer = (make_store(capped_url, "capped", max_bytes=CAP, lease=60) for _ in range(2))
+    holder = make_store(capped_url, "capped", max_bytes=CAP, lease=60)
+    timing = Timing(stall_seconds=0.5)
+    writer = make_store(capped_url, "capped", max_bytes=CAP, lease=60, timing=timing)
     await holder.open()
     await writer.open()
-    writer._log.stall_seconds = 0.5
     for number in range(14):
         await writer.append([op(str(number), "insert", "video", ("p" * 50_000,))])
         await writer.checkpoint()
-    await stop_folding(holder)
-    await stop_folding(writer)  # nor may it create the new log, behind the head that it knows
-    await writer._link.client.drop_database(writer._link.database.name)
+    await holder.projection.stop()
+    await writer.projection.stop()  # nor may it create the new log, behind the head that it knows
+    await writer.link.client.drop_database(writer.link.database.name)
     again = make_store(capped_url, "capped", max_bytes=CAP)
     await again.open()
     await writer.locate()

@@ -1,4 +1,4 @@
-"""Databases that are not as the store wants them: the first server's, of the wrong kind, dropped meanwhile."""
+"""Databases that need work: the first server's, of the wrong kind, dropped meanwhile."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ THEN = datetime(2014, 11, 6, 11, 4, 39, 41_000, UTC)
 
 
 def first_servers(id_: str, event: str = "insert") -> tuple[Document, Document]:
-    """An entry and a state as the first server wrote them."""
+    """Return an entry and a state as the first server wrote them."""
     data = {"ts": THEN, "p": ["x3kd2"], "t": "video", "id": id_}
     at = ObjectId()
     entry = {"_id": at, "event": event, "data": data}
@@ -33,7 +33,7 @@ def first_servers(id_: str, event: str = "insert") -> tuple[Document, Document]:
 
 
 async def fill(database: AsyncDatabase[Document], capped: bool) -> ObjectId:
-    """A database of the first server; the id of its last entry."""
+    """Fill a database as the first server. Return the id of its last entry."""
     written = [first_servers("a"), first_servers("b"), first_servers("c", "delete")]
     if capped:
         await database.create_collection("oplog_ops", capped=True, size=1 << 20)
@@ -44,7 +44,7 @@ async def fill(database: AsyncDatabase[Document], capped: bool) -> ObjectId:
 
 
 async def append(store: MongoStore, operation: Operation, number: int = 0) -> None:
-    """As the agent's writer does: try until it is in. ``number``: which of the writer's operations it is."""
+    """Try until the operation is in, as the agent's writer does. ``number``: its sequence."""
     async with asyncio.timeout(30):
         while True:
             with contextlib.suppress(StoreUnavailableError):
@@ -180,10 +180,10 @@ async def test_a_killed_cursor_makes_neither_gap_nor_repeat(
                 True
             ):  # a cursor that the server itself has just ended is opened anew by the next call
                 assert await store.follow(seen[-1], 100, 0.05) == []
-                if cursor := store._tail._cursor:
+                if cursor := store.tail.cursor_id:
                     break
         assert isinstance(cursor, Int64)  # an int below 2**31 would be sent as one, and refused
-        answer = await store._link.database.command("killCursors", "oplog_ops", cursors=[cursor])
+        answer = await store.link.database.command("killCursors", "oplog_ops", cursors=[cursor])
         assert answer["cursorsKilled"] == [cursor]
         following = asyncio.create_task(store.follow(seen[-1], 100, 30))
         await append(
@@ -200,7 +200,7 @@ async def test_a_cursor_that_misses_an_entry_and_stays_silent_is_found_out(
     await store.open()
     await append(store, op("0"), 0)
     assert [entry.offset for entry in await store.follow(0, 100, 30)] == [1]
-    command = store._tail._command
+    command = store.tail.run_command
     silent = asyncio.Event()
 
     async def miss(asked: Document) -> Document:
@@ -210,7 +210,7 @@ async def test_a_cursor_that_misses_an_entry_and_stays_silent_is_found_out(
             answer["nextBatch"] = []
         return answer
 
-    monkeypatch.setattr(store._tail, "_command", miss)
+    monkeypatch.setattr(store.tail, "run_command", miss)
     async with asyncio.timeout(60):
         following = asyncio.create_task(store.follow(1, 100, 3600))
         await silent.wait()

@@ -1,4 +1,4 @@
-"""Operations that wait in the spool: none is lost or doubled, whatever happens to its file, and its failures end."""
+"""The spool loses and doubles no operation, whatever happens to its file; its failures end."""
 
 import asyncio
 import resource
@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from oplogd.health import Health
 from oplogd.ingest.spool import Spool
 from oplogd.store import BatchId
 from tests.agents import DEADLINE, Agent
-from tests.mongo.agents import adds_up, agent
+from tests.mongo.agents import adds_up, agent, wait_for
 from tests.mongo.servers import MongoServer, ferretdb, with_database
 from tests.operations import operation as made
 
@@ -27,14 +27,14 @@ NOWHERE = f"mongodb://127.0.0.1:1/nowhere?{AWAY}"
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[MongoServer]:
-    """A FerretDB of one's own, to be stopped and killed."""
+    """A FerretDB of the test's own, to stop and to kill."""
     with ferretdb(tmp_path / "data") as running:
         yield running
 
 
 @pytest.fixture
 def spool(tmp_path: Path) -> Path:
-    """The place of the spool's file, in a folder of its own."""
+    """The path of the spool's file, in a folder of its own."""
     path = tmp_path / "spool" / "spool.db"
     path.parent.mkdir()
     return path
@@ -51,13 +51,6 @@ def operation(number: int, size: int = 0) -> dict[str, Any]:
         "id": str(number),
         "parents": ["p" * size] if size else [],
     }
-
-
-def wait_for(what: str, condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 2 * DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
 
 
 def wait_spooled(only: Agent, count: int) -> None:
@@ -232,7 +225,7 @@ async def fill(path: Path, operations: int, size: int) -> int:
 
 
 def peak(path: Path) -> int:
-    """Bytes that an agent with this spool has taken at most once it has tried to send it."""
+    """Return the peak memory in bytes of an agent that has tried to send this spool."""
     with start(path.parent, NOWHERE, path) as only:
         only.wait_log("writer: ")
         lines = Path(f"/proc/{only.process.pid}/status").read_text().splitlines()

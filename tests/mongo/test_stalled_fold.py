@@ -1,4 +1,7 @@
-"""The agent that holds the lease does not get on with the fold: writers and copies are told, and do not crowd the server."""
+"""A fold that stands still under a holder that renews its lease.
+
+Writers and copies get an error, and do not crowd the server.
+"""
 
 import asyncio
 from collections import Counter
@@ -8,39 +11,46 @@ from pymongo import monitoring
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.store import BatchId
-from oplogd.store.mongo import MongoStore
+from oplogd.store.mongo import MongoStore, Timing
 from tests.mongo.conftest import MakeStore
-from tests.mongo.operations import op, stop_folding, whole_log
+from tests.mongo.operations import op, whole_log
 from tests.mongo.test_room import CAP
 
 
-async def stick(holder: MongoStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It goes on renewing its lease, and folds nothing."""
+async def fail(*_: object) -> bool:
+    raise StoreUnavailableError("stuck")
 
-    async def fail() -> bool:
-        raise StoreUnavailableError("stuck")
 
-    assert holder._lease.held
-    monkeypatch.setattr(holder._projection, "_fold", fail)
+async def lease_of(store: MongoStore) -> tuple[str, int]:
+    """Return the holder and the revision of the lease."""
+    document = await store.link.meta.find_one({"_id": "oplog_ops:lease"})
+    assert document is not None
+    return document["holder"], document["revision"]
 
 
 async def test_a_writer_gives_up_while_a_stuck_holder_renews_its_lease(
     capped_url: str, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     holder = make_store(capped_url, "capped", max_bytes=CAP, lease=60)
-    writer = make_store(capped_url, "capped", max_bytes=CAP, lease=60)
-    writer._log.stall_seconds = 1.0
+    timing = Timing(stall_seconds=1.0)
+    writer = make_store(capped_url, "capped", max_bytes=CAP, lease=60, timing=timing)
     await holder.open()
     await writer.open()
-    fold = holder._projection._fold
-    await stick(holder, monkeypatch)
+    assert holder.lease.held
+    name, revision = await lease_of(writer)
     made = [op(str(n), "insert", "video", ("p" * 20_000,)) for n in range(60)]
-    async with asyncio.timeout(60):
-        with pytest.raises(StoreUnavailableError, match="is the agent that holds the lease stuck"):
-            await writer.append(made, BatchId("w", 0))
-    landed = len(await whole_log(writer))
-    assert 0 < landed < 60
-    monkeypatch.setattr(holder._projection, "_fold", fold)
+    with monkeypatch.context() as patch:
+        patch.setattr("oplogd.store.mongo.projection.fold", fail)
+        async with asyncio.timeout(60):
+            with pytest.raises(
+                StoreUnavailableError, match="is the agent that holds the lease stuck"
+            ):
+                await writer.append(made, BatchId("w", 0))
+        landed = len(await whole_log(writer))
+        assert 0 < landed < 60
+        name_now, revision_now = await lease_of(writer)
+        assert name_now == name
+        assert revision_now > revision
     async with asyncio.timeout(60):
         while True:
             try:
@@ -51,7 +61,9 @@ async def test_a_writer_gives_up_while_a_stuck_holder_renews_its_lease(
     assert [entry.offset for entry in await whole_log(writer)] == list(range(1, 61))
 
 
-class _Finds(monitoring.CommandListener):
+class FindCounter(monitoring.CommandListener):
+    """Counts look-ups by collection."""
+
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
@@ -67,24 +79,23 @@ class _Finds(monitoring.CommandListener):
 
 
 async def test_many_that_wait_for_the_fold_read_no_more_than_one(
-    plain_url: str, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    plain_url: str, make_store: MakeStore
 ) -> None:
-    finds = _Finds()
-    monkeypatch.setattr(monitoring, "_LISTENERS", monitoring._Listeners([finds], [], [], [], []))
-    holder = make_store(plain_url, "plain", lease=60)
+    finds = FindCounter()
+    holder = make_store(plain_url, "plain", lease=60, event_listeners=[finds])
     await holder.open()
     await holder.append([op("0")])
     await holder.checkpoint()
-    await stop_folding(holder)
-    holder._task = None
+    await holder.projection.stop()
     await holder.append([op("1")])
 
     async def reads(waiters: int) -> int:
-        """While so many wait for a second, once each has had its first look."""
+        """Return the look-ups in one second, once each waiter has looked for the log's head."""
+        finds.counts.clear()
         waiting = [asyncio.create_task(holder.checkpoint()) for _ in range(waiters)]
         before = -1
         async with asyncio.timeout(30):
-            while finds.counts["oplog_ops"] != before:  # each looks for the head of the log once
+            while not waiters <= finds.counts["oplog_ops"] == before:
                 before = finds.counts["oplog_ops"]
                 await asyncio.sleep(0.2)
         finds.counts.clear()

@@ -1,4 +1,4 @@
-"""A collection of states that loses its indexes, or is dropped."""
+"""States that lose their indexes, or are dropped."""
 
 import asyncio
 import contextlib
@@ -14,12 +14,12 @@ from pymongo import MongoClient
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.store import StateCursor
+from oplogd.store.mongo import Timing
 from oplogd.store.mongo.states import StatesKeeper
 from tests.agents import DEADLINE, Agent, Stream, fold
-from tests.mongo.agents import agent, replicated
+from tests.mongo.agents import agent, replicated, wait_for
 from tests.mongo.conftest import MakeStore
-from tests.mongo.operations import op, stop_folding
-from tests.mongo.test_failures import wait_for
+from tests.mongo.operations import op
 
 WARNING = "oplog_states was dropped"
 
@@ -158,10 +158,7 @@ async def test_a_page_of_states_is_not_taken_for_the_last_one_where_they_were_dr
     await store.open()
     await store.append([op(str(n)) for n in range(10)])
     mark = await store.checkpoint()
-    assert store._task is not None
-    store._task.cancel()  # nobody looks after the collections
-    await asyncio.gather(store._task, return_exceptions=True)
-    store._task = None
+    await store.projection.stop()
     with MongoClient[dict[str, Any]](plain_url) as client:
         client.get_default_database().oplog_states.drop()
     with pytest.raises(StoreUnavailableError, match="oplog_states was dropped"):
@@ -172,33 +169,32 @@ async def test_a_page_of_states_is_not_taken_for_the_last_one_where_they_were_dr
 async def test_states_that_are_dropped_while_they_are_folded_anew_are_folded_anew_again(
     by: str, plain_url: str, make_store: MakeStore
 ) -> None:
-    """The row has gone back meanwhile: states older than the checkpoint of before are no sign that all are there."""
+    """The row has gone back: states older than its last checkpoint do not prove that all exist."""
     store = make_store(plain_url, "plain", lease=60)
     await store.open()
     await store.append([op(str(number)) for number in range(1, 11)])
     await store.checkpoint()
-    await stop_folding(store)
-    keeper = StatesKeeper(store._link)
-    first = keeper if by == "the same agent" else StatesKeeper(store._link)
+    await store.projection.stop()
+    keeper = StatesKeeper(store.link)
+    first = keeper if by == "the same agent" else StatesKeeper(store.link)
     with MongoClient[dict[str, Any]](plain_url) as client:
         database = client.get_default_database()
-        await keeper.keep(await store._log.row(), True)
+        await keeper.keep(await store.log.row(), exists=True)
         states = database.oplog_states.find().sort("n", 1).to_list()
         database.oplog_states.drop()
-        await first.keep(await store._log.row(), False)
-        assert (await store._log.row()).folded.offset == 0
+        await first.keep(await store.log.row(), exists=False)
+        assert (await store.log.row()).folded.offset == 0
         database.oplog_states.drop()  # when half of them were there again
         database.oplog_states.insert_many(states[5:])
         database.oplog_meta.update_one({"_id": "oplog_ops"}, {"$set": {"n": 10}})
-        await keeper.keep(await store._log.row(), True)
-        assert (await store._log.row()).folded.offset == 0
+        await keeper.keep(await store.log.row(), exists=True)
+        assert (await store.log.row()).folded.offset == 0
 
 
 async def test_many_deleted_objects_are_forgotten_by_the_batch(
-    plain_url: str, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    plain_url: str, make_store: MakeStore
 ) -> None:
-    monkeypatch.setattr("oplogd.store.mongo.store.PURGE_LEASES", 0)
-    store = make_store(plain_url, "plain")
+    store = make_store(plain_url, "plain", timing=Timing(purge_leases=0))
     await store.open()
     await store.append([op(str(n), "delete") for n in range(2_500)])
     await store.append([op("kept")])

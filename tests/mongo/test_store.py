@@ -1,4 +1,4 @@
-"""What the store on MongoDB promises beyond the contract of all stores."""
+"""Promises of the store on MongoDB beyond the contract of all stores."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""URLs of MongoDB that cannot be used, and what is told of them: never a part of a secret."""
+"""URLs of MongoDB that cannot be used: messages never show a part of a secret."""
 
 import subprocess
 import sys

@@ -1,6 +1,6 @@
-"""A connection to a MongoDB server that shows and does what a stand-in alone cannot: a majority that lags, inserts that are late.
+"""A connection to a MongoDB server that adds a lagging majority and late inserts.
 
-It reads and rewrites the commands that pass (OP_MSG). ``Proxy`` is the simpler one, for whole kinds of commands.
+It reads and rewrites commands (OP_MSG). ``CommandProxy`` is simpler, for all commands of one name.
 """
 
 import contextlib
@@ -22,17 +22,18 @@ Moment = Literal["before", "after"]
 
 _LOG = "oplog_ops"
 _OF_SESSIONS = ("lsid", "$clusterTime", "txnNumber")
+
+# Bytes before the document in the old kind of answer, which a driver's first question gets.
 _OP_REPLY_SIZE = 20
-"""Of what stands before the document in the old kind of answer, which a driver's first question gets."""
 
 
 def inserts(command: Command) -> bool:
-    """Whether a command appends to the log."""
+    """Return whether a command appends to the log."""
     return command.get("insert") == _LOG
 
 
 def asks_for_head(command: Command) -> bool:
-    """A look-up of the newest entry."""
+    """Return whether a command looks up the newest entry."""
     chosen = command.get("filter", {})
     if command.get("find") != "oplog_ops" or "w" in chosen:
         return False
@@ -40,7 +41,7 @@ def asks_for_head(command: Command) -> bool:
 
 
 class Held:
-    """The first command that matches: it has come and waits, for ``release`` or for the end of the test."""
+    """The first command that matches. It waits for ``release``, or for the end of the test."""
 
     def __init__(self, matches: Matches, moment: Moment) -> None:
         self.matches = matches
@@ -52,18 +53,21 @@ class Held:
         self._client: socket.socket | None = None
 
     def wait(self) -> Command:
-        """Wait until it has come; the command."""
+        """Wait until it has come. Return the command."""
         assert self._came.wait(DEADLINE), "no such command came"
         return self.command
 
     def cut(self) -> None:
-        """End the client's connection: it does not know what becomes of the command, which goes on at ``release``."""
+        """End the client's connection, so that it does not know the result.
+
+        The command goes on at ``release``.
+        """
         assert self._client is not None
         with contextlib.suppress(OSError):
             self._client.shutdown(socket.SHUT_RDWR)
 
     def release(self) -> None:
-        """Let it go on, and wait until it was carried out, and answered if the client is still there."""
+        """Let it go on. Wait until it was carried out, and answered if its client is there."""
         self._released.set()
         assert self._done.wait(DEADLINE), "the command was not carried out"
 
@@ -77,9 +81,9 @@ class Held:
 
 
 class Wire(Relay):
-    """Passes on every message between the clients of ``url`` and the server, one command and its answer after the other.
+    """Passes on every message between the clients of ``url`` and the server.
 
-    ``as_replica_set``: drivers use sessions; what a stand-in does not know of them is kept from it.
+    ``as_replica_set``: drivers use sessions. Their parts of commands are removed for the stand-in.
     """
 
     def __init__(self, server_url: str, as_replica_set: bool = False) -> None:
@@ -87,33 +91,33 @@ class Wire(Relay):
         self._held: list[Held] = []
         self._upto: int | None = None
         self._cuts: tuple[Matches, Moment] | None = None
+        # Commands on the log, in the order of their arrival.
         self.seen: list[Command] = []
-        """The commands on the log that came, in this order."""
         self.cuts = 0
+        # The cluster's time, for drivers that take this for the primary of a replica set.
         self.cluster_seconds = 1_700_000_000
-        """The cluster's time, for drivers that take this for the primary of a replica set."""
         super().__init__(server_url)
 
     def lag(self, upto: int | None) -> None:
-        """From now on the majority's view of the log ends with this offset; None: it has all again."""
+        """Let majority reads of the log end with this offset. None: with all entries again."""
         with self._lock:
             self._upto = upto
 
     def hold(self, matches: Matches, moment: Moment = "before") -> Held:
-        """Hold the next command that matches, before it is carried out or, carried out, its answer."""
+        """Hold the next command that matches, before or after it is carried out."""
         held = Held(matches, moment)
         with self._lock:
             self._held.append(held)
         return held
 
     def cut(self, matches: Matches | None, moment: Moment = "after") -> None:
-        """From now on end the connection of each command that matches; None: of none. ``cuts`` counts them."""
+        """End the connection of each command that matches; None: of none. ``cuts`` counts them."""
         with self._lock:
             self._cuts, self.cuts = (matches, moment) if matches else None, 0
 
     def wait_cuts(self, times: int) -> None:
         with self._lock:
-            # A writer tries again after ever longer pauses, and on a busy machine some of its tries do not reach the server.
+            # A writer's pauses grow, and on a busy machine some of its tries do not arrive.
             done = self._lock.wait_for(lambda: self.cuts >= times, 3 * DEADLINE)
             assert done, f"{self.cuts} of {times} cuts; the last commands: {self.seen[-10:]}"
 
@@ -133,7 +137,7 @@ class Wire(Relay):
                 return
 
     def _carry_out(self, client: socket.socket, server: socket.socket, request: bytes) -> bool:
-        """Whether the connection goes on."""
+        """Carry out one command. Return whether the connection goes on."""
         command = _decode(request)
         held, cut = None, None
         with self._lock:
@@ -163,7 +167,7 @@ class Wire(Relay):
                 held.done()
 
     def _request(self, command: Command, request: bytes) -> bytes:
-        """The request; a majority read of a log that lags is asked for entries up to there only."""
+        """Return the request to send. It bounds a majority read of a log that lags."""
         with self._lock:
             upto = self._upto
         concern = command.get("readConcern", {})
@@ -206,7 +210,7 @@ class Wire(Relay):
 
 
 def _decode(message: bytes) -> Command:
-    """The command, with the documents that come in a section of their own; empty for another kind of message."""
+    """Return the command, with the documents of other sections. Empty for other messages."""
     if HEADER.unpack_from(message)[3] != OP_MSG:
         return {}
     at = HEADER.size + 4

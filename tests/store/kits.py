@@ -12,13 +12,16 @@ from pymongo import AsyncMongoClient
 
 from oplogd.operation import Operation
 from oplogd.store import BatchId, Entry, State, StateCursor, Store
-from oplogd.store.mongo import MongoStore
+from oplogd.store.mongo import MongoStore, Timing
 from oplogd.store.mongo.connect import Link
 from oplogd.store.sqlite import SqliteStore
 from tests.operations import Known, key_of
 from tests.stores import StorePlace, new_place, skip_fsync
 
 START_MS = 1_700_000_000_000
+
+# The clock of a test stands still, so tombstones need not stay.
+MONGO_TIMING = Timing(keep_seconds=0.02, trim_seconds=0.0, purge_leases=-1)
 
 
 class Kit(Protocol):
@@ -97,7 +100,7 @@ class MongoKit:
     async def open(self, max_bytes: int | None = None) -> Store:
         self._has_cap |= max_bytes is not None
         store = (_Trimmed if self._has_cap else MongoStore)(
-            self._url, collection=self._kind, max_bytes=max_bytes, lease=1
+            self._url, collection=self._kind, max_bytes=max_bytes, lease=1, timing=MONGO_TIMING
         )
         self._open.append(store)
         await store.open()
@@ -132,10 +135,6 @@ class _Trimmed(MongoStore):
 
 def mongo_kits(sort: str, bulk: int) -> MakeKits:
     def make(request: pytest.FixtureRequest, patch: pytest.MonkeyPatch) -> Kits:
-        patch.setattr("oplogd.store.mongo.store.PURGE_LEASES", -1)  # a test's clock stands still
-        patch.setattr("oplogd.store.mongo.projection._KEEP_SECONDS", 0.02)
-        patch.setattr("oplogd.store.mongo.projection.TRIM_SECONDS", 0.0)
-
         @contextlib.asynccontextmanager
         async def kit() -> AsyncIterator[Kit]:
             made = MongoKit(new_place(request, sort), bulk, patch)

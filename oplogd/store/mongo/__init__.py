@@ -1,5 +1,6 @@
-"""MongoDB as the store: a log that many agents append to, folded into states by one of them at a time."""
+"""MongoDB as the store: many agents append to one log; one of them at a time folds it."""
 
 from oplogd.store.mongo.store import LEASE_SECONDS, MongoStore
+from oplogd.store.mongo.timing import Timing
 
-__all__ = ["LEASE_SECONDS", "MongoStore"]
+__all__ = ["LEASE_SECONDS", "MongoStore", "Timing"]

@@ -1,30 +1,37 @@
-"""Waiting for the fold. All callers share one reading of the checkpoint."""
+"""Waiting for the fold. All waiters share one reading of the checkpoint."""
 
 import asyncio
 import time
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.store.mongo.bell import Bell, wait
 from oplogd.store.mongo.connect import Link
-from oplogd.store.mongo.log import Log, Row
+from oplogd.store.mongo.lease import Lease
+from oplogd.store.mongo.log import Log
+from oplogd.store.mongo.log_row import LogRow
+from oplogd.store.mongo.notifier import Notifier, wait
 
 ASK_SECONDS = 0.03
 
 
-class Checkpoint:
-    """``changed`` rings when entries were folded here; other agents' folding is asked for every 30 ms while somebody waits."""
+class CheckpointWaiter:
+    """``changed`` notifies of entries that were folded by this process.
 
-    def __init__(self, link: Link, log: Log, changed: Bell) -> None:
+    Folding by other agents is asked for every 30 ms, as long as somebody waits.
+    """
+
+    def __init__(self, link: Link, log: Log, lease: Lease, changed: Notifier) -> None:
         self._link = link
         self._log = log
+        self._lease = lease
         self._changed = changed
-        self._reading: asyncio.Task[Row] | None = None
+        self._reading: asyncio.Task[LogRow] | None = None
         self._read_at = float("-inf")
 
-    async def reached(self, upto: int, stall_seconds: float) -> Row:
-        """Wait until the checkpoint is at an offset or past it; the row that says so.
+    async def reached(self, upto: int) -> LogRow:
+        """Wait until the checkpoint is at an offset or past it. Return the row read then.
 
-        Raises StoreUnavailableError when it has stood still for ``stall_seconds``, and PyMongo's errors.
+        Raises StoreUnavailableError if it stands still for ``Lease.stall_seconds``, and PyMongo's
+        errors.
         """
         folded, moved = -1, time.monotonic()
         while True:
@@ -37,17 +44,17 @@ class Checkpoint:
             now = time.monotonic()
             if row.folded.offset != folded:
                 folded, moved = row.folded.offset, now
-            elif now - moved > stall_seconds:
+            elif now - moved > self._lease.stall_seconds:
                 raise StoreUnavailableError(
-                    f"MongoDB at {self._link.where}: no agent folds the log (offset {folded} of {upto});"
-                    " is the one that holds the lease stuck?"
+                    f"MongoDB at {self._link.hosts}: no agent folds the log (offset {folded} of"
+                    f" {upto}); is the agent that holds the lease stuck?"
                 )
 
     def close(self) -> None:
         if self._reading is not None:
             self._reading.cancel()
 
-    async def _read(self) -> Row:
+    async def _read(self) -> LogRow:
         """Read the row, at most once in 30 ms unless entries were folded here."""
         changed = self._changed.listen()
         if (left := self._read_at + ASK_SECONDS - time.monotonic()) > 0:
@@ -58,7 +65,7 @@ class Checkpoint:
         return row
 
 
-def _retrieve(task: asyncio.Task[Row]) -> None:
-    """Its waiters may all have gone."""
+def _retrieve(task: asyncio.Task[LogRow]) -> None:
+    """Retrieve the task's error: its waiters may all have gone."""
     if not task.cancelled():
         task.exception()

@@ -1,9 +1,12 @@
-"""The client and what all parts of the store share: collections, the server's clock, causally consistent reads."""
+"""The client, and the things that all parts of the store share.
+
+These are the collections, the server's quirks and clock, and causally consistent reads.
+"""
 
 import contextlib
 import time
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from bson.codec_options import CodecOptions, DatetimeConversion
@@ -12,12 +15,14 @@ from pymongo import AsyncMongoClient, ReadPreference, WriteConcern
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
-from pymongo.errors import ConfigurationError, OperationFailure
+from pymongo.errors import OperationFailure
+from pymongo.monitoring import CommandListener
 from pymongo.read_concern import ReadConcern
 
 from oplogd.store.mongo.damage import Damage
-from oplogd.store.mongo.errors import COMMAND_NOT_FOUND, REFUSALS, refused_url, shown
+from oplogd.store.mongo.errors import COMMAND_NOT_FOUND, REFUSALS, is_existing, refused_url, shown
 from oplogd.store.mongo.layout import LOG, META, STATES, Document
+from oplogd.store.mongo.quirks import Quirks, quirks_of
 
 DEFAULT_DATABASE = "oplog"
 _DEFAULTS = {
@@ -25,33 +30,39 @@ _DEFAULTS = {
     "connectTimeoutMS": 4_000,
     "socketTimeoutMS": 10_000,
 }
-_CLOCK_SECONDS = 10.0
-_FERRET_UPDATES = 20
-"""FerretDB holds one of its hundred connections for each update of a command, all of them until that is done."""
 
-_FERRET_INSERTS = 100
-"""FerretDB inserts by the hundred, and goes on with the next hundred after an error, also in order."""
+# Age at which the clock is read again.
+_CLOCK_SECONDS = 10.0
 
 
 class Link:
-    """One client. Reads are at the primary with majority, writes wait for a majority, whatever the URL says."""
+    """One client of MongoDB.
 
-    def __init__(self, url: str, brief: bool = False) -> None:
-        """Contacts nobody yet. ``brief``: for one question. Raises StoreError for a URL that cannot be read."""
-        self.where = shown(url)
+    It reads at the primary with majority, and its writes wait for a majority, even if the URL says
+    otherwise. ``quirks`` describe MongoDB itself until ``greet`` was called.
+    """
+
+    def __init__(
+        self, url: str, *, brief: bool = False, event_listeners: Sequence[CommandListener] = ()
+    ) -> None:
+        """Contact nobody yet. ``brief``: for one question only.
+
+        Raises StoreFlagError for a URL that cannot be used.
+        """
+        self.hosts = shown(url)
         given = url.partition("?")[2].lower()
         options: dict[str, Any] = {
             name: ms for name, ms in _DEFAULTS.items() if f"{name.lower()}=" not in given
         }
         if brief and "servermonitoringmode=" not in given:
-            options["serverMonitoringMode"] = (
-                "poll"  # no second connection, which a close at once leaves half open
-            )
+            # No second connection: an early close would leave it half open.
+            options["serverMonitoringMode"] = "poll"
+        if event_listeners:
+            options["event_listeners"] = list(event_listeners)
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "error", UserWarning
-                )  # PyMongo drops a wrong option with no more than a warning
+                # PyMongo ignores a wrong option after no more than a warning.
+                warnings.simplefilter("error", UserWarning)
                 self.client: AsyncMongoClient[Document] = AsyncMongoClient(
                     url, appname=None if "appname=" in given else "oplogd", **options
                 )
@@ -72,48 +83,44 @@ class Link:
         self.states: AsyncCollection[Document] = self.database[STATES]
         self.meta: AsyncCollection[Document] = self.database[META]
         self.damage = Damage()
-        self.updates_per_command = 1_000
-        self.inserts_per_command = 5_000
-        self.awaits = True
-        """Whether a cursor can wait for data: FerretDB reads the whole collection every 10 ms meanwhile, and the end of the
-        waiting now and again interrupts another query, which fails."""
-        self._sessions = False
+        self.quirks = Quirks()
         self._operation_time: Any = None
         self._cluster_time: Any = None
-        self._clock_ms = 0.0
+        self._clock_ms = 0
         self._clock_read = -_CLOCK_SECONDS
 
     async def greet(self) -> None:
-        """Learn what the server is. Raises PyMongoError."""
-        info = await self.client.admin.command("buildInfo")
-        is_ferret = "ferretdbVersion" in info
-        self.updates_per_command = _FERRET_UPDATES if is_ferret else 1_000
-        self.inserts_per_command = _FERRET_INSERTS if is_ferret else 5_000
-        self.awaits = not is_ferret
+        """Learn the quirks and the clock of the server. Raises PyMongoError."""
+        command = Quirks().hello_command
         try:
-            async with self.client.start_session() as session:
-                await self.meta.find_one({"_id": LOG}, {"_id": 1}, session=session)
-            self._sessions = True
-        except ConfigurationError:
-            self._sessions = False
-        self._clock_read = -_CLOCK_SECONDS
-        await self.now_ms()
+            hello = await self.database.command(command)
+        except OperationFailure as error:
+            if error.code != COMMAND_NOT_FOUND:
+                raise
+            command = "isMaster"
+            hello = await self.database.command(command)
+        build_info = await self.client.admin.command("buildInfo")
+        self.quirks = quirks_of(command, hello, build_info)
+        self._set_clock(hello)
 
     async def close(self) -> None:
         await self.client.close()
 
     async def now_ms(self) -> int:
-        """The server's clock, so that an agent with a wrong one harms nobody. Asked for every ten seconds."""
-        now = time.monotonic()
-        if now - self._clock_read >= _CLOCK_SECONDS:
-            answer = await self._hello()
-            self._clock_ms = int(DatetimeMS(answer["localTime"]))
-            self._clock_read = time.monotonic()
+        """Return the server's time. It is read every ten seconds, and measured in between.
+
+        So an agent with a wrong clock does no harm.
+        """
+        if time.monotonic() - self._clock_read >= _CLOCK_SECONDS:
+            self._set_clock(await self.database.command(self.quirks.hello_command))
         return int(self._clock_ms + (time.monotonic() - self._clock_read) * 1000)
 
     @contextlib.asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncClientSession | None]:
-        """A session that sees all that earlier ones of this link saw; None where the server has no sessions."""
+        """Provide a session that sees everything that earlier ones of this link saw.
+
+        None if the server has no sessions.
+        """
         session = self.session()
         if session is None:
             yield None
@@ -123,21 +130,34 @@ class Link:
                 session.advance_cluster_time(self._cluster_time)
                 session.advance_operation_time(self._operation_time)
             yield session
-            times = (self._operation_time, session.operation_time)
-            if times[1] is not None and (times[0] is None or times[1] > times[0]):
-                self._operation_time, self._cluster_time = (
-                    session.operation_time,
-                    session.cluster_time,
-                )
+            before, after = self._operation_time, session.operation_time
+            if after is not None and (before is None or after > before):
+                self._operation_time, self._cluster_time = after, session.cluster_time
 
     def session(self) -> AsyncClientSession | None:
-        """None where the server has no sessions."""
-        return self.client.start_session(causal_consistency=True) if self._sessions else None
+        """Return a new session; None if the server has no sessions."""
+        if not self.quirks.has_sessions:
+            return None
+        return self.client.start_session(causal_consistency=True)
 
-    async def _hello(self) -> Document:
+    async def options(self, name: str) -> Document | None:
+        """Return the options of a collection; None if it does not exist."""
+        async for found in await self.database.list_collections():
+            if found["name"] == name:
+                options: Document = found.get("options", {})
+                return options
+        return None
+
+    async def rename(self, name: str, to: str) -> bool:
+        """Rename a collection. Return False if ``to`` exists."""
         try:
-            return await self.database.command("hello")
+            await self.database[name].rename(to)
         except OperationFailure as error:
-            if error.code != COMMAND_NOT_FOUND:
-                raise
-            return await self.database.command("isMaster")
+            if is_existing(error):
+                return False
+            raise
+        return True
+
+    def _set_clock(self, hello: Document) -> None:
+        self._clock_ms = int(DatetimeMS(hello["localTime"]))
+        self._clock_read = time.monotonic()

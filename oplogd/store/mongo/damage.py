@@ -1,7 +1,8 @@
-"""Documents whose members are missing or of the wrong type, and how they are read all the same. No I/O.
+"""Reading documents whose members are missing or of the wrong type. No I/O.
 
-The first server stored dates that cannot be written as RFC 3339, and programs beside the agents may have written anything.
-One such document must neither end an agent nor stop a replication, and an entry keeps its offset, so that the log stays dense.
+The first server stored dates that RFC 3339 cannot express, and other programs may have written
+anything. Such a document must neither end an agent nor stop a replication. A damaged entry keeps
+its offset, so that the log stays dense.
 """
 
 from collections.abc import Mapping
@@ -10,24 +11,23 @@ from typing import Any
 from bson import ObjectId
 from bson.datetime_ms import DatetimeMS
 
+from oplogd.event_id import MAX_OFFSET
 from oplogd.operation import EVENTS, parse_timestamp
 
 Document = dict[str, Any]
 
+# Beginning of the year 1 and end of the year 9999 in UTC.
 FIRST_MS = -62_135_596_800_000
-"""The beginning of the year 1 in UTC."""
-
 LAST_MS = 253_402_300_799_999
-"""The end of the year 9999 in UTC."""
 
+# Type of an object whose type cannot be read.
 UNKNOWN = "damaged"
-"""The type of an object whose type cannot be read."""
 
 _MOST_REMEMBERED = 1_000
 
 
 class Damage:
-    """Counts damaged documents that were read. Each is counted once, and at most 1,000 are told apart."""
+    """Counts the damaged documents that were read: each once, at most 1,000."""
 
     def __init__(self) -> None:
         self._seen: dict[str, str] = {}
@@ -38,7 +38,7 @@ class Damage:
 
     @property
     def warning(self) -> str | None:
-        """A sentence for /status; None if all documents were sound."""
+        """A sentence for ``/status``; None if all documents were sound."""
         if not self._seen:
             return None
         key, problem = next(iter(self._seen.items()))
@@ -48,15 +48,16 @@ class Damage:
             else f"{len(self._seen):,}"
         )
         return (
-            f"{count} damaged documents were read with a value put in place of what is wrong, for example"
-            f" _id {key[:200]!r}: {problem}. Send these objects again, or run oplog-sync"
+            f"{count} damaged documents were read, with other values in place of the damaged"
+            f" ones, for example _id {key[:200]!r}: {problem}. Send these objects again,"
+            " or run oplog-sync"
         )
 
 
 def sound_data(document: Mapping[str, Any], ms: int, damage: Damage | None) -> Document:
-    """Return ``data`` of an entry or a state with sound members: ``document``'s own where nothing is wrong.
+    """Return ``data`` of an entry or a state, with damaged members replaced.
 
-    ``ms`` takes the place of a date that cannot be read.
+    ``ms`` replaces a date that cannot be read.
     """
     data = document.get("data")
     if isinstance(data, dict) and _is_sound(data):
@@ -73,7 +74,7 @@ def sound_data(document: Mapping[str, Any], ms: int, damage: Damage | None) -> D
         problems.append("data.id is missing")
         id_ = key_id or str(document.get("_id"))
     parents = _parents(given.get("p"), problems)
-    mended = {
+    repaired = {
         "ts": DatetimeMS(_date(given.get("ts"), ms, problems)),
         "p": parents,
         "t": type_,
@@ -81,7 +82,7 @@ def sound_data(document: Mapping[str, Any], ms: int, damage: Damage | None) -> D
     }
     if problems and damage is not None:
         damage.found(document, ", ".join(problems))
-    return mended
+    return repaired
 
 
 def sound_event(document: Mapping[str, Any]) -> str:
@@ -97,20 +98,36 @@ def sound_event(document: Mapping[str, Any]) -> str:
 
 
 def offset_of(document: Mapping[str, Any]) -> int:
-    """The offset ``n``; -1 if there is none."""
+    """Return the offset ``n``; -1 if there is none."""
     n = document.get("n")
     return int(n) if isinstance(n, int | float) else -1
 
 
+def has_offset(document: Document, damage: Damage) -> bool:
+    """Return whether ``n`` is an offset. A decimal one is replaced by the whole number.
+
+    A document without an offset is no entry.
+    """
+    n = whole(document["n"])
+    if n is None or n > MAX_OFFSET:
+        damage.found(document, "n is no offset")
+        return False
+    document["n"] = n
+    return True
+
+
 def whole(value: object) -> int | None:
-    """A whole number, also one that was stored with a decimal point, as shells do; None for anything else."""
+    """Return a whole number; None for anything else.
+
+    Shells store whole numbers with a decimal point.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if isinstance(value, int) or value.is_integer() else None
 
 
 def milliseconds(value: object) -> int | None:
-    """A date as ms since 1970, also one that was stored as a number; None for anything else."""
+    """Return a date, or a number, as milliseconds since 1970; None for anything else."""
     if isinstance(value, DatetimeMS):
         return int(value)
     if (
@@ -164,7 +181,7 @@ def _parents(value: object, problems: list[str]) -> list[str]:
         return []
     kept = [each for each in value if isinstance(each, str) and each]
     if len(kept) != len(value):
-        problems.append("data.p holds something else than strings")
+        problems.append("data.p has elements that are no strings")
     return kept
 
 
@@ -177,7 +194,7 @@ def _text(value: object) -> str:
 
 
 def _from_key(key: object) -> tuple[str, str]:
-    """Type and id from the key of a state."""
+    """Return type and id from the key of a state."""
     if not isinstance(key, str):
         return "", ""
     type_, _, id_ = key.partition("/")

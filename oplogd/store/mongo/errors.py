@@ -1,4 +1,4 @@
-"""Translates PyMongo's exceptions: the rest of the agent gets a StoreError without credentials."""
+"""Translating PyMongo's exceptions into StoreError, without credentials."""
 
 import asyncio
 import contextlib
@@ -25,19 +25,20 @@ _NAMESPACE_EXISTS = 48
 _UNAUTHORIZED = (13, 18, 8000)
 
 
+# Exceptions by which PyMongo refuses a URL. OSError: a file that the URL names.
 REFUSALS = (PyMongoError, ValueError, TypeError, OSError, Warning)
-"""How PyMongo refuses a URL. An OSError is a file that the URL names."""
 
+# A host with its port. Other text behind a colon may be a password without a host.
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]*\]|[^:]*)(:[0-9]*)?")
-"""A host with its port. Whatever else follows a colon may be a password whose host is missing."""
 
 UNREADABLE = "an address that cannot be told from the password"
 
 
 def shown(url: str) -> str:
-    """The hosts of a URL, without user, password, database and options.
+    """Return the hosts of a URL, without user, password, database and options.
 
-    ``UNREADABLE`` if an unencoded character of the password hides the beginning of the hosts.
+    Returns ``UNREADABLE`` if an unencoded character of the password hides the beginning of the
+    hosts.
     """
     rest = url.partition("://")[2]
     path_at, query_at = (rest.find(mark) % (len(rest) + 1) for mark in "/?")
@@ -52,39 +53,43 @@ def shown(url: str) -> str:
 
 
 def _has_options_only(behind: str) -> bool:
-    """Whether each ``@`` behind the hosts stands in the value of an option that a driver knows."""
+    """Return whether each ``@`` behind the hosts is in the value of a known option."""
     path, _, query = behind.partition("?")
     names = {part.partition("=")[0].lower() for part in query.split("&") if part}
     return "@" not in path and names <= {name.lower() for name in URI_OPTIONS_VALIDATOR_MAP}
 
 
 @contextlib.contextmanager
-def translating(where: str) -> Iterator[None]:
-    """Raise StoreUnavailableError for whatever PyMongo raises inside. ``where``: see ``shown``.
+def translating(hosts: str) -> Iterator[None]:
+    """Raise StoreUnavailableError for any PyMongoError. ``hosts``: see ``shown``.
 
-    PyMongo now and again swallows a cancellation, or makes an AutoReconnect of it: the task is ended all the same.
+    PyMongo sometimes swallows a cancellation, or turns it into an AutoReconnect. Then
+    CancelledError is raised.
     """
     try:
         yield
     except PyMongoError as error:
-        _heed_cancellation()
-        raise unavailable(error, where) from error
-    _heed_cancellation()
+        _raise_if_cancelled()
+        raise unavailable(error, hosts) from error
+    _raise_if_cancelled()
 
 
-def unavailable(error: PyMongoError, where: str) -> StoreUnavailableError:
-    """What ``error`` means to a person. ``where``: see ``shown``."""
-    return StoreUnavailableError(f"MongoDB at {where}: {_reason(error)}")
+def unavailable(error: PyMongoError, hosts: str) -> StoreUnavailableError:
+    """Return the error with a reason that a person understands. ``hosts``: see ``shown``."""
+    return StoreUnavailableError(f"MongoDB at {hosts}: {_reason(error)}")
 
 
-def _heed_cancellation() -> None:
+def _raise_if_cancelled() -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
 
 
 def refused_url(error: Exception, url: str) -> StoreFlagError:
-    """For a URL that PyMongo does not take. Its message may quote the URL, so only the kind of error is told."""
+    """Return the error for a URL that PyMongo refuses.
+
+    PyMongo's message may quote the URL, so only the kind of the error is told.
+    """
     return StoreFlagError(f"--mongo-url ({shown(url)}): {_refusal(error, url)}")
 
 
@@ -92,14 +97,21 @@ def _refusal(error: Exception, url: str) -> str:
     if isinstance(error, OSError):
         names = re.findall(r"[?&](tls\w*File)=", url, re.IGNORECASE)
         reason = f" ({error.strerror})" if error.strerror else ""
-        return f"the file of its option {' or '.join(dict.fromkeys(names)) or 'tls...File'} cannot be used{reason}"
+        option = " or ".join(dict.fromkeys(names)) or "tls...File"
+        return f"the file of its option {option} cannot be used{reason}"
     if isinstance(error, InvalidURI):
-        return "its form is not understood; percent-encode user and password, and see the manual's Connection Strings"
-    return "one of its options is not understood or cannot be used; see the manual's Connection Strings"
+        return (
+            "its form is not understood; percent-encode user and password, and see the manual's"
+            " Connection Strings"
+        )
+    return (
+        "one of its options is not understood or cannot be used; see the manual's Connection"
+        " Strings"
+    )
 
 
 def is_existing(error: OperationFailure) -> bool:
-    """Whether a collection to be created, or the target of a renaming, is there already."""
+    """Return whether a collection to be created, or the target of a renaming, exists already."""
     return (
         error.code == _NAMESPACE_EXISTS
         or "already exists" in str(error)
@@ -115,7 +127,7 @@ def _reason(error: PyMongoError) -> str:
     if isinstance(error, NetworkTimeout):
         return "it did not answer in time"
     if isinstance(error, ServerSelectionTimeoutError):
-        return "no server that can be written answers; check --mongo-url and that it runs"
+        return "no writable server answers; check --mongo-url, and that the server runs"
     if isinstance(error, ConnectionFailure):
         return "the connection broke"
     if isinstance(error, ConfigurationError):

@@ -1,7 +1,7 @@
-"""Folding entries into the states: the last operation of each key and batch, and no state ever goes back.
+"""Folding entries into the states: each object gets its last operation, and no state goes back.
 
-A new state is inserted; one that is there is updated only if its ``n`` is smaller (or missing). So folding a batch twice, or
-late, changes nothing.
+A new state is inserted. An existing one is updated only if its offset is smaller or missing. So it
+is harmless to fold a batch twice or late.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,24 +14,23 @@ from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.errors import DUPLICATE_KEY
 from oplogd.store.mongo.layout import LOG, Document, key_of, mark_of, state_document
 
+# Number of writers of whom the row remembers the last folded sequence.
 MOST_WRITERS = 1_000
-"""Of so many writers the row remembers what was folded last."""
+
+_FIND_BATCH = 5_000
 
 
 async def fold(
     link: Link, documents: Sequence[Document], hold: Callable[[], Awaitable[bool]]
 ) -> bool:
-    """Bring the states up to these entries; a majority has them when it returns.
+    """Bring entries into the states. A majority has them when it returns.
 
-    ``hold`` is asked before each command; False when it said no.
+    ``hold`` keeps the lease and is called before each command. Returns False once it does.
     """
     last = {key_of(document): state_document(document, link.damage) for document in documents}
-    existing = {
-        document["_id"]
-        async for document in link.states.find({"_id": {"$in": list(last)}}, {"_id": 1}).batch_size(
-            5_000
-        )
-    }
+    chosen = {"_id": {"$in": list(last)}}
+    found = link.states.find(chosen, {"_id": 1}).batch_size(_FIND_BATCH)
+    existing = {document["_id"] async for document in found}
     new = [key for key in last if key not in existing]
     if not await hold():
         return False
@@ -48,23 +47,23 @@ async def fold(
         for key in last
         if key in existing
     ]
-    for start in range(0, len(updates), link.updates_per_command):
+    most = link.quirks.updates_per_command
+    for start in range(0, len(updates), most):
         if not await hold():
             return False
-        await link.states.bulk_write(
-            updates[start : start + link.updates_per_command], ordered=False
-        )
+        await link.states.bulk_write(updates[start : start + most], ordered=False)
     return True
 
 
 async def raise_checkpoint(
     link: Link, documents: Sequence[Document], first: int, after: int
 ) -> bool:
-    """Record that these entries are folded, and of each writer the last one. Return whether this call raised it.
+    """Record that entries are folded, and the last sequence of each writer among them.
 
-    The place, its time and the writers must fit each other, so they are set together, and only where the place still is
-    ``after``, behind which these entries were read: it goes back where states were dropped or a backup was restored, and then
-    those in between are to be folded first. ``first``: the epoch in which they were read.
+    Offset, time and writers are set together, since they must fit each other. They are set only if
+    the checkpoint still is ``after``, behind which the entries were read: it goes back when states
+    were dropped or a backup was restored, and then the entries in between must be folded first.
+    ``first``: first offset of the epoch in which they were read. Returns whether it was raised.
     """
     mark = mark_of(documents[-1])
     last = {
@@ -79,12 +78,15 @@ async def raise_checkpoint(
 
 
 async def forget_writers(link: Link) -> None:
-    """Keep the writers of the latest entries. Does nothing if entries were folded after the row was read."""
+    """Keep the writers of the latest entries, if there are more than MOST_WRITERS.
+
+    Does nothing if entries are folded after the row was read.
+    """
     row = await link.meta.find_one({"_id": LOG}, {"n": 1, "writers": 1})
     writers: dict[str, list[int]] = (row or {}).get("writers", {})
     if len(writers) > MOST_WRITERS:
-        oldest = sorted(writers, key=lambda writer: writers[writer][1])[
-            : len(writers) - MOST_WRITERS // 2
-        ]
-        seen = {"_id": LOG, "n": (row or {}).get("n")}
-        await link.meta.update_one(seen, {"$unset": {f"writers.{writer}": "" for writer in oldest}})
+        by_age = sorted(writers, key=lambda writer: writers[writer][1])
+        oldest = by_age[: len(writers) - MOST_WRITERS // 2]
+        unchanged = {"_id": LOG, "n": (row or {}).get("n")}
+        removed = {f"writers.{writer}": "" for writer in oldest}
+        await link.meta.update_one(unchanged, {"$unset": removed})

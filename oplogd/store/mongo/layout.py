@@ -1,8 +1,8 @@
 """The documents of the three collections. No I/O.
 
-``oplog_ops`` and ``oplog_states`` are laid out as the first server did (WIRE.md), with the offset ``n`` besides, and in
-the log ``w`` and ``s``: who wrote the entry, and which of the writer's operations it is. Corrections have neither: the
-states tell whether they are there.
+``oplog_ops`` and ``oplog_states`` have the first server's layout, and the offset ``n``. Entries of
+the log also have ``w`` and ``s``: the token of the writer and the sequence of the operation.
+Corrections have neither: the states tell whether they are there.
 """
 
 from collections.abc import Mapping
@@ -21,15 +21,21 @@ from oplogd.store.stored import decode_stored
 
 Document = dict[str, Any]
 
+# An operation and its number: the sequence of its writer, or its place among corrections.
+Numbered = tuple[int, Operation]
+
 LOG = "oplog_ops"
 STATES = "oplog_states"
 META = "oplog_meta"
+
+# The log of the first server, once it was set aside. Never replaced.
 FIRST_SERVERS_LOG = "oplog_ops_of_first_server"
-"""Where the log of the first server is kept. Never replaced."""
 
 LEASE = f"{LOG}:lease"
+
+# The unique index on ``n``. Only the holder of the lease creates it. A log without it must not be
+# written.
 OFFSET_INDEX = "offset"
-"""The unique index on ``n``. Only the holder of the lease creates it: a log without it is not to be written."""
 
 STATES_ORDER = [("ts", 1), ("n", 1), ("_id", 1)]
 LIVE_STATES_ORDER = [("event", 1), *STATES_ORDER]
@@ -39,11 +45,13 @@ STATES_INDEXES = [
     IndexModel([("event", 1), ("data.t", 1), ("ts", 1)]),
     IndexModel([("ts", 1)]),
     IndexModel([("data.t", 1), ("ts", 1)]),
-    IndexModel(STATES_ORDER),  # ours: states of one millisecond are paged in log order
-    IndexModel(LIVE_STATES_ORDER),  # ours: live states without a look at deleted ones
+    # The first server had only the indexes above.
+    IndexModel(STATES_ORDER),  # pages states of one millisecond in log order
+    IndexModel(LIVE_STATES_ORDER),  # finds live states without reading tombstones
 ]
+
+# Bytes that BSON and the index add to the key and the JSON text of an operation, approximately.
 ENTRY_OVERHEAD = 160
-"""About what BSON adds to the key and the JSON text of an operation, with the index, in bytes."""
 
 
 def entry_id(mark: Mark) -> ObjectId:
@@ -51,7 +59,7 @@ def entry_id(mark: Mark) -> ObjectId:
 
 
 def mark_of(document: Mapping[str, Any]) -> Mark:
-    """The place of an entry that has an offset."""
+    """Return the mark of an entry that has an offset."""
     key = document["_id"]
     raw = key.binary if isinstance(key, ObjectId) else bytes(12)
     ms = int.from_bytes(raw[:4], "big") * 1000 + int.from_bytes(raw[4:6], "big")
@@ -59,7 +67,7 @@ def mark_of(document: Mapping[str, Any]) -> Mark:
 
 
 def is_in_keeping(document: Mapping[str, Any]) -> bool:
-    """Whether the id of an entry is the one that its offset has."""
+    """Return whether the id of an entry ends with its offset."""
     key, n = document["_id"], document.get("n")
     return (
         isinstance(key, ObjectId)
@@ -85,7 +93,7 @@ def entry_document(operation: Operation, mark: Mark, writer: str | None, sequenc
 
 
 def weight(document: Mapping[str, Any]) -> int:
-    """About how many characters an entry brings."""
+    """Return about how many characters an entry has."""
     data = document.get("data")
     if not isinstance(data, dict):
         return 0
@@ -100,7 +108,7 @@ def entry(document: Document, damage: Damage | None = None) -> Entry:
 
 
 def state_document(document: Document, damage: Damage | None = None) -> Document:
-    """The state that an entry leaves: without its key, an update as an insert."""
+    """Return the state that an entry leaves, without its key. An update becomes an insert."""
     mark = mark_of(document)
     return {
         "event": "delete" if sound_event(document) == "delete" else "insert",
@@ -123,12 +131,13 @@ def state(document: Document, damage: Damage | None = None) -> State:
     )
 
 
-def states_past(cursor: StateCursor, upto: int, live_only: bool = False) -> list[Document]:
-    """The filters for the states past a place in ``STATES_ORDER`` with an offset of at most ``upto``.
+def states_past(cursor: StateCursor, upto: int, *, live_only: bool = False) -> list[Document]:
+    """Return filters for the states past a cursor, with an offset of at most ``upto``.
 
-    What they find stands one behind the other. Each is one range of an index, which gives the order, too: however many states
-    share a time or are deleted, a page costs its length. States of the first server share their ``n``, or have none; any
-    other is unique.
+    Their results follow one another in ``STATES_ORDER``. Each filter is one range of an index in
+    that order. So the cost of a page depends on its length only, however many states share a time
+    or are deleted. States of the first server share one ``n`` or have none. Any other ``n`` is
+    unique.
     """
     at = DatetimeMS(cursor.ms)
     upto_filter: Document = {"$not": {"$gt": upto}}  # also those without
@@ -147,7 +156,10 @@ def states_past(cursor: StateCursor, upto: int, live_only: bool = False) -> list
 
 
 def text(document: Mapping[str, Any], ms: int, damage: Damage | None = None) -> str:
-    """The JSON text of an entry's or a state's operation. ``ms`` takes the place of a date that cannot be read."""
+    """Return the JSON text of the operation of an entry or a state.
+
+    ``ms`` replaces a date that cannot be read.
+    """
     data = sound_data(document, ms, damage)
     return encode_data(
         format_ms(int(data["ts"])), data.get("p") or [], data["t"], data["id"]

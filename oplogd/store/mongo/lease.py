@@ -1,31 +1,50 @@
-"""One agent at a time folds: the holder of a lease, a document ``{holder, revision, seconds}`` in ``oplog_meta``.
+"""The lease: one agent at a time folds.
 
-``holder`` is ``host:pid:random``, so that a reader of the document finds the process. The holder raises the revision. An agent
-that sees one revision for the lease's time on its own monotonic clock takes over by compare-and-set. The lease's time is the longer
-of the holder's, which stands in the document, and the observer's. So no clock is compared with another's; a holder that is late
-is made harmless by the guard of the fold.
+It is a document ``{holder, revision, seconds}`` in ``oplog_meta``.
+
+``holder`` is ``host:pid:random``, so that an operator finds the process. The holder raises the
+revision. An agent that sees one revision for the lease time on its own monotonic clock takes over
+by compare-and-set. The lease time is the longer of the holder's, which stands in the document, and
+the observer's. So no clock is compared with another one. The guard of the fold makes a late holder
+harmless.
 """
 
 import os
 import secrets
 import socket
 import time
+from collections.abc import Callable
 
 from pymongo import ReturnDocument
+from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import DuplicateKeyError
 
-from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.layout import LEASE, Document
+
+# Lease times that the fold may stand still before its waiters give up, and the least such time.
+STALL_LEASES = 3
+LEAST_STALL_SECONDS = 15.0
 
 
 class Lease:
-    """``seconds``: how long a holder that is silent keeps it."""
+    """``seconds``: how long a silent holder keeps the lease.
 
-    def __init__(self, link: Link, seconds: float) -> None:
+    ``stall_seconds``: see ``Timing``. ``clock`` returns monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        meta: AsyncCollection[Document],
+        seconds: float,
+        stall_seconds: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.seconds = seconds
-        self.longest = seconds
-        """How long the present holder keeps it in silence, by its own account or ours."""
-        self._meta = link.meta
+        self._meta = meta
+        self._stall_seconds = stall_seconds
+        self._clock = clock
+        # The longest lease time of any holder seen, or of this agent.
+        self._longest = seconds
         self._me = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._revision = 0
         self._until = 0.0
@@ -34,45 +53,55 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        return time.monotonic() < self._until
+        return self._clock() < self._until
+
+    @property
+    def stall_seconds(self) -> float:
+        """How long the fold may stand still before its waiters give up."""
+        if self._stall_seconds is not None:
+            return self._stall_seconds
+        return max(LEAST_STALL_SECONDS, STALL_LEASES * self._longest)
 
     async def hold(self) -> bool:
-        """Take, keep or watch the lease; call it several times in the lease's time. Whether it is held now."""
-        now = time.monotonic()
+        """Take, keep or watch the lease. Return whether it is held now.
+
+        Call it several times in each lease time.
+        """
+        now = self._clock()
         if now < self._until:
             if self._until - now > self.seconds * 2 / 3:
                 return True
             return await self._swap(self._me, self._revision, now)
-        seen = await self._meta.find_one({"_id": LEASE})
-        if seen is None:
-            seen = {"_id": LEASE, "holder": None, "revision": 0, "seconds": 0}
+        document = await self._meta.find_one({"_id": LEASE})
+        if document is None:
+            document = {"_id": LEASE, "holder": None, "revision": 0, "seconds": 0}
             try:
-                await self._meta.insert_one(seen)
+                await self._meta.insert_one(document)
             except DuplicateKeyError:
                 return False
-        this = (seen.get("holder"), seen.get("revision"))
-        if this != self._seen:
-            # The answer may have been long on its way: the holder may have renewed since, and is seen from now on.
-            self._seen, self._seen_at = this, time.monotonic()
-        given = seen.get("seconds")
-        seconds = self.longest = (
-            max(self.seconds, given) if isinstance(given, int | float) else self.seconds
-        )
-        free = this[0] is None or this[0] == self._me or now - self._seen_at >= seconds
-        return free and await self._swap(*this, time.monotonic())
+        found = (document.get("holder"), document.get("revision"))
+        if found != self._seen:
+            # The time after the answer counts: the holder may have renewed while it was on its way.
+            self._seen, self._seen_at = found, self._clock()
+        given = document.get("seconds")
+        seconds = max(self.seconds, given) if isinstance(given, int | float) else self.seconds
+        self._longest = max(self._longest, seconds)
+        free = found[0] is None or found[0] == self._me or now - self._seen_at >= seconds
+        return free and await self._swap(*found, self._clock())
 
     async def release(self) -> None:
-        """Let the next one go on at once."""
+        """Let another agent take over at once."""
         if self.held:
             self._until = 0.0
             mine = {"_id": LEASE, "holder": self._me, "revision": self._revision}
             await self._meta.update_one(mine, {"$set": {"holder": None}, "$inc": {"revision": 1}})
 
     def lose(self) -> None:
+        """Behave as if the lease had run out, until ``hold`` takes it again."""
         self._until = 0.0
 
     async def _swap(self, holder: object, revision: object, now: float) -> bool:
-        """``now``: the time before the command is sent, from which the lease is held."""
+        """Take the lease if it is unchanged. It is held from ``now``, before the command."""
         following = revision + 1 if isinstance(revision, int) else 1
         swapped: Document | None = await self._meta.find_one_and_update(
             {"_id": LEASE, "holder": holder, "revision": revision},

@@ -5,13 +5,13 @@ from oplogd.store.mongo.errors import translating
 
 
 async def look_for_log(url: str) -> tuple[str, bool]:
-    """The database's name, and whether it holds a log or states, be they the first server's.
+    """Return the database's name, and whether it holds a log or states, or the first server's.
 
-    Raises StoreError for a URL that cannot be read, StoreUnavailableError while MongoDB is away.
+    Raises StoreError for a URL that cannot be used, StoreUnavailableError while MongoDB is away.
     """
     link = Link(url, brief=True)
     try:
-        with translating(link.where):
+        with translating(link.hosts):
             for collection in (link.meta, link.log, link.states):
                 if await collection.find_one({}, {"_id": 1}) is not None:
                     return link.database.name, True

@@ -1,9 +1,10 @@
-"""Making the log's collection anew from one that is set aside, without losing an entry of it.
+"""Repair: making the log anew from a collection that is set aside, without losing an entry.
 
-The row in ``oplog_meta`` names the collections set aside before the first of them is renamed, and keeps that note (``repair``)
-until the new log is in place. While the note is there nobody reads or writes the log (``Log.row``). So whoever holds the lease
-can go on with a repair that was cut off after any command. The new log is filled under another name, with its index, and
-renamed when it is whole: no late insert of a writer can come in between.
+Before the first collection is renamed, the row in ``oplog_meta`` gets a note (``repair``) that
+names the collections set aside. The note stays until the new log is in place. Meanwhile nobody
+reads or writes the log (``Log.row``). So any holder of the lease can continue a repair that was cut
+off after any command. The new log is filled under another name, with its index, and renamed when it
+is complete: no late insert of a writer can come in between.
 """
 
 import logging
@@ -19,10 +20,11 @@ from oplogd.event_id import MAX_OFFSET, Mark
 from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.errors import is_existing
 from oplogd.store.mongo.layout import LOG, OFFSET_INDEX, Document, entry_id, is_in_keeping, mark_of
-from oplogd.store.mongo.log import Log, Row
+from oplogd.store.mongo.log import Log
+from oplogd.store.mongo.log_row import LogRow
 
-Hold = Callable[[], Awaitable[bool]]
-"""Keeps the lease; False when another agent has it."""
+# Keeps the lease. Returns False if another agent has it.
+HoldLease = Callable[[], Awaitable[bool]]
 
 STRAYS = f"{LOG}_without_index_at_"
 EPOCH = f"{LOG}_set_aside_at_"
@@ -33,50 +35,57 @@ logger = logging.getLogger("oplogd.store")
 
 
 class Scan(NamedTuple):
-    """The content of a collection without our index."""
+    """The content of a collection without our index.
+
+    ``is_dense``: the offsets ascend by one, each in its id, and go on from the checkpoint, so the
+    entries can stay as they are. ``last``: the largest offset that its id contains. ``unfolded``:
+    number of offsets past the checkpoint. ``without``: number of entries without an offset.
+    """
 
     is_dense: bool
-    """The offsets ascend by one, each in its id, and go on from the checkpoint: they can stay as they are."""
-
     last: Mark
-    """The largest offset whose id is in keeping."""
-
     unfolded: int
-    """How many offsets past the checkpoint there are."""
-
     without: int
-    """How many entries have no offset."""
 
 
 class Repair:
-    """Only the holder of the lease calls ``go_on``. Methods raise PyMongo's errors and StoreUnavailableError."""
+    """Only the holder of the lease calls ``go_on``.
+
+    Methods raise PyMongo's errors and StoreUnavailableError.
+    """
 
     def __init__(self, link: Link, log: Log, lost: Callable[[int], None]) -> None:
-        """``lost`` is told how many entries were in no collection any more and not folded."""
+        """``lost`` is called with the number of entries that are neither folded nor stored."""
         self._link = link
         self._log = log
         self._lost = lost
 
-    async def begin(self, aside: str, size: int, epoch: int | None = None) -> None:
-        """Note that the log is to be set aside as ``aside`` and made anew, with a cap of ``size`` bytes (0: plain).
+    async def begin(self, aside: str, size: int, epoch_ms: int | None = None) -> None:
+        """Note that the log must be set aside as ``aside``, and made anew.
 
-        ``epoch``: the time in ms with which a new history begins. The states are stamped with it, and only what is not
-        folded goes into the new log. None: the log goes on, with every entry.
+        ``size``: the cap in bytes, 0 for a plain log. ``epoch_ms``: time at which a new history
+        begins. The states get this time, and only entries that are not folded go into the new log.
+        None: the log goes on with all entries.
         """
-        repair: Document = {"id": aside, "size": size, "epoch": epoch, "sources": [{"name": aside}]}
+        repair: Document = {
+            "id": aside,
+            "size": size,
+            "epoch": epoch_ms,
+            "sources": [{"name": aside}],
+        }
         await self._link.meta.update_one(
             {"_id": LOG, "repair": {"$exists": False}}, {"$set": {"repair": repair}}
         )
 
     async def noted(self) -> str | None:
-        """The id of the repair under way."""
+        """Return the id of the repair that is under way; None if there is none."""
         row = await self._link.meta.find_one(
             {"_id": LOG, "repair": {"$exists": True}}, {"repair": 1}
         )
         return str(row["repair"]["id"]) if row else None
 
-    async def go_on(self, hold: Hold) -> None:
-        """Bring a noted repair to its end; None is noted most of the time."""
+    async def go_on(self, hold: HoldLease) -> None:
+        """Finish the repair that is noted, if there is one."""
         while (
             row := await self._link.meta.find_one(
                 {"_id": LOG, "repair": {"$exists": True}}, {"writers": 0}
@@ -84,15 +93,17 @@ class Repair:
         ) is not None:
             await self._step(row, row["repair"], hold)
 
-    async def scan(self, collection: AsyncCollection[Document], row: Row, hold: Hold) -> Scan:
-        """Read offsets and ids in the order of the ids, which are indexed and in log order."""
+    async def scan(
+        self, collection: AsyncCollection[Document], row: LogRow, hold: HoldLease
+    ) -> Scan:
+        """Read offsets and ids in the order of the ids. They are indexed and sort in log order."""
         dense, last, unfolded, without = True, Mark(0, 0), 0, 0
         previous = 0
         number = 0
         async for document in collection.find({}, {"n": 1}).sort("_id", 1):
             number += 1
             if number % _HOLD_EVERY == 0:
-                await self._keep(hold)
+                await self._keep_lease(hold)
             n = document.get("n")
             if not isinstance(n, int) or n <= 0:
                 without += 1
@@ -105,60 +116,41 @@ class Repair:
                 mark = mark_of(document)
                 dense = dense and (n != row.folded.offset or mark == row.folded)
                 last = max(last, mark)
-        dense = dense and last.offset >= max(row.folded.offset, self._log.head.offset, 1)
+        dense = dense and last.offset >= max(row.folded.offset, self._log.known.head.offset, 1)
         return Scan(dense, last, unfolded, without)
 
-    async def floor(self, row: Row) -> Mark:
-        """Return a place past everything that was ever seen of the log here: a lost log goes on there."""
+    async def floor(self, row: LogRow) -> Mark:
+        """Return a mark past every entry ever seen here. A lost log goes on after it."""
         floor = await self._log.empty_head(row)
-        known = self._log.head
+        known = self._log.known.head
         return Mark(known.offset, max(known.ms, floor.ms)) if known.offset > floor.offset else floor
 
-    async def options(self, name: str) -> Document | None:
-        """The options of a collection, None if it does not exist."""
-        async for found in await self._link.database.list_collections(filter={"name": name}):
-            if found["name"] == name:  # mongo-java-server does not filter
-                options: Document = found.get("options", {})
-                return options
-        return None
-
-    async def rename(self, name: str, to: str) -> bool:
-        """Whether it could be done: not if ``to`` exists."""
-        try:
-            await self._link.database[name].rename(to)
-        except OperationFailure as error:
-            if is_existing(error):
-                return False
-            raise
-        return True
-
-    # The parts
-
-    async def _step(self, row: Document, repair: Document, hold: Hold) -> None:
-        await self._keep(hold)
+    async def _step(self, row: Document, repair: Document, hold: HoldLease) -> None:
+        await self._keep_lease(hold)
         making = f"{_MAKING}{repair['id'].removeprefix(f'{LOG}_')}"
         source = repair["sources"][-1]
-        is_there = await self.options(LOG) is not None
-        if await self.options(source["name"]) is None:
+        is_there = await self._link.options(LOG) is not None
+        if await self._link.options(source["name"]) is None:
             if is_there:
-                await self.rename(LOG, source["name"])
+                await self._link.rename(LOG, source["name"])
         elif is_there and OFFSET_INDEX in await self._link.log.index_information():
             await self._end(repair)
             return
         if "n" not in source:
             await self._decide(row, repair, making, hold)
         await self._copy(repair, source, making, hold)
-        if await self.rename(making, LOG):
+        if await self._link.rename(making, LOG):
             await self._end(repair)
-        else:  # a late insert has made a collection in its place, and may have been acknowledged
+        else:
+            # A late insert has created a collection in its place, and may have been acknowledged.
             late = f"{STRAYS}{await self._link.now_ms()}"
             await self._note(repair, {"$push": {"repair.sources": {"name": late}}})
 
-    async def _decide(self, row: Document, repair: Document, making: str, hold: Hold) -> None:
-        """Note how the entries of the last source are numbered in the new log."""
+    async def _decide(self, row: Document, repair: Document, making: str, hold: HoldLease) -> None:
+        """Note how the new log numbers the entries of the last source."""
         source = repair["sources"][-1]
         collection = self._link.database[source["name"]]
-        known = Row(row)
+        known = LogRow(row)
         change: Document = {}
         source |= {"as_is": False, "after": 0}
         if len(repair["sources"]) > 1:
@@ -177,7 +169,7 @@ class Repair:
                 "first": base.offset + 1,
                 "purged": 0,
             }
-            new["set_aside"] = await _set_aside(collection, known, epoch)
+            new["set_aside"] = await _spans_set_aside(collection, known, epoch)
             change = {"$set": new, "$unset": {"states_lost": ""}}
         else:
             scan = await self.scan(collection, known, hold)
@@ -189,7 +181,8 @@ class Repair:
                     self._lost(lost)
                 change = {"$max": {"n": base.offset, "ts": base.ms}}
                 logger.warning(
-                    "%s was made anew without its index: its entries go on after offset %d, a copy is %s",
+                    "%s had lost its index and is made anew: its entries go on after offset %d, and"
+                    " a copy of them is %s",
                     LOG,
                     base.offset,
                     source["name"],
@@ -201,8 +194,8 @@ class Repair:
         change["$set"] = {**change.get("$set", {}), "repair.sources": repair["sources"]}
         await self._note(repair, change)
 
-    async def _copy(self, repair: Document, source: Document, making: str, hold: Hold) -> None:
-        """Fill the new log by the batch, and skip entries that an earlier attempt has inserted."""
+    async def _copy(self, repair: Document, source: Document, making: str, hold: HoldLease) -> None:
+        """Fill the new log in batches. Skip entries that an earlier attempt has inserted."""
         kind: dict[str, Any] = {"capped": True, "size": repair["size"]} if repair["size"] else {}
         try:
             await self._link.database.create_collection(making, check_exists=False, **kind)
@@ -228,19 +221,19 @@ class Repair:
                 mark = Mark(number, int(source["ts"]))
                 document |= {"_id": entry_id(mark), "n": mark.offset}
             batch.append(document)
-            if len(batch) == min(_BATCH, self._link.inserts_per_command):
-                await self._keep(hold)
+            if len(batch) == min(_BATCH, self._link.quirks.inserts_per_command):
+                await self._keep_lease(hold)
                 await target.insert_many(batch)
                 batch = []
         if batch:
-            await self._keep(hold)
+            await self._keep_lease(hold)
             await target.insert_many(batch)
 
     async def _note(self, repair: Document, change: Document) -> None:
         noted = await self._link.meta.update_one({"_id": LOG, "repair.id": repair["id"]}, change)
         if not noted.matched_count:
             raise StoreUnavailableError(
-                f"MongoDB at {self._link.where}: another agent has made the log anew"
+                f"MongoDB at {self._link.hosts}: another agent has made the log anew"
             )
 
     async def _end(self, repair: Document) -> None:
@@ -248,29 +241,31 @@ class Repair:
             {"_id": LOG, "repair.id": repair["id"]}, {"$unset": {"repair": ""}}
         )
 
-    async def _keep(self, hold: Hold) -> None:
+    async def _keep_lease(self, hold: HoldLease) -> None:
         if not await hold():
             raise StoreUnavailableError(
-                f"MongoDB at {self._link.where}: another agent holds the lease now"
+                f"MongoDB at {self._link.hosts}: another agent holds the lease now"
             )
 
 
-async def _set_aside(log: AsyncCollection[Document], row: Row, now: int) -> list[Document]:
-    """The times beyond ``now`` that this log and earlier ones have used, as spans whose ends are not included."""
+async def _spans_set_aside(
+    log: AsyncCollection[Document], row: LogRow, now_ms: int
+) -> list[Document]:
+    """Return the spans after ``now_ms`` that this log and earlier ones used, ends excluded."""
     spans = [
-        {"after": max(after, now), "before": before}
+        {"after": max(after, now_ms), "before": before}
         for after, before in row.set_aside
-        if before > now + 1
+        if before > now_ms + 1
     ]
     newest = await log.find_one({"n": {"$gt": 0}}, {"n": 1}, sort=[("_id", -1)])
     head_ms = max(mark_of(newest).ms if newest else 0, row.folded.ms)
-    if head_ms > now:
-        present = entry_id(Mark(MAX_OFFSET, now))
+    if head_ms > now_ms:
+        present = entry_id(Mark(MAX_OFFSET, now_ms))
         first = None
-        # Without an entry of the present, earlier ones of the future may have left the log.
+        # Without an entry up to now, the first entries after now may have left the log.
         if await log.find_one({"n": {"$gt": 0}, "_id": {"$lte": present}}, {"_id": 1}) is not None:
             first = await log.find_one(
                 {"n": {"$gt": 0}, "_id": {"$gt": present}}, {"n": 1}, sort=[("_id", 1)]
             )
-        spans.append({"after": mark_of(first).ms - 1 if first else now, "before": head_ms + 1})
+        spans.append({"after": mark_of(first).ms - 1 if first else now_ms, "before": head_ms + 1})
     return spans

@@ -1,4 +1,4 @@
-"""Keeps the collection of the states: its indexes, its dates, and its recovery when it is gone."""
+"""Maintaining the collection of the states: its indexes, its dates, and its repair when dropped."""
 
 import logging
 from typing import Any
@@ -9,7 +9,7 @@ from bson.datetime_ms import DatetimeMS
 from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.damage import FIRST_MS, LAST_MS
 from oplogd.store.mongo.layout import LOG, STATES, STATES_INDEXES, Document, key_of
-from oplogd.store.mongo.log import Row
+from oplogd.store.mongo.log_row import LogRow
 
 _LONG_SECONDS = 3600.0
 _DAY_MS = 86_400_000
@@ -22,15 +22,17 @@ class StatesKeeper:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._whole: tuple[int, int] | None = None
-        """The row's ``created`` and the checkpoint when the states were last seen with their indexes."""
+        # The row's ``created`` and checkpoint when the states were last seen with their indexes.
+        self._seen_whole: tuple[int, int] | None = None
 
-    async def keep(self, row: Row, exists: bool) -> None:
-        """Create the indexes that are missing. Notice a collection that was dropped, or dropped and filled again by the fold.
+    async def keep(self, row: LogRow, *, exists: bool) -> None:
+        """Create the missing indexes, and repair states that were dropped.
 
-        Then the log is folded anew if it still holds everything, else the row says that states are lost. ``created`` changes
-        by a millisecond, so that a consumer in the middle of a replication starts over: it may have been told half of the
-        objects. The row is written before the indexes, which mark the states as looked after.
+        Then all indexes are missing, although the fold may have filled the collection again. If
+        the log still holds everything, it is folded anew. Otherwise the row says that states are
+        lost. In both cases ``created`` changes by a millisecond, so that a consumer in the middle
+        of a replication starts over: it may have got only half of the objects. The row is written
+        before the indexes, which mark the states as repaired.
         """
         states = self._link.states
         present = (
@@ -44,20 +46,19 @@ class StatesKeeper:
         if missing:
             had_states = row.folded.offset > 0 or row.adopted > 0
             is_new = len(missing) == len(STATES_INDEXES)
-            has_started_over = had_states and is_new and not (exists and await self._are_whole(row))
-            if has_started_over:
+            was_dropped = had_states and is_new and not (exists and await self._is_whole(row))
+            if was_dropped:
                 await self._start_over(row)
             with pymongo.timeout(_LONG_SECONDS):
                 await states.create_indexes(missing)
             logger.warning("created %d indexes of %s that were missing", len(missing), STATES)
-            if (
-                has_started_over
-            ):  # the row has gone back, and what is folded from there on may be dropped again
-                self._whole = None
+            if was_dropped:
+                # The row has gone back, and the states folded from there may be dropped again.
+                self._seen_whole = None
                 return
-        self._whole = (row.created, row.folded.offset)
+        self._seen_whole = (row.created, row.folded.offset)
 
-    async def _start_over(self, row: Row) -> None:
+    async def _start_over(self, row: LogRow) -> None:
         change: dict[str, Any] = {"$inc": {"created": 1}}
         if (
             row.first == 1
@@ -66,17 +67,21 @@ class StatesKeeper:
         ):
             change["$set"] = {"n": 0, "ts": row.created}
             logger.warning(
-                "%s was dropped; the log holds every operation and is folded anew from its beginning",
+                "%s was dropped; the log holds every operation and is folded anew from its"
+                " beginning",
                 STATES,
             )
         else:
             change["$set"] = {"states_lost": row.folded.offset}
         await self._link.meta.update_one({"_id": LOG}, change)
 
-    async def _are_whole(self, row: Row) -> bool:
-        """Whether only the indexes are gone: there are states older than what the fold may have written since a drop."""
-        if self._whole is not None and self._whole[0] == row.created:
-            return await self._has_older_than(self._whole[1] + 1)
+    async def _is_whole(self, row: LogRow) -> bool:
+        """Return whether only the indexes are gone.
+
+        Then there are states older than all that the fold may have written since a drop.
+        """
+        if self._seen_whole is not None and self._seen_whole[0] == row.created:
+            return await self._has_older_than(self._seen_whole[1] + 1)
         folded: Document = {"n": {"$gt": 0, "$lte": row.folded.offset}}
         found = self._link.log.find(folded, {"n": 1, "data.t": 1, "data.id": 1}).sort("n", 1)
         oldest = await found.limit(_SAMPLE).to_list()
@@ -87,21 +92,20 @@ class StatesKeeper:
         )
 
     async def _has_older_than(self, offset: int) -> bool:
-        return (
-            await self._link.states.find_one({"n": {"$not": {"$gte": offset}}}, {"_id": 1})
-            is not None
-        )
+        older = {"n": {"$not": {"$gte": offset}}}
+        return await self._link.states.find_one(older, {"_id": 1}) is not None
 
 
 async def date_states(link: Link) -> str | None:
-    """Give the states of the first server dates that can be told; a sentence if there were some to mend.
+    """Replace dates of the first server's states that cannot be expressed.
 
-    It stored any date. A state's ``ts`` is a position that consumers come back with: 1970 to now.
+    The first server stored any date. The time of a state is a position with which consumers come
+    back, so it must lie between 1970 and now. Returns a warning if dates were replaced.
     """
     now = await link.now_ms()
-    told = {"$not": {"$gte": DatetimeMS(1), "$lte": DatetimeMS(now + _DAY_MS)}}
+    unusable = {"$not": {"$gte": DatetimeMS(1), "$lte": DatetimeMS(now + _DAY_MS)}}
     changes: list[tuple[Document, Document]] = [
-        ({"ts": told}, {"ts": DatetimeMS(now)}),
+        ({"ts": unusable}, {"ts": DatetimeMS(now)}),
         ({"data.ts": {"$lt": DatetimeMS(FIRST_MS)}}, {"data.ts": DatetimeMS(FIRST_MS)}),
         ({"data.ts": {"$gt": DatetimeMS(LAST_MS)}}, {"data.ts": DatetimeMS(LAST_MS)}),
     ]
@@ -114,6 +118,7 @@ async def date_states(link: Link) -> str | None:
     if not count:
         return None
     return (
-        f"{count:,} dates of the first server's states could not be told (the years are 1 to 9999) and were replaced by"
-        f" the nearest that can, for example of {example!r}: send these objects again, or run oplog-sync"
+        f"{count:,} dates of the first server's states lay outside the years 1 to 9999 or beyond"
+        f" now, and were replaced by the nearest possible date, for example of {example!r}: send"
+        " these objects again, or run oplog-sync"
     )

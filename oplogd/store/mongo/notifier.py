@@ -1,25 +1,29 @@
-"""Waking those who wait for entries. No I/O."""
+"""Waking tasks that wait for a change. No I/O."""
 
 import asyncio
 import contextlib
 
 
-class Bell:
-    """``listen`` first, look, then ``wait``: a ring in between is not missed, and any number may listen."""
+class Notifier:
+    """Wakes any number of waiters.
+
+    Call ``listen``, look at the state, then ``wait``: no notification in between is missed.
+    """
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         event, self._event = self._event, asyncio.Event()
         event.set()
 
     def listen(self) -> asyncio.Event:
+        """Return the event that the next notification sets."""
         return self._event
 
 
 async def wait(event: asyncio.Event, seconds: float) -> bool:
-    """Whether it rang within the time."""
+    """Wait for the event, at most ``seconds``. Return whether it is set."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()

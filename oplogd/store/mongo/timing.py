@@ -1,0 +1,45 @@
+"""Periods of the parts of a store, as one frozen value. Tests shorten them or turn the clock."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+# No log turns over in this time: an entry seen so recently is no stray, and no insert behind it
+# becomes one.
+RECENT_SECONDS = 1.0
+
+
+def boot_seconds() -> float:
+    """Return a monotonic time that includes sleep of the machine, on systems that have one."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Periods in seconds, if the name does not say otherwise."""
+
+    # Longest time without progress of the fold before its waiters give up. None: 15 seconds or
+    # three lease times, whichever is longer.
+    stall_seconds: float | None = None
+
+    # Longest time that a majority may lack an entry of the primary before a writer gives up.
+    majority_seconds: float = 5.0
+
+    # Time between two checks of the collections.
+    keep_seconds: float = 1.0
+
+    # Time that an entry of a plain log stays after it was folded. A writer checks an insert that
+    # took longer than RECENT_SECONDS. A faster insert relies on this: nothing that was in its way
+    # is trimmed yet.
+    trim_seconds: float = 2 * RECENT_SECONDS
+
+    # Lease times that a tombstone stays at least: a late holder of the lease could write the state
+    # of before again.
+    purge_leases: int = 10
+
+    # Measures how long inserts take. It must go on while the machine sleeps.
+    clock: Callable[[], float] = boot_seconds
+
+
+DEFAULT_TIMING = Timing()
