@@ -9,7 +9,7 @@ __all__ = ["register"]
 
 
 def __getattr__(name: str) -> Any:
-    # Spark is loaded only by what uses it: the command's --help does not.
+    # Load Spark only when it is needed: the command's --help does not need it.
     if name == "register":
         from oplog_sync.source import register
 

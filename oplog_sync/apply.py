@@ -1,4 +1,4 @@
-"""Corrections into a store, in batches, from a Spark task or from anywhere."""
+"""Append corrections to a store in batches. Runs in a Spark task or in any other process."""
 
 import asyncio
 import time
@@ -12,13 +12,14 @@ from oplog_sync.backend import NEW_LOG, NewLog, make_backend
 from oplogd.errors import StoreUnavailableError
 from oplogd.store import MAX_CORRECTIONS, Correction, CorrectionResult
 
+# How long to retry a store that does not answer: its writer is busy, its server restarts.
 PATIENCE_SECONDS = 60.0
-"""How long a store that does not answer is asked again: a busy writer, a restarting server."""
 
 _PAUSE_SECONDS = 0.2
 
-_SHORT_BATCH = 250
-"""Batch size on stores whose writers wait for each other. Smaller batches make an agent's own writes wait less."""
+# Batch size for stores with one writer at a time. A smaller batch makes the agent's own writes wait
+# less.
+SHORT_BATCH = 250
 
 _T = TypeVar("_T")
 Judged = list[tuple[Correction, CorrectionResult]]
@@ -31,13 +32,17 @@ def apply(
     max_rate: int | None = None,
     patience: float = PATIENCE_SECONDS,
 ) -> Iterator[Judged]:
-    """Append the corrections under their guard, and yield each batch with its verdicts once it is stored.
+    """Append the corrections under their guard.
 
-    ``new`` counts if the store is created now. ``max_rate``: corrections per second. ``patience``: seconds until a store
-    that does not answer is an error. Raises StoreError. May be repeated after a failure: what is in already is PRESENT then; without ``expected_offset``, it is in twice.
+    Yield each batch with its verdicts once it is stored.
+
+    ``new`` applies if the store is created now. ``max_rate``: corrections per second. ``patience``:
+    seconds to retry a store that does not answer. Raises StoreError. It is safe to repeat the call
+    after a failure: corrections that are already in the log get the verdict PRESENT. A correction
+    without ``expected_offset`` is appended again.
     """
     backend = make_backend(store)
-    size = _SHORT_BATCH if backend.writers_wait else MAX_CORRECTIONS
+    size = SHORT_BATCH if backend.writers_wait else MAX_CORRECTIONS
     if max_rate is not None:
         size = min(size, max(max_rate // 4, 1))
     waiting = iter(corrections)
@@ -50,18 +55,19 @@ def apply(
                 verdicts = runner.run(_patiently(partial(corrector.correct, batch), patience))
                 done = time.monotonic()
                 yield list(zip(batch, verdicts, strict=True))
-                # As long as the batch took, so that a waiting agent finds the store free every other time it looks.
+                # Pause for as long as the batch took: a waiting agent finds the store free every
+                # second time.
                 next_at = done + (done - started) if backend.writers_wait else done
                 if max_rate is not None:
                     next_at = max(next_at, started + len(batch) / max_rate)
-                # Not time.sleep: a store in MongoDB has work to do meanwhile.
+                # Not time.sleep: a store in MongoDB uses the event loop meanwhile.
                 runner.run(asyncio.sleep(max(next_at - time.monotonic(), 0.0)))
         finally:
             runner.run(corrector.close())
 
 
 def count(judged: Iterable[Judged]) -> Counter[tuple[str, str, CorrectionResult]]:
-    """How many of each type, event and verdict."""
+    """Count the corrections by type, event and verdict."""
     return Counter(
         (correction.operation.key.partition("/")[0], correction.operation.event, verdict)
         for batch in judged

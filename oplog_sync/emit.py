@@ -1,4 +1,4 @@
-"""The emission: one task appends the corrections and returns the verdict on each."""
+"""Emit the corrections: one task appends them and returns the verdict on each."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -13,24 +13,25 @@ from pyspark.sql import functions as F
 from oplog_sync.apply import PATIENCE_SECONDS, apply
 from oplog_sync.errors import SyncError
 from oplog_sync.failure import reason
-from oplog_sync.report import NOT_EMITTED, UNKNOWN, Counts, tell, write_report
+from oplog_sync.report import NOT_EMITTED, UNKNOWN, ObjectCounts, tell, write_report
 from oplog_sync.settings import JobSettings
 from oplogd.errors import StoreError
 from oplogd.operation import Operation
 from oplogd.store import Correction, CorrectionResult
+from oplogd.wording import counted
 
 PROGRESS_SECONDS = 5.0
 
+# Marks a row that is no correction: its data is the message of the store's error.
 _FAILED = "failed"
-"""Marks a row that is no correction: its data is the message of the store's error."""
 
-_SCHEMA = "action string, key string, data string, n bigint, verdict string"
+_SCHEMA = "action string, key string, data string, offset bigint, verdict string"
 _ARROW_SCHEMA = pa.schema(
     [
         ("action", pa.string()),
         ("key", pa.string()),
         ("data", pa.string()),
-        ("n", pa.int64()),
+        ("offset", pa.int64()),
         ("verdict", pa.string()),
     ]
 )
@@ -39,8 +40,8 @@ _BATCH = 1000
 _Rows = Iterator[pa.RecordBatch]
 
 
-class Progress:
-    """Tell how far the emission is, every few seconds."""
+class EmissionProgress:
+    """Print the progress of the emission every few seconds."""
 
     def __init__(self, wanted: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.done = 0
@@ -53,20 +54,26 @@ class Progress:
         now, (told_at, told) = self._clock(), self._told
         if now - told_at >= PROGRESS_SECONDS:
             rate = (self.done - told) / (now - told_at)
-            tell(f"emitted {self.done:,} of {self._wanted:,} corrections, {rate:,.0f} per second")
+            wanted = counted(self._wanted, "correction")
+            tell(f"emitted {self.done:,} of {wanted}, {rate:,.0f} per second")
             self._told = now, self.done
 
 
-def emit(corrections: DataFrame, settings: JobSettings, counts: Counts) -> None:
-    """Append the corrections, write the report, and count as skipped those whose object has changed.
+def emit(corrections: DataFrame, settings: JobSettings, counts: ObjectCounts) -> None:
+    """Append the corrections, write the report, and count the skipped corrections.
 
-    Raises SyncError if the store fails; the report is written before.
+    Raises SyncError if the store fails, after the report is written.
     """
     wanted = counts.corrections()
-    # One task: a log has one end, and several writers would only take it from each other. Sorted by key: SQLite writes
-    # each page of its index once.
-    rows = corrections.select("action", "key", "data", "n").coalesce(1).sortWithinPartitions("key")
-    # Kept for the report, which must not emit again. If Spark loses it, the second emission finds all PRESENT.
+    # One task: all writers append at the same end of the log and would only block each other.
+    # Sorted by key: SQLite writes each page of its index once.
+    rows = (
+        corrections.select("action", "key", "data", "offset")
+        .coalesce(1)
+        .sortWithinPartitions("key")
+    )
+    # Persisted, so that the report does not emit again. If Spark loses it, the second emission
+    # finds all corrections PRESENT.
     emitted = rows.mapInArrow(_emitter(settings, wanted), _SCHEMA).persist(StorageLevel.DISK_ONLY)
     try:
         groups = emitted.groupBy(F.substring_index("key", "/", 1), "action", "verdict")
@@ -76,7 +83,7 @@ def emit(corrections: DataFrame, settings: JobSettings, counts: Counts) -> None:
         if settings.report is not None:
             _report_emitted(emitted.where(F.col("verdict") != _FAILED), settings.report)
     except PySparkException:
-        if settings.report is not None:  # the task itself failed, with all it knew
+        if settings.report is not None:  # the task itself failed: no verdict is known
             write_report(corrections, settings.report, UNKNOWN)
         raise
     finally:
@@ -85,7 +92,8 @@ def emit(corrections: DataFrame, settings: JobSettings, counts: Counts) -> None:
     for type_, event, verdict, count, message in found:
         if verdict == _FAILED:
             raise SyncError(
-                f"{message}; {done:,} of {wanted:,} corrections were emitted before, run it again for the rest"
+                f"{message}; emitted {done:,} of {counted(wanted, 'correction')} before; run the "
+                "job again for the rest"
             )
         if verdict == CorrectionResult.SKIPPED:
             counts.add(type_, event, -count)
@@ -102,7 +110,7 @@ def _report_emitted(rows: DataFrame, path: str) -> None:
 
 
 def _emitter(settings: JobSettings, wanted: int) -> Callable[[Iterable[pa.RecordBatch]], _Rows]:
-    """The task. Only a report needs the corrections' data back."""
+    """Return the function that Spark runs as the task. Only a report needs the data back."""
     store, new, max_rate, patience = (
         settings.store,
         settings.new_log,
@@ -112,7 +120,7 @@ def _emitter(settings: JobSettings, wanted: int) -> Callable[[Iterable[pa.Record
     with_data = settings.report is not None
 
     def emit_all(batches: Iterable[pa.RecordBatch]) -> _Rows:
-        progress = Progress(wanted)
+        progress = EmissionProgress(wanted)
         corrections = _corrections(batches)
         unjudged: list[Correction] = []
 
@@ -128,7 +136,7 @@ def _emitter(settings: JobSettings, wanted: int) -> Callable[[Iterable[pa.Record
                 yield _arrow(judged, with_data)
         except StoreError as error:
             if progress.done == 0:
-                raise  # nothing was emitted: Spark may try again, on another machine
+                raise  # nothing was emitted: Spark may retry on another machine
             yield pa.RecordBatch.from_pylist(
                 [{"data": str(error), "verdict": _FAILED}], _ARROW_SCHEMA
             )
@@ -141,16 +149,16 @@ def _emitter(settings: JobSettings, wanted: int) -> Callable[[Iterable[pa.Record
 
 def _corrections(batches: Iterable[pa.RecordBatch]) -> Iterator[Correction]:
     for batch in batches:
-        for event, key, data, n in zip(
+        for event, key, data, offset in zip(
             *(column.to_pylist() for column in batch.columns), strict=True
         ):
-            yield Correction(Operation(event, key, data.encode()), n)
+            yield Correction(Operation(event, key, data.encode()), offset)
 
 
 def _arrow(judged: Iterable[tuple[Correction, str]], with_data: bool) -> pa.RecordBatch:
     rows = [
-        (event, key, data.decode() if with_data else None, n, str(verdict))
-        for ((event, key, data), n), verdict in judged
+        (event, key, data.decode() if with_data else None, offset, str(verdict))
+        for ((event, key, data), offset), verdict in judged
     ]
     columns = zip(*rows, strict=True) if rows else [[]] * len(_ARROW_SCHEMA)
     arrays = [

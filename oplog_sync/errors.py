@@ -1,4 +1,4 @@
-"""What can go wrong in ``oplog_sync``, and the exit code each leaves behind."""
+"""The errors of ``oplog_sync`` and their exit codes."""
 
 from oplogd.errors import OplogError
 
@@ -13,27 +13,27 @@ EXIT_FUTURE_ROWS = 7
 
 
 class SyncError(OplogError):
-    """The job cannot do its work. The message is a sentence that says what to change."""
+    """The job cannot do its work. The message is a sentence and names the remedy."""
 
     exit_code = EXIT_FAILED
 
 
 class OptionError(SyncError, ValueError):
-    """An option of the data source or a flag is wrong; the message names it."""
+    """An option of the data source or a flag is wrong. The message names it."""
 
     exit_code = EXIT_USAGE
 
 
 class GapError(SyncError):
-    """A position is no longer in the log, or never was in this one."""
+    """A position has left the log, or belongs to another log."""
 
 
 class AgentError(SyncError):
-    """An agent does not answer, or not as an agent does."""
+    """An agent does not answer, or its answer is not one of an agent."""
 
 
-class RefusedError(SyncError):
-    """A safety rule says no: nothing was emitted. ``exit_code`` tells which rule."""
+class SafetyRuleError(SyncError):
+    """A safety rule stops the run before anything is emitted. ``exit_code`` identifies the rule."""
 
     def __init__(self, exit_code: int, message: str) -> None:
         super().__init__(message)

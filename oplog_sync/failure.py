@@ -1,4 +1,4 @@
-"""Errors of Spark, Java and the files they read, each as one sentence with its cause."""
+"""Turn errors of Spark, Java and the files they read into one sentence each."""
 
 import re
 from collections.abc import Iterator
@@ -17,47 +17,110 @@ _MORE_MEMORY = (
 )
 _JAVA_ENDED = f"Java ended before the job did, most likely for lack of memory; {_MORE_MEMORY}"
 
-# The first that is found counts. {file}: the file that was read; {1}: the first group.
+# The first match counts. {file}: the file that was read. {1}: the first group.
 _CAUSES = (
-    (r"OutOfMemoryError|GC overhead limit", f"Java ran out of memory; {_MORE_MEMORY}"),
-    (r"No space left on device", "a disk is full; SPARK_LOCAL_DIRS names the folder that Spark keeps its files in"),
-    (r"Unexpected end of input stream|unexpected end of stream|Truncated source|Unexpected end of ZLIB", "{file} ends too early: it was cut off; copy or export it again"),
-    (r"not a gzip file|incorrect header check|Unknown frame descriptor|not in (?:the )?BZip2 format", "{file} is not compressed as its name says; rename it"),
     (
-        r"CRC failure|crc error|incorrect data check|invalid (?:block|distance|stored|code|literal|bit)|Data corruption|ChecksumException|bad block header|Corrupted block|doesn't match checksum",
+        r"OutOfMemoryError|GC overhead limit",
+        f"Java ran out of memory; {_MORE_MEMORY}",
+    ),
+    (
+        r"No space left on device",
+        "a disk is full; name another folder for Spark's files in SPARK_LOCAL_DIRS",
+    ),
+    (
+        r"Unexpected end of input stream|unexpected end of stream|Truncated source"
+        r"|Unexpected end of ZLIB",
+        "{file} ends too early: it was cut off; copy or export it again",
+    ),
+    (
+        r"not a gzip file|incorrect header check|Unknown frame descriptor"
+        r"|not in (?:the )?BZip2 format",
+        "{file} is not compressed as its name says; rename the file",
+    ),
+    (
+        r"CRC failure|crc error|incorrect data check"
+        r"|invalid (?:block|distance|stored|code|literal|bit)|Data corruption"
+        r"|ChecksumException|bad block header|Corrupted block|doesn't match checksum",
         "{file} is damaged; copy or export it again",
     ),
-    (r"is not a Parquet file|CANNOT_READ_FILE_FOOTER|is too small to be a Parquet", "{file} is no whole Parquet file; name only such files, or export it again"),
-    (r"CSV header does not conform|Number of column in CSV header", "{file} has another header than the other files; all CSV files need the same columns in the same order"),
-    (r"TIMESTAMP\(NANOS", "its Parquet files hold times in nanoseconds, which Spark does not read; write microseconds (pandas and pyarrow: coerce_timestamps='us', allow_truncated_timestamps=True)"),
-    (r"PARQUET_TYPE_ILLEGAL\] ([^\n]*?)\.? SQLSTATE", "Spark does not read its Parquet files: {1}"),
-    (r"CANNOT_MERGE_SCHEMAS|PARQUET_COLUMN_DATA_TYPE_MISMATCH", "{file} has a column of another type than the other files; write them alike"),
-    (r"No FileSystem for scheme \"([^\"]+)\"", "Spark knows no {1}:// paths; give spark-submit the packages that read them"),
+    (
+        r"is not a Parquet file|CANNOT_READ_FILE_FOOTER|is too small to be a Parquet",
+        "{file} is not a complete Parquet file; name only Parquet files, or export the file again",
+    ),
+    (
+        r"CSV header does not conform|Number of column in CSV header",
+        "{file} has another header than the other files; all CSV files need the same columns "
+        "in the same order",
+    ),
+    (
+        r"TIMESTAMP\(NANOS",
+        "its Parquet files hold times in nanoseconds; Spark does not read them; write "
+        "microseconds (pandas and pyarrow: coerce_timestamps='us', "
+        "allow_truncated_timestamps=True)",
+    ),
+    (
+        r"PARQUET_TYPE_ILLEGAL\] ([^\n]*?)\.? SQLSTATE",
+        "Spark does not read its Parquet files: {1}",
+    ),
+    (
+        r"CANNOT_MERGE_SCHEMAS|PARQUET_COLUMN_DATA_TYPE_MISMATCH",
+        "{file} has a column of another type than the other files; "
+        "write all files with the same types",
+    ),
+    (
+        r"No FileSystem for scheme \"([^\"]+)\"",
+        "Spark cannot read {1}:// paths; give spark-submit the packages for them",
+    ),
     (
         r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.(\w+)\.\S+ not found",
-        "Spark lacks what reads {1}:// paths; for s3a start the job by spark-submit --packages org.apache.hadoop:hadoop-aws:<the version of Spark's Hadoop>",
+        "Spark has no package for {1}:// paths; for s3a start the job by spark-submit "
+        "--packages org.apache.hadoop:hadoop-aws:<the version of Spark's Hadoop>",
     ),
-    (r"No suitable driver|ClassNotFoundException: (?!org\.apache\.)[\w.$]*[Dd]river", "Spark lacks the database's JDBC driver; give spark-submit its jar with --jars or --packages, and --option driver=CLASS"),
-    (r"Permission denied|AccessControlException|AccessDeniedException|Access Denied", "access to {file} is denied"),
-    (r"FILE_NOT_EXIST|FileNotFoundException|It is possible the underlying files have been updated", "{file} was removed or replaced while it was read; run the job again"),
-    (r"COLUMN_ALREADY_EXISTS\] The column (\S+) already", "it has two columns {1}, in capitals and small letters; it needs one"),
-    (r"PATH_NOT_FOUND\] Path does not exist: (\S+?)\.? ", "there is no {1}"),
-    (r"Python worker exited unexpectedly|Python worker failed to connect back", "a Python worker of Spark ended unexpectedly, most likely for lack of memory"),
-    (r"Answer from Java side is empty|Error while (?:sending|receiving)|trying to connect to the Java server|does not exist in the JVM|Connection refused", _JAVA_ENDED),
-)  # fmt: skip
+    (
+        r"No suitable driver|ClassNotFoundException: (?!org\.apache\.)[\w.$]*[Dd]river",
+        "Spark lacks the database's JDBC driver; give spark-submit its jar with --jars or "
+        "--packages, and --option driver=CLASS",
+    ),
+    (
+        r"Permission denied|AccessControlException|AccessDeniedException|Access Denied",
+        "access to {file} is denied",
+    ),
+    (
+        r"FILE_NOT_EXIST|FileNotFoundException"
+        r"|It is possible the underlying files have been updated",
+        "{file} was removed or replaced while it was read; run the job again",
+    ),
+    (
+        r"COLUMN_ALREADY_EXISTS\] The column (\S+) already",
+        "there are two columns {1} in upper and lower case; the dump needs one",
+    ),
+    (
+        r"PATH_NOT_FOUND\] Path does not exist: (\S+?)\.? ",
+        "there is no {1}",
+    ),
+    (
+        r"Python worker exited unexpectedly|Python worker failed to connect back",
+        "a Python worker of Spark ended unexpectedly, most likely for lack of memory",
+    ),
+    (
+        r"Answer from Java side is empty|Error while (?:sending|receiving)"
+        r"|trying to connect to the Java server|does not exist in the JVM|Connection refused",
+        _JAVA_ENDED,
+    ),
+)
 _OURS = re.compile(r"^(?:oplogd|oplog_sync)\.errors\.\w+: (.*)$")
 _FILE = re.compile(r"(?:while reading file |RuntimeException: )(\w+:/\S+?)(?:\.?\s|$)")
 _CAUSED_BY = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 _JDBC_URL = re.compile(r"jdbc:\S+")
+# A user, or a user and a password that may contain slashes. Not the port of a host.
 _CREDENTIALS = re.compile(r"(?<=://)[^/@:\s]*(?::(?!\d+/)[^@\s]*)?@")
-"""A user, or a user and a password, which may hold slashes; not the port of a host."""
 
 _NOISE = re.compile(r"^(?:An error occurred while calling .*|: )$|^An exception was thrown")
 
 
 @contextmanager
 def translating() -> Iterator[None]:
-    """Raise SyncError with one sentence for an error of Spark or Java; its cause keeps the rest."""
+    """Raise SyncError with one sentence for an error of Spark or Java. The cause has the trace."""
     try:
         yield
     except (*SPARK_ERRORS, ConnectionError) as error:
@@ -65,7 +128,7 @@ def translating() -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """One sentence. An error of a Spark task is the last of the trace it was raised with."""
+    """Return one sentence. If a trace has errors of this project, the last one counts."""
     text = str(error)
     lines = [line.strip() for line in text.splitlines()]
     ours = [found[1] for line in lines if (found := _OURS.match(line))]
@@ -90,11 +153,11 @@ def _file(text: str) -> str:
 
 
 def shown_path(path: str) -> str:
-    """A path as users write it, without credentials; local ones without a scheme."""
+    """Return a path as users write it: without credentials, a local one without a scheme."""
     return _CREDENTIALS.sub("...", re.sub(r"^file:/+", "/", path))
 
 
 def _shown(message: str) -> str:
-    """Without Spark's codes, and without the credentials that a URL may hold."""
+    """Remove Spark's error codes and the credentials in URLs."""
     message = re.sub(r"^\[[A-Z0-9_.]+\] | SQLSTATE: \w+;?", "", message.strip())
     return _CREDENTIALS.sub("...", _JDBC_URL.sub("...", message)).rstrip(". ")

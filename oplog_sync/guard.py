@@ -1,26 +1,28 @@
-"""The safety rules: which runs are refused before anything is emitted. No I/O."""
+"""The safety rules: they stop a suspicious run before anything is emitted. No I/O."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from oplog_sync.errors import EXIT_TOO_MANY_CHANGES, EXIT_TOO_MANY_DELETES, RefusedError
+from oplog_sync.errors import EXIT_TOO_MANY_CHANGES, EXIT_TOO_MANY_DELETES, SafetyRuleError
 from oplogd.errors import OperationError
 from oplogd.operation import decode_row
+from oplogd.wording import counted
 
+# Corrections of one type that are allowed whatever their share: one of four settings is 25 %, and
+# no accident.
 TINY = 10
-"""So many objects of a type may be corrected whatever their share: one of four settings is 25 % and no accident."""
 
+# A row of the dump may be dated this far ahead of this machine's clock.
 CLOCK_TOLERANCE_SECONDS = 60
-"""How far ahead of this machine's clock a row of the dump may be dated."""
 
 _SHOWN_TYPES = 5
 
 
 @dataclass(frozen=True)
 class Limit:
-    """How many corrections of a kind a run may emit: a number, or a percentage of the live objects compared."""
+    """The most corrections of a run: a number, or a percentage of the live objects compared."""
 
     amount: float
     is_percentage: bool
@@ -36,7 +38,8 @@ class Limit:
 class Found:
     """The comparison of one type.
 
-    ``live``: objects of the store; ``has_rows``: whether the dump has any of this type; ``corrections``: by event.
+    ``live``: live objects in the store. ``has_rows``: the dump has rows of this type.
+    ``corrections``: number by event.
     """
 
     live: int = 0
@@ -45,7 +48,7 @@ class Found:
 
 
 def missing_types(found: Mapping[str, Found]) -> list[str]:
-    """Types with live objects of which the dump has no row."""
+    """Return the types that have live objects in the store and no row in the dump."""
     return sorted(
         type_ for type_, of_type in found.items() if of_type.live and not of_type.has_rows
     )
@@ -54,14 +57,15 @@ def missing_types(found: Mapping[str, Found]) -> list[str]:
 class _Excess(NamedTuple):
     number: int
     live: int
-    what: str = ""
+    of_type: str = ""
 
 
 def refuse_excess(found: Mapping[str, Found], max_deletes: Limit, max_changes: Limit) -> None:
-    """Raise RefusedError unless both limits allow the corrections. ``found``: by type.
+    """Raise SafetyRuleError unless both limits allow the corrections. ``found``: by type.
 
-    A percentage counts for all objects and for each type with more than TINY corrections; a type that the dump does not
-    name at all is never tiny. Inserts are no share of what the store has: only a number limits them, with the updates.
+    A percentage applies to all objects together and to each type with more than TINY corrections. A
+    type without rows in the dump is never tiny. Only a number limits inserts, together with the
+    updates: they are no share of the store.
     """
     live = sum(each.live for each in found.values())
     deletes, updates, inserts = (
@@ -91,11 +95,12 @@ def refuse_excess(found: Mapping[str, Found], max_deletes: Limit, max_changes: L
             advice.append(f"--max-changes {changes}")
     elif not max_changes.allows(changes, live):
         reasons.append(
-            f"{changes:,} objects would be inserted or updated, more than --max-changes {max_changes} allows"
+            f"{counted(changes, 'object')} would be inserted or updated, "
+            f"more than --max-changes {max_changes} allows"
         )
         advice.append(f"--max-changes {changes}")
     if reasons:
-        raise RefusedError(
+        raise SafetyRuleError(
             code,
             f"{'; '.join(reasons)}, so nothing was emitted; "
             f"if the dump is complete and right, give {' and '.join(advice)}",
@@ -103,7 +108,7 @@ def refuse_excess(found: Mapping[str, Found], max_deletes: Limit, max_changes: L
 
 
 def _excess(event: str, found: Mapping[str, Found], limit: Limit) -> list[_Excess]:
-    """The types of which a percentage does not allow so many."""
+    """Return the types whose corrections exceed the percentage."""
     if not limit.is_percentage:
         return []
     excess: list[_Excess] = []
@@ -117,18 +122,21 @@ def _excess(event: str, found: Mapping[str, Found], limit: Limit) -> list[_Exces
 
 
 def _listed(excess: list[_Excess], done: str) -> str:
-    number, live, what = excess[0]
-    first = f"{number:,} of {live:,} live objects{what} would be {done}"
-    parts = [f"{number:,} of {live:,}{what}" for number, live, what in excess[1 : 1 + _SHOWN_TYPES]]
+    number, live, of_type = excess[0]
+    first = f"{number:,} of {counted(live, 'live object')}{of_type} would be {done}"
+    parts = [
+        f"{number:,} of {live:,}{of_type}" for number, live, of_type in excess[1 : 1 + _SHOWN_TYPES]
+    ]
     if len(excess) > 1 + _SHOWN_TYPES:
-        parts.append(f"{len(excess) - 1 - _SHOWN_TYPES:,} more types")
+        parts.append(counted(len(excess) - 1 - _SHOWN_TYPES, "more type"))
     return f"{first}, and {', '.join(parts)}" if parts else first
 
 
 def dated_after(limit: str, types: Collection[str]) -> Callable[[bytes], str | None]:
-    """A check of rows of the dump: a sentence for a row dated after ``limit``, a time in the stored form.
+    """Return a check of dump rows: a sentence for a row dated after ``limit``, else None.
 
-    ``types``: which count; none is all. Invalid rows pass.
+    ``limit``: a time in the stored form. ``types``: the types to check, all if empty. Invalid rows
+    pass.
     """
 
     def check(raw: bytes) -> str | None:

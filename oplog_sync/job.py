@@ -1,4 +1,4 @@
-"""The job: read, compare, refuse what is unsafe, emit, tell."""
+"""The job: read the dump, compare, apply the safety rules, emit, report."""
 
 import sys
 import tempfile
@@ -20,7 +20,7 @@ from oplog_sync.errors import (
     EXIT_FUTURE_ROWS,
     EXIT_INVALID_ROWS,
     OptionError,
-    RefusedError,
+    SafetyRuleError,
     SyncError,
 )
 from oplog_sync.failure import shown_path, translating
@@ -31,23 +31,35 @@ from oplog_sync.guard import (
     missing_types,
     refuse_excess,
 )
-from oplog_sync.report import NO_TYPE, NOT_EMITTED, Counts, check_report, stage, tell, write_report
+from oplog_sync.report import (
+    NO_TYPE,
+    NOT_EMITTED,
+    ObjectCounts,
+    check_report,
+    stage,
+    tell,
+    write_report,
+)
 from oplog_sync.session import utc
 from oplog_sync.settings import JobSettings
 from oplog_sync.source import check_master, register
 from oplog_sync.source.options import read_options
 from oplogd.operation import format_ms, now_ms
+from oplogd.wording import counted
 
 SHOWN_ROWS = 10
 
 
-def run(spark: SparkSession, settings: JobSettings) -> Counts:
-    """Bring the store to the dump's state. Raises SyncError and StoreError; RefusedError where a safety rule says no."""
+def run(spark: SparkSession, settings: JobSettings) -> ObjectCounts:
+    """Bring the store to the dump's state.
+
+    Raises SyncError, StoreError, and SafetyRuleError if a safety rule stops the run.
+    """
     with translating(), utc(spark), tempfile.TemporaryDirectory(prefix="oplog-sync.") as folder:
         return _run(spark, settings, Path(folder))
 
 
-def _run(spark: SparkSession, settings: JobSettings, folder: Path) -> Counts:
+def _run(spark: SparkSession, settings: JobSettings, folder: Path) -> ObjectCounts:
     register(spark)
     master = spark.sparkContext.master or ""
     check_master(read_options({"store": settings.store}), master)
@@ -65,16 +77,16 @@ def _run(spark: SparkSession, settings: JobSettings, folder: Path) -> Counts:
         corrections = decided.where(F.col("action").isin(*CORRECTIONS))
         try:
             refuse_excess(found, settings.max_deletes, settings.max_changes)
-        except RefusedError:
+        except SafetyRuleError:
             _report(corrections, settings)
             raise
         wanted = counts.corrections()
         if settings.dry_run or not wanted:
             _report(corrections, settings)
         if settings.dry_run:
-            tell(f"dry run: {wanted:,} corrections were not emitted")
+            tell(f"dry run: {counted(wanted, 'correction')} not emitted")
         elif wanted:
-            with stage(f"emitting {wanted:,} corrections"):
+            with stage(f"emitting {counted(wanted, 'correction')}"):
                 emit(corrections, settings, counts)
         return counts
     finally:
@@ -82,9 +94,11 @@ def _run(spark: SparkSession, settings: JobSettings, folder: Path) -> Counts:
 
 
 def _newest(raw: DataFrame, compared: DataFrame, settings: JobSettings) -> int | None:
-    """The time of the dump's newest row in microseconds since 1970, None if nothing may be called older.
+    """Return the time of the dump's newest row in microseconds since 1970.
 
-    Raises RefusedError for invalid rows, an empty dump and rows of the future.
+    None: no object counts as older.
+
+    Raises SafetyRuleError for invalid rows, an empty dump and rows in the future.
     """
     with stage("comparing the dump with the store"):
         is_invalid = F.col("action") == "invalid"
@@ -96,15 +110,17 @@ def _newest(raw: DataFrame, compared: DataFrame, settings: JobSettings) -> int |
     if invalid:
         _show(raw, faulty_rows(raw), "invalid", row_word)
         if not settings.skip_invalid:
-            raise RefusedError(
+            raise SafetyRuleError(
                 EXIT_INVALID_ROWS,
-                f"{invalid:,} rows of the dump are invalid, so nothing was emitted; mend them, or leave them out "
-                "with --skip-invalid (an object that only they name then counts as absent)",
+                f"the dump has {counted(invalid, 'invalid row')}, so nothing was emitted; "
+                "correct the dump, or skip such rows with --skip-invalid (an object that has "
+                "only invalid rows then counts as absent)",
             )
     if newest is None and not settings.force:
-        raise RefusedError(
+        raise SafetyRuleError(
             EXIT_EMPTY_DUMP,
-            "the dump has no row to compare, so nothing was emitted; if that is right, give --force",
+            "the dump has no row to compare, so nothing was emitted; "
+            "if this is correct, give --force",
         )
     now = now_ms()
     latest = now + CLOCK_TOLERANCE_SECONDS * 1000
@@ -112,13 +128,13 @@ def _newest(raw: DataFrame, compared: DataFrame, settings: JobSettings) -> int |
         ahead = dated_after(format_ms(latest), settings.types)
         _show(raw, faulty_rows(raw, ahead), "in the future", row_word)
         if not settings.force:
-            raise RefusedError(
+            raise SafetyRuleError(
                 EXIT_FUTURE_ROWS,
-                f"the newest row of the dump is dated {format_ms(newest // 1000)}, but it is {format_ms(now)} by "
-                "this machine's clock, so nothing was emitted; mend the dump or the clock, or give --force, "
-                "which deletes nothing then",
+                f"the newest row of the dump is dated {format_ms(newest // 1000)}, but it is "
+                f"{format_ms(now)} by this machine's clock, so nothing was emitted; correct the "
+                "dump or the clock, or give --force (then nothing is deleted)",
             )
-        return None  # it does not tell when the dump was made, so no object is known to be older
+        return None  # the dump's time is unknown, so no object counts as older
     return int(newest) if newest is not None else None
 
 
@@ -127,7 +143,8 @@ def _paths(settings: JobSettings, master: str, folder: Path) -> list[str]:
         return list(settings.dumps)
     if not master.startswith("local"):
         raise SyncError(
-            f"-: the executors of {master} cannot read this machine's standard input; name a file they can"
+            f"-: the executors of {master} cannot read this machine's standard input; name a file "
+            "that they can read"
         )
     return [spool(sys.stdin.buffer, folder)]
 
@@ -147,7 +164,7 @@ def find_store(settings: JobSettings) -> Backend | None:
 
 
 def _states(spark: SparkSession, settings: JobSettings) -> DataFrame:
-    """Return the states to compare with: none if the store is missing; emitting creates it."""
+    """Return the states to compare with. A missing store has none; the emission creates it."""
     backend = find_store(settings)
     if backend is None:
         tell(f"{make_backend(settings.store).name}: there is no oplog yet")
@@ -163,9 +180,9 @@ def _states(spark: SparkSession, settings: JobSettings) -> DataFrame:
     return states.where(F.col("type").isin(*settings.types)).drop("type")
 
 
-def _count(decided: DataFrame) -> tuple[Counts, dict[str, Found]]:
-    """Objects by type and action, and for the safety rules by type."""
-    counts = Counts({})
+def _count(decided: DataFrame) -> tuple[ObjectCounts, dict[str, Found]]:
+    """Count the objects by type and action, and by type for the safety rules."""
+    counts = ObjectCounts({})
     by_type: dict[str, Found] = defaultdict(Found)
     groups = decided.groupBy("type", "action").agg(
         F.sum("count"), F.sum("live"), F.max("in_dump").isNotNull()
@@ -183,32 +200,33 @@ def _count(decided: DataFrame) -> tuple[Counts, dict[str, Found]]:
 
 
 def _tell_missing(found: Mapping[str, Found], types: Collection[str]) -> None:
-    """Name types that may have been forgotten or misspelt."""
+    """Print the types that may be forgotten or misspelt."""
     for type_ in missing_types(found):
         tell(
-            f"the dump has no row of type {type_}, of which the store has {found[type_].live:,} live objects"
+            f"the dump has no row of type {type_}; the store has "
+            f"{counted(found[type_].live, 'live object')} of it"
         )
     for type_ in sorted(set(types) - set(found)):
         tell(f"--types: neither the dump nor the store has objects of type {type_}")
 
 
 def _report(corrections: DataFrame, settings: JobSettings) -> None:
-    """Write what is not emitted."""
+    """Write the report of corrections that are not emitted."""
     if settings.report is not None:
         with stage(f"writing the report {settings.report}"):
             write_report(corrections, settings.report, NOT_EMITTED)
 
 
 def _show(raw: DataFrame, rows: DataFrame, label: str, word: str) -> None:
-    """Tell the places of the first of these rows and what is wrong with them."""
+    """Print the places and faults of the first of these rows."""
     first = rows.orderBy("file", "block", "row").limit(SHOWN_ROWS + 1).collect()
     before = rows_before(raw) if any(block for _, block, _, _ in first) else {}
     for file, block, row, reason in first[:SHOWN_ROWS]:
-        where = (
+        place = (
             f"{shown_path(unquote(file))}, {word} {before.get((file, block), 0) + row}: "
             if file
             else ""
         )
-        tell(f"{label}: {where}{reason}")
+        tell(f"{label}: {place}{reason}")
     if len(first) > SHOWN_ROWS:
         tell(f"and more rows that are {label}")

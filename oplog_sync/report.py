@@ -1,4 +1,4 @@
-"""What a run tells: a line for each stage, the closing table, the file of corrections."""
+"""The output of a run: progress lines, the final table, the report of the corrections."""
 
 import sys
 import time
@@ -11,22 +11,26 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oplog_sync.errors import SyncError
+from oplog_sync.jvm import hadoop_configuration, jvm
 
 COLUMNS = ("insert", "update", "delete", "untouched", "skipped", "invalid", "duplicate")
+# The table's line for invalid rows, whose type is unknown.
 NO_TYPE = "(no type)"
-"""Where the table counts invalid rows: what their type is cannot be known."""
 
 NOT_EMITTED = "not emitted"
+# The store failed while the correction was appended: it may be in the log.
 UNKNOWN = "unknown"
-"""The store failed while the correction was appended: it may be in the log."""
 
 _JSON_LINES = (".jsonl", ".json", ".ndjson")
 _DATA = "timestamp string, parents array<string>, type string, id string"
 
 
 @dataclass
-class Counts:
-    """Objects by type and column of the table. ``skipped``: changed while the job ran, so left alone."""
+class ObjectCounts:
+    """Objects by type and column of the table.
+
+    ``skipped``: changed since the comparison, so not corrected.
+    """
 
     rows: dict[str, dict[str, int]]
 
@@ -41,7 +45,7 @@ class Counts:
         return self.total("insert") + self.total("update") + self.total("delete")
 
     def table(self) -> str:
-        """With a line for each type and, below several, their sum."""
+        """Return the table: a line for each type, and a total unless there is exactly one type."""
         lines: list[tuple[str, Mapping[str, int]]] = sorted(self.rows.items())
         if len(lines) != 1:
             lines.append(("total", {column: self.total(column) for column in COLUMNS}))
@@ -70,7 +74,10 @@ def tell(text: str) -> None:
 
 @contextmanager
 def stage(name: str) -> Iterator[None]:
-    """Say what begins and, at its end, how long it took. Spark adds a bar on a terminal."""
+    """Print the stage's name when it begins and its duration when it ends.
+
+    On a terminal Spark adds a bar.
+    """
     tell(name)
     started = time.monotonic()
     yield
@@ -78,30 +85,31 @@ def stage(name: str) -> Iterator[None]:
 
 
 def check_report(spark: SparkSession, path: str) -> None:
-    """Raise SyncError if the report's path exists or cannot be made: the report is written after the emission."""
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    hadoop = jvm.org.apache.hadoop.fs.Path(path)
+    """Raise SyncError if the path exists or cannot be created.
+
+    The report is written after the emission, so a bad path has to be found before it.
+    """
+    hadoop = jvm(spark).org.apache.hadoop.fs.Path(path)
     try:
-        files = hadoop.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+        files = hadoop.getFileSystem(hadoop_configuration(spark))
         if files.exists(hadoop):
-            raise SyncError(f"--report {path}: it exists already; name another path")
+            raise SyncError(f"--report {path}: the path already exists; name another")
         made = files.mkdirs(hadoop) and files.delete(hadoop, False)
     except Py4JJavaError as error:
         reason = str(error.java_exception).partition(": ")[2]
         raise SyncError(
-            f"--report {path}: it cannot be written: {reason}; name another path"
+            f"--report {path}: cannot write there: {reason}; name another path"
         ) from error
     if not made:
         raise SyncError(
-            f"--report {path}: it cannot be written; name a path that this user may write"
+            f"--report {path}: cannot write there; name a path that this user may write to"
         )
 
 
 def write_report(corrections: DataFrame, path: str, verdict: str | None = None) -> None:
-    """A folder of Parquet files, or of JSON lines if its name ends so, with a row for each correction.
+    """Write a folder with a row for each correction: JSON lines if the name says so, else Parquet.
 
-    ``verdict``: that of every correction; None if it is a column.
+    ``verdict``: the verdict on every correction. None: ``corrections`` has a column ``verdict``.
     """
     if verdict is not None:
         corrections = corrections.withColumn("verdict", F.lit(verdict))
@@ -111,7 +119,7 @@ def write_report(corrections: DataFrame, path: str, verdict: str | None = None) 
         "data.id",
         "data.timestamp",
         "data.parents",
-        "n",
+        "offset",
         "verdict",
     )
     if path.endswith(_JSON_LINES):

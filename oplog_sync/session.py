@@ -13,42 +13,51 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from oplog_sync.errors import SyncError
+from oplog_sync.jvm import jvm
 
 JAVA_VERSION = 17
+# Spark's pages hide matching values: Spark's own default, and the command line of a job on MongoDB.
 _SECRETS = r"(?i)secret|password|token|access[.]?key|mongodb(\+srv)?://"
-"""What Spark's pages hide: its own default, and the command line of a job on MongoDB."""
 
+# How long Java may take to remove its files when the job is stopped.
 _END_SECONDS = 8.0
-"""How long Java may take to remove its files when the job is stopped."""
 
 _LOG_CONFIG = re.compile(r"-Dlog4j2?\.configurationFile=")
+# Spark's own log configurations, in effect if the user gives none.
 _DEFAULT_LOG_CONFIGS = "org/apache/spark/log4j2-"
-"""Where Spark keeps the configurations of its logs that count if the user gives none."""
 
 _TIME_ZONE = "spark.sql.session.timeZone"
 
-_INSTALL = "install one, on Debian and Ubuntu with `apt install default-jre-headless`, or name its folder in JAVA_HOME"
+_INSTALL = (
+    "install one, on Debian and Ubuntu with `apt install default-jre-headless`, "
+    "or name its folder in JAVA_HOME"
+)
 
 
 def check_java() -> None:
-    """Raise SyncError unless there is a Java that Spark can run on."""
+    """Raise SyncError unless Spark finds a Java that is recent enough."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
     if java is None:
-        raise SyncError(f"Spark needs Java {JAVA_VERSION} or later and there is none; {_INSTALL}")
+        raise SyncError(
+            f"Spark needs Java {JAVA_VERSION} or later, and there is no Java; {_INSTALL}"
+        )
     shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     version = re.search(r'version "(\d+)', shown)
     if version is None or int(version[1]) < JAVA_VERSION:
-        raise SyncError(f"Spark needs Java {JAVA_VERSION} or later, {java} is not; {_INSTALL}")
+        raise SyncError(f"Spark needs Java {JAVA_VERSION} or later, and {java} is not; {_INSTALL}")
 
 
 def start(master: str | None, debug: bool) -> SparkSession:
-    """The session spark-submit prepared, or a new one. ``master`` None: spark-submit's, else all cores of this machine.
+    """Return the session that spark-submit prepared, or a new one.
 
-    Raises SyncError where Java is missing.
+    Raises SyncError if Java is missing.
+
+    ``master`` None: the master of spark-submit, else all cores of this machine.
     """
     builder = SparkSession.builder.appName("oplog-sync").config("spark.redaction.regex", _SECRETS)
-    # What is kept of a comparison is small: in as many parts as the join had, its tasks would take longer to start than to run.
+    # A comparison's result is small. With as many partitions as the join, its tasks would take
+    # longer to start than to run.
     builder = builder.config("spark.sql.optimizer.canChangeCachedPlanOutputPartitioning", "true")
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if submitted:
@@ -69,7 +78,7 @@ def start(master: str | None, debug: bool) -> SparkSession:
             builder = builder.config("spark.driver.memory", "2g")
     is_quiet = not debug and not _has_log_config()
     if is_quiet:
-        # Not spark.driver.extraJavaOptions, which would replace the user's.
+        # Not spark.driver.extraJavaOptions: it would replace the user's options.
         quiet = Path(__file__).with_name("log4j2.properties").as_uri()
         given = os.environ.get("SPARK_SUBMIT_OPTS", "")
         os.environ["SPARK_SUBMIT_OPTS"] = f"-Dlog4j2.configurationFile={quiet} {given}".strip()
@@ -81,7 +90,10 @@ def start(master: str | None, debug: bool) -> SparkSession:
 
 
 def end_java() -> None:
-    """End Spark, if this process has started it: calls to it fail then. A task's transaction stays whole."""
+    """End Spark if this process has started it.
+
+    Calls to it fail then; a task's transaction stays whole.
+    """
     java: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
     if java is None:
         return
@@ -94,7 +106,10 @@ def end_java() -> None:
 
 
 def _has_log_config() -> bool:
-    """Whether the user has configured Spark's logs. What spark-defaults.conf says counts anyway: it comes later."""
+    """Return whether the user has configured Spark's logs.
+
+    spark-defaults.conf takes effect later, so it is ignored here.
+    """
     folder = os.environ.get("SPARK_CONF_DIR") or Path(
         os.environ.get("SPARK_HOME", "/nonexistent"), "conf"
     )
@@ -106,13 +121,13 @@ def _has_log_config() -> bool:
 
 
 def _quieten() -> None:
-    """Let Spark log nothing, if its logs are as spark-submit configures them by itself."""
+    """Turn off Spark's logs if they have spark-submit's default configuration."""
     SparkContext._ensure_initialized()
-    jvm = SparkContext._jvm
-    assert jvm is not None
-    # Spark sets its logs up at the first message, so make it do that now: it would set the level back.
-    getattr(getattr(jvm.org.apache.spark.util, "Utils$"), "MODULE$").log()
-    log4j = jvm.org.apache.logging.log4j
+    java = SparkContext._jvm
+    assert java is not None
+    # Spark sets up its logs at the first message and would reset the level, so log one now.
+    getattr(getattr(java.org.apache.spark.util, "Utils$"), "MODULE$").log()
+    log4j = java.org.apache.logging.log4j
     source = log4j.LogManager.getContext(False).getConfiguration().getConfigurationSource()
     if _DEFAULT_LOG_CONFIGS in (source.getLocation() or ""):
         log4j.core.config.Configurator.setRootLevel(log4j.Level.OFF)
@@ -120,19 +135,18 @@ def _quieten() -> None:
 
 @contextmanager
 def utc(spark: SparkSession) -> Iterator[None]:
-    """Let times without a zone be UTC, in Spark and in this machine's Java, until the block ends.
+    """Read times without a zone as UTC, in Spark and in this machine's Java, until the block ends.
 
-    Spark's setting counts for files, on all executors. Drivers of databases go by Java's.
+    Spark's setting applies to files, on all executors. Database drivers use Java's time zone.
     """
-    assert spark._jvm is not None
-    zones = spark._jvm.java.util.TimeZone
+    zones = jvm(spark).java.util.TimeZone
     in_java, in_spark = zones.getDefault(), spark.conf.get(_TIME_ZONE, None)
     zones.setDefault(zones.getTimeZone("UTC"))
     spark.conf.set(_TIME_ZONE, "UTC")
     try:
         yield
     finally:
-        with suppress(Exception):  # Java may be gone, which the error in flight says
+        with suppress(Exception):  # Java may be gone: the error in flight says so
             zones.setDefault(in_java)
             if in_spark is None:
                 spark.conf.unset(_TIME_ZONE)

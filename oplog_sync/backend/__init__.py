@@ -1,16 +1,19 @@
-"""The databases a store can live in, a module for each."""
+"""The databases that can hold a store, a module for each."""
 
 from pathlib import Path
 
-from oplog_sync.backend.base import NEW_LOG, Backend, NewLog, Range, Row, Wanted, split
+from oplog_sync.backend.base import NEW_LOG, Backend, NewLog, Range, StoredRow, Wanted, split
 from oplog_sync.backend.sqlite import SqliteBackend
 from oplog_sync.errors import OptionError
 
-__all__ = ["NEW_LOG", "Backend", "NewLog", "Range", "Row", "Wanted", "make_backend", "split"]
+__all__ = ["NEW_LOG", "Backend", "NewLog", "Range", "StoredRow", "Wanted", "make_backend", "split"]
 
 
 def make_backend(store: str) -> Backend:
-    """``store``: the path of a SQLite file or a MongoDB URL. Raises OptionError for what cannot be read."""
+    """Return the backend of a store: the path of a SQLite file, or a MongoDB URL.
+
+    Raises OptionError if it cannot be parsed.
+    """
     if store.startswith(("mongodb://", "mongodb+srv://")):
         from oplog_sync.backend.mongo import MongoBackend  # a job on SQLite loads no PyMongo
 

@@ -1,47 +1,49 @@
-"""What the data source needs of a database: ranges to plan, rows to read, a corrector to write."""
+"""The interface of a database: ranges to plan, rows to read, a corrector to write."""
 
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, Protocol
 
 from oplogd.store import Corrector, LogBounds
 
+# Rows after the first bound, up to and including the second. The bounds are offsets for operations,
+# and values of the backend's own for states.
 Range = tuple[Any, Any]
-"""Rows past the first up to and with the second. Of operations these are offsets, of states what the backend planned."""
 
 
-class Row(NamedTuple):
-    """A state, or an operation of the log, as it is stored.
+class StoredRow(NamedTuple):
+    """A state, or an entry of the log, as it is stored.
 
-    ``n`` is its offset, ``ms`` the time in its event id, ``data`` the JSON text that consumers get.
+    ``data`` is the JSON text that consumers get.
     """
 
     key: str
     event: str
-    n: int
+    offset: int
     ms: int
     data: str
 
 
 class Wanted(NamedTuple):
-    """What a reader asks for; None is no condition and bounds are inclusive. A backend may return more, never less.
+    """Conditions on the rows to read.
 
-    ``types`` and ``events`` are any of these. ``logged`` bounds Row.ms; ``timestamp`` bounds the operation's own time
-    in the stored form, which sorts as text; ``n`` bounds the offset.
+    None is no condition; bounds are inclusive. A backend may return more rows.
+
+    ``types`` and ``events``: any of these. ``timestamp``: the producer's time as text in the stored
+    form, which sorts. ``data`` False: StoredRow.data may be empty.
     """
 
     types: frozenset[str] | None = None
     events: frozenset[str] | None = None
-    logged: tuple[int | None, int | None] = (None, None)
+    ms: tuple[int | None, int | None] = (None, None)
     timestamp: tuple[str | None, str | None] = (None, None)
-    n: tuple[int | None, int | None] = (None, None)
+    offset: tuple[int | None, int | None] = (None, None)
     data: bool = True
-    """False: Row.data may be empty."""
 
 
 class NewLog(NamedTuple):
-    """How to create a store that is not there yet. What is there already stays as it is.
+    """Settings for a store that is created now. An existing store keeps its own.
 
-    ``cap_bytes`` None is the default; ``collection`` counts on MongoDB only.
+    ``cap_bytes`` None: the store's default. ``collection`` applies to MongoDB only.
     """
 
     cap_bytes: int | None = None
@@ -52,46 +54,49 @@ NEW_LOG = NewLog()
 
 
 class Backend(Protocol):
-    """Reads one store. Errors are StoreError, and StoreUnavailableError where trying again makes sense.
+    """Reads one store. Raises StoreError, and StoreUnavailableError if a retry makes sense.
 
-    It is sent to Spark's workers, so it holds no connection.
+    Spark pickles it and sends it to its workers, so it holds no connection.
     """
 
+    # Only the machine that holds the store can read it.
     needs_local_master: bool
-    """Whether only the machine that holds the store can read it."""
 
+    # A writer's transaction makes all other writers wait.
     writers_wait: bool
-    """Whether a writer's transaction makes all other writers wait."""
 
     @property
     def name(self) -> str:
-        """What to call the store in a message: no credentials."""
+        """Return the store's name for messages, without credentials."""
 
     def exists(self) -> bool:
-        """False where opening the corrector would create the store."""
+        """Return False if opening the corrector would create the store."""
 
     def check(self) -> None:
-        """Raise StoreError unless there is a store that this version can read."""
+        """Raise StoreError unless this version can read the store."""
 
     def state_ranges(self, rows: int) -> list[Range]:
-        """Ranges of about so many states that cover all there are now."""
+        """Divide all current states into ranges of about ``rows`` states each."""
 
-    def states(self, part: Range, wanted: Wanted) -> Iterator[list[Row]]:
-        """The states of a range in chunks, each as it is when its chunk is read."""
+    def states(self, part: Range, wanted: Wanted) -> Iterator[list[StoredRow]]:
+        """Yield the states of a range in chunks, each chunk as it is when it is read."""
 
-    def operations(self, part: Range, wanted: Wanted) -> Iterator[list[Row]]:
-        """The log's entries with an offset in the range, in order, without those that have left the log."""
+    def operations(self, part: Range, wanted: Wanted) -> Iterator[list[StoredRow]]:
+        """Yield the entries of a range in offset order, without entries that have left the log."""
 
     def locate(self, offset: int) -> LogBounds: ...
 
     def settle(self) -> None:
-        """Return once the states hold every operation that is in the log at the call; fold them if nobody else does."""
+        """Wait until the states hold every entry that is in the log now.
+
+        Fold them if no agent does.
+        """
 
     def corrector(self, new: NewLog = NEW_LOG) -> Corrector:
-        """Not yet open. ``new`` counts where opening it creates the store."""
+        """Return a corrector, not yet open. ``new`` applies if opening it creates the store."""
 
 
 def split(whole: tuple[int, int], width: int) -> list[Range]:
-    """A range in parts of at most ``width`` numbers."""
+    """Divide a range of numbers into ranges of at most ``width`` numbers."""
     first, last = whole
     return [(after, min(after + width, last)) for after in range(first, last, width)]

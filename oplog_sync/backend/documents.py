@@ -1,4 +1,4 @@
-"""What a reader wants as filters of MongoDB, and documents as rows. No I/O."""
+"""Turn conditions into MongoDB filters, and documents into rows. No I/O."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from bson import ObjectId
 from bson.datetime_ms import DatetimeMS
 
-from oplog_sync.backend.base import Row, Wanted
+from oplog_sync.backend.base import StoredRow, Wanted
 from oplogd.event_id import MAX_MS, MAX_OFFSET, Mark, format_id
 from oplogd.operation import parse_timestamp
 from oplogd.store.mongo.damage import milliseconds, offset_of, sound_event
@@ -14,19 +14,21 @@ from oplogd.store.mongo.layout import LOG, STATES, Document, key_of, mark_of, te
 
 
 class Table(NamedTuple):
-    """A collection, the indexed field by which it is divided and read, and how its documents become rows."""
+    """A collection to read. ``order``: the indexed field that divides and sorts it.
+
+    ``row`` makes a row of a document; its second argument tells whether the row needs data.
+    """
 
     name: str
     order: str
     fields: tuple[str, ...]
     fields_without_data: tuple[str, ...]
     filters: Callable[[Wanted], list[Document]]
-    row: Callable[[Document, bool], Row]
-    """The second argument: whether the row's data is wanted."""
+    row: Callable[[Document, bool], StoredRow]
 
 
 def past(field: str, after: Any, last: Any) -> Document:
-    """The filter for values past the first up to and with the second; None is no bound."""
+    """Return the filter for values in (``after``, ``last``]. None is no bound."""
     bounds = {name: value for name, value in (("$gt", after), ("$lte", last)) if value is not None}
     return {field: bounds} if bounds else {}
 
@@ -49,7 +51,8 @@ def _common_filters(wanted: Wanted) -> list[Document]:
 def _state_filters(wanted: Wanted) -> list[Document]:
     filters = _common_filters(wanted)
     if wanted.types:
-        # As keys, so that the index tells. A key begins with the type and a slash; the next character is a nought.
+        # A range of keys uses the index. A key begins with the type and a slash; "0" is the
+        # character after the slash.
         filters.append(
             {
                 "$or": [
@@ -57,33 +60,34 @@ def _state_filters(wanted: Wanted) -> list[Document]:
                 ]
             }
         )
-    filters += _between("ts", *(None if ms is None else DatetimeMS(ms) for ms in wanted.logged))
-    low, high = wanted.n
+    filters += _between("ts", *(None if ms is None else DatetimeMS(ms) for ms in wanted.ms))
+    low, high = wanted.offset
     if low is not None and low > 0:
         filters.append({"n": {"$gte": low}})
     if high is not None:
-        filters.append({"n": {"$not": {"$gt": high}}})  # a state of the first server may have none
+        # A state of the first server may have no offset.
+        filters.append({"n": {"$not": {"$gt": high}}})
     return filters
 
 
 def _operation_filters(wanted: Wanted) -> list[Document]:
-    low, high = (None if ms is None else min(max(ms, 0), MAX_MS) for ms in wanted.logged)
+    low, high = (None if ms is None else min(max(ms, 0), MAX_MS) for ms in wanted.ms)
     first = None if low is None else ObjectId(format_id(Mark(0, low)))
     last = None if high is None else ObjectId(format_id(Mark(MAX_OFFSET, high)))
-    return _common_filters(wanted) + _between("_id", first, last) + _between("n", *wanted.n)
+    return _common_filters(wanted) + _between("_id", first, last) + _between("n", *wanted.offset)
 
 
-def _state_row(document: Mapping[str, Any], with_data: bool) -> Row:
+def _state_row(document: Mapping[str, Any], with_data: bool) -> StoredRow:
     event = "delete" if document.get("event") == "delete" else "insert"
     ms = milliseconds(document.get("ts")) or 0
     data = text(document, ms) if with_data else ""
-    return Row(document["_id"], event, max(offset_of(document), 0), ms, data)
+    return StoredRow(document["_id"], event, max(offset_of(document), 0), ms, data)
 
 
-def _operation_row(document: Document, with_data: bool) -> Row:
+def _operation_row(document: Document, with_data: bool) -> StoredRow:
     mark = mark_of(document)
     data = text(document, mark.ms) if with_data else ""
-    return Row(key_of(document), sound_event(document), mark.offset, mark.ms, data)
+    return StoredRow(key_of(document), sound_event(document), mark.offset, mark.ms, data)
 
 
 STATE_TABLE = Table(

@@ -1,7 +1,8 @@
-"""Reading a store in MongoDB beside the agents that write it, each range with a cursor of its own.
+"""Read a store in MongoDB while agents write to it, each range with a cursor of its own.
 
-What is read here is sent by a majority, from the members that the URL's read preference names. Where a member must not
-lag behind (a range of the log, states up to an offset) it is asked first, and the primary instead of one that does.
+Reads use the read concern "majority" and the URL's read preference. A range of the log, and states
+up to an offset, need a member that does not lag: the member is checked first, and the primary is
+read instead of one that lags.
 """
 
 import asyncio
@@ -24,8 +25,9 @@ from pymongo.errors import (
 )
 from pymongo.read_concern import ReadConcern
 
-from oplog_sync.backend.base import NEW_LOG, NewLog, Range, Row, Wanted
+from oplog_sync.backend.base import NEW_LOG, NewLog, Range, StoredRow, Wanted
 from oplog_sync.backend.documents import OPERATION_TABLE, STATE_TABLE, Table, past
+from oplog_sync.backend.key_ranges import counted_bounds, sampled_bounds
 from oplog_sync.errors import OptionError
 from oplogd.errors import StoreError
 from oplogd.store import Correction, CorrectionResult, Corrector, LogBounds
@@ -37,15 +39,12 @@ from oplogd.store.mongo.log import Log
 from oplogd.store.mongo.quirks import Quirks
 from oplogd.store.mongo.setup import DEFAULT_CAP_BYTES, CollectionKind
 
-_CHUNK = 10_000
-_SAMPLES = 20
-"""Keys that are sampled for each range: so its size is right within a quarter or so."""
-
+CHUNK_ROWS = 10_000
 _OPTIONS = {"serverSelectionTimeoutMS": 10_000, "connectTimeoutMS": 4_000, "appname": "oplog-sync"}
 
 
 class MongoBackend:
-    """Raises OptionError for a URL that cannot be read; contacts nobody yet."""
+    """Reads a store in MongoDB. Raises OptionError for a malformed URL. Connects later."""
 
     needs_local_master = False
     writers_wait = False
@@ -61,14 +60,18 @@ class MongoBackend:
         return f"MongoDB at {self._where}"
 
     def exists(self) -> bool:
-        """Raises StoreError where opening the corrector would take over what is not of this version."""
+        """Return whether there is an oplog.
+
+        Raises StoreError for collections that an agent has to take over first.
+        """
         with self._database() as database:
             return self._exists(database)
 
     def check(self) -> None:
         if not self.exists():
             raise StoreError(
-                f"{self.name}: there is no oplog in its database; start an agent on it or fill it first"
+                f"{self.name}: there is no oplog in its database; start "
+                "an agent on it or fill it first"
             )
 
     def state_ranges(self, rows: int) -> list[Range]:
@@ -79,11 +82,11 @@ class MongoBackend:
         ends = [None, *keys, None]
         return list(itertools.pairwise(ends))
 
-    def states(self, part: Range, wanted: Wanted) -> Iterator[list[Row]]:
-        """``part``: keys, None where there is no bound."""
-        return self._rows(STATE_TABLE, part, wanted, wanted.n[1])
+    def states(self, part: Range, wanted: Wanted) -> Iterator[list[StoredRow]]:
+        """Yield the states of a range of keys; None is no bound."""
+        return self._rows(STATE_TABLE, part, wanted, wanted.offset[1])
 
-    def operations(self, part: Range, wanted: Wanted) -> Iterator[list[Row]]:
+    def operations(self, part: Range, wanted: Wanted) -> Iterator[list[StoredRow]]:
         return self._rows(OPERATION_TABLE, part, wanted, part[1])
 
     def locate(self, offset: int) -> LogBounds:
@@ -101,23 +104,16 @@ class MongoBackend:
         return MongoCorrector(self, new)
 
     def store(self, new: NewLog) -> MongoStore:
-        """As an agent would open it: with the log as it is, or with ``new``."""
+        """Return a store with the kind of log that exists, or the kind in ``new``."""
         with self._database() as database:
             kind = None if self._exists(database) else new.collection
         return MongoStore(self._url, collection=kind, new_bytes=new.cap_bytes or DEFAULT_CAP_BYTES)
 
     def _bounds(self, states: Collection[Document], parts: int, rows: int) -> list[str]:
-        """Keys, in the server's order, that divide the states in about so many ranges of about so many rows."""
-        if not asyncio.run(self._quirks()).has_sample:
-            return list(_every(states, rows))
-        sample = [
-            {"$sample": {"size": parts * _SAMPLES}},
-            {"$project": {"_id": 1}},
-            {"$sort": {"_id": 1}},
-        ]
-        keys = [document["_id"] for document in states.aggregate(sample)]
-        chosen = [keys[len(keys) * number // parts] for number in range(1, parts)]
-        return list(dict.fromkeys(chosen))  # a sample may hold a key twice
+        """Return keys that divide the states into about ``parts`` ranges of ``rows`` states."""
+        if asyncio.run(self._quirks()).has_sample:
+            return sampled_bounds(states, parts)
+        return list(counted_bounds(states, rows))
 
     async def _quirks(self) -> Quirks:
         async with self._greeted() as link:
@@ -129,7 +125,7 @@ class MongoBackend:
 
     @contextlib.asynccontextmanager
     async def _greeted(self) -> AsyncIterator[Link]:
-        """Connect for one question. Raises StoreUnavailableError for PyMongo's errors."""
+        """Connect for one request. Raises StoreUnavailableError for errors of PyMongo."""
         link = Link(self._url, brief=True)
         try:
             with translating(link.hosts):
@@ -154,15 +150,19 @@ class MongoBackend:
             or _at_primary(database[STATES]).find_one({}, {"_id": 1}) is not None
         ):
             raise StoreError(
-                f"{self.name}: its database has collections of the first server, or of an agent that is starting; "
-                "start an agent on it, which takes them over, then run this again"
+                f"{self.name}: its database has collections of the first server, or of an agent "
+                "that is starting; start an agent on it, which takes them over, then run this "
+                "again"
             )
         return False
 
     def _rows(
         self, table: Table, part: Range, wanted: Wanted, upto: int | None
-    ) -> Iterator[list[Row]]:
-        """In chunks. A cursor that was lost, with its server or for being idle, is replaced by one that goes on behind it."""
+    ) -> Iterator[list[StoredRow]]:
+        """Yield rows in chunks.
+
+        If a cursor is lost (fail-over, idle for too long), a new one continues after the last row.
+        """
         after, last = part
         order = table.order
         filters = table.filters(wanted)
@@ -173,7 +173,7 @@ class MongoBackend:
             self._up_to_date(database, table, upto) as (collection, session),
         ):
             while True:
-                rows: list[Row] = []
+                rows: list[StoredRow] = []
                 chosen: Document = {"$and": [past(order, after, last), *filters]}
                 try:
                     found = (
@@ -181,12 +181,12 @@ class MongoBackend:
                         .sort(order, 1)
                         .hint([(order, 1)])
                     )
-                    found = found.batch_size(_CHUNK)
+                    found = found.batch_size(CHUNK_ROWS)
                     with found as cursor:
                         for document in cursor:
                             rows.append(table.row(document, wanted.data))
                             after, moved = document[order], True
-                            if len(rows) == _CHUNK:
+                            if len(rows) == CHUNK_ROWS:
                                 yield rows
                                 rows = []
                     is_whole = True
@@ -203,9 +203,9 @@ class MongoBackend:
     def _up_to_date(
         self, database: Database[Document], table: Table, upto: int | None
     ) -> Iterator[tuple[Collection[Document], ClientSession | None]]:
-        """A collection, and the session to read it in, that holds the operations up to an offset.
+        """Yield a collection that has the operations up to an offset, and the session to read it.
 
-        ``upto`` None: as the read preference says, and no member needs to keep up with another.
+        ``upto`` None: no offset is needed, so any member of the read preference will do.
         """
         collection = database[table.name]
         if upto is None or database.read_preference == ReadPreference.PRIMARY:
@@ -221,13 +221,13 @@ class MongoBackend:
                 row = database[META].find_one({"_id": LOG}, {"n": 1}, session=session)
                 is_there = row is not None and row["n"] >= upto
             if is_there:
-                yield collection, session  # what it has seen at one member it sees at each
+                yield collection, session  # causal consistency: every member shows the same
             else:
                 yield _at_primary(collection), None
 
     @contextlib.contextmanager
     def _database(self) -> Iterator[Database[Document]]:
-        """Raises StoreUnavailableError for what PyMongo raises inside."""
+        """Raise StoreUnavailableError for errors of PyMongo in the block."""
         with self._connection() as client:
             try:
                 yield client.get_default_database(DEFAULT_DATABASE).with_options(
@@ -248,9 +248,8 @@ class MongoBackend:
         }
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "error", UserWarning
-                )  # PyMongo drops a wrong option with no more than a warning
+                # PyMongo only warns of a wrong option and ignores it.
+                warnings.simplefilter("error", UserWarning)
                 client: MongoClient[Document] = MongoClient(self._url, connect=False, **options)
         except REFUSALS as error:
             raise OptionError(str(refused_url(error, self._url))) from None
@@ -259,7 +258,7 @@ class MongoBackend:
 
 
 class MongoCorrector:
-    """A store, opened as the database says that it is kept."""
+    """Appends corrections through a MongoStore."""
 
     def __init__(self, backend: MongoBackend, new: NewLog) -> None:
         self._backend = backend
@@ -279,22 +278,8 @@ class MongoCorrector:
         return await self._store.correct(corrections)
 
 
-def _every(states: Collection[Document], rows: int) -> Iterator[str]:
-    """Every ``rows``-th key."""
-    after: str | None = None
-    while True:
-        found = (
-            states.find(past("_id", after, None), {"_id": 1}).sort("_id", 1).skip(rows - 1).limit(1)
-        )
-        document = next(found, None)
-        if document is None:
-            return
-        after = document["_id"]
-        yield after
-
-
 def _kind(database: Database[Document]) -> CollectionKind | None:
-    """How the log is kept, None where it does not exist."""
+    """Return how the log is kept, None if there is no log."""
     for found in database.list_collections():
         if found["name"] == LOG:
             return "capped" if found.get("options", {}).get("capped") else "plain"

@@ -1,7 +1,7 @@
-"""Reading a SQLite store beside the agents that write it.
+"""Read a SQLite store while agents write to it.
 
-Rows come in chunks with a statement each: a reader that waits for Spark keeps no snapshot open, so the write-ahead log
-can be folded back meanwhile.
+Each chunk of rows is a statement of its own: a reader that waits for Spark keeps no snapshot open,
+so SQLite can checkpoint its write-ahead log meanwhile.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from oplog_sync.backend.base import NEW_LOG, NewLog, Range, Row, Wanted, split
+from oplog_sync.backend.base import NEW_LOG, NewLog, Range, StoredRow, Wanted, split
 from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.store import Corrector, LogBounds
 from oplogd.store.sqlite import (
@@ -31,15 +31,18 @@ _STATES = """
     SELECT key, iif(deleted, 'delete', 'insert') AS event, n, ts, data FROM states
     WHERE id > :after AND id <= :upto ORDER BY id
 """
-_OPERATIONS = "SELECT key, event, seq AS n, ts, data FROM ops WHERE seq > :after AND seq <= :upto ORDER BY seq"
-# Each where it is wanted: even a condition that always holds costs something for each of millions of rows.
+_OPERATIONS = """
+    SELECT key, event, seq AS n, ts, data FROM ops WHERE seq > :after AND seq <= :upto ORDER BY seq
+"""
+# Only the needed conditions are added: even one that always holds costs time for each of millions
+# of rows.
 _CONDITIONS = {
     "types": "substr(key, 1, instr(key, '/') - 1) IN (SELECT value FROM json_each(:types))",
     "events": "event IN (SELECT value FROM json_each(:events))",
-    "logged_from": "ts >= :logged_from",
-    "logged_to": "ts <= :logged_to",
-    "n_from": "n >= :n_from",
-    "n_to": "n <= :n_to",
+    "ms_from": "ts >= :ms_from",
+    "ms_to": "ts <= :ms_to",
+    "offset_from": "n >= :offset_from",
+    "offset_to": "n <= :offset_to",
     "timestamp_from": "json_extract(data, '$.timestamp') >= :timestamp_from",
     "timestamp_to": "json_extract(data, '$.timestamp') <= :timestamp_to",
 }
@@ -68,14 +71,14 @@ class SqliteBackend:
             first, last = db.execute(_STATE_BOUNDS).fetchone()
         return split((first - 1, last), rows) if first is not None else []
 
-    def states(self, part: Range, wanted: Wanted) -> Iterator[list[Row]]:
+    def states(self, part: Range, wanted: Wanted) -> Iterator[list[StoredRow]]:
         return self._chunks(_STATES, part, wanted)
 
-    def operations(self, part: Range, wanted: Wanted) -> Iterator[list[Row]]:
+    def operations(self, part: Range, wanted: Wanted) -> Iterator[list[StoredRow]]:
         after, upto = part
-        n_from, n_to = wanted.n
-        after = after if n_from is None else max(after, n_from - 1)
-        upto = upto if n_to is None else min(upto, n_to)
+        offset_from, offset_to = wanted.offset
+        after = after if offset_from is None else max(after, offset_from - 1)
+        upto = upto if offset_to is None else min(upto, offset_to)
         return self._chunks(_OPERATIONS, (after, upto), wanted)
 
     def locate(self, offset: int) -> LogBounds:
@@ -83,25 +86,25 @@ class SqliteBackend:
             return read_located(db, offset)
 
     def settle(self) -> None:
-        """States and log change together."""
+        """Do nothing: SQLite changes states and log in one transaction."""
 
     def corrector(self, new: NewLog = NEW_LOG) -> Corrector:
         return SqliteStore(self._path, new_bytes=new.cap_bytes or DEFAULT_CAP_BYTES)
 
-    def _chunks(self, sql: str, part: Range, wanted: Wanted) -> Iterator[list[Row]]:
+    def _chunks(self, sql: str, part: Range, wanted: Wanted) -> Iterator[list[StoredRow]]:
         given = _given(wanted)
         if given:
             sql = f"SELECT * FROM ({sql}) WHERE {' AND '.join(_CONDITIONS[name] for name in given)}"
         with self._connection() as db:
             for after, upto in split(part, _CHUNK):
                 rows = db.execute(sql, given | {"after": after, "upto": upto})
-                if chunk := list(map(Row._make, rows)):
+                if chunk := list(map(StoredRow._make, rows)):
                     yield chunk
 
     @contextlib.contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
         if not self._path.exists():
-            raise StoreError(f"store {self._path}: there is no such file")
+            raise StoreError(f"store {self._path}: the file does not exist")
         try:
             uri = f"file:{quote(str(self._path))}?mode=rw"
             db = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
@@ -124,14 +127,14 @@ class SqliteBackend:
         (version,) = db.execute("PRAGMA user_version").fetchone()
         if version != len(MIGRATIONS):
             raise StoreError(
-                f"store {self._path}: its schema is version {version}, this oplog-sync reads {len(MIGRATIONS)}; "
-                "use the oplog-sync that belongs to the agent"
+                f"store {self._path}: its schema has version {version}, but this oplog-sync reads "
+                f"{len(MIGRATIONS)}; use the oplog-sync that belongs to the agent"
             )
 
 
 def _given(wanted: Wanted) -> dict[str, Any]:
-    """What of ``wanted`` is a condition, by the names in _CONDITIONS."""
-    bounds = {"logged": wanted.logged, "n": wanted.n, "timestamp": wanted.timestamp}
+    """Return the conditions in ``wanted``, by the names in _CONDITIONS."""
+    bounds = {"ms": wanted.ms, "offset": wanted.offset, "timestamp": wanted.timestamp}
     values: dict[str, Any] = {"types": _list(wanted.types), "events": _list(wanted.events)}
     values |= {
         f"{name}_{end}": value

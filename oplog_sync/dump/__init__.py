@@ -1,8 +1,8 @@
-"""The dump as rows ``key, timestamp, data, has_parents``, checked and normalised by the operation's own rules.
+"""Read a dump as rows ``key, timestamp, data, has_parents``, by the rules for operations.
 
-Every format is turned into one JSON object a row first, so that there is one way in. An invalid row becomes a row as well,
-with a key no object can have: it travels along and is counted in the same pass. Its place and its reason take a second read
-of the dump, which a sound one is spared.
+Every format becomes one JSON object per row first, so that the rules apply once. An invalid row
+stays a row, with a key that no object has, and is counted in the same pass. Its place and its fault
+need a second read of the dump, which happens only if there are invalid rows.
 """
 
 from oplog_sync.dump.reading import raw_rows

@@ -1,4 +1,4 @@
-"""Columns of a table as one JSON object a row, with the flaws that JSON would hide."""
+"""Turn the columns of a table into one JSON object per row, and find flaws that JSON would hide."""
 
 from dataclasses import dataclass
 
@@ -25,8 +25,8 @@ from oplog_sync.errors import SyncError
 REQUIRED = ("type", "id", "timestamp")
 NAMES = (*REQUIRED, "parents")
 
+# Spark puts a CSV line whose fields do not fit the header into this column.
 CORRUPT = "_oplog_corrupt"
-"""The column in which Spark leaves a CSV line whose fields do not fit the header."""
 
 _TEXTS = (StringType, BinaryType)  # some programs write text as bytes
 _NESTED = (ArrayType, MapType, StructType, VariantType)
@@ -35,8 +35,8 @@ _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9
 
 
 @dataclass(frozen=True)
-class Source:
-    """What a table is read from, as far as flaws depend on it."""
+class TableFormat:
+    """Facts about the origin of a table on which the flaws depend."""
 
     is_csv: bool = False
     escape_is_given: bool = False
@@ -44,7 +44,10 @@ class Source:
 
 
 def ours(schema: StructType) -> dict[str, StructField]:
-    """The columns that count, by their names in lower case. Raises SyncError where one is missing or ambiguous."""
+    """Return the needed columns by their names in lower case.
+
+    Raises SyncError if one is missing or ambiguous.
+    """
     found: dict[str, StructField] = {}
     for field in schema.fields:
         name = field.name.lower()
@@ -52,7 +55,8 @@ def ours(schema: StructType) -> dict[str, StructField]:
             continue
         if name in found:
             raise SyncError(
-                f"the dump has two columns {name}, {found[name].name} and {field.name}; it needs one"
+                f"the dump has two columns {name}, {found[name].name} "
+                f"and {field.name}; it needs one"
             )
         found[name] = field
     for name in REQUIRED:
@@ -63,8 +67,8 @@ def ours(schema: StructType) -> dict[str, StructField]:
     for name in ("type", "id"):
         if isinstance(found[name].dataType, FloatType | DoubleType):
             raise SyncError(
-                f"the dump's column {name} holds floating-point numbers, which do not tell 7 from 7.0; "
-                "write it as text or as whole numbers"
+                f"the dump's column {name} holds floating-point numbers, in which 7 and 7.0 "
+                "are equal; write it as text or as whole numbers"
             )
     for name, field in found.items():
         kind = field.dataType
@@ -78,7 +82,7 @@ def ours(schema: StructType) -> dict[str, StructField]:
 
 
 def json_value(fields: dict[str, StructField]) -> Column:
-    """A row as JSON."""
+    """Return the row as JSON."""
     timestamp = F.col(_quoted(fields["timestamp"])).cast("string")
     if isinstance(fields["timestamp"].dataType, _TIMES):
         instant = F.col(_quoted(fields["timestamp"])).cast("timestamp_ltz")
@@ -86,7 +90,7 @@ def json_value(fields: dict[str, StructField]) -> Column:
     named = [_as_text(fields[name]).alias(name) for name in ("type", "id")]
     value = F.to_json(F.struct(*named, timestamp.alias("timestamp")))
     if "parents" in fields:
-        # {"parents":[...],"type":... or, when all the rest is null, {"parents":[...]}
+        # {"parents":[...],"type":... or, if all other columns are null, {"parents":[...]}
         rest = F.when(value == "{}", "}").otherwise(
             F.concat(F.lit(","), F.substring(value, 2, 1 << 30))
         )
@@ -94,19 +98,20 @@ def json_value(fields: dict[str, StructField]) -> Column:
     return value
 
 
-def flaw(fields: dict[str, StructField], source: Source) -> Column:
-    """Why a row is invalid that may read well as JSON; null if it is not."""
+def flaw(fields: dict[str, StructField], table_format: TableFormat) -> Column:
+    """Return why a row is invalid although its JSON may be valid; null if it has no flaw."""
     texts = {
         name: F.col(_quoted(field))
         for name, field in fields.items()
         if isinstance(field.dataType, _TEXTS)
     }
     found: list[Column] = []
-    if source.is_csv:
+    if table_format.is_csv:
         found.append(
             F.when(
                 F.col(CORRUPT).isNotNull(),
-                "it has more or fewer fields than the header, or a time of another form than the others",
+                "it has more or fewer fields than the header, or a time in "
+                "another form than the other rows",
             )
         )
         for name, text in texts.items():
@@ -116,13 +121,14 @@ def flaw(fields: dict[str, StructField], source: Source) -> Column:
                     replaced, f"{name}: is not UTF-8; --option encoding=... names another encoding"
                 )
             )
-            if not source.escape_is_given:
+            if not table_format.escape_is_given:
                 is_list = F.trim(text).startswith("[") if name == "parents" else F.lit(False)
                 found.append(
                     F.when(
                         ~is_list & text.rlike(r'["\\]'),
-                        f"{name}: holds a quote or a backslash; say with --option escape='\"' that quotes are "
-                        "doubled inside quotes, or with --option 'escape=\\' that a backslash stands before them",
+                        f"{name}: holds a quote or a backslash; give --option escape='\"' if "
+                        "quotes are doubled "
+                        "inside quotes, or --option 'escape=\\' if a backslash precedes them",
                     )
                 )
     else:
@@ -143,7 +149,7 @@ def flaw(fields: dict[str, StructField], source: Source) -> Column:
                 ~instant.between(_FIRST, _LAST), "timestamp: out of range: the years are 1 to 9999"
             )
         )
-        if source.is_jdbc:
+        if table_format.is_jdbc:
             found.append(_wrong_zone())
     return F.coalesce(*found) if found else F.lit(None).cast("string")
 
@@ -157,12 +163,18 @@ def _is_list_of_text(field: StructField) -> bool:
 
 
 def _wrong_zone() -> Column:
-    """Drivers take times without a zone as local times of the executor, which only its Java can be told."""
+    """Find times without a zone that a database driver read as local times of the executor.
+
+    Only its Java sets the zone.
+    """
     zone = F.expr("reflect('java.time.ZoneId', 'systemDefault')")
     is_utc = zone.isin(
         "UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "GMT0", "UCT", "Etc/UCT", "Zulu", "Universal"
     )
-    advice = "is the executors' time zone; give spark-submit --conf spark.executor.extraJavaOptions=-Duser.timezone=UTC"
+    advice = (
+        "is the executors' time zone; give spark-submit --conf "
+        "spark.executor.extraJavaOptions=-Duser.timezone=UTC"
+    )
     return F.when(~is_utc, F.concat(F.lit("timestamp: "), zone, F.lit(f" {advice}")))
 
 
@@ -171,7 +183,7 @@ def _quoted(field: StructField) -> str:
 
 
 def _as_text(field: StructField) -> Column:
-    """Whole numbers without the noughts that a column with decimals shows."""
+    """Return the text of a column, and whole numbers of a decimal column without ".00"."""
     value = F.col(_quoted(field))
     if isinstance(field.dataType, DecimalType) and field.dataType.scale:
         value = F.floor(value)
@@ -179,7 +191,7 @@ def _as_text(field: StructField) -> Column:
 
 
 def _list(field: StructField) -> Column:
-    """As JSON. A text is a JSON list, or else names with commas between."""
+    """Return a list as JSON. A text is a JSON list, or names separated by commas."""
     column = F.col(_quoted(field))
     if isinstance(field.dataType, ArrayType):
         if _is_list_of_text(field):

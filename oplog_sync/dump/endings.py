@@ -1,9 +1,10 @@
-"""Compressed files that are cut off where Spark does not notice it: it takes what is left for the end of the dump."""
+"""Detect truncated compressed files that Spark would read without an error."""
 
 from pathlib import Path
 
+# The footer of .bz2: a mark of 48 bits, a checksum of 32 bits, and up to 7 bits that fill the last
+# byte.
 BZ2_TAIL_BYTES = 11
-"""The footer: 48 bits that mark it, 32 of a checksum, and up to 7 that fill the last byte."""
 
 _BZ2_FOOTER = 0x177245385090
 _ZST_FRAME = 0xFD2FB528
@@ -11,13 +12,16 @@ _ZST_SKIPPED_FRAME = 0x184D2A50
 
 
 def bz2_is_whole(tail: bytes) -> bool:
-    """Whether a .bz2 file whose last BZ2_TAIL_BYTES are ``tail`` has its footer."""
+    """Return whether a .bz2 file has its footer. ``tail``: its last BZ2_TAIL_BYTES."""
     bits = int.from_bytes(tail)
     return any((bits >> (fill + 32)) & ((1 << 48) - 1) == _BZ2_FOOTER for fill in range(8))
 
 
 def zst_is_whole(path: Path) -> bool:
-    """Whether the last frame of a .zst file is complete. Looks at lengths alone; data that is no frame passes."""
+    """Return whether the last frame of a .zst file is complete.
+
+    Checks lengths only; data outside frames passes.
+    """
     size = path.stat().st_size
     with path.open("rb") as file:
         while head := file.read(4):
@@ -39,7 +43,7 @@ def zst_is_whole(path: Path) -> bool:
             elif magic & ~0xF == _ZST_SKIPPED_FRAME:
                 file.seek(int.from_bytes(file.read(4), "little"), 1)
             else:
-                return len(head) == 4  # reading says it better
+                return len(head) == 4  # reading the file gives a better error
             if file.tell() > size:
                 return False
     return True

@@ -1,6 +1,7 @@
-"""The files of a dump. The job lists them itself, so that Spark skips none in silence.
+"""List the files of a dump. The job does not leave it to Spark, which skips files in silence.
 
-Spark ignores files in nested folders, files named ``_x`` or ``.x`` and empty files, and reads a file twice that is named twice.
+Spark ignores files in nested folders, files named ``_x`` or ``.x`` and empty files. It reads a file
+twice if it is named twice.
 """
 
 import os
@@ -15,25 +16,31 @@ from pyspark.sql import SparkSession
 from oplog_sync.dump.endings import BZ2_TAIL_BYTES, bz2_is_whole, zst_is_whole
 from oplog_sync.errors import SyncError
 from oplog_sync.failure import shown_path
+from oplog_sync.jvm import hadoop_configuration, jvm
 
+# The first bytes of compressed files, and the suffix by which Spark recognizes them.
 MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst", b"BZh": ".bz2"}
-"""The first bytes of compressed files, and the suffix by which Spark tells them."""
 
+# Number of files whose first bytes are checked. It only improves the message: each row is checked
+# later.
 SNIFFED = 16
-"""Files whose first bytes are looked at. It only improves a message: rows of the others are judged one by one."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _COMPRESSED = (".gz", ".zst", ".bz2", ".deflate", ".lz4", ".snappy")
+# Files that tools leave beside a dump. They hold no rows.
 _MARKERS = re.compile(
-    r"_SUCCESS|_(?:common_)?metadata|_committed_.*|_started_.*|\..*\.crc|\.DS_Store|\._.*|\.gitignore|\.gitkeep"
+    r"_SUCCESS|_(?:common_)?metadata|_committed_.*|_started_.*"
+    r"|\..*\.crc|\.DS_Store|\._.*|\.gitignore|\.gitkeep"
 )
-"""Files that tools leave beside a dump and that hold no row of it."""
 
 _TABLES = {"_delta_log": "a Delta table", ".hoodie": "a Hudi table"}
 
 
 class DumpFile(NamedTuple):
-    """``path`` is a Hadoop path, not encoded; ``base`` the folder that the user named, else the file's own."""
+    """A file. ``path``: its Hadoop path, not encoded.
+
+    ``base``: the folder that the user named, else the file's folder.
+    """
 
     path: str
     base: str
@@ -41,7 +48,7 @@ class DumpFile(NamedTuple):
 
     @property
     def folders(self) -> list[str]:
-        """The folders between the base and the file."""
+        """Return the names of the folders between the base and the file."""
         return self.path.removeprefix(self.base).strip("/").split("/")[:-1]
 
     @property
@@ -50,40 +57,43 @@ class DumpFile(NamedTuple):
 
 
 def list_files(spark: SparkSession, dumps: Sequence[str]) -> list[DumpFile]:
-    """Every file of the dump once, in the order of their paths. Raises SyncError for a file that must not be ignored."""
+    """Return every file of the dump once, sorted by path.
+
+    Raises SyncError for a file that must not be ignored.
+    """
     found: dict[str, DumpFile] = {}
     for dump in dumps:
         for file in _files(spark, dump):
             found.setdefault(file.path, file)
     if not found:
         raise SyncError(
-            f"the dump cannot be read: {' '.join(map(shown_path, dumps))} names no file with rows"
+            f"the dump cannot be read: no file with rows in {' '.join(map(shown_path, dumps))}"
         )
     return sorted(found.values())
 
 
 def check(spark: SparkSession, files: Sequence[DumpFile], format_: str) -> None:
-    """Raise SyncError where the first bytes of a file show that it is of another format, or its size that it is cut off."""
+    """Raise SyncError if a file is empty, truncated, or in another format by its first bytes."""
     for file in files:
         if not file.size and (format_ != "json" or file.path.endswith(_COMPRESSED)):
             raise SyncError(
                 f"the dump cannot be read: {file.shown} is empty; export it again, or leave it out"
             )
     for number, file in enumerate(files):
-        # A .bz2 file in which no block is found counts as empty, without an error.
+        # Spark reads a .bz2 file without any block as empty, without an error.
         if (number < SNIFFED or file.path.endswith((".bz2", ".lz4"))) and (
             wrong := _wrong(*_head(spark, file.path), file.path, format_)
         ):
             raise SyncError(f"the dump cannot be read: {file.shown} {wrong}")
         if not _is_whole(spark, file):
             raise SyncError(
-                f"the dump cannot be read: {file.shown} ends too early, or holds something else behind its end; "
-                "copy or export it again"
+                f"the dump cannot be read: {file.shown} ends too early, or has other "
+                "data behind its end; copy or export it again"
             )
 
 
 def columns_in_folders(file: DumpFile) -> dict[str, str]:
-    """The columns that the names of its folders give a file, such as ``type=video``: lower-case name -> name."""
+    """Return the columns from folder names such as ``type=video``: lower-case name -> name."""
     names = [
         name for name, equals, _ in (folder.partition("=") for folder in file.folders) if equals
     ]
@@ -120,18 +130,21 @@ def _files(spark: SparkSession, dump: str) -> Iterator[DumpFile]:
 
 
 def _chosen(path: str, dump: str) -> list[str]:
-    """The folders of a path that a pattern found, without those that the user wrote out."""
+    """Return the parts of a path that a pattern matched, without literal parts."""
     pairs = zip(reversed(path.split("/")), reversed(dump.rstrip("/").split("/")), strict=False)
     return [name for name, given in pairs if name != given]
 
 
 def _roots(spark: SparkSession, dump: str) -> tuple[Any, list[Any]]:
-    """The file system, and the status of each file and folder that a DUMP names. A name that exists is no pattern."""
+    """Return the file system, and the status of each file and folder of a DUMP.
+
+    An existing name is not a pattern.
+    """
     hadoop, configuration = _hadoop(spark)
     hadoop = hadoop.fs
     is_local = hadoop.FileSystem.getDefaultUri(configuration).getScheme() == "file"
     if is_local and not _SCHEME.match(dump):
-        dump = os.path.abspath(dump)  # a relative name with a colon would be taken for a URL
+        dump = os.path.abspath(dump)  # Hadoop takes a relative name with a colon for a URL
     try:
         path = hadoop.Path(dump)
         system = path.getFileSystem(configuration)
@@ -142,15 +155,14 @@ def _roots(spark: SparkSession, dump: str) -> tuple[Any, list[Any]]:
         if "URISyntaxException" not in str(error):
             raise
         raise SyncError(
-            f"the dump cannot be read: {shown_path(dump)}: Hadoop takes no pattern with or beside a name that holds ':'; "
-            "name the files or their folder"
+            f"the dump cannot be read: {shown_path(dump)}: Hadoop supports no pattern in a folder "
+            "with a name that contains ':'; name the files or their folder"
         ) from error
 
 
 def _hadoop(spark: SparkSession) -> tuple[Any, Any]:
-    """Its Java package, and its configuration."""
-    assert spark._jvm is not None
-    return spark._jvm.org.apache.hadoop, spark.sparkContext._jsc.hadoopConfiguration()
+    """Return Hadoop's Java package and its configuration."""
+    return jvm(spark).org.apache.hadoop, hadoop_configuration(spark)
 
 
 def _walk(statuses: Any) -> Iterator[Any]:
@@ -159,33 +171,37 @@ def _walk(statuses: Any) -> Iterator[Any]:
 
 
 def _check_names(path: str, names: Iterable[str]) -> None:
-    """Raise SyncError for a hidden file: whoever wrote it says that it is no part of the data, or not yet."""
+    """Raise SyncError for a hidden file: its name marks it as no data, or not yet data."""
     for name in names:
         if table := _TABLES.get(name):
             raise SyncError(
-                f"the dump cannot be read: {shown_path(path).partition('/' + name)[0]} is {table}, whose files hold "
-                "deleted rows too; export its present rows"
+                f"the dump cannot be read: {shown_path(path).partition('/' + name)[0]} is "
+                f"{table}; its files also hold deleted rows; export its current rows"
             )
         if name.endswith("._COPYING_") or name in ("_temporary", "_temporary_"):
             raise SyncError(
-                f"the dump cannot be read: {shown_path(path)} is still being written, or was left half written"
+                f"the dump cannot be read: {shown_path(path)} is still being written, or its "
+                "writer was interrupted"
             )
         if name.startswith(("_", ".")):
             raise SyncError(
-                f"the dump cannot be read: {shown_path(path)} is hidden by its name, and Spark would ignore it; "
-                "rename it, remove it, or name the files of the dump"
+                f"the dump cannot be read: {shown_path(path)} is hidden by its name, and Spark "
+                "would ignore it; rename it, remove it, or name the files of the dump"
             )
 
 
 def _head(spark: SparkSession, path: str) -> tuple[bytes, bytes]:
-    """The first bytes of a file as they are, and those of what it holds if it is compressed; empty where that fails."""
+    """Return the first bytes of a file, raw and decompressed; empty if reading fails."""
     hadoop, configuration = _hadoop(spark)
     codec = hadoop.io.compress.CompressionCodecFactory(configuration).getCodec(hadoop.fs.Path(path))
     return _bytes_at(spark, path, 0, 64), _bytes_at(spark, path, 0, 64, codec)
 
 
 def _is_whole(spark: SparkSession, file: DumpFile) -> bool:
-    """False if a compressed file is cut off. Of .zst files only local ones are looked through; others may be far away."""
+    """Return False if a compressed file is truncated.
+
+    A .zst file is checked only if it is local: the check reads the whole file.
+    """
     if file.path.endswith(".bz2"):
         tail = _bytes_at(spark, file.path, max(file.size - BZ2_TAIL_BYTES, 0), BZ2_TAIL_BYTES)
         return not tail or bz2_is_whole(tail)
@@ -196,7 +212,7 @@ def _is_whole(spark: SparkSession, file: DumpFile) -> bool:
 def _bytes_at(
     spark: SparkSession, path: str, position: int, count: int, codec: Any = None
 ) -> bytes:
-    """Empty if the file cannot be read: reading it as a dump says it better."""
+    """Return bytes of a file, empty on failure: reading it as a dump gives a better error."""
     hadoop, configuration = _hadoop(spark)
     file = hadoop.fs.Path(path)
     try:
@@ -216,23 +232,20 @@ def _bytes_at(
 
 
 def _wrong(head: bytes, content: bytes, path: str, format_: str) -> str | None:
-    """The rest of a sentence that begins with the file's name."""
+    """Return the fault, as the rest of a sentence that begins with the file's name."""
     is_parquet = head.startswith((b"PAR1", b"PARE"))
     if format_ == "parquet":
-        return (
-            None if is_parquet or not head else "is no Parquet file; --format says what the dump is"
-        )
+        return None if is_parquet or not head else "is not a Parquet file; give the dump's --format"
     if path.endswith(".bz2") and not head.startswith(b"BZh"):
-        return "is not compressed as its name says; rename it"
-    if head.startswith(
-        b"\x04\x22\x4d\x18"
-    ):  # Java would take its first bytes for a length, and all memory for it
-        return "is compressed by lz4, which Spark does not read; compress it as .gz or .zst"
+        return "is not compressed as its name says; rename the file"
+    # Java would take the first bytes of lz4 for a length and allocate that much memory.
+    if head.startswith(b"\x04\x22\x4d\x18"):
+        return "is compressed by lz4, and Spark cannot read it; compress it as .gz or .zst"
     if is_parquet:
         return "is a Parquet file; give --format parquet"
     for magic, suffix in MAGIC.items():
         if head.startswith(magic) and not path.endswith(_COMPRESSED):
             return f"is compressed; give it a name that ends in {suffix}"
     if format_ == "json" and content.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
-        return "holds a JSON array; a JSON dump holds one object a line (jq -c '.[]' makes it of an array)"
+        return "holds a JSON array; a JSON dump has one object per line (jq -c '.[]' converts it)"
     return None

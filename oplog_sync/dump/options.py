@@ -1,34 +1,36 @@
-"""The options of Spark's readers: those that the job sets itself, and those that would drop rows."""
+"""Options of Spark's readers: set by the job, or refused because they would drop rows."""
 
 from oplog_sync.errors import OptionError
 from oplog_sync.settings import JobSettings
 
+# Options that the user may override: the calendar of old dates in Parquet files of other writers
+# than Spark.
 DEFAULTS = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"}
-"""Options that the user may set: the calendar of old dates in Parquet files that Spark has not written."""
 
+# Options of every reader of files.
 READING = {
-    # The platform's settings may say otherwise, and then half a dump would count as a whole one.
+    # The platform may have other defaults. Half a dump would then count as a whole one.
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
-    "__globPaths__": "false",  # names are found already, and may hold [ or {
+    "__globPaths__": "false",  # the paths are already resolved and may contain [ or {
 }
-"""Options of every reader of files."""
 
+# Options for names with a colon: Hadoop cannot name a checksum file for them.
 RAW_FILES = {
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "fs.file.impl.disable.cache": "true",
 }
-"""Options for names that hold a colon, of which Hadoop cannot make the name of a checksum."""
 
-_DROPS_ROWS = "it would leave out rows that then count as deleted"
+_DROPS_ROWS = "it would drop rows, which then count as deleted"
 _REFUSED = {
     "ignorecorruptfiles": _DROPS_ROWS,
     "ignoremissingfiles": _DROPS_ROWS,
     "modifiedafter": _DROPS_ROWS,
     "modifiedbefore": _DROPS_ROWS,
-    "pathglobfilter": f"{_DROPS_ROWS}; name the files by a pattern",
+    "pathglobfilter": f"{_DROPS_ROWS}; select the files with a pattern",
     "mode": "the job counts invalid rows itself; --skip-invalid leaves them out",
-    "columnnameofcorruptrecord": "the job counts invalid rows itself; --skip-invalid leaves them out",
+    "columnnameofcorruptrecord": "the job counts invalid rows itself; --skip-invalid leaves "
+    "them out",
     "recursivefilelookup": "the job reads nested folders anyway",
     "mergeschema": "the job reads the columns of all files anyway",
     "enforceschema": "the job reads columns by their names",
@@ -37,8 +39,8 @@ _REFUSED = {
     "__globpaths__": "the job sets it itself",
 }
 _JSON_LINES = {
-    "multiline": "a JSON dump holds one object a line",
-    "wholetext": "a JSON dump holds one object a line",
+    "multiline": "a JSON dump has one object per line",
+    "wholetext": "a JSON dump has one object per line",
     "encoding": "a JSON dump is in UTF-8",
     "charset": "a JSON dump is in UTF-8",
 }

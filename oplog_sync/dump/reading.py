@@ -1,4 +1,4 @@
-"""Spark's readers, told to lose nothing: all files, all rows, columns by name."""
+"""Set up Spark's readers so that they lose nothing: all files, all rows, columns by name."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -15,7 +15,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from oplog_sync.dump.columns import CORRUPT, NAMES, Source, flaw, json_value, ours
+from oplog_sync.dump.columns import CORRUPT, NAMES, TableFormat, flaw, json_value, ours
 from oplog_sync.dump.files import DumpFile, check, columns_in_folders, list_files
 from oplog_sync.dump.options import DEFAULTS, RAW_FILES, READING, check_options, has
 from oplog_sync.dump.types import may_be_of, may_hold
@@ -25,16 +25,17 @@ from oplog_sync.settings import JobSettings
 
 
 def raw_rows(spark: SparkSession, settings: JobSettings, dumps: Sequence[str]) -> DataFrame:
-    """Each row as JSON in bytes, with what else is known of it. Raises SyncError and OptionError.
+    """Return each row as JSON in bytes, with facts about it. Raises SyncError and OptionError.
 
-    ``value``: JSON; ``flaw``: why the row is invalid though its JSON may be fine, else null; ``may_be_wanted``: false where
-    its type is none of ``--types`` for sure; ``file``: a URL; ``block``: the place in the file where Spark began to read.
+    ``value``: the JSON. ``flaw``: why the row is invalid although its JSON may be valid, else null.
+    ``may_be_wanted``: false if its type is certainly none of ``--types``. ``file``: a URL.
+    ``block``: position in the file at which Spark began to read.
     """
     check_options(settings)
     try:
         if settings.format == "jdbc":
             table = spark.read.options(**dict(settings.options)).format("jdbc").load()
-            return _table(table, settings, Source(is_jdbc=True), in_files=False)
+            return _table(table, settings, TableFormat(is_jdbc=True), in_files=False)
         files = list_files(spark, dumps)
         check(spark, files, settings.format)
         reader = _Files(spark, settings, files)
@@ -67,24 +68,29 @@ class _Files:
         )
 
     def csv(self) -> DataFrame:
-        """Columns by their names: a file whose header is not that of the first is refused when Spark comes to it."""
+        """Read columns by name.
+
+        Spark raises an error at a file whose header differs from the first file's.
+        """
         options = {"header": "true", **dict(self._settings.options)}
         found = self._reader().options(**options).csv([file.path for file in self._files]).schema
         schema = StructType(
             [_csv_field(field) for field in self._as_in_header(found.fields, options)]
         )
-        # Pruned, Spark would not count the fields of a line.
+        # With column pruning Spark would not count the fields of a line.
         reader = self._reader().options(**options, enforceSchema="false", columnPruning="false")
         reader = reader.options(mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT)
-        source = Source(is_csv=True, escape_is_given=has(self._settings, "escape"))
-        return self._tables(reader, "csv", schema, [StructField(CORRUPT, StringType())], source)
+        table_format = TableFormat(is_csv=True, escape_is_given=has(self._settings, "escape"))
+        return self._tables(
+            reader, "csv", schema, [StructField(CORRUPT, StringType())], table_format
+        )
 
     def _as_in_header(
         self, fields: list[StructField], options: dict[str, str]
     ) -> list[StructField]:
-        """With the names of the header where Spark has made some up, which its check of the header would not find.
+        """Restore empty names in the header: Spark replaces them, and its own check would fail.
 
-        pandas, for one, writes the number of a row into a column without a name.
+        pandas writes the row number into a column without a name.
         """
         if not any(field.name == f"_c{number}" for number, field in enumerate(fields)):
             return fields
@@ -104,10 +110,10 @@ class _Files:
         ]
 
     def parquet(self) -> DataFrame:
-        """The columns of all files: those that a file lacks are null in its rows."""
+        """Read the columns of all files. A column that a file lacks is null in its rows."""
         schema = self._merged_schema()
         only_ours = StructType([field for field in schema.fields if field.name.lower() in NAMES])
-        return self._tables(self._reader(), "parquet", only_ours, [], Source())
+        return self._tables(self._reader(), "parquet", only_ours, [], TableFormat())
 
     def _tables(
         self,
@@ -115,9 +121,9 @@ class _Files:
         format_: str,
         schema: StructType,
         more: list[StructField],
-        source: Source,
+        table_format: TableFormat,
     ) -> DataFrame:
-        """The rows of all files, with the columns that the names of folders give and the files do not have."""
+        """Return the rows of all files, with the columns that folder names add."""
         inside = {field.name.lower() for field in schema.fields}
         by_folder = {file: columns_in_folders(file) for file in self._files}
         outside = sorted(
@@ -128,14 +134,14 @@ class _Files:
             return _table(
                 table.load([file.path for file in self._files]),
                 self._settings,
-                source,
+                table_format,
                 in_files=True,
             )
         for file, names in by_folder.items():
             if missing := [name for name in outside if name not in names]:
                 raise SyncError(
-                    f"the dump cannot be read: folders name its column {missing[0]}, but {file.shown} lies in no "
-                    f"folder such as {missing[0]}=..."
+                    f"the dump cannot be read: folder names give the column {missing[0]}, but "
+                    f"{file.shown} is in no folder such as {missing[0]}=..."
                 )
         tables: list[DataFrame] = []
         for base, files in groupby(
@@ -145,7 +151,7 @@ class _Files:
             given = [StructField(by_folder[self._files[0]][name], StringType()) for name in outside]
             full = StructType([*schema.fields, *more, *given])
             rows = reader.schema(full).option("basePath", base).format(format_).load(paths)
-            tables.append(_table(rows, self._settings, source, in_files=True))
+            tables.append(_table(rows, self._settings, table_format, in_files=True))
         return reduce(DataFrame.unionAll, tables)
 
     def _merged_schema(self) -> StructType:
@@ -155,18 +161,21 @@ class _Files:
         except SPARK_ERRORS as error:
             if "CANNOT_MERGE_SCHEMAS" not in str(error):
                 raise
-        # Files may differ in columns that do not matter here. One by one takes longer, and tells which file it is.
+        # Files may differ in columns that do not matter here. Reading one by one is slower, and
+        # identifies the file.
         merged: dict[str, tuple[StructField, DumpFile]] = {}
         for file in self._files:
             for field in self._reader().parquet(file.path).schema.fields:
                 name = field.name.lower()
                 if name not in NAMES:
                     continue
-                first, where = merged.setdefault(name, (field, file))
+                first, first_file = merged.setdefault(name, (field, file))
                 if first.dataType != field.dataType:
                     raise SyncError(
-                        f"the dump cannot be read: the column {name} is of type {first.dataType.simpleString()} in "
-                        f"{where.shown} and {field.dataType.simpleString()} in {file.shown}; write them alike"
+                        f"the dump cannot be read: the column {name} is of type "
+                        f"{first.dataType.simpleString()} in {first_file.shown} and "
+                        f"{field.dataType.simpleString()} in {file.shown}; write all files with "
+                        "the same types"
                     )
         return StructType([field for field, _ in merged.values()])
 
@@ -182,18 +191,20 @@ class _Files:
 
 
 def _csv_field(field: StructField) -> StructField:
-    """All as text, so that an id 007 stays one. Only a time may be inferred."""
+    """Read every column as text, so that an id 007 keeps its zeros. Only a time may be inferred."""
     is_time = field.name.lower() == "timestamp" and isinstance(
         field.dataType, TimestampType | TimestampNTZType | DateType
     )
     return StructField(field.name, field.dataType if is_time else StringType())
 
 
-def _table(rows: DataFrame, settings: JobSettings, source: Source, *, in_files: bool) -> DataFrame:
+def _table(
+    rows: DataFrame, settings: JobSettings, table_format: TableFormat, *, in_files: bool
+) -> DataFrame:
     fields = ours(rows.schema)
     type_ = F.col(f"`{fields['type'].name}`").cast("string")
     wanted = may_be_of(settings.types, type_, in_bytes=in_files)
-    return _raw(rows, json_value(fields), flaw(fields, source), wanted, in_files=in_files)
+    return _raw(rows, json_value(fields), flaw(fields, table_format), wanted, in_files=in_files)
 
 
 def _raw(

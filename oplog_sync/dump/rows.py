@@ -1,4 +1,4 @@
-"""Rows in Python: JSON in, checked and normalised objects or the reasons for a refusal out."""
+"""Check and normalise the JSON rows in Python, and explain the invalid ones."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -10,16 +10,16 @@ from oplog_sync.source.columns import instants
 from oplogd.errors import OperationError
 from oplogd.operation import decode_row, encode_data
 
+# The key of an invalid row. The key of an object begins with its type, which is never empty.
 INVALID = "/"
-"""The key of an invalid row; an object's key begins with its type, which is never empty."""
 
+# timestamp: microseconds since 1970. A local time would be ambiguous when clocks are set back.
+# has_parents: the row names its parents; otherwise the store's parents remain.
 SCHEMA = "key string, timestamp bigint, data string, has_parents boolean"
-"""``timestamp``: microseconds since 1970. A local time would name two instants when clocks are set back.
-``has_parents``: whether the row names its parents; else the store's remain."""
 
+# file: a URL, empty if the dump is not a file. row: number of the row, from 1, after block, the
+# position in the file at which Spark began to read.
 INVALID_SCHEMA = "file string, block bigint, row bigint, reason string"
-"""``file`` is a URL, empty where the dump is no file; ``row`` counts from 1 past ``block``, the place in the file where
-Spark began to read."""
 
 _ARROW_SCHEMA = pa.schema(
     [
@@ -35,11 +35,12 @@ _Batches = Iterable[pa.RecordBatch]
 
 
 def normalised(raw: DataFrame, types: frozenset[str]) -> DataFrame:
-    """The rows of ``raw_rows`` with SCHEMA: only those types, none is all. Invalid rows stay in."""
+    """Return rows with SCHEMA, only of ``types`` unless it is empty. Invalid rows stay."""
     return raw.where("may_be_wanted").select("value", "flaw").mapInArrow(_normaliser(types), SCHEMA)
 
 
 def invalid_reason(raw: bytes) -> str | None:
+    """Return why a row is invalid, None if it is valid."""
     try:
         decode_row(raw)
     except OperationError as error:
@@ -48,12 +49,18 @@ def invalid_reason(raw: bytes) -> str | None:
 
 
 def faulty_rows(raw: DataFrame, fault: Callable[[bytes], str | None] = invalid_reason) -> DataFrame:
-    """The rows with a fault, with INVALID_SCHEMA. Reads the dump once more. ``fault``: why a row is refused."""
+    """Return the rows with a fault, with INVALID_SCHEMA.
+
+    Reads the dump again. ``fault`` returns a row's fault or None.
+    """
     return raw.mapInArrow(_explainer(fault, fault is invalid_reason), INVALID_SCHEMA)
 
 
 def rows_before(raw: DataFrame) -> dict[tuple[str, int], int]:
-    """How many rows of a file stand before each place where Spark began. Reads the dump once more."""
+    """Return the number of rows before each position at which Spark began to read a file.
+
+    Reads the dump again.
+    """
     counted = raw.groupBy("file", "block").count().orderBy("file", "block").collect()
     before: dict[tuple[str, int], int] = {}
     seen: dict[str, int] = {}

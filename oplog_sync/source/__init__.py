@@ -22,7 +22,7 @@ __all__ = ["OplogDataSource", "register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``spark.read.format("oplog")`` known to a session, and let it push filters down where asked."""
+    """Register ``spark.read.format("oplog")`` with a session, and enable its filter pushdown."""
     master = spark.conf.get("spark.master", None)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(
@@ -31,18 +31,18 @@ def register(spark: SparkSession) -> None:
 
 
 def check_master(options: Options, master: str | None) -> None:
-    """Raise OptionError where tasks on other machines would look for a file of this one."""
+    """Raise OptionError if tasks on other machines would read a file of this machine."""
     if options.store is None or master is None or master.startswith("local"):
         return
     if options.backend().needs_local_master:
         raise OptionError(
-            f"option store: a SQLite store is a file of this machine, which the executors of {master} "
-            "cannot read; use a local master, or a store in MongoDB"
+            "option store: a SQLite store is a file of this machine, which the executors of "
+            f"{master} cannot read; use a local master, or a store in MongoDB"
         )
 
 
 class OplogDataSource(DataSource):
-    """See docs/sync.md for the options. Register it with ``register``."""
+    """The data source ``oplog``. docs/sync.md describes its options."""
 
     master: ClassVar[str | None] = None
 
@@ -56,9 +56,7 @@ class OplogDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = self._options()
         if options.store is None:
-            raise OptionError(
-                "option agent: only a stream can be read from an agent; give store instead"
-            )
+            raise OptionError("option agent: an agent serves streams only; give store instead")
         check_schema(schema)
         return (
             PushingReader(options, schema) if options.push_filters else BatchReader(options, schema)

@@ -1,4 +1,4 @@
-"""An agent's event stream as rows, with the standard library alone: it runs in Spark's workers."""
+"""Read an agent's event stream as rows, with the standard library only: it runs in workers."""
 
 import base64
 import http.client
@@ -9,19 +9,18 @@ from contextlib import contextmanager
 from typing import Literal, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from oplog_sync.backend import Row
+from oplog_sync.backend import StoredRow
 from oplog_sync.errors import AgentError
 from oplogd.event_id import EventId, Millis, parse_position
 from oplogd.store import decode_stored
 
+# Longest silence of an agent. It sends a heartbeat at least every 25 s.
 SILENCE_SECONDS = 60.0
-"""An agent sends at least a heartbeat every 25 s."""
 
 _CHUNK = 10_000
 
-
-Kind = Literal["operations", "states", "reset"]
-"""``reset``: what was read before counts no more, the states that follow are all there is."""
+# "reset": discard everything read before; the states that follow are complete.
+ChunkKind = Literal["operations", "states", "reset"]
 
 
 class _Block(NamedTuple):
@@ -31,7 +30,10 @@ class _Block(NamedTuple):
 
 
 class AgentClient:
-    """``password``: what the agent was given as --password. It comes before the one in ``url``, which no message shows."""
+    """Reads the stream of one agent. No message shows the credentials in ``url``.
+
+    ``password``: the agent's --password. It has precedence over the password in ``url``.
+    """
 
     def __init__(self, url: str, password: str | None) -> None:
         self._url = url
@@ -39,18 +41,21 @@ class AgentClient:
         self._shown = re.sub(r"//.*@", "//", url, flags=re.DOTALL).partition("?")[0]
 
     def position(self) -> str:
-        """Where the log ends now, as an event id. Raises AgentError."""
+        """Return the id of the log's newest entry. Raises AgentError."""
         with self._stream(None) as blocks:
             for block in blocks:
                 if not block.event:
                     return block.id
-        raise AgentError(f"agent {self._shown}: it ended the stream before it told its position")
+        raise AgentError(f"agent {self._shown}: it ended the stream before it sent its position")
 
-    def read(self, start: str, end: str) -> Iterator[tuple[Kind, list[Row]]]:
-        """Rows past ``start`` up to and with ``end`` in chunks; no rows with "reset". Raises AgentError."""
+    def read(self, start: str, end: str) -> Iterator[tuple[ChunkKind, list[StoredRow]]]:
+        """Yield the rows after ``start``, up to and including ``end``, in chunks.
+
+        A "reset" has no rows. Raises AgentError.
+        """
         target = parse_position(end)
-        kind: Kind = "operations"
-        rows: list[Row] = []
+        kind: ChunkKind = "operations"
+        rows: list[StoredRow] = []
         with self._stream(start) as blocks:
             for block in blocks:
                 position = parse_position(block.id)
@@ -58,7 +63,7 @@ class AgentClient:
                     yield "reset", []
                     continue
                 if block.event in ("insert", "update", "delete"):
-                    found: Kind = "states" if isinstance(position, Millis) else "operations"
+                    found: ChunkKind = "states" if isinstance(position, Millis) else "operations"
                     if rows and (found != kind or len(rows) >= _CHUNK):
                         yield kind, rows
                         rows = []
@@ -67,11 +72,11 @@ class AgentClient:
                         rows.append(_row(block, position))
                     if kind == "states":
                         continue
-                # An operation, `live` or a checkpoint: all up to this id has been sent.
+                # An operation, `live` or a checkpoint: the agent has sent everything up to this id.
                 if block.id == end or isinstance(target, Millis) or is_past(position, target):
                     break
                 if block.event == "live" and isinstance(position, Millis):
-                    break  # the log is empty: the states are all there is
+                    break  # the log is empty: the states are complete
             else:
                 raise AgentError(
                     f"agent {self._shown}: it ended the stream before {end}; read the batch again"
@@ -81,20 +86,20 @@ class AgentClient:
 
     @contextmanager
     def _stream(self, last_event_id: str | None) -> Iterator[Iterator[_Block]]:
-        where, host, port = self._address()
+        url, host, port = self._address()
         headers = {"Accept": "text/event-stream"}
         if last_event_id is not None:
             headers["Last-Event-ID"] = last_event_id
         user, password = (
-            unquote(where.username or ""),
-            self._password or unquote(where.password or ""),
+            unquote(url.username or ""),
+            self._password or unquote(url.password or ""),
         )
         if user or password:
             headers["Authorization"] = (
                 "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
             )
         connection: http.client.HTTPConnection
-        if where.scheme == "https":
+        if url.scheme == "https":
             context = ssl.create_default_context()
             connection = http.client.HTTPSConnection(
                 host, port, timeout=SILENCE_SECONDS, context=context
@@ -102,7 +107,7 @@ class AgentClient:
         else:
             connection = http.client.HTTPConnection(host, port, timeout=SILENCE_SECONDS)
         try:
-            connection.request("GET", where.path.rstrip("/") + "/ops?checkpoint=1", headers=headers)
+            connection.request("GET", url.path.rstrip("/") + "/ops?checkpoint=1", headers=headers)
             response = connection.getresponse()
             if response.status != 200:
                 raise AgentError(
@@ -115,17 +120,17 @@ class AgentClient:
             connection.close()
 
     def _address(self) -> tuple[SplitResult, str, int | None]:
-        """With host and port, None for the scheme's own."""
+        """Return the URL with its host and port. Port None: the default of the scheme."""
         try:
-            where = urlsplit(self._url)
-            host, port = where.hostname, where.port
+            url = urlsplit(self._url)
+            host, port = url.hostname, url.port
         except ValueError:
             host = None
-        if host is None or where.scheme not in ("http", "https"):
+        if host is None or url.scheme not in ("http", "https"):
             raise AgentError(
                 f"option agent: {self._shown!r} is not the http:// or https:// address of an agent"
             )
-        return where, host, port
+        return url, host, port
 
 
 def _blocks(response: http.client.HTTPResponse) -> Iterator[_Block]:
@@ -142,6 +147,7 @@ def _blocks(response: http.client.HTTPResponse) -> Iterator[_Block]:
 
 
 def is_past(position: EventId | Millis, target: EventId | Millis) -> bool:
+    """Return whether both are event ids and ``position`` has the larger offset."""
     return (
         isinstance(position, EventId)
         and isinstance(target, EventId)
@@ -149,7 +155,7 @@ def is_past(position: EventId | Millis, target: EventId | Millis) -> bool:
     )
 
 
-def _row(block: _Block, position: EventId | Millis) -> Row:
+def _row(block: _Block, position: EventId | Millis) -> StoredRow:
     data = decode_stored(block.data)
     offset = position.offset if isinstance(position, EventId) else 0
-    return Row(f"{data.type}/{data.id}", block.event, offset, position.ms, block.data)
+    return StoredRow(f"{data.type}/{data.id}", block.event, offset, position.ms, block.data)

@@ -1,4 +1,4 @@
-"""Batch read of states and operations."""
+"""Batch reads of states and operations."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,19 +12,19 @@ from oplog_sync.source.columns import arrow_batch
 from oplog_sync.source.options import Options
 from oplog_sync.source.pushdown import wanted_by
 
-_WITHOUT_DATA = {"event_id", "n", "event", "key", "type", "id", "logged"}
-"""The columns that are made without the operation's JSON text."""
+# Columns that do not need the operation's JSON text.
+_WITHOUT_DATA = {"event_id", "offset", "event", "key", "type", "id", "logged"}
 
 
 @dataclass
-class Part(InputPartition):
-    """A task's rows; None is an empty table."""
+class BatchPart(InputPartition):
+    """The rows of one task; None is an empty table."""
 
     rows: Range | None
 
 
 class BatchReader(DataSourceReader):
-    """States, each as it is when its task reads it, or the operations in the log at planning."""
+    """Reads states as they are when their task reads them, or the operations at planning."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
@@ -43,10 +43,10 @@ class BatchReader(DataSourceReader):
                 if located.oldest
                 else []
             )
-        return [Part(part) for part in ranges] or [Part(None)]
+        return [BatchPart(part) for part in ranges] or [BatchPart(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Part)
+        assert isinstance(partition, BatchPart)
         if partition.rows is None:
             return
         backend = self._options.backend()
@@ -56,7 +56,7 @@ class BatchReader(DataSourceReader):
 
 
 class PushingReader(BatchReader):
-    """Leaves out in the store what Spark's filters do not want; Spark checks again."""
+    """Lets the store apply Spark's filters. Spark checks the rows again."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         self._wanted = wanted_by(filters)._replace(data=self._wanted.data)

@@ -1,30 +1,34 @@
-"""The columns of the data source, and stored rows as Arrow batches."""
+"""The columns of the data source. Turns stored rows into Arrow batches."""
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructType, TimestampType
 
-from oplog_sync.backend import Row
+from oplog_sync.backend import StoredRow
 from oplog_sync.errors import OptionError
 from oplogd.event_id import Mark, format_id
 from oplogd.store import decode_stored
 
+# Position of the timestamp in the output of ``encode_data``.
 _TIMESTAMP = slice(14, 38)
-"""Where the timestamp stands in what ``encode_data`` made."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 
 INSTANT = pa.timestamp("us", tz="UTC")
 
 
-def event_id(row: Row) -> str:
-    """The id of the row's operation. An agent's replication names no offset (0): then milliseconds since 1970."""
-    return format_id(Mark(row.n, row.ms)) if row.n else str(row.ms)
+def event_id(row: StoredRow) -> str:
+    """Return the event id of the row, or its replication id if an agent sent no offset (0)."""
+    return format_id(Mark(row.offset, row.ms)) if row.offset else str(row.ms)
 
 
-_MAKERS: dict[str, tuple[DataType, Callable[[Sequence[Row]], Any]]] = {
+_MAKERS: dict[str, tuple[DataType, Callable[[Sequence[StoredRow]], Any]]] = {
     "event_id": (StringType(), lambda rows: [event_id(row) for row in rows]),
-    "n": (LongType(), lambda rows: [row.n for row in rows]),
+    "offset": (LongType(), lambda rows: [row.offset for row in rows]),
     "event": (StringType(), lambda rows: [row.event for row in rows]),
     "key": (StringType(), lambda rows: [row.key for row in rows]),
     "type": (StringType(), lambda rows: [row.key.partition("/")[0] for row in rows]),
@@ -50,7 +54,10 @@ ARROW_TYPES: dict[str, pa.DataType] = {
 
 
 def full_schema() -> StructType:
-    """Every column, the same for states and operations. A reader asked for some reads only those."""
+    """Return all columns. States and operations have the same.
+
+    A reader reads only the columns of its schema.
+    """
     schema = StructType()
     for name, (kind, _) in _MAKERS.items():
         schema.add(name, kind)
@@ -58,18 +65,18 @@ def full_schema() -> StructType:
 
 
 def check_schema(schema: StructType) -> None:
-    """Raise OptionError unless each column asked for exists with that type."""
+    """Raise OptionError unless each column of the schema exists and has that type."""
     for field in schema.fields:
         if field.name not in _MAKERS:
             raise OptionError(
-                f"schema: there is no column {field.name}; there are {', '.join(_MAKERS)}"
+                f"schema: there is no column {field.name}; the columns are {', '.join(_MAKERS)}"
             )
         kind = _MAKERS[field.name][0]
         if field.dataType.simpleString() != kind.simpleString():
             raise OptionError(f"schema: the column {field.name} is of type {kind.simpleString()}")
 
 
-def arrow_batch(rows: Sequence[Row], schema: StructType) -> pa.RecordBatch:
+def arrow_batch(rows: Sequence[StoredRow], schema: StructType) -> pa.RecordBatch:
     arrays = []
     for field in schema.fields:
         kind, make = _MAKERS[field.name]
@@ -79,10 +86,10 @@ def arrow_batch(rows: Sequence[Row], schema: StructType) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(schema))
 
 
-def _timestamps(rows: Sequence[Row]) -> pa.Array:
+def _timestamps(rows: Sequence[StoredRow]) -> pa.Array:
     try:
         return instants([row.data[_TIMESTAMP] for row in rows])
-    except pa.ArrowInvalid:  # damaged, which decode_stored says
+    except pa.ArrowInvalid:  # damaged: decode_stored raises the error that says so
         return instants([decode_stored(row.data).timestamp for row in rows])
 
 
@@ -92,6 +99,12 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     )
 
 
+def milliseconds(moment: datetime) -> int:
+    """Return milliseconds since 1970, rounded down. A time without a zone is UTC."""
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (aware - _EPOCH) // _MILLISECOND
+
+
 def instants(texts: Sequence[str | None]) -> pa.Array:
-    """Times in the stored form, which has milliseconds and ``Z``."""
+    """Return the times of texts in the stored form: milliseconds and ``Z``."""
     return pa.array(texts, pa.string()).cast(INSTANT)

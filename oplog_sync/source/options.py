@@ -1,4 +1,4 @@
-"""The options of the data source, checked."""
+"""The options of the data source and their checks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,8 +6,9 @@ from typing import Literal, cast
 
 from oplog_sync.backend import Backend, make_backend
 from oplog_sync.errors import OptionError
+from oplogd.values import count
 
-_NAMES = (
+OPTION_NAMES = (
     "store",
     "table",
     "partitionRows",
@@ -22,10 +23,11 @@ _NAMES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """``store`` or ``agent`` is set. ``partition_rows``: about how many rows a task reads.
+    """The options of one read or write. Either ``store`` or ``agent`` is set.
 
-    ``push_filters`` is off by default: Spark (4.3) keeps the filters of a DataFrame's first query for its later ones and
-    for its other branches, so pushing them is right only for a DataFrame that serves one query.
+    ``partition_rows``: rows that a task reads, about. ``push_filters`` is off by default: Spark
+    (4.3) keeps the filters of a DataFrame's first query for its later queries and its other
+    branches. So it is correct only for a DataFrame that serves one query.
     """
 
     store: str | None = field(repr=False)
@@ -47,12 +49,16 @@ class Options:
 
 
 def read_options(given: Mapping[str, str]) -> Options:
-    """Names in any case, as Spark hands them on. Raises OptionError."""
+    """Check and convert options.
+
+    Names may be in any case, since Spark changes it. Raises OptionError.
+    """
     values = {name.lower(): value for name, value in given.items()}
-    names = {name.lower(): name for name in _NAMES}
+    names = {name.lower(): name for name in OPTION_NAMES}
     if unknown := sorted(set(values) - set(names)):
         raise OptionError(
-            f"option {unknown[0]}: there is no such option; there are {', '.join(_NAMES)}"
+            f"option {unknown[0]}: there is no such option; the options are "
+            f"{', '.join(OPTION_NAMES)}"
         )
     if "store" not in values and "agent" not in values:
         raise OptionError(
@@ -86,6 +92,7 @@ def _count(values: Mapping[str, str], name: str) -> int | None:
     text = values.get(name.lower())
     if text is None:
         return None
-    if not text.isdecimal() or int(text) < 1:
-        raise OptionError(f"option {name}: {text!r} is not a whole number of at least 1")
-    return int(text)
+    try:
+        return count(least=1)(text)
+    except ValueError as error:
+        raise OptionError(f"option {name}: {error}") from None

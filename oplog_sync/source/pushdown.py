@@ -1,7 +1,9 @@
-"""Spark's filters as what a backend can leave out. Spark checks every row again, so a bound may be too wide."""
+"""Turn Spark's filters into conditions for a backend.
+
+Spark checks every row again, so a bound may be too wide.
+"""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from pyspark.sql.datasource import (
@@ -16,18 +18,21 @@ from pyspark.sql.datasource import (
 )
 
 from oplog_sync.backend import Wanted
+from oplog_sync.source.columns import milliseconds
+from oplogd.operation import format_ms
 
 _EQUAL = (EqualTo, EqualNullSafe)
 _FROM = (*_EQUAL, GreaterThan, GreaterThanOrEqual)
 _TO = (*_EQUAL, LessThan, LessThanOrEqual)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
 
 _T = TypeVar("_T", int, str)
 
 
 def wanted_by(filters: Iterable[Filter]) -> Wanted:
-    """All filters hold at once. What is no condition on type, event, logged, timestamp or n is left to Spark."""
+    """Combine the filters with AND.
+
+    Spark alone applies filters on other columns than type, event, logged, timestamp and offset.
+    """
     wanted = Wanted()
     for condition in filters:
         wanted = _and(wanted, condition)
@@ -44,15 +49,13 @@ def _and(wanted: Wanted, condition: Filter) -> Wanted:
             return wanted._replace(types=_among(wanted.types, condition, value))
         case "event":
             return wanted._replace(events=_among(wanted.events, condition, value))
-        case "n":
-            return wanted._replace(n=_within(wanted.n, condition, value))
-        # Stored times are whole milliseconds, so cutting a bound to milliseconds loses no row on either side.
+        case "offset":
+            return wanted._replace(offset=_within(wanted.offset, condition, value))
+        # Stored times are whole milliseconds, so a bound cut to milliseconds loses no row.
         case "logged":
-            return wanted._replace(
-                logged=_within(wanted.logged, condition, (value - _EPOCH) // _MILLISECOND)
-            )
+            return wanted._replace(ms=_within(wanted.ms, condition, milliseconds(value)))
         case "timestamp":
-            text = value.astimezone(UTC).isoformat(timespec="milliseconds")[:23] + "Z"
+            text = format_ms(milliseconds(value))
             return wanted._replace(timestamp=_within(wanted.timestamp, condition, text))
     return wanted
 

@@ -1,7 +1,9 @@
-"""Streaming read of operations. Spark's offsets are ``{"id": <event id>}``: the last operation that a batch holds.
+"""Streaming reads of operations.
 
-A micro-batch is the operations past one id up to and with another, read anew from the log each time, so a batch that is
-repeated after a restart is the same.
+Spark's offsets are ``{"id": <event id>}``: the last operation of a batch.
+
+A micro-batch is the operations after one id, up to and including another. They are read from the
+log again each time, so a batch that is repeated after a restart is the same.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from oplog_sync.backend import Range, Row, Wanted, split
+from oplog_sync.backend import Range, StoredRow, Wanted, split
 from oplog_sync.errors import GapError, OptionError
 from oplog_sync.source.agent import AgentClient, is_past
 from oplog_sync.source.columns import arrow_batch
@@ -29,28 +31,31 @@ else:
     except ImportError:  # Spark 4.1: a query that was stopped in a batch then ends after it
         SupportsTriggerAvailableNow = object
 
+# How long an unchanged position counts as the newest. Spark asks an idle stream every 10 ms.
 HOLD_SECONDS = 1.0
-"""How long a position at which nothing came is taken for the newest. Spark asks an idle stream every 10 ms."""
 
-# Each look connects anew, although one process keeps the reader for the whole query. A client of MongoDB needs its event loop
-# between the looks to watch its server; no loop runs then. An agent's position comes with the start of a stream, and a stream
-# cannot be asked again.
+# Each query of the newest position opens a new connection, although one process keeps the reader. A
+# MongoDB client needs a running event loop between the queries, and there is none. An agent sends
+# its position only when a stream begins.
 
 _ADVICE = "start the query with a new checkpoint, or set the option onGap to states"
 
-_START_ANEW = "and the states do not tell what was deleted since; empty what the query has built and start it with a new checkpoint"
+_START_ANEW = (
+    "and the states do not show which objects were deleted since; "
+    "empty the query's tables and start it with a new checkpoint"
+)
 
 
 @dataclass
 class LogPart(InputPartition):
-    """Operations of the log, all of which must be there."""
+    """Operations of the log. None may be missing."""
 
     rows: Range
 
 
 @dataclass
 class StatePart(InputPartition):
-    """States that tell what was missed: those changed at or after ``since_ms`` with an offset of at most ``upto``."""
+    """States that replace missed operations: since ``since_ms``, with offsets up to ``upto``."""
 
     rows: Range
     since_ms: int
@@ -63,35 +68,35 @@ class AgentPart(InputPartition):
     end: str
 
 
-class Source(Protocol):
-    """Where a stream's operations come from. Positions are event ids."""
+class StreamSource(Protocol):
+    """The origin of a stream's operations. Positions are event ids."""
 
     def start(self) -> str: ...
 
     def latest(self, after: str, limit: int | None) -> str:
-        """The newest position, or the one ``limit`` operations past ``after`` where that is before it."""
+        """Return the newest position, at most ``limit`` operations after ``after``."""
 
     def plan(self, start: str, end: str) -> Sequence[InputPartition]: ...
 
-    def rows(self, part: InputPartition) -> Iterator[list[Row]]: ...
+    def rows(self, part: InputPartition) -> Iterator[list[StoredRow]]: ...
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._source: Source = (
+        self._source: StreamSource = (
             StoreSource(options) if options.agent is None else AgentSource(options)
         )
+        # Last position of a query that reads the present operations and ends.
         self._target: str | None = None
-        """Where a query ends that takes what is there and stops."""
-
         self._initial: str | None = None
         self._latest = ""
         self._held_until = 0.0
 
     def initialOffset(self) -> dict[str, str]:
-        # Spark asks again when it reads the first batch. "now" would then be past the operations that are to be read.
+        # Spark asks again at the first batch. By then "now" would be after the operations of that
+        # batch.
         if self._initial is None:
             self._initial = self._source.start()
         return {"id": self._initial}
@@ -99,7 +104,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(
         self, start: dict[str, str] | None = None, limit: Any = None
     ) -> dict[str, str]:
-        # Spark 4.1 gives neither argument: then there is no limit to keep.
+        # Spark 4.1 passes neither argument: there is no limit then.
         after = start["id"] if start else ""
         if monotonic() < self._held_until and after in ("", self._latest):
             return {"id": self._latest}
@@ -133,7 +138,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class StoreSource:
-    """Straight from the store: any number of tasks share a batch."""
+    """Reads from the store. Any number of tasks share a batch."""
 
     def __init__(self, options: Options) -> None:
         self._backend = options.backend()
@@ -187,27 +192,28 @@ class StoreSource:
         ranges = self._backend.state_ranges(self._options.partition_rows)
         return [StatePart(part, since, last.offset) for part in ranges]
 
-    def rows(self, part: InputPartition) -> Iterator[list[Row]]:
+    def rows(self, part: InputPartition) -> Iterator[list[StoredRow]]:
         if isinstance(part, StatePart):
             yield from self._backend.states(
-                part.rows, Wanted(logged=(part.since_ms, None), n=(None, part.upto))
+                part.rows, Wanted(ms=(part.since_ms, None), offset=(None, part.upto))
             )
             return
         assert isinstance(part, LogPart)
         expected = part.rows[0] + 1
         for rows in self._backend.operations(part.rows, Wanted()):
-            if rows[0].n != expected or rows[-1].n - expected != len(rows) - 1:
+            if rows[0].offset != expected or rows[-1].offset - expected != len(rows) - 1:
                 break
             yield rows
-            expected = rows[-1].n + 1
+            expected = rows[-1].offset + 1
         if expected != part.rows[1] + 1:
             raise GapError(
-                f"the operations from offset {expected} on have left the log while being read; {_ADVICE}"
+                f"the operations from offset {expected} on have left the "
+                f"log during the read; {_ADVICE}"
             )
 
 
 class AgentSource:
-    """Through the event stream of an agent, one task a batch: for machines that reach the agent but not the store."""
+    """Reads an agent's event stream, one task per batch, if the store cannot be reached."""
 
     def __init__(self, options: Options) -> None:
         assert options.agent is not None
@@ -216,7 +222,8 @@ class AgentSource:
         self._bridge_gaps = options.on_gap == "states"
         if options.max_operations is not None:
             raise OptionError(
-                "option maxOperationsPerTrigger: an agent's stream has no limit; read from the store"
+                "option maxOperationsPerTrigger: a stream from an agent cannot be limited; read "
+                "from the store"
             )
 
     def start(self) -> str:
@@ -224,7 +231,8 @@ class AgentSource:
             return self._agent.position()
         if self._start == "oldest":
             raise OptionError(
-                "option start: an agent's stream starts at now, at 0 (every object), or at an event id"
+                "option start: an agent's stream starts at now, at 0 "
+                "(every object), or at an event id"
             )
         _position(self._start)
         return self._start
@@ -235,13 +243,14 @@ class AgentSource:
     def plan(self, start: str, end: str) -> Sequence[InputPartition]:
         return [AgentPart(start, end)]
 
-    def rows(self, part: InputPartition) -> Iterator[list[Row]]:
+    def rows(self, part: InputPartition) -> Iterator[list[StoredRow]]:
         assert isinstance(part, AgentPart)
         asked_for_states = isinstance(_position(part.start), Millis)
         for kind, rows in self._agent.read(part.start, part.end):
             if kind != "operations" and not asked_for_states and not self._bridge_gaps:
                 raise GapError(
-                    f"position {part.start} has left the log of the agent, or was never in it; {_ADVICE}"
+                    f"position {part.start} has left the log of the agent, "
+                    f"or was never in it; {_ADVICE}"
                 )
             if kind == "reset" and not asked_for_states:
                 raise GapError(f"position {part.start} is unknown to the agent, {_START_ANEW}")
@@ -260,6 +269,6 @@ def _event_id(text: str) -> EventId:
     position = parse_position(text)
     if isinstance(position, Millis):
         raise GapError(
-            f"position {text} is no place in a log: was the checkpoint made with the option agent?"
+            f"position {text} is not an event id: was the checkpoint made with the option agent?"
         )
     return position

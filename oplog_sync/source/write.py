@@ -1,9 +1,9 @@
-"""Write: rows of a DataFrame become operations of the log."""
+"""Append the rows of a DataFrame to the log as operations."""
 
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -13,10 +13,12 @@ from pyspark.sql.types import StructType
 
 from oplog_sync.apply import apply, count
 from oplog_sync.errors import OptionError, SyncError
+from oplog_sync.source.columns import milliseconds
 from oplog_sync.source.options import Options
 from oplogd.errors import OperationError
 from oplogd.operation import decode, format_ms, now_ms
 from oplogd.store import Correction, CorrectionResult
+from oplogd.wording import counted
 
 _REQUIRED = {"event", "type", "id"}
 _KNOWN = {*_REQUIRED, "timestamp", "parents", "expected_offset"}
@@ -24,14 +26,14 @@ _KNOWN = {*_REQUIRED, "timestamp", "parents", "expected_offset"}
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task did, in rows."""
+    """The result of one task, in rows."""
 
     applied: int
     skipped: int
 
 
 class Writer(DataSourceArrowWriter):
-    """Each task appends as it goes: a log has no rollback. See docs/sync.md for what a retry means."""
+    """Appends rows. A log has no rollback; docs/sync.md explains retries."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         names = set(schema.fieldNames())
@@ -39,11 +41,11 @@ class Writer(DataSourceArrowWriter):
             raise OptionError("option agent: operations can only be written to a store")
         if missing := sorted(_REQUIRED - names):
             raise OptionError(
-                f"column {missing[0]}: it is missing; a row needs {', '.join(sorted(_REQUIRED))}"
+                f"column {missing[0]} is missing; a row needs {', '.join(sorted(_REQUIRED))}"
             )
         if unknown := sorted(names - _KNOWN):
             raise OptionError(
-                f"column {unknown[0]}: an operation has only {', '.join(sorted(_KNOWN))}"
+                f"column {unknown[0]} is unknown; an operation has {', '.join(sorted(_KNOWN))}"
             )
         self._store = options.store
 
@@ -62,18 +64,20 @@ class Writer(DataSourceArrowWriter):
         if skipped:
             total = skipped + sum(message.applied for message in written)
             print(
-                f"oplog: {skipped:,} of {total:,} rows were skipped, their objects had changed since expected_offset",
+                f"oplog: skipped {skipped:,} of {counted(total, 'row')}: their objects have "
+                "changed since expected_offset",
                 file=sys.stderr,
             )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         print(
-            "oplog: the write failed; what its tasks had appended stays in the log", file=sys.stderr
+            "oplog: the write failed; operations that its tasks have appended stay in the log",
+            file=sys.stderr,
         )
 
 
 def _correction(row: dict[str, Any], arrival: str) -> Correction:
-    """Raises SyncError for a row that is no operation."""
+    """Turn a row into a correction. Raises SyncError for a row that is not a valid operation."""
     given = {
         name: value
         for name, value in row.items()
@@ -81,8 +85,7 @@ def _correction(row: dict[str, Any], arrival: str) -> Correction:
     }
     timestamp = given.get("timestamp")
     if isinstance(timestamp, datetime):
-        moment = timestamp.astimezone(UTC) if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
-        given["timestamp"] = moment.isoformat(timespec="microseconds")[:26] + "Z"
+        given["timestamp"] = format_ms(milliseconds(timestamp))
     try:
         return Correction(decode(msgspec.json.encode(given), arrival), row.get("expected_offset"))
     except OperationError as error:

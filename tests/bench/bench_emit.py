@@ -1,11 +1,12 @@
-"""The emission on SQLite beside an agent: in the order of a hash and of keys, with and without the pauses.
+"""Compare ways to emit corrections on SQLite while an agent on the same store gets posts.
 
-Corrects a part of a store's objects, spread evenly over all of them, from a process of its own, while operations are posted to an
-agent on the same store one after another. Prints corrections per second and the times of the posts for each way of emission, first
-without any, and their ratios. A post's time counts from the moment it is due, so it holds the wait for those before it. Each way
-begins with a fresh copy of the store.
+The ways differ in order (by key or by hash), batch size, and pauses between batches. A process of
+its own corrects some of the objects, evenly spread, while operations are posted one after another.
+Prints the corrections per second and the duration of the posts for each way, first without an
+emission, and their ratios. A post's duration counts from the time it was due, so it includes the
+wait for earlier posts. Each way begins with a fresh copy of the store.
 
-    PYTHONPATH=. python tests/bench/bench_emit.py [--objects 1000000] [--corrections 100000] [--posts 50]
+    python -m tests.bench.bench_emit [--objects 1000000] [--corrections 100000] [--posts 50]
 """
 
 import argparse
@@ -14,10 +15,8 @@ import http.client
 import json
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,13 +25,17 @@ from oplog_sync.backend.sqlite import SqliteBackend
 from oplogd.operation import Operation
 from oplogd.store import MAX_CORRECTIONS, Correction, CorrectionResult
 from tests.agents import Agent
+from tests.bench import kit
 from tests.bench.bench_sync import NEW, data, make_store
 
 ALONE_SECONDS = 10.0
 
 
 class Way(NamedTuple):
-    """How corrections are emitted: in which order, how many at once, and whether with a pause after each batch."""
+    """A way to emit. ``by_key``: in the order of keys, else of hashes.
+
+    ``pauses``: after each batch.
+    """
 
     by_key: bool
     batch: int
@@ -40,17 +43,20 @@ class Way(NamedTuple):
 
     @property
     def title(self) -> str:
-        return f"{'by key' if self.by_key else 'by hash'}, {self.batch:,} at once{', pauses' if self.pauses else ''}"
+        order = "by key" if self.by_key else "by hash"
+        return f"{order}, {self.batch:,} at once{', pauses' if self.pauses else ''}"
 
 
-class Figures(NamedTuple):
+class EmissionFigures(NamedTuple):
+    """Corrections per second, and the duration of the posts meanwhile."""
+
     per_second: float
     p50_ms: float
     p99_ms: float
     posts: int
 
 
-SHORT = apply._SHORT_BATCH
+SHORT = apply.SHORT_BATCH
 WAYS = (
     Way(True, SHORT, True),
     Way(False, SHORT, True),
@@ -62,8 +68,8 @@ WAYS = (
 
 
 def emit(store: Path, objects: int, count: int, way: Way) -> float:
-    """Emit so many updates and return how many a second went in."""
-    apply._SHORT_BATCH = apply.MAX_CORRECTIONS = way.batch  # type: ignore[attr-defined]
+    """Emit ``count`` updates and return the number per second."""
+    apply.SHORT_BATCH = apply.MAX_CORRECTIONS = way.batch  # type: ignore[attr-defined]
     SqliteBackend.writers_wait = way.pauses
     corrections = []
     for n in range(1, objects, max(objects // count, 1)):
@@ -71,9 +77,7 @@ def emit(store: Path, objects: int, count: int, way: Way) -> float:
         corrections.append(
             Correction(Operation("update", f"video/{json.loads(raw)['id']}", raw.encode()), n + 1)
         )
-    key: Callable[[Correction], str] = lambda each: each.operation.key  # noqa: E731
-    hashed: Callable[[Correction], str] = lambda each: hashlib.md5(key(each).encode()).hexdigest()  # noqa: E731
-    corrections.sort(key=key if way.by_key else hashed)
+    corrections.sort(key=key_of if way.by_key else hash_of)
     print("emitting", flush=True)
     started = time.monotonic()
     applied = sum(
@@ -86,8 +90,18 @@ def emit(store: Path, objects: int, count: int, way: Way) -> float:
     return applied / seconds
 
 
-def measure(folder: Path, made: Path, given: argparse.Namespace, way: Way | None) -> Figures:
-    """Post to an agent until the emission is over; without one, for some seconds."""
+def key_of(correction: Correction) -> str:
+    return correction.operation.key
+
+
+def hash_of(correction: Correction) -> str:
+    return hashlib.md5(key_of(correction).encode()).hexdigest()
+
+
+def measure(
+    folder: Path, made: Path, given: argparse.Namespace, way: Way | None
+) -> EmissionFigures:
+    """Post to an agent until the emission ends; without an emission, for ALONE_SECONDS."""
     folder.mkdir()
     shutil.copy(made, folder / "oplog.db")
     with Agent(folder) as agent:
@@ -95,15 +109,8 @@ def measure(folder: Path, made: Path, given: argparse.Namespace, way: Way | None
         process = None
         if way is not None:
             numbers = [str(int(number)) for number in (given.objects, given.corrections, *way)]
-            command = [
-                sys.executable,
-                "-m",
-                "tests.bench.bench_emit",
-                "--emit",
-                str(folder / "oplog.db"),
-                *numbers,
-            ]
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            command = kit.command("bench_emit", "--emit", folder / "oplog.db", *numbers)
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=kit.ROOT)
             assert process.stdout is not None
             assert process.stdout.readline() == "emitting\n"
         took: list[float] = []
@@ -118,7 +125,9 @@ def measure(folder: Path, made: Path, given: argparse.Namespace, way: Way | None
         assert process is None or process.returncode == 0
     shutil.rmtree(folder)
     took.sort()
-    return Figures(float(output), took[len(took) // 2], took[len(took) * 99 // 100], len(took))
+    return EmissionFigures(
+        float(output), took[len(took) // 2], took[len(took) * 99 // 100], len(took)
+    )
 
 
 def post(connection: http.client.HTTPConnection, number: int) -> None:
@@ -134,27 +143,26 @@ def main(given: argparse.Namespace) -> None:
         folder = Path(name)
         make_store(folder / "made.db", given.objects)
         print(f"{given.corrections:,} of {given.objects:,} objects, {given.posts} posts per second")
-        found: dict[Way | None, Figures] = {}
+        found: dict[Way | None, EmissionFigures] = {}
         for way in (None, *WAYS):
             figures = found[way] = measure(folder / "run", folder / "made.db", given, way)
             print(
-                f"  {way.title if way else 'no emission':<26} {figures.per_second:>8,.0f} corrections/s,"
-                f" posts: p50 {figures.p50_ms:6.1f} ms, p99 {figures.p99_ms:7.1f} ms of {figures.posts:,}",
+                f"  {way.title if way else 'no emission':<30}"
+                f" {figures.per_second:>8,.0f} corrections/s, posts: p50 {figures.p50_ms:6.1f} ms,"
+                f" p99 {figures.p99_ms:7.1f} ms of {figures.posts:,}",
                 flush=True,
             )
     by_key, by_hash = found[Way(True, SHORT, True)], found[Way(False, SHORT, True)]
     print(f"by key {by_key.per_second / by_hash.per_second:.1f} times as fast as by hash")
-    print(f"times of the posts beside those with {WAYS[0].title}:")
+    print(f"duration of the posts compared with {WAYS[0].title}:")
     for way in WAYS[1:]:
         beside = found[way]
-        ratios = f"p50 {beside.p50_ms / by_key.p50_ms:5.1f}, p99 {beside.p99_ms / by_key.p99_ms:5.1f} times as long"
-        print(f"  {way.title:<26} {ratios}")
+        p50, p99 = beside.p50_ms / by_key.p50_ms, beside.p99_ms / by_key.p99_ms
+        print(f"  {way.title:<30} p50 {p50:5.1f}, p99 {p99:5.1f} times as long")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = kit.parser(__doc__)
     parser.add_argument("--objects", type=int, default=1_000_000)
     parser.add_argument("--corrections", type=int, default=100_000)
     parser.add_argument("--posts", type=int, default=50, help="per second")

@@ -1,21 +1,21 @@
-"""Fan-out: 1,000 consumers follow while 1,000 operations a second come by UDP; every consumer must get every one.
+"""Compare the fan-out of an agent with a bare uvloop server that only writes.
 
-Prints events a second, latency from the producer's send to the consumer's read (p50, p99; all events of one read count as
-old as its oldest), what was lost, and the server's CPU. Beside it, in the same run: a bare uvloop server that writes the
-same bytes to as many sockets and does nothing else, the machine's own limit for a Python process.
+Many consumers follow while operations come by UDP; every consumer must get every operation. The
+bare server writes the same bytes to as many sockets: it is the limit of the machine for a Python
+process. Prints for both the events per second, the latency from the producer's send to the
+consumer's read (all events of one read count as old as the oldest), the lost events and the
+server's CPU time, and the ratio of the CPU times.
 
-    python tests/bench/bench_fanout.py [--consumers 1000] [--rate 1000] [--seconds 10]
-    python tests/bench/bench_fanout.py --filters 10000 [--operations 200]
+    python -m tests.bench.bench_fanout [--consumers 1000] [--rate 1000] [--seconds 10]
+    python -m tests.bench.bench_fanout --filters 10000 [--operations 200]
 
-With ``--filters`` every consumer has a filter of its own, see ``filters.py``.
+With ``--filters`` every consumer has a filter of its own: see ``filters.py``.
 """
 
 import argparse
 import asyncio
-import os
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import zlib
@@ -28,13 +28,14 @@ import uvloop
 
 from oplogd.server import raise_file_limit
 from tests.agents import Agent
-from tests.bench import filters
+from tests.bench import filters, kit
 
-HERE = Path(__file__).parent
 _REQUEST = b"GET /ops HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"
 
 
-class Result(NamedTuple):
+class FanoutResult(NamedTuple):
+    """``lost``: events that did not arrive. ``different``: streams with other bytes."""
+
     events_per_second: float
     p50_ms: float
     p99_ms: float
@@ -43,10 +44,10 @@ class Result(NamedTuple):
     server_cpu_seconds: float
 
 
-class Reader(asyncio.Protocol):
-    """Counts events and remembers how old they were; checks that all readers got the same bytes."""
+class FanoutReader(asyncio.Protocol):
+    """Counts events and records their age. ``crc`` is the checksum of all bytes."""
 
-    def __init__(self, bench: "Bench") -> None:
+    def __init__(self, bench: "FanoutRun") -> None:
         self.bench = bench
         self.events = 0
         self.crc = 0
@@ -75,14 +76,12 @@ class Reader(asyncio.Protocol):
         self.crc = zlib.crc32(data, self.crc)
         if count:
             self.events += count
-            at = data.find(b'"id":"')
-            if at >= 0:
-                sent = int(data[at + 6 : data.index(b'"', at + 6)])
-                self.bench.ages.append((time.monotonic_ns() - sent, count))
+            if (age := kit.age_ms(data)) is not None:
+                self.bench.ages.append((age, count))
             self.bench.got(count)
 
     def unchunk(self, data: bytes) -> bytes:
-        """Whole chunks without their framing; the rest waits for more."""
+        """Return the contents of complete chunks. Keeps an incomplete chunk for the next call."""
         data = self.partial + data
         parts = []
         at = 0
@@ -96,12 +95,14 @@ class Reader(asyncio.Protocol):
         return b"".join(parts)
 
 
-class Bench:
+class FanoutRun:
+    """Counts the events of all readers. ``ages``: milliseconds, and the number of events."""
+
     def __init__(self, consumers: int, operations: int) -> None:
         self.consumers = consumers
         self.missing = consumers * operations
         self.waiting = consumers
-        self.ages: list[tuple[int, int]] = []
+        self.ages: list[tuple[float, int]] = []
         self.all_open = asyncio.Event()
         self.all_got = asyncio.Event()
 
@@ -116,60 +117,51 @@ class Bench:
             self.all_got.set()
 
 
-async def measure(http_port: int, udp_port: int, pid: int, args: argparse.Namespace) -> Result:
+async def measure(
+    http_port: int, udp_port: int, pid: int, args: argparse.Namespace
+) -> FanoutResult:
     operations = int(args.rate * args.seconds)
-    bench = Bench(args.consumers, operations)
+    bench = FanoutRun(args.consumers, operations)
     loop = asyncio.get_running_loop()
-    readers: list[Reader] = []
+    readers: list[FanoutReader] = []
     for begin in range(0, args.consumers, 100):
         made = [
-            loop.create_connection(lambda: Reader(bench), "127.0.0.1", http_port)
-            for _ in range(100)
+            loop.create_connection(lambda: FanoutReader(bench), "127.0.0.1", http_port)
+            for _ in range(min(100, args.consumers - begin))
         ]
-        readers += [reader for _, reader in await asyncio.gather(*made[: args.consumers - begin])]
+        readers += [reader for _, reader in await asyncio.gather(*made)]
     await asyncio.wait_for(bench.all_open.wait(), 60)
-    cpu = cpu_seconds(pid)
+    cpu = kit.cpu_seconds(pid)
     started = time.monotonic()
-    sender = await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(HERE / "senders.py"),
-        "stamped",
-        str(udp_port),
-        str(args.rate),
-        str(operations),
-    )
+    sender = await kit.send_stamped(udp_port, args.rate, operations)
     with suppress(TimeoutError):
         await asyncio.wait_for(bench.all_got.wait(), args.seconds * 3 + 10)
     took = time.monotonic() - started
     await sender.wait()
     ages = sorted(bench.ages)
     total = sum(count for _, count in ages)
-    return Result(
+    return FanoutResult(
         events_per_second=sum(reader.events for reader in readers) / took,
         p50_ms=percentile(ages, total * 0.50),
         p99_ms=percentile(ages, total * 0.99),
         lost=max(0, bench.missing),
         different=len({reader.crc for reader in readers}) - 1,
-        server_cpu_seconds=cpu_seconds(pid) - cpu,
+        server_cpu_seconds=kit.cpu_seconds(pid) - cpu,
     )
 
 
-def percentile(ages: list[tuple[int, int]], rank: float) -> float:
+def percentile(ages: list[tuple[float, int]], rank: float) -> float:
+    """Return the age of the event at a rank. ``ages``: sorted."""
     passed = 0
     for age, count in ages:
         passed += count
         if passed >= rank:
-            return age / 1e6
+            return age
     return float("nan")
 
 
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 async def bare_server() -> None:
-    """UDP in, the same event bytes out to every connection; prints its two ports."""
+    """Write an event for each datagram to every connection. Prints its HTTP and UDP ports."""
     loop = asyncio.get_running_loop()
     connections: list[asyncio.Transport] = []
     offset = 0
@@ -189,8 +181,8 @@ async def bare_server() -> None:
                 id_ = udp.recv(65536).split(b'"id":"')[1].split(b'"')[0]
                 offset += 1
                 data = (
-                    b'{"timestamp":"2026-01-01T00:00:00.000Z","parents":[],"type":"video","id":"%s"}'
-                    % id_
+                    b'{"timestamp":"2026-01-01T00:00:00.000Z","parents":[],'
+                    b'"type":"video","id":"%s"}' % id_
                 )
                 frames.append(b"id: %024x\nevent: update\ndata: %s\n\n" % (offset, data))
         except BlockingIOError:
@@ -210,8 +202,8 @@ async def bare_server() -> None:
 
 @contextmanager
 def bare_process() -> Iterator[tuple[int, int, int]]:
-    command = [sys.executable, __file__, "--bare-server"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    command = kit.command("bench_fanout", "--bare-server")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=kit.ROOT) as process:
         assert process.stdout is not None
         http_port, udp_port = map(int, process.stdout.readline().split())
         try:
@@ -220,23 +212,27 @@ def bare_process() -> Iterator[tuple[int, int, int]]:
             process.kill()
 
 
-def show(name: str, result: Result) -> None:
+def show(name: str, result: FanoutResult) -> None:
     print(
-        f"  {name:<12} {result.events_per_second:>11,.0f} events/s, p50 {result.p50_ms:.0f} ms, p99 {result.p99_ms:.0f} ms,"
-        f" lost {result.lost:,}, streams that differ {result.different}, server CPU {result.server_cpu_seconds:.1f} s",
+        f"  {name:<12} {result.events_per_second:>11,.0f} events/s,"
+        f" p50 {result.p50_ms:.0f} ms, p99 {result.p99_ms:.0f} ms,"
+        f" lost {result.lost:,}, different streams {result.different},"
+        f" server CPU {result.server_cpu_seconds:.1f} s",
         flush=True,
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = kit.parser(__doc__)
     parser.add_argument("--consumers", type=int, default=1_000)
-    parser.add_argument("--rate", type=int, default=1_000, help="operations a second")
+    parser.add_argument("--rate", type=int, default=1_000, help="operations per second")
     parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--filters", type=int, help="consumers with a filter each")
-    parser.add_argument("--operations", type=int, default=200, help="with --filters: operations")
+    parser.add_argument(
+        "--filters", type=int, help="number of consumers with a filter of their own"
+    )
+    parser.add_argument(
+        "--operations", type=int, default=200, help="number of operations with --filters"
+    )
     parser.add_argument("--bare-server", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     raise_file_limit()
@@ -253,9 +249,10 @@ def main() -> None:
         bare = uvloop.run(measure(http_port, udp_port, pid, args))
     show("bare server", bare)
     print(
-        f"Fan-out to {args.consumers:,} consumers at {args.rate:,} operations/s: {ours.events_per_second:,.0f} events/s,"
-        f" p99 {ours.p99_ms:.0f} ms, lost {ours.lost:,}; {ours.server_cpu_seconds / bare.server_cpu_seconds:.1f} times"
-        f" the CPU of a bare server that only writes (its p99 {bare.p99_ms:.0f} ms)"
+        f"Fan-out to {args.consumers:,} consumers at {args.rate:,} operations/s:"
+        f" {ours.events_per_second:,.0f} events/s, p99 {ours.p99_ms:.0f} ms, lost {ours.lost:,};"
+        f" {ours.server_cpu_seconds / bare.server_cpu_seconds:.1f} times the CPU of a bare server"
+        f" that only writes (its p99 {bare.p99_ms:.0f} ms)"
     )
 
 

@@ -1,18 +1,19 @@
-"""What a call of ``Producer.send`` costs beside a bare ``socket.sendto`` of the same bytes.
+"""Compare a call of ``Producer.send`` with a bare ``socket.sendto`` of the same bytes.
 
-Both go to a UDP socket on this machine that nobody reads (the kernel drops what does not fit), in turns, and the best
-turn of each counts, as other work on the machine can only slow them down.
+Both send to an unread UDP socket on this machine; the kernel drops the overflow. They alternate,
+and the best turn of each counts, since other work on the machine can only slow them down. Prints
+the microseconds per call and their ratio.
 
-    python tests/bench/bench_producer.py [--calls 20000] [--turns 7]
+    python -m tests.bench.bench_producer [--calls 20000] [--turns 7]
 """
 
-import argparse
 import socket
 import time
 from collections.abc import Callable
 
 from oplogc import Producer
 from oplogc.operation import encode
+from tests.bench import kit
 
 
 def microseconds(call: Callable[[int], object], calls: int) -> float:
@@ -23,9 +24,7 @@ def microseconds(call: Callable[[int], object], calls: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = kit.parser(__doc__)
     parser.add_argument("--calls", type=int, default=20_000)
     parser.add_argument("--turns", type=int, default=7)
     args = parser.parse_args()
@@ -37,21 +36,22 @@ def main() -> None:
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as bare,
     ):
         sink.bind(("127.0.0.1", 0))
-        where = sink.getsockname()
-        with Producer(f"udp://127.0.0.1:{where[1]}") as producer:
+        address = sink.getsockname()
+        with Producer(f"udp://127.0.0.1:{address[1]}") as producer:
             turns = [
                 (
                     microseconds(
                         lambda n: producer.send("update", "video", names[n], parents=parents),
                         args.calls,
                     ),
-                    microseconds(lambda n: bare.sendto(lines[n], where), args.calls),
+                    microseconds(lambda n: bare.sendto(lines[n], address), args.calls),
                 )
                 for _ in range(args.turns)
             ]
     ours, theirs = (min(column) for column in zip(*turns, strict=True))
     print(
-        f"Producer.send over UDP: {ours:.1f} µs a call, {ours / theirs:.1f} times a bare sendto ({theirs:.1f} µs)"
+        f"Producer.send over UDP: {ours:.1f} µs per call, {ours / theirs:.1f} times a bare sendto "
+        f"({theirs:.1f} µs)"
     )
 
 

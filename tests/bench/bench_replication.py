@@ -1,9 +1,12 @@
-"""Replication under load: many consumers copy a large store, most of it deleted, while others follow live operations.
+"""Compare an agent's answers to live consumers with and without many replications beside them.
 
-Live consumers, a consumer of a type that never comes, `/status`, `/ready` and new connections are watched twice in one run:
-first alone, then beside the replications. Prints both and the ratios. The replications need not end: the run is bounded.
+The replications copy a large store with many deleted states. Live consumers, a consumer of a type
+that never comes, `/status`, `/ready` and new connections are measured twice: first alone, then
+beside the replications. Prints both and the ratios of the live latency. The run ends after a fixed
+time; the replications need not be complete.
 
-    python tests/bench/bench_replication.py [--live 1000000] [--deleted 1000000] [--replications 50] [--seconds 15]
+    python -m tests.bench.bench_replication [--live 1000000] [--deleted 1000000]
+                                            [--replications 50] [--seconds 15]
 """
 
 import argparse
@@ -20,21 +23,26 @@ from typing import NamedTuple, Self
 
 from oplogd.store.sqlite import SqliteStore
 from tests.agents import Agent
+from tests.bench import kit
 
-HERE = Path(__file__).parent
 HEARTBEAT = 1.0
 _POLL_SECONDS = 0.05
 _FILL = """
     WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < :count)
     INSERT INTO states (key, n, ts, deleted, data)
     SELECT 'video/' || n, n, (SELECT head_ts FROM logs) + n / 10, n <= :deleted,
-    '{"timestamp":"2014-11-06T11:04:39.041Z","parents":["x3kd2"],"type":"video","id":"' || n || '"}' FROM number
+    '{"timestamp":"2014-11-06T11:04:39.041Z","parents":["x3kd2"],"type":"video","id":"' || n || '"}'
+    FROM number
 """
 _FILLED = "UPDATE logs SET head = :count, head_ts = head_ts + :count / 10"
 
 
-class Figures(NamedTuple):
-    """``p50_ms``, ``p99_ms``: from sending to reading of live operations. ``silence``: the longest, in heartbeats."""
+class ReplicationFigures(NamedTuple):
+    """The agent's answers to live consumers.
+
+    ``p50_ms``, ``p99_ms``: from the send to the read of an operation. ``silence``: the longest, in
+    heartbeats. ``status_ms``, ``connect_ms``: the longest answer. ``trouble``: DEGRADED answers.
+    """
 
     operations: int
     p50_ms: float
@@ -46,7 +54,7 @@ class Figures(NamedTuple):
 
 
 async def fill(path: Path, live: int, deleted: int) -> None:
-    """A store with so many states, the deleted ones first. As if the log had forgotten all operations but the last."""
+    """Make a store with states, deleted ones first. The log has lost all entries but the last."""
     store = SqliteStore(path)
     await store.open()
     await store.close()
@@ -59,7 +67,7 @@ async def fill(path: Path, live: int, deleted: int) -> None:
 
 
 class Probe:
-    """A consumer that notes the age of the operations it reads, and for how long at most nothing came."""
+    """A consumer that records the age of each operation, and the longest silence."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -90,10 +98,8 @@ class Probe:
             self.received += len(data)
             *whole, rest = (rest + data).split(b"\n\n")
             for block in whole:
-                if (at := block.find(b'"id":"')) >= 0:
-                    self.ages.append(
-                        (time.monotonic_ns() - int(block[at + 6 : block.index(b'"', at + 6)])) / 1e6
-                    )
+                if (age := kit.age_ms(block)) is not None:
+                    self.ages.append(age)
 
 
 class Idle(Probe):
@@ -102,7 +108,7 @@ class Idle(Probe):
 
 
 class BusyIdle(Probe):
-    """Replicates, and nothing passes its filter."""
+    """Replicates with a filter that no object passes."""
 
     def _path(self) -> str:
         return "/ops?types=never&last_event_id=0"
@@ -110,8 +116,8 @@ class BusyIdle(Probe):
 
 async def measure(
     agent: Agent, consumers: int, rate: int, seconds: float, *, replicates: bool = False
-) -> Figures:
-    """Send ``rate`` operations a second and watch. ``replicates``: with a replication of which nothing passes."""
+) -> ReplicationFigures:
+    """Send ``rate`` operations per second and measure. ``replicates``: add a BusyIdle consumer."""
     count = int(rate * seconds)
     async with AsyncExitStack() as stack:
         connects: list[float] = []
@@ -123,14 +129,7 @@ async def measure(
         silent: list[Probe] = [await stack.enter_async_context(Idle(agent.port))]
         if replicates:
             silent.append(await stack.enter_async_context(BusyIdle(agent.port)))
-        sender = await asyncio.create_subprocess_exec(
-            sys.executable,
-            str(HERE / "senders.py"),
-            "stamped",
-            str(agent.udp_port),
-            str(rate),
-            str(count),
-        )
+        sender = await kit.send_stamped(agent.udp_port, rate, count)
         status: list[float] = []
         trouble: list[str] = []
         while sender.returncode is None:
@@ -143,7 +142,7 @@ async def measure(
                 await asyncio.sleep(_POLL_SECONDS)
         ages = sorted(age for probe in probes for age in probe.ages)
         silence = max(probe.silence for probe in silent) / HEARTBEAT
-    return Figures(
+    return ReplicationFigures(
         len(ages),
         ages[len(ages) // 2],
         ages[len(ages) * 99 // 100],
@@ -161,11 +160,12 @@ async def _timed(call: Awaitable[None]) -> float:
 
 
 async def _request(port: int, path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """The head of the answer is read."""
+    """Send a request and read the head of the answer."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
     accept = "text/event-stream" if path.startswith("/ops") else "*/*"
     writer.write(
-        f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\nConnection: close\r\n\r\n".encode()
+        f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\n"
+        "Connection: close\r\n\r\n".encode()
     )
     head = await reader.readuntil(b"\r\n\r\n")
     assert head.startswith((b"HTTP/1.1 200", b"HTTP/1.1 503")), head
@@ -187,19 +187,14 @@ async def _connect(port: int) -> None:
 
 @contextmanager
 def replications(port: int, count: int) -> Iterator[Callable[[], tuple[int, int]]]:
-    """So many consumers that copy everything, in a process of its own. Call to end them: MB read, and how many went live."""
-    command = [
-        sys.executable,
-        "-m",
-        "tests.bench.bench_replication",
-        "--copy-from",
-        str(port),
-        "--replications",
-        str(count),
-    ]
-    root = HERE.parent.parent
+    """Start consumers that copy everything, in a process of their own.
+
+    Yields a function that ends them and returns the MB read and the number of consumers that got
+    `live`.
+    """
+    command = kit.command("bench_replication", "--copy-from", port, "--replications", count)
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=kit.ROOT
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -217,7 +212,7 @@ def replications(port: int, count: int) -> Iterator[Callable[[], tuple[int, int]
 
 
 async def copy(port: int, count: int) -> None:
-    """The other process: read until standard input ends."""
+    """Copy until standard input ends. Runs in the other process."""
     read = live = 0
 
     async def follow() -> None:
@@ -238,11 +233,12 @@ async def copy(port: int, count: int) -> None:
     print(read // 1_000_000, live)
 
 
-def show(name: str, found: Figures) -> None:
+def show(name: str, found: ReplicationFigures) -> None:
     print(
-        f"{name:22} p50 {found.p50_ms:7.1f} ms, p99 {found.p99_ms:7.1f} ms, longest silence {found.silence:4.1f} heartbeats,"
-        f" /status and /ready at most {found.status_ms:7.1f} ms, a connect {found.connect_ms:7.1f} ms,"
-        f" {len(found.trouble)} DEGRADED"
+        f"{name:22} p50 {found.p50_ms:7.1f} ms, p99 {found.p99_ms:7.1f} ms,"
+        f" longest silence {found.silence:4.1f} heartbeats,"
+        f" /status and /ready at most {found.status_ms:7.1f} ms,"
+        f" a connect {found.connect_ms:7.1f} ms, {len(found.trouble)} DEGRADED"
     )
 
 
@@ -252,7 +248,8 @@ async def main(given: argparse.Namespace) -> None:
         began = time.monotonic()
         await fill(folder / "oplog.db", given.live, given.deleted)
         print(
-            f"{given.live} live and {given.deleted} deleted states, made in {time.monotonic() - began:.1f} s"
+            f"{given.live} live and {given.deleted} deleted states, "
+            f"made in {time.monotonic() - began:.1f} s"
         )
         with Agent(folder, "--heartbeat", str(HEARTBEAT)) as agent:
             alone = await measure(agent, given.consumers, given.rate, given.seconds)
@@ -264,20 +261,19 @@ async def main(given: argparse.Namespace) -> None:
                 megabytes, live = end()
             show(f"{given.replications} replications", beside)
     print(
-        f"replicated {megabytes / given.seconds:.0f} MB/s, {live} ended; live p99 {beside.p99_ms / alone.p99_ms:.1f} times,"
+        f"replicated {megabytes / given.seconds:.0f} MB/s, {live} ended;"
+        f" live p99 {beside.p99_ms / alone.p99_ms:.1f} times,"
         f" p50 {beside.p50_ms / alone.p50_ms:.1f} times"
     )
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = kit.parser(__doc__)
     parser.add_argument("--live", type=int, default=1_000_000)
     parser.add_argument("--deleted", type=int, default=1_000_000)
     parser.add_argument("--replications", type=int, default=50)
-    parser.add_argument("--consumers", type=int, default=20, help="that follow live operations")
-    parser.add_argument("--rate", type=int, default=200, help="operations a second")
+    parser.add_argument("--consumers", type=int, default=20, help="consumers of live operations")
+    parser.add_argument("--rate", type=int, default=200, help="operations per second")
     parser.add_argument("--seconds", type=float, default=15.0)
     parser.add_argument("--copy-from", type=int, default=0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -1,12 +1,12 @@
-"""What an operation costs on the disk: in the log, as the cap counts it, and in the states.
+"""Compare the bytes that an operation takes on disk with the bytes that the cap counts for it.
 
-    python tests/bench/bench_size.py
+Each kind of operation goes into a store of its own: first once on each object, then again on the
+same objects. The second half adds to the log and not to the states, so both sizes are known.
+Prints the bytes per operation, and the ratio of the log on disk to the counted bytes.
 
-Each kind of operation goes into a store of its own, first each on a new object, then each object again, so that the second
-half adds to the log and not to the states.
+    python -m tests.bench.bench_size [--objects 50000]
 """
 
-import argparse
 import asyncio
 import sqlite3
 import tempfile
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from oplogd.operation import Operation, encode_data
 from oplogd.store.sqlite import SqliteStore
+from tests.bench import kit
 
 BATCH = 1000
 TIMESTAMP = "2025-11-20T10:00:00.123Z"
@@ -43,7 +44,7 @@ def _operation(type_: str, id_: str, parents: list[str]) -> Operation:
 
 
 async def append(path: Path, make: Callable[[int], Operation], count: int) -> float:
-    """Bytes an operation counts for the cap."""
+    """Append operations and return the bytes that the cap counts for each."""
     store = SqliteStore(path, max_bytes=LARGE)
     await store.open()
     for start in range(0, count, BATCH):
@@ -60,9 +61,10 @@ def on_disk(path: Path) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = kit.parser(__doc__)
     parser.add_argument("--objects", type=int, default=50_000)
     count = parser.parse_args().objects
+    ratios = []
     print("operation                     counted  in the log  in the states   (bytes each)")
     for name, make in (
         ("short id, 1 parent", short),
@@ -76,6 +78,8 @@ def main() -> None:
             asyncio.run(append(path, make, count))
             log = on_disk(path) - both
         print(f"{name:28s} {counted:8.0f} {log / count:11.0f} {(both - log) / count:14.0f}")
+        ratios.append(log / count / counted)
+    print(f"the log on disk is {min(ratios):.2f} to {max(ratios):.2f} times the counted bytes")
 
 
 if __name__ == "__main__":

@@ -1,20 +1,14 @@
-"""oplog-sync on SQLite beside a dictionary diff in one Python process, on the same files.
+"""Compare oplog-sync with a dictionary diff in one Python process, on the same files.
 
-A store with a million live objects is compared with a dump of as many, of which one in a hundred is changed, one new and one
-missing; the corrections are emitted. Prints wall time, CPU time and peak memory of the whole process tree, Java included
-(shared pages counted once), and their ratios. The dictionary diff reads the same dump and store, applies the same rules and
-emits nothing.
+A store of live objects is compared with a dump of as many: 1 % are changed, 1 % new, 1 % missing.
+The corrections are emitted. The dictionary diff reads the same dump and store, applies the same
+rules and emits nothing. Prints wall time, CPU time and peak memory of each process tree, Java
+included (shared pages count once), and their ratios.
 
-    python tests/bench/bench_sync.py [--objects 1000000] [--large] [--memory 4g] [--mongo-url URL] [--dry-run]
-
-``--large`` runs ten times as many objects as well: for 10 million 8 GB of disk in the temporary folder. Java gets the whole
-of ``--memory`` at its start, so that the peaks of two sizes can be compared: a heap that is left to grow shows what garbage
-was allowed, not what was needed. ``--mongo-url`` compares with the states of that database instead, whose oplog is dropped
-before and after; it keeps an ordinary log there, so that servers without capped collections will do. ``--dry-run`` emits nothing:
-the tests' stand-in looks through all states for each thousand corrections.
+    python -m tests.bench.bench_sync [--objects 1000000] [--large] [--memory 4g]
+                                     [--mongo-url URL] [--dry-run]
 """
 
-import argparse
 import asyncio
 import json
 import os
@@ -34,6 +28,7 @@ from pymongo import MongoClient
 from oplogd.operation import decode
 from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.layout import LOG, META, STATES
+from tests.bench import kit
 from tests.sync.helpers import append
 
 PARTS = 8
@@ -42,24 +37,33 @@ OLD, NEW = "2020-01-01T00:00:00.000Z", "2021-01-01T00:00:00.000Z"
 _STATES = f"""
     WITH RECURSIVE numbers (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM numbers WHERE i + 1 < ?)
     INSERT INTO states (key, n, ts, deleted, data)
-    SELECT printf('video/x%010x', i * 7919), i + 1, 1577836800000, 0,
-    printf('{{"timestamp":"{OLD}","parents":["user/%d"],"type":"video","id":"x%010x"}}', i % 9973, i * 7919) FROM numbers
+    SELECT printf('video/x%010x', i * 7919), i + 1, 1577836800000, 0, printf(
+        '{{"timestamp":"{OLD}","parents":["user/%d"],"type":"video","id":"x%010x"}}',
+        i % 9973, i * 7919
+    ) FROM numbers
 """
-_INDEXES = "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = 'states' AND sql IS NOT NULL"
+_INDEXES = """
+    SELECT name, sql FROM sqlite_master
+    WHERE type = 'index' AND tbl_name = 'states' AND sql IS NOT NULL
+"""
 
 
-class Result(NamedTuple):
+class RunCost(NamedTuple):
+    """Wall time, CPU time and peak memory of a process tree."""
+
     seconds: float
     cpu_seconds: float
     peak_mib: float
 
 
 def data(n: int, timestamp: str) -> str:
-    return f'{{"timestamp":"{timestamp}","parents":["user/{n % 9973}"],"type":"video","id":"x{n * 7919:010x}"}}'
+    """Return the JSON text of object number ``n``."""
+    key = f'"type":"video","id":"x{n * 7919:010x}"'
+    return f'{{"timestamp":"{timestamp}","parents":["user/{n % 9973}"],{key}}}'
 
 
 def make_store(store: Path, objects: int) -> None:
-    """States as an agent would have left them, and a log that has been trimmed."""
+    """Make a store with states as an agent leaves them, and a trimmed log."""
     append(store, [json.loads(data(0, OLD)) | {"event": "insert"}])
     db = sqlite3.connect(store)
     with db:
@@ -87,7 +91,7 @@ def make_dump(dump: Path, objects: int) -> None:
 
 
 def make_states(url: str, objects: int) -> None:
-    """What ``make_store`` makes, in MongoDB. All states are of the one entry in the log."""
+    """Make the same store in MongoDB. All states have the offset of the only entry in the log."""
 
     async def begin() -> None:
         store = MongoStore(url, collection="plain")
@@ -101,7 +105,7 @@ def make_states(url: str, objects: int) -> None:
     at = datetime.fromisoformat(OLD)
     with MongoClient[dict[str, Any]](url) as client:
         states = client.get_default_database()[STATES]
-        if states.count_documents({}) == 0:  # the log was not folded before the store was closed
+        if states.count_documents({}) == 0:  # the store was closed before it folded the log
             states.insert_one(state(0, at))
         for first in range(1, objects, 5000):
             batch = [state(n, at) for n in range(first, min(first + 5000, objects))]
@@ -122,14 +126,16 @@ def drop(url: str) -> None:
 SQLITE_STATES = """
 import sqlite3
 def states(store):
-    for key, deleted, data in sqlite3.connect(store).execute("SELECT key, deleted, data FROM states"):
+    rows = sqlite3.connect(store).execute("SELECT key, deleted, data FROM states")
+    for key, deleted, data in rows:
         yield key, deleted, json.loads(data)["timestamp"]
 """
 MONGO_STATES = """
 from pymongo import MongoClient
 def states(url):
     for found in MongoClient(url).get_default_database()["oplog_states"].find().batch_size(10000):
-        yield found["_id"], found["event"] == "delete", found["data"]["ts"].isoformat(timespec="milliseconds") + "Z"
+        timestamp = found["data"]["ts"].isoformat(timespec="milliseconds") + "Z"
+        yield found["_id"], found["event"] == "delete", timestamp
 """
 DICTIONARY_DIFF = """
 import json, pathlib, sys
@@ -150,8 +156,8 @@ print(*found)
 """
 
 
-def measured(command: list[str], environ: dict[str, str]) -> tuple[Result, str]:
-    """Run a command; what it takes is the sum over its process and all below it, looked at a few times a second."""
+def measured(command: list[str], environ: dict[str, str]) -> tuple[RunCost, str]:
+    """Run a command. Return the cost of its process tree, sampled every 0.3 s, and its output."""
     started = time.monotonic()
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ
@@ -175,11 +181,12 @@ def measured(command: list[str], environ: dict[str, str]) -> tuple[Result, str]:
     watcher.join()
     if process.returncode:
         raise SystemExit(f"{command[:3]} ended with {process.returncode}: {errors}")
-    return Result(seconds, sum(ticks.values()) / os.sysconf("SC_CLK_TCK"), peak / 1024), output
+    cpu_seconds = sum(ticks.values()) / os.sysconf("SC_CLK_TCK")
+    return RunCost(seconds, cpu_seconds, peak / 1024), output
 
 
 def family(root: int) -> Iterator[tuple[int, int]]:
-    """A process and all below it, each with the ticks of CPU time it has taken by itself."""
+    """Yield a process and its descendants, each with the ticks of its own CPU time."""
     children: dict[int, list[int]] = {}
     ticks: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -198,7 +205,7 @@ def family(root: int) -> Iterator[tuple[int, int]]:
 
 
 def pss(pid: int) -> int:
-    """KiB, each shared page divided among those who share it."""
+    """Return the memory of a process in KiB. A shared page is divided among its users."""
     try:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
@@ -208,7 +215,7 @@ def pss(pid: int) -> int:
     return 0
 
 
-def compare(objects: int, memory: str, url: str | None, flags: list[str]) -> Result:
+def compare(objects: int, memory: str, url: str | None, flags: list[str]) -> RunCost:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         dump = folder / "dump"
@@ -247,9 +254,9 @@ def compare(objects: int, memory: str, url: str | None, flags: list[str]) -> Res
         if url is not None:
             drop(url)
     print(f"{objects:>12,} objects        seconds      CPU   peak MiB")
-    for title, result in (("one Python dictionary", plain), ("oplog-sync", job)):
+    for title, cost in (("one Python dictionary", plain), ("oplog-sync", job)):
         print(
-            f"  {title:<24} {result.seconds:>8.1f} {result.cpu_seconds:>8.1f} {result.peak_mib:>10,.0f}"
+            f"  {title:<24} {cost.seconds:>8.1f} {cost.cpu_seconds:>8.1f} {cost.peak_mib:>10,.0f}"
         )
     ratios = [mine / other for mine, other in zip(job, plain, strict=True)]
     print(f"  {'ratio':<24} {ratios[0]:>8.2f} {ratios[1]:>8.2f} {ratios[2]:>10.2f}", flush=True)
@@ -257,12 +264,30 @@ def compare(objects: int, memory: str, url: str | None, flags: list[str]) -> Res
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = kit.parser(__doc__)
     parser.add_argument("--objects", type=int, default=1_000_000)
-    parser.add_argument("--large", action="store_true")
-    parser.add_argument("--memory", default="4g")
-    parser.add_argument("--mongo-url")
-    parser.add_argument("--dry-run", action="store_const", const=["--dry-run"], default=[])
+    parser.add_argument(
+        "--large",
+        action="store_true",
+        help="also run with ten times the objects; 10 million need 8 GB in the temporary folder",
+    )
+    parser.add_argument(
+        "--memory",
+        default="4g",
+        help="Java's heap, allocated at the start: the peak of a growing heap would include "
+        "garbage",
+    )
+    parser.add_argument(
+        "--mongo-url",
+        help="use a store with a plain log in this database; its oplog is dropped before and after",
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_const",
+        const=["--dry-run"],
+        default=[],
+        help="emit nothing: the tests' MongoDB stand-in is slow at corrections",
+    )
     given = parser.parse_args()
     small = compare(given.objects, given.memory, given.mongo_url, given.dry_run)
     if given.large:

@@ -1,15 +1,15 @@
-"""UDP ingest: the highest even rate at which nothing is lost and all is committed within a second of the end.
+"""Compare the highest UDP rate that an agent stores without loss with that of a bare ``recv`` loop.
 
-Beside it, on the same machine with the same sender: the highest rate that a bare ``recv`` loop takes without loss. The
-bare loop decodes nothing and stores nothing; it is the machine's own limit for a Python process.
+The rate rises in steps until operations are lost, or are not committed one second after the last
+datagram. The bare loop has the same sender on the same machine; it decodes and stores nothing, so
+it is the limit of the machine for a Python process. Prints both rates and their ratio in percent.
 
-    python tests/bench/bench_udp.py [--seconds 5] [--objects 5000]
+    python -m tests.bench.bench_udp [--seconds 5] [--objects 5000]
 """
 
 import argparse
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -17,25 +17,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.agents import Agent
+from tests.bench import kit
 
-HERE = Path(__file__).parent
-STEPS = (10_000, 20_000, 30_000, 40_000, 45_000, 50_000, 55_000, 60_000, 65_000, 70_000, 75_000, 80_000, 90_000,
-         100_000, 120_000, 140_000, 160_000, 180_000, 200_000)  # fmt: skip
+STEPS = (
+    *range(10_000, 40_000, 10_000),
+    *range(40_000, 80_000, 5_000),
+    *range(80_000, 100_000, 10_000),
+    *range(100_000, 200_001, 20_000),
+)
 GRACE = 1.0
 
 
 def send(port: int, rate: int, seconds: float, objects: int) -> tuple[int, float]:
-    """How many were sent, and at which rate the sender really managed."""
-    command = [
-        sys.executable,
-        str(HERE / "senders.py"),
-        "paced",
-        str(port),
-        str(rate),
-        str(seconds),
-        str(objects),
-    ]
-    count, took = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    """Return the number of datagrams, and the rate that the sender reached."""
+    command = kit.command("senders", "paced", port, rate, seconds, objects)
+    sender = subprocess.run(command, check=True, capture_output=True, text=True, cwd=kit.ROOT)
+    count, took = sender.stdout.split()
     return int(count), int(count) / float(took)
 
 
@@ -83,33 +80,32 @@ def highest(
     attempt: Callable[[int, float, int], tuple[bool, float, str]],
     args: argparse.Namespace,
 ) -> float:
-    """Climb until a rate fails twice; the highest rate that held, as the sender measured it."""
+    """Raise the rate until one fails twice. Return the highest rate without loss, as measured."""
     best = 0.0
     for rate in STEPS:
         for _ in range(2):
-            held, real, told = attempt(rate, args.seconds, args.objects)
-            print(f"  {name} {rate:>7,}/s: {told}, sent at {real:,.0f}/s", flush=True)
+            held, real, result = attempt(rate, args.seconds, args.objects)
+            print(f"  {name} {rate:>7,}/s: {result}, sent at {real:,.0f}/s", flush=True)
             if held:
                 break
-        if not held or real < 0.9 * rate:  # lost some, or the sender itself is at its end
+        if not held or real < 0.9 * rate:  # operations were lost, or the sender is too slow
             return max(best, real if held else 0.0)
         best = real
     return best
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seconds", type=float, default=5.0, help="how long each rate is held")
+    parser = kit.parser(__doc__)
+    parser.add_argument("--seconds", type=float, default=5.0, help="duration of each rate")
     parser.add_argument(
-        "--objects", type=int, default=5_000, help="how many objects the operations are about"
+        "--objects", type=int, default=5_000, help="number of objects in the operations"
     )
     args = parser.parse_args()
     agent = highest("agent", against_agent, args)
     bare = highest("bare recv loop", against_bare_loop, args)
     print(
-        f"UDP ingest: {agent:,.0f} operations/s stored without loss, {agent / bare:.0%} of a bare recv loop ({bare:,.0f}/s)"
+        f"UDP ingest: {agent:,.0f} operations/s stored without loss, "
+        f"{agent / bare:.0%} of a bare recv loop ({bare:,.0f}/s)"
     )
 
 

@@ -1,14 +1,16 @@
-"""Consumers with filters of their own: what an operation costs, how long the event loop is held, and the memory.
+"""Measure consumers with filters of their own: CPU per operation, delay of the event loop, memory.
 
-Two cases, each with an agent of its own: ``disjoint`` (each consumer lists one type that nobody else lists, an operation
-passes one filter) and ``matching`` (each also lists the one type that is sent, so every filter is another and all pass).
-The event loop is watched from outside, by a process that asks /live all the time: its longest answer, and the 99th percentile.
+There are two cases, each with an agent of its own. ``disjoint``: each consumer lists one type of
+its own, so an operation passes one filter. ``matching``: each consumer also lists the type that is
+sent, so all filters differ and an operation passes all. Another process requests /live all the
+time: the longest answer and the 99th percentile show how long the event loop was blocked.
 """
 
 import asyncio
 import http.client
 import json
 import random
+import select
 import subprocess
 import sys
 import tempfile
@@ -28,17 +30,18 @@ from oplogd.stream.frames import Framer
 from oplogd.stream.ring import Ring
 from oplogd.stream.waker import Waker
 from tests.agents import Agent
+from tests.bench import kit
 
 _SETTLE_SECONDS = 2.0
 _BATCH = 2_000
 
 
-class Reader(asyncio.Protocol):
+class FilterReader(asyncio.Protocol):
     """Counts the events of one stream."""
 
     events = 0
 
-    def __init__(self, case: "Case", types: str) -> None:
+    def __init__(self, case: "FilterCase", types: str) -> None:
         self.case = case
         self.types = types
         self.is_open = False
@@ -47,7 +50,8 @@ class Reader(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's has another base
         self.transport.write(
-            f"GET /ops?types={self.types} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n".encode()
+            f"GET /ops?types={self.types} HTTP/1.1\r\nHost: localhost\r\n"
+            "Accept: text/event-stream\r\n\r\n".encode()
         )
 
     def data_received(self, data: bytes) -> None:
@@ -60,7 +64,9 @@ class Reader(asyncio.Protocol):
         self.case.got += count
 
 
-class Case:
+class FilterCase:
+    """One agent with a consumer for each filter."""
+
     def __init__(self, agent: Agent, filters: int, matching: bool) -> None:
         self.agent = agent
         self.filters = filters
@@ -68,11 +74,13 @@ class Case:
         self.opened = asyncio.Semaphore(0)
         self.got = 0
 
-    async def run(self, operations: int) -> None:
-        resident = resident_mib(self.agent.process.pid)
+    async def run(self, operations: int) -> float:
+        """Print the figures. Return the server's CPU seconds per operation of a batch."""
+        pid = self.agent.process.pid
+        resident = kit.resident_mib(pid)
         begun = time.monotonic()
         readers = await self.connect()
-        connected = resident_mib(self.agent.process.pid)
+        connected = kit.resident_mib(pid)
         print(
             f"  {self.filters:,} connected in {time.monotonic() - begun:.1f} s,"
             f" {(connected - resident) / self.filters * 1024:.1f} KiB each",
@@ -82,29 +90,31 @@ class Case:
         single = min(operations, 20 if self.matching else operations)
         await self.send("one by one", [[n] for n in range(single)])
         batch = max(1, operations // 2) if self.matching else operations
-        await self.send("one batch", [list(range(batch))])
+        cost = await self.send("one batch", [list(range(batch))])
         print(
-            f"  resident {resident:.0f} MiB before, {connected:.0f} connected, {resident_mib(self.agent.process.pid):.0f} after"
+            f"  resident {resident:.0f} MiB before, {connected:.0f} connected,"
+            f" {kit.resident_mib(pid):.0f} after"
         )
         async with Watch(self.agent) as watch:
-            cpu = cpu_seconds(self.agent)
+            cpu = kit.cpu_seconds(pid)
             begun = time.monotonic()
             for reader in random.sample(readers, len(readers)):
                 reader.transport.abort()
             await asyncio.to_thread(self.agent.wait_status, clients=0)
             took = time.monotonic() - begun
         print(
-            f"  all left after {took:.2f} s, {cpu_seconds(self.agent) - cpu:.2f} s CPU, {watch}",
+            f"  all left after {took:.2f} s, {kit.cpu_seconds(pid) - cpu:.2f} s CPU, {watch}",
             flush=True,
         )
+        return cost
 
-    async def connect(self) -> list[Reader]:
+    async def connect(self) -> list[FilterReader]:
         loop = asyncio.get_running_loop()
-        readers: list[Reader] = []
+        readers: list[FilterReader] = []
         for first in range(0, self.filters, 100):
             some = [
                 loop.create_connection(
-                    partial(Reader, self, self.types(n)), "127.0.0.1", self.agent.port
+                    partial(FilterReader, self, self.types(n)), "127.0.0.1", self.agent.port
                 )
                 for n in range(first, min(first + 100, self.filters))
             ]
@@ -116,11 +126,13 @@ class Case:
     def types(self, number: int) -> str:
         return f"own{number},sent" if self.matching else f"own{number}"
 
-    async def send(self, name: str, batches: list[list[int]]) -> None:
+    async def send(self, name: str, batches: list[list[int]]) -> float:
+        """Post operations and wait for all events. Return the CPU seconds per operation."""
+        pid = self.agent.process.pid
         operations = sum(map(len, batches))
         wanted = self.got + operations * (self.filters if self.matching else 1)
         async with Watch(self.agent) as watch:
-            cpu = cpu_seconds(self.agent)
+            cpu = kit.cpu_seconds(pid)
             begun = time.monotonic()
             for batch in batches:
                 body = [self.operation(number) for number in batch]
@@ -129,12 +141,13 @@ class Case:
                 assert time.monotonic() - begun < 300, f"{wanted - self.got:,} events are missing"
                 await asyncio.sleep(0.001)
             took = time.monotonic() - begun
-            cpu = cpu_seconds(self.agent) - cpu
+            cpu = kit.cpu_seconds(pid) - cpu
         print(
-            f"  {operations:,} operations, {name}: {took:.2f} s, server CPU {cpu / operations * 1e6:,.0f} µs an operation,"
-            f" {watch}",
+            f"  {operations:,} operations, {name}: {took:.2f} s,"
+            f" server CPU {cpu / operations * 1e6:,.0f} µs per operation, {watch}",
             flush=True,
         )
+        return cpu / operations
 
     def operation(self, number: int) -> dict[str, object]:
         type_ = "sent" if self.matching else f"own{number % self.filters}"
@@ -147,14 +160,14 @@ class Case:
 
 
 class Watch:
-    """Asks /live from a process of its own until the block ends."""
+    """Requests /live from a process of its own until the block ends."""
 
     def __init__(self, agent: Agent) -> None:
-        self._command = [sys.executable, __file__, "watch", str(agent.port)]
+        self._command = kit.command("filters", "watch", agent.port)
 
     async def __aenter__(self) -> "Watch":
         self._process = await asyncio.create_subprocess_exec(
-            *self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            *self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=kit.ROOT
         )
         assert self._process.stdout is not None
         await self._process.stdout.readline()
@@ -171,9 +184,7 @@ class Watch:
 
 
 def watch(port: int) -> None:
-    """Until a line comes in: ask /live; then print the longest time of an answer and the 99th percentile."""
-    import select
-
+    """Request /live until a line comes in. Print the longest answer and the 99th percentile."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
     times: list[float] = []
     while not times or not select.select([sys.stdin], [], [], 0.002)[0]:
@@ -187,8 +198,8 @@ def watch(port: int) -> None:
     print(json.dumps([times[-1], times[int(len(times) * 0.99)]]))
 
 
-class OneBatch:
-    """A store of which the follower gets a long batch."""
+class BatchStore:
+    """A store that gives the follower long batches."""
 
     def __init__(self, matching: bool, filters: int) -> None:
         types = ["sent"] if matching else [f"own{number}" for number in range(filters)]
@@ -206,24 +217,24 @@ class OneBatch:
         return self.entries[after : after + _BATCH]
 
 
-class Sleeper:
+class IdleConsumer:
     def wake(self) -> None:
         pass
 
 
 async def append(filters: int, matching: bool) -> None:
-    """The ring alone, without consumers: print what the follower's batches cost, and the longest hold of the loop."""
+    """Print the cost of the follower's batches in the ring alone, without consumers."""
     ring = Ring(Framer(), 65_536, 64 << 20, Waker().wake)
     ring.restart(Mark(0, 0))
-    store = cast(Store, OneBatch(matching, filters))
-    resident = resident_mib("self")
+    store = cast(Store, BatchStore(matching, filters))
+    resident = kit.own_resident_mib()
     views = [
         ring.view(Filter(frozenset({f"own{n}", "sent"} if matching else {f"own{n}"})))
         for n in range(filters)
     ]
     for view in views:
-        view.waiting[Sleeper()] = None
-    joined = resident_mib("self")
+        view.waiting[IdleConsumer()] = None
+    joined = kit.own_resident_mib()
     gaps: list[float] = []
 
     async def look() -> None:
@@ -241,46 +252,43 @@ async def append(filters: int, matching: bool) -> None:
         await asyncio.sleep(0)
     took = time.perf_counter() - begun
     looking.cancel()
-    grown = resident_mib("self") - joined
+    grown = kit.own_resident_mib() - joined
     random.shuffle(views)
     begun = time.perf_counter()
     for view in views:
         ring.release(view)
     left = time.perf_counter() - begun
     print(
-        f"  the ring alone: {took / 2 / _BATCH * 1e6:.1f} µs an operation, the loop held for {max(gaps) * 1000:.0f} ms at most;"
-        f" a view {(joined - resident) / filters * 1024:.1f} KiB, {2 * _BATCH:,} operations {grown:.1f} MiB;"
+        f"  the ring alone: {took / 2 / _BATCH * 1e6:.1f} µs per operation,"
+        f" the loop blocked for {max(gaps) * 1000:.0f} ms at most;"
+        f" a view {(joined - resident) / filters * 1024:.1f} KiB,"
+        f" {2 * _BATCH:,} operations {grown:.1f} MiB;"
         f" leaving {left / filters * 1e6:.1f} µs",
         flush=True,
     )
 
 
-def resident_mib(pid: int | str) -> float:
-    status = Path(f"/proc/{pid}/status").read_text()
-    (line,) = (line for line in status.splitlines() if line.startswith("VmRSS:"))
-    return int(line.split()[1]) / 1024
-
-
-def cpu_seconds(agent: Agent) -> float:
-    """CPU time of all threads, in nanoseconds' resolution."""
-    tasks = Path(f"/proc/{agent.process.pid}/task").iterdir()
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
-
-
 def measure(filters: int, operations: int) -> None:
+    """Run both cases and print the ratio of their CPU times per operation."""
     raise_file_limit()
+    costs = []
     for matching in (False, True):
         print(
             f"{filters:,} consumers, {'matching' if matching else 'disjoint'} filters:", flush=True
         )
         subprocess.run(
-            [sys.executable, __file__, "append", str(filters), str(int(matching))], check=True
+            kit.command("filters", "append", filters, int(matching)), check=True, cwd=kit.ROOT
         )
         with (
             tempfile.TemporaryDirectory() as folder,
             Agent(Path(folder), "--max-clients", "100000") as agent,
         ):
-            uvloop.run(Case(agent, filters, matching).run(operations))
+            costs.append(uvloop.run(FilterCase(agent, filters, matching).run(operations)))
+    disjoint, matching_all = costs
+    print(
+        f"CPU of an operation that passes all {filters:,} filters: {matching_all / disjoint:,.1f}"
+        " times that of one that passes one filter"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Load from processes of their own."""
+"""Send datagrams from a process of its own: ``python -m tests.bench.senders paced|stamped ...``."""
 
 import json
 import socket
@@ -6,12 +6,12 @@ import sys
 import time
 from collections.abc import Iterator
 
+# Datagrams are sent in one burst per millisecond: a busy machine's clock keeps no shorter interval.
 TICK = 0.001
-"""Datagrams are sent in bursts, one each millisecond: what the clock of a busy machine can hold."""
 
 
 def datagrams(count: int, objects: int) -> list[bytes]:
-    """Operations as a service sends them, over a set of objects that change again and again."""
+    """Return operations as a service sends them, on a fixed set of objects."""
     return [
         json.dumps(
             {
@@ -26,7 +26,7 @@ def datagrams(count: int, objects: int) -> list[bytes]:
 
 
 def bursts(count: int, rate: int) -> Iterator[tuple[int, int]]:
-    """Slices of ``count`` things, each yielded when it is due at ``rate`` things a second."""
+    """Yield slices of ``count`` items, each when it is due at ``rate`` items per second."""
     start = time.perf_counter()
     sent = 0
     while sent < count:
@@ -39,7 +39,7 @@ def bursts(count: int, rate: int) -> Iterator[tuple[int, int]]:
 
 
 def send_paced(port: int, rate: int, seconds: float, objects: int) -> None:
-    """Send at an even rate and print how many, and in how many seconds."""
+    """Send at an even rate. Print the number of operations and the seconds they took."""
     load = datagrams(int(rate * seconds), objects)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.connect(("127.0.0.1", port))
@@ -51,7 +51,7 @@ def send_paced(port: int, rate: int, seconds: float, objects: int) -> None:
 
 
 def send_stamped(port: int, rate: int, count: int) -> None:
-    """Send operations whose id is the time of sending in ns of the system's monotonic clock."""
+    """Send operations with the send time as id: nanoseconds of the monotonic clock."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.connect(("127.0.0.1", port))
         for begin, end in bursts(count, rate):
@@ -60,8 +60,8 @@ def send_stamped(port: int, rate: int, count: int) -> None:
 
 
 if __name__ == "__main__":
-    kind, *numbers = sys.argv[1:]
-    if kind == "paced":
+    mode, *numbers = sys.argv[1:]
+    if mode == "paced":
         send_paced(int(numbers[0]), int(numbers[1]), float(numbers[2]), int(numbers[3]))
     else:
         send_stamped(int(numbers[0]), int(numbers[1]), int(numbers[2]))

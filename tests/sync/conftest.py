@@ -16,13 +16,16 @@ __all__ = ["capped_url", "plain_url"]
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_java() -> None:
-    """Here as in the processes that tests start, Java spends more on compiling itself well than tests can win by it."""
+    """Let Java optimize less: short tests gain less time than the optimization takes.
+
+    It applies to this process and to all processes that tests start.
+    """
     os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.fixture(scope="session")
 def spark(quick_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """One session for all tests: starting one takes longer than most of them."""
+    """Start one session for all tests: the start takes longer than most tests."""
     try:
         check_java()
     except SyncError as error:

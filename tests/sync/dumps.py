@@ -26,7 +26,10 @@ def lines(rows: Iterable[Json], end: str = "\n") -> bytes:
 def write_parquet(
     path: Path, rows: Sequence[Json], times: pa.DataType = WITH_ZONE, without: str = ""
 ) -> Path:
-    """``times``: a type of timestamps, or text. ``without``: leave out this column."""
+    """Write a Parquet file.
+
+    ``times``: a type of timestamps, or text. ``without``: leave out this column.
+    """
     stamps: list[Any] = [row["timestamp"] for row in rows]
     if not pa.types.is_string(times):
         instants = [datetime.fromisoformat(stamp).astimezone(UTC) for stamp in stamps]
@@ -52,7 +55,7 @@ def write_csv(
     names: Sequence[str] = CSV_COLUMNS,
     time: Callable[[str], str] = str,
 ) -> Path:
-    """As most programs write it: quotes doubled inside quotes."""
+    """Write CSV as most programs do: quotes are doubled inside quotes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
@@ -71,7 +74,10 @@ def without_zone(time: str) -> str:
 
 
 def write_forms(folder: Path, rows: list[Json], unchanged: list[Json]) -> dict[str, list[str]]:
-    """The arguments by the name of the form. ``unchanged``: rows whose objects the store has with the same parents."""
+    """Write a dump in every form and return the job's arguments by the name of the form.
+
+    ``unchanged``: rows whose objects the store has with the same parents.
+    """
     half = len(rows) // 2
     changed = [row for row in rows if row not in unchanged]
 

@@ -9,11 +9,13 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pymongo import MongoClient
 from pyspark.sql import SparkSession
 
+from oplog_sync.errors import SyncError
 from oplog_sync.job import run
-from oplog_sync.report import Counts
+from oplog_sync.report import ObjectCounts
 from oplog_sync.settings import parse
 from oplogd.operation import decode
 from oplogd.store import Correction, CorrectionResult, Entry
@@ -28,7 +30,7 @@ ARRIVAL = "2020-01-01T00:00:00.000Z"
 Json = dict[str, Any]
 
 
-def sync(spark: SparkSession, *argv: str | Path, create: bool = True) -> Counts:
+def sync(spark: SparkSession, *argv: str | Path, create: bool = True) -> ObjectCounts:
     """Run the job in the tests' own Spark session, with --create unless a test says otherwise."""
     flags = ["--create"] if create else []
     return run(spark, parse([*flags, *map(str, argv)], {}))
@@ -50,7 +52,7 @@ def row(type_: str, id_: str, timestamp: str = ARRIVAL, *parents: str) -> Json:
 
 
 def append(store: StoreLocation, operations: Iterable[Json | bytes]) -> None:
-    """Put operations into a store, which is created when missing."""
+    """Append operations to a store, which is created if missing."""
     decoded = [
         decode(given if isinstance(given, bytes) else json.dumps(given).encode(), ARRIVAL)
         for given in operations
@@ -97,7 +99,7 @@ def log(store: StoreLocation, after: int = 0) -> list[Entry]:
 
 
 def live(store: StoreLocation) -> dict[str, str]:
-    """The live objects: key -> data."""
+    """Return the live objects: key -> data."""
 
     async def read() -> dict[str, str]:
         async with opened(store) as opened_store:
@@ -114,7 +116,7 @@ def live(store: StoreLocation) -> dict[str, str]:
 
 @contextmanager
 def looking(store: StoreLocation) -> Iterator[Callable[[int], bool]]:
-    """Whether an offset is in the log: a look-up that costs little and may be repeated at once."""
+    """Yield a cheap look-up: whether an offset is in the log."""
     if isinstance(store, Path):
         with closing(sqlite3.connect(store)) as db:
             yield (
@@ -135,7 +137,7 @@ def write_dump(path: Path, rows: Iterable[Json]) -> Path:
 
 
 def dump_state(rows: Iterable[Json]) -> dict[str, str]:
-    """What a store holds that agrees with a dump of normalised rows."""
+    """Return the live objects of a store that agrees with a dump of normalised rows."""
     return {
         f"{row['type']}/{row['id']}": json.dumps(row, separators=(",", ":"), ensure_ascii=False)
         for row in rows
@@ -144,3 +146,28 @@ def dump_state(rows: Iterable[Json]) -> dict[str, str]:
 
 def read_lines(path: Path) -> list[Json]:
     return [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+
+
+def put(path: Path, data: bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+def state_after(spark: SparkSession, folder: Path, *argv: str | Path) -> dict[str, str]:
+    """Fill a new store from a dump and return its objects."""
+    store = folder / "new.db"
+    for path in folder.glob("new.db*"):
+        path.unlink()
+    counts = sync(spark, "--store", store, *argv)
+    assert counts.total("duplicate") == 0
+    return live(store)
+
+
+def refusal(spark: SparkSession, folder: Path, *argv: str | Path) -> str:
+    """Return the error of a run, which must emit nothing."""
+    with pytest.raises(SyncError) as refused:
+        sync(spark, "--store", folder / "none.db", *argv)
+    assert not (folder / "none.db").exists()
+    assert "\n" not in str(refused.value)
+    return str(refused.value)

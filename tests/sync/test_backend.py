@@ -1,4 +1,4 @@
-"""What every backend gives the data source, without Spark."""
+"""The interface of the backends, without Spark."""
 
 import asyncio
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from oplog_sync.backend import Row, Wanted, make_backend, mongo
+from oplog_sync.backend import StoredRow, Wanted, make_backend, mongo
 from oplog_sync.backend.sqlite import SqliteBackend
 from oplog_sync.errors import OptionError
 from oplogd.errors import StoreError, StoreUnavailableError
@@ -35,7 +35,7 @@ def store(place: StorePlace) -> StoreLocation:
 EVERYTHING = Wanted()
 
 
-def states(store: StoreLocation, wanted: Wanted = EVERYTHING, width: int = 7) -> list[Row]:
+def states(store: StoreLocation, wanted: Wanted = EVERYTHING, width: int = 7) -> list[StoredRow]:
     backend = make_backend(str(store))
     return [
         row
@@ -47,15 +47,15 @@ def states(store: StoreLocation, wanted: Wanted = EVERYTHING, width: int = 7) ->
 
 def operations(
     store: StoreLocation, wanted: Wanted = EVERYTHING, after: int = 0, upto: int = 40
-) -> list[Row]:
+) -> list[StoredRow]:
     return [
         row for rows in make_backend(str(store)).operations((after, upto), wanted) for row in rows
     ]
 
 
-def as_row(entry: Entry) -> Row:
+def as_row(entry: Entry) -> StoredRow:
     data = decode(f'{{"event":"{entry.event}",{entry.data[1:]}'.encode(), format_ms(0))
-    return Row(data.key, entry.event, entry.offset, entry.ms, entry.data)
+    return StoredRow(data.key, entry.event, entry.offset, entry.ms, entry.data)
 
 
 def test_the_ranges_hold_every_state_once(store: StoreLocation) -> None:
@@ -65,7 +65,7 @@ def test_the_ranges_hold_every_state_once(store: StoreLocation) -> None:
     rows = states(store)
     assert len(rows) == 30
     assert {row.key: row for row in rows} == {
-        key: row._replace(event="delete" if row.event == "delete" else "insert")
+        key: (key, "delete" if row.event == "delete" else "insert", *row[2:])
         for key, row in last.items()
     }
     assert {row.key: row.data for row in rows if row.event == "insert"} == live(store)
@@ -78,30 +78,30 @@ def test_operations_come_as_they_were_logged_within_the_bounds(store: StoreLocat
     assert operations(store, after=7, upto=33) == entries[7:33]
 
 
-def test_what_is_not_wanted_stays_in_the_store(store: StoreLocation) -> None:
+def test_conditions_are_applied_in_the_store(store: StoreLocation) -> None:
     ms = sorted({row.ms for row in operations(store)})[1]
     wanted: list[tuple[Wanted, Any]] = [
         (Wanted(types=frozenset(["tag", "user"])), lambda r: r.key.startswith("tag/")),
         (Wanted(types=frozenset()), lambda r: False),
         (Wanted(types=frozenset(["ta"])), lambda r: False),
         (Wanted(events=frozenset(["delete"])), lambda r: r.event == "delete"),
-        (Wanted(logged=(ms, None)), lambda r: r.ms >= ms),
-        (Wanted(logged=(None, ms)), lambda r: r.ms <= ms),
-        (Wanted(logged=(-5, 1 << 50)), lambda r: True),
+        (Wanted(ms=(ms, None)), lambda r: r.ms >= ms),
+        (Wanted(ms=(None, ms)), lambda r: r.ms <= ms),
+        (Wanted(ms=(-5, 1 << 50)), lambda r: True),
         (Wanted(timestamp=(T2, None)), lambda r: T2 in r.data),
         (Wanted(timestamp=(None, T1)), lambda r: T1 in r.data),
-        (Wanted(n=(7, 33)), lambda r: 7 <= r.n <= 33),
-        (Wanted(n=(-1, None)), lambda r: True),
+        (Wanted(offset=(7, 33)), lambda r: 7 <= r.offset <= 33),
+        (Wanted(offset=(-1, None)), lambda r: True),
     ]
     for each, holds in wanted:
         for read in (states, operations):
             assert read(store, each) == [row for row in read(store) if holds(row)], each
     for read in (states, operations):
-        lean = [row._replace(data="") for row in read(store)]
-        assert [row._replace(data="") for row in read(store, Wanted(data=False))] == lean
+        without_data = [row[:4] for row in read(store)]
+        assert [row[:4] for row in read(store, Wanted(data=False))] == without_data
 
 
-async def test_the_backend_locates_as_the_store_does_also_when_the_store_was_closed(
+async def test_sqlite_locates_as_its_store_does_after_the_store_was_closed(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "oplog.db"
@@ -113,10 +113,10 @@ async def test_the_backend_locates_as_the_store_does_also_when_the_store_was_clo
         )
         located = await store.locate(1)
         await store.close()
-    assert (
-        located.unwritten
-    )  # the times at which the file was closed tell a lost history's ids apart
-    assert SqliteBackend(path).locate(1)._replace(now_ms=0) == located._replace(now_ms=0)
+    # Event ids from a time at which the file was closed belong to a lost history.
+    assert located.unwritten
+    # All members but now_ms, the last one.
+    assert SqliteBackend(path).locate(1)[:-1] == located[:-1]
 
 
 def test_every_backend_locates_as_its_store_does(store: StoreLocation) -> None:
@@ -130,7 +130,7 @@ def test_every_backend_locates_as_its_store_does(store: StoreLocation) -> None:
         assert located.head.offset == 40
 
 
-def test_settling_folds_what_no_agent_has_folded(plain_url: str) -> None:
+def test_settling_folds_entries_that_no_agent_has_folded(plain_url: str) -> None:
     StorePlace(plain_url, "plain").create()
     append(plain_url, [operation("insert", "video", "1", T1)])
     with MongoClient[dict[str, Any]](plain_url) as client:
@@ -142,9 +142,8 @@ def test_settling_folds_what_no_agent_has_folded(plain_url: str) -> None:
         assert [row.key for row in states(plain_url)] == ["video/1"]
         before = database.oplog_meta.find_one({"_id": "oplog_ops:lease"})
         make_backend(plain_url).settle()
-        assert (
-            database.oplog_meta.find_one({"_id": "oplog_ops:lease"}) == before
-        )  # nothing to do: nothing written
+        # Nothing to fold: nothing was written.
+        assert database.oplog_meta.find_one({"_id": "oplog_ops:lease"}) == before
 
 
 def test_a_database_without_a_log_or_with_another_servers_is_named(plain_url: str) -> None:
@@ -165,20 +164,20 @@ def test_a_member_that_may_lag_is_read_only_if_it_has_the_range(capped_url: str)
     append(capped_url, [operation("insert", "video", str(n), T1) for n in range(10)])
     url = f"{capped_url}?readPreference=secondaryPreferred"
     assert len(operations(url, upto=10)) == 10
-    assert len(states(url, Wanted(n=(None, 10)))) == 10
+    assert len(states(url, Wanted(offset=(None, 10)))) == 10
     assert len(states(url)) == 10
 
 
 @pytest.mark.parametrize("table", ["states", "operations"])
-def test_a_reader_goes_on_where_it_was_when_the_server_was_killed(
+def test_a_reader_continues_after_its_server_was_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
-    monkeypatch.setattr(mongo, "_CHUNK", 50)
+    monkeypatch.setattr(mongo, "CHUNK_ROWS", 50)
     with ferretdb(tmp_path) as server:
         place = StorePlace(f"{server.url}/oplog", "capped").create()
         append(place.store, [operation("insert", "video", f"{n:03}", T1) for n in range(300)])
         backend = make_backend(str(place.store))
-        chunks: Iterator[list[Row]] = (
+        chunks: Iterator[list[StoredRow]] = (
             backend.operations((0, 300), Wanted())
             if table == "operations"
             else backend.states((None, None), Wanted())
@@ -191,7 +190,7 @@ def test_a_reader_goes_on_where_it_was_when_the_server_was_killed(
         assert [row.key for row in rows] == [f"video/{n:03}" for n in range(300)]
 
 
-def test_a_server_that_is_away_is_an_error_without_the_password() -> None:
+def test_the_error_for_a_server_that_is_away_hides_the_password() -> None:
     backend = make_backend("mongodb://user:s3cret@127.0.0.1:1/oplog?serverSelectionTimeoutMS=100")
     assert backend.name == "MongoDB at 127.0.0.1:1"
     for call in (
@@ -214,7 +213,7 @@ def test_a_wrong_url_names_the_flag_and_keeps_the_password_secret(url: str) -> N
     assert "s3cret" not in str(refused.value)
 
 
-def test_the_store_of_the_benchmarks_is_one_that_the_job_reads(tmp_path: Path) -> None:
+def test_the_job_can_read_the_store_of_the_benchmarks(tmp_path: Path) -> None:
     make_store(tmp_path / "oplog.db", 50)
     backend = make_backend(str(tmp_path / "oplog.db"))
     backend.check()
@@ -224,5 +223,5 @@ def test_the_store_of_the_benchmarks_is_one_that_the_job_reads(tmp_path: Path) -
         for rows in backend.states(part, Wanted())
         for row in rows
     ]
-    assert sorted(row.n for row in rows) == list(range(1, 51))
+    assert sorted(row.offset for row in rows) == list(range(1, 51))
     assert backend.locate(0).head.offset == 50

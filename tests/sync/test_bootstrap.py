@@ -1,4 +1,4 @@
-"""docs/howto/bootstrap.md, pasted as a reader would; only ``oplog-sync`` runs in the tests' own Spark session."""
+"""Paste all of docs/howto/bootstrap.md. Only ``oplog-sync`` runs in the tests' Spark session."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.reader import Reader
 from tests.sync.helpers import sync
 
 
-def test_a_reader_who_pastes_everything_sees_what_is_shown_and_again_after_a_restart(
+def test_the_pasted_howto_prints_the_shown_output_again_after_a_restart(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     def oplog_sync(arguments: list[str]) -> str:

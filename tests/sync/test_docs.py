@@ -1,4 +1,4 @@
-"""What the documentation shows runs as it is shown."""
+"""The snippets and examples of docs/sync.md run as shown."""
 
 import os
 import re
@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from oplog_sync.examples import pipeline
+from examples import pipeline
 from oplog_sync.settings import flag_table
 from oplog_sync.source.columns import full_schema
-from oplog_sync.source.options import _NAMES
+from oplog_sync.source.options import OPTION_NAMES
 from tests.agents import Agent
 from tests.clients.restart import agent_on, free_port
 from tests.contract.wire import wait_until
@@ -34,14 +34,13 @@ def test_the_snippets_run_in_their_order_and_again_after_the_agent_was_restarted
     append(
         tmp_path / "oplog.db", [operation("insert", "video", "1"), operation("insert", "user", "1")]
     )
-    for run in (
-        1,
-        2,
-    ):  # each writes four operations on videos; the stream goes on at its checkpoint
+    # Each run writes four operations on videos. The stream continues at its checkpoint.
+    for run in (1, 2):
         names = {"spark": spark}
         with Agent(tmp_path) as agent:
             for snippet in re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL):
-                # A path in an option is the reader's: Java does not follow this process to another folder.
+                # A path in an option is the reader's: Java does not follow this process to another
+                # folder.
                 text = snippet.replace('"oplog.db"', repr(str(tmp_path / "oplog.db")))
                 exec(text.replace('"checkpoint"', repr(str(tmp_path / "checkpoint"))), names)
             assert agent.stop() == 0
@@ -55,12 +54,12 @@ def test_the_snippets_run_in_their_order_and_again_after_the_agent_was_restarted
 
 def test_every_flag_option_and_column_is_in_the_documentation() -> None:
     undocumented = {flag.name for flag in flag_table() if f"`{flag.name}" not in REFERENCE}
-    names = {*_NAMES, *full_schema().fieldNames()}
+    names = {*OPTION_NAMES, *full_schema().fieldNames()}
     assert undocumented | {name for name in names if f"`{name}`" not in DOCS} == set()
 
 
 @pytest.mark.parametrize("through", ["store", "agent"])
-def test_the_streaming_example_goes_on_where_it_stopped(
+def test_the_streaming_example_continues_at_its_position(
     spark: SparkSession, tmp_path: Path, through: str
 ) -> None:
     store = tmp_path / "oplog.db"
@@ -99,7 +98,7 @@ def test_the_streaming_example_goes_on_where_it_stopped(
 
 @pytest.fixture
 def own_signals(spark: SparkSession) -> Iterator[None]:
-    """A program sets a handler and a log level of its own; here it runs inside the tests."""
+    """Restore the signal handler and the log level that the program sets in this process."""
     handler = signal.getsignal(signal.SIGINT)
     yield
     signal.signal(signal.SIGINT, handler)
@@ -107,7 +106,7 @@ def own_signals(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("own_signals")
-def test_the_pipeline_ends_quietly_with_ctrl_c_and_names_an_agent_that_is_not_there(
+def test_the_pipeline_ends_quietly_with_ctrl_c_and_names_a_missing_agent(
     spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     port, out = free_port(), tmp_path / "out"
@@ -131,7 +130,7 @@ def test_the_pipeline_ends_quietly_with_ctrl_c_and_names_an_agent_that_is_not_th
     assert pipeline.main([*arguments, "--once"]) == 1
     told = capfd.readouterr().err
     assert (
-        f"pipeline: agent http://127.0.0.1:{port}: it does not answer: [Errno 111] Connection refused\n"
-        in told
+        f"pipeline: agent http://127.0.0.1:{port}: it does not answer: [Errno 111] Connection "
+        "refused\n" in told
     )
     assert "Traceback" not in told

@@ -1,4 +1,4 @@
-"""How corrections go out: in order, at a rate, with progress, and with a verdict for each."""
+"""The emission: order, rate, progress and verdicts."""
 
 import itertools
 import sqlite3
@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from oplog_sync import emit
 from oplog_sync.apply import apply, count
-from oplog_sync.errors import RefusedError, SyncError
+from oplog_sync.errors import SafetyRuleError, SyncError
 from oplogd.operation import Operation, encode_data
 from oplogd.store import Correction, CorrectionResult
 from tests.sync.helpers import StorePlace, append, log, operation, row, sync, write_dump
@@ -32,7 +32,7 @@ def verdicts(spark: SparkSession, report: Path) -> Counter[tuple[str, str]]:
     return Counter({(each.event, each.verdict): each["count"] for each in found})
 
 
-def test_corrections_go_out_by_key(spark: SparkSession, tmp_path: Path) -> None:
+def test_corrections_are_emitted_in_the_order_of_keys(spark: SparkSession, tmp_path: Path) -> None:
     store = tmp_path / "oplog.db"
     append(store, [operation("insert", "video", str(n), T1) for n in range(100)])
     dump = write_dump(tmp_path / "dump.jsonl", [row("video", str(n), T2) for n in range(20, 3000)])
@@ -58,7 +58,7 @@ def test_the_report_has_the_verdict_on_each_correction(
         ("delete", "not emitted"): 2,
     }
     assert verdicts(spark, tmp_path / "dry.jsonl") == planned
-    with pytest.raises(RefusedError):
+    with pytest.raises(SafetyRuleError):
         sync(
             spark,
             "--store",
@@ -74,7 +74,8 @@ def test_the_report_has_the_verdict_on_each_correction(
     from oplog_sync import job
 
     def emit_late(*args: object) -> None:
-        # Meanwhile one object changes, and another gets the very operation that corrects it.
+        # Before the emission, one object changes, and another gets the same operation as its
+        # correction.
         append(
             store,
             [operation("update", "video", "3", T2, "other"), operation("update", "video", "4", T2)],
@@ -85,11 +86,14 @@ def test_the_report_has_the_verdict_on_each_correction(
     counts = sync(spark, "--store", store, "--report", report, dump)
     assert (counts.total("update"), counts.total("skipped")) == (7, 1)
     assert verdicts(spark, report) == {
-        ("insert", "applied"): 1, ("update", "applied"): 6, ("update", "skipped"): 1, ("update", "present"): 1,
+        ("insert", "applied"): 1,
+        ("update", "applied"): 6,
+        ("update", "skipped"): 1,
+        ("update", "present"): 1,
         ("delete", "applied"): 2,
-    }  # fmt: skip
+    }
     (skipped,) = spark.read.json(str(report)).where("verdict = 'skipped'").collect()
-    assert (skipped.type, skipped.id, skipped.timestamp, skipped.parents, skipped.n) == (
+    assert (skipped.type, skipped.id, skipped.timestamp, skipped.parents, skipped.offset) == (
         "video",
         "3",
         T2,
@@ -107,11 +111,12 @@ def test_the_report_is_right_if_the_emission_fails_midway(
     append(store, [operation("insert", "video", "old", T1)])
     with closing(sqlite3.connect(store)) as db:
         db.execute(
-            "CREATE TRIGGER broken BEFORE INSERT ON ops WHEN NEW.seq > 600 BEGIN SELECT RAISE(ABORT, 'broken'); END"
+            "CREATE TRIGGER broken BEFORE INSERT ON ops WHEN NEW.seq > 600 BEGIN SELECT "
+            "RAISE(ABORT, 'broken'); END"
         )
     dump = write_dump(tmp_path / "dump.jsonl", [row("video", f"{n:05}", T2) for n in range(2000)])
     with pytest.raises(
-        SyncError, match=r"broken .*; 500 of 2,001 corrections were emitted before, run it again"
+        SyncError, match=r"broken .*; emitted 500 of 2,001 corrections before; run the job again"
     ):
         sync(spark, "--store", store, "--max-deletes", "1", "--report", report, dump)
     assert verdicts(spark, report) == {
@@ -139,7 +144,7 @@ def test_a_report_that_cannot_be_written_stops_the_run_before_it_emits(
     dump = write_dump(tmp_path / "dump.jsonl", [row("video", "1")])
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(SyncError, match=r"--report .*file/report: it cannot be written"):
+    with pytest.raises(SyncError, match=r"--report .*file/report: cannot write there"):
         sync(spark, "--store", tmp_path / "oplog.db", "--report", file / "report", dump)
     assert not (tmp_path / "oplog.db").exists()
 
@@ -153,7 +158,7 @@ def test_max_rate_is_kept(place: StorePlace) -> None:
 
 def test_progress_is_told_every_few_seconds(capsys: pytest.CaptureFixture[str]) -> None:
     clock = itertools.count()  # a second for each look
-    progress = emit.Progress(20_000, lambda: float(next(clock)))
+    progress = emit.EmissionProgress(20_000, lambda: float(next(clock)))
     for _ in range(12):
         progress.add(1500)
     assert capsys.readouterr().err.splitlines() == [
@@ -166,10 +171,16 @@ def test_rows_clustered_by_object_are_appended_in_the_order_of_a_column(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     store = tmp_path / "oplog.db"
-    changes = spark.range(4000).selectExpr(
-        "IF(id % 7 = 3, 'delete', 'update') AS event", "'video' AS type", "CAST(id % 50 AS string) AS id",
-        "id AS changed_at",
-    ).orderBy(F.rand(3))  # fmt: skip
+    changes = (
+        spark.range(4000)
+        .selectExpr(
+            "IF(id % 7 = 3, 'delete', 'update') AS event",
+            "'video' AS type",
+            "CAST(id % 50 AS string) AS id",
+            "id AS changed_at",
+        )
+        .orderBy(F.rand(3))
+    )
     clustered = changes.repartition(4, "type", "id").sortWithinPartitions("changed_at")
     rows = clustered.selectExpr("event", "type", "id", "timestamp_millis(changed_at) AS timestamp")
     rows.write.format("oplog").option("store", str(store)).mode("append").save()

@@ -1,4 +1,4 @@
-"""What goes wrong in Spark or Java is one sentence; --debug shows the rest."""
+"""An error of Spark or Java becomes one sentence; --debug shows the trace."""
 
 import gzip
 import os
@@ -23,19 +23,46 @@ from tests.sync.helpers import row
     [
         (Py4JNetworkError("Answer from Java side is empty"), "Java ended before the job did"),
         (ConnectionRefusedError(111, "Connection refused"), "Java ended before the job did"),
-        (Exception("An error occurred\n: java.lang.OutOfMemoryError: Java heap space"), "Java ran out of memory; give it"),
-        (Exception("x\nCaused by: java.io.IOException: No space left on device\n"), "a disk is full"),
         (
-            Exception("Encountered error while reading file file:///a/b%20c.gz.  SQLSTATE: K\nCaused by: x: Truncated source"),
+            Exception("An error occurred\n: java.lang.OutOfMemoryError: Java heap space"),
+            "Java ran out of memory; give it",
+        ),
+        (
+            Exception("x\nCaused by: java.io.IOException: No space left on device\n"),
+            "a disk is full",
+        ),
+        (
+            Exception(
+                "Encountered error while reading file file:///a/b%20c.gz.  SQLSTATE: "
+                "K\nCaused by: x: Truncated source"
+            ),
             "/a/b c.gz ends too early",
         ),
-        (Exception("a\nCaused by: java.io.IOException: cannot open s3a://key:sec/ret@bucket/a"), "cannot open s3a://...bucket/a"),
-        (Exception("a\nCaused by: java.io.IOException: cannot open hdfs://name:8020/a@b"), "cannot open hdfs://name:8020/a@b"),
-        (Exception("a\nCaused by: A: b\n\tat x\nCaused by: java.sql.SQLException: no jdbc:x://u:p@h/ here"), "no ... here"),
-        (Exception("[SOME_CODE.OF_SPARK] It fails at s3a://key:secret@bucket/. SQLSTATE: 42000"), "It fails at s3a://...bucket/"),
-        (Exception("trace\noplogd.errors.StoreError: the store is away\n\nat"), "the store is away"),
+        (
+            Exception("a\nCaused by: java.io.IOException: cannot open s3a://key:sec/ret@bucket/a"),
+            "cannot open s3a://...bucket/a",
+        ),
+        (
+            Exception("a\nCaused by: java.io.IOException: cannot open hdfs://name:8020/a@b"),
+            "cannot open hdfs://name:8020/a@b",
+        ),
+        (
+            Exception(
+                "a\nCaused by: A: b\n\tat x\nCaused by: java.sql.SQLException: no "
+                "jdbc:x://u:p@h/ here"
+            ),
+            "no ... here",
+        ),
+        (
+            Exception("[SOME_CODE.OF_SPARK] It fails at s3a://key:secret@bucket/. SQLSTATE: 42000"),
+            "It fails at s3a://...bucket/",
+        ),
+        (
+            Exception("trace\noplogd.errors.StoreError: the store is away\n\nat"),
+            "the store is away",
+        ),
     ],
-)  # fmt: skip
+)
 def test_an_error_becomes_a_sentence(error: Exception, sentence: str) -> None:
     told = reason(error)
     assert told.startswith(sentence)
@@ -56,13 +83,19 @@ def _command(tmp_path: Path, *argv: str | Path) -> subprocess.Popen[str]:
     ]
     environ = {**os.environ, "SPARK_DRIVER_MEMORY": "512m", "TMPDIR": str(tmp_path)}
     return subprocess.Popen(
-        command, cwd=tmp_path, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, start_new_session=True,
-    )  # fmt: skip
+        command,
+        cwd=tmp_path,
+        env=environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
 
 
 def _told(text: str) -> list[str]:
-    """Without what Java and Spark say when they start."""
+    """Return the lines without the start messages of Java and Spark."""
     begins = (
         "NOTE: Picked up",
         "WARNING: Using",
@@ -101,7 +134,7 @@ def test_a_java_that_is_killed_ends_the_command_with_one_sentence(tmp_path: Path
             for child in _children(process.pid)
             if Path(f"/proc/{child}/comm").read_text() == "java\n"
         ]
-        os.kill(java, signal.SIGKILL)  # as the kernel does where memory is short
+        os.kill(java, signal.SIGKILL)  # as the kernel does if memory is short
         _wait_for(
             lambda: Path(f"/proc/{java}/stat").read_text().rpartition(")")[2].split()[0] == "Z",
             process,
@@ -121,7 +154,7 @@ def _wait_for(is_so: Callable[[], bool], process: subprocess.Popen[str]) -> None
 
 
 def _children(pid: int) -> list[int]:
-    """All descendants."""
+    """Return all descendants of a process."""
     children = [
         int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     ]

@@ -1,4 +1,4 @@
-"""The history of a real project: the store at half of it against the dump at its end."""
+"""A store with half of a real project's history, and the dump from the end of the history."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from oplog_sync.errors import EXIT_TOO_MANY_DELETES, RefusedError
+from oplog_sync.errors import EXIT_TOO_MANY_DELETES, SafetyRuleError
 from tests.agents import fold
 from tests.sync.helpers import Json, StorePlace, append, dump_state, live, log, read_lines, sync
 
@@ -23,7 +23,7 @@ def test_the_store_at_half_the_history_needs_exactly_these_corrections(
     assert len(live(place.store)) == half["live"]
 
     with pytest.raises(
-        RefusedError, match=r"132 of 237 live objects .*--max-deletes 132"
+        SafetyRuleError, match=r"132 of 237 live objects .*--max-deletes 132"
     ) as refused:
         sync(spark, *place.argv, dump)
     assert refused.value.exit_code == EXIT_TOO_MANY_DELETES
@@ -68,7 +68,10 @@ def test_the_store_at_the_end_of_the_history_needs_no_correction(
 
 
 def as_far_as_it_matters(history: list[Json], place: StorePlace) -> list[Json]:
-    """The whole history, but for the slow server only the last operation of each object: the states are the same."""
+    """Return the history; for the slow server only the last operation of each object.
+
+    The states are the same.
+    """
     if place.kind != "capped":
         return history
     return list({(operation["type"], operation["id"]): operation for operation in history}.values())

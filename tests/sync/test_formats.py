@@ -1,4 +1,4 @@
-"""What a dump can be."""
+"""The formats of a dump."""
 
 import gzip
 import json
@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from oplog_sync.errors import RefusedError, SyncError
+from oplog_sync.errors import SafetyRuleError, SyncError
 from tests.sync.helpers import Json, dump_state, live, row, sync, write_dump
 
 ROWS = [
@@ -113,7 +113,7 @@ def test_rows_of_any_format_obey_the_same_rules(
     (tmp_path / "dump.csv").write_text(
         "id,type,timestamp,parents\n,video,2020-01-01T00:00:00Z,[\n,,,\n"
     )
-    with pytest.raises(RefusedError, match="2 rows of the dump are invalid"):
+    with pytest.raises(SafetyRuleError, match="the dump has 2 invalid rows"):
         sync(spark, "--store", tmp_path / "oplog.db", "--format", "csv", tmp_path / "dump.csv")
     told = capfd.readouterr().err
     assert "dump.csv, row 1: operation: is not valid JSON" in told
@@ -121,7 +121,7 @@ def test_rows_of_any_format_obey_the_same_rules(
     (tmp_path / "other.csv").write_text("id,type\n1,video\n")
     with pytest.raises(SyncError, match="the dump has no column timestamp"):
         sync(spark, "--store", tmp_path / "oplog.db", "--format", "csv", tmp_path / "other.csv")
-    with pytest.raises(SyncError, match="one object a line"):
+    with pytest.raises(SyncError, match="one object per line"):
         sync(
             spark,
             "--store",

@@ -1,4 +1,4 @@
-"""Agents go on writing while the job runs: a correction never overwrites what happened since the comparison."""
+"""A correction never overwrites an operation that an agent wrote after the comparison."""
 
 import json
 import os
@@ -38,7 +38,7 @@ from tests.sync.helpers import (
     write_dump,
 )
 
-_LARGE = pytest.mark.parametrize("place", ["sqlite", "plain"], indirect=True)
+_LARGE = pytest.mark.parametrize("place", ["sqlite", "mongo-plain"], indirect=True)
 
 OLD, DUMPED, NEW = (
     "2020-01-01T00:00:00.000Z",
@@ -85,7 +85,10 @@ def test_a_correction_needs_the_object_as_it_was_seen(place: StorePlace) -> None
 
 @contextmanager
 def _racing(write: Callable[[int], None]) -> Iterator[threading.Event]:
-    """Call ``write`` with 0, 1, 2... in a thread until the block ends; the event is set after the first call."""
+    """Call ``write`` with 0, 1, 2... in a thread until the block ends.
+
+    The event is set after the first call.
+    """
     begun, done = threading.Event(), threading.Event()
     failed: list[BaseException] = []
 
@@ -111,10 +114,11 @@ def _racing(write: Callable[[int], None]) -> Iterator[threading.Event]:
 
 
 @_LARGE
-def test_thousands_of_corrections_race_with_an_agent_and_each_follows_what_it_was_made_for(
+def test_thousands_of_corrections_race_with_an_agent_and_each_follows_its_own_state(
     tmp_path: Path, place: StorePlace
 ) -> None:
-    # A correction tells in its parents which operation it was made for; in the log nothing may stand between the two.
+    # A correction has the offset of its state in its parents. In the log, no operation on the
+    # object may be between the two.
     objects, rounds = (60, 120) if place.kind is None else (100, 30)
     store = place.store
     verdicts = dict.fromkeys(CorrectionResult, 0)
@@ -139,9 +143,13 @@ def test_thousands_of_corrections_race_with_an_agent_and_each_follows_what_it_wa
                 made = [
                     Correction(
                         _operation(
-                            "update", state.key.partition("/")[2], DUMPED, "made-for", str(state.n)
+                            "update",
+                            state.key.partition("/")[2],
+                            DUMPED,
+                            "made-for",
+                            str(state.offset),
                         ),
-                        state.n,
+                        state.offset,
                     )
                     for state in seen
                 ]
@@ -186,7 +194,8 @@ def test_writes_racing_with_the_job_survive_every_time(
             )
 
         def write_after_the_job(number: int) -> None:
-            # The stand-in has no index for ranges: a log that only one writer fills would outgrow the other's reads.
+            # The stand-in has no index for ranges: if only this writer filled the log, the job's
+            # reads could not keep up.
             while number and place.kind and not emitted.is_set() and not has(heads[-1] + 1):
                 time.sleep(0.001)
             write(number)

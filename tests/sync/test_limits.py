@@ -1,5 +1,6 @@
-"""Dumps that lack objects, blank objects or carry wrong times are refused before anything is emitted."""
+"""The safety rules stop runs with missing or blanked objects or wrong times."""
 
+import json
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -7,8 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from oplog_sync.errors import RefusedError
-from oplog_sync.guard import TINY, Found, Limit, refuse_excess
+from oplog_sync import job
+from oplog_sync.errors import SafetyRuleError
+from oplog_sync.guard import TINY, Found, Limit, dated_after, refuse_excess
 from tests.sync.helpers import append, live, log, operation, row, sync, write_dump
 
 T1, T2, FAR = "2020-01-01T00:00:00.000Z", "2020-01-02T00:00:00.000Z", "2999-01-01T00:00:00.000Z"
@@ -33,16 +35,17 @@ def store(tmp_path: Path) -> Path:
 def test_a_type_whose_file_is_missing_is_not_deleted(
     spark: SparkSession, store: Path, tmp_path: Path
 ) -> None:
-    # 34 of 334 objects are few, but they are all of their types.
+    # 34 of 334 objects are few, but they are all objects of their types.
     dump = write_dump(
         tmp_path / "dump.jsonl",
         [row("video", str(n), T1, "a") for n in range(299)] + [row("x", "1", T2)],
     )
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(SafetyRuleError) as refused:
         sync(spark, "--store", store, dump)
     assert str(refused.value) == (
         "4 of 4 live objects of type setting (the dump has no row of it) would be deleted, "
-        "and 30 of 30 of type user (the dump has no row of it), more than --max-deletes 20% allows, "
+        "and 30 of 30 of type user (the dump has no row of it), more than --max-deletes 20% "
+        "allows, "
         "so nothing was emitted; if the dump is complete and right, give --max-deletes 35"
     )
     assert refused.value.exit_code == 3
@@ -61,15 +64,16 @@ def test_a_dump_that_blanks_every_object_is_refused(
         + [row("setting", str(n), T2) for n in range(4)]
         + [row("new", str(n), T2) for n in range(500)],
     )
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(SafetyRuleError) as refused:
         sync(spark, "--store", store, dump)
     assert str(refused.value) == (
-        "304 of 334 live objects would be updated, and 300 of 300 of type video, more than --max-changes 60% allows, "
+        "304 of 334 live objects would be updated, and 300 of 300 of type video, more than "
+        "--max-changes 60% allows, "
         "so nothing was emitted; if the dump is complete and right, give --max-changes 804"
     )
     assert refused.value.exit_code == 6
     with pytest.raises(
-        RefusedError,
+        SafetyRuleError,
         match="804 objects would be inserted or updated, more than --max-changes 803 allows",
     ):
         sync(spark, "--store", store, "--max-changes", "803", dump)
@@ -82,17 +86,17 @@ def test_the_first_fill_of_a_store_meets_no_limit(spark: SparkSession, tmp_path:
     assert sync(spark, "--store", tmp_path / "new.db", dump).total("insert") == 1000
 
 
-def test_a_row_of_the_future_does_not_make_the_dump_newer_than_it_is(
+def test_a_row_in_the_future_does_not_make_the_dump_newer(
     spark: SparkSession, store: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    # Without that row, video/299 is as old as the newest row: it may have been created after the dump was made.
+    # Without that row, video/299 is as old as the newest row: it may be newer than the dump.
     rows = [row("video", str(n), T1, "a") for n in range(299)] + [
         row("user", "7", FAR, "a"),
         row("other", "1", T1),
     ]
     dump = write_dump(tmp_path / "dump.jsonl", rows)
     with pytest.raises(
-        RefusedError, match=r"the newest row of the dump is dated 2999-01-01T00:00:00\.000Z"
+        SafetyRuleError, match=r"the newest row of the dump is dated 2999-01-01T00:00:00\.000Z"
     ) as refused:
         sync(spark, "--store", store, "--max-deletes", "100%", dump)
     assert refused.value.exit_code == 7
@@ -105,7 +109,31 @@ def test_a_row_of_the_future_does_not_make_the_dump_newer_than_it_is(
     assert len(live(store)) == 335
 
 
-def test_a_row_that_is_ahead_by_a_few_seconds_is_no_row_of_the_future(
+def test_a_row_at_the_limit_of_60_s_ahead_is_allowed_and_a_later_one_is_not(
+    spark: SparkSession, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "now_ms", lambda: 1_700_000_000_000)
+    at_limit, past_limit = "2023-11-14T22:14:20.000Z", "2023-11-14T22:14:20.001Z"
+    dump = write_dump(tmp_path / "dump.jsonl", [row("new", "1", at_limit)])
+    assert sync(spark, "--store", store, "--types", "new", dump).total("insert") == 1
+    write_dump(dump, [row("new", "1", at_limit), row("new", "2", past_limit)])
+    with pytest.raises(SafetyRuleError, match=f"is dated {past_limit}") as refused:
+        sync(spark, "--store", store, "--types", "new", dump)
+    assert refused.value.exit_code == 7
+
+
+def test_only_rows_dated_after_the_limit_are_named() -> None:
+    limit, past_limit = "2023-11-14T22:14:20.000Z", "2023-11-14T22:14:20.001Z"
+    fault = dated_after(limit, {"video"})
+    assert fault(json.dumps(row("video", "1", limit)).encode()) is None
+    late = json.dumps(row("video", "1", past_limit)).encode()
+    assert fault(late) == f"video/1 is dated {past_limit}"
+    assert dated_after(limit, ())(late) == f"video/1 is dated {past_limit}"
+    assert dated_after(limit, {"user"})(late) is None
+    assert fault(b"invalid") is None
+
+
+def test_a_row_a_few_seconds_ahead_is_allowed(
     spark: SparkSession, store: Path, tmp_path: Path
 ) -> None:
     soon = (
@@ -182,7 +210,7 @@ def test_the_limits_by_type_and_total(
     if refused is None:
         refuse_excess(found(**types), *limits)
     else:
-        with pytest.raises(RefusedError, match=f"^{refused}"):
+        with pytest.raises(SafetyRuleError, match=f"^{refused}"):
             refuse_excess(found(**types), *limits)
 
 
@@ -190,12 +218,16 @@ def test_one_refusal_names_all_flags_that_the_run_needs() -> None:
     types = {f"t{n}": (20, True, {"delete": 15}) for n in range(8)} | {
         "video": (100, True, {"update": 90, "insert": 7})
     }
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(SafetyRuleError) as refused:
         refuse_excess(found(**types), _DELETES, _CHANGES)
     assert str(refused.value) == (
-        "120 of 260 live objects would be deleted, and 15 of 20 of type t0, 15 of 20 of type t1, 15 of 20 of type t2, "
-        "15 of 20 of type t3, 15 of 20 of type t4, 3 more types, more than --max-deletes 20% allows; "
-        "90 of 100 live objects of type video would be updated, more than --max-changes 60% allows, "
-        "so nothing was emitted; if the dump is complete and right, give --max-deletes 120 and --max-changes 97"
+        "120 of 260 live objects would be deleted, and 15 of 20 of type t0, 15 of 20 of type t1, "
+        "15 of 20 of type t2, "
+        "15 of 20 of type t3, 15 of 20 of type t4, 3 more types, more than --max-deletes 20% "
+        "allows; "
+        "90 of 100 live objects of type video would be updated, more than --max-changes 60% "
+        "allows, "
+        "so nothing was emitted; if the dump is complete and right, give --max-deletes 120 and "
+        "--max-changes 97"
     )
     assert refused.value.exit_code == 3

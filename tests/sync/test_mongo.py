@@ -1,4 +1,4 @@
-"""The job and the data source on MongoDB: what only they have."""
+"""The job and the data source on MongoDB."""
 
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ def test_an_empty_database_is_filled(
         cap = database.oplog_meta.find_one({"_id": "oplog_ops"})
         assert cap is not None
         assert cap["max_bytes"] == 2 << 20
-        # What is there stays as it is: neither flag counts any more.
+        # The existing log stays as it is: both flags are ignored.
         other = (
             "--mongo-url",
             str(place.store),
@@ -60,7 +60,7 @@ def test_an_empty_database_is_filled(
     assert len(log(place.store)) == 52
 
 
-def test_what_an_agent_left_unfolded_is_folded_before_it_is_compared(
+def test_entries_that_no_agent_has_folded_are_folded_before_the_comparison(
     spark: SparkSession, tmp_path: Path, plain_url: str
 ) -> None:
     place = StorePlace(plain_url, "plain").create()
@@ -81,10 +81,10 @@ def test_states_and_operations_are_dataframes_and_rows_are_written_under_the_gua
     reader = (
         spark.read.format("oplog").option("store", str(place.store)).option("partitionRows", "15")
     )
-    states = reader.option("pushFilters", "true").load().where("type = 'video' AND n > 10")
+    states = reader.option("pushFilters", "true").load().where("type = 'video' AND offset > 10")
     assert [found.parents for found in states.collect()] == [["a"]] * 30
     assert (
-        reader.schema("n bigint, type string")
+        reader.schema("offset bigint, type string")
         .option("table", "operations")
         .load()
         .distinct()
@@ -99,15 +99,18 @@ def test_states_and_operations_are_dataframes_and_rows_are_written_under_the_gua
         ],
         "event string, type string, id string, expected_offset bigint, timestamp string",
     )
-    for _ in range(2):  # what a retried task does
+    for _ in range(2):  # as a retried task does
         rows.write.format("oplog").option("store", str(place.store)).mode("append").save()
     assert sorted(entry.event for entry in log(place.store, after=40)) == ["delete", "update"]
 
 
-def test_the_password_shows_in_no_plan_and_in_no_error(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_password_shows_in_no_plan_and_in_no_error(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     url = "mongodb://user:s3cret@127.0.0.1:1/oplog?serverSelectionTimeoutMS=100"
     states = spark.read.format("oplog").option("store", url).load()
-    plan = states._jdf.queryExecution().logical().treeString()
+    states.explain(extended=True)
+    plan = capsys.readouterr().out
     assert "oplog" in plan
     with pytest.raises(PySparkException, match=r"MongoDB at 127\.0\.0\.1:1") as refused:
         states.collect()

@@ -27,7 +27,7 @@ _offsets = st.sampled_from([0, 330, -570, 60])
 
 @st.composite
 def _timestamps(draw: st.DrawFn) -> str:
-    """Few instants, a fraction of a millisecond apart or more, written in many ways."""
+    """Few times, at least a fraction of a millisecond apart, in many notations."""
     moment = _BASE + timedelta(
         microseconds=draw(st.sampled_from([0, 1, 999, 1000, 1999, 2000, 3000, 3001]))
     )
@@ -37,13 +37,13 @@ def _timestamps(draw: st.DrawFn) -> str:
     return moment.astimezone(timezone(timedelta(minutes=offset))).isoformat(timespec="microseconds")
 
 
-class Case(NamedTuple):
+class RulesCase(NamedTuple):
     operations: list[tuple[str, str, str, str, list[str]]]
     rows: list[tuple[str, str, str, list[str] | None]]
 
 
 _cases = st.builds(
-    Case,
+    RulesCase,
     st.lists(
         st.tuples(
             st.sampled_from(["insert", "update", "delete"]), _types, _ids, _timestamps(), _parents
@@ -52,9 +52,9 @@ _cases = st.builds(
     ),
     st.lists(st.tuples(_types, _ids, _timestamps(), st.none() | _parents), max_size=4),
 )
-# The same few objects on both sides, or there would be nothing to compare.
+# The same few objects on both sides, so that there are objects to compare.
 _colliding = st.builds(
-    Case,
+    RulesCase,
     st.lists(
         st.tuples(
             st.sampled_from(["insert", "update", "delete"]),
@@ -71,7 +71,7 @@ _colliding = st.builds(
 )
 
 
-class Known(NamedTuple):
+class KnownState(NamedTuple):
     moment: datetime
     parents: list[str]
     is_live: bool
@@ -82,18 +82,18 @@ def _milliseconds(text: str) -> datetime:
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 
-Outcome = tuple[str, datetime, list[str]] | None
-"""A correction: event, time, parents. None: the object needs none."""
+# A correction: event, time, parents. None: the object needs no correction.
+Expected = tuple[str, datetime, list[str]] | None
 
 
 def _oracle(
     operations: list[Json], rows: list[Json]
-) -> tuple[dict[tuple[str, str], list[Outcome]], int]:
-    """What may be emitted for each object, and how many rows of the dump were superseded by another."""
-    states: dict[tuple[str, str], Known] = {}
+) -> tuple[dict[tuple[str, str], list[Expected]], int]:
+    """Return the allowed corrections of each object, and the number of superseded dump rows."""
+    states: dict[tuple[str, str], KnownState] = {}
     for given_ in operations:
         key = given_["type"].lower(), given_["id"]
-        states[key] = Known(
+        states[key] = KnownState(
             _milliseconds(given_["timestamp"]), given_["parents"], given_["event"] != "delete"
         )
     wanted: dict[tuple[str, str], list[tuple[datetime, list[str] | None]]] = {}
@@ -103,7 +103,7 @@ def _oracle(
             (_milliseconds(given_["timestamp"]), given_.get("parents"))
         )
     newest = max((moment for found in wanted.values() for moment, _ in found), default=None)
-    allowed: dict[tuple[str, str], list[Outcome]] = {}
+    allowed: dict[tuple[str, str], list[Expected]] = {}
     for key in states.keys() | wanted.keys():
         state, found = states.get(key), wanted.get(key)
         if found is None:
@@ -121,7 +121,7 @@ def _oracle(
     return allowed, sum(len(found) - 1 for found in wanted.values())
 
 
-def _correction(state: Known | None, moment: datetime, parents: list[str] | None) -> Outcome:
+def _correction(state: KnownState | None, moment: datetime, parents: list[str] | None) -> Expected:
     if state is None:
         return "insert", moment, parents or []
     kept = state.parents if parents is None else parents
@@ -132,14 +132,14 @@ def _correction(state: Known | None, moment: datetime, parents: list[str] | None
     return None
 
 
-def _collect(count: int) -> list[Case]:
-    cases: list[Case] = []
+def _collect(count: int) -> list[RulesCase]:
+    cases: list[RulesCase] = []
 
     @settings(
         max_examples=count, database=None, deadline=None, suppress_health_check=list(HealthCheck)
     )
     @given(_cases | _colliding)
-    def collect(case: Case) -> None:
+    def collect(case: RulesCase) -> None:
         cases.append(case)
 
     collect()
@@ -147,7 +147,7 @@ def _collect(count: int) -> list[Case]:
 
 
 @pytest.mark.parametrize("newest", ["2021-03-01T00:00:00.002Z", "2021-03-01T00:00:00.004Z"])
-def test_random_stores_and_dumps_give_what_the_oracle_says(
+def test_random_stores_and_dumps_agree_with_the_oracle(
     spark: SparkSession, tmp_path: Path, newest: str
 ) -> None:
     # Each case has ids of its own, so that one run of the job compares them all.

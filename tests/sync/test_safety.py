@@ -1,4 +1,4 @@
-"""What the job refuses, with which words and which exit code."""
+"""Refused runs: their messages and exit codes."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from oplog_sync.errors import (
     EXIT_EMPTY_DUMP,
     EXIT_INVALID_ROWS,
     OptionError,
-    RefusedError,
+    SafetyRuleError,
     SyncError,
 )
 from oplog_sync.settings import parse
@@ -35,7 +35,7 @@ def test_more_deletes_than_allowed_emit_nothing(
     spark: SparkSession, store: Path, tmp_path: Path
 ) -> None:
     dump = write_dump(tmp_path / "dump.jsonl", [row("video", str(n), T2) for n in range(7)])
-    with pytest.raises(RefusedError, match="3 of 10 live objects would be deleted") as refused:
+    with pytest.raises(SafetyRuleError, match="3 of 10 live objects would be deleted") as refused:
         sync(spark, "--store", store, dump)
     assert refused.value.exit_code == 3
     assert len(log(store)) == 10
@@ -60,7 +60,7 @@ def test_invalid_rows_emit_nothing_and_are_named(
     ]
     lines += [b"[]"] * 8
     (folder / "part-1.jsonl").write_bytes(b"\n".join(lines) + b"\n")
-    with pytest.raises(RefusedError, match="13 rows of the dump are invalid") as refused:
+    with pytest.raises(SafetyRuleError, match="the dump has 13 invalid rows") as refused:
         sync(spark, "--store", store, folder)
     assert refused.value.exit_code == EXIT_INVALID_ROWS
     assert len(log(store)) == 10
@@ -75,7 +75,8 @@ def test_invalid_rows_emit_nothing_and_are_named(
         f"oplog-sync: invalid: {file}, line 5: timestamp: is required",
         f"oplog-sync: invalid: {file}, line 6: operation: is not UTF-8 (byte 0)",
         f"oplog-sync: invalid: {file}, line 7: type: must not contain '/' or ','",
-        f"oplog-sync: invalid: {file}, line 8: timestamp: not an RFC 3339 time such as 2014-11-06T11:04:39.041Z",
+        f"oplog-sync: invalid: {file}, line 8: timestamp: not an RFC 3339 time such as "
+        "2014-11-06T11:04:39.041Z",
     ]
     assert len(told) == 10
     counts = sync(spark, "--store", store, "--skip-invalid", "--max-deletes", "9", folder)
@@ -90,7 +91,7 @@ def test_an_invalid_line_deep_in_a_large_file_is_named_by_its_line(
     spark.conf.set("spark.sql.files.maxPartitionBytes", "20000")
     spark.conf.set("spark.sql.files.openCostInBytes", "1000")
     try:
-        with pytest.raises(RefusedError):
+        with pytest.raises(SafetyRuleError):
             sync(spark, "--store", tmp_path / "oplog.db", tmp_path / "dump.jsonl")
     finally:
         spark.conf.unset("spark.sql.files.maxPartitionBytes")
@@ -102,7 +103,7 @@ def test_an_empty_dump_needs_force_and_deletes_nothing(
     spark: SparkSession, store: Path, tmp_path: Path
 ) -> None:
     dump = write_dump(tmp_path / "dump.jsonl.gz", [])
-    with pytest.raises(RefusedError, match="--force") as refused:
+    with pytest.raises(SafetyRuleError, match="--force") as refused:
         sync(spark, "--store", store, dump)
     assert refused.value.exit_code == EXIT_EMPTY_DUMP
     assert sync(spark, "--store", store, "--force", dump).total("untouched") == 10
@@ -123,7 +124,7 @@ def test_a_dry_run_does_all_but_emit(spark: SparkSession, store: Path, tmp_path:
     assert found[0] == ("delete", "video", "9", T1, [])
     assert found[1] == ("insert", "x", "1", T1, [])
     assert found[2:] == [("update", "video", str(n), T2, ["p"]) for n in range(9)]
-    with pytest.raises(SyncError, match="exists already"):
+    with pytest.raises(SyncError, match="already exists"):
         sync(spark, "--store", store, "--report", report, dump)
     sync(spark, "--store", store, "--report", tmp_path / "report", dump)
     assert spark.read.parquet(str(tmp_path / "report")).count() == 11
@@ -153,7 +154,7 @@ def test_a_dry_run_creates_no_store(spark: SparkSession, tmp_path: Path) -> None
     assert list(live(tmp_path / "new.db")) == ["video/1"]
 
 
-def test_what_is_no_store_or_no_dump_is_named(
+def test_a_missing_dump_and_a_file_that_is_no_store_are_named(
     spark: SparkSession, store: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(SyncError, match=r"the dump cannot be read: .*missing"):
@@ -163,7 +164,7 @@ def test_what_is_no_store_or_no_dump_is_named(
         sync(spark, "--store", other, other)
 
 
-def test_a_sqlite_store_is_refused_where_executors_are_elsewhere() -> None:
+def test_a_sqlite_store_is_refused_if_executors_are_on_other_machines() -> None:
     with pytest.raises(OptionError, match="executors of spark://master:7077 cannot read"):
         check_master(read_options({"store": "oplog.db"}), "spark://master:7077")
     check_master(read_options({"store": "oplog.db"}), "local[4]")
@@ -174,7 +175,7 @@ def test_a_missing_java_is_said_in_a_sentence(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(
-        SyncError, match="Spark needs Java 17 or later and there is none; install one"
+        SyncError, match="Spark needs Java 17 or later, and there is no Java; install one"
     ):
         session.check_java()
 

@@ -46,14 +46,14 @@ def test_states_are_read_in_partitions_each_once(spark: SparkSession, store: Pat
     assert len(rows) == 30 == states.count()
     video, tag = rows["video/v/0"], rows["tag/é0"]
     entries = {entry.offset: entry for entry in log(store)}
-    assert (video.type, video.id, video.event, video.n, video.parents) == (
+    assert (video.type, video.id, video.event, video.offset, video.parents) == (
         "video",
         "v/0",
         "insert",
         36,
         [],
     )
-    assert (tag.type, tag.id, tag.event, tag.n) == ("tag", "é0", "delete", 31)
+    assert (tag.type, tag.id, tag.event, tag.offset) == ("tag", "é0", "delete", 31)
     assert video.event_id == format_id(Mark(36, entries[36].ms))
     assert video.data == entries[36].data
     times = (
@@ -68,15 +68,17 @@ def test_states_are_read_in_partitions_each_once(spark: SparkSession, store: Pat
 def test_operations_are_read_in_the_order_of_the_log(spark: SparkSession, store: Path) -> None:
     rows = read(spark, store, "operations", partitionRows=9).collect()
     entries = log(store)
-    assert [found.n for found in rows] == list(range(1, 41))
+    assert [found.offset for found in rows] == list(range(1, 41))
     assert [(found.event, found.data) for found in rows] == [
         (entry.event, entry.data) for entry in entries
     ]
 
 
 def test_only_the_columns_asked_for_are_read(spark: SparkSession, store: Path) -> None:
-    reader = spark.read.format("oplog").option("store", str(store)).schema("n bigint, type string")
-    assert reader.load().agg(F.sum("n"), F.count_distinct("type")).first() == (
+    reader = (
+        spark.read.format("oplog").option("store", str(store)).schema("offset bigint, type string")
+    )
+    assert reader.load().agg(F.sum("offset"), F.count_distinct("type")).first() == (
         sum(range(6, 21)) + sum(range(26, 41)),
         2,
     )
@@ -100,7 +102,7 @@ def test_filters_reach_the_store_and_change_no_result(
             "type IN ('tag', 'user') AND event = 'delete'",
             lambda r: r.type == "tag" and r.event == "delete",
         ),
-        ("n > 7 AND n <= 33", lambda r: 7 < r.n <= 33),
+        ("offset > 7 AND offset <= 33", lambda r: 7 < r.offset <= 33),
         ("timestamp > TIMESTAMP'2020-01-01T00:00:00.0005Z'", lambda r: True),
         (
             "timestamp > TIMESTAMP'2020-01-01T00:00:00.0015Z'",
@@ -114,9 +116,9 @@ def test_filters_reach_the_store_and_change_no_result(
         (F.col("logged") >= logged, lambda r: r.logged >= logged),
     ]
     for condition, holds in conditions:
-        # A new DataFrame for each query: Spark keeps what it has pushed down.
+        # A new DataFrame for each query: Spark keeps the pushed filters.
         found = read(spark, store, table, pushFilters="true").where(condition).collect()
-        assert [r.n for r in found] == [r.n for r in everything if holds(r)], condition
+        assert [r.offset for r in found] == [r.offset for r in everything if holds(r)], condition
 
 
 def test_one_dataframe_serves_queries_with_different_filters(
@@ -132,27 +134,32 @@ def test_one_dataframe_serves_queries_with_different_filters(
     )
 
 
-def test_what_is_pushed_down_leaves_rows_unread(store: Path) -> None:
+def test_pushed_filters_leave_rows_unread(store: Path) -> None:
     moment = datetime(2020, 1, 1, 0, 0, 0, 1500, tzinfo=UTC)
     wanted = wanted_by(
         [
-            IsNotNull(("type",)), In(("type",), ("tag", "video")), EqualTo(("type",), "tag"), EqualTo(("event",), "delete"),
-            GreaterThan(("timestamp",), moment), LessThanOrEqual(("logged",), moment), GreaterThan(("n",), 3),
+            IsNotNull(("type",)),
+            In(("type",), ("tag", "video")),
+            EqualTo(("type",), "tag"),
+            EqualTo(("event",), "delete"),
+            GreaterThan(("timestamp",), moment),
+            LessThanOrEqual(("logged",), moment),
+            GreaterThan(("offset",), 3),
             Not(EqualTo(("event",), "insert")),
         ]
-    )  # fmt: skip
+    )
     assert wanted == Wanted(
         types=frozenset(["tag"]),
         events=frozenset(["delete"]),
         timestamp=("2020-01-01T00:00:00.001Z", None),
-        logged=(None, 1577836800001),
-        n=(3, None),
+        ms=(None, 1577836800001),
+        offset=(3, None),
     )
     backend = make_backend(str(store))
     (part,) = backend.state_ranges(1000)
     wanted = Wanted(types=frozenset(["tag"]), events=frozenset(["delete"]), timestamp=(T2, None))
     assert sum(len(rows) for rows in backend.states(part, wanted)) == 5
-    assert sum(len(rows) for rows in backend.operations((0, 40), Wanted(n=(40, 50)))) == 1
+    assert sum(len(rows) for rows in backend.operations((0, 40), Wanted(offset=(40, 50)))) == 1
 
 
 def test_written_rows_are_operations(spark: SparkSession, tmp_path: Path) -> None:
@@ -180,10 +187,13 @@ def test_guarded_rows_are_written_once_however_often_their_task_is_retried(
     spark: SparkSession, store: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     rows = spark.range(3000).selectExpr(
-        "'insert' AS event", "'new' AS type", "CAST(id AS string) AS id", "CAST(0 AS bigint) AS expected_offset",
+        "'insert' AS event",
+        "'new' AS type",
+        "CAST(id AS string) AS id",
+        "CAST(0 AS bigint) AS expected_offset",
         f"'{T2}' AS timestamp",
-    )  # fmt: skip
-    for _ in range(2):  # what a retried task does: it writes all its rows again
+    )
+    for _ in range(2):  # as a retried task does: it writes all its rows again
         rows.coalesce(1).write.format("oplog").option("store", str(store)).mode("append").save()
     assert len(log(store)) == 3040
     assert "skipped" not in capfd.readouterr().err
@@ -194,21 +204,21 @@ def test_guarded_rows_are_written_once_however_often_their_task_is_retried(
     assert len(log(store)) == 3041
 
 
-def test_what_cannot_be_written_is_named(spark: SparkSession, store: Path) -> None:
+def test_rows_that_cannot_be_written_are_named(spark: SparkSession, store: Path) -> None:
     frame = spark.createDataFrame([("insert", "a/b", "1")], "event string, type string, id string")
     to_store = frame.write.format("oplog").option("store", str(store))
     with pytest.raises(PySparkException, match="type: must not contain '/' or ','"):
         to_store.mode("append").save()
     with pytest.raises(PySparkException, match="a log can only be appended to"):
         to_store.mode("overwrite").save()
-    with pytest.raises(PySparkException, match="column id: it is missing"):
+    with pytest.raises(PySparkException, match="column id is missing"):
         frame.drop("id").write.format("oplog").option("store", str(store)).mode("append").save()
 
 
 def test_a_missing_store_is_an_error_and_is_not_created(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    with pytest.raises(PySparkException, match="there is no such file"):
+    with pytest.raises(PySparkException, match="the file does not exist"):
         read(spark, tmp_path / "missing.db", "states").collect()
     assert not (tmp_path / "missing.db").exists()
 

@@ -1,4 +1,4 @@
-"""The job as a spark-submit application, on a standalone cluster whose executors have the package from --py-files."""
+"""The job as a spark-submit application, on a cluster with the package from --py-files."""
 
 import os
 import queue
@@ -27,7 +27,7 @@ WORKERS = 2
 
 
 def environ() -> dict[str, str]:
-    """What Spark's processes get: the Python of the tests, but not this project's folder."""
+    """Return the environment of Spark's processes, with the tests' Python but no PYTHONPATH."""
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     own = {
         "PYSPARK_PYTHON": sys.executable,
@@ -58,7 +58,7 @@ class Daemon:
         self._reader.start()
 
     def wait_for(self, pattern: str) -> str:
-        """The first group of the pattern in the next line of the log that it fits."""
+        """Return the first group of the pattern in the next matching line of the log."""
         while line := self._lines.get(timeout=2 * DEADLINE):
             if found := re.search(pattern, line):
                 return found[1]
@@ -81,7 +81,7 @@ class Daemon:
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[str]:
-    """The URL of a master with its workers, each with a folder of its own."""
+    """Yield the URL of a master with workers, each with a folder of its own."""
     daemons = [Daemon(folder / "master", "master.Master", "--port", "0")]
     try:
         url = daemons[0].wait_for(r"Starting Spark master at (spark://\S+)")
@@ -98,7 +98,7 @@ def cluster(folder: Path) -> Iterator[str]:
 
 
 def packed(path: Path) -> Path:
-    """The packages as --py-files takes them."""
+    """Write the packages into an archive for --py-files."""
     with zipfile.ZipFile(path, "w") as archive:
         for package in (oplogd, oplog_sync):
             folder = Path(package.__path__[0])
@@ -129,12 +129,22 @@ def test_executors_of_a_cluster_compare_and_emit(tmp_path: Path, plain_url: str)
         }
         path = f"{SPARK / 'bin'}{os.pathsep}{os.environ['PATH']}"
         run = subprocess.run(
-            [str(ROOT / "deploy/spark/oplog-sync.sh"), "--mongo-url", plain_url, "--max-changes", "1000", str(dump)],
+            [
+                str(ROOT / "deploy/spark/oplog-sync.sh"),
+                "--mongo-url",
+                plain_url,
+                "--max-changes",
+                "1000",
+                str(dump),
+            ],
             env={**environ(), **settings, "PATH": path, "SPARK_MASTER": master},
-            cwd=tmp_path, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert run.returncode == 0, run.stdout + run.stderr
-    # A master may start an executor once more while the application ends: that one has run nothing.
+    # A master may start another executor while the application ends. It has run no task.
     logs = [
         [file.read_text() for file in tmp_path.glob(f"worker-{number}/app-*/*/stderr")]
         for number in range(WORKERS)
@@ -153,14 +163,26 @@ _JAVA_SAYS = (
 
 
 def submit(folder: Path, *flags: str, **more: str) -> subprocess.CompletedProcess[str]:
-    """The job on a dump of one row as spark-submit runs it."""
+    """Run the job by spark-submit on a dump of one row."""
     dump = write_dump(folder / "dump.jsonl", [row("video", "1")])
     command = [str(SPARK / "bin/spark-submit"), "--master", "local[1]", "--driver-memory", "512m"]
     package = Path(oplog_sync.__path__[0])
     return subprocess.run(
-        [*command, str(package / "__main__.py"), "--store", "oplog.db", "--create", *flags, str(dump)], cwd=folder,
-        env={**environ(), "PYTHONPATH": str(package.parent), **more}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            *command,
+            str(package / "__main__.py"),
+            "--store",
+            "oplog.db",
+            "--create",
+            *flags,
+            str(dump),
+        ],
+        cwd=folder,
+        env={**environ(), "PYTHONPATH": str(package.parent), **more},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_under_spark_submit_the_jobs_lines_stand_alone(tmp_path: Path) -> None:
@@ -186,7 +208,8 @@ def test_the_users_own_configuration_of_spark_wins_and_a_refusal_names_its_flag(
     run = submit(tmp_path, "--max-changes", "0", SPARK_CONF_DIR=str(conf))
     assert run.returncode == 6, run.stdout + run.stderr
     assert run.stdout.splitlines()[-1] == (
-        "oplog-sync: 1 objects would be inserted or updated, more than --max-changes 0 allows, so nothing was emitted; "
+        "oplog-sync: 1 object would be inserted or updated, more than --max-changes 0 allows, so "
+        "nothing was emitted; "
         "if the dump is complete and right, give --max-changes 1"
     )
     assert "INFO SparkContext: Running Spark" in run.stderr
@@ -217,16 +240,20 @@ def test_the_users_own_configuration_of_spark_wins_and_a_refusal_names_its_flag(
         (["--", "dump"], [], ["dump"]),
     ],
 )
-def test_the_script_passes_on_what_stands_before_the_separator(
+def test_the_script_passes_flags_before_the_separator_to_spark_submit(
     tmp_path: Path, given: list[str], submitted: list[str], job: list[str]
 ) -> None:
     fake = tmp_path / "spark-submit"
     fake.write_text('#!/bin/sh\nfor each do printf "%s\\n" "$each"; done\n')
     fake.chmod(0o755)
     told = subprocess.run(
-        [str(ROOT / "deploy/spark/oplog-sync.sh"), *given], capture_output=True, text=True, check=True,
-        env={**environ(), "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}, cwd=ROOT,
-    ).stdout.splitlines()  # fmt: skip
+        [str(ROOT / "deploy/spark/oplog-sync.sh"), *given],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**environ(), "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
+        cwd=ROOT,
+    ).stdout.splitlines()
     application = str(Path(oplog_sync.__path__[0]) / "__main__.py")
     assert told[told.index(application) + 1 :] == job
     assert told[: told.index(application)] == [

@@ -1,4 +1,4 @@
-"""The same dump in every form and every time zone: the same corrections, or a refusal that says why."""
+"""The same dump in every form and time zone gives the same corrections, or a clear error."""
 
 import json
 import os
@@ -23,7 +23,8 @@ _EDGES = (
     "0001-01-01T00:00:00.000Z",
 )
 
-# One on each side of UTC, each with hours that its clock skips and shows twice. The other tests run in the machine's zone.
+# One on each side of UTC, each with hours that its clock skips and shows twice. The other tests run
+# in the machine's zone.
 _CITIES = {"America/New_York": "New York", "Europe/Berlin": "Berlin"}
 
 
@@ -31,7 +32,10 @@ _CITIES = {"America/New_York": "New York", "Europe/Berlin": "Berlin"}
 def history(
     shared_data: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[dict[str, list[str]], list[Any]]:
-    """How to compare half of a real project's history with the dump at its end in every form, and what that must find."""
+    """Return arguments for each form of a real project's dump, and the expected corrections.
+
+    The store has half of the project's history; the dump is from its end.
+    """
     folder = tmp_path_factory.mktemp("history")
     rows = read_lines(shared_data / "flask/dump.jsonl.gz")
     half = json.loads((shared_data / "flask/expected.json").read_text())["half"]
@@ -41,9 +45,13 @@ def history(
     append(folder / "oplog.db", operations)
     states = {(each["type"], each["id"]): each for each in operations}
     expected, unchanged = _expected(states, rows)
-    assert [sum(line[0] == event for line in expected) for event in ("insert", "update", "delete")] == [
-        half["insert"], half["update"], half["delete"],
-    ]  # fmt: skip
+    assert [
+        sum(line[0] == event for line in expected) for event in ("insert", "update", "delete")
+    ] == [
+        half["insert"],
+        half["update"],
+        half["delete"],
+    ]
     store = ["--store", str(folder / "oplog.db"), "--max-deletes", "100%"]
     return {
         name: [*store, *argv] for name, argv in write_forms(folder, rows, unchanged).items()
@@ -53,7 +61,7 @@ def history(
 def _expected(
     states: dict[tuple[str, str], Json], rows: list[Json]
 ) -> tuple[list[Any], list[Json]]:
-    """The corrections, and the rows that need none."""
+    """Return the corrections, and the rows without one."""
     found: list[Any] = []
     unchanged: list[Json] = []
     dumped = {(each["type"], each["id"]): each for each in rows}
@@ -76,12 +84,13 @@ def _expected(
 
 @pytest.fixture(scope="module")
 def edges(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, list[str]], dict[str, Any]]:
-    """Dumps whose newest row lies in an hour that a clock shows twice, or at the end of all times."""
+    """Dumps with a newest row in an hour that a clock shows twice, or at the last time."""
     folder = tmp_path_factory.mktemp("edges")
     given: dict[str, list[str]] = {}
     expected: dict[str, Any] = {}
     for city, day, hour in (("New York", "2021-11-07", 5), ("Berlin", "2021-10-31", 0)):
-        # Shown twice are the hour and the next; a quarter past the newest row is no time to be deleted.
+        # The clock shows this hour and the next twice. An object newer than the newest row must not
+        # be deleted.
         for newest in (f"{day}T{hour:02}:30:00.000Z", f"{day}T{hour + 1:02}:30:00.000Z"):
             name = f"{city} {newest}"
             before, after = newest.replace(":30:", ":15:"), newest.replace(":30:", ":45:")

@@ -1,6 +1,7 @@
-"""A process of its own: compares a store with many dumps in one Spark session and prints what each run found.
+"""Compare a store with many dumps in one Spark session, in a process of its own.
 
-Reads from standard input a JSON object of argument lists; writes one of corrections, or of the refusal.
+Reads a JSON object of argument lists from standard input. Prints a JSON object with the corrections
+or the error of each.
 """
 
 import json
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from oplog_sync.errors import SyncError
 from oplog_sync.job import run
+from oplog_sync.jvm import jvm
 from oplog_sync.session import start
 from oplog_sync.settings import parse
 
@@ -36,7 +38,7 @@ def main() -> None:
     with redirect_stdout(sys.stderr), tempfile.TemporaryDirectory() as folder:
         spark = start("local[2]", debug=False)
         spark.conf.set("spark.sql.shuffle.partitions", "2")
-        zone = spark._jvm.java.util.TimeZone.getDefault().getID()  # type: ignore[union-attr]
+        zone = jvm(spark).java.util.TimeZone.getDefault().getID()
         found = {
             name: corrections(spark, argv, Path(folder) / f"{number}.jsonl")
             for number, (name, argv) in enumerate(wanted.items())

@@ -1,11 +1,12 @@
-"""A streaming pipeline: the operations of an oplog as a table of current objects and as hourly counts.
+"""A streaming pipeline: keeps a table of current objects and hourly counts of operations.
 
     spark-submit pipeline.py (--store PATH | --agent URL) --out FOLDER [--once]
 
-``FOLDER/objects`` is a Parquet table with the last operation of each live object, ``FOLDER/hourly`` counts the operations
-by hour, type and parent. Where the pipeline stands is in ``FOLDER/checkpoint``: stopped at any moment and started again, it
-goes on there. Ctrl-C ends it with exit code 0, an error with one line and exit code 1. A batch that was begun twice leaves what it would have left once, since each batch writes a version of its own
-and the pointer to the current version is replaced last.
+``FOLDER/objects`` is a Parquet table with the last operation of each live object.
+``FOLDER/hourly`` counts the operations by hour, type and parent. ``FOLDER/checkpoint`` holds the
+position: the pipeline continues there after any stop. Ctrl-C ends it with exit code 0; an error
+prints one line and ends it with exit code 1. A repeated batch changes nothing: each batch writes a
+version of its own, and the pointer to the current version is replaced last.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from pyspark.sql import functions as F
 
 import oplog_sync
 
-OBJECTS = "type string, id string, timestamp timestamp, parents array<string>, n bigint"
+OBJECTS = "type string, id string, timestamp timestamp, parents array<string>, offset bigint"
 HOURLY = "hour timestamp, type string, parent string, operations bigint"
 
 
@@ -38,7 +39,7 @@ class Tables:
 
     @property
     def batch(self) -> int:
-        """The last batch that is in the tables, -1 before the first."""
+        """The last batch in the tables, -1 before the first."""
         return int(json.loads(self._pointer.read_text())["batch"]) if self._pointer.exists() else -1
 
     def read(self, name: str, schema: str) -> DataFrame:
@@ -52,7 +53,7 @@ class Tables:
         written = self._pointer.with_suffix(".new")
         written.write_text(json.dumps({"batch": batch}))
         written.replace(self._pointer)
-        for name in tables:  # the version before this one stays, somebody may be reading it
+        for name in tables:  # keep the previous version: a reader may still use it
             for path in (self._folder / name).glob("version=*"):
                 if int(path.name.partition("=")[2]) < batch - 1:
                     shutil.rmtree(path, ignore_errors=True)
@@ -64,11 +65,11 @@ class Tables:
 def update(tables: Tables, operations: DataFrame, batch: int) -> None:
     """Fold a micro-batch into both tables."""
     if batch <= tables.batch:
-        return  # Spark repeats a batch that it could not note as done
+        return  # Spark repeats a batch if it stopped before it recorded the end
     operations = operations.persist()
     known = tables.read("objects", OBJECTS).withColumn("event", F.lit("insert"))
     everything = known.unionByName(operations.select(*known.columns))
-    newest = Window.partitionBy("type", "id").orderBy(F.desc("n"))
+    newest = Window.partitionBy("type", "id").orderBy(F.desc("offset"))
     objects = (
         everything.withColumn("place", F.row_number().over(newest))
         .where("place = 1 AND event != 'delete'")
@@ -93,7 +94,10 @@ def run(
     once: bool,
     stopped: threading.Event | None = None,
 ) -> None:
-    """``source``: options of the data source. ``once``: take what is there, then end. ``stopped`` ends it within a second."""
+    """Run the pipeline. ``source``: options of the data source.
+
+    ``once``: read the present operations, then end. ``stopped`` ends the pipeline within a second.
+    """
     oplog_sync.register(spark)
     out.mkdir(parents=True, exist_ok=True)
     tables = Tables(spark, out)
@@ -111,7 +115,7 @@ def run(
 
 
 def reason(error: PySparkException) -> str:
-    """The sentence of the data source. Spark quotes it in the middle of a trace."""
+    """Return the data source's error message, which Spark puts into a long trace."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     own = [line for line in lines if line.startswith(("oplog_sync.errors.", "oplogd.errors."))]
     return own[-1].partition(": ")[2] if own else lines[0]
@@ -121,9 +125,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description="Operations as a table of objects and as hourly counts."
     )
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--store")
-    where.add_argument("--agent")
+    origin = parser.add_mutually_exclusive_group(required=True)
+    origin.add_argument("--store")
+    origin.add_argument("--agent")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--once", action="store_true")
     given = parser.parse_args(argv)
@@ -134,11 +138,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers need this package as well
     spark = SparkSession.builder.appName("oplog-pipeline").getOrCreate()
-    spark.sparkContext.setLogLevel("FATAL")  # an error is told below, in one line
+    spark.sparkContext.setLogLevel("FATAL")  # errors are printed below, in one line
     stopped = threading.Event()
-    signal.signal(
-        signal.SIGINT, lambda *_: stopped.set()
-    )  # PySpark's own handler calls Java in the middle of another call
+    # PySpark's own handler would call Java in the middle of another call.
+    signal.signal(signal.SIGINT, lambda *_: stopped.set())
     try:
         run(spark, source, given.out, given.once, stopped)
     except PySparkException as error:

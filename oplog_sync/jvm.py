@@ -1,0 +1,15 @@
+"""Spark's Java process, for which PySpark has no public name."""
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+def jvm(spark: SparkSession) -> Any:
+    """Return the Java packages: ``jvm(spark).java.util.TimeZone`` is a Java class."""
+    assert spark._jvm is not None
+    return spark._jvm
+
+
+def hadoop_configuration(spark: SparkSession) -> Any:
+    return spark.sparkContext._jsc.hadoopConfiguration()
