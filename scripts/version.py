@@ -14,6 +14,8 @@ PYTHON = r'^__version__ = "(.+)"$'
 COPIES = {
     "clients/python/oplogc/__init__.py": PYTHON,
     "clients/js/package.json": r'^  "version": "(.+)",$',
+    "clients/go/version.go": r'^const Version = "(.+)"$',
+    "clients/php/src/Version.php": r"const VERSION = '(.+)'",
 }
 
 

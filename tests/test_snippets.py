@@ -13,7 +13,11 @@ BOOTSTRAP = "tests/sync/test_bootstrap.py"
 CLIENT_DOCS = "tests/clients/test_docs.py"
 # Document -> language -> the module that runs all its snippets in that language.
 ELSEWHERE = {
-    "docs/clients.md": dict.fromkeys(("python", "sh", "js"), CLIENT_DOCS),
+    "clients/go/README.md": dict.fromkeys(("sh", "go"), CLIENT_DOCS),
+    "clients/js/README.md": dict.fromkeys(("sh", "js"), CLIENT_DOCS),
+    "clients/php/README.md": dict.fromkeys(("sh", "php"), CLIENT_DOCS),
+    "clients/python/README.md": {"python": CLIENT_DOCS},
+    "docs/clients.md": dict.fromkeys(("python", "sh", "js", "go", "php"), CLIENT_DOCS),
     "docs/howto/bootstrap.md": dict.fromkeys(("sh", "text"), BOOTSTRAP),
     "docs/reference.md": {
         "json": "tests/test_docs.py",

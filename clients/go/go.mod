@@ -1,3 +1,3 @@
-module oplog.example/clients
+module oplog.example/oplog
 
-go 1.21
+go 1.23

@@ -1,4 +1,4 @@
-// For Node: the position in a file, and producers over UDP and HTTP.
+// For Node: keeps the position in a file, and sends over UDP and HTTP.
 
 export * from "./oplog.js";
 export { HttpProducer } from "./lib/http_producer.js";

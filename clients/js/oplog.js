@@ -5,7 +5,7 @@ import { OplogError } from "./lib/errors.js";
 export { Consumer } from "./lib/consumer.js";
 export { OplogError };
 
-/** Keeps the position in a browser, for one page at a time: two tabs need two keys. */
+/** Keeps the position in a browser, for one page at a time: each tab needs its own key. */
 export function localStorageState(key) {
   return {
     load() {

@@ -72,7 +72,8 @@ class Server:
 
 
 class ChaosProxy(Server):
-    """Passes bytes on to a port; each connection is torn down after a random number of bytes towards the client or,
+    """Passes bytes on to a port; each connection is torn down after a random number of bytes
+    towards the client or,
     for a request, at once after passing it on, so that its answer is lost."""
 
     def __init__(self, port: int, seed: int, most_bytes: int) -> None:
@@ -107,14 +108,16 @@ class ChaosProxy(Server):
 
 
 class ScriptedAgent(Server):
-    """Answers POSTs one after another with what ``answers`` says: raw bytes, or None to hang up without one.
+    """Answers POSTs one after another with what ``answers`` says: raw bytes, or None to hang up
+    without one.
 
-    The last answer is repeated. ``bodies`` are the requests' bodies, in order.
+    The last answer is repeated. ``heads`` and ``bodies`` are those of the requests, in order.
     """
 
     def __init__(self, answers: Sequence[bytes | None]) -> None:
         super().__init__(self._answer)
         self._answers = list(answers)
+        self.heads: list[str] = []
         self.bodies: list[bytes] = []
         self.accepted: list[bytes] = []
         """Of these bodies those that were answered with 200."""
@@ -135,6 +138,7 @@ class ScriptedAgent(Server):
                 0,
             )
             body = await reader.readexactly(length)
+            self.heads.append(head.decode())
             self.bodies.append(body)
             answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
             if answer is None:

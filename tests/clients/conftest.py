@@ -17,7 +17,11 @@ def go_example(tmp_path_factory: pytest.TempPathFactory) -> Example:
     folder = tmp_path_factory.mktemp("go")
     # It has no dependencies, so it needs no network.
     environ = {**os.environ, "GOPROXY": "off", "GOFLAGS": "-buildvcs=false", "CGO_ENABLED": "0"}
-    for command in (["vet", "./..."], ["build", "-o", f"{folder}/", "./..."]):
+    for command in (
+        ["vet", "./..."],
+        ["test", "./..."],
+        ["build", "-o", f"{folder}/", "./..."],
+    ):
         done = subprocess.run(
             [go, *command], cwd=ROOT / "clients" / "go", env=environ, capture_output=True, text=True
         )
@@ -29,7 +33,7 @@ def go_example(tmp_path_factory: pytest.TempPathFactory) -> Example:
 def php_example() -> Example:
     php = shutil.which("php")
     assert php, "php is missing: install the package php-cli"
-    folder = ROOT / "clients" / "php"
+    folder = ROOT / "clients" / "php" / "bin"
     return Example([php, str(folder / "producer.php")], [php, str(folder / "consumer.php")], "--")
 
 

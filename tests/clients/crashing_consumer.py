@@ -1,7 +1,8 @@
-"""A consumer that tells each event on stdout once it has dealt with it, in a random order, until it kills itself.
+"""A consumer that tells each event on stdout once it has dealt with it, in a random order, until it
+kills itself.
 
-It says "at live" when the copy is complete, and ends when it got an operation of type "last" from the log and dealt with
-all that came before.
+It says "at live" when the copy is complete, and ends when it got an operation of type "last" from
+the log and dealt with all that came before.
 """
 
 import os

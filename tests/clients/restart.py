@@ -8,7 +8,9 @@ from tests.agents import Agent
 
 
 def free_port() -> int:
-    """A port that is free for TCP and UDP, from below those the system gives away, so that it stays free meanwhile."""
+    """A port that is free for TCP and UDP, from below those the system gives away, so that it stays
+    free meanwhile.
+    """
     while True:
         port = random.randrange(20_000, 32_000)
         with socket.socket() as tcp, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:

@@ -9,7 +9,7 @@ import pytest
 
 from oplogc import Consumer, Event, Operation, OplogError, Reset
 from tests.agents import DEADLINE, Agent
-from tests.clients.test_consumer import operations, take
+from tests.clients.copies import operations, take
 
 
 @pytest.mark.filterwarnings(
@@ -51,8 +51,7 @@ async def test_closing_a_consumer_ends_the_iteration_of_another_task(tmp_path: P
             return [event async for event in consumer]
 
         waiting = asyncio.create_task(rest())
-        while consumer._alarm is None:
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)  # the task runs until it waits
         await consumer.aclose()
         async with asyncio.timeout(DEADLINE):
             assert await waiting == []

@@ -12,9 +12,9 @@ import httpx
 import pytest
 
 from oplogc import AsyncProducer, Consumer, FlushError, Producer, RefusedError
-from oplogc.stream import _origin
+from oplogc.stream import origin
 from tests.agents import DEADLINE, Agent
-from tests.clients.chaos import Server
+from tests.clients.chaos import ScriptedAgent, Server, answer
 from tests.clients.producers import Producers
 
 SECRET = "geh%2Feim-%C3%A9"
@@ -46,6 +46,28 @@ def test_a_password_in_the_address_opens_the_agent_and_is_not_logged(
     assert _shows_nothing(caplog.text)
 
 
+def test_a_token_in_the_address_is_sent_and_not_logged(
+    produce: Producers, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    stored = answer("200 OK", "%COUNT%")
+    live = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nid: 5\nevent: live\n\n"
+    moved = answer("302 Found", "", "Location: /ops?token=geheim")
+    with ScriptedAgent([stored, moved, live]) as server:
+        with produce(f"{server.url}/?token=geheim") as producer:
+            producer.send("insert", "video", "a")
+        with Consumer(f"{server.url}/?token=geheim", types=["video"]) as consumer:
+            assert next(iter(consumer)).event_id == "5"
+        targets = [request.split(" ")[1] for request in server.heads]
+    assert targets == [
+        "/ops?token=geheim",
+        "/ops?token=geheim&checkpoint=1&types=video",
+        "/ops?token=geheim",
+    ]
+    assert caplog.text.count("HTTP Request: ") == 3
+    assert _shows_nothing(caplog.text)
+
+
 def test_a_wrong_password_is_refused_without_being_shown(
     tmp_path: Path, produce: Producers, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -70,11 +92,18 @@ def test_a_wrong_password_is_refused_without_being_shown(
 @pytest.mark.parametrize(
     "url",
     [
-        "http://somebody:geheim@host:port/", "http://somebody:geheim@", "http://somebody:geh/eim@host", "http://geh[eim@host",
-        "ftp://somebody:geheim@host", "somebody:geheim@host", "http://somebody:geheim@foo..bar", "http://geheim@:80",
-        "http://somebody:geheim\u2100@host", "http://ge@heim:1@host:1:2",
+        "http://somebody:geheim@host:port/",
+        "http://somebody:geheim@",
+        "http://somebody:geh/eim@host",
+        "http://geh[eim@host",
+        "ftp://somebody:geheim@host",
+        "somebody:geheim@host",
+        "http://somebody:geheim@foo..bar",
+        "http://geheim@:80",
+        "http://somebody:geheim\u2100@host",
+        "http://ge@heim:1@host:1:2",
     ],
-)  # fmt: skip
+)
 def test_an_error_about_an_address_does_not_show_its_password(url: str) -> None:
     for make in (Consumer, Producer, AsyncProducer):
         with pytest.raises(ValueError, match="address") as raised:
@@ -138,7 +167,8 @@ class Redirecting(Server):
             await reader.read()
             return
         writer.write(
-            f"HTTP/1.1 {self.status} Go\r\nLocation: {self.target}\r\nContent-Length: 0\r\n\r\n".encode()
+            f"HTTP/1.1 {self.status} Go\r\nLocation: {self.target}\r\n"
+            "Content-Length: 0\r\n\r\n".encode()
         )
         await writer.drain()
 
@@ -165,4 +195,4 @@ def test_a_redirect_takes_the_password_to_the_same_origin_only(status: int) -> N
     ],
 )
 def test_an_origin_is_scheme_host_and_port(url: str, same: bool) -> None:
-    assert (_origin(httpx.URL(url)) == _origin(httpx.URL("http://host"))) is same
+    assert (origin(httpx.URL(url)) == origin(httpx.URL("http://host"))) is same

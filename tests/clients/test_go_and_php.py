@@ -86,11 +86,17 @@ def test_a_wrong_password_is_told(tmp_path: Path, example: Example) -> None:
 @pytest.mark.parametrize(
     "flags",
     [
-        ["--nonsense=1"], ["--timeout=0"], ["--timeout=NaN"], ["--backoff=3,1"], ["--backoff=1"], ["extra"],
-        ["--url=http://me:geheim@host:bad"], ["--url=ftp://me:geheim@host"],
+        ["--nonsense=1"],
+        ["--timeout=0"],
+        ["--timeout=NaN"],
+        ["--backoff=3,1"],
+        ["--backoff=1"],
+        ["extra"],
+        ["--url=http://me:geheim@host:bad"],
+        ["--url=ftp://me:geheim@host"],
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_mistake_in_the_command_line_is_one_sentence(example: Example, flags: list[str]) -> None:
     for program in (example.producer, example.consumer):
         done = example.run([*program, *flags])
@@ -101,7 +107,10 @@ def test_a_mistake_in_the_command_line_is_one_sentence(example: Example, flags: 
 
 def stream(*blocks: str) -> bytes:
     """An answer with a stream that the server ends after these blocks."""
-    head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nConnection: close\r\n\r\n"
+    head = (
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
+        "Connection: close\r\n\r\n"
+    )
     return (head + "".join(blocks)).encode()
 
 
@@ -173,7 +182,8 @@ def test_an_event_is_printed_before_the_end_of_its_chunk_has_come(example: Examp
     async def dribble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(
-            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n"
         )
         for number, ends in enumerate(([b"\r\n"], [b"\r", b"\n"], [b"\r\n0\r\n\r\n"])):
             data = block(number).encode()

@@ -59,7 +59,10 @@ def test_a_batch_is_not_sent_to_where_an_answer_redirects(example: Example, stat
 
 GOOD = [
     b'{"event":"insert","type":"video","id":"a\\u00e4<&>\\ud83d\\ude00", "extra":1.50}',
-    '{"timestamp":"2014-11-06 11:04:39.123456z","type":"VIDEO","id":"ä\u2028","event":"Delete","parents":null}'.encode(),
+    (
+        '{"timestamp":"2014-11-06 11:04:39.123456z","type":"VIDEO","id":"ä\u2028",'
+        '"event":"Delete","parents":null}'
+    ).encode(),
     b'{"event":"update","type":"video","id":"\\\\u0000\\\\ud800","timestamp":null,"parents":["x"]}',
 ]
 BAD = [

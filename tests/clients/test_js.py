@@ -1,4 +1,4 @@
-"""The JavaScript client: its own tests with node's runner, and a follower that outlives its agent."""
+"""The JavaScript client: its own tests, its package, and a consumer that outlives its agent."""
 
 import json
 import os
@@ -22,8 +22,8 @@ JS = ROOT / "clients" / "js"
 _FOLLOW = """
 import { Consumer, fileState } from "./node.js";
 const [url, path] = process.argv.slice(1);
-const consumer = new Consumer(url, { start: "0", state: fileState(path), backoff: [0.01, 0.05], saveInterval: 0.001 });
-for await (const event of consumer) {
+const consumer = new Consumer(url, { start: "0", state: fileState(path), backoff: [0.01, 0.05],
+saveInterval: 0.001 }); for await (const event of consumer) {
   console.log(event.type ? `${event.event} ${event.type}/${event.id}` : event.event);
   if (event.id !== "never") consumer.ack(event);
 }
@@ -60,11 +60,63 @@ def test_its_own_tests(tmp_path: Path, node: str) -> None:
         files = sorted(map(str, (JS / "test").glob("*.test.js")))
         done = subprocess.run(
             [node, "--test", "--test-timeout", str(int(DEADLINE * 1000)), *files],
-            env=environ, capture_output=True, text=True, timeout=2 * DEADLINE,
-        )  # fmt: skip
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=2 * DEADLINE,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         assert "skipped 0" in done.stdout
         assert proxy.cuts >= 5
+
+
+def test_the_package_has_types_for_every_kind_of_resolution() -> None:
+    """node10 reads ``types`` and paths, node16 and bundler read ``exports``."""
+    package = json.loads((JS / "package.json").read_text())
+    entries = {".": "oplog", "./node": "node"}
+    assert package["exports"] == {
+        **{
+            entry: {"types": f"./{name}.d.ts", "default": f"./{name}.js"}
+            for entry, name in entries.items()
+        },
+        "./package.json": "./package.json",
+    }
+    for condition in package["exports"]["."], package["exports"]["./node"]:
+        assert next(iter(condition)) == "types"  # the first match counts
+    assert (package["types"], package["main"]) == ("./oplog.d.ts", "./oplog.js")
+    assert (JS / "node.d.ts").is_file()  # node10 resolves oplog-client/node by its path
+    assert package["license"] == "MIT"
+
+
+def test_the_package_holds_the_modules_and_their_types_only(node: str) -> None:
+    npm = shutil.which("npm")
+    assert npm, "npm is missing: install the package npm"
+    command = [npm, "pack", "--dry-run", "--json", "--offline"]
+    done = subprocess.run(command, cwd=JS, capture_output=True, text=True, timeout=DEADLINE)
+    assert done.returncode == 0, done.stderr
+    (packed,) = json.loads(done.stdout)
+    modules = {f"lib/{path.name}" for path in (JS / "lib").glob("*.js")}
+    own = {f"{name}{end}" for name in ("oplog", "node") for end in (".js", ".d.ts")}
+    assert {file["path"] for file in packed["files"]} == {
+        *modules,
+        *own,
+        "LICENSE",
+        "README.md",
+        "package.json",
+    }
+
+
+def test_internals_cannot_be_imported(tmp_path: Path, node: str) -> None:
+    install(tmp_path)
+    code = 'await import("oplog-client/lib/acks.js").catch((error) => console.log(error.code))'
+    done = subprocess.run(
+        [node, "--input-type=module", "-e", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
+    assert (done.returncode, done.stdout) == (0, "ERR_PACKAGE_PATH_NOT_EXPORTED\n"), done.stderr
 
 
 def test_a_restart_and_a_kill_lose_nothing(tmp_path: Path, node: str) -> None:
@@ -116,8 +168,11 @@ def test_the_documented_copy_is_whole_at_every_run(tmp_path: Path, node: str) ->
             )
             done = subprocess.run(
                 [node, "--input-type=module", "-e", documented("", port)],
-                cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE,
-            )  # fmt: skip
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                timeout=DEADLINE,
+            )
             assert (done.returncode, done.stdout) == (0, f"{count + 1} videos\n"), done.stderr
 
 
@@ -160,9 +215,21 @@ def test_a_full_disk_leaves_the_old_position_whole(tmp_path: Path, node: str) ->
     """
     state.write_text("545b55c7f095528dd0f3863c")
     done = subprocess.run(
-        ["bash", "-c", 'trap "" XFSZ; ulimit -f 0; exec "$@"', "bash", node, "--input-type=module", "-e", code],
-        cwd=JS, capture_output=True, text=True, timeout=DEADLINE,
-    )  # fmt: skip
+        [
+            "bash",
+            "-c",
+            'trap "" XFSZ; ulimit -f 0; exec "$@"',
+            "bash",
+            node,
+            "--input-type=module",
+            "-e",
+            code,
+        ],
+        cwd=JS,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
     assert (done.returncode, done.stdout) == (0, "EFBIG\n"), done.stderr
     assert state.read_text() == "545b55c7f095528dd0f3863c"
     assert [path.name for path in tmp_path.iterdir()] == ["state"]

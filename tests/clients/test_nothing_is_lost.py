@@ -54,7 +54,9 @@ def _produce(url: str, count: int) -> None:
 
 
 def test_a_consumer_killed_again_and_again_loses_nothing(tmp_path: Path) -> None:
-    """Kills in the copy and in the log; the state file stays readable, and each life begins where nothing is lost."""
+    """Kills in the copy and in the log; the state file stays readable, and each life begins where
+    nothing is lost.
+    """
     choose = random.Random(3)
     state = tmp_path / "state"
     done: set[str] = set()
@@ -78,7 +80,10 @@ def test_a_consumer_killed_again_and_again_loses_nothing(tmp_path: Path) -> None
 
 
 def _live(agent: Agent, state: Path, seed: int, dies_after: int, done: set[str]) -> bool:
-    """A consumer's life until kill -9 after so many events; ``done`` gets what it tells. Whether it came to its end before."""
+    """A consumer's life until kill -9 after so many events; ``done`` gets what it tells.
+
+    Whether it came to its end before.
+    """
     command = [
         sys.executable,
         "-m",
@@ -104,7 +109,9 @@ def _live(agent: Agent, state: Path, seed: int, dies_after: int, done: set[str])
 
 
 def _post(agent: Agent, type_: str) -> None:
-    """3,000 objects. Those of a request share their time, and a copy is resumed at the first of a millisecond."""
+    """3,000 objects. Those of a request share their time, and a copy is resumed at the first of a
+    millisecond.
+    """
     for first in range(0, 3000, 100):
         agent.post(
             [

@@ -97,7 +97,7 @@ def test_a_batch_that_is_too_large_is_halved_in_order() -> None:
 
 
 def _deliver(box: Outbox, fits: int, batches: int) -> list[int]:
-    """The sizes of the batches sent to an agent that calls more than ``fits`` operations too large."""
+    """Return the sizes of the batches if an agent refuses more than ``fits`` operations."""
     sizes = []
     for _ in range(batches):
         sizes.append(len(box.batch()))
@@ -194,7 +194,8 @@ def _no_agent(status: int) -> Later:
         (
             _answer(307, location="http://other/ops"),
             Later(
-                "http://agent/ops redirects to http://other/ops: give that address instead (HTTP 307)",
+                "http://agent/ops redirects to http://other/ops: "
+                "give that address instead (HTTP 307)",
                 0.0,
                 307,
             ),
@@ -209,10 +210,21 @@ def test_answers_are_judged(answer: Answer, verdict: Verdict) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "", "<html>", "[2]", "2", '{"ingested": 1}', '{"ingested": "2"}', '{"ingested": NaN}', '{"ingested": Infinity}',
-        '{"ingested": 2, "more": NaN}', '{"ingested": null}', "[" * 100_000, b"\xff", '{"ingested": 1' + "0" * 5000 + "}",
+        "",
+        "<html>",
+        "[2]",
+        "2",
+        '{"ingested": 1}',
+        '{"ingested": "2"}',
+        '{"ingested": NaN}',
+        '{"ingested": Infinity}',
+        '{"ingested": 2, "more": NaN}',
+        '{"ingested": null}',
+        "[" * 100_000,
+        b"\xff",
+        '{"ingested": 1' + "0" * 5000 + "}",
     ],
-)  # fmt: skip
+)
 def test_only_an_answer_that_confirms_every_operation_delivers(
     status: int, body: str | bytes
 ) -> None:
@@ -223,10 +235,23 @@ def test_only_an_answer_that_confirms_every_operation_delivers(
 @pytest.mark.parametrize(
     "errors",
     [
-        "absent", [], {}, [{"line": 0}], [{"line": 3}], [{"line": -1}], [{"line": "1"}], [{"line": True}], [{"line": 1.0}],
-        [{"line": float("inf")}], [{"line": 10**400}], [{}], [1], [{"line": 1}, {"line": 9}], "[" * 100_000,
+        "absent",
+        [],
+        {},
+        [{"line": 0}],
+        [{"line": 3}],
+        [{"line": -1}],
+        [{"line": "1"}],
+        [{"line": True}],
+        [{"line": 1.0}],
+        [{"line": float("inf")}],
+        [{"line": 10**400}],
+        [{}],
+        [1],
+        [{"line": 1}, {"line": 9}],
+        "[" * 100_000,
     ],
-)  # fmt: skip
+)
 def test_lines_that_cannot_be_are_not_trusted(errors: object) -> None:
     body = {"detail": "no"} | ({} if errors == "absent" else {"errors": errors})
     raw = errors if isinstance(errors, str) and errors != "absent" else json.dumps(body)
@@ -278,10 +303,24 @@ _names = st.text(st.characters(), max_size=300)
 
 
 _times = st.none() | st.sampled_from(
-    ["yesterday", "2014-11-06T11:04:39", "2014-11-06T11:04:39Z", "2014-11-06t11:04:39.1234567+01:00", "2014-11-06 11:04:39z",
-     "2014-02-30T00:00:00Z", "0001-01-01T00:00:00+01:00", "2014-11-06T24:00:00Z", "2014-11-06T11:04:60Z", "", "20141106T110439Z",
-     "2014-11-06T11:04:39+05:99", "9999-12-31T23:59:59-01:00", "2014-11-06T11:04:39.Z", "\u0662014-11-06T11:04:39Z"]
-)  # fmt: skip
+    [
+        "yesterday",
+        "2014-11-06T11:04:39",
+        "2014-11-06T11:04:39Z",
+        "2014-11-06t11:04:39.1234567+01:00",
+        "2014-11-06 11:04:39z",
+        "2014-02-30T00:00:00Z",
+        "0001-01-01T00:00:00+01:00",
+        "2014-11-06T24:00:00Z",
+        "2014-11-06T11:04:60Z",
+        "",
+        "20141106T110439Z",
+        "2014-11-06T11:04:39+05:99",
+        "9999-12-31T23:59:59-01:00",
+        "2014-11-06T11:04:39.Z",
+        "\u0662014-11-06T11:04:39Z",
+    ]
+)
 
 
 @given(

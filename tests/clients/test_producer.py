@@ -152,7 +152,7 @@ def test_what_the_agent_calls_invalid_is_counted_and_the_rest_stored(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "oplogc.operation._check_rfc3339", lambda text: None
+        "oplogc.operation.check_rfc3339", lambda text: None
     )  # as a client older than its agent
     with Agent(tmp_path) as agent, Producer(agent.url) as producer:
         producer.send("insert", "video", "a", timestamp="yesterday")
@@ -238,10 +238,22 @@ def test_lost_answers_may_repeat_operations_but_lose_none(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "url",
     [
-        "localhost:8042", "ftp://host", "http://", "udp://", "udp://host:port", "udp://host:99999", "http://foo..bar", "http://host:99999", "http://host:0",
-        "udp://foo..bar", f"http://{'x' * 64}.com", "http://[", "udp://[", "",
+        "localhost:8042",
+        "ftp://host",
+        "http://",
+        "udp://",
+        "udp://host:port",
+        "udp://host:99999",
+        "http://foo..bar",
+        "http://host:99999",
+        "http://host:0",
+        "udp://foo..bar",
+        f"http://{'x' * 64}.com",
+        "http://[",
+        "udp://[",
+        "",
     ],
-)  # fmt: skip
+)
 def test_an_address_that_cannot_be_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"address|host"):
         Producer(url)

@@ -37,11 +37,16 @@ def test_a_redirect_is_told_and_not_followed(produce: Producers, status: str) ->
 @pytest.mark.parametrize(
     "raw",
     [
-        answer("200 OK", "<html>"), answer("200 OK", '{"ingested": NaN}'), answer("200 OK", "[" * 100_000),
-        answer("200 OK", '{"ingested": 2}'), answer("200 OK", " " * 2_000_000), answer("202 Accepted", '{"ingested": 1}'),
-        b"HTTP/1.1 204 No Content\r\n\r\n", answer("200 OK", ""),
+        answer("200 OK", "<html>"),
+        answer("200 OK", '{"ingested": NaN}'),
+        answer("200 OK", "[" * 100_000),
+        answer("200 OK", '{"ingested": 2}'),
+        answer("200 OK", " " * 2_000_000),
+        answer("202 Accepted", '{"ingested": 1}'),
+        b"HTTP/1.1 204 No Content\r\n\r\n",
+        answer("200 OK", ""),
     ],
-)  # fmt: skip
+)
 def test_a_stranger_that_says_yes_gets_nothing_counted(produce: Producers, raw: bytes) -> None:
     with ScriptedAgent([raw]) as server:
         producer = produce(server.url)
@@ -212,5 +217,6 @@ def test_each_answer_that_names_lines_is_told_once(
         for record in caplog.records
         if record.name == "oplogc" and record.levelname == "WARNING"
     ] == [
-        """the agent rejects 3 of 5 operations; the first is b'{"event":"insert","type":"video","id":"0"}': id: no"""
+        "the agent rejects 3 of 5 operations; the first is "
+        """b'{"event":"insert","type":"video","id":"0"}': id: no"""
     ]

@@ -177,7 +177,8 @@ def _forget(url: str, *options: str) -> "subprocess.CompletedProcess[str]":
 
 def test_a_producer_that_nobody_closed_is_flushed_at_the_end_of_the_program(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
-        # A name, not an address: at the end of an interpreter no thread can be started to look it up.
+        # A name, not an address: at the end of an interpreter no thread can be started to look it
+        # up.
         done = _forget(
             agent.url.replace("127.0.0.1", "localhost"), "-W", "default::ResourceWarning"
         )
@@ -196,7 +197,10 @@ def test_operations_lost_at_the_end_of_the_program_are_told() -> None:
 
 
 def test_the_child_of_a_fork_does_not_flush_its_parents_buffer(tmp_path: Path) -> None:
-    code = f"{_FORGOTTEN}\nimport os\nif os.fork():\n    os.wait()\n    producer.close()\nelse:\n    sys.exit()"
+    code = (
+        f"{_FORGOTTEN}\nimport os\n"
+        "if os.fork():\n    os.wait()\n    producer.close()\nelse:\n    sys.exit()"
+    )
     with Agent(tmp_path) as agent:
         command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, agent.url]
         done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
@@ -206,7 +210,10 @@ def test_the_child_of_a_fork_does_not_flush_its_parents_buffer(tmp_path: Path) -
 
 def test_the_child_of_a_fork_goes_on_with_a_producer_that_was_used_before(tmp_path: Path) -> None:
     child = "producer.send('insert', 'video', 'child')\n    sys.exit()"  # without `close`
-    code = f"{_FORGOTTEN}\nimport os\nproducer.flush()\nif os.fork():\n    os.wait()\n    producer.close()\nelse:\n    {child}"
+    code = (
+        f"{_FORGOTTEN}\nimport os\nproducer.flush()\n"
+        f"if os.fork():\n    os.wait()\n    producer.close()\nelse:\n    {child}"
+    )
     with Agent(tmp_path) as agent:
         command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, agent.url]
         done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)

@@ -1,4 +1,6 @@
-"""The file that keeps a position: what it may hold, who may use it, and what happens when it cannot be written."""
+"""The file that keeps a position: what it may hold, who may use it, and what happens when it cannot
+be written.
+"""
 
 import asyncio
 import errno
@@ -77,7 +79,9 @@ def test_a_place_that_cannot_be_read_or_written_is_refused_at_once(tmp_path: Pat
 def test_a_folder_that_takes_no_new_file_is_refused_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a folder without the right to write in it, in which the lock is left of better days; root may write anywhere."""
+    """As a folder without the right to write in it, in which the lock is left of better days; root
+    may write anywhere.
+    """
 
     def refuse(path: Path, mode: str = "r") -> IO[bytes]:
         if mode == "x":

@@ -1,4 +1,6 @@
-"""The programs under test: the examples in Go and PHP themselves, small drivers on the libraries in Python and JavaScript."""
+"""The programs under test: the examples in Go and PHP themselves, small drivers on the libraries in
+Python and JavaScript.
+"""
 
 import os
 import shutil
@@ -33,7 +35,7 @@ def command(client: str, role: str, go_folder: Path) -> list[str]:
         case "go":
             return [str(go_folder / role)]
         case "php":
-            return [found("php"), str(CLIENTS / "php" / f"{role}.php")]
+            return [found("php"), str(CLIENTS / "php" / "bin" / f"{role}.php")]
     raise ValueError(client)
 
 

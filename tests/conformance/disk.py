@@ -9,7 +9,9 @@ _HOLD = 'mount -t tmpfs -o size=16k none "$0" && echo mounted && exec sleep infi
 
 
 class Disk:
-    """``prefix`` runs a command where ``mount_point`` is the small file system; ``folder`` is the same seen from here."""
+    """``prefix`` runs a command where ``mount_point`` is the small file system; ``folder`` is the
+    same seen from here.
+    """
 
     def __init__(self, mount_point: Path) -> None:
         self._mount_point = mount_point

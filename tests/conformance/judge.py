@@ -1,44 +1,44 @@
-"""Compares an outcome with its row."""
+"""Compares an outcome with its scenario."""
 
 import re
 from datetime import datetime
 from typing import Any
 
-from tests.conformance.play import Outcome, Row
+from tests.conformance.play import Outcome, Scenario
 
 _EARLY_SECONDS = 0.005
 """A timer of Node may fire a millisecond early."""
 
 
-def judge(row: Row, outcome: Outcome) -> None:
+def judge(scenario: Scenario, outcome: Outcome) -> None:
     """Raises AssertionError that shows the whole outcome."""
     try:
-        _judge(row, outcome)
+        _judge(scenario, outcome)
     except AssertionError as error:
-        raise AssertionError(f"{row.name}: {error}\n{outcome}") from None
+        raise AssertionError(f"{scenario.name}: {error}\n{outcome}") from None
 
 
-def _judge(row: Row, outcome: Outcome) -> None:
+def _judge(scenario: Scenario, outcome: Outcome) -> None:
     assert outcome.exit is not None, "did not end in time"
     assert not outcome.junk, "stdout is not JSON lines"
     events = [_normal(event) for event in outcome.events]
-    wanted = [_normal(event) for event in row.events]
-    assert row.prints_taken or events == wanted, _first_difference(events, wanted)
-    assert outcome.exit == row.exit, f"exit code {outcome.exit} instead of {row.exit}"
-    if row.positions is not None:
+    wanted = [_normal(event) for event in scenario.events]
+    assert scenario.prints_taken or events == wanted, _first_difference(events, wanted)
+    assert outcome.exit == scenario.exit, f"exit code {outcome.exit} instead of {scenario.exit}"
+    if scenario.positions is not None:
         positions = [request.headers.get("last-event-id") for request in outcome.requests]
-        assert positions == list(row.positions), f"positions asked for: {positions}"
-    if row.batches is not None:
+        assert positions == list(scenario.positions), f"positions asked for: {positions}"
+    if scenario.batches is not None:
         batches = [request.ids for request in outcome.requests]
-        assert batches == [list(batch) for batch in row.batches], f"batches: {batches}"
-    for number, least in row.gaps.items():
+        assert batches == [list(batch) for batch in scenario.batches], f"batches: {batches}"
+    for number, least in scenario.gaps.items():
         gap = outcome.requests[number + 1].at - outcome.requests[number].answered
         assert gap >= least - _EARLY_SECONDS, (
             f"only {gap:.3f} s between requests {number} and {number + 1}"
         )
-    for pattern in row.says:
+    for pattern in scenario.says:
         assert re.search(pattern, outcome.stderr, re.IGNORECASE), f"stderr lacks {pattern!r}"
-    for secret in row.hides:
+    for secret in scenario.hides:
         assert secret not in outcome.stderr, f"stderr shows {secret!r}"
     for trace in (
         "Traceback (most recent call last)",
@@ -49,12 +49,12 @@ def _judge(row: Row, outcome: Outcome) -> None:
         "Warning: ",
     ):
         assert trace not in outcome.stderr, f"stderr has {trace!r}"
-    if row.state is not None:
-        assert (outcome.state or "").removesuffix("\n") == row.state, (
+    if scenario.state is not None:
+        assert (outcome.state or "").removesuffix("\n") == scenario.state, (
             f"the state file holds {outcome.state!r}"
         )
-    if row.check:
-        row.check(outcome)
+    if scenario.check:
+        scenario.check(outcome)
 
 
 def _normal(event: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Clients that a row is not about, and the sentence that says so in ``docs/clients.md``."""
+"""Clients that a scenario is not about, and the sentence that says so in ``docs/clients.md``."""
 
 LIMITS: dict[str, tuple[tuple[str, ...], str]] = {
     "a state file in use ends the consumer": (
@@ -22,19 +22,19 @@ LIMITS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "close under load loses nothing that send has taken": (
         ("go", "php"),
-        "the producers are programs with one sender",
+        "a producer has one sender",
     ),
     "close wakes the senders that wait for room, and a second close returns at once": (
         ("go", "php"),
-        "the producers are programs with one sender",
+        "a producer has one sender",
     ),
     "a position is not saved while its event is handled": (
         ("go", "php"),
-        "the consumers handle an event by printing it",
+        "a consumer handles an event by printing it",
     ),
-    "a handler that waits longer than the heartbeat timeout breaks no connection and loses nothing": (
+    "a handler that waits longer than the heartbeat timeout keeps its connection": (
         ("go", "php"),
-        "the consumers handle an event by printing it",
+        "a consumer handles an event by printing it",
     ),
 }
-"""By row: the clients, and words of the table of limits."""
+"""By scenario: the clients, and words of the table of limits."""

@@ -1,4 +1,6 @@
-"""Plays rows of the table: each a client as a process against a scripted server, several at a time."""
+"""Plays scenarios of the table: each a client as a process against a scripted server, several at a
+time.
+"""
 
 import asyncio
 import contextlib
@@ -63,13 +65,14 @@ class Outcome:
         for request in self.requests[:20]:
             position = request.headers.get("last-event-id")
             lines.append(
-                f"request: {request.port} {request.method} {request.target[:80]} {position} {request.body[:200]!r}"
+                f"request: {request.port} {request.method} {request.target[:80]} {position} "
+                f"{request.body[:200]!r}"
             )
         return "\n".join([*lines, f"state file: {self.state!r}", "stderr:", self.stderr[:3000]])
 
 
 @dataclass(frozen=True)
-class Row:
+class Scenario:
     """A script, flags, and the one outcome that every client must show."""
 
     name: str
@@ -78,7 +81,7 @@ class Row:
     answers: Sequence[Script] = ()
     """The nth for the nth request."""
     rest: Script | None = None
-    """For all further requests; None: they are answered with 410 and make the row fail."""
+    """For all further requests; None: they are answered with 410 and make the scenario fail."""
     events: Sequence[Mapping[str, Any]] = ()
     """What the client must print, exactly."""
     exit: int = 0
@@ -96,18 +99,22 @@ class Row:
     prints_taken: bool = False
     """Stdout is for ``check``; it holds no events."""
     positions: Sequence[str | None] | None = None
-    """``Last-Event-ID`` of every request, in order; this also says how many requests there must be."""
+    """``Last-Event-ID`` of every request, in order; this also says how many requests there must be.
+    """
     batches: Sequence[Sequence[str]] | None = None
     """Ids of the operations in every request."""
     gaps: Mapping[int, float] = field(default_factory=dict)
-    """Seconds that must lie between the answer to a request, counted from 0, and the next request, at least."""
+    """Seconds that must lie between the answer to a request, counted from 0, and the next request,
+    at least.
+    """
     prepare: Callable[[Path], object] | None = None
     """Makes the state file, or something in its place, in a folder of this run."""
     state: str | None = None
     """Content of the state file at the end; None: not looked at."""
     locks_state: bool = False
     holder: str | None = None
-    """Client that has the first request, with the same flags, before the client under test starts."""
+    """Client that has the first request, with the same flags, before the client under test starts.
+    """
     small_disk: bool = False
     interim: bytes = b""
     """Sent between the head and the body of every request."""
@@ -116,60 +123,64 @@ class Row:
     check: Callable[[Outcome], object] | None = None
     """For what the fields above cannot say."""
     only: Sequence[str] | None = None
-    """Clients that the row is about; None: all."""
+    """Clients that the scenario is about; None: all."""
     python_once: bool = False
-    """Both ways of Python share the code that the row is about: it is played with one of them."""
+    """Both ways of Python share the code that the scenario is about: it is played with one of them.
+    """
 
     def __str__(self) -> str:
         return self.name
 
 
 async def play_all(
-    runs: Sequence[tuple[str, Row]], go_folder: Path, folder: Path
+    runs: Sequence[tuple[str, Scenario]], go_folder: Path, folder: Path
 ) -> dict[tuple[str, str], Outcome]:
     room = asyncio.Semaphore(AT_ONCE)
 
-    async def one(number: int, client: str, row: Row) -> tuple[tuple[str, str], Outcome]:
+    async def one(number: int, client: str, scenario: Scenario) -> tuple[tuple[str, str], Outcome]:
         async with room:
             mine = folder / str(number)
             mine.mkdir()
-            return (client, row.name), await play(client, row, go_folder, mine)
+            return (client, scenario.name), await play(client, scenario, go_folder, mine)
 
     return dict(
         await asyncio.gather(
-            *(one(number, client, row) for number, (client, row) in enumerate(runs))
+            *(one(number, client, scenario) for number, (client, scenario) in enumerate(runs))
         )
     )
 
 
-async def play(client: str, row: Row, go_folder: Path, folder: Path) -> Outcome:
+async def play(client: str, scenario: Scenario, go_folder: Path, folder: Path) -> Outcome:
     outcome = Outcome()
     progress = Progress(folder=folder)
     async with contextlib.AsyncExitStack() as stack:
         server = await stack.enter_async_context(
-            ScriptedServer(row.answers, row.rest, progress, row.interim)
+            ScriptedServer(scenario.answers, scenario.rest, progress, scenario.interim)
         )
         prefix: list[str] = []
-        if row.small_disk:
+        if scenario.small_disk:
             disk = await stack.enter_async_context(Disk(folder))
             prefix, progress.folder = disk.prefix, disk.folder
-        if row.prepare:
-            row.prepare(progress.folder)
-        if row.locks_state:
+        if scenario.prepare:
+            scenario.prepare(progress.folder)
+        if scenario.locks_state:
             lock = stack.enter_context((folder / "state.lock").open("w"))
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        url = server.filled_in(row.url)
+        url = server.filled_in(scenario.url)
         arguments = [
             f"--{name}={value}" if value else f"--{name}"
-            for name, value in _flags(row, url).items()
+            for name, value in _flags(scenario, url).items()
         ]
-        environment = {**ENVIRONMENT, **({"OPLOG_PASSWORD": row.password} if row.password else {})}
-        if row.holder:
-            holder = [*command(row.holder, row.role, go_folder), *arguments]
+        environment = {
+            **ENVIRONMENT,
+            **({"OPLOG_PASSWORD": scenario.password} if scenario.password else {}),
+        }
+        if scenario.holder:
+            holder = [*command(scenario.holder, scenario.role, go_folder), *arguments]
             await stack.enter_async_context(_holding(holder, folder, server))
         stdin, input_end = os.pipe()
         process = await asyncio.create_subprocess_exec(
-            *prefix, *command(client, row.role, go_folder), *arguments,
+            *prefix, *command(client, scenario.role, go_folder), *arguments,
             stdin=stdin, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             env=environment, cwd=folder, limit=1 << 16,
         )  # fmt: skip
@@ -178,9 +189,9 @@ async def play(client: str, row: Row, go_folder: Path, folder: Path) -> Outcome:
             progress.signal = process.send_signal
             progress.changed.notify_all()
         tasks = [
-            asyncio.create_task(_read_stdout(process, outcome, progress, row.reads_late)),
+            asyncio.create_task(_read_stdout(process, outcome, progress, scenario.reads_late)),
             asyncio.create_task(_read_stderr(process, outcome, progress)),
-            asyncio.create_task(_write_stdin(process, input_end, row)),
+            asyncio.create_task(_write_stdin(process, input_end, scenario)),
         ]
         try:
             async with asyncio.timeout(DEADLINE):
@@ -197,7 +208,10 @@ async def play(client: str, row: Row, go_folder: Path, folder: Path) -> Outcome:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            process._transport.close()  # type: ignore[attr-defined]  # else it warns when a pipe was left unread
+            for pipe in (process.stdout, process.stderr):  # an unread pipe would stay open
+                assert pipe
+                async with asyncio.timeout(DEADLINE):
+                    await pipe.read()
         outcome.requests = server.requests
         with contextlib.suppress(OSError):
             outcome.state = (progress.folder / "state").read_text()
@@ -235,11 +249,11 @@ _DEFAULT_FLAGS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def _flags(row: Row, url: str) -> dict[str, str]:
-    flags = {"url": url, **_DEFAULT_FLAGS[row.role], **row.flags}
-    signalled = any(isinstance(step, Signal) for script in row.answers for step in script)
-    operations = sum("object" in event for event in row.events)
-    if row.role == "consumer" and row.exit == 0 and operations and not signalled:
+def _flags(scenario: Scenario, url: str) -> dict[str, str]:
+    flags = {"url": url, **_DEFAULT_FLAGS[scenario.role], **scenario.flags}
+    signalled = any(isinstance(step, Signal) for script in scenario.answers for step in script)
+    operations = sum("object" in event for event in scenario.events)
+    if scenario.role == "consumer" and scenario.exit == 0 and operations and not signalled:
         flags.setdefault("count", str(operations))
     return flags
 
@@ -272,15 +286,15 @@ async def _read_stderr(
             progress.changed.notify_all()
 
 
-async def _write_stdin(process: asyncio.subprocess.Process, pipe: int, row: Row) -> None:
+async def _write_stdin(process: asyncio.subprocess.Process, pipe: int, scenario: Scenario) -> None:
     try:
         os.set_blocking(pipe, False)
-        left = row.input or b""
+        left = scenario.input or b""
         while left:
             with contextlib.suppress(BlockingIOError):
                 left = left[os.write(pipe, left) :]
             await asyncio.sleep(0 if left else 0.001)
-        if row.input_stays_open:
+        if scenario.input_stays_open:
             while _bytes_in(pipe):
                 await asyncio.sleep(0.001)
             process.send_signal(signal.SIGTERM)

@@ -34,7 +34,9 @@ from tests.conformance.unread import all_read
 
 _POLL_SECONDS = 0.001
 _INTERIM_SECONDS = 0.2
-"""How long a body waits behind an interim answer: a client in the middle of its request sees that answer meanwhile."""
+"""How long a body waits behind an interim answer: a client in the middle of its request sees that
+answer meanwhile.
+"""
 _FAILED = re.compile("trying again|operations wait")
 UNEXPECTED: Script = [
     problem("410 Gone", "the script has no answer to this request", "Connection: close"),
@@ -124,7 +126,8 @@ class ScriptedServer:
         return text
 
     async def __aenter__(self) -> Self:
-        # LISTEN as the first step of the first answer: nobody listens when the client comes for the first time.
+        # LISTEN as the first step of the first answer: nobody listens when the client comes for the
+        # first time.
         refusing = bool(self._answers and self._answers[0] and self._answers[0][0] is Do.LISTEN)
         for name in ("here", "other"):
             sock = socket.socket()
@@ -268,7 +271,10 @@ class ScriptedServer:
 async def _read_request(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, interim: bytes, port: str
 ) -> Request | None:
-    """Send ``interim`` between head and body. None when the client has closed the connection instead."""
+    """Send ``interim`` between head and body.
+
+    None when the client has closed the connection instead.
+    """
     try:
         lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     except asyncio.IncompleteReadError:

@@ -1,6 +1,8 @@
-"""Steps of which a scripted answer is made. Bytes are sent as they are; everything else is a value of this module. No I/O.
+"""Steps of which a scripted answer is made. Bytes are sent as they are; everything else is a value
+of this module. No I/O.
 
-In bytes ``%HERE%`` and ``%OTHER%`` stand for the server's two ports, ``%DATE+n%`` for an HTTP date n to n + 1 seconds ahead.
+In bytes ``%HERE%`` and ``%OTHER%`` stand for the server's two ports, ``%DATE+n%`` for an HTTP date
+n to n + 1 seconds ahead.
 """
 
 import enum
@@ -34,7 +36,9 @@ class Told:
 
 @dataclass(frozen=True)
 class Drip:
-    """Send ``piece`` every so many seconds until the client has printed ``events`` events; None: until it closes."""
+    """Send ``piece`` every so many seconds until the client has printed ``events`` events; None:
+    until it closes.
+    """
 
     piece: bytes
     seconds: float = 0.05
@@ -65,9 +69,11 @@ class StateHolds:
 
 @dataclass(frozen=True)
 class Ingest:
-    """Answer a batch as an agent does: 413 beyond ``lines`` operations or with one of ``too_large``, else 200.
+    """Answer a batch as an agent does: 413 beyond ``lines`` operations or with one of
+    ``too_large``, else 200.
 
-    ``bad``: ids of operations that are answered with 400, which names their lines. ``wide_after``: from so many requests on the limit is gone.
+    ``bad``: ids of operations that are answered with 400, which names their lines. ``wide_after``:
+    from so many requests on the limit is gone.
     """
 
     lines: int = 1_000_000

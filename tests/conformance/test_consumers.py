@@ -2,23 +2,33 @@
 
 import pytest
 
-from tests.conformance import answer_rows, state_rows, stream_rows
+from tests.conformance import (
+    answer_scenarios,
+    redirect_scenarios,
+    state_scenarios,
+    stream_scenarios,
+)
 from tests.conformance.clients import CONSUMERS
 from tests.conformance.conftest import Outcomes
 from tests.conformance.judge import judge
-from tests.conformance.play import Row
+from tests.conformance.play import Scenario
 
-ROWS = [*stream_rows.ROWS, *answer_rows.ROWS, *state_rows.ROWS]
+SCENARIOS = [
+    *stream_scenarios.SCENARIOS,
+    *answer_scenarios.SCENARIOS,
+    *redirect_scenarios.SCENARIOS,
+    *state_scenarios.SCENARIOS,
+]
 _CASES = [
-    (client, row)
-    for row in ROWS
-    for client in row.only or CONSUMERS
-    if not (row.python_once and client == "python-async")
+    (client, scenario)
+    for scenario in SCENARIOS
+    for client in scenario.only or CONSUMERS
+    if not (scenario.python_once and client == "python-async")
 ]
 
 
 @pytest.mark.parametrize(
-    ("client", "row"), _CASES, ids=[f"{client}-{row.name}" for client, row in _CASES]
+    ("client", "scenario"), _CASES, ids=[f"{client}-{scenario.name}" for client, scenario in _CASES]
 )
-def test_consumer(client: str, row: Row, outcomes: Outcomes) -> None:
-    judge(row, outcomes[client, row.name])
+def test_consumer(client: str, scenario: Scenario, outcomes: Outcomes) -> None:
+    judge(scenario, outcomes[client, scenario.name])

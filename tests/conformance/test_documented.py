@@ -1,27 +1,40 @@
 """The page on clients names every limit that the table has."""
 
-from tests.conformance import answer_rows, producer_rows, state_rows, stream_rows
+from tests.conformance import (
+    answer_scenarios,
+    producer_input_scenarios,
+    producer_scenarios,
+    redirect_scenarios,
+    state_scenarios,
+    stream_scenarios,
+)
 from tests.conformance.clients import CONSUMERS
 from tests.conformance.limits import LIMITS
 from tests.conftest import ROOT
 
-CONSUMER_ROWS = [*stream_rows.ROWS, *answer_rows.ROWS, *state_rows.ROWS]
-ROWS = [*CONSUMER_ROWS, *producer_rows.ROWS]
+CONSUMER_SCENARIOS = [
+    *stream_scenarios.SCENARIOS,
+    *answer_scenarios.SCENARIOS,
+    *redirect_scenarios.SCENARIOS,
+    *state_scenarios.SCENARIOS,
+]
+PRODUCER_SCENARIOS = [*producer_scenarios.SCENARIOS, *producer_input_scenarios.SCENARIOS]
+SCENARIOS = [*CONSUMER_SCENARIOS, *PRODUCER_SCENARIOS]
 
 
-def test_every_row_has_a_name_of_its_own() -> None:
-    for rows in (CONSUMER_ROWS, producer_rows.ROWS):
-        names = [row.name for row in rows]
+def test_every_scenario_has_a_name_of_its_own() -> None:
+    for scenarios in (CONSUMER_SCENARIOS, PRODUCER_SCENARIOS):
+        names = [scenario.name for scenario in scenarios]
         assert len(set(names)) == len(names)
 
 
-def test_a_row_that_leaves_a_client_out_is_a_limit() -> None:
+def test_a_scenario_that_leaves_a_client_out_is_a_limit() -> None:
     left_out = {
-        row.name: {client for client in CONSUMERS if client not in row.only}
-        for row in ROWS
-        if row.only
+        scenario.name: {client for client in CONSUMERS if client not in scenario.only}
+        for scenario in SCENARIOS
+        if scenario.only
     }
-    assert left_out == {row: set(clients) for row, (clients, _) in LIMITS.items()}
+    assert left_out == {scenario: set(clients) for scenario, (clients, _) in LIMITS.items()}
 
 
 def test_every_limit_is_documented_and_no_other() -> None:

@@ -2,22 +2,23 @@
 
 import pytest
 
+from tests.conformance import producer_input_scenarios, producer_scenarios
 from tests.conformance.clients import PRODUCERS
 from tests.conformance.conftest import Outcomes
 from tests.conformance.judge import judge
-from tests.conformance.play import Row
-from tests.conformance.producer_rows import ROWS
+from tests.conformance.play import Scenario
 
+SCENARIOS = [*producer_scenarios.SCENARIOS, *producer_input_scenarios.SCENARIOS]
 _CASES = [
-    (client, row)
-    for row in ROWS
-    for client in row.only or PRODUCERS
-    if not (row.python_once and client == "python-async")
+    (client, scenario)
+    for scenario in SCENARIOS
+    for client in scenario.only or PRODUCERS
+    if not (scenario.python_once and client == "python-async")
 ]
 
 
 @pytest.mark.parametrize(
-    ("client", "row"), _CASES, ids=[f"{client}-{row.name}" for client, row in _CASES]
+    ("client", "scenario"), _CASES, ids=[f"{client}-{scenario.name}" for client, scenario in _CASES]
 )
-def test_producer(client: str, row: Row, outcomes: Outcomes) -> None:
-    judge(row, outcomes[client, row.name])
+def test_producer(client: str, scenario: Scenario, outcomes: Outcomes) -> None:
+    judge(scenario, outcomes[client, scenario.name])

@@ -1,4 +1,6 @@
-"""Whether the process at the other end of a connection has read all bytes, as the Linux kernel tells it by sock_diag(7)."""
+"""Whether the process at the other end of a connection has read all bytes, as the Linux kernel
+tells it by sock_diag(7).
+"""
 
 import socket
 import struct
@@ -10,7 +12,9 @@ _SOCKET_ID_BYTES = 48
 
 
 def all_read(here: tuple[str, int], there: tuple[str, int]) -> bool:
-    """Nothing that was sent from ``here`` waits in this system or in the queue of the socket at ``there``; IPv4."""
+    """Nothing that was sent from ``here`` waits in this system or in the queue of the socket at
+    ``there``; IPv4.
+    """
     _, to_send = _queues(here, there)
     to_read, _ = _queues(there, here)
     return to_send == to_read == 0

@@ -1,6 +1,6 @@
 /**
- * Which events are acknowledged. `position` is the id of the last event before the oldest that is not: a stream resumed
- * there brings that one again. Only the events that are not acknowledged take room.
+ * Keeps the acknowledgements. `position` is the id of the last event before the oldest unacknowledged one: a stream resumed
+ * there brings that one again. Only unacknowledged events take memory.
  */
 export class Acks {
   #unacked = new Map(); // event -> { passed, earlier, later }; passed: the last id before the next of them
@@ -21,13 +21,13 @@ export class Acks {
     this.#unacked.set(event, entry);
   }
 
-  /** The stream has reached a position that nobody needs to acknowledge. */
+  /** Note a position that the stream has reached. It needs no acknowledgement. */
   passed(id) {
     if (this.#newest) this.#newest.passed = id;
     else this.position = id;
   }
 
-  /** Whether `position` moved. */
+  /** Acknowledge an event. Returns whether `position` moved. */
   ack(event) {
     const entry = this.#unacked.get(event);
     if (!entry) return false;

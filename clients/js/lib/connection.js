@@ -9,7 +9,7 @@ const MAX_REDIRECTS = 20;
 
 /**
  * One connection to an event stream. `request`: `fetch`, `url`, `authorization`, `lastEventId`. Times are in seconds.
- * Methods reject with Disconnected, or with OplogError when it makes no sense to try again.
+ * Methods reject with Disconnected, or with OplogError if trying again does not help.
  */
 export class Connection {
   #aborter = new AbortController();
@@ -18,13 +18,13 @@ export class Connection {
   #retryAfter = 0;
   parser = new BlockParser();
 
-  /** Resolves when the agent has begun to send the stream. `timeout` is for all of that, redirects and refusals included. */
+  /** Resolves when the agent has begun to send the stream. `timeout` includes redirects and refusals. */
   async open(request, timeout) {
     try {
       await within(timeout, this.#open(request), "the agent did not answer in time");
     } catch (error) {
       const known = translated(error);
-      // Known from the head of a refusal, also when its body never ends.
+      // The head of a refusal has it; the body may never end.
       if (known instanceof Disconnected) known.retryAfter = this.#retryAfter;
       throw known;
     }
@@ -41,7 +41,7 @@ export class Connection {
     throw new Disconnected("the agent ended the stream");
   }
 
-  /** Seconds since the stream began; 0 if it never did. */
+  /** Return the seconds since the stream began; 0 if it has not begun. */
   get age() {
     return this.#since && (performance.now() - this.#since) / 1000;
   }

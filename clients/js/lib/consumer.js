@@ -7,7 +7,7 @@ import { checkOptions, withDefaults } from "./options.js";
 import { Saver } from "./saver.js";
 import { after, backoff } from "./time.js";
 
-const STEADY = 5; // seconds; a connection that lived so long was no failure
+const STEADY = 5; // seconds; after this life of a connection the pauses start over
 
 const DEFAULTS = {
   types: [],
@@ -25,7 +25,7 @@ const RULES = {
   log: "function", fetch: "function",
 };
 
-/** Follows an agent with `for await`, reconnects by itself, and remembers how far it got. See oplog.d.ts. */
+/** Follows an agent with `for await`, reconnects by itself, and keeps its position. See oplog.d.ts. */
 export class Consumer {
   #url;
   #authorization;
@@ -55,12 +55,12 @@ export class Consumer {
     this.start = startingPoint(start);
   }
 
-  /** The event id from which a new consumer loses nothing; "" before the agent has told the first. */
+  /** The position from which a new consumer loses nothing; "" before the agent has sent the first one. */
   get position() {
     return this.#acks?.position ?? "";
   }
 
-  /** The event is dealt with: in any order, as often as you like; needed with a state only. */
+  /** Acknowledge an event as handled, in any order. Only needed with a state. */
   ack(event) {
     if (!this.#saver) return;
     if (this.#acks.ack(event)) this.#saver.changed();
@@ -73,7 +73,7 @@ export class Consumer {
     this.#wakeUp();
   }
 
-  /** Save the position. Rejects when that fails. */
+  /** Save the position. Rejects if that fails. */
   async close() {
     this.stop();
     await this.#saver?.close();
@@ -139,7 +139,7 @@ export class Consumer {
       }
       if (this.#saver) this.#acks.handedOut(item, item.eventId);
       else this.#acks.position = item.eventId;
-      if (this.#isFull && this.#acks.unacked <= this.#options.maxUnacked / 2) this.#isFull = false; // told once per episode
+      if (this.#isFull && this.#acks.unacked <= this.#options.maxUnacked / 2) this.#isFull = false; // logged once until there is room again
       yield item;
     }
   }
@@ -208,19 +208,19 @@ export class Consumer {
   }
 }
 
-/** Throws TypeError for what is no event id and no time. */
+/** Return the event id to start from. Throws TypeError if the option is neither an event id nor a Date. */
 function startingPoint(start) {
   const id = start instanceof Date ? String(Math.max(1, start.getTime())) : start;
   if (id !== "" && !isEventId(id)) throw new TypeError(`start: ${String(start)} is neither an event id nor a Date`);
   return id;
 }
 
-/** Type names are in lower case in an agent. */
+/** Add the filters to the address. An agent stores type names in lower case. */
 function withFilters(url, types, parents) {
   const filters = { types: lowerCase(names("types", types)), parents: names("parents", parents) };
   url.searchParams.set("checkpoint", "1");
   for (const [name, values] of Object.entries(filters)) {
-    // One value is split at its commas, of several each stands for itself.
+    // An agent splits a single parameter at its commas, and takes repeated ones as they are.
     if (values.some((value) => value.includes(","))) [...values, values[0]].forEach((v) => url.searchParams.append(name, v));
     else if (values.length > 0) url.searchParams.set(name, values.join(","));
   }

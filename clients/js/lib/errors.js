@@ -7,7 +7,7 @@ export class OplogError extends Error {
   }
 }
 
-/** The connection ended or could not be made. Trying again makes sense, after `retryAfter` seconds or more. Stays inside the client. */
+/** The connection ended or could not be made. The client tries again after at least `retryAfter` seconds. It never leaves the client. */
 export class Disconnected extends Error {
   retryAfter = 0;
 }

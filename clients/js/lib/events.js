@@ -8,7 +8,7 @@ export function isEventId(text) {
   return typeof text === "string" && EVENT_ID.test(text);
 }
 
-/** Whether the text is a time as RFC 3339 writes it, with its zone. */
+/** Return whether the text is an RFC 3339 time with a zone. */
 export function isTime(text) {
   return typeof text === "string" && RFC3339.test(text);
 }

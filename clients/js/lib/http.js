@@ -45,12 +45,12 @@ export function shown(url) {
   return `${url.origin}${url.pathname}`;
 }
 
-/** Whether a refusal passes by itself. */
+/** Return whether a request with this answer is tried again: 408, 425, 429 and 5xx. */
 export function passes(status) {
   return status >= 500 || status === 408 || status === 425 || status === 429;
 }
 
-/** Read the answer's body; "" if it has more than 1 MiB. */
+/** Read the answer's body. Return "" if it has more than 1 MiB. */
 export async function bodyOf(response) {
   if (!response.body) return "";
   const reader = response.body.getReader();
@@ -69,7 +69,7 @@ export async function bodyOf(response) {
   }
 }
 
-/** Return the sentence in an answer's problem document, else the status in words. */
+/** Return the sentence in an answer's problem document, or else the status. */
 export function detailOf(response, body) {
   try {
     const { detail } = JSON.parse(body);
@@ -80,7 +80,7 @@ export function detailOf(response, body) {
   return printable(response.statusText) || "the agent answered without words";
 }
 
-/** Make a text of the agent fit for a message: one line, not too long. */
+/** Return a text of the agent as one line that is not too long. */
 export function printable(text) {
   return text.slice(0, MAX_DETAIL).replace(/\p{Cc}/gu, " ");
 }

@@ -16,7 +16,7 @@ const RULES = {
   timeout: "seconds", batchSize: "count", maxBuffered: "count", maxBufferedBytes: "count", backoff: "backoff", log: "function",
 };
 
-/** Delivers at least once, in order: a bounded buffer, batches, the same batch again until the agent has it. */
+/** Delivers at least once and in order, in batches from a bounded buffer. Repeats a batch until the agent has it. */
 export class HttpProducer {
   #url;
   #headers;
@@ -27,7 +27,7 @@ export class HttpProducer {
   #blocked = []; // sends that wait for room, in order: { raw, resolve, reject }
   #bytes = 0;
   #last = 0;
-  #batchSize; // the option, or less after an agent called a batch too large
+  #batchSize; // the option, or less after an agent refused a batch as too large
   #patience = 1; // batches to deliver before the size doubles; it doubles when that was too soon
   #deliveredAtSize = 0;
   #sending = null;
@@ -88,7 +88,7 @@ export class HttpProducer {
     }
   }
 
-  /** Refuse further operations, `flush`, then end. Rejects when operations are left; called again after that, it resolves. */
+  /** Refuse further operations, flush and end. Rejects if operations are left. A later call resolves. */
   async close(seconds = 30) {
     checkSeconds(seconds);
     if (this.#isClosed) return;
@@ -132,7 +132,7 @@ export class HttpProducer {
     this.counters.buffered -= 1;
   }
 
-  /** Take operations of blocked sends into the buffer, as far as there is room. */
+  /** Take operations of blocked sends into the buffer, until it is full. */
   #admit() {
     let admitted = 0;
     for (const { raw, resolve } of this.#blocked) {
@@ -200,7 +200,7 @@ export class HttpProducer {
     }
     if (bad || tooLarge) {
       const rejected = [...new Set(bad ?? [0])];
-      if (tooLarge) this.#batchSize = this.#options.batchSize; // that one was the cause
+      if (tooLarge) this.#batchSize = this.#options.batchSize; // this operation was the cause
       const first = this.#batch[rejected[0]][1].toString().slice(0, 200);
       this.#options.log(`the agent rejects operations, ${rejected.length} of this batch; the first is ${first}: ${reason}`);
       return this.#settle(rejected, "rejected");
@@ -236,7 +236,7 @@ export class HttpProducer {
     return 0;
   }
 
-  /** Wait until something has changed, `seconds` at most. */
+  /** Wait until something changes, at most `seconds`. */
   #change(seconds) {
     return new Promise((resolve) => {
       const timer = after(seconds, () => wake());
@@ -253,7 +253,7 @@ export class HttpProducer {
     for (const wake of [...this.#waiting]) wake();
   }
 
-  /** Wait before the next attempt, unless the producer is closed meanwhile. */
+  /** Wait before the next attempt. `close` ends the wait. */
   async #pause(seconds) {
     const end = performance.now() + seconds * 1000;
     for (let left = seconds; left > 0 && !this.#isClosed; left = (end - performance.now()) / 1000) await this.#change(left);

@@ -2,7 +2,7 @@ import { isTime } from "./events.js";
 
 const MAX_OPERATION = 64 * 1024;
 
-/** One line of JSON as bytes. Throws TypeError for what an agent would refuse, as far as that is seen here. */
+/** Return the operation as a line of JSON in bytes. Throws TypeError for an operation that an agent would refuse, as far as that can be checked here. */
 export function encode(operation) {
   const { event, type, id, parents, timestamp } = operation ?? {};
   if (typeof event !== "string" || !/^(insert|update|delete)$/i.test(event)) {

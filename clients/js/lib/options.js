@@ -5,7 +5,7 @@ const RULES = {
   function: [(value) => typeof value === "function", "a function"],
 };
 
-/** `defaults` and over them `options`; an option that is undefined or null counts as not given. */
+/** Return `defaults` overridden by `options`. An option that is undefined or null counts as not given. */
 export function withDefaults(defaults, options) {
   const given = Object.entries(options ?? {}).filter(([, value]) => value !== undefined && value !== null);
   return { ...defaults, ...Object.fromEntries(given) };

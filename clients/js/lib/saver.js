@@ -14,7 +14,7 @@ export class Saver {
   #isFailing = false;
   #isClosed = false;
 
-  /** `position` gives what is to be saved; `saved` is what the state holds. `fail` gets an error that does not pass by itself. */
+  /** `position` returns the position to save; `saved` is the one in the state. `fail` receives a permanent error. */
   constructor({ state, interval, log, position, saved, fail }) {
     this.#state = state;
     this.#interval = interval;
@@ -24,7 +24,7 @@ export class Saver {
     this.#fail = fail;
   }
 
-  /** The position moved. */
+  /** Note that the position has moved. */
   changed() {
     if (this.#timer !== null || this.#isClosed) return;
     this.#timer = after(this.#interval, () => {
@@ -38,7 +38,7 @@ export class Saver {
     this.#timer.unref?.();
   }
 
-  /** Save what is not saved yet. Rejects when that fails. */
+  /** Save the position if it is not saved yet. Rejects if that fails. */
   async close() {
     this.#isClosed = true;
     clearTimeout(this.#timer);

@@ -8,9 +8,9 @@ import { isEventId } from "./events.js";
 const MOST_BYTES = 100; // a position has 24
 
 /**
- * Keeps the position in a file that holds the id and nothing else, replaced in one step. A relative path is resolved here, once.
+ * Keeps the position in a file that holds only the id and is replaced atomically. A relative path is resolved here, once.
  *
- * Node cannot lock a file. Before it writes, `save` compares the file with what this process read or wrote last, and so notices
+ * Node cannot lock a file. Before it writes, `save` compares the file with the position that this process read or wrote last, and so notices
  * another process.
  */
 export function fileState(path) {
@@ -36,7 +36,7 @@ export function fileState(path) {
   }
 
   return {
-    /** null without a file. Rejects with OplogError when the file cannot be used. */
+    /** Return null without a file. Rejects with OplogError if the file cannot be used. */
     async load() {
       try {
         target = await realpath(target).catch(unlessMissing(target));
@@ -56,7 +56,7 @@ export function fileState(path) {
       return position;
     },
 
-    /** Rejects with OplogError when another process has written the file. */
+    /** Rejects with OplogError if another process has written the file. */
     async save(position) {
       const found = await read(target);
       if (known !== undefined && found !== null && found !== known) {
@@ -68,7 +68,7 @@ export function fileState(path) {
   };
 }
 
-/** Read the file; null if there is none. */
+/** Read the file. Return null if there is none. */
 async function read(path) {
   const info = await stat(path).catch(unlessMissing(null));
   if (info === null) return null;

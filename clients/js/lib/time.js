@@ -24,7 +24,7 @@ export async function within(seconds, promise, message) {
     return await Promise.race([promise, late]);
   } finally {
     clearTimeout(timer);
-    promise.catch(() => {}); // it may fail later, when nobody listens any more
+    promise.catch(() => {}); // it may fail later; the error is then ignored
   }
 }
 

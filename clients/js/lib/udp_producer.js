@@ -8,7 +8,7 @@ import { encode } from "./operation.js";
 const MAX_DATAGRAM = 65507;
 const PORT = 8042;
 
-/** Sends operations as datagrams: fire and forget. `await UdpProducer.open("udp://localhost:8042")`. */
+/** Sends operations as datagrams. Nothing confirms that they arrive. `await UdpProducer.open("udp://localhost:8042")`. */
 export class UdpProducer {
   #socket;
   #address;
@@ -18,7 +18,7 @@ export class UdpProducer {
   #closing = null;
   counters = { sent: 0, delivered: 0, dropped: 0 };
 
-  /** Looks the host up, once: IPv4 if it has one. Rejects with TypeError or OplogError. */
+  /** Look up the host, once: IPv4 if it has one. Rejects with TypeError or OplogError. */
   static async open(url) {
     const { host, port } = target(url);
     const unknown = (error) => {
@@ -31,13 +31,13 @@ export class UdpProducer {
   constructor(address, port) {
     this.#address = address;
     this.#port = port;
-    // Not connected: a connected socket spends a send on reporting that the one before found no agent.
+    // Not connected: a connected socket fails at a send if the previous datagram found no agent.
     this.#socket = createSocket(isIPv6(address) ? "udp6" : "udp4");
     this.#socket.on("error", () => {});
     this.#socket.unref();
   }
 
-  /** Throws TypeError for what an agent would refuse, as far as that is seen here, and OplogError after `close`. */
+  /** Throws TypeError for an operation that an agent would refuse, as far as that can be checked here, and OplogError after `close`. */
   send(operation) {
     if (this.#closing) throw new OplogError("the producer is closed");
     const raw = encode(operation);
@@ -69,7 +69,7 @@ function target(url) {
     const host = decodeURIComponent(hostname.replace(/^\[|\]$/g, ""));
     if (protocol === "udp:" && host && port !== "0") return { host, port: Number(port) || PORT };
   } catch {
-    // no URL at all
+    // not a URL
   }
   throw new TypeError("the address of an agent's UDP port is udp:// and a host, such as udp://localhost:8042");
 }

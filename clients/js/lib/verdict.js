@@ -5,9 +5,8 @@ import { retryAfter } from "./time.js";
  * Judge an agent's answer to a batch of `count` operations. Returns one of
  * - `{ delivered: true }`: all of it is durable.
  * - `{ bad, reason }`: nothing was stored; `bad` are the indices of the invalid operations, `reason` belongs to the first.
- * - `{ tooLarge: true, reason }`: fewer at a time will do, unless it was a single one.
- * - `{ later: true, reason, seconds, lasting }`: the same batch again, not before `seconds`; `lasting`: the cause does not pass
- *   by itself.
+ * - `{ tooLarge: true, reason }`: send fewer operations at a time; a single one is rejected.
+ * - `{ later: true, reason, seconds, lasting }`: send the same batch again, not before `seconds`; `lasting`: the cause is permanent.
  */
 export function judge(response, body, count, url) {
   const { status } = response;
@@ -47,7 +46,7 @@ function ingested(body) {
   }
 }
 
-/** Return the entries of `errors`; none if one of them names no line of the batch. */
+/** Return the entries of `errors`. Return none if one of them names a line outside the batch. */
 function badLines(body, count) {
   try {
     const { errors } = JSON.parse(body);

@@ -1,31 +1,10 @@
-// The HTTP producer against a server that answers as an agent never should, and under load.
+// The HTTP producer against a server that answers as an agent never should.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { HttpProducer, OplogError, encode } from "../node.js";
+import { hangUp, ids, insert, numbers, produce, sendAll, storing } from "./producing.js";
 import { FAST, answer, scripted, stored } from "./scripted.js";
-
-const insert = (id) => ({ event: "insert", type: "video", id: String(id) });
-const ids = (body) => body.split("\n").map((line) => JSON.parse(line).id);
-const numbers = (count, first = 0) => Array.from({ length: count }, (_, index) => String(first + index));
-
-function produce(url, options) {
-  return new HttpProducer(url, { backoff: FAST, timeout: 20, log: () => {}, ...options });
-}
-
-async function sendAll(producer, wanted) {
-  for (const id of wanted) await producer.send(insert(id));
-}
-
-/** The ids of the operations that the answers count as stored. */
-function storing(accepted, count = Infinity) {
-  return (socket, request) => {
-    const batch = ids(request.body);
-    if (batch.length > count) return socket.end(answer("413 Too Large", '{"detail":"too large"}'));
-    accepted.push(...batch);
-    stored(socket, request);
-  };
-}
 
 const NO_AGENT = {
   HTML: answer("200 OK", "<html>", "Content-Type: text/html"),
@@ -88,7 +67,6 @@ for (const status of [401, 403, 404, 415]) {
   });
 }
 
-const hangUp = (socket) => socket.destroy();
 const drip = (head) => (socket) => {
   socket.write(head);
   const timer = setInterval(() => socket.write("x"), 10);
@@ -192,79 +170,6 @@ test("a single operation that is too large is rejected and told", async (t) => {
   assert.deepEqual(accepted, ["0", "1", "2", "4", "5"]);
   assert.match(lines.join("\n"), /"id":"3"/);
   assert.equal(producer.counters.rejected, 1);
-});
-
-test("close under load: what send took is delivered, what it refused is not", async (t) => {
-  const accepted = [];
-  const agent = await scripted(t, storing(accepted));
-  const producer = produce(agent.url, { maxBuffered: 20, batchSize: 7 });
-  const taken = [];
-  const senders = numbers(8).map(async (sender) => {
-    for (let number = 0; ; number++) {
-      const id = `${sender}-${number}`;
-      try {
-        await producer.send(insert(id));
-        taken.push(id);
-      } catch (error) {
-        return error;
-      }
-    }
-  });
-  while (accepted.length < 200) await new Promise((resolve) => setImmediate(resolve));
-  await producer.close();
-  assert.deepEqual([...accepted].sort(), [...taken].sort());
-  for (const error of await Promise.all(senders)) assert.match(error.message, /closed/);
-});
-
-test("sends that wait for room keep their order, and close wakes them with an error", async (t) => {
-  const accepted = [];
-  let release;
-  const first = (socket, request) => (release = () => storing(accepted)(socket, request));
-  const agent = await scripted(t, first, storing(accepted));
-  const producer = produce(agent.url, { maxBufferedBytes: 1000 });
-  const large = { ...insert("large"), parents: ["x".repeat(900)] };
-  const small = producer.send(insert("first"));
-  const sent = [small, producer.send(large), producer.send(insert("small"))];
-  while (!release) await new Promise((resolve) => setImmediate(resolve));
-  release();
-  await Promise.all(sent);
-  await producer.flush();
-  assert.deepEqual(accepted, ["first", "large", "small"]);
-  await producer.close();
-
-  const silent = await scripted(t, () => {});
-  const stuck = produce(silent.url, { maxBuffered: 1 });
-  await stuck.send(insert(1));
-  const blocked = assert.rejects(stuck.send(insert(2)), /closed/);
-  await assert.rejects(stuck.close(0.05), /^OplogError: 1 operations are not delivered/);
-  await blocked;
-  assert.deepEqual(stuck.counters.sent, 1);
-});
-
-test("a second close shares the first or returns at once", async (t) => {
-  const agent = await scripted(t, () => {});
-  const producer = produce(agent.url);
-  await producer.send(insert(1));
-  const [first, second] = await Promise.allSettled([producer.close(0.05), producer.close(60)]);
-  assert.deepEqual([first.status, second.status], ["rejected", "rejected"]);
-  await producer.close(60);
-  await assert.rejects(producer.send(insert(2)), /closed/);
-  await assert.rejects(producer.flush(60), /not delivered/);
-});
-
-test("flush can wait without end, and refuses a time that is none", async (t) => {
-  const warnings = [];
-  const warned = (warning) => warnings.push(warning);
-  process.on("warning", warned);
-  t.after(() => process.off("warning", warned));
-  const agent = await scripted(t, hangUp, stored);
-  const producer = produce(agent.url, { timeout: Infinity });
-  await producer.send(insert(1));
-  await producer.flush(Infinity);
-  for (const seconds of [NaN, -1, "5", null]) await assert.rejects(producer.flush(seconds), TypeError);
-  await producer.close(Infinity);
-  await new Promise((resolve) => setImmediate(resolve));
-  assert.deepEqual(warnings, []);
 });
 
 test("options that are undefined count as not given, and bad ones are named", async (t) => {

@@ -1,4 +1,4 @@
-"""Which events are acknowledged, and the position from which nothing is lost. No I/O."""
+"""Keeps the acknowledgements, and the position from which nothing is lost. No I/O."""
 
 import threading
 from dataclasses import dataclass
@@ -14,10 +14,11 @@ class _Unacked:
 
 
 class Acks:
-    """Events in the order they were handed out. Any thread may call any method. Only those not acknowledged take room.
+    """Acknowledgements of events. Thread-safe. Only unacknowledged events take memory.
 
-    ``position`` is the id of the last event before the oldest one that is not acknowledged: a stream resumed there brings
-    that one again. In a replication many events share an id, and resuming at it brings all of them again.
+    ``position`` is the id of the last event before the oldest unacknowledged one: a stream resumed
+    there brings that one again. In a replication many events share an id, and resuming at it brings
+    all of them again.
     """
 
     def __init__(self, position: str) -> None:
@@ -29,7 +30,7 @@ class Acks:
 
     @property
     def unacked(self) -> int:
-        """How many events are not acknowledged."""
+        """Number of unacknowledged events."""
         return len(self._unacked)
 
     def handed_out(self, sequence: int, event_id: str) -> None:
@@ -42,7 +43,7 @@ class Acks:
             self._latest = sequence
 
     def passed(self, event_id: str) -> None:
-        """The stream has reached a position; nobody needs to acknowledge it."""
+        """Note a position that the stream has reached. It needs no acknowledgement."""
         with self._lock:
             if self._newest is None:
                 self.position = event_id
@@ -50,7 +51,10 @@ class Acks:
                 self._newest.passed = event_id
 
     def ack(self, sequence: int) -> bool:
-        """Whether ``position`` moved. An event may be acknowledged twice. Raises ValueError for one never handed out."""
+        """Acknowledge an event, and return whether ``position`` moved.
+
+        Raises ValueError for an event never handed out.
+        """
         with self._lock:
             if sequence > self._latest:
                 raise ValueError("this event was not handed out by this consumer")

@@ -25,7 +25,9 @@ logger = logging.getLogger("oplogc")
 
 
 class AsyncProducer:
-    """``Producer`` for asyncio, with the same arguments; for use in one event loop, with ``async with``.
+    """``Producer`` for asyncio, with the same arguments.
+
+    Use it in one event loop, with ``async with``.
 
     Raises ValueError for a bad argument; entering raises OSError for a host that is not known.
     """
@@ -67,16 +69,19 @@ class AsyncProducer:
         await self._way.send(encode(event, type, id, parents, timestamp))
 
     async def flush(self, timeout: float | None = 30.0) -> None:
-        """Wait until all that was sent before is durable or rejected; see ``Producer.flush``. Raises FlushError."""
+        """Wait until all operations sent before are durable or rejected; see ``Producer.flush``.
+
+        Raises FlushError.
+        """
         await self._way.flush(timeout)
 
     async def close(self, timeout: float | None = 30.0) -> None:
-        """Refuse further operations, ``flush``, then end; see ``Producer.close``. Raises FlushError."""
+        """Refuse further operations and flush; see ``Producer.close``. Raises FlushError."""
         await self._way.close(timeout)
 
     @property
     def counters(self) -> Counters:
-        """A copy of what has been counted until now."""
+        """Return a copy of the counters."""
         return self._way.counters()
 
     async def __aenter__(self) -> Self:
@@ -102,7 +107,7 @@ class _Udp:
 
     async def open(self) -> None:
         _, self._address = await asyncio.to_thread(resolve, self._url)
-        # Not connected: a connected socket spends a send on reporting that the one before found no agent.
+        # Not connected: a connected socket fails at a send if the previous datagram found no agent.
         local = "0.0.0.0" if len(self._address) == 2 else "::"
         self._socket = await asyncudp.create_socket(local_addr=(local, 0))
 

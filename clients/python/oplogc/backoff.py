@@ -9,12 +9,16 @@ LONGEST_RETRY_AFTER = 3600.0
 
 
 class Backoff:
-    """Seconds between ``first`` and ``last``, doubling with each attempt; jitter keeps a thousand clients apart."""
+    """Pauses in seconds from ``first`` to ``last``.
+
+    They double with each attempt; jitter keeps a thousand clients apart.
+    """
 
     def __init__(self, first: float, last: float) -> None:
         if not 0 < first <= last:
             raise ValueError(
-                "backoff: two durations in seconds are needed, the first more than 0 and at most the second"
+                "backoff: two durations in seconds are needed, "
+                "the first more than 0 and at most the second"
             )
         self._first = first
         self._last = last
@@ -24,14 +28,20 @@ class Backoff:
         self._next = self._first
 
     def next(self, at_least: float = 0.0) -> float:
-        """Seconds to wait now. ``at_least`` is what the agent asked for; of that up to a third more."""
+        """Return the seconds to wait now.
+
+        ``at_least``: seconds that the agent asked for; up to a third is added.
+        """
         own = min(self._last, self._next * random.uniform(1, 2))
         self._next = min(max(self._last / 2, self._first), self._next * 2)
         return max(own, at_least * random.uniform(1, 1.3))
 
 
 def retry_after(header: str | None) -> float:
-    """Seconds from a Retry-After header in either form, at most an hour. 0 if it is absent, unreadable or in the past."""
+    """Return the seconds of a Retry-After header, a number or a date, at most an hour.
+
+    0 if it is absent, unreadable or past.
+    """
     text = (header or "").strip()
     if text.isascii() and text.isdecimal():
         return min(float(text), LONGEST_RETRY_AFTER)

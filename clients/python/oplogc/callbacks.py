@@ -1,4 +1,4 @@
-"""Which function takes which event. No I/O."""
+"""Finds the callback of an event. No I/O."""
 
 import warnings
 from collections.abc import Awaitable, Callable
@@ -11,10 +11,11 @@ _C = TypeVar("_C", bound=Callback)
 
 
 class Callbacks:
-    """Callbacks by type, and those of ``Reset`` and ``Live``.
+    """Callbacks of operations by type, and of ``Reset`` and ``Live``.
 
-    Before ``on_event`` existed, the types ``reset`` and ``live`` stood for these two events. They still do for an event
-    that has no callback of its own; operations of such a type then go to the callback of all others.
+    Before ``on_event`` existed, the types ``reset`` and ``live`` stood for these two events. They
+    still do for an event that has no callback of its own; operations of such a type then go to the
+    callback of all others.
     """
 
     def __init__(self) -> None:
@@ -36,7 +37,7 @@ class Callbacks:
         return callback
 
     def of(self, event: Event) -> Callback | None:
-        """The function that takes ``event``."""
+        """Return the callback of ``event``, or None."""
         if not isinstance(event, Operation):
             return self._events.get(event.event) or self._types.get(event.event)
         named = None if event.type in self._old_names() else self._types.get(event.type)

@@ -1,4 +1,4 @@
-"""Follows an agent for as long as it takes and remembers how far it got."""
+"""The consumer: follows an agent, reconnects and keeps its position."""
 
 import asyncio
 import logging
@@ -17,34 +17,39 @@ from oplogc.callbacks import Callback, Callbacks
 from oplogc.events import Checkpoint, Event, position_of
 from oplogc.receiver import Receiver
 from oplogc.state_file import Saver, StateFile
+from oplogc.wake_up import WakeUp, check_no_loop
 
 _C = TypeVar("_C", bound=Callback)
 logger = logging.getLogger("oplogc")
 
 
 class Consumer:
-    """Operations, ``Reset`` and ``Live`` from an agent, with ``async for``, with ``for``, or with callbacks.
+    """Follow an agent with ``async for``, with ``for``, or with callbacks: operations, ``Reset``
+    and ``Live``.
 
-    It reconnects by itself and goes on where it was, so that nothing is lost; an operation may come twice in a replication
-    or after a crash. Iterate in one way, from one thread; ``ack`` and ``stop`` may be called from any.
+    A consumer reconnects by itself and resumes where it was. No operation is lost; one may come
+    twice in a replication or after a crash. Iterate in one way and from one thread. Any thread may
+    call ``ack`` and ``stop``.
 
-    - ``types``, ``parents``: only operations of these types, with one of these parents. Empty: all.
-    - ``start``: where to begin: ``"0"`` for a full copy of all objects, an event id, or a time (with its time zone) from
-      which on changed objects are wanted. None: with the next operation.
-    - ``state_file``: keeps the position; what it holds comes before ``start``. Then every event must be acknowledged with
-      ``ack``, ``Reset`` and ``Live`` too: the position saved is that of the oldest event that is not. At most
-      ``max_unacked`` events are handed out without an acknowledgement; then iteration waits for one. The consumer locks
-      the file, until it is closed or the process ends: no other may use it meanwhile.
-    - ``password``: the agent's; user and password of the URL count, too. ``proxy``: the URL of an HTTP proxy; else the environment's (``HTTPS_PROXY`` ...).
-    - ``timeout``: seconds until the agent has answered. ``heartbeat_timeout``: seconds of silence after which a connection
-      counts as dead; agents send something at least every 25.
-    - ``backoff``: seconds between attempts, the first and the longest; they double, with jitter.
-    - ``save_interval``: seconds between two writes of the state file. What was acknowledged since the last write comes
-      again after a crash.
+    - ``types``, ``parents``: receive only operations of these types, with one of these parents.
+      Empty: all.
+    - ``start``: ``"0"`` for a copy of all objects, an event id, or a time with a zone to begin with
+      the objects changed since then. None: begin with the next operation.
+    - ``state_file``: keeps the position. A position in it overrides ``start``. Every event must
+      then be acknowledged with ``ack``, ``Reset`` and ``Live`` too: the saved position is that of
+      the oldest unacknowledged event. Iteration waits while ``max_unacked`` events are
+      unacknowledged. The consumer locks the file until it is closed.
+    - ``password``: overrides user and password of the URL. ``proxy``: URL of an HTTP proxy; None:
+      taken from the environment (``HTTPS_PROXY`` ...).
+    - ``timeout``: seconds until the agent must have answered. ``heartbeat_timeout``: seconds of
+      silence until a connection counts as dead; agents send something at least every 25 s.
+    - ``backoff``: first and longest pause between attempts in seconds; pauses double, with jitter.
+    - ``save_interval``: seconds between two writes of the state file. Events acknowledged since the
+      last write come again after a crash.
 
-    Raises ValueError for a bad argument and StateFileError for a state file that cannot be used. Iterating raises
-    RefusedError when the agent refuses for good (a wrong password), ProtocolError when the address is no agent, and
-    StateFileError at the end when the position could not be saved.
+    Raises ValueError for a bad argument and StateFileError for a state file that cannot be used.
+    Iterating raises RefusedError if the agent refuses for good (a wrong password), ProtocolError if
+    the address is no agent, and StateFileError at the end if the position could not be saved.
     """
 
     def __init__(
@@ -87,25 +92,28 @@ class Consumer:
         self._pending: deque[Event | Checkpoint] = deque()
         self._stopped = False
         self._closings = 0
-        self._told_waiting = False
-        self._alarm: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+        self._warned_of_unacked = False
+        self._wake_up = WakeUp()
         self._callbacks = Callbacks()
 
     @property
     def connections(self) -> int:
-        """How often a stream was opened."""
+        """Number of streams opened so far."""
         return self._receiver.connections
 
     @property
     def position(self) -> str:
-        """The event id from which a new consumer loses nothing; empty before the agent has told the first.
+        """The position from which a new consumer loses nothing. Empty before the agent has sent the
+        first one.
 
-        With a state file that is before the oldest event not acknowledged, without one after the last event handed out.
+        With a state file: before the oldest unacknowledged event. Without one: after the last event
+        handed out.
         """
         return self._acks.position
 
     def ack(self, event: Event) -> None:
-        """The event is dealt with. In any order, from any thread, as often as you like; needed with a state file only.
+        """Acknowledge an event as handled: in any order, from any thread. Only needed with a state
+        file.
 
         Raises ValueError for an event of another consumer.
         """
@@ -113,14 +121,14 @@ class Consumer:
             return
         if self._acks.ack(event.sequence) and self._saver is not None:
             self._saver.changed()
-        if self._told_waiting and self._acks.unacked <= self._max_unacked // 2:
-            self._told_waiting = False
-        self._wake()
+        if self._warned_of_unacked and self._acks.unacked <= self._max_unacked // 2:
+            self._warned_of_unacked = False
+        self._wake_up.wake()
 
     def stop(self) -> None:
-        """End the iteration: from any thread, a callback or a signal handler."""
+        """End the iteration. May be called from any thread, a callback or a signal handler."""
         self._stopped = True
-        self._wake()
+        self._wake_up.wake()
 
     # Asynchronous use
 
@@ -139,7 +147,10 @@ class Consumer:
         return self
 
     async def __anext__(self) -> Event:
-        """May be cancelled, by a time-out for example, and called again: nothing is lost, the connection stays."""
+        """Return the next event.
+
+        A cancelled call, by a time-out for example, loses no event and keeps the connection.
+        """
         closings = self._closings
         while True:
             if self._stopped or self._closings != closings:
@@ -153,9 +164,12 @@ class Consumer:
                 await self._more()
 
     async def aclose(self) -> None:
-        """Close the connection, save the position, end an iteration that waits. Raises StateFileError."""
+        """Close the connection, save the position and end a waiting iteration.
+
+        Raises StateFileError.
+        """
         self._closings += 1
-        self._wake()
+        self._wake_up.wake()
         try:
             await self._receiver.aclose()
         finally:
@@ -178,11 +192,12 @@ class Consumer:
         self.close()
 
     def __iter__(self) -> Iterator[Event]:
-        _check_no_loop("async for")
+        check_no_loop("async for")
         with asyncio.Runner() as runner:
             try:
                 while True:
-                    # The event loop runs only to wait for the network: events at hand cost no turn of it.
+                    # The event loop only runs to wait for the network: pending events cost no turn
+                    # of it.
                     while self._pending and self._has_room() and not self._stopped:
                         item = self._pending.popleft()
                         if isinstance(item, Checkpoint):
@@ -208,23 +223,28 @@ class Consumer:
     # Callbacks
 
     def on(self, *types: str) -> Callable[[_C], _C]:
-        """Decorate a function, plain or async, that takes operations of these types (without a type: all others).
+        """Register a function, plain or async, for operations of these types. Without a type: for
+        all others.
 
-        ``run`` acknowledges an event when its callback has returned; those without a callback at once. An exception of
-        a callback ends ``run`` with its event not acknowledged. For ``Reset`` and ``Live`` see ``on_reset`` and ``on_live``.
+        ``run`` acknowledges an event when its callback has returned, and at once if it has no
+        callback. An exception of a callback ends ``run``, and its event stays unacknowledged. See
+        ``on_reset`` and ``on_live`` for the other events.
         """
         return self._callbacks.on(*types)
 
     def on_reset(self, callback: _C) -> _C:
-        """Decorate a function, plain or async, that takes ``Reset``."""
+        """Register a function, plain or async, for ``Reset``."""
         return self._callbacks.on_event("reset", callback)
 
     def on_live(self, callback: _C) -> _C:
-        """Decorate a function, plain or async, that takes ``Live``."""
+        """Register a function, plain or async, for ``Live``."""
         return self._callbacks.on_event("live", callback)
 
     async def run_async(self) -> None:
-        """Call the callbacks, one after another, until ``stop``. Raises what they raise, and what iterating raises."""
+        """Call the callbacks, one after another, until ``stop``.
+
+        Raises their exceptions and the exceptions of iterating.
+        """
         self._callbacks.warn_of_old_names()
         async with self:
             async for event in self:
@@ -235,11 +255,14 @@ class Consumer:
                 self.ack(event)
 
     def run(self) -> None:
-        """``run_async`` for a program without an event loop."""
-        _check_no_loop("run_async")
+        """Call the callbacks until ``stop``, without an event loop of the program.
+
+        See ``run_async``.
+        """
+        check_no_loop("run_async")
         asyncio.run(self.run_async())
 
-    # The parts common to all of them
+    # Parts common to all uses
 
     def _has_room(self) -> bool:
         return self._file is None or self._acks.unacked < self._max_unacked
@@ -257,19 +280,13 @@ class Consumer:
             self._saver.changed()
 
     async def _more(self) -> None:
-        """Wait until there is something pending that may be handed out, or until ``stop``."""
-        if self._alarm is not None and self._alarm[0].is_running():
-            raise RuntimeError(
-                "this consumer is being iterated already: iterate from one task at a time"
-            )
-        alarm = asyncio.Event()
+        """Wait until a pending event may be handed out, or until ``stop``."""
         closings = self._closings
-        self._alarm = (asyncio.get_running_loop(), alarm)
-        try:
+        with self._wake_up.waiting() as woken:
             if self._stopped:
                 return
             if self._pending:
-                await self._for_room(alarm)
+                await self._wait_for_room(woken)
                 return
             if self._file is not None and self._saver is None:
                 self._file.lock()
@@ -277,50 +294,33 @@ class Consumer:
                 self._saver.changed()
             receiving = self._receiver.start()
             if not receiving.done():
-                await self._until_done(receiving, alarm)
+                await self._wait_until_done(receiving, woken)
             if self._closings == closings:
                 self._pending.extend(self._receiver.take())
-        finally:
-            self._alarm = None
 
-    async def _until_done(
-        self, receiving: "asyncio.Task[list[Event | Checkpoint]]", alarm: asyncio.Event
+    async def _wait_until_done(
+        self, receiving: "asyncio.Task[list[Event | Checkpoint]]", woken: asyncio.Event
     ) -> None:
-        """Or until ``stop``. When this is cancelled ``receiving`` goes on, for the next call."""
+        """Wait until ``receiving`` ends, or until ``stop``.
+
+        If this is cancelled, ``receiving`` goes on for the next call.
+        """
 
         def wake(_: object) -> None:
-            alarm.set()
+            woken.set()
 
         receiving.add_done_callback(wake)
         try:
             closings = self._closings
             while not receiving.done() and not self._stopped and self._closings == closings:
-                await alarm.wait()
-                alarm.clear()
+                await woken.wait()
+                woken.clear()
         finally:
             receiving.remove_done_callback(wake)
 
-    async def _for_room(self, alarm: asyncio.Event) -> None:
-        if not self._told_waiting:  # once an episode
-            self._told_waiting = True
+    async def _wait_for_room(self, woken: asyncio.Event) -> None:
+        if not self._warned_of_unacked:  # once until there is room again
+            self._warned_of_unacked = True
             logger.warning("%d events are not acknowledged: waiting", self._acks.unacked)
         if not self._has_room():
-            await alarm.wait()  # for `ack` or `stop`
-
-    def _wake(self) -> None:
-        alarm = self._alarm
-        if alarm is not None:
-            loop, event = alarm
-            try:
-                loop.call_soon_threadsafe(event.set)
-            except RuntimeError:  # the loop has ended meanwhile
-                return
-
-
-def _check_no_loop(instead: str) -> None:
-    """Raise RuntimeError where an event loop runs, as in a notebook: it would stand still meanwhile."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise RuntimeError(f"an event loop runs in this thread: use {instead}")
+            await woken.wait()  # for `ack` or `stop`

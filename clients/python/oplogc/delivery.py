@@ -51,7 +51,10 @@ class Delivery:
         after_fork(self, Delivery._begin)
 
     def _begin(self) -> None:
-        """Begin with nothing. In the child of a fork: its parent has the thread, which delivers what was sent before."""
+        """Begin with an empty buffer.
+
+        In the child of a fork the parent's thread delivers the operations sent before.
+        """
         self._changed = threading.Condition()
         self._outbox = self._make_outbox()
         self._sender = Sender(
@@ -67,7 +70,8 @@ class Delivery:
         self._thread: threading.Thread | None = None
 
     def __str__(self) -> str:
-        return f"{self._outbox.counters.buffered:,} operations are buffered for {shown(self._endpoint.url)}"
+        buffered = self._outbox.counters.buffered
+        return f"{buffered:,} operations are buffered for {shown(self._endpoint.url)}"
 
     def send(self, raw: bytes) -> None:
         outbox = self._outbox
@@ -80,7 +84,7 @@ class Delivery:
                 return
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="oplogc-producer", daemon=True)
-                thread.start()  # raises RuntimeError if the system or a dying interpreter has none to give
+                thread.start()  # raises RuntimeError if no thread can be started
                 self._thread = thread
                 _open.add(self)
             outbox.add(raw)
@@ -110,7 +114,10 @@ class Delivery:
                 self._end()
 
     def abandon(self) -> bool:
-        """Nobody can close it any more: end when all is delivered. Whether it was open."""
+        """End when all is delivered, since nobody can call ``close``.
+
+        Return whether it was open.
+        """
         with self._changed:
             was_open = self._thread is not None and not self._closing
             self._closing = self._abandoned = True
@@ -118,7 +125,7 @@ class Delivery:
             return was_open
 
     def flush_at_exit(self, timeout: float) -> None:
-        """Deliver what is left, if somebody forgot ``close``."""
+        """Deliver the remaining operations if ``close`` was not called."""
         if self._thread is None:
             return
         forgotten = str(self)
@@ -193,8 +200,8 @@ class _Loop(asyncio.SelectorEventLoop):
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
         """Look up a host in this thread, which has nothing else to do.
 
-        The loop's own way needs another thread. At the end of the interpreter none can be started, and one that waits
-        for a name server would delay it.
+        The loop's own way needs another thread. At the end of the interpreter none can be started,
+        and one that waits for a name server would delay it.
         """
         return socket.getaddrinfo(host, port, **options)
 

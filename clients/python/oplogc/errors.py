@@ -6,7 +6,7 @@ class OplogError(Exception):
 
 
 class OperationError(OplogError, ValueError):
-    """An operation breaks a rule. ``field`` names the part at fault, ``reason`` says what is wrong with it."""
+    """An operation breaks a rule. ``field`` names the invalid part, ``reason`` the rule."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"{field}: {reason}")
@@ -15,11 +15,16 @@ class OperationError(OplogError, ValueError):
 
 
 class BufferFullError(OplogError):
-    """The producer's buffer has no room and its policy is ``raise``, or blocking took longer than allowed."""
+    """The producer's buffer has no room and its policy is ``raise``, or blocking took longer than
+    allowed.
+    """
 
 
 class FlushError(OplogError):
-    """Operations could not be delivered in time; they stay in the buffer. ``pending`` tells how many there are."""
+    """Operations could not be delivered in time; they stay in the buffer.
+
+    ``pending`` is their number.
+    """
 
     def __init__(self, message: str, pending: int) -> None:
         super().__init__(message)
@@ -27,7 +32,10 @@ class FlushError(OplogError):
 
 
 class RefusedError(OplogError):
-    """The agent refuses for good: a wrong password, an address that is no agent. ``status`` is HTTP's."""
+    """The agent refuses for good: a wrong password, an address that is no agent.
+
+    ``status`` is the HTTP status.
+    """
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(f"{detail} (HTTP {status})")

@@ -1,4 +1,4 @@
-"""What a consumer gets: operations, ``reset`` and ``live``. No I/O."""
+"""Events of a consumer: operations, ``reset`` and ``live``. No I/O."""
 
 import json
 import re
@@ -15,7 +15,10 @@ _OPERATIONS = ("insert", "update", "delete")
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An object was inserted, updated or deleted. ``event_id`` is the position in the stream after it."""
+    """An object was inserted, updated or deleted.
+
+    ``event_id`` is the position in the stream after it.
+    """
 
     event_id: str
     event: Literal["insert", "update", "delete"]
@@ -25,7 +28,7 @@ class Operation:
     timestamp: datetime
     """When the object changed, as the producer says; in UTC."""
     ref: str | None = None
-    """The object's URL, where the agent is set up to send one."""
+    """The object's URL, if the agent sends one."""
     sequence: int = field(default=0, repr=False, compare=False)
 
     @property
@@ -36,7 +39,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """A full copy follows, the objects as inserts, up to ``Live``: forget what is not in it."""
+    """A copy of all objects follows, as inserts, until ``Live``: forget objects known before."""
 
     event_id: str
     event: Literal["reset"] = "reset"
@@ -45,7 +48,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The copy, or what changed while away, is complete; operations follow as they happen."""
+    """The copy, or the changes since the position, are complete; operations follow."""
 
     event_id: str
     event: Literal["live"] = "live"
@@ -63,14 +66,16 @@ class Checkpoint(NamedTuple):
 
 
 def read(block: Block, sequence: int) -> Event | Checkpoint | None:
-    """Return the event of a block, or the position if it has only that. None if it has neither. Raises ProtocolError.
+    """Return the event of a block, or its position if it has no event. None if it has neither.
+    Raises ProtocolError.
 
     An event of a name unknown to this client only moves the position, see ``is_known``.
     """
     event_id, event, data, has_id = block
     if has_id and not _EVENT_ID.fullmatch(event_id):
         raise ProtocolError(
-            f"the stream has an event {event[:40]!r} with the id {event_id[:40]!r}, which is no event id"
+            f"the stream has an event {event[:40]!r} with the id {event_id[:40]!r}, "
+            "which is no event id"
         )
     if event == "reset":
         return Reset(event_id, sequence=sequence)
@@ -110,7 +115,10 @@ def is_known(block: Block) -> bool:
 
 
 def position_of(start: str | datetime) -> str:
-    """A start as an event id: an id as it is, a time in milliseconds since 1970. Raises ValueError."""
+    """Return a start as an event id: an id unchanged, a time as milliseconds since 1970.
+
+    Raises ValueError.
+    """
     if isinstance(start, datetime):
         if start.tzinfo is None:
             raise ValueError(

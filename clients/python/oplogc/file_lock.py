@@ -17,10 +17,11 @@ logger = logging.getLogger("oplogc")
 
 
 class FileLock:
-    """Holds ``<path>.lock`` by flock until ``release`` or the end of the process; on Windows it holds nothing.
+    """Holds ``<path>.lock`` by flock until ``release`` or the end of the process; on Windows it
+    holds nothing.
 
-    The file stays: if it were removed, two processes could lock two files of that name. The child of a fork does not
-    hold the lock.
+    The file stays: if it were removed, two processes could lock two files of that name. The child
+    of a fork does not hold the lock.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,7 +42,8 @@ class FileLock:
         except BlockingIOError:
             self.release()
             raise StateFileError(
-                f"the state file {path} is in use by another consumer, which holds {name}: give each its own"
+                f"the state file {path} is in use by another consumer, which holds {name}: "
+                "give each its own"
             ) from None
         except OSError as error:
             if error.errno not in _UNSUPPORTED:

@@ -10,7 +10,10 @@ _LOOK_AT = "look at proxy=, HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE an
 
 
 def http_client(proxy: str | None, **options: Any) -> httpx.AsyncClient:
-    """Return a client without time-outs. Raises OplogError if the environment or ``proxy`` asks for the impossible."""
+    """Return a client without time-outs.
+
+    Raises OplogError if the environment or ``proxy`` asks for the impossible.
+    """
     try:
         return httpx.AsyncClient(proxy=proxy, timeout=None, **options)
     except (ValueError, httpx.InvalidURL):  # its words may hold a password
@@ -18,3 +21,18 @@ def http_client(proxy: str | None, **options: Any) -> httpx.AsyncClient:
     except (ImportError, OSError) as error:
         reason = str(error)
     raise OplogError(f"HTTP cannot be set up: {reason}; {_LOOK_AT}")
+
+
+class _UrlWithoutQuery(httpx.URL):
+    """A URL whose text leaves out the query: httpx logs the text at INFO, and a query may hold a
+    token.
+    """
+
+    def __str__(self) -> str:
+        return str(self.copy_with(query=None))
+
+
+def hide_query(request: httpx.Request) -> httpx.Request:
+    """Keep the query of a request out of httpx's log. It is sent all the same."""
+    request.url = _UrlWithoutQuery(request.url)
+    return request

@@ -10,7 +10,7 @@ from oplogc.errors import OperationError
 
 MAX_BYTES = 64 * 1024
 MAX_DATAGRAM_BYTES = 65_507
-"""What fits into one datagram over IPv4; a little less than the agent would take over HTTP."""
+"""Size of a datagram over IPv4; a little less than an agent takes over HTTP."""
 
 _RFC3339 = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ]((?:[01]\d|2[0-3]):\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:[0-5]\d)",
@@ -26,7 +26,10 @@ def encode(
     parents: Sequence[str] = (),
     timestamp: datetime | str | None = None,
 ) -> bytes:
-    """Return one line of JSON. Raises OperationError for an operation that an agent would refuse."""
+    """Return one line of JSON.
+
+    Raises OperationError for an operation that an agent would refuse.
+    """
     if not isinstance(event, str):
         raise OperationError("event", "must be insert, update or delete")
     if not isinstance(type, str):
@@ -95,7 +98,7 @@ def _check_text(field: str, text: object, max_bytes: int) -> None:
 
 def _time(timestamp: datetime | str) -> str:
     if isinstance(timestamp, str):
-        _check_rfc3339(timestamp)
+        check_rfc3339(timestamp)
         return timestamp
     if not isinstance(timestamp, datetime) or timestamp.tzinfo is None:
         raise OperationError(
@@ -108,7 +111,7 @@ def _time(timestamp: datetime | str) -> str:
         raise OperationError("timestamp", f"out of range: {error}") from None
 
 
-def _check_rfc3339(text: str) -> None:
+def check_rfc3339(text: str) -> None:
     match = _RFC3339.fullmatch(text)
     if match is None:
         raise OperationError("timestamp", "not an RFC 3339 time such as 2014-11-06T11:04:39.041Z")

@@ -1,4 +1,5 @@
-"""Operations on their way to an agent over HTTP: the bounded buffer, the batch in flight, what an answer does to them. No I/O.
+"""Operations to be delivered over HTTP: the bounded buffer, the batch in flight, the effect of an
+answer. No I/O.
 
 One batch is in flight at a time, so operations arrive in the order they were sent.
 """
@@ -27,11 +28,14 @@ class Counters:
     sent: int = 0
     """Operations handed to ``send`` that were well-formed."""
     delivered: int = 0
-    """HTTP: durable at the agent. UDP: given to the network, from where nothing is known."""
+    """HTTP: durable at the agent. UDP: given to the network, without confirmation."""
     rejected: int = 0
     """HTTP: the agent called them invalid."""
     dropped: int = 0
-    """HTTP: there was no room, and the policy is to drop or raise. UDP: the system did not take the datagram."""
+    """HTTP: there was no room, and the policy is to drop or raise.
+
+    UDP: the system did not take the datagram.
+    """
     retried: int = 0
     """HTTP: requests repeated because there was no answer or one that asked to come back."""
     buffered: int = 0
@@ -44,7 +48,9 @@ class _Item(NamedTuple):
 
 
 class Outbox:
-    """Not thread-safe. ``max_operations`` and ``max_bytes`` bound what is held, the batch in flight included."""
+    """Not thread-safe. ``max_operations`` and ``max_bytes`` bound the buffer, the batch in flight
+    included.
+    """
 
     def __init__(
         self, max_operations: int, max_bytes: int, batch_size: int, backoff: Backoff
@@ -55,7 +61,9 @@ class Outbox:
         self._max_bytes = max_bytes
         self._batch_size = batch_size
         self._limit = batch_size
-        """Operations in the next batch at most: ``batch_size``, or less since an agent called a batch too large."""
+        """Limit of the next batch: ``batch_size``, or less after an agent refused a batch as too
+        large.
+        """
         self._patience = 1
         """Batches to deliver before the limit doubles. It grows when that was too soon."""
         self._delivered_at_limit = 0
@@ -83,7 +91,10 @@ class Outbox:
         self.counters.buffered += 1
 
     def refuse(self, overflow: Overflow) -> None:
-        """Count an operation for which there is no room. Raises BufferFullError unless the policy is to drop."""
+        """Count an operation for which there is no room.
+
+        Raises BufferFullError unless the policy is to drop.
+        """
         self.counters.sent += 1
         self.counters.dropped += 1
         if overflow in ("raise", "block"):
@@ -97,13 +108,15 @@ class Outbox:
         return self.has_room(raw)
 
     def is_flushed(self, number: int) -> bool:
-        """Whether waiting for all operations up to this number is over: they are settled, or the agent refuses them."""
+        """Return whether all operations up to this number are settled or refused."""
         return self.is_settled(number) or (
             self.trouble is not None and self.trouble.status is not None
         )
 
     def check_flushed(self, number: int) -> None:
-        """Raises FlushError unless all operations up to this number are delivered, rejected or dropped."""
+        """Raises FlushError unless all operations up to this number are delivered, rejected or
+        dropped.
+        """
         if not self.is_settled(number):
             pending = self.counters.buffered
             reason = self.trouble.reason if self.trouble else "no answer yet"
@@ -115,7 +128,7 @@ class Outbox:
         return not oldest or oldest[0].number > number
 
     def batch(self) -> list[bytes]:
-        """What to send now: the same until ``apply`` settles it. Empty when there is nothing."""
+        """Return the batch to send: the same until ``apply`` settles it. Empty if there is none."""
         if not self._batch:
             size = 0
             while self._queue and len(self._batch) < self._limit:
@@ -126,7 +139,7 @@ class Outbox:
         return [item.raw for item in self._batch]
 
     def apply(self, verdict: Verdict) -> float:
-        """Do what an answer to ``batch`` calls for; seconds to wait before the next request."""
+        """Apply the verdict on the batch. Return the seconds to wait before the next request."""
         match verdict:
             case Delivered():
                 self._settle()

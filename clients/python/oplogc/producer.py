@@ -19,20 +19,23 @@ from oplogc.outbox import OVERFLOWS, Counters, Outbox, Overflow
 class Producer:
     """Sends operations; any thread may call any method.
 
-    ``udp://host:8042`` is fire and forget: a call costs a few microseconds, never waits and never fails because of the
-    network. The host is looked up once, here. ``http://host:8042`` delivers at least once: ``send`` puts operations into a
-    buffer, from which a thread sends them in batches, the same batch again until the agent has it. The child
-    of a fork may go on with a producer: it begins with an empty buffer, and its parent delivers what was sent before.
+    With ``udp://host:8042`` nothing confirms that an operation arrives: a call takes a few
+    microseconds, never waits and never fails because of the network. The host is looked up once,
+    here. ``http://host:8042`` delivers at least once: ``send`` puts operations into a buffer, from
+    which a thread sends them in batches, the same batch again until the agent has it. The child of
+    a fork may use a producer: it begins with an empty buffer, and the parent delivers the
+    operations sent before.
 
     For HTTP only:
     - ``password``: the agent's ingest password; user and password of the URL count, too.
       ``proxy``: the URL of an HTTP proxy; else the environment's.
-    - ``timeout``: seconds that a request may take in total. ``batch_size``: operations in a request at most.
-    - ``max_buffered``, ``max_buffered_bytes``: what the buffer holds; ``overflow`` says what ``send`` does beyond it:
-      ``block`` (until there is room, at most ``block_timeout`` seconds, None: for ever), ``raise`` BufferFullError,
-      ``drop_new`` or ``drop_old``, which are counted.
-    - ``backoff``: seconds between attempts, the first and the longest; they double, with jitter. A ``Retry-After``
-      of the agent is heeded.
+    - ``timeout``: seconds that a request may take in total. ``batch_size``: operations in a request
+      at most.
+    - ``max_buffered``, ``max_buffered_bytes``: limits of the buffer; ``overflow``: policy of
+      ``send`` when it is full: ``block`` (until there is room, at most ``block_timeout`` seconds,
+      None: for ever), ``raise`` BufferFullError, ``drop_new`` or ``drop_old``, which are counted.
+    - ``backoff``: seconds between attempts, the first and the longest; they double, with jitter. A
+      ``Retry-After`` of the agent is heeded.
 
     Raises ValueError for a bad argument and OSError for a host that is not known.
     """
@@ -74,22 +77,26 @@ class Producer:
     ) -> None:
         """Say that an object was inserted, updated or deleted.
 
-        ``timestamp``: when, a datetime with a time zone or RFC 3339; None: when it arrives. Raises OperationError
-        for an operation that an agent would refuse; over HTTP, as ``overflow`` says, BufferFullError. Raises ValueError
-        once ``close`` was called, also when it was waiting for room.
+        ``timestamp``: time of the change, a datetime with a zone or RFC 3339; None: time of
+        arrival. Raises OperationError for an operation that an agent would refuse; over HTTP, as
+        ``overflow`` says, BufferFullError. Raises ValueError once ``close`` was called, also when
+        it was waiting for room.
         """
         self._way.send(encode(event, type, id, parents, timestamp))
 
     def flush(self, timeout: float | None = 30.0) -> None:
-        """Wait until all that was sent before is durable at the agent, or rejected by it. With UDP: nothing to do.
+        """Wait until all operations sent before are durable at the agent, or rejected by it. With
+        UDP it does nothing.
 
-        Raises FlushError after ``timeout`` seconds (None: never), or at once when the agent refuses for a cause that
-        does not pass by itself, such as a wrong password. The operations stay in the buffer, and are tried again.
+        Raises FlushError after ``timeout`` seconds (None: never), or at once if the agent refuses
+        for good, such as for a wrong password. The operations stay in the buffer, and are tried
+        again.
         """
         self._way.flush(timeout)
 
     def close(self, timeout: float | None = 30.0) -> None:
-        """Refuse further operations, ``flush``, then end. Raises FlushError; undelivered operations are then lost.
+        """Refuse further operations and flush. Raises FlushError; undelivered operations are then
+        lost.
 
         A second call does nothing; while the first is still flushing it waits for that.
         """
@@ -97,7 +104,7 @@ class Producer:
 
     @property
     def counters(self) -> Counters:
-        """A copy of what has been counted until now."""
+        """Return a copy of the counters."""
         return self._way.counters()
 
     def __enter__(self) -> Self:
@@ -131,7 +138,7 @@ def check_http(proxy: str | None, timeout: float, overflow: Overflow) -> None:
 class _Udp:
     def __init__(self, url: str) -> None:
         family, self._address = resolve(url)
-        # Not connected: a connected socket spends a send on reporting that the one before found no agent.
+        # Not connected: a connected socket fails at a send if the previous datagram found no agent.
         self._socket = socket.socket(family, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
         self._unlock()

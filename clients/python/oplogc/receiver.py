@@ -1,4 +1,4 @@
-"""Receives events through as many connections as it takes."""
+"""Receives events and reconnects."""
 
 import asyncio
 import logging
@@ -14,13 +14,16 @@ from oplogc.http_client import http_client
 from oplogc.stream import DisconnectedError, Stream, open_stream
 
 SETTLED_SECONDS = 5.0
-"""A connection that lived this long was a good one: the next attempt comes soon."""
+"""After this life of a connection the pauses start over."""
 
 logger = logging.getLogger("oplogc")
 
 
 class Receiver:
-    """Waits between connections as ``backoff`` says. ``last_event_id`` is the position of the first, if not empty."""
+    """Receives events and reconnects after pauses.
+
+    ``last_event_id``: the first position; empty: none.
+    """
 
     def __init__(
         self,
@@ -45,10 +48,11 @@ class Receiver:
         self._receiving: asyncio.Task[list[Event | Checkpoint]] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.connections = 0
-        """How often a stream was opened."""
+        """Number of streams opened so far."""
 
     def start(self) -> "asyncio.Task[list[Event | Checkpoint]]":
-        """Return the task that waits for the next events: a new one unless the last has not been ``taken``.
+        """Return the task that waits for the next events: a new one unless the last has not been
+        ``taken``.
 
         Its exceptions: RefusedError, ProtocolError.
         """
@@ -58,7 +62,10 @@ class Receiver:
         return self._receiving
 
     def take(self) -> list[Event | Checkpoint]:
-        """Return what the task has received, nothing if it was cancelled. Raises its exceptions."""
+        """Return the items that the task has received, none if it was cancelled.
+
+        Raises its exceptions.
+        """
         receiving = self._receiving
         if receiving is None or not receiving.done() or receiving.cancelled():
             return []
@@ -66,7 +73,7 @@ class Receiver:
         items = receiving.result()
         self._last_event_id = items[
             -1
-        ].event_id  # not before: items that nobody took must come again
+        ].event_id  # not before: items that were not taken must come again
         return items
 
     async def aclose(self) -> None:
@@ -77,14 +84,14 @@ class Receiver:
             receiving.cancel()
             await asyncio.wait({receiving})
             if not receiving.cancelled():
-                receiving.exception()  # nobody asks for it any more
+                receiving.exception()  # retrieved, so that asyncio does not log it
         await self._disconnect()
         if self._client is not None:
             client, self._client = self._client, None
             await client.aclose()
 
     def _enter_loop(self) -> None:
-        """Tasks and connections belong to an event loop: leave those of an earlier one, which has ended, alone."""
+        """Forget the tasks and connections of an earlier event loop, which has ended."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop, self._receiving, self._stream, self._client = loop, None, None, None

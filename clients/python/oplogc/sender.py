@@ -11,7 +11,7 @@ import httpx
 from oplogc.address import Endpoint
 from oplogc.answers import describe, read_answer
 from oplogc.errors import OplogError
-from oplogc.http_client import http_client
+from oplogc.http_client import hide_query, http_client
 from oplogc.outbox import Outbox
 from oplogc.verdict import Later, Verdict, judge
 
@@ -20,10 +20,11 @@ logger = logging.getLogger("oplogc")
 
 
 class Sender:
-    """Sends batches, one after another, until it is cancelled or, after ``finish``, the outbox is empty.
+    """Sends batches, one after another, until it is cancelled or, after ``finish``, the outbox is
+    empty.
 
-    ``timeout``: seconds for a request in total, its answer included. ``lock`` guards the outbox. ``changed`` is called
-    with the lock held after each answer.
+    ``timeout``: seconds for a request in total, its answer included. ``lock`` guards the outbox.
+    ``changed`` is called with the lock held after each answer.
     """
 
     def __init__(
@@ -77,10 +78,12 @@ class Sender:
                 self._client = http_client(self._proxy, auth=self._endpoint.auth, headers=_HEADERS)
             async with asyncio.timeout(self._timeout):
                 content = b"\n".join(batch)
-                async with self._client.stream(
-                    "POST", self._endpoint.url, content=content
-                ) as response:
+                request = self._client.build_request("POST", self._endpoint.url, content=content)
+                response = await self._client.send(hide_query(request), stream=True)
+                try:
                     answer = await read_answer(response)
+                finally:
+                    await response.aclose()
             return judge(answer, len(batch))
         except TimeoutError:
             return Later(f"no answer within {self._timeout:g} s")
@@ -89,6 +92,6 @@ class Sender:
         except OplogError as error:
             return Later(str(error))
         except Exception as error:
-            # No error may end the sender: the operations would wait for ever, and nobody would know.
+            # No error may end the sender: the operations would wait for ever without a message.
             logger.debug("a request failed", exc_info=True)
             return Later(f"{type(error).__name__}: {error}")

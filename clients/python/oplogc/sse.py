@@ -1,4 +1,7 @@
-"""Blocks of an event stream from bytes, as the standard of server-sent events reads them. No I/O."""
+"""Blocks of an event stream from bytes, as the standard of server-sent events reads them.
+
+No I/O.
+"""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -6,7 +9,10 @@ from typing import NamedTuple
 from oplogc.errors import ProtocolError
 
 MAX_BLOCK_BYTES = 1024 * 1024
-"""An operation has at most 64 KiB as it is sent; escaping and ``ref`` make it a few times larger, never this large."""
+"""An operation has at most 64 KiB when it is sent.
+
+Escaping and ``ref`` make it a few times larger, but not this large.
+"""
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -22,7 +28,8 @@ class Block(NamedTuple):
 
 
 class BlockParser:
-    """Give ``feed`` the bytes as they come, in pieces of any size. A block cut off by the stream's end is not returned.
+    """Give ``feed`` the bytes as they come, in pieces of any size. A block cut off by the stream's
+    end is not returned.
 
     ``last_id`` is the id of the blocks before the first that has one.
     """
@@ -37,7 +44,10 @@ class BlockParser:
         self._size = 0
 
     def feed(self, chunk: bytes) -> Iterator[Block]:
-        """Yield the blocks that ``chunk`` completes. Take them all. Raises ProtocolError, after the blocks before the error."""
+        """Yield the blocks that ``chunk`` completes.
+
+        Take them all. Raises ProtocolError, after the blocks before the error.
+        """
         self._partial += self._with_bare_newlines(chunk)
         if self._at_start:
             if len(self._partial) < len(_BOM) and _BOM.startswith(self._partial):
@@ -55,7 +65,10 @@ class BlockParser:
         self._check_size(len(self._partial))
 
     def _with_bare_newlines(self, chunk: bytes) -> bytes:
-        """Replace the other two ends of a line, ``\\r\\n`` and ``\\r``. A final ``\\r`` counts at once; its ``\\n`` may follow."""
+        """Replace the other two ends of a line, ``\\r\\n`` and ``\\r``.
+
+        A final ``\\r`` counts at once; its ``\\n`` may follow.
+        """
         if not chunk:
             return chunk
         if self._after_cr and chunk.startswith(b"\n"):

@@ -1,4 +1,6 @@
-"""The file that keeps a consumer's position: the id, nothing else, as the files of the first client library."""
+"""The file that keeps a consumer's position: only the id, as in the files of the first client
+library.
+"""
 
 import contextlib
 import logging
@@ -19,7 +21,8 @@ logger = logging.getLogger("oplogc")
 class StateFile:
     """A state file in use. A relative path and links are resolved once, here.
 
-    Raises StateFileError, here and in ``lock``, if another consumer uses it, or it cannot be read or written.
+    Raises StateFileError, here and in ``lock``, if another consumer uses it, or it cannot be read
+    or written.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -28,7 +31,7 @@ class StateFile:
         self.lock()
         try:
             self.position = self._read()
-            """What it holds; empty if there is no file."""
+            """The position in the file; empty if there is no file."""
             self._try_to_write()
         except BaseException:
             self.unlock()
@@ -45,7 +48,10 @@ class StateFile:
             lock.release()
 
     def write(self, position: str) -> None:
-        """Replace the file in one step, so that a crash leaves the old position or the new one. Raises StateFileError."""
+        """Replace the file atomically: a crash leaves the old position or the new one.
+
+        Raises StateFileError.
+        """
         new = self._temporary()
         try:
             try:
@@ -76,7 +82,8 @@ class StateFile:
             raise StateFileError(f"the state file {self.path} is empty. Move it away to begin anew")
         if not _CONTENT.fullmatch(text):
             raise StateFileError(
-                f"the state file {self.path} holds {text[:40]!r}, which is no position. Move it away to begin anew"
+                f"the state file {self.path} holds {text[:40]!r}, which is no position. "
+                "Move it away to begin anew"
             )
         return text
 
@@ -89,7 +96,9 @@ class StateFile:
             raise self._unwritable(error) from None
 
     def _temporary(self) -> Path:
-        """A name that nothing else has, even if nothing is locked, and an earlier process of the same id left its own."""
+        """Return a unique name, also without a lock and with files left by a process of the same
+        id.
+        """
         return self.path.with_name(f"{self.path.name}.{os.getpid()}-{secrets.token_hex(4)}.new")
 
     def _unwritable(self, error: OSError) -> StateFileError:
@@ -107,9 +116,10 @@ def _sync_folder(folder: Path) -> None:
 
 
 class Saver:
-    """Writes the position from a thread of its own, at most once in ``interval`` seconds, so that nobody waits for the disk.
+    """Writes the position in a thread of its own, at most once in ``interval`` seconds: the
+    consumer does not wait for the disk.
 
-    What it writes lags behind the acknowledgements and is never ahead of them.
+    The saved position is never ahead of the acknowledgements.
     """
 
     def __init__(self, file: StateFile, position: Callable[[], str], interval: float) -> None:
@@ -130,7 +140,7 @@ class Saver:
         self._changed.set()
 
     def close(self) -> None:
-        """Save what is not saved yet. Raises StateFileError."""
+        """Save the position if it is not saved yet. Raises StateFileError."""
         self._closing.set()
         self._changed.set()
         self._thread.join()

@@ -10,6 +10,7 @@ from oplogc.address import Endpoint, shown
 from oplogc.answers import describe, printable, read_answer
 from oplogc.errors import OplogError, ProtocolError, RefusedError
 from oplogc.events import Checkpoint, Event, is_known, read
+from oplogc.http_client import hide_query
 from oplogc.sse import Block, BlockParser
 
 EVENT_STREAM = "text/event-stream"
@@ -19,7 +20,10 @@ _TURNS = 10
 
 
 class DisconnectedError(OplogError):
-    """The connection ended or could not be made; trying again makes sense, after ``retry_after`` seconds at least."""
+    """The connection ended or failed.
+
+    The client tries again after at least ``retry_after`` seconds.
+    """
 
     def __init__(self, reason: str, retry_after: float = 0.0) -> None:
         super().__init__(reason)
@@ -29,8 +33,8 @@ class DisconnectedError(OplogError):
 class Stream:
     """An open stream.
 
-    ``sequence`` numbers its events. ``heartbeat_timeout``: seconds of silence after which it counts as dead.
-    ``tell_unknown`` is called with each event's name that this client does not know.
+    ``sequence`` numbers its events. ``heartbeat_timeout``: seconds of silence until it counts as
+    dead. ``tell_unknown`` is called with each event's name that this client does not know.
     """
 
     def __init__(
@@ -51,7 +55,10 @@ class Stream:
         self._error: ProtocolError | None = None
 
     async def read(self) -> list[Event | Checkpoint]:
-        """Wait for the next bytes; the events they complete, often none. Raises DisconnectedError, ProtocolError."""
+        """Wait for the next bytes and return the events that they complete, often none.
+
+        Raises DisconnectedError, ProtocolError.
+        """
         if self._error is not None:
             raise self._error
         chunk = await self._chunk()
@@ -72,7 +79,7 @@ class Stream:
             self._reading.cancel()
             await asyncio.wait({self._reading})
             if not self._reading.cancelled():
-                self._reading.exception()  # nobody wants it any more
+                self._reading.exception()  # retrieved, so that asyncio does not log it
         await self._response.aclose()
 
     def _item(self, block: Block) -> Event | Checkpoint | None:
@@ -81,7 +88,8 @@ class Stream:
         return read(block, next(self._sequence))
 
     async def _chunk(self) -> bytes:
-        # A task, not a time-out of httpx: after a handler that held up the event loop, bytes that came meanwhile count.
+        # A task, not a time-out of httpx: after a handler that held up the event loop, bytes that
+        # came meanwhile count.
         if self._reading is None:
             self._reading = asyncio.create_task(self._next_chunk(), name="oplogc-read")
         reading = self._reading
@@ -146,17 +154,17 @@ async def _ask(
     client: httpx.AsyncClient, endpoint: Endpoint, headers: dict[str, str]
 ) -> httpx.Response:
     """Follow redirects. The password goes to addresses of the same scheme, host and port only."""
-    request = client.build_request("GET", endpoint.url, headers=headers)
+    request = hide_query(client.build_request("GET", endpoint.url, headers=headers))
     response = await client.send(request, stream=True, auth=endpoint.auth)
     for _ in range(MAX_REDIRECTS):
         following = response.next_request
         if following is None:
             return response
         await response.aclose()
-        if _origin(following.url) != _origin(request.url):  # httpx would keep it from http to https
+        if origin(following.url) != origin(request.url):  # httpx would keep it from http to https
             following.headers.pop("Authorization", None)
         following.url = following.url.copy_with(userinfo=b"")  # httpx would log and send it
-        request = following
+        request = hide_query(following)
         response = await client.send(request, stream=True, auth=None)
     if response.next_request is None:
         return response
@@ -164,7 +172,7 @@ async def _ask(
     raise ProtocolError(f"{shown(endpoint.url)} redirects without end")
 
 
-def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
+def origin(url: httpx.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
 
 

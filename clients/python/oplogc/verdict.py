@@ -1,4 +1,4 @@
-"""What an agent's answer to a batch means. No I/O."""
+"""Judges an agent's answer to a batch. No I/O."""
 
 from dataclasses import dataclass, field
 
@@ -31,7 +31,7 @@ class Later:
     reason: str
     seconds: float = 0.0
     status: int | None = None
-    """Set when the agent refuses for a cause that does not pass by itself, such as a wrong password."""
+    """HTTP status if the agent refuses for good, such as for a wrong password."""
 
 
 Verdict = Delivered | Invalid | TooLarge | Later
@@ -49,8 +49,8 @@ def judge(answer: Answer, lines: int) -> Verdict:
             status,
         )
     if 300 <= status < 400:
-        where = f" to {answer.location}: give that address instead" if answer.location else ""
-        return Later(f"{answer.url} redirects{where} (HTTP {status})", 0.0, status)
+        hint = f" to {answer.location}: give that address instead" if answer.location else ""
+        return Later(f"{answer.url} redirects{hint} (HTTP {status})", 0.0, status)
     if status == 413:
         return TooLarge(answer.sentence())
     if status == 400 and (bad := _bad_lines(answer, lines)):
@@ -70,7 +70,10 @@ def _ingested(answer: Answer) -> int | None:
 
 
 def _bad_lines(answer: Answer, lines: int) -> dict[int, str]:
-    """The lines that an answer names, with the reasons. Empty if one of them cannot be: then none is trusted."""
+    """Return the lines that an answer names, with the reasons.
+
+    Empty if one of them is outside the batch.
+    """
     try:
         document = answer.json()
     except ValueError:

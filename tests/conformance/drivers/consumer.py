@@ -1,4 +1,4 @@
-"""A consumer on the public part of oplogc, with ``for`` or, after ``--async``, with ``async for``."""
+"""A consumer on the public API of oplogc, with ``for``; ``--async``: with ``async for``."""
 
 import argparse
 import asyncio
@@ -79,10 +79,16 @@ def main() -> None:
     logging.basicConfig(level=logging.DEBUG, format="%(name)s: %(message)s")
     try:
         consumer = Consumer(
-            given.url, types=given.types, parents=given.parents, start=given.start, state_file=given.state,
-            password=os.environ.get("OPLOG_PASSWORD"), timeout=given.timeout,
-            heartbeat_timeout=given.heartbeat_timeout, backoff=given.backoff,
-        )  # fmt: skip
+            given.url,
+            types=given.types,
+            parents=given.parents,
+            start=given.start,
+            state_file=given.state,
+            password=os.environ.get("OPLOG_PASSWORD"),
+            timeout=given.timeout,
+            heartbeat_timeout=given.heartbeat_timeout,
+            backoff=given.backoff,
+        )
         handle = Handler(consumer, given.count, given.handler_delay)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: consumer.stop())

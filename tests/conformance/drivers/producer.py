@@ -1,4 +1,4 @@
-"""A producer on the public part of oplogc that sends its input, a JSON object a line; ``--async``: ``AsyncProducer``."""
+"""Sends the lines of its input with the public API of oplogc; ``--async``: ``AsyncProducer``."""
 
 import argparse
 import asyncio
@@ -22,7 +22,10 @@ FULL = 10
 
 
 class Input:
-    """Lines of stdin with their numbers, until its end or SIGTERM. Counts the lines told to be invalid."""
+    """Lines of stdin with their numbers, until its end or SIGTERM.
+
+    Counts the lines told to be invalid.
+    """
 
     def __init__(self) -> None:
         self.ended = False
@@ -81,7 +84,9 @@ async def send_all_async(producer: AsyncProducer, given: Input) -> None:
 
 
 def send_from_many(producer: Producer, senders: int) -> None:
-    """Send from several threads until ``send`` raises; close meanwhile, and print the ids that were taken."""
+    """Send from several threads until ``send`` raises; close meanwhile, and print the ids that were
+    taken.
+    """
     taken: list[list[str]] = [[] for _ in range(senders)]
 
     def work(mine: int) -> None:
@@ -126,7 +131,9 @@ async def send_from_many_async(producer: AsyncProducer, senders: int) -> None:
 
 
 def close_while_full(producer: Producer, senders: int, timeout: float) -> None:
-    """Let senders wait for room that never comes, close meanwhile, and print how many of them ended with an error."""
+    """Let senders wait for room that never comes, close meanwhile, and print how many of them ended
+    with an error.
+    """
     woken: list[int] = []
 
     def work(mine: int) -> None:
@@ -191,9 +198,13 @@ def main() -> None:
     make = AsyncProducer if flags.in_asyncio else Producer
     try:
         producer = make(
-            flags.url, password=os.environ.get("OPLOG_PASSWORD"), timeout=flags.timeout, backoff=flags.backoff,
-            max_buffered=FULL if flags.close_timeout else 10_000, overflow="block",
-        )  # fmt: skip
+            flags.url,
+            password=os.environ.get("OPLOG_PASSWORD"),
+            timeout=flags.timeout,
+            backoff=flags.backoff,
+            max_buffered=FULL if flags.close_timeout else 10_000,
+            overflow="block",
+        )
         if isinstance(producer, AsyncProducer) and flags.close_timeout:
             asyncio.run(close_while_full_async(producer, flags.senders, flags.close_timeout))
         elif isinstance(producer, AsyncProducer):

@@ -1,4 +1,4 @@
-// Package wire has the rules for operations as JSON that the standard library does not check.
+// Package wire checks the rules for operations in JSON that the standard library does not check.
 package wire
 
 import (
@@ -15,8 +15,8 @@ import (
 var rfc3339 = regexp.MustCompile(
 	`^\d{4}-\d\d-\d\d[Tt ](?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)$`)
 
-// Object reads a JSON object and refuses text that encoding/json would alter: invalid UTF-8, unpaired surrogates. It keeps
-// to the names' case, which decoding into a struct does not.
+// Object reads a JSON object. It refuses text that encoding/json would alter: invalid UTF-8 and unpaired surrogates. Names
+// are case-sensitive, unlike those decoded into a struct.
 func Object(raw []byte) (map[string]json.RawMessage, error) {
 	if !utf8.Valid(raw) {
 		return nil, errors.New("it is not UTF-8")
@@ -25,19 +25,19 @@ func Object(raw []byte) (map[string]json.RawMessage, error) {
 	if err := json.Unmarshal(raw, &fields); err != nil {
 		var wrong *json.UnmarshalTypeError
 		if errors.As(err, &wrong) {
-			return nil, errors.New("it is no JSON object")
+			return nil, errors.New("it is not a JSON object")
 		}
-		return nil, errors.New("it is no valid JSON: " + err.Error())
+		return nil, errors.New("it is not valid JSON: " + err.Error())
 	}
 	if fields == nil {
-		return nil, errors.New("it is no JSON object")
+		return nil, errors.New("it is not a JSON object")
 	}
 	return fields, checkEscapes(raw)
 }
 
 // checkEscapes finds \u0000 and half surrogate pairs in valid JSON.
 func checkEscapes(raw []byte) error {
-	high := false // the escape before was the first half of a pair
+	high := false // the previous escape was the first half of a pair
 	for i := 0; i < len(raw); i++ {
 		unit := rune(0)
 		isUnit := raw[i] == '\\' && raw[i+1] == 'u'
@@ -75,7 +75,7 @@ func Text(fields map[string]json.RawMessage, name string) (string, error) {
 	return *text, nil
 }
 
-// Parents reads the optional list of strings; the result is never nil.
+// Parents reads the optional list of strings. The result is never nil.
 func Parents(fields map[string]json.RawMessage) ([]string, error) {
 	parents := []string{}
 	var given []*string

@@ -1,0 +1,88 @@
+package oplog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+const (
+	maxRedirects  = 20
+	maxErrorBytes = 64 << 10
+)
+
+// temporaryError says that the request is tried again, but not before a pause that the agent asked for.
+type temporaryError struct {
+	error
+	atLeast time.Duration
+}
+
+// connector opens connections to the stream.
+type connector struct {
+	base    address
+	filters url.Values
+	client  *http.Client
+}
+
+// open returns the body of an event stream that starts at this position. It follows redirects.
+func (c *connector) open(ctx context.Context, position string) (io.ReadCloser, error) {
+	target := c.base.ops(c.filters)
+	for redirects := 0; redirects <= maxRedirects; redirects++ {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+		if err != nil {
+			return nil, &PermanentError{err: cause(err)}
+		}
+		request.Header.Set("Accept", "text/event-stream")
+		request.Header.Set("Accept-Encoding", "identity")
+		request.Header.Set("Cache-Control", "no-cache")
+		request.Header.Set("User-Agent", "oplog-go/"+Version)
+		if position != "" {
+			request.Header.Set("Last-Event-ID", position)
+		}
+		c.base.authorize(request)
+		response, err := c.client.Do(request)
+		if err != nil {
+			return nil, cause(err)
+		}
+		switch response.StatusCode {
+		case 301, 302, 303, 307, 308:
+			response.Body.Close()
+			if target, err = response.Location(); err != nil || target.Scheme != "http" && target.Scheme != "https" {
+				return nil, &PermanentError{response.StatusCode, fmt.Errorf("HTTP %s leads nowhere", response.Status)}
+			}
+			continue
+		}
+		if err := checkStream(response); err != nil {
+			response.Body.Close()
+			return nil, err
+		}
+		return response.Body, nil
+	}
+	return nil, &PermanentError{err: fmt.Errorf("more than %d redirects", maxRedirects)}
+}
+
+// checkStream returns an error unless the answer is an event stream.
+func checkStream(response *http.Response) error {
+	if response.StatusCode/100 == 2 {
+		kind := response.Header.Get("Content-Type")
+		if media, _, _ := mime.ParseMediaType(kind); response.StatusCode != 200 || media != "text/event-stream" {
+			return &PermanentError{response.StatusCode, fmt.Errorf(
+				"HTTP %s with the content type %.100q is not an event stream: is it an agent?", response.Status, kind)}
+		}
+		return nil
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxErrorBytes))
+	if err != nil {
+		return err
+	}
+	said := errors.New(describe(response, body))
+	if isTemporary(response.StatusCode) {
+		return temporaryError{said, retryAfter(response, time.Now())}
+	}
+	return &PermanentError{response.StatusCode, fmt.Errorf("the agent refuses: %w", said)}
+}

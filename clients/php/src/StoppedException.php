@@ -1,0 +1,10 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Oplog;
+
+/** A stop was requested while the package waited. */
+final class StoppedException extends OplogException
+{
+}
