@@ -104,8 +104,8 @@ class Settings:
         "--mongo-url",
         "URL",
         values.mongo_url,
-        "Keep the log in MongoDB, at mongodb://... or mongodb+srv://... Other users see a URL on the"
-        " command line: prefer the variable or --mongo-url-file. Excludes --store.",
+        "Keep the log in MongoDB, at mongodb://... or mongodb+srv://... Other users see a URL on"
+        " the command line: prefer the variable or --mongo-url-file. Excludes --store.",
     )
     log_collection: Literal["capped", "plain"] = setting(
         "MongoDB",

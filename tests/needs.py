@@ -68,6 +68,7 @@ UNIT = (
     "settings/test_values.py",
     "store/test_*.py",
     "stream/test_*.py",
+    "test_design_walk.py",
     "test_event_id.py",
     "test_health.py",
     "test_logs.py",

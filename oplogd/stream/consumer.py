@@ -157,7 +157,7 @@ class Consumer:
             return phase.next_step()
         if phase.epoch != phase.ring.epoch:
             return resume(phase)
-        if phase.view.covers(phase.place.offset):
+        if phase.view.covers(phase.mark.offset):
             self.phase = Live.following(phase)
             return None
         if not isinstance(phase, CatchUp):

@@ -31,7 +31,7 @@ logger = logging.getLogger("oplogd.follower")
 async def follow(
     store: Store, ring: Ring, health: Health, latency: LatencyProbe | None = None
 ) -> None:
-    """Follow the log until cancelled. A ring without a place in the log starts at its head."""
+    """Follow the log until cancelled. A ring without a mark in the log starts at its head."""
     part = health.part("follower")
     while True:
         try:

@@ -14,69 +14,67 @@ CHUNK_BYTES = 128 * 1024
 
 
 class LogPhase:
-    """A phase at a ``place`` in the log: every entry up to there that passes was handed out.
+    """A phase at a ``mark`` in the log: every entry up to there that passes was handed out.
 
-    ``epoch``: the ring's epoch for which the place is valid. ``first_offset``: the first offset of
+    ``epoch``: the ring's epoch for which the mark is valid. ``first_offset``: the first offset of
     the log in that epoch; smaller offsets have no event id.
     """
 
-    __slots__ = ("epoch", "first_offset", "place", "ring", "subscription", "view")
+    __slots__ = ("epoch", "first_offset", "mark", "ring", "subscription", "view")
 
     name: ClassVar[Literal["live"]] = "live"
 
     def __init__(
-        self, subscription: Subscription, place: Mark, epoch: int, first_offset: int
+        self, subscription: Subscription, mark: Mark, epoch: int, first_offset: int
     ) -> None:
         self.subscription = subscription
         self.ring = subscription.ring
         self.view = subscription.view
-        self.place = place
+        self.mark = mark
         self.epoch = epoch
         self.first_offset = first_offset
 
     @classmethod
     def following(cls, phase: "LogPhase") -> Self:
-        """Go on at the place of another phase."""
-        return cls(phase.subscription, phase.place, phase.epoch, phase.first_offset)
+        """Go on at the mark of another phase."""
+        return cls(phase.subscription, phase.mark, phase.epoch, phase.first_offset)
 
     def confirm(self, epoch: int, located: LogBounds) -> None:
-        """Note that ``place`` is valid in ``epoch``, in which ``located`` was asked for it."""
+        """Note that ``mark`` is valid in ``epoch``, in which ``located`` was asked for it."""
         self.epoch = epoch
         self.first_offset = located.first_offset
 
     @property
     def position(self) -> str:
         """The position from which the consumer can resume."""
-        if self.place.offset >= self.first_offset:
-            return format_id(self.place)
-        return beginning_position(self.place)
+        if self.mark.offset >= self.first_offset:
+            return format_id(self.mark)
+        return beginning_position(self.mark)
 
     def checkpoint(self) -> bytes:
-        """Return a checkpoint, empty while the place is not valid in the ring's epoch.
+        """Return a checkpoint, empty while the mark is not valid in the ring's epoch.
 
         Skips the rest of the ring if nothing in it passes the filter.
         """
         ring = self.ring
         if self.epoch != ring.epoch:
             return b""
-        if self.view.last <= self.place.offset < ring.head.offset:
-            self.place = ring.head
+        if self.view.last <= self.mark.offset < ring.head.offset:
+            self.mark = ring.head
         return checkpoint_frame(self.position)
 
     def lag(self) -> Lag:
         ring, view = self.ring, self.view
-        if self.place.offset >= ring.head.offset:
+        if self.mark.offset >= ring.head.offset:
             return Lag(0, 0)
-        if view.covers(self.place.offset):
-            return Lag(*view.missing(self.place.offset))
-        return self.subscription.lag_after(self.place)
+        if view.covers(self.mark.offset):
+            return Lag(*view.missing(self.mark.offset))
+        return self.subscription.lag_after(self.mark)
 
     def is_behind(self) -> bool:
         """Return whether the ring may hold an entry for this consumer that it was not handed."""
         ring, view = self.ring, self.view
-        return self.place.offset < ring.head.offset and self.place.offset < max(
-            view.last, ring.base
-        )
+        return self.mark.offset < ring.head.offset and self.mark.offset < max(view.last, ring.base)
 
 
 class Live(LogPhase):
@@ -87,19 +85,19 @@ class Live(LogPhase):
     def __init__(
         self,
         subscription: Subscription,
-        place: Mark,
+        mark: Mark,
         epoch: int,
         first_offset: int,
         *,
         greeting: bool = False,
     ) -> None:
-        super().__init__(subscription, place, epoch, first_offset)
+        super().__init__(subscription, mark, epoch, first_offset)
         self.greeting = greeting
 
     def is_ready(self) -> bool:
         """Return whether the next bytes need not be asked of the store."""
         return self.epoch == self.ring.epoch and (
-            self.greeting or self.view.covers(self.place.offset)
+            self.greeting or self.view.covers(self.mark.offset)
         )
 
     def next_chunk(self) -> bytes:
@@ -110,11 +108,11 @@ class Live(LogPhase):
         if self.greeting:
             self.greeting = False
             return checkpoint_frame(self.position)
-        if self.place.offset >= self.ring.head.offset:
+        if self.mark.offset >= self.ring.head.offset:
             return b""
-        chunk, count, self.place = self.view.take(self.place.offset, CHUNK_BYTES)
+        chunk, count, self.mark = self.view.take(self.mark.offset, CHUNK_BYTES)
         self.subscription.count(count)
         return chunk
 
     def is_at_head(self) -> bool:
-        return self.place.offset >= self.ring.head.offset
+        return self.mark.offset >= self.ring.head.offset

@@ -41,7 +41,7 @@ class StreamCounters:
     events_sent: int = 0
     # Times a consumer went on from the store, because the ring no longer had its next entry.
     to_store: int = 0
-    # Times a consumer with a place in the log got states, because the log does not continue there.
+    # Times a consumer with a mark in the log got states, because the log does not continue there.
     to_states: int = 0
 
 

@@ -43,7 +43,7 @@ class Replication:
         self._history = _history(located)
         # Time of the last state sent; 1 is the id of ``reset``.
         self._last_ms = 1 if since_ms is None else since_ms
-        # The log's place that the states are sent up to; None until the store was asked for it.
+        # Mark up to which the states are sent; None until the store was asked for it.
         self._mark: Mark | None = None
         # None: all states up to the mark are sent.
         self._cursor: StateCursor | None = StateCursor(since_ms or 0, None)

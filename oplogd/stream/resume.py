@@ -30,15 +30,15 @@ def begin(
 
 
 async def resume(phase: LogPhase) -> Step:
-    """Go on as a consumer that reconnects at the phase's place.
+    """Go on as a consumer that reconnects at the phase's mark.
 
-    The log was trimmed past that place, or another log may have replaced it.
+    The log was trimmed past that mark, or another log may have replaced it.
     Raises StoreUnavailableError; then call it again.
     """
     subscription = phase.subscription
     epoch = subscription.ring.epoch
-    located = await subscription.store.locate(phase.place.offset)
-    start = resolve_mark(phase.place, located, located.now_ms)
+    located = await subscription.store.locate(phase.mark.offset)
+    start = resolve_mark(phase.mark, located, located.now_ms)
     if isinstance(start, After):
         phase.confirm(epoch, located)
         return Step(b"", phase)

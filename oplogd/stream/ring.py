@@ -22,7 +22,7 @@ class Ring:
     """The newest entries, at most ``max_entries`` of them and ``max_bytes`` of memory.
 
     Holds every entry past ``base`` and up to ``head``. ``epoch`` grows when the log did not
-    continue at the head: then each consumer checks its place in the log. ``wake`` is called with
+    continue at the head: then each consumer checks its mark. ``wake`` is called with
     the consumers that have something new to read.
     """
 

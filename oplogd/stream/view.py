@@ -34,7 +34,7 @@ class Waiter(Protocol):
 
 
 class Taken(NamedTuple):
-    """The bytes of some entries, their number, and the place in the log after them."""
+    """The bytes of some entries, their number, and the mark after them."""
 
     chunk: bytes
     entries: int
@@ -81,7 +81,7 @@ class View:
     def take(self, after: int, max_bytes: int) -> Taken:
         """Return the next entries past offset ``after``: at most ``max_bytes``, or one entry.
 
-        There may be none, but a later place: a long piece of the ring held nothing that passes.
+        There may be none, but a later mark: a long piece of the ring held nothing that passes.
         Only for an ``after`` that is covered.
         """
         if self.users == 1:
@@ -166,7 +166,7 @@ class View:
         return Taken(b"".join(frames), len(frames), self._mark(until))
 
     def _mark(self, until: int) -> Mark:
-        """Return the place before index ``until``, but the head if no entry is left.
+        """Return the mark before index ``until``, but the head if no entry is left.
 
         So a view of rare operations keeps up with the head.
         """
@@ -174,7 +174,7 @@ class View:
 
 
 class Slices:
-    """Joined bytes for several consumers of a view: consumers that keep up read the same place.
+    """Joined bytes for several consumers of a view: consumers that keep up read at the same mark.
 
     ``size``: bytes kept, overhead included.
     """

@@ -55,7 +55,7 @@ LABELLED = {
     "consumers_refused": ("reason", "Consumers that were not connected"),
     "fallbacks": (
         "to",
-        "Times a consumer continued from the store, or from the states, because its place was gone",
+        "Times a consumer continued from the store, or from states, because its position was gone",
     ),
 }
 HISTOGRAMS = {

@@ -51,7 +51,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.fixture(params=["mongo-capped", "mongo-plain-small", "mongo-plain"])
 def place(request: pytest.FixtureRequest) -> tuple[str, CollectionKind]:
-    """A database and the kind of log to keep there, in each combination that a stand-in can hold."""
+    """Return a database and a kind of log, in each combination that a stand-in supports."""
     url, kind = new_place(request, request.param)
     assert isinstance(url, str)
     assert kind is not None

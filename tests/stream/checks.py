@@ -14,10 +14,10 @@ from tests.stream.blocks import Block
 from tests.stream.worlds import TYPES, WatchedConsumer, World
 
 
-def place_of(consumer: Consumer) -> Mark:
+def mark_of(consumer: Consumer) -> Mark:
     """Return the place in the log of a consumer that gets no states."""
     assert isinstance(consumer.phase, LogPhase)
-    return consumer.phase.place
+    return consumer.phase.mark
 
 
 @dataclass(eq=False)
@@ -143,7 +143,7 @@ class StreamChecker:
         assert self.place is not None, "must get a reset first"
         assert block.data == ""
         assert self.consumer is not None
-        mark = place_of(self.consumer)
+        mark = mark_of(self.consumer)
         if len(block.id) == 24:
             assert block.id == format_id(world.mark(mark.offset)), (
                 "the id of an operation that never was"

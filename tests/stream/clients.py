@@ -11,7 +11,7 @@ from oplogd.event_id import EventId, Millis, parse_position
 from oplogd.stream.filters import Filter
 from oplogd.stream.replication import Replication
 from tests.stream.blocks import parse
-from tests.stream.checks import StreamChecker, place_of
+from tests.stream.checks import StreamChecker, mark_of
 from tests.stream.worlds import ACTING, DEADLINE, WatchedConsumer
 
 _T = TypeVar("_T")
@@ -89,7 +89,7 @@ class Client(StreamChecker):
             self.objects = self._objects_at(head.offset)
             self.whole = self._passing_types
         if self.phase == "live":
-            assert self.place == place_of(consumer).offset, "continues at another place"
+            assert self.place == mark_of(consumer).offset, "continues at another place"
         else:
             self._epoch = epoch
             self._floor_ms = floor_ms if isinstance(position, Millis) else floor_ms // 1000 * 1000

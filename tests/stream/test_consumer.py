@@ -10,7 +10,7 @@ from oplogd.stream.filters import Filter
 from oplogd.stream.frames import HEARTBEAT
 from oplogd.stream.hub import TooManyClientsError
 from tests.operations import numbered, operation
-from tests.stream.checks import place_of
+from tests.stream.checks import mark_of
 from tests.stream.clients import Client
 from tests.stream.worlds import START_MS, World
 
@@ -54,7 +54,7 @@ async def test_heartbeats_are_sent_while_pages_of_the_store_hold_nothing_that_pa
     assert client.consumer is not None
     client.consumer.heartbeat = 0
     assert await client.consumer.next_chunk() == HEARTBEAT
-    assert place_of(client.consumer) == world.mark(2)
+    assert mark_of(client.consumer) == world.mark(2)
 
 
 async def test_heartbeats_are_sent_while_pages_of_states_hold_nothing_that_passes(

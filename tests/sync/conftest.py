@@ -54,5 +54,8 @@ def spark(quick_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(params=["sqlite", "mongo-plain", "mongo-capped"])
 def place(request: pytest.FixtureRequest) -> StorePlace:
-    """An empty store of each sort. The one with a capped log bears few operations: see tests/mongo/servers.py."""
+    """Return an empty store of each kind.
+
+    The server with the capped log is slow, so use few operations: see tests/mongo/servers.py.
+    """
     return new_place(request, request.param).create()
