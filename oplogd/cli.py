@@ -17,7 +17,7 @@ def main() -> None:
 
 
 def unusable_file(settings: Settings) -> str | None:
-    """Return a sentence if the file of the store or the spool cannot be opened, None otherwise."""
+    """Return a sentence if --store or --spool can never name a file, None otherwise."""
     name, path = "--store", settings.store
     if settings.mongo_url is not None:
         if settings.spool is None:
@@ -27,8 +27,6 @@ def unusable_file(settings: Settings) -> str | None:
         return f"{name}: {path} cannot be opened: it is a folder; name a file"
     if not path.parent.is_dir():
         return f"{name}: {path} cannot be opened: there is no folder {path.parent}"
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        return f"{name}: {path} cannot be written by this user"
     return None
 
 

@@ -19,6 +19,8 @@ SITE = BUILD / "site"
 # Files outside docs/ are put below this folder of the site.
 OUTSIDE = "project"
 _LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
+# A code block with words for the tests behind its language, such as a file's name.
+_FENCE = re.compile(r"^```(\w+) (.+)$", re.MULTILINE)
 _EXTERNAL = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=\"?https?://[^\s\">]+")
 CONFIGURATION = """
 [project]
@@ -59,7 +61,8 @@ def collect() -> None:
             if target.is_file() and target.is_relative_to(ROOT) and target not in known:
                 known.add(target)
                 waiting.append(target)
-        place(path).write_text(_LINK.sub(partial(rewritten, path), text), encoding="utf-8")
+        text = _FENCE.sub(fence, _LINK.sub(partial(rewritten, path), text))
+        place(path).write_text(text, encoding="utf-8")
 
 
 def rewritten(page: Path, match: re.Match[str]) -> str:
@@ -68,6 +71,12 @@ def rewritten(page: Path, match: re.Match[str]) -> str:
         return match[0]  # the build reports it if it leads nowhere
     link = os.path.relpath(place(target), place(page).parent)
     return f"{match[1]}{Path(link).as_posix()}{match[3]}"
+
+
+def fence(match: re.Match[str]) -> str:
+    """Return the first line of a code block for the site: a file name is a title."""
+    title = f' title="{match[2]}"' if "." in match[2] else ""
+    return f"```{match[1]}{title}"
 
 
 def build() -> None:

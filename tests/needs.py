@@ -34,13 +34,14 @@ PARAMETERS = {
     "js": "node",
     "mongo-capped": "mongo",
     "mongo-plain": "mongo",
+    "mongo-plain-small": "mongo",
     "php": "php",
     "php_example": "php",
     "plain": "mongo",
     "plain-java": "mongo",
 }
 # Folders in which a parameter of these names means one of the needs above.
-CHOOSING = ("clients", "conformance", "contract", "store")
+CHOOSING = ("clients", "conformance", "contract", "store", "stream", "sync")
 # Program -> the mark of a test that starts it. Agents and shells need no mark.
 PROGRAMS = {
     "chromium": "browser",

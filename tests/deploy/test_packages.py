@@ -71,6 +71,11 @@ def test_the_site_is_built(checkout: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     site = checkout / "build/site"
     assert {"index.html", "quickstart.html"} <= {path.name for path in site.iterdir()}
+    # Every code block is one, also with words for the tests behind its language.
+    quickstart = (checkout / "docs/quickstart.md").read_text()
+    html = (site / "quickstart.html").read_text()
+    assert html.count("<pre") == quickstart.count("\n```") / 2
+    assert "producer.py" in html
     # A page outside docs/ that a page links to is part of the site.
     assert (site / "project/CHANGELOG.html").is_file()
     assert 'href="project/CHANGELOG.html"' in (site / "operations.html").read_text()

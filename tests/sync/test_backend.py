@@ -168,6 +168,7 @@ def test_a_member_that_may_lag_is_read_only_if_it_has_the_range(capped_url: str)
     assert len(states(url)) == 10
 
 
+@pytest.mark.mongo
 @pytest.mark.parametrize("table", ["states", "operations"])
 def test_a_reader_continues_after_its_server_was_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
