@@ -91,14 +91,14 @@ class Agent:
         follower = self.health.part("follower")
         try:
             async with asyncio.timeout(_LOCATE_SECONDS):
-                located = await self.store.locate()
+                bounds = await self.store.locate()
         except StoreUnavailableError as error:
             follower.bad(str(error))
         except TimeoutError:
             follower.bad(f"the store did not answer within {_LOCATE_SECONDS:g} s")
         else:
-            _compare_clocks(located)
-            self.ring.restart(located.head)
+            _compare_clocks(bounds)
+            self.ring.restart(bounds.head)
         self.udp.start()
         writer = Writer(
             self.store, self.queue, self.counters, self.health, self.spool, self.latency
@@ -162,8 +162,8 @@ class Agent:
             return
 
 
-def _compare_clocks(located: LogBounds) -> None:
-    ahead = located.head.ms - located.now_ms
+def _compare_clocks(bounds: LogBounds) -> None:
+    ahead = bounds.head.ms - bounds.now_ms
     if ahead > CLOCK_AHEAD_MS:
         logger.warning(
             "the log's time is %d s ahead of the clock; new operations get times that follow the"

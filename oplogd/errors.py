@@ -23,7 +23,7 @@ class QueueFullError(OplogError):
 
 
 class StoreError(OplogError):
-    """The store cannot be used, such as another program's file. The message names the repair."""
+    """The store cannot be used. The message says what to do."""
 
 
 class StoreFlagError(StoreError):
@@ -46,9 +46,7 @@ class NotConfirmedError(StoreUnavailableError):
 
 
 class LogReplacedError(OplogError):
-    """Another log took the place of the one that was read: its entry at
-    that offset differs or is gone.
-    """
+    """Another log has replaced the one that was read: an entry differs or is missing."""
 
 
 class StartupError(OplogError):

@@ -1,4 +1,4 @@
-"""Tables of flags: a frozen dataclass whose fields `setting` and `secret` make."""
+"""Tables of flags: frozen dataclasses whose fields are made by `setting` and `secret`."""
 
 import dataclasses
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from oplogd import values
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """One row of a table. `default` is the text that a user would type; None means not set."""
+    """One row of a table. `default`: the text that a user would type; None: not set."""
 
     name: str
     program: str

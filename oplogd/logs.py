@@ -1,4 +1,4 @@
-"""Logging to stderr, and two log lines for a problem that repeats."""
+"""Logging to stderr, and episodes: two log lines for a problem that repeats."""
 
 import json
 import logging
@@ -59,8 +59,8 @@ class Episode:
     def active(self) -> bool:
         return self._count > 0
 
-    def again(self, times: int = 1, *, detail: str = "") -> None:
-        """Count an occurrence. ``detail`` is logged if it begins an episode."""
+    def occurred(self, times: int = 1, *, detail: str = "") -> None:
+        """Count an occurrence. The first of an episode is logged, with ``detail``."""
         self._last = self._clock()
         if not self._count:
             self._began = self._last

@@ -91,7 +91,7 @@ class SettingsCommand(click.Command, Generic[S]):
         return f"_{self.name}_complete".replace("-", "_").upper()
 
     def complete(self, environ: Mapping[str, str]) -> None:
-        """Answer a shell that asks for completions, then raise SystemExit. Else return."""
+        """If a shell asks for completions, answer it and raise SystemExit."""
         if instruction := environ.get(self.completion_variable):
             from click.shell_completion import shell_complete
 
@@ -167,7 +167,7 @@ class SettingsCommand(click.Command, Generic[S]):
 
 
 class _FlagType(ParamType):
-    """Completes the choices of a flag or the name of a file."""
+    """The type of a flag's value. Completes its choices or the name of a file."""
 
     def __init__(self, flag: Flag) -> None:
         self.name = flag.metavar or "switch"

@@ -8,7 +8,7 @@ import socket
 def notify(state: str) -> None:
     """Send ``state``, such as READY=1, to the socket in NOTIFY_SOCKET if it is set.
 
-    Failures are ignored: the agent goes on without its notifications.
+    Failures are ignored: the agent works without notifications, too.
     """
     name = os.environ.get("NOTIFY_SOCKET")
     if not name:

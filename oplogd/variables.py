@@ -1,4 +1,4 @@
-"""Environment variables that have a command's prefix and belong to no flag."""
+"""Refuses environment variables that have the program's prefix and belong to no flag."""
 
 import difflib
 import re

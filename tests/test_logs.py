@@ -143,11 +143,11 @@ def test_an_episode_is_two_lines(caplog: pytest.LogCaptureFixture) -> None:
     episode = Episode(logging.getLogger("oplogd.test"), "queue full", clock=clock)
     episode.end()
     assert not episode.active
-    episode.again(detail="100 waiting")
+    episode.occurred(detail="100 waiting")
     assert episode.active
     for _ in range(3):
         clock.now += 0.5
-        episode.again(2)
+        episode.occurred(2)
     clock.now += 1
     episode.end()
     episode.end()
@@ -162,7 +162,7 @@ def test_a_second_episode_counts_anew(caplog: pytest.LogCaptureFixture) -> None:
         logging.getLogger("oplogd.test"), "50% full", level=logging.ERROR, clock=clock
     )
     for _ in range(2):
-        episode.again()
+        episode.occurred()
         episode.end()
     assert caplog.messages == ["50% full", "50% full: over, 1 time in 0.0 s"] * 2
 
@@ -171,7 +171,7 @@ def test_an_episode_with_quiet_outlives_short_pauses(caplog: pytest.LogCaptureFi
     clock = Clock()
     episode = Episode(logging.getLogger("oplogd.test"), "full", quiet=5, clock=clock)
     for _ in range(4):
-        episode.again()
+        episode.occurred()
         clock.now += 4
         episode.end()
     assert caplog.messages == ["full"]
@@ -182,6 +182,6 @@ def test_an_episode_with_quiet_outlives_short_pauses(caplog: pytest.LogCaptureFi
 
 def test_a_forced_end_does_not_wait_for_the_quiet(caplog: pytest.LogCaptureFixture) -> None:
     episode = Episode(logging.getLogger("oplogd.test"), "full", quiet=5, clock=Clock())
-    episode.again()
+    episode.occurred()
     episode.end(force=True)
     assert caplog.messages == ["full", "full: over, 1 time in 0.0 s"]

@@ -20,7 +20,7 @@ from oplogd.store.sqlite import (
     DEFAULT_CAP_BYTES,
     MIGRATIONS,
     SqliteStore,
-    read_located,
+    read_bounds,
 )
 from oplogd.store.sqlite.connection import BUSY_SECONDS
 
@@ -83,7 +83,7 @@ class SqliteBackend:
 
     def locate(self, offset: int) -> LogBounds:
         with self._connection() as db:
-            return read_located(db, offset)
+            return read_bounds(db, offset)
 
     def settle(self) -> None:
         """Do nothing: SQLite changes states and log in one transaction."""

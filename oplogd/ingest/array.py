@@ -14,7 +14,7 @@ def elements(body: bytes) -> Iterator[bytes]:
     """Yield the text of each element in order.
 
     Raises msgspec.DecodeError or RecursionError at the first malformed element. msgspec cannot
-    read one value and go on after it, but its error names the byte after the value.
+    read one value and continue behind it, but its error names the byte after the value.
     """
     at = body.index(b"[") + 1
     first = _NEXT.search(body, at)

@@ -6,48 +6,48 @@ from types import TracebackType
 from typing import Self
 
 from oplogd.errors import OplogError
-from oplogd.ingest.http import TooLargeError
+from oplogd.ingest.body import TooLargeError
 
 
 class NoRoomError(OplogError):
-    """Other bodies use the memory; trying again later makes sense."""
+    """Other bodies use the memory now; trying again later makes sense."""
 
 
 class MemoryBudget:
     """``total`` bytes for all bodies together.
 
-    When a body finds no room, bodies that still arrive after ``seconds`` are given up: a few slow
-    senders must not keep out all others.
+    When a body finds no room, bodies that have been arriving for longer than ``seconds`` are given
+    up: a few slow senders must not keep out all others.
     """
 
     def __init__(self, total: int, seconds: float) -> None:
         self.total = total
         self.used = 0
         self._seconds = seconds
-        self._coming: dict[Share, Callable[[], None]] = {}  # oldest first
+        self._arriving: dict[Share, Callable[[], None]] = {}  # oldest first
 
     def share(self) -> "Share":
         return Share(self)
 
-    def comes(self, share: "Share", give_up: Callable[[], None]) -> None:
-        self._coming[share] = give_up
+    def begin_arrival(self, share: "Share", give_up: Callable[[], None]) -> None:
+        self._arriving[share] = give_up
 
-    def has_come(self, share: "Share") -> None:
-        self._coming.pop(share, None)
+    def end_arrival(self, share: "Share") -> None:
+        self._arriving.pop(share, None)
 
     def make_room(self, octets: int) -> None:
-        """Give up the oldest slow bodies. Their room is free once they have ended."""
+        """Give up the oldest slow bodies, as many as needed. Each frees its room when it ends."""
         due = time.monotonic() - self._seconds
-        for share, give_up in list(self._coming.items()):
+        for share, give_up in list(self._arriving.items()):
             if octets <= 0 or share.begun > due:
                 return
             octets -= share.taken
-            del self._coming[share]
+            del self._arriving[share]
             give_up()
 
 
 class Share:
-    """The part of one body, given back at the end of the ``with`` block."""
+    """The bytes of one body, given back at the end of the ``with`` block."""
 
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
@@ -70,12 +70,12 @@ class Share:
         budget.used += octets
         self.taken += octets
 
-    def comes(self, give_up: Callable[[], None]) -> None:
-        """Note that the body still arrives. ``give_up`` ends that if others need the room."""
-        self._budget.comes(self, give_up)
+    def begin_arrival(self, give_up: Callable[[], None]) -> None:
+        """Note that the body arrives now. ``give_up`` ends it if other bodies need the room."""
+        self._budget.begin_arrival(self, give_up)
 
-    def has_come(self) -> None:
-        self._budget.has_come(self)
+    def end_arrival(self) -> None:
+        self._budget.end_arrival(self)
 
     def __enter__(self) -> Self:
         return self
@@ -86,6 +86,6 @@ class Share:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.has_come()
+        self.end_arrival()
         self._budget.used -= self.taken
         self.taken = 0

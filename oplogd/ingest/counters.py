@@ -18,7 +18,7 @@ class Counters:
     ingested: int = 0
     # Refused as invalid.
     error: int = 0
-    # Lost or refused for want of room or of a store.
+    # Lost or refused: the queue or the spool was full, or the store was away.
     discarded: int = 0
     # Put into the spool by this process.
     spooled: int = 0

@@ -1,17 +1,17 @@
-"""The way of operations from a request into the log: counted, queued, durable."""
+"""Takes the operations of a request: counts them, queues them, and waits until they are durable."""
 
 from collections.abc import Sequence
 
 from oplogd.errors import QueueFullError, StoreUnavailableError
 from oplogd.health import Part
+from oplogd.ingest.body import TooLargeError
 from oplogd.ingest.counters import Counters
-from oplogd.ingest.http import TooLargeError
 from oplogd.ingest.queue import IngestQueue
 from oplogd.operation import Operation
 
 
 class Intake:
-    """Takes operations for which a sender waits. ``writer`` is the health of the writer."""
+    """Takes operations while their sender waits. ``writer``: the health of the writer."""
 
     def __init__(self, queue: IngestQueue, counters: Counters, writer: Part) -> None:
         self._queue = queue

@@ -12,7 +12,7 @@ from oplogd.operation import Operation
 class Item:
     """Operations that are stored together. ``done`` is None if no request waits for them.
 
-    ``arrived``: when they came, by the monotonic clock in seconds.
+    ``arrived``: time of their arrival, in seconds of the monotonic clock.
     """
 
     __slots__ = ("arrived", "done", "octets", "operations")
@@ -98,7 +98,7 @@ class IngestQueue:
         return taken
 
     def finish(self, items: Sequence[Item]) -> None:
-        """Free the room of durable items and resolve their requests."""
+        """Free the room of items that are done and resolve their requests."""
         for item in items:
             self._leave(item)
             item.resolve()

@@ -28,7 +28,7 @@ class Spool:
     """A bounded file. ``max_bytes`` counts keys and data.
 
     Methods raise StoreError if the file fails, and report it to ``health``. ``counters`` get the
-    operations that were found in the file, and those that somebody removed with it; the caller
+    operations that were found in the file and the operations that disappeared from it. The caller
     counts the operations that it adds and drops.
     """
 
@@ -61,7 +61,7 @@ class Spool:
         self._thread.shutdown(wait=False)
 
     async def mend(self) -> None:
-        """While the file cannot be written, try again. Runs until cancelled."""
+        """While the file cannot be written, try again once per second. Runs until cancelled."""
         while True:
             await asyncio.sleep(MEND_SECONDS)
             if self._writing.trouble and time.monotonic() - self._tried > MEND_SECONDS:
@@ -113,7 +113,7 @@ class Spool:
     def _count_found_and_lost(self) -> None:
         """Add the operations found and lost since the last call to the counters.
 
-        The thread may go on meanwhile: both sums only grow.
+        The thread may change both sums meanwhile: they only grow.
         """
         found = self._file.found - self._counted_found
         lost = self._file.lost - self._counted_lost

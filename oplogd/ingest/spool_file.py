@@ -1,4 +1,4 @@
-"""The SQLite file of the spool: its rows, its lock, its loss and return."""
+"""The SQLite file of the spool: its rows, its lock, and its replacement by another file."""
 
 import contextlib
 import logging
@@ -49,10 +49,10 @@ class SpoolFile:
 
     Call it from one thread at a time; other threads may read the public numbers.
 
-    A connection that failed is closed, and the next call opens the file anew. A file that was
-    moved or removed is read to its end first, then a new file is created in its place. A lock
-    keeps the file for one agent: a second one would send the same operations and delete operations
-    that the first has just added.
+    A connection that failed is closed, and the next call opens the file again. A file that was
+    moved or removed is read to its end first, then a new file is created at the path. A lock keeps
+    the file for one agent: a second one would send the same operations, and delete operations that
+    the first has just added.
     """
 
     def __init__(self, path: Path) -> None:
@@ -60,7 +60,7 @@ class SpoolFile:
         self.operations = 0
         # Keys and data.
         self.bytes = 0
-        # Operations that this process did not add, and operations that it did not take out.
+        # Operations that appeared in the file, or disappeared from it, without this process.
         self.found = self.lost = 0
         self._db: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
@@ -77,7 +77,7 @@ class SpoolFile:
             with contextlib.suppress(sqlite3.Error):
                 db.close()
         if self._lock is not None:
-            # Not earlier: closing the file would also release SQLite's locks on it.
+            # After the connection: closing the file also releases SQLite's locks on it.
             os.close(self._lock)
             self._lock = None
 
@@ -183,11 +183,11 @@ def size_of(operation: Operation) -> int:
 
 
 def reason(error: sqlite3.Error) -> str:
-    """Describe an error of the file and its repair."""
+    """Describe an error of the file, and say what to do."""
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return (
-            f"it is damaged or no SQLite file ({error}); move it away to go on without it,"
+            f"it is damaged or no SQLite file ({error}); move it away to continue without it,"
             " and get back its operations with .recover of SQLite's shell"
         )
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):

@@ -150,7 +150,7 @@ class UdpIngest:
         self._counters.add_received(len(operations))
         if invalid := refused.count - before:
             self._counters.add_invalid(invalid)
-            self._invalid.again(invalid, detail=first)
+            self._invalid.occurred(invalid, detail=first)
         else:
             self._invalid.end()
         if operations:
@@ -169,4 +169,4 @@ class UdpIngest:
                 self._queue.put([operation])
             except QueueFullError:
                 self._counters.add_discarded(1)
-                self._overflow.again()
+                self._overflow.occurred()

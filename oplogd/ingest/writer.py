@@ -43,8 +43,9 @@ class Writer:
     """Appends batches in order. Operations that arrive during a commit share the next commit.
 
     A batch that the store does not take is tried again with exponential back-off and jitter.
-    Waiting requests fail at once: with NotConfirmedError if their operations are being written,
-    which then stay; otherwise with StoreUnavailableError, and their operations leave the queue.
+    Waiting requests fail at once. If their operations are being written, they get NotConfirmedError
+    and the operations stay. Otherwise they get StoreUnavailableError and the operations leave the
+    queue.
 
     With a ``spool``, operations that the store does not take go there, and so do all later ones
     until the spool is empty. If the spool is full or fails, they stay in memory.
@@ -73,7 +74,7 @@ class Writer:
         batch: _QueuedBatch | None = None
         while True:
             if self._spool is not None and self._spool.operations:
-                batch = await self._empty(self._spool, batch)
+                batch = await self._empty_spool(self._spool, batch)
             elif batch is None:
                 batch = self._batch(await self._queue.take(BATCH_OPERATIONS, BATCH_BYTES))
             else:
@@ -87,8 +88,8 @@ class Writer:
             try:
                 await self._append(batch.operations, batch.batch_id)
             except StoreUnavailableError as error:
-                self._refuse(batch.items, error)
-                if await self._keep(batch):
+                self._report(batch.items, error)
+                if await self._move_to_spool(batch):
                     return None
                 if self._spool is not None and self._spool.operations:
                     return batch
@@ -99,18 +100,18 @@ class Writer:
                 self._done(batch)
                 return None
 
-    async def _empty(self, spool: Spool, batch: _QueuedBatch | None) -> _QueuedBatch | None:
+    async def _empty_spool(self, spool: Spool, batch: _QueuedBatch | None) -> _QueuedBatch | None:
         """Write the spool's operations to the store until the spool is empty.
 
         Meanwhile ``batch`` and new operations go to the end of the spool. Return the batch that it
         had no room for.
         """
-        sending = asyncio.create_task(self._send(spool), name="sending the spool")
+        sending = asyncio.create_task(self._send_spool(spool), name="sending the spool")
         try:
             while not sending.done():
                 if batch is None:
-                    batch = await self._take(sending)
-                elif await self._keep(batch):
+                    batch = await self._take_for_spool(sending)
+                elif await self._move_to_spool(batch):
                     batch = None
                 else:
                     self._counters.add_discarded(self._queue.refuse_waiting(_behind_the_spool()))
@@ -121,7 +122,7 @@ class Writer:
             await asyncio.gather(sending, return_exceptions=True)
         return batch
 
-    async def _send(self, spool: Spool) -> None:
+    async def _send_spool(self, spool: Spool) -> None:
         delay = FIRST_RETRY_SECONDS
         while True:
             try:
@@ -133,15 +134,15 @@ class Writer:
                 await spool.drop(batch)
                 delay = FIRST_RETRY_SECONDS
             except StoreError as error:
-                self._refuse([], error)
+                self._report([], error)
                 await asyncio.sleep(delay * random.uniform(0.5, 1.0))
                 delay = min(2 * delay, LAST_RETRY_SECONDS)
         self._part.good()
 
-    async def _take(self, sending: "asyncio.Task[None]") -> _QueuedBatch | None:
-        """Take a batch for the spool and refuse waiting requests.
+    async def _take_for_spool(self, sending: "asyncio.Task[None]") -> _QueuedBatch | None:
+        """Take a batch for the spool from the queue, and refuse waiting requests.
 
-        Return None if only requests came, or if the spool is empty before anything came.
+        Return None if only requests came, or if the spool became empty first.
         """
         taking = asyncio.create_task(self._queue.take(BATCH_OPERATIONS, BATCH_BYTES))
         try:
@@ -161,7 +162,10 @@ class Writer:
         return self._batch(kept) if kept else None
 
     async def _append(self, operations: Sequence[Operation], batch_id: BatchId) -> None:
-        """Raise StoreUnavailableError for every failure: any other error would end the agent."""
+        """Append to the store.
+
+        Raises StoreUnavailableError for every failure: any other error would end the agent.
+        """
         begun = time.monotonic()
         try:
             await self._store.append(operations, batch_id)
@@ -176,7 +180,7 @@ class Writer:
             raise StoreUnavailableError(message) from error
         self._counters.commit_seconds.observe(time.monotonic() - begun)
 
-    async def _keep(self, batch: _QueuedBatch) -> bool:
+    async def _move_to_spool(self, batch: _QueuedBatch) -> bool:
         """Move operations to the spool. Return True if it took all of them."""
         if self._spool is None:
             return False
@@ -199,7 +203,8 @@ class Writer:
         self._sequence += len(batch.operations)
         return batch
 
-    def _refuse(self, items: Sequence[Item], error: StoreError) -> None:
+    def _report(self, items: Sequence[Item], error: StoreError) -> None:
+        """Report a failed append to the requests of ``items`` and of the queue."""
         self._part.bad(str(error))
         for item in items:
             item.fail(NotConfirmedError(str(error)))

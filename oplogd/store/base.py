@@ -18,7 +18,7 @@ class Entry(NamedTuple):
 
 
 class StateCursor(NamedTuple):
-    """A place in the states in order of time.
+    """A place among the states, which are sorted by time.
 
     ``tie`` orders states of the same millisecond; None comes before all of them.
     """
@@ -46,13 +46,13 @@ class StatesPage(NamedTuple):
 
 
 class LogBounds(NamedTuple):
-    """The ends and times of the log, read in one transaction. Positions are judged against them."""
+    """The ends and times of the log. Positions are judged against them."""
 
     # The newest entry; in an empty log the mark that the first entry follows.
     head: Mark
     # The oldest entry, None if the log is empty.
     oldest: Mark | None
-    # Time of the entry at the offset that was asked for, None if there is no such entry.
+    # Time of the entry at the offset given to ``locate``, None if there is no such entry.
     at_ms: int | None
     # The states know no deletions before this time.
     created_ms: int
@@ -101,10 +101,10 @@ class BatchId(NamedTuple):
 
 
 class Correction(NamedTuple):
-    """An operation to append only if its object has not changed since it was compared.
+    """An operation to append only if its object has not changed since the comparison.
 
-    ``expected_offset``: the offset of the object's last operation, 0 if it had none. None appends
-    in any case.
+    ``expected_offset``: the offset of the object's last operation then, 0 if it had none. None:
+    append in any case.
     """
 
     operation: Operation
@@ -145,8 +145,8 @@ class Store(Protocol):
     """A log with its states.
 
     Every method may raise StoreUnavailableError: trying again makes sense. ``open`` may also raise
-    StoreError. A store on another machine opens even if that does not answer; its other methods
-    then raise.
+    StoreError. A store on another machine opens even if the machine does not answer; its other
+    methods then raise.
 
     Methods may be called concurrently, except ``append`` and ``follow``, which have one caller
     each. ``locate``, ``checkpoint`` and ``stats`` never wait for pending reads of entries or
@@ -205,7 +205,7 @@ class Store(Protocol):
         """Purge tombstones older than ``before_ms``, record that time, and return their number."""
 
     async def new_epoch(self) -> None:
-        """Set the log aside and give all states the present time.
+        """Set the log aside, begin a new one, and give all states the present time.
 
-        It repairs a log whose time ran ahead of the clock.
+        Repairs a log whose time ran ahead of the clock.
         """

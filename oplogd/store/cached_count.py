@@ -16,7 +16,7 @@ class CachedCount(Generic[_T]):
     """The last result of ``count``, which returns a number and the seconds that counting took.
 
     A count that takes 10 ms or longer runs at most 2 % of the time. A count that takes longer than
-    COUNT_SECONDS goes on in the background; until it ends, the previous number is returned.
+    COUNT_SECONDS continues in the background; until it ends, the previous number is returned.
     """
 
     def __init__(self, count: Callable[[], Awaitable[tuple[_T, float]]]) -> None:

@@ -28,7 +28,7 @@ class Connection:
         extensions = scope.get("extensions") or {}
         return cls(extensions.get("oplog.abort"), extensions.get("oplog.unsent"))
 
-    def stalled(self, now: float, last_write: float) -> float:
+    def stalled_seconds(self, now: float, last_write: float) -> float:
         """Return for how many seconds the write begun at ``last_write`` has sent no byte.
 
         Bytes that left between two calls are noticed at the second one. Times are monotonic.

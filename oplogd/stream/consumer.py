@@ -80,8 +80,8 @@ class Consumer:
     def tick(self, now: float) -> bool:
         """Return whether to wake the consumer for its heartbeat or its end.
 
-        To be called about once per second with the monotonic time. A consumer with a pending write
-        needs no waking: it looks at both before its next write.
+        Call it about once per second with the monotonic time. A consumer with a pending write needs
+        no waking: it looks at both before its next write.
         """
         self.ending = self.ending or now >= self.ends_at
         return not self.connection.writing and (
@@ -93,12 +93,12 @@ class Consumer:
         self.ends_at = min(self.ends_at, time.monotonic())
         self.wake()
 
-    def stalled(self, now: float) -> float:
+    def stalled_seconds(self, now: float) -> float:
         """Return for how many seconds a write has waited while the consumer took no byte.
 
-        To be called about once per second with the monotonic time.
+        Call it about once per second with the monotonic time.
         """
-        return self.connection.stalled(now, self.last_write)
+        return self.connection.stalled_seconds(now, self.last_write)
 
     def close(self) -> None:
         """Cancel the step that asks the store."""

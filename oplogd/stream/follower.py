@@ -64,18 +64,18 @@ async def advance(
         offsets = range(head.offset + 1, head.offset + 1 + len(entries))
         lost = any(entry.offset != offset for entry, offset in zip(entries, offsets, strict=True))
         if not entries:
-            located = await store.locate(head.offset)
-            lost = located.head.offset < head.offset or located.at_ms not in (None, head.ms)
+            bounds = await store.locate(head.offset)
+            lost = bounds.head.offset < head.offset or bounds.at_ms not in (None, head.ms)
     if not lost:
         await _feed(ring, entries, latency)
         return
-    located = await store.locate()
+    bounds = await store.locate()
     logger.warning(
         "the log does not continue at offset %d: following it from %d, consumers get states",
         ring.head.offset + 1,
-        located.head.offset,
+        bounds.head.offset,
     )
-    ring.restart(located.head)
+    ring.restart(bounds.head)
     if latency:
         latency.give_up()
 

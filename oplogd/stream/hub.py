@@ -17,7 +17,7 @@ from oplogd.stream.phase import ReadSlots, StreamCounters, Subscription
 from oplogd.stream.resume import begin
 from oplogd.stream.ring import Ring
 
-# Consumers are looked at this often, or four times per heartbeat if that is shorter.
+# Time between two looks at the consumers. With a short heartbeat it is a quarter of the heartbeat.
 _TICK_SECONDS = 0.5
 
 # The ends of 1,000 or more streams are spread over this time; fewer take less in proportion.
@@ -33,9 +33,9 @@ END_GRACE_SECONDS = 10.0
 # A stop waits this long for consumers to read to the end of their streams.
 END_WAIT_SECONDS = 2.0
 
-# Why a consumer was not connected. ``session``: its cookie or token has expired or is wrong; a page
-# that stays open for long comes back with such a one and then gets another. ``no_password``: some
-# clients send their password only after they were asked for it.
+# Why a consumer was not connected. ``session``: its cookie or token has expired or is wrong. A page
+# that stays open for long sends an expired one before it gets another. ``no_password``: some
+# clients send their password only after a first request without it was refused.
 Refusal = Literal[
     "max_clients",
     "max_clients_per_address",
@@ -135,7 +135,7 @@ class Hub:
         try:
             epoch = self._ring.epoch
             with self.refusing("store"):
-                located = await self._store.locate(
+                bounds = await self._store.locate(
                     position.offset if isinstance(position, EventId) else 0
                 )
         except BaseException:
@@ -152,7 +152,7 @@ class Hub:
             self.connections,
             address,
             subscription,
-            begin(subscription, position, located, epoch, greeting=checkpoints),
+            begin(subscription, position, bounds, epoch, greeting=checkpoints),
             heartbeat=self._heartbeat,
             checkpoints=checkpoints,
             ends_at=self._end_of_connection(),
@@ -203,7 +203,7 @@ class Hub:
                 self._cut_off_if_stalled(consumer, now)
 
     def _cut_off_if_stalled(self, consumer: Consumer, now: float) -> None:
-        stalled = consumer.stalled(now)
+        stalled = consumer.stalled_seconds(now)
         overdue = min(stalled, now - consumer.ends_at) >= END_GRACE_SECONDS
         if (overdue or stalled >= self.stall_timeout) and consumer.connection.abort():
             reason = "its end was due" if overdue else "--stall-timeout"
@@ -237,7 +237,7 @@ class Hub:
     async def cut_off_the_rest(self) -> None:
         """Wait a little until ended streams are read to their end, then cut off the rest.
 
-        To be called after ``end_all``.
+        Call it after ``end_all``.
         """
         until = time.monotonic() + END_WAIT_SECONDS
         while self.consumers and time.monotonic() < until:

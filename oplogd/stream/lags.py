@@ -11,8 +11,8 @@ from oplogd.stream.pace import Pace
 MAX_NAMES = 200
 
 
-class Behind(NamedTuple):
-    """Operations not yet sent to a consumer, and the age of the oldest in seconds."""
+class MeasuredLag(NamedTuple):
+    """A ``Lag`` at some time: operations not yet sent, and the age of the oldest in seconds."""
 
     operations: int
     seconds: float
@@ -22,7 +22,7 @@ class Named(NamedTuple):
     """The number of consumers of one name, and their largest lag."""
 
     consumers: int
-    lag: Behind
+    lag: MeasuredLag
 
 
 class Lags(NamedTuple):
@@ -33,25 +33,25 @@ class Lags(NamedTuple):
     other names.
     """
 
-    each: list[tuple[Behind, int, Consumer]]
-    largest: Behind
+    each: list[tuple[MeasuredLag, int, Consumer]]
+    largest: MeasuredLag
     names: dict[str, Named]
     names_left_out: int
 
 
 async def survey(consumers: Iterable[Consumer], now_ms: int) -> Lags:
     """Measure the lag of every consumer, with pauses for the event loop."""
-    each: list[tuple[Behind, int, Consumer]] = []
+    each: list[tuple[MeasuredLag, int, Consumer]] = []
     named: dict[str, Named] = {}
-    largest = Behind(0, 0.0)
+    largest = MeasuredLag(0, 0.0)
     pace = Pace()
     for consumer in list(consumers):
-        lag = behind(consumer, now_ms)
+        lag = measure(consumer, now_ms)
         each.append((lag, -consumer.id, consumer))
         if lag.operations:
             largest = _larger(largest, lag)
         if consumer.name:
-            count, before = named.get(consumer.name, Named(0, Behind(0, 0.0)))
+            count, before = named.get(consumer.name, Named(0, MeasuredLag(0, 0.0)))
             named[consumer.name] = Named(count + 1, _larger(before, lag))
         await pace.rest()
     worst = heapq.nsmallest(
@@ -60,11 +60,13 @@ async def survey(consumers: Iterable[Consumer], now_ms: int) -> Lags:
     return Lags(each, largest, dict(sorted(worst)), len(named) - len(worst))
 
 
-def behind(consumer: Consumer, now_ms: int) -> Behind:
+def measure(consumer: Consumer, now_ms: int) -> MeasuredLag:
     """Return a consumer's lag with the age of its oldest operation."""
     lag = consumer.lag()
-    return Behind(lag.operations, max(0, now_ms - lag.oldest_ms) / 1000 if lag.operations else 0.0)
+    return MeasuredLag(
+        lag.operations, max(0, now_ms - lag.oldest_ms) / 1000 if lag.operations else 0.0
+    )
 
 
-def _larger(one: Behind, other: Behind) -> Behind:
-    return Behind(max(one.operations, other.operations), max(one.seconds, other.seconds))
+def _larger(one: MeasuredLag, other: MeasuredLag) -> MeasuredLag:
+    return MeasuredLag(max(one.operations, other.operations), max(one.seconds, other.seconds))

@@ -36,13 +36,13 @@ class LogPhase:
 
     @classmethod
     def following(cls, phase: "LogPhase") -> Self:
-        """Go on at the mark of another phase."""
+        """Continue at the mark of another phase."""
         return cls(phase.subscription, phase.mark, phase.epoch, phase.first_offset)
 
-    def confirm(self, epoch: int, located: LogBounds) -> None:
-        """Note that ``mark`` is valid in ``epoch``, in which ``located`` was asked for it."""
+    def confirm(self, epoch: int, bounds: LogBounds) -> None:
+        """Note that ``mark`` is valid in ``epoch``, by the ``bounds`` read for it."""
         self.epoch = epoch
-        self.first_offset = located.first_offset
+        self.first_offset = bounds.first_offset
 
     @property
     def position(self) -> str:
@@ -68,7 +68,7 @@ class LogPhase:
         if self.mark.offset >= ring.head.offset:
             return Lag(0, 0)
         if view.covers(self.mark.offset):
-            return Lag(*view.missing(self.mark.offset))
+            return Lag(*view.remaining(self.mark.offset))
         return self.subscription.lag_after(self.mark)
 
     def is_behind(self) -> bool:
@@ -95,13 +95,15 @@ class Live(LogPhase):
         self.greeting = greeting
 
     def is_ready(self) -> bool:
-        """Return whether the next bytes need not be asked of the store."""
+        """Return whether the next bytes are in memory."""
         return self.epoch == self.ring.epoch and (
             self.greeting or self.view.covers(self.mark.offset)
         )
 
     def next_chunk(self) -> bytes:
-        """Return the next bytes from the ring; empty at its head, or after many that do not pass.
+        """Return the next bytes from the ring.
+
+        Empty at its head, and after a long piece of the ring without an entry that passes.
 
         Only while the phase is ready.
         """

@@ -39,7 +39,7 @@ class StreamCounters:
     """Totals over all consumers of an agent."""
 
     events_sent: int = 0
-    # Times a consumer went on from the store, because the ring no longer had its next entry.
+    # Times a consumer continued from the store, because the ring no longer had its next entry.
     to_store: int = 0
     # Times a consumer with a mark in the log got states, because the log does not continue there.
     to_states: int = 0
@@ -84,7 +84,7 @@ class Subscription:
     def lag_after(self, mark: Mark) -> Lag:
         """Count all operations past ``mark``."""
         if mark.offset >= self.ring.base:
-            return Lag(*self.ring.window.missing(mark.offset))
+            return Lag(*self.ring.window.remaining(mark.offset))
         return Lag(self.ring.head.offset - mark.offset, mark.ms)
 
 

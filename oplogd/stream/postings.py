@@ -17,7 +17,7 @@ from oplogd.stream.filters import Filter
 if TYPE_CHECKING:
     from oplogd.stream.view import View
 
-# Most postings kept without a consumer: one that comes back reads them instead of the whole ring.
+# Most postings kept without a view. A consumer that comes back reads them, not the whole ring.
 MAX_IDLE = 16_384
 
 # A filter with more pairs of a type and a parent uses the postings of its parents, and its view
@@ -85,7 +85,7 @@ class Index:
         self._by_parent: dict[str, dict[str, Posting]] = {}
         self.idle: dict[Posting, None] = {}
 
-    def carried(self, data: Data) -> tuple[Posting, ...]:
+    def postings_of(self, data: Data) -> tuple[Posting, ...]:
         """Return the postings of the values that an operation carries, each once."""
         typed = self._by_type.get(data.type)
         parents = self._by_parent.keys() & data.parents if self._by_parent and data.parents else ()
@@ -98,9 +98,9 @@ class Index:
         return tuple(found)
 
     def list(self, view: "View", since: int) -> frozenset[Posting]:
-        """Return the postings with every entry past ``since`` that can pass the view's filter.
+        """Return the postings of the view's filter, and note that the view uses them.
 
-        Missing ones are created and begin at ``since``.
+        Missing ones are created, for entries past ``since``.
         """
         postings = []
         for key in keys_of(view.filter):
@@ -125,7 +125,7 @@ class Index:
             self._forget(next(iter(self.idle)))
 
     def restart(self, head: Mark) -> None:
-        """Empty the postings, for a ring that begins anew after ``head``."""
+        """Empty the postings, for a ring that restarts behind ``head``."""
         for idle in list(self.idle):
             self._forget(idle)
         for posting in self:

@@ -1,4 +1,4 @@
-"""The phase of a consumer that gets states, until it can go on from the log."""
+"""The phase of a consumer that gets states, until it can continue in the log."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Literal, Self
@@ -8,7 +8,7 @@ from oplogd.store import LogBounds, State, StateCursor
 from oplogd.stream.frames import RESET, live_frame
 from oplogd.stream.live import Live
 from oplogd.stream.phase import Lag, Step, Subscription
-from oplogd.stream.start import bridged
+from oplogd.stream.start import states_cover
 
 # States read from the store at a time.
 PAGE = 500
@@ -33,14 +33,12 @@ class Replication:
 
     name: ClassVar[Literal["replication"]] = "replication"
 
-    def __init__(
-        self, subscription: Subscription, located: LogBounds, since_ms: int | None
-    ) -> None:
+    def __init__(self, subscription: Subscription, bounds: LogBounds, since_ms: int | None) -> None:
         self.subscription = subscription
         self.since_ms = since_ms
         self._reset_due = since_ms is None
         # Identity of the log: first offset and creation time. If it changes, the copy starts over.
-        self._history = _history(located)
+        self._history = _history(bounds)
         # Time of the last state sent; 1 is the id of ``reset``.
         self._last_ms = 1 if since_ms is None else since_ms
         # Mark up to which the states are sent; None until the store was asked for it.
@@ -49,14 +47,14 @@ class Replication:
         self._cursor: StateCursor | None = StateCursor(since_ms or 0, None)
 
     @classmethod
-    def full(cls, subscription: Subscription, located: LogBounds) -> Self:
+    def full(cls, subscription: Subscription, bounds: LogBounds) -> Self:
         """Begin to send every live object, after ``reset``."""
-        return cls(subscription, located, None)
+        return cls(subscription, bounds, None)
 
     @classmethod
-    def since(cls, subscription: Subscription, located: LogBounds, ms: int) -> Self:
+    def since(cls, subscription: Subscription, bounds: LogBounds, ms: int) -> Self:
         """Begin to send the states changed at or after ``ms``."""
-        return cls(subscription, located, ms)
+        return cls(subscription, bounds, ms)
 
     @property
     def position(self) -> str:
@@ -115,29 +113,27 @@ class Replication:
         """
         subscription = self.subscription
         epoch = subscription.ring.epoch
-        located = await subscription.store.locate(mark.offset)
-        if self._is_another_log(mark, located) or (
-            self.since_ms is not None and not bridged(self.since_ms, located)
+        bounds = await subscription.store.locate(mark.offset)
+        if self._is_another_log(mark, bounds) or (
+            self.since_ms is not None and not states_cover(self.since_ms, bounds)
         ):
-            return Step(b"", Replication.full(subscription, located))
-        oldest = located.oldest
-        if located.head.offset > mark.offset and (
-            oldest is None or oldest.offset > mark.offset + 1
-        ):
+            return Step(b"", Replication.full(subscription, bounds))
+        oldest = bounds.oldest
+        if bounds.head.offset > mark.offset and (oldest is None or oldest.offset > mark.offset + 1):
             # The entry behind the mark has left the log: send the states changed since.
             self.since_ms, self._mark, self._cursor = mark.ms, None, StateCursor(mark.ms, None)
             return Step(b"", self)
-        was_empty = oldest is None or mark.offset < located.first_offset
+        was_empty = oldest is None or mark.offset < bounds.first_offset
         position = self.position if was_empty else format_id(mark)
-        return Step(live_frame(position), Live(subscription, mark, epoch, located.first_offset))
+        return Step(live_frame(position), Live(subscription, mark, epoch, bounds.first_offset))
 
-    def _is_another_log(self, mark: Mark, located: LogBounds) -> bool:
+    def _is_another_log(self, mark: Mark, bounds: LogBounds) -> bool:
         return (
-            _history(located) != self._history
-            or located.head.offset < mark.offset
-            or located.at_ms not in (None, mark.ms)
+            _history(bounds) != self._history
+            or bounds.head.offset < mark.offset
+            or bounds.at_ms not in (None, mark.ms)
         )
 
 
-def _history(located: LogBounds) -> tuple[int, int]:
-    return located.first_offset, located.created_ms
+def _history(bounds: LogBounds) -> tuple[int, int]:
+    return bounds.first_offset, bounds.created_ms

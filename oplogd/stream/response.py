@@ -47,7 +47,7 @@ class EventStream(StreamingResponse):
 
 
 async def _end_with_client(consumer: Consumer, receive: Receive) -> None:
-    """End the stream when the client has gone. A write to such a client returns at once."""
+    """End the stream when the client has gone. A write to it returns at once from then on."""
     while (await receive())["type"] != "http.disconnect":
         pass
     consumer.end()

@@ -11,44 +11,44 @@ from oplogd.stream.start import After, FullReplication, Since, resolve, resolve_
 def begin(
     subscription: Subscription,
     position: Position | None,
-    located: LogBounds,
+    bounds: LogBounds,
     epoch: int,
     *,
     greeting: bool,
 ) -> Phase:
     """Return the first phase of a consumer.
 
-    The store was asked for ``position`` in ``epoch`` of the ring and answered ``located``.
+    ``bounds``: the store's answer to ``locate`` for ``position``, in ``epoch`` of the ring.
     ``greeting``: send a checkpoint first, unless states are sent.
     """
-    start = resolve(position, located, located.now_ms)
+    start = resolve(position, bounds, bounds.now_ms)
     if isinstance(start, After):
-        return Live(subscription, start.mark, epoch, located.first_offset, greeting=greeting)
+        return Live(subscription, start.mark, epoch, bounds.first_offset, greeting=greeting)
     if isinstance(position, EventId):
         subscription.counters.to_states += 1
-    return _replication(subscription, start, located)
+    return _replication(subscription, start, bounds)
 
 
 async def resume(phase: LogPhase) -> Step:
-    """Go on as a consumer that reconnects at the phase's mark.
+    """Continue as if the consumer reconnected at the phase's mark.
 
     The log was trimmed past that mark, or another log may have replaced it.
     Raises StoreUnavailableError; then call it again.
     """
     subscription = phase.subscription
     epoch = subscription.ring.epoch
-    located = await subscription.store.locate(phase.mark.offset)
-    start = resolve_mark(phase.mark, located, located.now_ms)
+    bounds = await subscription.store.locate(phase.mark.offset)
+    start = resolve_mark(phase.mark, bounds, bounds.now_ms)
     if isinstance(start, After):
-        phase.confirm(epoch, located)
+        phase.confirm(epoch, bounds)
         return Step(b"", phase)
     subscription.counters.to_states += 1
-    return Step(b"", _replication(subscription, start, located))
+    return Step(b"", _replication(subscription, start, bounds))
 
 
 def _replication(
-    subscription: Subscription, start: Since | FullReplication, located: LogBounds
+    subscription: Subscription, start: Since | FullReplication, bounds: LogBounds
 ) -> Replication:
     if isinstance(start, Since):
-        return Replication.since(subscription, located, start.ms)
-    return Replication.full(subscription, located)
+        return Replication.since(subscription, bounds, start.ms)
+    return Replication.full(subscription, bounds)

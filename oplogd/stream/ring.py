@@ -22,8 +22,8 @@ class Ring:
     """The newest entries, at most ``max_entries`` of them and ``max_bytes`` of memory.
 
     Holds every entry past ``base`` and up to ``head``. ``epoch`` grows when the log did not
-    continue at the head: then each consumer checks its mark. ``wake`` is called with
-    the consumers that have something new to read.
+    continue at the head: then each consumer checks its mark. ``wake`` is called with the consumers
+    that have something new to read.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Ring:
         return self.window.base
 
     def restart(self, head: Mark) -> None:
-        """Begin anew after ``head``, drop all entries and wake all consumers."""
+        """Drop all entries, continue behind ``head`` and wake all consumers."""
         self.window = Window(head.offset)
         self.slices.clear()
         self.head = head
@@ -59,7 +59,7 @@ class Ring:
         due: list[Waiter] = []
         for view in self.views.values():
             view.restart()
-            view.give(due)
+            view.move_waiting(due)
         self.wake(due)
 
     def append(self, entries: Iterable[Entry]) -> None:
@@ -72,10 +72,10 @@ class Ring:
         try:
             for entry in entries:
                 data = decode_stored(entry.data)
-                carried = self.index.carried(data)
-                self.window.append(entry.ms, self._framer.entry(entry, data), carried)
+                postings = self.index.postings_of(data)
+                self.window.append(entry.ms, self._framer.entry(entry, data), postings)
                 self.head = Mark(entry.offset, entry.ms)
-                for posting in carried:
+                for posting in postings:
                     posting.add(entry.offset)
                     touched[posting] = None
                 self._trim()
@@ -102,11 +102,11 @@ class Ring:
     def _wake(self, touched: Iterable[Posting]) -> None:
         due: list[Waiter] = []
         if everything := self.views.get(_EVERYTHING):
-            everything.give(due)
+            everything.move_waiting(due)
         for posting in touched:
             for view in posting.views:
                 if view.waiting:
-                    view.give(due)
+                    view.move_waiting(due)
         if due:
             self.wake(due)
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from oplogd.event_id import Mark, Millis, Position
 from oplogd.store import LogBounds
 
-# A time further ahead than this is not of this log: its clock or its history is another.
-_FUTURE_MS = 60_000
+# A time further ahead than this is from another log.
+_MAX_AHEAD_MS = 60_000
 
 
 class After(NamedTuple):
@@ -29,54 +29,54 @@ class FullReplication(NamedTuple):
 Start = After | Since | FullReplication
 
 
-def resolve(position: Position | None, located: LogBounds, now_ms: int) -> Start:
+def resolve(position: Position | None, bounds: LogBounds, now_ms: int) -> Start:
     """Return the start for a consumer's position; None starts behind the head.
 
-    The store was asked for the position's offset and answered ``located``.
+    ``bounds``: the store's answer to ``locate`` for the position's offset.
     """
     if position is None:
-        return After(located.head)
+        return After(bounds.head)
     if isinstance(position, Millis):
-        # Unlike an offset, a time may be of another log. If in doubt, replicate: no gap may arise.
-        if not position.chosen and _is_in(position.ms, located.unwritten + located.set_aside):
+        # A time does not tell which log it is from. In doubt, replicate: it leaves no gap.
+        if not position.chosen and _is_in(position.ms, bounds.unwritten + bounds.set_aside):
             return FullReplication()
-        return _since(position.ms, position.ms, located, now_ms)
+        return _since(position.ms, position.ms, bounds, now_ms)
     if position.millis > 999:
-        return _of_first_server(position.seconds * 1000, located, now_ms)
-    return resolve_mark(Mark(position.offset, position.ms), located, now_ms)
+        return _of_first_server(position.seconds * 1000, bounds, now_ms)
+    return resolve_mark(Mark(position.offset, position.ms), bounds, now_ms)
 
 
-def resolve_mark(mark: Mark, located: LogBounds, now_ms: int) -> Start:
+def resolve_mark(mark: Mark, bounds: LogBounds, now_ms: int) -> Start:
     """Return the start for a consumer that has every operation up to ``mark``.
 
-    The store was asked for the mark's offset and answered ``located``.
+    ``bounds``: the store's answer to ``locate`` for the mark's offset.
     """
-    head, oldest = located.head, located.oldest
+    head, oldest = bounds.head, bounds.oldest
     whole_second = mark.ms // 1000 * 1000
     if mark.offset > head.offset:
-        return _of_first_server(whole_second, located, now_ms)
-    if located.at_ms is not None:
-        return After(mark) if located.at_ms == mark.ms else FullReplication()
+        return _of_first_server(whole_second, bounds, now_ms)
+    if bounds.at_ms is not None:
+        return After(mark) if bounds.at_ms == mark.ms else FullReplication()
     known_until = oldest.ms if oldest else head.ms
-    if mark.offset < located.first_offset or mark.ms > known_until:
+    if mark.offset < bounds.first_offset or mark.ms > known_until:
         return FullReplication()
-    if _is_in(mark.ms, located.unwritten):
+    if _is_in(mark.ms, bounds.unwritten):
         return FullReplication()  # the store is an older copy of the one that sent this id
-    return _since(whole_second, mark.ms, located, now_ms)
+    return _since(whole_second, mark.ms, bounds, now_ms)
 
 
-def bridged(ms: int, located: LogBounds) -> bool:
-    """Return whether the states tell every change at or after ``ms``.
+def states_cover(ms: int, bounds: LogBounds) -> bool:
+    """Return whether the states contain every change at or after ``ms``.
 
-    They do for 1, the id of ``reset``: nothing came before it.
+    They do for 1, the id of ``reset``: its consumer has nothing yet.
     """
-    return ms == 1 or ms >= max(located.created_ms, located.purged_ms)
+    return ms == 1 or ms >= max(bounds.created_ms, bounds.purged_ms)
 
 
-def _of_first_server(second_ms: int, located: LogBounds, now_ms: int) -> Start:
-    """Return the start for an id that this log cannot have sent; maybe the first server did."""
-    if second_ms <= located.adopted_ms:
-        return _since(second_ms, second_ms, located, now_ms)
+def _of_first_server(second_ms: int, bounds: LogBounds, now_ms: int) -> Start:
+    """Return the start for an id of the first server or of another history."""
+    if second_ms <= bounds.adopted_ms:
+        return _since(second_ms, second_ms, bounds, now_ms)
     return FullReplication()
 
 
@@ -84,8 +84,15 @@ def _is_in(ms: int, spans: Iterable[tuple[int, int]]) -> bool:
     return any(after < ms < before for after, before in spans)
 
 
-def _since(ms: int, asked_ms: int, located: LogBounds, now_ms: int) -> Start:
-    """Return the states from ``ms`` on, for a consumer that has everything up to ``asked_ms``."""
-    if ms == 0 or not bridged(asked_ms, located) or ms > max(located.head.ms, now_ms) + _FUTURE_MS:
+def _since(ms: int, asked_ms: int, bounds: LogBounds, now_ms: int) -> Start:
+    """Return the start at the states from ``ms`` on.
+
+    The consumer has everything up to ``asked_ms``.
+    """
+    if (
+        ms == 0
+        or not states_cover(asked_ms, bounds)
+        or ms > max(bounds.head.ms, now_ms) + _MAX_AHEAD_MS
+    ):
         return FullReplication()
-    return Since(ms if ms == 1 else max(ms, located.created_ms, located.purged_ms))
+    return Since(ms if ms == 1 else max(ms, bounds.created_ms, bounds.purged_ms))

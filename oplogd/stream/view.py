@@ -13,19 +13,19 @@ from oplogd.stream.postings import Index, is_posted_whole
 if TYPE_CHECKING:
     from oplogd.stream.ring import Ring
 
-# Most bytes of joined slices kept until the next append, for consumers with equal filters.
+# Most bytes of joined entries that ``Slices`` keeps until the next append.
 _CACHED_BYTES = 1 << 20
 
-# Memory of a kept slice besides its bytes.
+# Memory of a slice besides its bytes.
 _SLICE_BYTES = 256
 
-# Looking at this many entries costs as much as finding the place in one posting.
+# Looking at this many entries costs as much as one search in a posting.
 _CHEAP = 8
 
-# Most entries looked at in one ``take``: a millisecond.
+# Most entries looked at in one ``take``, about a millisecond of work.
 _PIECE = 8_192
 
-# More entries than this are counted by postings: an entry with two listed parents counts twice.
+# Above this number, an entry with two listed parents may be counted twice.
 _MAX_COUNTED = 2_000
 
 
@@ -34,7 +34,7 @@ class Waiter(Protocol):
 
 
 class Taken(NamedTuple):
-    """The bytes of some entries, their number, and the mark after them."""
+    """The bytes of some entries, their number, and the mark that was reached."""
 
     chunk: bytes
     entries: int
@@ -60,8 +60,7 @@ class View:
         self.restart()
 
     def restart(self) -> None:
-        """Set ``start`` from the postings."""
-        # Entries past this offset are found by the postings, earlier ones by looking at each.
+        """Set ``start``: the postings find the entries past it. Each earlier one is looked at."""
         self.start = max((posting.since for posting in self.postings), default=0)
 
     @property
@@ -81,8 +80,8 @@ class View:
     def take(self, after: int, max_bytes: int) -> Taken:
         """Return the next entries past offset ``after``: at most ``max_bytes``, or one entry.
 
-        There may be none, but a later mark: a long piece of the ring held nothing that passes.
-        Only for an ``after`` that is covered.
+        ``covers(after)`` must be true. If a long piece of the ring holds nothing that passes, the
+        result has no bytes and a later mark.
         """
         if self.users == 1:
             return self._take(after, max_bytes)
@@ -93,17 +92,16 @@ class View:
             slices.keep(self, after, max_bytes, taken)
         return taken
 
-    def missing(self, after: int) -> tuple[int, int]:
+    def remaining(self, after: int) -> tuple[int, int]:
         """Return the number of entries past offset ``after``, and the time of the first in ms or 0.
 
-        Only for an ``after`` that is covered. Entries from before the filter's values were listed
-        all count.
+        ``covers(after)`` must be true. Entries up to ``start`` all count, whether they pass or not.
         """
         window = self.ring.window
         if not self.postings or after >= self.ring.head.offset:
-            return window.missing(after)
-        before, ms = window.missing(after) if after < self.start else (0, 0)
-        before -= window.missing(self.start)[0] if before else 0
+            return window.remaining(after)
+        unposted, ms = window.remaining(after) if after < self.start else (0, 0)
+        unposted -= window.remaining(self.start)[0] if unposted else 0
         runs = [(posting, posting.after(max(after, self.start))) for posting in self.postings]
         runs = [(posting, first) for posting, first in runs if first < len(posting.offsets)]
         count = sum(len(posting.offsets) - first for posting, first in runs)
@@ -111,11 +109,11 @@ class View:
             if count <= _MAX_COUNTED:
                 count = len({offset for posting, first in runs for offset in posting.run(first)})
             count = min(count, window.end - window.after(after))
-        if not before and runs:
+        if not unposted and runs:
             ms = window.times[window.index(min(posting.offsets[first] for posting, first in runs))]
-        return before + count, ms if before + count else 0
+        return unposted + count, ms if unposted + count else 0
 
-    def give(self, due: list[Waiter]) -> None:
+    def move_waiting(self, due: list[Waiter]) -> None:
         """Move the waiting consumers to ``due``."""
         due += self.waiting
         self.waiting.clear()
@@ -133,9 +131,9 @@ class View:
             return self._join(range(first, until), until, max_bytes, whole=False)
         if end - first <= _CHEAP * len(self.postings):
             until = min(end, first + _PIECE)
-            carried, postings = window.carried, self.postings
-            near = [i for i in range(first, until) if not postings.isdisjoint(carried[i])]
-            return self._join(near, until, max_bytes, whole=self._whole)
+            listed, postings = self.postings, window.postings
+            posted = [i for i in range(first, until) if not listed.isdisjoint(postings[i])]
+            return self._join(posted, until, max_bytes, whole=self._whole)
         return self._join(self._merged(after), end, max_bytes, whole=self._whole)
 
     def _merged(self, after: int) -> Iterable[int]:
@@ -166,15 +164,12 @@ class View:
         return Taken(b"".join(frames), len(frames), self._mark(until))
 
     def _mark(self, until: int) -> Mark:
-        """Return the mark before index ``until``, but the head if no entry is left.
-
-        So a view of rare operations keeps up with the head.
-        """
+        """Return the mark of the entry before index ``until``; at the end of the ring, its head."""
         return self.ring.head if until == self.ring.window.end else self.ring.window.mark(until - 1)
 
 
 class Slices:
-    """Joined bytes for several consumers of a view: consumers that keep up read at the same mark.
+    """Caches joined bytes: consumers of a view that keep up ask for the same entries.
 
     ``size``: bytes kept, overhead included.
     """

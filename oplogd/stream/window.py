@@ -17,14 +17,14 @@ _COMPACT = 64
 class Window:
     """Finds entries by an index, which is valid until the next ``append`` or ``drop``."""
 
-    __slots__ = ("_gone", "_zero", "carried", "ends", "frames", "size", "times")
+    __slots__ = ("_gone", "_zero", "ends", "frames", "postings", "size", "times")
 
     def __init__(self, base: int) -> None:
         self._zero = base
         self._gone = 0
         self.frames: list[bytes] = []
         # The postings that hold each entry's offset.
-        self.carried: list[tuple[Posting, ...]] = []
+        self.postings: list[tuple[Posting, ...]] = []
         # The end of each frame, in bytes since the start of the first frame ever held.
         self.ends = array("Q")
         # The time of each entry in ms.
@@ -45,12 +45,12 @@ class Window:
         """The index past the newest entry."""
         return len(self.frames)
 
-    def append(self, ms: int, frame: bytes, carried: tuple[Posting, ...]) -> None:
+    def append(self, ms: int, frame: bytes, postings: tuple[Posting, ...]) -> None:
         self.ends.append((self.ends[-1] if self.ends else 0) + len(frame))
         self.times.append(ms)
         self.frames.append(frame)
-        self.carried.append(carried)
-        self.size += _cost(frame, carried)
+        self.postings.append(postings)
+        self.size += _cost(frame, postings)
 
     def drop(self) -> tuple[Posting, ...]:
         """Drop the oldest entry. Return the postings that hold its offset.
@@ -58,17 +58,17 @@ class Window:
         The lists shrink only when an eighth of their items is gone.
         """
         index = self._gone
-        carried = self.carried[index]
-        self.size -= _cost(self.frames[index], carried)
+        postings = self.postings[index]
+        self.size -= _cost(self.frames[index], postings)
         self.frames[index] = b""
-        self.carried[index] = ()
+        self.postings[index] = ()
         self._gone += 1
         if self._gone >= _COMPACT and self._gone * 8 > len(self.frames):
             gone = self._gone
-            del self.frames[:gone], self.carried[:gone], self.ends[:gone], self.times[:gone]
+            del self.frames[:gone], self.postings[:gone], self.ends[:gone], self.times[:gone]
             self._zero += gone
             self._gone = 0
-        return carried
+        return postings
 
     def index(self, offset: int) -> int:
         """Return the index of the entry at ``offset``."""
@@ -81,7 +81,7 @@ class Window:
     def mark(self, index: int) -> Mark:
         return Mark(self._zero + index + 1, self.times[index])
 
-    def missing(self, offset: int) -> tuple[int, int]:
+    def remaining(self, offset: int) -> tuple[int, int]:
         """Return the number of entries past ``offset``, and the time of the first in ms or 0."""
         first = self.after(offset)
         count = len(self.frames) - first
@@ -98,6 +98,6 @@ class Window:
         return max(first + 1, bisect_right(self.ends, start + max_bytes, first))
 
 
-def _cost(frame: bytes, carried: tuple[Posting, ...]) -> int:
-    bytes_ = len(frame) + ENTRY_BYTES + _POSTED_BYTES * len(carried)
-    return bytes_ + _TUPLE_BYTES if len(carried) > 1 else bytes_
+def _cost(frame: bytes, postings: tuple[Posting, ...]) -> int:
+    bytes_ = len(frame) + ENTRY_BYTES + _POSTED_BYTES * len(postings)
+    return bytes_ + _TUPLE_BYTES if len(postings) > 1 else bytes_

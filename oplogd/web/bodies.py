@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from fastapi import Request
 
+from oplogd.ingest.body import Body, Pieces, TooLargeError, decoding, decompressing
 from oplogd.ingest.budget import MemoryBudget, NoRoomError, Share
-from oplogd.ingest.http import Body, Pieces, TooLargeError, decoding, decompressing
 from oplogd.operation import format_ms, now_ms
 from oplogd.web.problem import Problem
 
@@ -63,14 +63,14 @@ class BodyReader:
                         raise too_large
                     share.take(len(chunk))
                     if not received:
-                        share.comes(lambda: timer.reschedule(0))
+                        share.begin_arrival(lambda: timer.reschedule(0))
                     received += chunk
         except TimeoutError:
             raise NoRoomError(
                 "the body took longer than --body-timeout, and other bodies need its share of"
                 " --max-upload-memory; try again later"
             ) from None
-        share.has_come()
+        share.end_arrival()
         return bytes(received)
 
     async def _work(self, pieces: Pieces[_T]) -> _T:

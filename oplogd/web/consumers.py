@@ -6,7 +6,7 @@ from typing import Any
 
 from oplogd.operation import format_ms
 from oplogd.stream.consumer import Consumer
-from oplogd.stream.lags import Behind, Lags
+from oplogd.stream.lags import Lags, MeasuredLag
 from oplogd.stream.pace import Pace
 
 MAX_CONSUMERS = 1_000
@@ -27,7 +27,7 @@ async def consumer_members(lags: Lags) -> dict[str, Any]:
     return {"consumers": members, "consumers_left_out": len(lags.each) - len(members)}
 
 
-def _describe(consumer: Consumer, lag: Behind) -> dict[str, Any]:
+def _describe(consumer: Consumer, lag: MeasuredLag) -> dict[str, Any]:
     filter_ = consumer.view.filter
     types, parents = _shown(filter_.types), _shown(filter_.parents)
     left_out = len(filter_.types) + len(filter_.parents) - len(types) - len(parents)
@@ -44,7 +44,7 @@ def _describe(consumer: Consumer, lag: Behind) -> dict[str, Any]:
     }
 
 
-def lag_members(lag: Behind) -> dict[str, int | float]:
+def lag_members(lag: MeasuredLag) -> dict[str, int | float]:
     return {"operations": lag.operations, "seconds": round(lag.seconds, 3)}
 
 

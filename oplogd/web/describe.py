@@ -46,9 +46,9 @@ _PROBLEM = {
         }
     }
 }
-_STREAM_EXAMPLE = """id: 545b55c7f095528dd0f3863c
+_STREAM_EXAMPLE = """id: 545b55c7002900000000002a
 event: insert
-data: {"timestamp":"2014-11-06T11:04:39.041Z","parents":["x3kd2"],"type":"video","id":"xekw"}
+data: {"timestamp":"2014-11-06T11:04:39.041Z","parents":["user/x3kd2"],"type":"video","id":"xekw"}
 
 """
 

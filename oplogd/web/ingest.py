@@ -12,8 +12,8 @@ from oplogd.errors import (
     QueueFullError,
     StoreUnavailableError,
 )
+from oplogd.ingest.body import Body, InvalidBodyError, TooLargeError, TooManyError
 from oplogd.ingest.budget import NoRoomError
-from oplogd.ingest.http import Body, InvalidBodyError, TooLargeError, TooManyError
 from oplogd.ingest.intake import Intake
 from oplogd.logs import Episode
 from oplogd.media_types import JSON, NDJSON
@@ -64,7 +64,7 @@ def add_ingest(
             return await bodies.read(request, type_, intake.max_operations)
         except InvalidBodyError as error:
             intake.refuse_invalid(error.lines)
-            invalid.again(detail=f"from {_sender(request)}: {error}")
+            invalid.occurred(detail=f"from {_sender(request)}: {error}")
             errors = [bad._asdict() for bad in error.bad]
             raise Problem(400, str(error), errors=errors) from None
         except TooManyError as error:
@@ -74,7 +74,7 @@ def add_ingest(
             raise Problem(503, str(error), _RETRY_AFTER) from None
         except (TooLargeError, OperationError) as error:
             intake.refuse_invalid(1)
-            invalid.again(detail=f"from {_sender(request)}: {error}")
+            invalid.occurred(detail=f"from {_sender(request)}: {error}")
             raise Problem(413 if isinstance(error, TooLargeError) else 400, str(error)) from None
 
     for path in ("/", "/ops"):

@@ -110,7 +110,7 @@ async def _read_body(request: Request) -> bytes:
 def _with_cookie(request: Request, value: str, *attributes: str) -> Response:
     """Set the cookie until the browser is closed.
 
-    The value expires earlier. A browser that still sends it then gets a challenge that opens no
+    The value may expire earlier. If a browser still sends it, it gets a challenge that opens no
     dialog.
     """
     parts = [f"{COOKIE}={value}", "Path=/", "HttpOnly", "SameSite=Strict", *attributes]

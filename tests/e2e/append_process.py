@@ -15,7 +15,7 @@ from unittest import mock
 
 import msgspec
 
-from oplogd.ingest.http import decode_body
+from oplogd.ingest.body import decode_body
 from oplogd.media_types import JSON
 from oplogd.operation import Operation, format_ms, now_ms
 from oplogd.store.sqlite import SqliteStore, log

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oplogd.errors import OperationError
-from oplogd.ingest import http
+from oplogd.ingest import body as ingest_body
 from oplogd.ingest.array import elements
-from oplogd.ingest.http import (
+from oplogd.ingest.body import (
     MAX_GZIP_MEMBERS,
     MAX_NAMED,
     BadLine,
@@ -234,7 +234,7 @@ def test_the_two_ways_to_read_an_array_accept_the_same(parts: list[bytes]) -> No
     results = []
     for commas in (1_000_000, -1):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(http, "MANY_COMMAS", commas)
+            patch.setattr(ingest_body, "MANY_COMMAS", commas)
             try:
                 results.append(read(body, JSON).operations)
             except (InvalidBodyError, OperationError):

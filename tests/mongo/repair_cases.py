@@ -6,7 +6,7 @@ from bson import ObjectId
 from pymongo.asynchronous.database import AsyncDatabase
 
 from oplogd.store import Entry
-from oplogd.store.mongo.connect import Link
+from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.log import Log
 from oplogd.store.mongo.setup import CollectionKind, Setup
 from tests.mongo.conftest import MakeStore

@@ -8,7 +8,7 @@ from oplogd.agent import Agent
 from oplogd.event_id import Millis
 from oplogd.settings import parse
 from oplogd.store.mongo import MongoStore
-from oplogd.store.mongo.connect import Link
+from oplogd.store.mongo.link import Link
 from oplogd.stream.start import Since, resolve
 from tests.mongo.conftest import MakeStore
 from tests.mongo.operations import op, whole_log
@@ -43,11 +43,11 @@ async def test_an_agents_wrong_clock_neither_dates_entries_nor_warns(
     await store.append([op("a"), op("b", "delete")])
     await start_an_agent(store)
     assert WARNING not in caplog.text
-    located = await store.locate()
+    bounds = await store.locate()
     assert [
-        entry.ms >= began and entry.ms <= located.now_ms for entry in await whole_log(store)
+        entry.ms >= began and entry.ms <= bounds.now_ms for entry in await whole_log(store)
     ] == [True, True]
-    assert resolve(Millis(located.now_ms), located, located.now_ms) == Since(located.now_ms)
+    assert resolve(Millis(bounds.now_ms), bounds, bounds.now_ms) == Since(bounds.now_ms)
 
 
 async def test_a_log_ahead_of_the_servers_clock_is_named_at_the_start(

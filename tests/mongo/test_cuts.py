@@ -10,7 +10,7 @@ from pymongo.errors import PyMongoError
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import EventId
 from oplogd.operation import now_ms
-from oplogd.store.mongo.connect import Link
+from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.log import Log
 from oplogd.store.mongo.setup import CollectionKind, Setup
 from oplogd.stream.start import After, resolve
@@ -53,9 +53,9 @@ async def check_ids(case: RepairCase) -> None:
     store = case.make_store(case.url, case.kind)
     await store.open()
     for entry in case.log:
-        located = await store.locate(entry.offset)
+        bounds = await store.locate(entry.offset)
         position = EventId(entry.ms // 1000, entry.ms % 1000, entry.offset)
-        assert isinstance(resolve(position, located, now_ms()), After)
+        assert isinstance(resolve(position, bounds, now_ms()), After)
     await store.close()
 
 
@@ -146,9 +146,9 @@ async def check_epoch(case: RepairCase) -> None:
     assert [entry.offset for entry in entries] == list(range(first, 9))
     texts = [(entry.event, entry.data) for entry in entries]
     assert texts[-4:-1] == [(entry.event, entry.data) for entry in case.log[4:]]
-    located = await store.locate()
-    assert located.first_offset == first
-    assert located.head.offset == 8
+    bounds = await store.locate()
+    assert bounds.first_offset == first
+    assert bounds.head.offset == 8
     await store.close()
 
 

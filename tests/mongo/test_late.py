@@ -147,9 +147,9 @@ async def test_an_operation_that_came_late_to_a_capped_log_is_appended_again(
             await asyncio.to_thread(held.release)
             await writing
             assert [each["n"] for each in log.find().sort("n", 1)] == [2, 3, *range(12, 24)]
-            located = await other.locate(2)
-            assert located.oldest is not None
-            assert (located.oldest.offset, located.head.offset, located.at_ms) == (12, 23, None)
+            bounds = await other.locate(2)
+            assert bounds.oldest is not None
+            assert (bounds.oldest.offset, bounds.head.offset, bounds.at_ms) == (12, 23, None)
             assert {"video/late", "video/later"} < (await live_states(other)).keys()
         finally:
             await writer.close()

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.fold import fold, raise_checkpoint
 from oplogd.store.mongo.lease import Lease
+from oplogd.store.mongo.link import Link
 from tests.mongo.conftest import MakeStore, drop
 from tests.mongo.operations import folded, live_states, op, states_of, whole_log
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from oplogd.store.mongo.connect import Link
+from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.quirks import Quirks, quirks_of
 from tests.conftest import ROOT
 from tests.mongo.servers import RunningMongo

@@ -7,7 +7,7 @@ import pytest
 from pymongo import AsyncMongoClient
 
 from oplogd.event_id import Mark
-from oplogd.store.mongo.connect import Link
+from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.log import Log
 from oplogd.store.mongo.setup import Setup
 from tests.mongo.conftest import MakeStore
@@ -38,7 +38,7 @@ async def test_an_index_that_is_gone_is_created_again_and_nothing_else_changes(
         assert await database.oplog_ops.options() == options
         assert set(await database.list_collection_names()) == names
         assert "offset" in await database.oplog_ops.index_information()
-        assert "its entries stay as they are" in caplog.text
+        assert "the entries stay as they are" in caplog.text
         store = make_store(capped_url, "capped")
         await store.open()
         assert await whole_log(store) == case.log

@@ -68,8 +68,8 @@ async def test_a_database_of_the_first_server_is_taken_over(
         assert await database.oplog_ops.count_documents({}) == 0
         seconds = int(str(last)[:8], 16)
         position = EventId(seconds, int(str(last)[8:12], 16), int(str(last)[12:], 16))
-        located = await store.locate(position.offset)
-        assert resolve(position, located, now_ms()) == Since(seconds * 1000)
+        bounds = await store.locate(position.offset)
+        assert resolve(position, bounds, now_ms()) == Since(seconds * 1000)
         everything = await states_of(store, 0)
         assert [state.deleted for state in everything].count(True) == 1
         await store.append([op("a", "delete"), op("d")])
@@ -144,9 +144,9 @@ async def test_offsets_go_on_after_the_log_was_dropped(
     assert [entry.offset for entry in entries] == [6]
     assert await live_states(other) == folded(before + entries)
     gone = before[-2]
-    located = await store.locate(gone.offset)
+    bounds = await store.locate(gone.offset)
     position = EventId(gone.ms // 1000, gone.ms % 1000, gone.offset)
-    assert not isinstance(resolve(position, located, now_ms()), FullReplication)
+    assert not isinstance(resolve(position, bounds, now_ms()), FullReplication)
 
 
 async def test_a_new_epoch_sets_the_log_aside_and_every_consumer_starts_anew(
@@ -157,14 +157,14 @@ async def test_a_new_epoch_sets_the_log_aside_and_every_consumer_starts_anew(
     await store.append([op("a"), op("b", "delete")])
     old = (await whole_log(store))[0]
     await store.new_epoch()
-    located = await store.locate(old.offset)
-    assert (located.head.offset, located.oldest, located.first_offset) == (2, None, 3)
+    bounds = await store.locate(old.offset)
+    assert (bounds.head.offset, bounds.oldest, bounds.first_offset) == (2, None, 3)
     position = EventId(old.ms // 1000, old.ms % 1000, old.offset)
-    assert resolve(position, located, now_ms()) == FullReplication()
+    assert resolve(position, bounds, now_ms()) == FullReplication()
     await store.append([op("c")])
     assert [entry.offset for entry in await whole_log(store)] == [3]
     assert set(await live_states(store)) == {"video/a", "video/c"}
-    assert len(format_id(located.head)) == 24
+    assert len(format_id(bounds.head)) == 24
 
 
 async def test_a_killed_cursor_makes_neither_gap_nor_repeat(

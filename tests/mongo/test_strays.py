@@ -27,9 +27,9 @@ async def test_an_agent_that_was_idle_does_not_go_on_behind_a_stray(
     log.delete_many({})
     log.insert_many([document(6), *(document(n) for n in range(100, 121))])
     assert [entry.offset for entry in await store.read(5, 10)] == [6]
-    located = await store.locate(6)
-    assert located.oldest is not None
-    assert (located.oldest.offset, located.head.offset, located.at_ms) == (100, 120, None)
+    bounds = await store.locate(6)
+    assert bounds.oldest is not None
+    assert (bounds.oldest.offset, bounds.head.offset, bounds.at_ms) == (100, 120, None)
     await store.append([op("last")])
     assert offsets(database) == [6, *range(100, 122)]
 
@@ -61,7 +61,7 @@ async def test_the_oldest_entry_is_the_first_behind_the_last_gap(
         fresh = make_store(plain_url, "plain", lease=60)
         await fresh.open()
         for store in (opened, fresh):  # one of them remembers another oldest entry
-            located = await store.locate()
-            assert located.oldest is not None
-            assert (located.oldest.offset, located.head.offset) == (genuine[0], genuine[-1]), strays
+            bounds = await store.locate()
+            assert bounds.oldest is not None
+            assert (bounds.oldest.offset, bounds.head.offset) == (genuine[0], genuine[-1]), strays
             assert (await store.stats()).operations == len(genuine)

@@ -9,8 +9,8 @@ import pytest
 from oplog_sync.backend import make_backend
 from oplog_sync.errors import OptionError
 from oplogd.errors import StoreFlagError
-from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.errors import UNREADABLE, shown
+from oplogd.store.mongo.link import Link
 from tests.agents import DEADLINE
 
 SECRET = ("hunter", "secret", "s3")

@@ -13,7 +13,7 @@ from pymongo import AsyncMongoClient
 from oplogd.operation import Operation
 from oplogd.store import BatchId, Entry, State, StateCursor, Store
 from oplogd.store.mongo import MongoStore, Timing
-from oplogd.store.mongo.connect import Link
+from oplogd.store.mongo.link import Link
 from oplogd.store.sqlite import SqliteStore
 from tests.operations import Known, key_of
 from tests.stores import StorePlace, new_place, skip_fsync

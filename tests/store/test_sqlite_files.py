@@ -192,6 +192,6 @@ async def test_a_copy_with_the_inode_of_the_deleted_file_is_another_file(
                 await call()
         replace(tmp_path / "aside.db", older)  # keeps the inode
         put_in_place(path, tmp_path / "aside.db")
-        located = await store.locate()
-        assert located.head.offset == 1
-        assert [span for span in located.unwritten if span[0] == located.head.ms and span[1] > lost]
+        bounds = await store.locate()
+        assert bounds.head.offset == 1
+        assert [span for span in bounds.unwritten if span[0] == bounds.head.ms and span[1] > lost]

@@ -86,9 +86,9 @@ async def test_readers_see_only_complete_batches(path: Path) -> None:
 
         async def look() -> None:
             for _ in range(20):
-                located = await other.locate()
-                assert located.head.offset % 7 == 0
-                assert (await other.checkpoint()).offset >= located.head.offset
+                bounds = await other.locate()
+                assert bounds.head.offset % 7 == 0
+                assert (await other.checkpoint()).offset >= bounds.head.offset
                 assert len(await other.read(0, 1000)) % 7 == 0
 
         await asyncio.gather(look(), *(store.append(numbered(7, first=n * 7)) for n in range(10)))

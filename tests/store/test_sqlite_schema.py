@@ -203,10 +203,10 @@ async def test_a_file_of_the_first_schema_is_migrated_and_the_log_says_so(
         assert [state.cursor.tie for state in live] == list(range(2, 30_001, 2))
         everything = await states_of(store, limit=5000)
         assert [state.cursor.tie for state in everything] == list(range(1, 30_001))
-        located = await store.locate()
-        assert (1650000000000, 1660000000000) in located.unwritten
+        bounds = await store.locate()
+        assert (1650000000000, 1660000000000) in bounds.unwritten
         assert all(
-            before < 4000000000000 for after, before in located.unwritten if after == 1670000000000
+            before < 4000000000000 for after, before in bounds.unwritten if after == 1670000000000
         )
     assert "bringing the file to schema version 2; a large one takes a while" in caplog.text
     assert "still migrating after" in caplog.text

@@ -21,12 +21,12 @@ async def test_a_new_epoch_sets_the_log_aside_and_stamps_the_states_with_the_pre
     await store.append([operation(id_="a"), operation(id_="b"), operation("delete", id_="b")])
     kit.clock_ms = START_MS + 5
     await store.new_epoch()
-    located = await store.locate(3)
-    assert located.head == Mark(3, START_MS + 5)
-    assert located.oldest is None
-    assert located.at_ms is None
-    assert located.first_offset == 4
-    assert located.created_ms == START_MS + 5
+    bounds = await store.locate(3)
+    assert bounds.head == Mark(3, START_MS + 5)
+    assert bounds.oldest is None
+    assert bounds.at_ms is None
+    assert bounds.first_offset == 4
+    assert bounds.created_ms == START_MS + 5
     assert await log_of(store) == []
     assert known(await states_of(store)).keys() == {"video/a", "video/b"}
     assert {s.cursor.ms for s in await states_of(store)} == {START_MS + 5}
@@ -55,9 +55,9 @@ async def test_a_new_epoch_may_follow_another_with_nothing_between_them(
 async def test_a_new_epoch_holds_after_the_store_was_opened_again(kit: Kit, store: Store) -> None:
     await store.append(numbered(2))
     await store.new_epoch()
-    located = await store.locate()
+    bounds = await store.locate()
     await store.close()
     again = await kit.open()
-    assert await again.locate() == located
+    assert await again.locate() == bounds
     await again.append(numbered(1))
     assert [e.offset for e in await log_of(again)] == [3]

@@ -24,14 +24,14 @@ DEADLINE = 30.0
 
 
 async def test_a_new_store_is_empty_and_begins_now(store: Store) -> None:
-    located = await store.locate()
-    assert located.head == Mark(0, START_MS)
-    assert located.oldest is None
-    assert located.at_ms is None
-    assert located.created_ms == START_MS
-    assert located.first_offset == 1
-    assert located.purged_ms == 0
-    assert located.adopted_ms == 0
+    bounds = await store.locate()
+    assert bounds.head == Mark(0, START_MS)
+    assert bounds.oldest is None
+    assert bounds.at_ms is None
+    assert bounds.created_ms == START_MS
+    assert bounds.first_offset == 1
+    assert bounds.purged_ms == 0
+    assert bounds.adopted_ms == 0
     assert await store.checkpoint() == Mark(0, START_MS)
     assert await store.read(0, 10) == []
     assert await states_of(store) == []
@@ -168,9 +168,9 @@ async def test_locate_tells_head_oldest_and_the_time_at_an_offset(kit: Kit, stor
     await store.append(numbered(2))
     kit.clock_ms += 7
     await store.append(numbered(1))
-    located = await store.locate(3)
-    assert (located.head, located.oldest) == (Mark(3, START_MS + 7), Mark(1, START_MS))
-    assert located.at_ms == START_MS + 7
+    bounds = await store.locate(3)
+    assert (bounds.head, bounds.oldest) == (Mark(3, START_MS + 7), Mark(1, START_MS))
+    assert bounds.at_ms == START_MS + 7
     assert (await store.locate(1)).at_ms == START_MS
     for nothing in (0, 4, 2**48 - 1):
         assert (await store.locate(nothing)).at_ms is None

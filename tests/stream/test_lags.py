@@ -9,7 +9,7 @@ from oplogd.event_id import EventId, Position, parse_position
 from oplogd.stream.consumer import Consumer
 from oplogd.stream.filters import Filter
 from oplogd.stream.hub import TooManyClientsError, TooManyFromAddressError
-from oplogd.stream.lags import MAX_NAMES, Behind, Named, survey
+from oplogd.stream.lags import MAX_NAMES, MeasuredLag, Named, survey
 from tests.operations import numbered
 from tests.stream.clients import Client
 from tests.stream.worlds import Sizes, World
@@ -35,7 +35,7 @@ async def grow(world: World, count: int) -> None:
 
 
 async def test_a_survey_returns_the_largest_lag_of_all_and_of_each_name(world: World) -> None:
-    assert (await survey(world.hub.consumers, world.clock()))[1:] == (Behind(0, 0.0), {}, 0)
+    assert (await survey(world.hub.consumers, world.clock()))[1:] == (MeasuredLag(0, 0.0), {}, 0)
     await connect(world, "search")
     await grow(world, 2)
     world.clock.ms += 3000
@@ -45,8 +45,11 @@ async def test_a_survey_returns_the_largest_lag_of_all_and_of_each_name(world: W
     await grow(world, 1)
     world.clock.ms += 500
     lags = await survey(world.hub.consumers, world.clock())
-    assert lags.largest == Behind(3, 3.5)
-    assert lags.names == {"copy": Named(1, Behind(1, 0.5)), "search": Named(2, Behind(3, 3.5))}
+    assert lags.largest == MeasuredLag(3, 3.5)
+    assert lags.names == {
+        "copy": Named(1, MeasuredLag(1, 0.5)),
+        "search": Named(2, MeasuredLag(3, 3.5)),
+    }
     assert lags.names_left_out == 0
 
 

@@ -144,7 +144,7 @@ def test_an_operation_that_names_a_parent_twice_is_taken_once() -> None:
     view = ring.view(Filter(parents=frozenset({"x", "y"})))
     [made] = follow_on(ring, [operation(parents=["x", "x", "y", "x"])])
     assert drain(view, 0) == frame(made)
-    assert view.missing(0) == (1, 1001)
+    assert view.remaining(0) == (1, 1001)
 
 
 def test_a_consumer_that_comes_back_finds_its_values_still_posted() -> None:

@@ -168,13 +168,13 @@ class Model:
                     assert drain(reader.view, after) == expected, (
                         "covered, but not all of it is there"
                     )
-                    self.check_missing(reader.view, after)
+                    self.check_remaining(reader.view, after)
 
-    def check_missing(self, view: View, after: int) -> None:
+    def check_remaining(self, view: View, after: int) -> None:
         left = [
             e for e in self.log if e.offset > after and view.filter.matches(decode_data(e.data))
         ]
-        count, ms = view.missing(after)
+        count, ms = view.remaining(after)
         if after >= view.start and is_posted_whole(view.filter):
             assert (count, ms) == (len(left), left[0].ms if left else 0)
         else:

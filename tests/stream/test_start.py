@@ -6,7 +6,15 @@ from hypothesis import strategies as st
 
 from oplogd.event_id import EventId, Mark, Millis, Position, format_id, parse_position
 from oplogd.store import LogBounds
-from oplogd.stream.start import After, FullReplication, Since, Start, bridged, resolve, resolve_mark
+from oplogd.stream.start import (
+    After,
+    FullReplication,
+    Since,
+    Start,
+    resolve,
+    resolve_mark,
+    states_cover,
+)
 from tests.properties import examples
 
 CREATED = 1_700_000_000_000
@@ -80,7 +88,7 @@ def test_an_id_that_has_left_the_log_is_bridged_from_its_second(offset: int) -> 
 
 
 @pytest.mark.parametrize(
-    ("position", "located"),
+    ("position", "bounds"),
     [
         (event_id(HEAD + 1), log(at=HEAD + 1)),
         (event_id(HEAD, ms_of(HEAD) + 1), log(at=HEAD)),
@@ -102,8 +110,8 @@ def test_an_id_that_has_left_the_log_is_bridged_from_its_second(offset: int) -> 
         "an ObjectId",
     ],
 )
-def test_an_id_of_another_history_is_reset(position: Position, located: LogBounds) -> None:
-    assert resolve(position, located, NOW) == FullReplication()
+def test_an_id_of_another_history_is_reset(position: Position, bounds: LogBounds) -> None:
+    assert resolve(position, bounds, NOW) == FullReplication()
 
 
 @pytest.mark.parametrize("text", ["0", "00", "0000000000000"])
@@ -166,8 +174,8 @@ def test_an_id_older_than_the_store_is_reset() -> None:
 
 @pytest.mark.parametrize("offset", [1, 10])
 def test_an_id_of_the_epoch_before_is_reset(offset: int) -> None:
-    located = log(at=offset, first=11)
-    assert resolve(event_id(offset), located, NOW) == FullReplication()
+    bounds = log(at=offset, first=11)
+    assert resolve(event_id(offset), bounds, NOW) == FullReplication()
 
 
 def test_the_last_id_of_the_epoch_before_is_reset_while_the_new_log_is_empty() -> None:
@@ -228,14 +236,14 @@ def test_an_object_id_of_before_the_take_over_is_bridged_from_its_second() -> No
     assert isinstance(OBJECT_ID, EventId)
     when = OBJECT_ID.seconds * 1000
     for adopted in (when, when + 999):
-        located = log(at=OBJECT_ID.offset, created=0, adopted=adopted)
-        assert resolve(OBJECT_ID, located, NOW) == Since(when)
+        bounds = log(at=OBJECT_ID.offset, created=0, adopted=adopted)
+        assert resolve(OBJECT_ID, bounds, NOW) == Since(when)
 
 
 def test_an_object_id_of_after_the_take_over_is_reset() -> None:
     assert isinstance(OBJECT_ID, EventId)
-    located = log(at=OBJECT_ID.offset, created=0, adopted=OBJECT_ID.seconds * 1000 - 1)
-    assert resolve(OBJECT_ID, located, NOW) == FullReplication()
+    bounds = log(at=OBJECT_ID.offset, created=0, adopted=OBJECT_ID.seconds * 1000 - 1)
+    assert resolve(OBJECT_ID, bounds, NOW) == FullReplication()
 
 
 def test_an_object_id_that_looks_like_ours_beyond_the_head_is_bridged() -> None:
@@ -248,8 +256,8 @@ def test_an_object_id_that_looks_like_ours_beyond_the_head_is_bridged() -> None:
 def test_an_object_id_whose_second_is_before_the_purge_is_reset() -> None:
     assert isinstance(OBJECT_ID, EventId)
     when = OBJECT_ID.seconds * 1000
-    located = log(at=OBJECT_ID.offset, created=0, adopted=when, purged=when + 1)
-    assert resolve(OBJECT_ID, located, NOW) == FullReplication()
+    bounds = log(at=OBJECT_ID.offset, created=0, adopted=when, purged=when + 1)
+    assert resolve(OBJECT_ID, bounds, NOW) == FullReplication()
 
 
 def test_an_id_with_impossible_milliseconds_is_not_ours_even_at_an_offset_of_the_log() -> None:
@@ -258,10 +266,10 @@ def test_an_id_with_impossible_milliseconds_is_not_ours_even_at_an_offset_of_the
 
 
 def test_states_bridge_times_from_creation_and_purge_on() -> None:
-    located = log(created=CREATED, purged=CREATED + 5)
-    assert bridged(1, located)
-    assert not bridged(CREATED + 4, located)
-    assert bridged(CREATED + 5, located)
+    bounds = log(created=CREATED, purged=CREATED + 5)
+    assert states_cover(1, bounds)
+    assert not states_cover(CREATED + 4, bounds)
+    assert states_cover(CREATED + 5, bounds)
 
 
 @examples(5)
@@ -270,9 +278,9 @@ def test_states_bridge_times_from_creation_and_purge_on() -> None:
     oldest=st.none() | st.integers(1, HEAD),
 )
 def test_a_mark_starts_as_its_event_id_does(mark: Mark, oldest: int | None) -> None:
-    located = log(at=mark.offset, oldest=oldest)
+    bounds = log(at=mark.offset, oldest=oldest)
     position = event_id(mark.offset, mark.ms)
-    assert resolve_mark(mark, located, NOW) == resolve(position, located, NOW)
+    assert resolve_mark(mark, bounds, NOW) == resolve(position, bounds, NOW)
 
 
 @examples(5)
@@ -292,17 +300,17 @@ def test_a_start_never_asks_the_states_for_times_that_they_do_not_bridge(
     position: Position | None, oldest: int | None, first: int, purged: int, adopted: int
 ) -> None:
     offset = position.offset if isinstance(position, EventId) else 0
-    located = log(
+    bounds = log(
         at=offset,
         oldest=oldest,
         first=min(first, oldest or HEAD + 1),
         purged=purged,
         adopted=adopted,
     )
-    start: Start = resolve(position, located, NOW)
+    start: Start = resolve(position, bounds, NOW)
     if isinstance(start, Since):
-        assert bridged(start.ms, located)
+        assert states_cover(start.ms, bounds)
     if isinstance(start, After):
-        assert start.mark == located.head or located.at_ms == start.mark.ms
+        assert start.mark == bounds.head or bounds.at_ms == start.mark.ms
     if isinstance(position, Millis):
         assert not isinstance(start, After)

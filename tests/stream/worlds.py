@@ -157,8 +157,8 @@ class World:
         self.history += [
             entry(offset, ms, op) for offset, op in enumerate(operations, head.offset + 1)
         ]
-        located = await SqliteStore.locate(self.store)
-        assert located.head == self.head
+        bounds = await SqliteStore.locate(self.store)
+        assert bounds.head == self.head
 
     async def advance(self) -> None:
         """Run one round of the follower. Return when the consumers that it woke are at rest."""

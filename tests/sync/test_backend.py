@@ -111,12 +111,12 @@ async def test_sqlite_locates_as_its_store_does_after_the_store_was_closed(
         await store.append(
             [decode(b'{"event":"insert","type":"video","id":"%d"}' % number, format_ms(0))]
         )
-        located = await store.locate(1)
+        bounds = await store.locate(1)
         await store.close()
     # Event ids from a time at which the file was closed belong to a lost history.
-    assert located.unwritten
+    assert bounds.unwritten
     # All members but now_ms, the last one.
-    assert SqliteBackend(path).locate(1)[:-1] == located[:-1]
+    assert SqliteBackend(path).locate(1)[:-1] == bounds[:-1]
 
 
 def test_every_backend_locates_as_its_store_does(store: StoreLocation) -> None:
@@ -125,9 +125,9 @@ def test_every_backend_locates_as_its_store_does(store: StoreLocation) -> None:
             return await opened_store.locate(offset)
 
     for offset in (0, 7, 40, 41):
-        located = asyncio.run(locate(offset))
-        assert make_backend(str(store)).locate(offset)[:4] == located[:4]
-        assert located.head.offset == 40
+        bounds = asyncio.run(locate(offset))
+        assert make_backend(str(store)).locate(offset)[:4] == bounds[:4]
+        assert bounds.head.offset == 40
 
 
 def test_settling_folds_entries_that_no_agent_has_folded(plain_url: str) -> None:

@@ -38,7 +38,7 @@ def guess(limiter: AttemptLimiter, address: str, *attempts: bytes | int) -> int:
     """Try attempts until one is not checked. Return how many were checked."""
     for count, each in enumerate(attempts):
         attempt = each if isinstance(each, bytes) else f"{address} {each}".encode()
-        if limiter.wait(address, attempt):
+        if limiter.wait_seconds(address, attempt):
             return count
         limiter.failed(address, attempt)
     return len(attempts)
@@ -56,21 +56,21 @@ def spend_everybody(limiter: AttemptLimiter) -> None:
 def test_after_its_burst_an_address_must_wait_and_others_need_not(clock: Clock) -> None:
     limiter = AttemptLimiter(clock)
     assert guess(limiter, HERE, *range(ADDRESS.burst + 1)) == ADDRESS.burst
-    assert limiter.wait(HERE, b"next") == ADDRESS.seconds
-    assert limiter.wait(THERE, b"next") == 0
+    assert limiter.wait_seconds(HERE, b"next") == ADDRESS.seconds
+    assert limiter.wait_seconds(THERE, b"next") == 0
     clock.now += ADDRESS.seconds - 1
-    assert limiter.wait(HERE, b"next") == pytest.approx(1)
+    assert limiter.wait_seconds(HERE, b"next") == pytest.approx(1)
     clock.now += 1
     assert guess(limiter, HERE, 100, 101) == 1
-    assert limiter.wait(HERE, b"next") == pytest.approx(ADDRESS.seconds)
+    assert limiter.wait_seconds(HERE, b"next") == pytest.approx(ADDRESS.seconds)
 
 
 def test_the_same_wrong_password_again_and_again_costs_one_guess(clock: Clock) -> None:
     limiter = AttemptLimiter(clock)
     assert guess(limiter, HERE, *[7] * 1000) == 1000
     assert guess(limiter, HERE, *range(ADDRESS.burst)) == ADDRESS.burst  # one of them is 7
-    assert limiter.wait(HERE, f"{HERE} 7".encode()) == 0
-    assert limiter.wait(HERE, b"right or wrong") > 0
+    assert limiter.wait_seconds(HERE, f"{HERE} 7".encode()) == 0
+    assert limiter.wait_seconds(HERE, b"right or wrong") > 0
 
 
 def test_a_thousand_consumers_with_one_old_password_make_one_guess(clock: Clock) -> None:
@@ -110,7 +110,7 @@ def test_a_guesser_is_an_ipv4_address_or_an_ipv6_network(
 ) -> None:
     limiter = AttemptLimiter(clock)
     guess(limiter, one, *range(ADDRESS.burst))
-    assert (limiter.wait(other, b"next") > 0) is same
+    assert (limiter.wait_seconds(other, b"next") > 0) is same
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ def test_the_addresses_of_one_network_share_its_limit(
         sum(guess(limiter, address, *range(ADDRESS.burst)) for address in addresses)
         == NETWORK.burst
     )
-    assert limiter.wait(network.format(255), b"next") == NETWORK.seconds
-    assert limiter.wait(outside, b"next") == 0
+    assert limiter.wait_seconds(network.format(255), b"next") == NETWORK.seconds
+    assert limiter.wait_seconds(outside, b"next") == 0
     clock.now += NETWORK.seconds
     assert sum(guess(limiter, address, b"%d" % n) for n, address in enumerate(addresses)) == 1
 
@@ -139,7 +139,7 @@ def test_the_addresses_of_one_network_share_its_limit(
 def test_thousands_of_networks_share_the_limit_of_everybody(clock: Clock) -> None:
     limiter = AttemptLimiter(clock)
     spend_everybody(limiter)
-    assert limiter.wait(HERE, b"next") == EVERYBODY.seconds
+    assert limiter.wait_seconds(HERE, b"next") == EVERYBODY.seconds
     clock.now += 10 * EVERYBODY.seconds
     assert (
         sum(guess(limiter, f"2b00:{number:x}::1", *range(ADDRESS.burst)) for number in range(5000))
@@ -160,11 +160,11 @@ def test_an_address_that_gave_the_right_password_is_not_locked_out_by_others(
             sum(guess(limiter, f"192.0.2.{n}", *range(ADDRESS.burst)) for n in range(2, 100))
             == NETWORK.burst
         )
-    assert limiter.wait("192.0.2.200", b"right") > 0
-    assert limiter.wait(HERE, b"right") == 0
+    assert limiter.wait_seconds("192.0.2.200", b"right") > 0
+    assert limiter.wait_seconds(HERE, b"right") == 0
     # Its own guesses count, and only for it: others at the same address gain little.
     assert guess(limiter, HERE, *range(100)) == ADDRESS.burst
-    assert limiter.wait(HERE, b"right") == ADDRESS.seconds
+    assert limiter.wait_seconds(HERE, b"right") == ADDRESS.seconds
 
 
 def test_the_guesses_of_a_known_address_count_for_it_alone(clock: Clock) -> None:
@@ -184,7 +184,9 @@ def test_forgetting_an_address_gives_away_no_guess(clock: Clock) -> None:
     limiter = AttemptLimiter(clock, MemoryBounds(buckets=2))
     addresses = [f"10.{n}.0.1" for n in range(20)]
     assert all(guess(limiter, address, *range(99)) == ADDRESS.burst for address in addresses)
-    assert [limiter.wait(address, b"next") for address in addresses] == [ADDRESS.seconds] * 20
+    assert [limiter.wait_seconds(address, b"next") for address in addresses] == [
+        ADDRESS.seconds
+    ] * 20
     clock.now += ADDRESS.refill_seconds
     guess(limiter, HERE, 1)
     assert limiter.memory_use().addresses == 2
@@ -249,7 +251,7 @@ def test_no_order_of_guesses_exceeds_the_limits(
         for _ in range(count):
             fresh += 1
             attempt = b"%d" % fresh
-            if limiter.wait(address, attempt) == 0:
+            if limiter.wait_seconds(address, attempt) == 0:
                 limiter.failed(address, attempt)
                 checked[ADDRESS, own] += 1
                 if own not in known:
@@ -259,7 +261,7 @@ def test_no_order_of_guesses_exceeds_the_limits(
         for (limit, unit), number in checked.items():
             assert number <= limit.burst + (clock.now - begun) / limit.seconds, unit
         # After the announced wait an attempt is checked.
-        wait = limiter.wait(address, b"right")
+        wait = limiter.wait_seconds(address, b"right")
         clock.now += wait
-        assert limiter.wait(address, b"right") == pytest.approx(0, abs=1e-6)
+        assert limiter.wait_seconds(address, b"right") == pytest.approx(0, abs=1e-6)
         clock.now -= wait

@@ -7,9 +7,9 @@ from oplogd.event_id import Mark
 from oplogd.operation import Operation
 from oplogd.store.base import BatchId
 from oplogd.store.mongo.conditional import ConditionalAppender
-from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.head import Head
 from oplogd.store.mongo.layout import LOG, Numbered
+from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.log import Log
 
 

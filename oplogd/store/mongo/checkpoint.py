@@ -4,8 +4,8 @@ import asyncio
 import time
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.lease import Lease
+from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.log import Log
 from oplogd.store.mongo.log_row import LogRow
 from oplogd.store.mongo.notifier import Notifier, wait
@@ -16,7 +16,7 @@ ASK_SECONDS = 0.03
 class CheckpointWaiter:
     """``changed`` notifies of entries that were folded by this process.
 
-    Folding by other agents is asked for every 30 ms, as long as somebody waits.
+    Other agents may fold, too: while somebody waits, the checkpoint is read every 30 ms.
     """
 
     def __init__(self, link: Link, log: Log, lease: Lease, changed: Notifier) -> None:

@@ -5,11 +5,11 @@
            insert these at exactly head + 1, in order
            duplicate key → loop
 
-Every change of the judgement is itself an entry, and takes head + 1. So the unique index on the
-offset refuses an insert whose judgement is out of date, and every new numbering is judged again.
+Everything that changes the judgement is itself an entry, and takes head + 1. So the unique index on
+the offset refuses an insert whose judgement is out of date, and new offsets bring a new judgement.
 The order of the steps matters. If operations are judged before the head is read, they may land in
 between, and are doubled. If the head is read without a majority, it may vanish in a fail-over, and
-leaves a hole.
+leave a hole.
 
 A slow insert may be carried out after the log was trimmed past its place. Then it meets no
 duplicate key, and becomes a stray that nobody reads. So a late insert counts only if the checkpoint
@@ -26,10 +26,10 @@ from pymongo.errors import BulkWriteError
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
-from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.errors import DUPLICATE_KEY
 from oplogd.store.mongo.head import Head, server_seconds
 from oplogd.store.mongo.layout import Numbered, entry_document, entry_id
+from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.log import Log
 from oplogd.store.mongo.room import Room
 from oplogd.store.mongo.timing import RECENT_SECONDS, Timing
@@ -46,7 +46,7 @@ _MOST_STRAYS = 3
 
 
 class ConditionalBatch(Protocol):
-    """Operations that are appended under one condition. ``todo``: those still to do."""
+    """Operations that are appended under one condition. ``todo``: the rest of them."""
 
     todo: list[Numbered]
 
@@ -67,12 +67,15 @@ class ConditionalBatch(Protocol):
         """
 
     async def standing(self, landed: Sequence[Numbered], first: int) -> list[Numbered]:
-        """Return the operations that are or will be folded, of a late insert from ``first`` on."""
+        """Return the operations of a late insert that are folded or will be.
+
+        ``first``: offset of the first one.
+        """
 
     def landed(self, landed: Sequence[Numbered], head: Head | None, *, is_beaten: bool) -> None:
         """Remove these operations from ``todo``.
 
-        ``head``: the last of them; None: the log must be read anew. ``is_beaten``: another entry
+        ``head``: the last of them; None: the log must be read again. ``is_beaten``: another entry
         was in the way of the next operation.
         """
 
@@ -189,9 +192,9 @@ class ConditionalAppender:
 
 
 class _Obstacle:
-    """The last entry that was in the way.
+    """The last entry that was in the way of an insert.
 
-    The primary has it. A majority, by which heads are read, may not have it yet.
+    The primary has it. A majority may not have it yet, so the head may still be before it.
     """
 
     def __init__(self, hosts: str, majority_seconds: float) -> None:
@@ -206,7 +209,7 @@ class _Obstacle:
         await asyncio.sleep(random.uniform(0, self._pause))
 
     def compare(self, head: int) -> None:
-        """Raise StoreUnavailableError if heads have been before the obstacle for too long."""
+        """Raise StoreUnavailableError if the head has been before the obstacle for too long."""
         if head >= self._offset:
             self._lags_since, self._pause = None, _JITTER_SECONDS
             return

@@ -1,9 +1,9 @@
 """Corrections: appended only if no operation has touched their objects since the comparison.
 
-Corrections are judged by the states, then by the log from the checkpoint, read before the states,
-to the head. After a duplicate key the log is read on from there. If the log has a gap there, the
-states are read again: they hold the entries that have left it. Corrections have no token: the
-states tell whether a late one is in the log.
+To judge corrections, read the checkpoint, then the states, then the log from the checkpoint to the
+head. After a duplicate key, read the log on from that head. If the log has a gap there, read the
+states again: they hold the entries that have left it. Corrections have no token: the states tell
+whether a late correction is in the log.
 """
 
 import asyncio
@@ -15,7 +15,6 @@ from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.store.base import Correction, CorrectionResult
 from oplogd.store.mongo.conditional import ConditionalAppender
-from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.head import Head, server_seconds
 from oplogd.store.mongo.layout import (
     Document,
@@ -25,6 +24,7 @@ from oplogd.store.mongo.layout import (
     state,
     state_document,
 )
+from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.log import Log
 
 PAGE = 1_000
@@ -113,7 +113,7 @@ class CorrectionGuard:
                 objects.take(document["_id"], document)
             objects.head = Head(row.folded, asked_at, server_seconds(session))
         if not await self._log.has(row.folded.offset):
-            # The log is empty. One that was made anew has raised the checkpoint first.
+            # The log is empty. A rebuilt log has raised the checkpoint first.
             await self._log.check_index()
             if (await self._log.row()).folded != row.folded:
                 return None
@@ -180,8 +180,8 @@ class CorrectionBatch:
     async def standing(self, landed: Sequence[Numbered], first: int) -> list[Numbered]:
         """Return the corrections that are or will be folded.
 
-        A correction that another operation on its object follows may stand, too. It is judged by
-        that operation again.
+        A correction may be left out although it was folded, if another operation on its object
+        followed. Then it is judged again, by that operation.
         """
         folded, last = await self._guard.folded({operation.key for _, operation in landed})
         return [

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from pymongo.asynchronous.client_session import AsyncClientSession
 
 from oplogd.event_id import MAX_OFFSET, Mark
-from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.damage import has_offset
 from oplogd.store.mongo.known import KnownLog
 from oplogd.store.mongo.layout import Document, mark_of
+from oplogd.store.mongo.link import Link
 
 # Offsets that one look-up asks for.
 PROBES = 16

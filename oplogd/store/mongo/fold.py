@@ -4,28 +4,28 @@ A new state is inserted. An existing one is updated only if its offset is smalle
 is harmless to fold a batch twice or late.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError
 
-from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.errors import DUPLICATE_KEY
 from oplogd.store.mongo.layout import LOG, Document, key_of, mark_of, state_document
+from oplogd.store.mongo.lease import HoldLease
+from oplogd.store.mongo.link import Link
 
-# Number of writers of whom the row remembers the last folded sequence.
+# Writers whose last folded sequence the row remembers, at most.
 MOST_WRITERS = 1_000
 
 _FIND_BATCH = 5_000
 
 
-async def fold(
-    link: Link, documents: Sequence[Document], hold: Callable[[], Awaitable[bool]]
-) -> bool:
+async def fold(link: Link, documents: Sequence[Document], hold: HoldLease) -> bool:
     """Bring entries into the states. A majority has them when it returns.
 
-    ``hold`` keeps the lease and is called before each command. Returns False once it does.
+    ``hold`` renews the lease and is called before each write. If it returns False, folding stops
+    and False is returned.
     """
     last = {key_of(document): state_document(document, link.damage) for document in documents}
     chosen = {"_id": {"$in": list(last)}}
@@ -78,7 +78,7 @@ async def raise_checkpoint(
 
 
 async def forget_writers(link: Link) -> None:
-    """Keep the writers of the latest entries, if there are more than MOST_WRITERS.
+    """Forget the least recent writers if there are more than MOST_WRITERS.
 
     Does nothing if entries are folded after the row was read.
     """

@@ -51,7 +51,7 @@ class KnownLog:
         self.oldest = oldest
 
     def saw_empty(self, head: Mark) -> None:
-        """Note an empty log that goes on after ``head``."""
+        """Note an empty log that continues behind ``head``."""
         self.head = head
 
     def saw_checkpoint(self, offset: int) -> None:

@@ -66,7 +66,7 @@ def mark_of(document: Mapping[str, Any]) -> Mark:
     return Mark(int(document["n"]), ms)
 
 
-def is_in_keeping(document: Mapping[str, Any]) -> bool:
+def id_has_offset(document: Mapping[str, Any]) -> bool:
     """Return whether the id of an entry ends with its offset."""
     key, n = document["_id"], document.get("n")
     return (
@@ -93,7 +93,7 @@ def entry_document(operation: Operation, mark: Mark, writer: str | None, sequenc
 
 
 def weight(document: Mapping[str, Any]) -> int:
-    """Return about how many characters an entry has."""
+    """Return the approximate number of characters of an entry."""
     data = document.get("data")
     if not isinstance(data, dict):
         return 0
@@ -140,7 +140,7 @@ def states_past(cursor: StateCursor, upto: int, *, live_only: bool = False) -> l
     unique.
     """
     at = DatetimeMS(cursor.ms)
-    upto_filter: Document = {"$not": {"$gt": upto}}  # also those without
+    upto_filter: Document = {"$not": {"$gt": upto}}  # also matches states without n
     if cursor.tie is None:
         filters: list[Document] = [{"ts": {"$gte": at}, "n": upto_filter}]
     else:

@@ -13,7 +13,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from pymongo import ReturnDocument
 from pymongo.asynchronous.collection import AsyncCollection
@@ -21,9 +21,13 @@ from pymongo.errors import DuplicateKeyError
 
 from oplogd.store.mongo.layout import LEASE, Document
 
-# Lease times that the fold may stand still before its waiters give up, and the least such time.
+# How many lease times the fold may stand still before its waiters give up, and the shortest time.
 STALL_LEASES = 3
 LEAST_STALL_SECONDS = 15.0
+
+
+# Takes or renews the lease. Returns False if another agent has it.
+HoldLease = Callable[[], Awaitable[bool]]
 
 
 class Lease:
@@ -63,7 +67,7 @@ class Lease:
         return max(LEAST_STALL_SECONDS, STALL_LEASES * self._longest)
 
     async def hold(self) -> bool:
-        """Take, keep or watch the lease. Return whether it is held now.
+        """Take, renew or watch the lease. Return whether this agent holds it now.
 
         Call it several times in each lease time.
         """
@@ -83,11 +87,11 @@ class Lease:
         if found != self._seen:
             # The time after the answer counts: the holder may have renewed while it was on its way.
             self._seen, self._seen_at = found, self._clock()
-        given = document.get("seconds")
-        seconds = max(self.seconds, given) if isinstance(given, int | float) else self.seconds
+        noted = document.get("seconds")
+        seconds = max(self.seconds, noted) if isinstance(noted, int | float) else self.seconds
         self._longest = max(self._longest, seconds)
-        free = found[0] is None or found[0] == self._me or now - self._seen_at >= seconds
-        return free and await self._swap(*found, self._clock())
+        is_free = found[0] is None or found[0] == self._me or now - self._seen_at >= seconds
+        return is_free and await self._swap(*found, self._clock())
 
     async def release(self) -> None:
         """Let another agent take over at once."""

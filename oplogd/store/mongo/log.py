@@ -7,12 +7,12 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from oplogd.errors import LogReplacedError, StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.store.base import Entry, LogBounds
-from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.damage import has_offset
 from oplogd.store.mongo.ends import LogEnds
 from oplogd.store.mongo.head import Head, server_seconds
 from oplogd.store.mongo.known import KnownLog
 from oplogd.store.mongo.layout import LOG, OFFSET_INDEX, Document, entry, mark_of, weight
+from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.log_row import LogRow
 from oplogd.store.mongo.read_size import READ_CHARACTERS, ReadSize
 from oplogd.store.mongo.timing import boot_seconds
@@ -39,7 +39,7 @@ class Log:
             raise StoreUnavailableError(f"MongoDB at {self._link.hosts}: the log is not set up yet")
         if "repair" in document:
             raise StoreUnavailableError(
-                f"MongoDB at {self._link.hosts}: the log is being made anew; this ends by itself"
+                f"MongoDB at {self._link.hosts}: the log is being rebuilt; this ends by itself"
             )
         row = LogRow(document)
         self.known.saw_checkpoint(row.folded.offset)
@@ -89,7 +89,7 @@ class Log:
         return await self._link.log.find_one({"n": offset}, {"_id": 1}) is not None
 
     async def newest(self, known: Mark | None = None) -> Head:
-        """Return the newest entry; if the log is empty, the mark that it goes on after.
+        """Return the newest entry; if the log is empty, the mark behind which it continues.
 
         ``known``: a recent entry past which all others are wanted; by default the newest seen here.
         Raises as ``check_index``.
@@ -114,7 +114,7 @@ class Log:
         """
         if OFFSET_INDEX not in await self._link.log.index_information():
             raise StoreUnavailableError(
-                f"MongoDB at {self._link.hosts}: the collection {LOG} is gone or was made anew;"
+                f"MongoDB at {self._link.hosts}: the collection {LOG} is gone or was created again;"
                 " nothing is appended until the agent that folds has set it up"
             )
 
@@ -152,7 +152,10 @@ class Log:
         )
 
     async def empty_head(self, row: LogRow, session: AsyncClientSession | None = None) -> Mark:
-        """Return the mark after which an empty log goes on: past the checkpoint and every state."""
+        """Return the mark behind which an empty log continues.
+
+        No state and no folded entry has a larger offset or time.
+        """
         newest = await self._link.states.find_one(
             {}, {"n": 1, "ts": 1}, sort=[("ts", -1)], session=session
         )

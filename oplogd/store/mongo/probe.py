@@ -1,7 +1,7 @@
 """A look at a database before anything is created in it."""
 
-from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.errors import translating
+from oplogd.store.mongo.link import Link
 
 
 async def look_for_log(url: str) -> tuple[str, bool]:

@@ -7,15 +7,15 @@ import time
 
 from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.event_id import Mark
-from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.errors import translating
 from oplogd.store.mongo.fold import fold, forget_writers, raise_checkpoint
-from oplogd.store.mongo.follow import Tail
 from oplogd.store.mongo.layout import mark_of
 from oplogd.store.mongo.lease import Lease
+from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.log import Log
 from oplogd.store.mongo.notifier import Notifier, wait
 from oplogd.store.mongo.setup import Setup
+from oplogd.store.mongo.tail import Tail
 from oplogd.store.mongo.timing import Timing
 from oplogd.store.mongo.trim import Trimmer
 
@@ -114,7 +114,7 @@ class Projection:
             await wait(appended, min(idle_seconds, self._lease.seconds / 5))
 
     async def _watch(self) -> None:
-        """Check now and then that the collections are as they must be. Change nothing."""
+        """Check the collections from time to time. Change nothing."""
         self._checkpoint = None
         if not self.ready:
             self.ready = await self._setup.check()
@@ -126,7 +126,7 @@ class Projection:
         await asyncio.sleep(min(self._lease.seconds / 5, 0.5 if self.ready else 0.05))
 
     async def _keep(self) -> None:
-        """Maintain the collections, now and then and before the first fold as holder."""
+        """Maintain the collections, from time to time and before the first fold as holder."""
         began = time.monotonic()
         if self._checkpoint is not None and began < self._keep_next_at:
             return
@@ -179,7 +179,7 @@ class Projection:
         return True
 
     def _adapt_batch(self, took: float) -> None:
-        """Halve batches that take long, which would delay renewals of the lease; else double."""
+        """Halve batches that take long: they delay renewals of the lease. Double the others."""
         is_slow = took > self._lease.seconds / 4
         self._batch = (
             max(_LEAST_BATCH, self._batch // 2) if is_slow else min(BATCH, 2 * self._batch)
@@ -187,7 +187,7 @@ class Projection:
 
     def _report(self, trouble: StoreError | None) -> None:
         if trouble is not None and (self.trouble is None or str(trouble) != str(self.trouble)):
-            logger.debug("the projection waits: %s", trouble)
+            logger.debug("the fold waits: %s", trouble)
         if trouble is not None and not isinstance(trouble, StoreUnavailableError):
             self.ready = False
         if trouble is not self.trouble:
@@ -197,4 +197,4 @@ class Projection:
 
 def _log_death(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        logger.critical("the projection has died: %r", error, exc_info=error)
+        logger.critical("the fold has died: %r", error, exc_info=error)

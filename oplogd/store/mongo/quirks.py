@@ -21,7 +21,7 @@ class Quirks:
     has_sessions: bool = True
 
     # Documents that one insert command takes. FerretDB inserts by the hundred: after an error it
-    # goes on with the next hundred, although the insert is ordered.
+    # continues with the next hundred, although the insert is ordered.
     inserts_per_command: int = 5_000
 
     # Updates that one update command takes. FerretDB holds one of its hundred connections for each

@@ -1,14 +1,14 @@
-"""Repair: making the log anew from a collection that is set aside, without losing an entry.
+"""Repair: rebuild the log from a collection that was set aside, without losing an entry.
 
-Before the first collection is renamed, the row in ``oplog_meta`` gets a note (``repair``) that
-names the collections set aside. The note stays until the new log is in place. Meanwhile nobody
-reads or writes the log (``Log.row``). So any holder of the lease can continue a repair that was cut
-off after any command. The new log is filled under another name, with its index, and renamed when it
-is complete: no late insert of a writer can come in between.
+Before the first collection is renamed, the row in ``oplog_meta`` gets a note (``repair``). It names
+the collections set aside and stays until the new log is in place. Meanwhile nobody reads or writes
+the log (``Log.row``). A repair may be cut off after any command: any holder of the lease can
+continue it. The new log is filled under another name, with its index, and renamed when it is
+complete, so no late insert of a writer can get into the middle of it.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from bson.datetime_ms import DatetimeMS
@@ -17,19 +17,20 @@ from pymongo.errors import OperationFailure
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import MAX_OFFSET, Mark
-from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.errors import is_existing
-from oplogd.store.mongo.layout import LOG, OFFSET_INDEX, Document, entry_id, is_in_keeping, mark_of
+from oplogd.store.mongo.layout import LOG, OFFSET_INDEX, Document, entry_id, id_has_offset, mark_of
+from oplogd.store.mongo.lease import HoldLease
+from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.log import Log
 from oplogd.store.mongo.log_row import LogRow
 
-# Keeps the lease. Returns False if another agent has it.
-HoldLease = Callable[[], Awaitable[bool]]
-
-STRAYS = f"{LOG}_without_index_at_"
-EPOCH = f"{LOG}_set_aside_at_"
-_MAKING = f"{LOG}_being_made_"
+# Beginnings of the names of collections: a log without its index, the log of an earlier epoch, and
+# the new log until it is complete.
+WITHOUT_INDEX_PREFIX = f"{LOG}_without_index_at_"
+SET_ASIDE_PREFIX = f"{LOG}_set_aside_at_"
+_NEW_LOG_PREFIX = f"{LOG}_being_made_"
 _BATCH = 200
+# Renew the lease after reading this many entries.
 _HOLD_EVERY = 5_000
 logger = logging.getLogger("oplogd.store")
 
@@ -37,9 +38,10 @@ logger = logging.getLogger("oplogd.store")
 class Scan(NamedTuple):
     """The content of a collection without our index.
 
-    ``is_dense``: the offsets ascend by one, each in its id, and go on from the checkpoint, so the
-    entries can stay as they are. ``last``: the largest offset that its id contains. ``unfolded``:
-    number of offsets past the checkpoint. ``without``: number of entries without an offset.
+    ``is_dense``: the offsets ascend by one, reach the checkpoint, and end each id, so the entries
+    can stay as they are. ``last``: the largest mark of an entry whose id ends with its offset.
+    ``unfolded``: number of offsets past the checkpoint. ``without``: number of entries without an
+    offset.
     """
 
     is_dense: bool
@@ -49,7 +51,7 @@ class Scan(NamedTuple):
 
 
 class Repair:
-    """Only the holder of the lease calls ``go_on``.
+    """Only the holder of the lease calls ``finish``.
 
     Methods raise PyMongo's errors and StoreUnavailableError.
     """
@@ -61,11 +63,11 @@ class Repair:
         self._lost = lost
 
     async def begin(self, aside: str, size: int, epoch_ms: int | None = None) -> None:
-        """Note that the log must be set aside as ``aside``, and made anew.
+        """Note that the log must be set aside as ``aside`` and rebuilt.
 
-        ``size``: the cap in bytes, 0 for a plain log. ``epoch_ms``: time at which a new history
+        ``size``: the cap in bytes, 0 for a plain log. ``epoch_ms``: time at which a new epoch
         begins. The states get this time, and only entries that are not folded go into the new log.
-        None: the log goes on with all entries.
+        None: all entries go into the new log.
         """
         repair: Document = {
             "id": aside,
@@ -78,14 +80,14 @@ class Repair:
         )
 
     async def noted(self) -> str | None:
-        """Return the id of the repair that is under way; None if there is none."""
+        """Return the id of the noted repair; None if there is none."""
         row = await self._link.meta.find_one(
             {"_id": LOG, "repair": {"$exists": True}}, {"repair": 1}
         )
         return str(row["repair"]["id"]) if row else None
 
-    async def go_on(self, hold: HoldLease) -> None:
-        """Finish the repair that is noted, if there is one."""
+    async def finish(self, hold: HoldLease) -> None:
+        """Carry out the noted repair, if there is one, to its end."""
         while (
             row := await self._link.meta.find_one(
                 {"_id": LOG, "repair": {"$exists": True}}, {"writers": 0}
@@ -109,10 +111,10 @@ class Repair:
                 without += 1
                 continue
             is_next = n == previous + 1 or not previous
-            dense = dense and is_next and is_in_keeping(document)
+            dense = dense and is_next and id_has_offset(document)
             unfolded += n > row.folded.offset and n != previous
             previous = n
-            if is_in_keeping(document):
+            if id_has_offset(document):
                 mark = mark_of(document)
                 dense = dense and (n != row.folded.offset or mark == row.folded)
                 last = max(last, mark)
@@ -120,14 +122,17 @@ class Repair:
         return Scan(dense, last, unfolded, without)
 
     async def floor(self, row: LogRow) -> Mark:
-        """Return a mark past every entry ever seen here. A lost log goes on after it."""
+        """Return the mark behind which a new log continues if the log is lost.
+
+        No entry ever seen here has a larger offset or time.
+        """
         floor = await self._log.empty_head(row)
         known = self._log.known.head
         return Mark(known.offset, max(known.ms, floor.ms)) if known.offset > floor.offset else floor
 
     async def _step(self, row: Document, repair: Document, hold: HoldLease) -> None:
         await self._keep_lease(hold)
-        making = f"{_MAKING}{repair['id'].removeprefix(f'{LOG}_')}"
+        new_name = f"{_NEW_LOG_PREFIX}{repair['id'].removeprefix(f'{LOG}_')}"
         source = repair["sources"][-1]
         is_there = await self._link.options(LOG) is not None
         if await self._link.options(source["name"]) is None:
@@ -137,26 +142,32 @@ class Repair:
             await self._end(repair)
             return
         if "n" not in source:
-            await self._decide(row, repair, making, hold)
-        await self._copy(repair, source, making, hold)
-        if await self._link.rename(making, LOG):
+            await self._decide(row, repair, new_name, hold)
+        await self._copy(repair, source, new_name, hold)
+        if await self._link.rename(new_name, LOG):
             await self._end(repair)
         else:
-            # A late insert has created a collection in its place, and may have been acknowledged.
-            late = f"{STRAYS}{await self._link.now_ms()}"
+            # A late insert has created the collection again, and may have been acknowledged.
+            late = f"{WITHOUT_INDEX_PREFIX}{await self._link.now_ms()}"
             await self._note(repair, {"$push": {"repair.sources": {"name": late}}})
 
-    async def _decide(self, row: Document, repair: Document, making: str, hold: HoldLease) -> None:
-        """Note how the new log numbers the entries of the last source."""
+    async def _decide(
+        self, row: Document, repair: Document, new_name: str, hold: HoldLease
+    ) -> None:
+        """Note how the entries of the last source get into the new log.
+
+        ``after``: offset up to which they are left out. ``as_is``: the others keep their ids and
+        offsets. Otherwise they follow offset ``n`` and get the time ``ts``.
+        """
         source = repair["sources"][-1]
         collection = self._link.database[source["name"]]
         known = LogRow(row)
         change: Document = {}
         source |= {"as_is": False, "after": 0}
-        if len(repair["sources"]) > 1:
-            newest = await self._link.database[making].find_one({}, {"n": 1}, sort=[("n", -1)])
+        if len(repair["sources"]) > 1:  # late inserts: they follow the entries copied before
+            newest = await self._link.database[new_name].find_one({}, {"n": 1}, sort=[("n", -1)])
             base = mark_of(newest) if newest else await self.floor(known)
-        elif repair["epoch"] is not None:
+        elif repair["epoch"] is not None:  # a new epoch
             epoch = int(repair["epoch"])
             base = Mark(known.folded.offset, epoch)
             upto = {"n": {"$not": {"$gt": base.offset}}}
@@ -171,7 +182,7 @@ class Repair:
             }
             new["set_aside"] = await _spans_set_aside(collection, known, epoch)
             change = {"$set": new, "$unset": {"states_lost": ""}}
-        else:
+        else:  # a log without its index
             scan = await self.scan(collection, known, hold)
             floor = await self.floor(known)
             base = Mark(max(scan.last.offset, floor.offset), max(scan.last.ms, floor.ms))
@@ -181,8 +192,8 @@ class Repair:
                     self._lost(lost)
                 change = {"$max": {"n": base.offset, "ts": base.ms}}
                 logger.warning(
-                    "%s had lost its index and is made anew: its entries go on after offset %d, and"
-                    " a copy of them is %s",
+                    "%s had lost its index and is rebuilt: its entries continue after offset %d,"
+                    " and the old collection is kept as %s",
                     LOG,
                     base.offset,
                     source["name"],
@@ -194,15 +205,17 @@ class Repair:
         change["$set"] = {**change.get("$set", {}), "repair.sources": repair["sources"]}
         await self._note(repair, change)
 
-    async def _copy(self, repair: Document, source: Document, making: str, hold: HoldLease) -> None:
+    async def _copy(
+        self, repair: Document, source: Document, new_name: str, hold: HoldLease
+    ) -> None:
         """Fill the new log in batches. Skip entries that an earlier attempt has inserted."""
-        kind: dict[str, Any] = {"capped": True, "size": repair["size"]} if repair["size"] else {}
+        options: dict[str, Any] = {"capped": True, "size": repair["size"]} if repair["size"] else {}
         try:
-            await self._link.database.create_collection(making, check_exists=False, **kind)
+            await self._link.database.create_collection(new_name, check_exists=False, **options)
         except OperationFailure as error:
             if not is_existing(error):
                 raise
-        target = self._link.database[making]
+        target = self._link.database[new_name]
         await target.create_index([("n", 1)], unique=True, name=OFFSET_INDEX)
         newest = await target.find_one({}, {"n": 1}, sort=[("n", -1)])
         number = int(source["n"])
@@ -233,7 +246,7 @@ class Repair:
         noted = await self._link.meta.update_one({"_id": LOG, "repair.id": repair["id"]}, change)
         if not noted.matched_count:
             raise StoreUnavailableError(
-                f"MongoDB at {self._link.hosts}: another agent has made the log anew"
+                f"MongoDB at {self._link.hosts}: another agent has rebuilt the log"
             )
 
     async def _end(self, repair: Document) -> None:
@@ -260,12 +273,12 @@ async def _spans_set_aside(
     newest = await log.find_one({"n": {"$gt": 0}}, {"n": 1}, sort=[("_id", -1)])
     head_ms = max(mark_of(newest).ms if newest else 0, row.folded.ms)
     if head_ms > now_ms:
-        present = entry_id(Mark(MAX_OFFSET, now_ms))
+        max_id = entry_id(Mark(MAX_OFFSET, now_ms))
         first = None
-        # Without an entry up to now, the first entries after now may have left the log.
-        if await log.find_one({"n": {"$gt": 0}, "_id": {"$lte": present}}, {"_id": 1}) is not None:
+        # If no entry is as old as now, the first entries after now may have left the log.
+        if await log.find_one({"n": {"$gt": 0}, "_id": {"$lte": max_id}}, {"_id": 1}) is not None:
             first = await log.find_one(
-                {"n": {"$gt": 0}, "_id": {"$gt": present}}, {"n": 1}, sort=[("_id", 1)]
+                {"n": {"$gt": 0}, "_id": {"$gt": max_id}}, {"n": 1}, sort=[("_id", 1)]
             )
         spans.append({"after": mark_of(first).ms - 1 if first else now_ms, "before": head_ms + 1})
     return spans

@@ -4,9 +4,9 @@ import asyncio
 import time
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.layout import ENTRY_OVERHEAD, Numbered
 from oplogd.store.mongo.lease import Lease
+from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.log import Log
 
 _ASK_SECONDS = 0.05

@@ -11,7 +11,6 @@ import pymongo
 from pymongo.errors import OperationFailure
 
 from oplogd.errors import StoreError, StoreFlagError, StoreUnavailableError
-from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.errors import is_existing
 from oplogd.store.mongo.layout import (
     LOG,
@@ -20,9 +19,11 @@ from oplogd.store.mongo.layout import (
     STATES_INDEXES,
     Document,
 )
+from oplogd.store.mongo.lease import HoldLease
+from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.log import Log
 from oplogd.store.mongo.log_row import LOST_STATES, LogRow
-from oplogd.store.mongo.repair import EPOCH, STRAYS, HoldLease, Repair
+from oplogd.store.mongo.repair import SET_ASIDE_PREFIX, WITHOUT_INDEX_PREFIX, Repair
 from oplogd.store.mongo.states import StatesKeeper, date_states
 from oplogd.store.mongo.take_over import create_row, set_first_log_aside
 
@@ -90,7 +91,7 @@ class Setup:
             with pymongo.timeout(_LONG_SECONDS):
                 if noted is None:
                     await self._take_over()
-                await self._repair.go_on(hold)
+                await self._repair.finish(hold)
         row = await self._log.row()
         options = await self._link.options(LOG)
         if options is None:
@@ -120,13 +121,13 @@ class Setup:
         self._warn("first server", warning)
 
     async def new_epoch(self, now_ms: int) -> None:
-        """Note that a new history begins at ``now_ms``.
+        """Note that a new epoch begins at ``now_ms``.
 
         The holder of the lease carries it out and removes the note.
         """
         row = await self._log.row()
         options = await self._link.options(LOG)
-        aside = f"{EPOCH}{row.folded.offset}"
+        aside = f"{SET_ASIDE_PREFIX}{row.folded.offset}"
         if await self._link.options(aside) is not None:
             aside = f"{aside}_{now_ms}"
         size = self._size(options or {}, row)
@@ -148,12 +149,12 @@ class Setup:
         await create_row(self._link, self._max_bytes or self._new_bytes)
 
     async def _raise_floor(self, row: LogRow) -> None:
-        """Let the log that follows a lost one go on past every entry ever seen here."""
+        """Let the log that follows a lost one continue behind every entry ever seen here."""
         floor = await self._repair.floor(row)
         lost = floor.offset - row.folded.offset
         if floor.offset:
             logger.warning(
-                "the log's collection was dropped: going on after offset %d in a new one",
+                "the log's collection was dropped: a new one continues after offset %d",
                 floor.offset,
             )
         if lost:
@@ -208,18 +209,18 @@ class Setup:
                 await self._link.log.create_index([("n", 1)], unique=True, name=OFFSET_INDEX)
             except OperationFailure as error:
                 logger.warning(
-                    "the index of %s cannot be created (%s): it is made anew", LOG, error.code
+                    "the index of %s cannot be created (%s): the log is rebuilt", LOG, error.code
                 )
             else:
                 logger.warning(
-                    "the index of %s was gone and is created anew; its entries stay as they are",
+                    "the index of %s was gone and is created again; the entries stay as they are",
                     LOG,
                 )
                 self._check_collection(options)
                 return
         size = self._size(options, row)
-        await self._repair.begin(f"{STRAYS}{await self._link.now_ms()}", size)
-        await self._repair.go_on(hold)
+        await self._repair.begin(f"{WITHOUT_INDEX_PREFIX}{await self._link.now_ms()}", size)
+        await self._repair.finish(hold)
 
     def _size(self, options: Document, row: LogRow) -> int:
         """Return the cap of the log that replaces one with these options; 0 for a plain log."""

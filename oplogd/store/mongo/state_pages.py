@@ -7,7 +7,6 @@ from pymongo.errors import OperationFailure
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.store.base import State, StateCursor, StatesPage
-from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.layout import (
     LIVE_STATES_ORDER,
     STATES,
@@ -15,6 +14,7 @@ from oplogd.store.mongo.layout import (
     state,
     states_past,
 )
+from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.read_size import READ_CHARACTERS, ReadSize
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import pymongo
 from bson.datetime_ms import DatetimeMS
 
-from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.damage import FIRST_MS, LAST_MS
 from oplogd.store.mongo.layout import LOG, STATES, STATES_INDEXES, Document, key_of
+from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.log_row import LogRow
 
 _LONG_SECONDS = 3600.0
@@ -28,11 +28,11 @@ class StatesKeeper:
     async def keep(self, row: LogRow, *, exists: bool) -> None:
         """Create the missing indexes, and repair states that were dropped.
 
-        Then all indexes are missing, although the fold may have filled the collection again. If
-        the log still holds everything, it is folded anew. Otherwise the row says that states are
-        lost. In both cases ``created`` changes by a millisecond, so that a consumer in the middle
-        of a replication starts over: it may have got only half of the objects. The row is written
-        before the indexes, which mark the states as repaired.
+        After a drop all indexes are missing, although the fold may have filled the collection
+        again. If the log still holds everything, it is folded again. Otherwise the row says that
+        states are lost. In both cases ``created`` changes by a millisecond, so that a consumer in
+        the middle of a replication starts over: it may have got only half of the objects. The row
+        is written before the indexes, because present indexes mark the states as repaired.
         """
         states = self._link.states
         present = (
@@ -67,7 +67,7 @@ class StatesKeeper:
         ):
             change["$set"] = {"n": 0, "ts": row.created}
             logger.warning(
-                "%s was dropped; the log holds every operation and is folded anew from its"
+                "%s was dropped; the log holds every operation and is folded again from its"
                 " beginning",
                 STATES,
             )
@@ -78,7 +78,7 @@ class StatesKeeper:
     async def _is_whole(self, row: LogRow) -> bool:
         """Return whether only the indexes are gone.
 
-        Then there are states older than all that the fold may have written since a drop.
+        If so, there are states older than any that the fold may have written since a drop.
         """
         if self._seen_whole is not None and self._seen_whole[0] == row.created:
             return await self._has_older_than(self._seen_whole[1] + 1)

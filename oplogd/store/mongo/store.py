@@ -30,12 +30,11 @@ from oplogd.store.cached_count import CachedCount
 from oplogd.store.mongo.batch import BatchAppender
 from oplogd.store.mongo.checkpoint import CheckpointWaiter
 from oplogd.store.mongo.conditional import ConditionalAppender
-from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.corrections import CorrectionGuard
 from oplogd.store.mongo.errors import translating
-from oplogd.store.mongo.follow import Tail
 from oplogd.store.mongo.layout import LOG
 from oplogd.store.mongo.lease import Lease
+from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.log import Log
 from oplogd.store.mongo.log_row import LOST_STATES, LogRow
 from oplogd.store.mongo.notifier import wait
@@ -43,6 +42,7 @@ from oplogd.store.mongo.projection import Projection
 from oplogd.store.mongo.room import Room
 from oplogd.store.mongo.setup import DEFAULT_CAP_BYTES, CollectionKind, Setup
 from oplogd.store.mongo.state_pages import StatePages
+from oplogd.store.mongo.tail import Tail
 from oplogd.store.mongo.timing import DEFAULT_TIMING, Timing
 
 LEASE_SECONDS = 5.0
@@ -103,7 +103,7 @@ class MongoStore:
         self._sequence = 0
 
     async def open(self) -> None:
-        """Wait until the log is set up, at most five seconds; then go on in the background.
+        """Wait until the log is set up, at most five seconds; then continue in the background.
 
         Raises StoreError if the collections are not of the wanted kind.
         """
@@ -252,7 +252,7 @@ class MongoStore:
     async def _working(self) -> AsyncIterator[None]:
         """Raise StoreUnavailableError while the log is not set up, and for PyMongo's errors."""
         if self.projection.is_dead:
-            raise StoreUnavailableError("the projection has died; restart the agent")
+            raise StoreUnavailableError("the fold has died; restart the agent")
         if not self.projection.ready:
             trouble = self.projection.trouble
             raise StoreUnavailableError(

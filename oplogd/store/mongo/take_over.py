@@ -5,9 +5,9 @@ import logging
 from pymongo.errors import DuplicateKeyError
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.damage import offset_of
 from oplogd.store.mongo.layout import FIRST_SERVERS_LOG, LOG, Document
+from oplogd.store.mongo.link import Link
 
 logger = logging.getLogger("oplogd.store")
 

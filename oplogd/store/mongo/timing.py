@@ -34,11 +34,11 @@ class Timing:
     # is trimmed yet.
     trim_seconds: float = 2 * RECENT_SECONDS
 
-    # Lease times that a tombstone stays at least: a late holder of the lease could write the state
-    # of before again.
+    # How many lease times a tombstone stays at least. A late holder of the lease could bring back
+    # the state from before the deletion.
     purge_leases: int = 10
 
-    # Measures how long inserts take. It must go on while the machine sleeps.
+    # Measures how long inserts take. It must also count while the machine sleeps.
     clock: Callable[[], float] = boot_seconds
 
 

@@ -3,8 +3,8 @@
 import time
 from collections import deque
 
-from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.layout import LOG
+from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.log import Log
 
 # A plain log is trimmed each time about a twentieth of its cap was added.

@@ -1,4 +1,4 @@
-"""Connections to the file, each used by one thread at a time, and their errors."""
+"""Connections to the SQLite file, each used by one thread at a time, and their errors."""
 
 import asyncio
 import contextlib
@@ -39,9 +39,9 @@ class StoreFile:
     def __init__(self, path: Path, on_replaced: Callable[[sqlite3.Connection, Path], None]) -> None:
         self.path = path
         self._on_replaced = on_replaced
-        # Counts damage found by any connection. The others then reconnect, because their cached
-        # pages may still look sound.
-        self.failures = 0
+        # Grows when a connection finds damage. The others then reconnect: their cached pages may
+        # still look sound.
+        self.damage_count = 0
         self._seen: Identity | None = None
 
     def connect(self, pragmas: str) -> tuple[sqlite3.Connection, Identity | None]:
@@ -118,13 +118,13 @@ class ConnectionPool:
         db: sqlite3.Connection | None = getattr(self._local, "db", None)
         try:
             if db is not None and (
-                self._local.failures != self._file.failures
+                self._local.damage_count != self._file.damage_count
                 or _identity(self._file.path) != self._local.identity
             ):
                 self._forget(db)  # writes to a file that was moved away are lost
                 db = None
             if db is None:
-                self._local.failures = self._file.failures
+                self._local.damage_count = self._file.damage_count
                 db, self._local.identity = self._file.connect(self._pragmas)
                 self._local.db = db
                 self._open.add(db)
@@ -139,7 +139,7 @@ class ConnectionPool:
             if db is not None:
                 self._forget(db)
             if getattr(error, "sqlite_errorname", "").startswith(_DAMAGE):
-                self._file.failures += 1
+                self._file.damage_count += 1
             raise _translate(error, self._file.path) from error
 
     def _forget(self, db: sqlite3.Connection) -> None:

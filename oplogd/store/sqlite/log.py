@@ -90,18 +90,18 @@ def correct(db: sqlite3.Connection, corrections: Sequence[Correction]) -> list[C
     ]
     batch = msgspec.json.encode(rows).decode()
     with transaction(db):
-        verdicts = [
+        results = [
             CorrectionResult(text)
             for text in msgspec.json.decode(db.execute(sql.JUDGE, (batch,)).fetchone()[0])
         ]
         passed = [
             row[:3]
-            for row, verdict in zip(rows, verdicts, strict=True)
-            if verdict is CorrectionResult.APPLIED
+            for row, result in zip(rows, results, strict=True)
+            if result is CorrectionResult.APPLIED
         ]
         if passed:
             _add(db, passed, now_ms())
-    return verdicts
+    return results
 
 
 def read_head(db: sqlite3.Connection) -> Mark:
@@ -145,7 +145,7 @@ def states(
     return StatesPage(found, found[-1].cursor if is_full else None)
 
 
-def read_located(db: sqlite3.Connection, offset: int) -> LogBounds:
+def read_bounds(db: sqlite3.Connection, offset: int) -> LogBounds:
     """Do ``Store.locate`` on a connection, in the open transaction or in one of its own."""
     with contextlib.nullcontext() if db.in_transaction else snapshot(db):
         head, head_ts, created, first, purged = db.execute(sql.LOCATE).fetchone()

@@ -24,7 +24,7 @@ HEAD = "SELECT head, head_ts FROM logs WHERE name = 'ops'"
 CAP = "SELECT bytes, max_bytes FROM logs WHERE name = 'ops'"
 SET_CAP = "UPDATE logs SET max_bytes = ? WHERE name = 'ops'"
 
-# Size of an entry, counted towards the cap: its text and about the overhead of a row.
+# Size of an entry, counted towards the cap: its text and roughly the overhead of a row.
 _SIZE = "length(CAST(key AS BLOB)) + length(CAST(data AS BLOB)) + 32"
 # One statement numbers, appends, folds and trims. Each further statement would take the GIL back
 # from the event loop, which at full load costs half a millisecond.
@@ -75,12 +75,12 @@ JUDGE = """
         json_extract(value, '$[1]') AS key, json_extract(value, '$[2]') AS data,
         json_extract(value, '$[3]') AS expected FROM json_each(?)
     ), turns AS (SELECT *, row_number() OVER (PARTITION BY key ORDER BY place) AS turn FROM given)
-    SELECT json_group_array(verdict) FROM (
+    SELECT json_group_array(result) FROM (
         SELECT CASE
         WHEN expected IS NULL OR (turn = 1 AND expected = coalesce(n, 0)) THEN 'applied'
         WHEN n IS NOT NULL AND deleted = (event = 'delete') AND states.data = turns.data
         THEN 'present'
-        ELSE 'skipped' END AS verdict
+        ELSE 'skipped' END AS result
         FROM turns LEFT JOIN states USING (key) ORDER BY place
     )
 """
@@ -145,7 +145,7 @@ OLDEST = "SELECT seq, ts FROM ops ORDER BY seq LIMIT 1"
 AT = "SELECT ts FROM ops WHERE seq = ?"
 STATES_COUNT = "SELECT count(*) FROM states"
 DELETED_COUNT = "SELECT count(*) FROM states WHERE deleted = 1"
-# At least the number of states: ids of purged ones count too.
+# An upper bound of the number of states: ids of purged ones count, too.
 STATES_BOUND = "SELECT coalesce(max(id), 0) FROM states"
 OPENED = f"""
     INSERT INTO openings SELECT head_ts, {NEVER} FROM logs WHERE name = 'ops'

@@ -2,7 +2,7 @@
 
 Entries, states and the log's row change in one transaction, so the checkpoint is always the head.
 One statement takes a whole batch (``json_each``) or returns one (``group_concat``): SQLite then
-runs without the GIL and the event loop goes on.
+runs without the GIL, and the event loop continues meanwhile.
 """
 
 import sqlite3
@@ -104,7 +104,7 @@ class SqliteStore:
         return await self._readers.run(lambda db: log.read(db, after, limit, at_ms))
 
     async def locate(self, offset: int = 0) -> LogBounds:
-        return await self._lookups.run(lambda db: log.read_located(db, offset))
+        return await self._lookups.run(lambda db: log.read_bounds(db, offset))
 
     async def checkpoint(self) -> Mark:
         return await self._lookups.run(log.read_head)
@@ -136,9 +136,9 @@ class SqliteStore:
     def _correct(
         self, db: sqlite3.Connection, corrections: Sequence[Correction]
     ) -> list[CorrectionResult]:
-        verdicts = log.correct(db, corrections)
+        results = log.correct(db, corrections)
         self._appended.set()
-        return verdicts
+        return results
 
     def _follow(
         self, db: sqlite3.Connection, after: int, limit: int, deadline: float, at_ms: int | None
@@ -153,14 +153,14 @@ class SqliteStore:
 
     def _stats(self, db: sqlite3.Connection, states: _States | None) -> StoreStats:
         with snapshot(db):
-            located = log.read_located(db, 0)
+            bounds = log.read_bounds(db, 0)
             size, cap = db.execute(sql.CAP).fetchone()
-            operations = located.head.offset - located.oldest.offset + 1 if located.oldest else 0
-            newest = located.head if located.oldest else None
+            operations = bounds.head.offset - bounds.oldest.offset + 1 if bounds.oldest else 0
+            newest = bounds.head if bounds.oldest else None
             count = states.present if states else db.execute(sql.STATES_BOUND).fetchone()[0]
             deleted = states.deleted if states else None
             return StoreStats(
-                operations, count, size, cap, located.oldest, newest, lag=0, deleted=deleted
+                operations, count, size, cap, bounds.oldest, newest, lag=0, deleted=deleted
             )
 
 

@@ -1,4 +1,4 @@
-"""Limits the guessing of a password. No I/O.
+"""Limits guesses of a password. No I/O.
 
 A guess is a wrong password that was not tried before. It counts for its address, for the network of
 this address, and for everybody together. A consumer with a wrong password repeats it again and
@@ -48,7 +48,7 @@ _UNKNOWN = "unknown"
 class MemoryBounds(NamedTuple):
     """Bounds on the memory of an ``AttemptLimiter``.
 
-    ``buckets`` is exceeded by buckets that are not full; EVERYBODY bounds their number.
+    Buckets that are not full are kept beyond ``buckets``. EVERYBODY bounds their number.
     """
 
     buckets: int = _BUCKETS
@@ -58,8 +58,9 @@ class MemoryBounds(NamedTuple):
 
 
 class MemoryUse(NamedTuple):
-    """Numbers of things that an ``AttemptLimiter`` holds. ``remembered``: the most attempts of one
-    bucket.
+    """Numbers of items that an ``AttemptLimiter`` holds.
+
+    ``remembered_per_address``: the largest number of one address.
     """
 
     addresses: int
@@ -70,7 +71,7 @@ class MemoryUse(NamedTuple):
 
 
 class _Bucket:
-    """A token bucket of guesses. ``wrong``: the last attempts that it counted."""
+    """A token bucket of guesses. ``wrong``: the last wrong attempts that it counted."""
 
     __slots__ = ("_at", "_left", "_limit", "_remembered", "wrong")
 
@@ -81,7 +82,7 @@ class _Bucket:
         self._remembered = remembered
         self.wrong: OrderedDict[bytes, None] = OrderedDict()
 
-    def wait(self, now: float) -> float:
+    def wait_seconds(self, now: float) -> float:
         """Return the seconds until the next guess, 0 if it is possible now."""
         left = self._left_at(now)
         return 0.0 if left >= 1 else (1 - left) * self._limit.seconds
@@ -155,7 +156,7 @@ class AttemptLimiter:
         self._addresses = _Buckets(ADDRESS, bounds.buckets, bounds.remembered_per_address)
         self._known: OrderedDict[str, None] = OrderedDict()
 
-    def wait(self, address: str, attempt: bytes) -> float:
+    def wait_seconds(self, address: str, attempt: bytes) -> float:
         """Return the seconds until this attempt may be checked, 0 if it may be checked now.
 
         A remembered wrong attempt may always be checked.
@@ -167,10 +168,10 @@ class AttemptLimiter:
         buckets = [self._addresses.get(own)]
         if own not in self._known:
             buckets += [self._networks.get(network), self._everybody]
-        return max(bucket.wait(now) if bucket else 0.0 for bucket in buckets)
+        return max(bucket.wait_seconds(now) if bucket else 0.0 for bucket in buckets)
 
     def failed(self, address: str, attempt: bytes) -> None:
-        """Count a wrong attempt. ``wait`` must have returned 0 for it."""
+        """Count a wrong attempt. ``wait_seconds`` must have returned 0 for it."""
         own, network = units_of(address)
         if self._is_wrong(address, attempt):
             bucket = (

@@ -1,7 +1,7 @@
 """Authentication of requests. No I/O.
 
-Passwords come by HTTP Basic with any user name, as clients of the first server send them. For
-reading there are also cookies and tokens, signed for somebody with the password.
+Passwords come by HTTP Basic with any user name, as clients of the first server send them. Reading
+is also possible with a signed cookie or token, which a client gets for the password.
 """
 
 import base64
@@ -30,10 +30,11 @@ TOKEN_SECONDS = 15 * 60
 
 _BASIC = {"WWW-Authenticate": 'Basic realm="oplog", charset="UTF-8"'}
 
-# For browsers with our cookie: to Basic a browser opens its own dialog over the form of the page.
+# For browsers with our cookie: with Basic a browser would open its own dialog over the page's form.
 _SESSION = {"WWW-Authenticate": 'OplogSession realm="oplog"'}
 
-# Headers of proxies, and of pages of other origins in a browser on this machine.
+# Requests with one of these headers come through a proxy, or from a page of another origin in a
+# browser on this machine.
 _NOT_LOCAL = ("forwarded", "x-forwarded-for", "x-real-ip", "via", "origin")
 
 _QUIET_SECONDS = 60.0
@@ -76,10 +77,10 @@ class Authenticator:
     def check_password(
         self, request: HTTPConnection, given: bytes, challenge: dict[str, str] = _SESSION
     ) -> None:
-        """Raise the same Problems unless ``given`` is the password."""
+        """Raise the Problems of ``require`` unless ``given`` is the password."""
         attempt, address = self._digest(given), request.client.host if request.client else ""
-        if wait := self._limiter.wait(address, attempt):
-            self._guessing.again(
+        if wait := self._limiter.wait_seconds(address, attempt):
+            self._guessing.occurred(
                 detail=f"passwords from {address or 'an unknown address'} are not checked"
                 f" for {wait:.0f} s"
             )
@@ -117,8 +118,9 @@ class WriteAuthenticator(Authenticator):
         self._allowed_hosts = allowed_hosts
 
     def require(self, request: HTTPConnection) -> None:
-        """Raise as ``Authenticator.require``. Without a password, raise Problem 403 for such a
-        page.
+        """Raise as ``Authenticator.require``.
+
+        Without a password, raise Problem 403 for a page whose host name may belong to anybody.
         """
         if (
             self.is_open

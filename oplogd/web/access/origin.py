@@ -1,8 +1,8 @@
-"""Which web pages may send operations. No I/O.
+"""Decides which web pages may send operations. No I/O.
 
 With DNS rebinding an attacker loads a page and then points its host name at the agent. To the
-browser the page is then of the agent's own origin, so neither CORS nor a preflight stops it. Only
-the host name shows it: it is the attacker's. An attacker cannot redirect ``localhost`` or an IP
+browser the page then has the agent's own origin, so neither CORS nor a preflight stops it. Only the
+host name, which is the attacker's, shows it. An attacker cannot redirect ``localhost`` or an IP
 address, so pages under these belong to the agent.
 """
 

@@ -8,7 +8,7 @@ the requests before them are answered.
 
 import asyncio
 import logging
-from typing import Any
+from typing import Any, Literal
 
 import httptools
 from uvicorn._types import ASGI3Application
@@ -21,12 +21,13 @@ from oplogd.web.connection import refusals
 from oplogd.web.connection.flow import HoldableFlow, LastAnswerTransport
 from oplogd.web.connection.framing import framing_problem, head_without_upgrade, wants_stream
 from oplogd.web.connection.limits import MAX_HEADERS, RequestLimits
-from oplogd.web.connection.timing import BodyDeadline, Timer, Waiting
+from oplogd.web.connection.timing import BodyDeadline, Timer, TimerPurpose
 from oplogd.web.connection.unsent import unsent_bytes
 from oplogd.web.forwarded import plain_address
 from oplogd.web.problem import Problem
 
-# Bytes parsed at a time: the most by which a bound is exceeded, and a bound on pipelined requests.
+# Bytes parsed at a time. The bounds are checked after each piece. A piece also bounds the number of
+# pipelined requests.
 _PIECE = 4096
 
 # Time for a refused client to read its answer. An immediate close would reset the connection and
@@ -50,13 +51,18 @@ class HttpProtocol(HttpToolsProtocol):
         # miss a body that is longer than announced.
         self.parser = httptools.HttpRequestParser(self)
         self._running: RequestResponseCycle | None = None
-        self._waits_for = "request"  # then "headers", then "body"
-        self._unparsed = 0  # bytes since the last complete element: of headers, a chunk or trailers
+        # The part of a request that the parser expects next.
+        self._waits_for: Literal["request", "headers", "body"] = "request"
+        # Bytes received since the headers, a chunk or the trailers were complete.
+        self._unparsed = 0
         self._head_bytes = 0
         self._body_deadline = BodyDeadline(self.limits.body_seconds)
-        self._timer = Timer(self.loop, self._on_time)
-        self._held = b""  # pipelined requests
+        self._timer = Timer(self.loop, self._on_timeout)
+        # Pipelined requests, not yet parsed.
+        self._held = b""
+        # The reason for which a callback ended the parsing.
         self._fault: Problem | None = None
+        # A refusal that is sent after the answer that has begun.
         self._deferred: Problem | None = None
         self._is_refused = False
         # No request follows: an answer or the client has ended the connection.
@@ -91,7 +97,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._refuse(refusals.incomplete_body())
             if self._is_refused:
                 return False
-        # With TLS nothing can be sent any more. A consumer that ends its side is gone.
+        # With TLS nothing can be sent any more. A consumer that ends its side counts as gone.
         self._is_last = (
             running is not None
             and not running.response_started
@@ -212,7 +218,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _fail(self, fault: Problem) -> None:
-        """End the parsing. Works in callbacks of the parser too."""
+        """End the parsing, also from a callback of the parser."""
         self._fault = fault
         raise httptools.HttpParserError(fault.detail)
 
@@ -223,13 +229,14 @@ class HttpProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def _unanswered(self) -> RequestResponseCycle | None:
-        """Return the request that is to be answered next, None if all so far are answered."""
+        """Return the request that is being answered, None if there is none."""
         running = self._running
         return None if running is None or running.response_complete else running
 
     def _close_after_body(self) -> None:
-        """Close once the client has sent everything: before, the connection would be reset and the
-        answer lost.
+        """Close once the client has sent its whole body.
+
+        An earlier close would reset the connection and lose the answer.
         """
         if self._waits_for != "body" or self._running is not self.cycle:
             self.transport.close()
@@ -296,7 +303,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _log_refusal(self, problem: Problem) -> None:
         peer = plain_address(self.client[0]) if self.client else None
-        self.refused_requests.again(detail=f"{peer or 'unknown'}: {problem.detail}")
+        self.refused_requests.occurred(detail=f"{peer or 'unknown'}: {problem.detail}")
 
     def _send_refusal(self, problem: Problem) -> None:
         self.transport.write(refusals.answer(problem, self.server_state.default_headers))
@@ -315,7 +322,7 @@ class HttpProtocol(HttpToolsProtocol):
     # Time
 
     def _watch(self) -> None:
-        """Start the timer for the part of a request that the client owes, not for our answer."""
+        """Start the timer if the client must send the next bytes; stop it if the agent must."""
         if self._held or self._is_refused:
             self._timer.stop()
         elif self._waits_for == "body":
@@ -325,17 +332,17 @@ class HttpProtocol(HttpToolsProtocol):
         else:
             self._timer.stop()
 
-    def _on_time(self, waiting: Waiting) -> None:
+    def _on_timeout(self, purpose: TimerPurpose) -> None:
         if self.transport.is_closing():
             return
-        if waiting == "body":
-            self._on_body_time()
-        elif waiting == "headers" and (self._unparsed or self._waits_for == "headers"):
+        if purpose == "body":
+            self._on_body_timeout()
+        elif purpose == "headers" and (self._unparsed or self._waits_for == "headers"):
             self._refuse(refusals.headers_too_slow(self.limits.header_seconds))
         else:
             self.transport.close()
 
-    def _on_body_time(self) -> None:
+    def _on_body_timeout(self) -> None:
         running, now = self._unanswered(), self.loop.time()
         if running is not None and running.response_started:
             return  # a stream; nobody reads the body of its request
@@ -344,7 +351,7 @@ class HttpProtocol(HttpToolsProtocol):
         left = self._body_deadline.left(now)
         if left > 0:
             self._timer.start("body", left)
-        elif running is None:  # answered early: the rest may come for a while
+        elif running is None:  # answered before its body was complete
             self.transport.close()
         else:
             self._refuse(refusals.body_too_slow(self.limits.body_seconds))

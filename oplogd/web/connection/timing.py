@@ -6,19 +6,21 @@ from typing import Literal
 
 from oplogd.web.connection.limits import MIN_BODY_RATE
 
-Waiting = Literal["headers", "body", "end"]
+TimerPurpose = Literal["headers", "body", "end"]
 
 
 class Timer:
-    """One timer, started for one purpose at a time. ``on_time`` is called with the purpose."""
+    """One timer, started for one purpose at a time. ``on_timeout`` is called with the purpose."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, on_time: Callable[[Waiting], None]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, on_timeout: Callable[[TimerPurpose], None]
+    ) -> None:
         self._loop = loop
-        self._on_time = on_time
+        self._on_timeout = on_timeout
         self._handle: asyncio.TimerHandle | None = None
-        self._purpose: Waiting | None = None
+        self._purpose: TimerPurpose | None = None
 
-    def start(self, purpose: Waiting, seconds: float) -> None:
+    def start(self, purpose: TimerPurpose, seconds: float) -> None:
         """Start the timer, unless it already runs for this purpose."""
         if purpose == self._purpose:
             return
@@ -31,9 +33,9 @@ class Timer:
             self._handle.cancel()
         self._handle = self._purpose = None
 
-    def _fire(self, purpose: Waiting) -> None:
+    def _fire(self, purpose: TimerPurpose) -> None:
         self._handle = self._purpose = None
-        self._on_time(purpose)
+        self._on_timeout(purpose)
 
 
 class BodyDeadline:
@@ -47,7 +49,7 @@ class BodyDeadline:
         self._due = now + self._seconds
 
     def extend(self, now: float, octets: int) -> None:
-        """Count bytes of the body: they earn time at MIN_BODY_RATE."""
+        """Count bytes of the body: each adds the time that it may take at MIN_BODY_RATE."""
         self._due = min(self._due + octets / MIN_BODY_RATE, now + self._seconds)
 
     def left(self, now: float) -> float:

@@ -15,9 +15,9 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import OperationFailure, PyMongoError
 
 from oplogd.store.base import Entry
-from oplogd.store.mongo.connect import Link
 from oplogd.store.mongo.damage import whole
 from oplogd.store.mongo.layout import LOG, Document, entry, mark_of
+from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.log import Log
 from oplogd.store.mongo.notifier import wait
 

@@ -1,4 +1,4 @@
-"""Decodes the body of a POST into operations. No I/O.
+"""Decodes the body of an HTTP request into operations. No I/O.
 
 The work on a body is a generator that yields after each small piece, so the event loop can do other
 work in between.
