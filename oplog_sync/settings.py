@@ -27,7 +27,8 @@ Each value comes from its flag, else from its variable, else it is the default. 
 An empty variable is not set. An unknown variable that begins with OPLOG_SYNC_ is refused.
 
 Exit codes: 0 done, 1 failed, 2 a bad setting, 3 more deletes than allowed, 4 invalid rows, \
-5 empty dump, 6 more changes than allowed, 7 rows of the future. With 3 to 7 nothing was emitted."""
+5 empty dump, 6 more changes than allowed, 7 rows dated in the future, 129, 130, 143 stopped by a \
+signal. With 3 to 7 nothing was emitted."""
 
 
 def _setting(*arguments: Any, **options: Any) -> Any:
@@ -124,7 +125,7 @@ class JobSettings:
         "NAME=VALUE",
         None,
         _option,
-        "Option for Spark's reader. Can be repeated; its variable holds one per line.",
+        "Option for Spark's reader. Can be repeated. The variable holds one option per line.",
         repeats=True,
     )
     only_types: frozenset[str] | None = _setting(
@@ -149,8 +150,8 @@ class JobSettings:
         "N|P%",
         "20%",
         _limit,
-        "Emit nothing if there are more deletes: a number, or a share of the live objects "
-        "compared, of all objects and of each type.",
+        "Emit nothing if there are more deletes than this number, or than this share of the live "
+        "objects compared, in total or of one type.",
     )
     max_changes: Limit = _setting(
         "Safety",
@@ -158,9 +159,8 @@ class JobSettings:
         "N|P%",
         "60%",
         _limit,
-        "Emit nothing if there are more changes: a number of inserts and updates, or a "
-        "share of the live objects compared, of all objects and of each type, that would be"
-        " updated.",
+        "Emit nothing if there are more inserts and updates than this number, or more updates "
+        "than this share of the live objects compared, in total or of one type.",
     )
     force: bool = _setting(
         "Safety",
@@ -168,7 +168,7 @@ class JobSettings:
         None,
         "false",
         values.switch,
-        "Continue with an empty dump, or with rows of the future. Then nothing is deleted.",
+        "Continue with an empty dump, or with rows dated in the future. Then nothing is deleted.",
     )
     dry_run: bool = _setting(
         "Safety",
@@ -196,7 +196,7 @@ class JobSettings:
         ".jsonl, .json or .ndjson, else Parquet.",
     )
     master: str | None = _setting(
-        "Operation",
+        "Process",
         "--master",
         "URL",
         None,
@@ -204,7 +204,7 @@ class JobSettings:
         "Spark master. Not set: spark-submit's, else local[*].",
     )
     debug: bool = _setting(
-        "Operation",
+        "Process",
         "--debug",
         None,
         "false",

@@ -26,7 +26,8 @@ DURATION is a number of seconds, or a number with a unit: 30, 30s, 500ms, 10m, 1
 
 The variable of a flag without a value is 1, true, yes or on; or 0, false, no or off.
 
-Exit codes: 0 stopped in order, 1 failed, 2 a bad setting, 3 stopped before all was stored."""
+Exit codes: 0 stopped in order, 1 failed, 2 a bad setting, 3 stopped before all was stored or all \
+streams had ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +87,8 @@ class Settings:
         "DURATION|0",
         "0",
         values.time_or_0,
-        "How long to remember deleted objects. A consumer that was away longer starts anew."
-        " 0: for ever.",
+        "How long to remember deleted objects. A consumer that was away longer replicates all "
+        "objects again. 0: for ever.",
     )
     new_epoch: bool = setting(
         "Store",
@@ -96,8 +97,8 @@ class Settings:
         "false",
         values.switch,
         "Set the log aside, begin a new one from the states and exit. Every consumer then "
-        "starts anew. Repairs a log whose time is far ahead of the clock. Stop the agent "
-        "first.",
+        "replicates all objects again. Repairs a log whose time is far ahead of the clock. "
+        "Stop the agent first.",
     )
     mongo_url: Secret | None = secret(
         "MongoDB",
@@ -180,8 +181,8 @@ class Settings:
         "N",
         "100000",
         values.count(1),
-        "Operations that may wait to be stored, at least 1. When the queue is full, UDP "
-        "drops operations and HTTP answers 503.",
+        "Maximum number of operations that wait to be stored (the queue), at least 1. When the "
+        "queue is full, UDP drops operations and HTTP answers 503.",
     )
     max_queued_bytes: int = setting(
         "Limits",
@@ -189,7 +190,7 @@ class Settings:
         "SIZE",
         "64MB",
         values.size(65536),
-        "The same limit in memory, at least 64KB.",
+        "Maximum size of the queue in memory, at least 64KB.",
     )
     max_body_size: int = setting(
         "Limits",
@@ -233,8 +234,8 @@ class Settings:
         "30s",
         values.some_time,
         "Longest pause within the body of an HTTP request, more than 0. A body that takes "
-        "longer than this in total must arrive at 4 KB per second. Otherwise HTTP answers "
-        "408.",
+        "longer than this in total must arrive at 4 KB per second at least. Otherwise HTTP "
+        "answers 408.",
     )
     max_clients: int = setting(
         "Limits",
@@ -259,8 +260,8 @@ class Settings:
         "N",
         "65536",
         values.count(16),
-        "Operations kept in memory for consumers, at least 16. Slower consumers read from "
-        "the store.",
+        "Maximum number of operations in memory for consumers (the ring), at least 16. Slower "
+        "consumers read from the store.",
     )
     ring_bytes: int = setting(
         "Streams",
@@ -268,7 +269,7 @@ class Settings:
         "SIZE",
         "64MB",
         values.size(65536),
-        "The same limit in memory, at least 64KB.",
+        "Maximum size of the ring, at least 64KB.",
     )
     heartbeat: float = setting(
         "Streams",
@@ -305,7 +306,7 @@ class Settings:
         empty_is_unset=True,
     )
     shutdown_timeout: float = setting(
-        "Operation",
+        "Process",
         "--shutdown-timeout",
         "DURATION",
         "30s",
@@ -313,7 +314,7 @@ class Settings:
         "How long a stop may take to store queued operations and to end the streams, more than 0.",
     )
     log_format: Literal["text", "json"] = setting(
-        "Operation",
+        "Process",
         "--log-format",
         "text|json",
         "text",
@@ -321,7 +322,7 @@ class Settings:
         "Write log lines for people (text), or one JSON object per line.",
     )
     debug: bool = setting(
-        "Operation",
+        "Process",
         "--debug",
         None,
         "false",

@@ -79,6 +79,10 @@ def test_the_site_is_built(checkout: Path) -> None:
     # A page outside docs/ that a page links to is part of the site.
     assert (site / "project/CHANGELOG.html").is_file()
     assert 'href="project/CHANGELOG.html"' in (site / "operations.html").read_text()
+    # Snippets begin and end as in the checkout, and lists with snippets are not cut.
+    assert [page for page in site.rglob("*.html") if "```" in page.read_text()] == []
+    assert '"filename">consumer.py<' in (site / "quickstart.html").read_text()
+    assert "<p>Build the packages:</p>" in (site / "releasing.html").read_text()
 
 
 @pytest.mark.parametrize("link", ["nowhere.md", "operations.md#nowhere", "../nowhere.md"])

@@ -29,12 +29,12 @@ _ABOUT = (
 _NOTES = """\
 URL comes from the command line, else from OPLOG_TAIL_URL, else from OPLOG_URL, else it is \
 http://localhost:8042. Other values come from the flag, else from the variable. \
-OPLOG_PASSWORD counts if no other password is given. An empty variable is not set. An unknown \
+OPLOG_PASSWORD is used if no other password is given. An empty variable is not set. An unknown \
 variable that begins with OPLOG_TAIL_ is refused.
 
 TIME is a duration before now (90s, 10m, 12h, 7d), RFC 3339 (2026-01-31T12:00:00Z) or \
-milliseconds since 1970. ID is an event id, 0 for a copy of all objects, milliseconds since 1970 \
-or RFC 3339.
+milliseconds since 1970. ID is an event id, 0 for a replication of all objects, milliseconds \
+since 1970 or RFC 3339.
 
 A line shows the time, the event, the object with its parents, and the id in brackets. With --json \
 a line is an object: event_id, event and, for an operation, timestamp, parents, type, id and ref \

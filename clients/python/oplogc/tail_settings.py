@@ -165,12 +165,13 @@ FLAGS = (
     ),
     _row(
         "Start", "--replicate", None, None, _switch,
-        "Start with a copy of all objects: reset, an insert for each object, live. Then follow.",
+        "Start with a replication of all objects: reset, an insert for each object, live. Then"
+        " follow.",
     ),
     _row(
         "Start", "--state-file", None, "PATH", _state_file,
-        "Keep the position in this file, and resume there next time. A position in the file comes"
-        " before --from, --since and --replicate.",
+        "Keep the position in this file, and resume there next time. A position in the file"
+        " overrides --from, --since and --replicate.",
     ),
     _row(
         "Output", "--count", "-n", "N", _count,
@@ -195,7 +196,7 @@ FLAGS = (
     ),
     _row(
         "Connection", "--proxy", None, "URL", _text,
-        "HTTP proxy. Not set: HTTP_PROXY and HTTPS_PROXY count.",
+        "HTTP proxy. Not set: the proxy of HTTP_PROXY or HTTPS_PROXY.",
     ),
 )  # fmt: skip
 
