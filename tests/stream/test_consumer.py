@@ -6,6 +6,7 @@ import time
 import pytest
 
 from oplogd.event_id import Millis, format_id
+from oplogd.store import Entry
 from oplogd.stream.filters import Filter
 from oplogd.stream.frames import HEARTBEAT
 from oplogd.stream.hub import TooManyClientsError
@@ -293,3 +294,111 @@ async def test_a_live_consumer_that_fell_off_ring_and_log_goes_on_from_the_state
     client.check_drained()
     assert client.resets == 0
     assert len(client.objects) == 21
+
+
+async def test_live_of_an_empty_log_has_the_time_of_the_last_state_as_its_id(world: World) -> None:
+    await world.append(numbered(3))
+    world.clock.ms += 10
+    await world.new_epoch()
+    client = await connected(world, "0", Filter())
+    while await client.read():
+        pass
+    assert (client.phase, client.last_id) == ("live", str(START_MS + 10))
+    assert len(client.objects) == 3
+
+
+async def test_a_new_epoch_in_the_midst_of_a_replication_begins_it_anew(world: World) -> None:
+    await world.append(numbered(3))
+    client = await connected(world, "0", Filter())
+    assert await client.read()
+    await world.new_epoch()
+    while await client.read():
+        pass
+    client.check_drained()
+    assert client.resets == 2
+
+
+async def test_entries_that_leave_the_log_during_a_replication_come_as_states_before_live(
+    world: World,
+) -> None:
+    await world.append([operation(id_="first")])
+    client = await connected(world, "0", Filter())
+    assert await client.read()
+    assert await client.read()
+    world.store.shrink(600)
+    while await world.is_in_log(2) or len(world.history) == 1:
+        await grow(world, f"type{len(world.history)}")
+    assert await world.is_in_log(3)
+    await world.restart_ring()
+    while await client.read():
+        pass
+    client.check_drained()
+    assert (client.phase, client.resets) == ("live", 1)
+    assert world.hub.counters.to_states == 0
+
+
+async def test_the_first_checkpoint_comes_also_to_a_consumer_that_is_behind_the_ring(
+    world: World,
+) -> None:
+    await world.append(numbered(3))
+    await world.restart_ring()
+    client = await connected(world, format_id(world.mark(1)), Filter(), checkpoints=True)
+    assert client.consumer is not None
+    assert await client.consumer.next_chunk() == f"id: {format_id(world.mark(1))}\n\n".encode()
+
+
+async def test_a_heartbeat_has_no_checkpoint_while_the_log_may_be_another_one(world: World) -> None:
+    await grow(world, "rare")
+    client = await connected(world, "", checkpoints=True)
+    assert client.consumer is not None
+    assert await client.read()
+    assert not await client.read()
+    client.consumer.last_write = float("-inf")
+    world.ring.restart(world.head)
+    assert await client.woken() == HEARTBEAT
+
+
+async def test_the_position_in_the_empty_log_of_a_new_epoch_is_the_time_of_its_beginning(
+    world: World,
+) -> None:
+    await world.append(numbered(3))
+    world.clock.ms += 10
+    await world.new_epoch()
+    client = await connected(world, "", checkpoints=True)
+    assert client.consumer is not None
+    assert client.consumer.phase.position == str(START_MS + 10)
+    assert await client.consumer.next_chunk() == f"id: {START_MS + 10}\n\n".encode()
+
+
+async def test_a_live_consumer_is_behind_only_if_the_ring_has_something_for_it(
+    world: World,
+) -> None:
+    await grow(world, "rare")
+    client = await connected(world, "")
+    assert client.consumer is not None
+    await grow(world, "video")
+    assert not client.consumer.phase.is_behind()
+    await grow(world, "rare")
+    assert client.consumer.phase.is_behind()
+    assert await client.read()
+    assert not client.consumer.phase.is_behind()
+
+
+async def test_a_page_of_the_store_with_a_hole_is_read_up_to_the_hole(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.append(numbered(5))
+    await world.restart_ring()
+    client = await connected(world, format_id(world.mark(1)), Filter())
+    read = world.store.read
+
+    async def with_hole(after: int, limit: int, at_ms: int | None = None) -> list[Entry]:
+        monkeypatch.setattr(world.store, "read", read)
+        return [entry for entry in await read(after, limit, at_ms) if entry.offset != 3]
+
+    monkeypatch.setattr(world.store, "read", with_hole)
+    assert await client.read()
+    assert client.place == 2
+    while await client.read():
+        pass
+    client.check_drained()

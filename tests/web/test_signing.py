@@ -31,6 +31,16 @@ def test_every_agent_with_the_password_accepts_a_value_until_it_expires(
     assert SAME.expiry(purpose, value, expires) is None
 
 
+def test_agents_of_all_releases_sign_alike() -> None:
+    signer = ExpiringSigner("secret")
+    assert signer.sign(Purpose.COOKIE, 1_700_000_000) == (
+        "1700000000.A2_hbm1xnujGdmOTxcK3FZIhoCNJd-DhN17ZquW5dlQ"
+    )
+    assert signer.sign(Purpose.TOKEN, 1_700_000_000) == (
+        "1700000000.gAWjJCHgu4O1xEzq50x4iUqZM5-oV7xjTaKNOtOcnB0"
+    )
+
+
 @examples()
 @given(purposes, times)
 def test_another_password_or_another_purpose_refuses_a_value(
