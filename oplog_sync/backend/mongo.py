@@ -19,6 +19,7 @@ from pymongo.client_session import ClientSession
 from pymongo.collection import Collection
 from pymongo.database import Database
 from pymongo.errors import (
+    ConfigurationError,
     ConnectionFailure,
     CursorNotFound,
     PyMongoError,
@@ -211,15 +212,18 @@ class MongoBackend:
         if upto is None or database.read_preference == ReadPreference.PRIMARY:
             yield collection, None
             return
-        if not asyncio.run(self._quirks()).has_sessions:
-            yield _at_primary(collection), None
-            return
         with database.client.start_session(causal_consistency=True) as session:
-            if table is OPERATION_TABLE:
-                is_there = collection.find_one({"n": upto}, {"_id": 1}, session=session) is not None
-            else:
-                row = database[META].find_one({"_id": LOG}, {"n": 1}, session=session)
-                is_there = row is not None and row["n"] >= upto
+            try:
+                if table is OPERATION_TABLE:
+                    entry = collection.find_one({"n": upto}, {"_id": 1}, session=session)
+                    is_there = entry is not None
+                else:
+                    row = database[META].find_one({"_id": LOG}, {"n": 1}, session=session)
+                    is_there = row is not None and row["n"] >= upto
+            except ConfigurationError:
+                # The server has no sessions. Its quirks would tell, but only the primary is asked
+                # for them, and a secondary can be read while there is none.
+                is_there = False
             if is_there:
                 yield collection, session  # causal consistency: every member shows the same
             else:
@@ -280,8 +284,8 @@ class MongoCorrector:
 
 def _kind(database: Database[Document]) -> CollectionKind | None:
     """Return how the log is kept, None if there is no log."""
-    for found in database.list_collections():
-        if found["name"] == LOG:
+    for found in database.list_collections(filter={"name": LOG}):
+        if found["name"] == LOG:  # not every server filters
             return "capped" if found.get("options", {}).get("capped") else "plain"
     return None
 

@@ -11,6 +11,7 @@ from oplogd.store.mongo.lease import Lease
 from oplogd.store.mongo.link import Link
 from tests.mongo.conftest import MakeStore, drop
 from tests.mongo.operations import folded, live_states, op, states_of, whole_log
+from tests.mongo.wire import Wire
 
 SECONDS = 5.0
 
@@ -50,6 +51,25 @@ async def link(plain_url: str) -> AsyncIterator[Link]:
     yield made
     await made.close()
     await drop(plain_url)
+
+
+async def test_only_one_of_two_agents_that_find_the_lease_free_takes_it(
+    wire: Wire, lease: MakeLease
+) -> None:
+    link = Link(wire.url())
+    await link.greet()
+    try:
+        slow, quick = lease(meta=link.meta), lease()
+        held = wire.hold(lambda command: "findAndModify" in command)
+        taking = asyncio.create_task(slow.hold())
+        await asyncio.to_thread(held.wait)
+        assert await quick.hold()
+        await asyncio.to_thread(held.release)
+        assert not await taking
+        assert quick.held
+        assert not slow.held
+    finally:
+        await link.close()
 
 
 async def test_a_silent_holder_is_replaced_after_the_leases_time_and_not_before(

@@ -16,9 +16,11 @@ from oplogd.event_id import EventId, format_id
 from oplogd.operation import Operation, now_ms
 from oplogd.store import BatchId
 from oplogd.store.mongo import MongoStore
+from oplogd.store.mongo.connect import Link
 from oplogd.stream.start import FullReplication, Since, resolve
 from tests.mongo.conftest import MakeStore
 from tests.mongo.operations import folded, live_states, op, states_of, whole_log
+from tests.mongo.wire import Wire
 
 Document = dict[str, Any]
 THEN = datetime(2014, 11, 6, 11, 4, 39, 41_000, UTC)
@@ -257,3 +259,16 @@ async def test_credentials_show_in_no_message(make_store: MakeStore) -> None:
         with pytest.raises(StoreError) as refused:
             make_store(url, "capped")
         assert "hunter2" not in str(refused.value)
+
+
+async def test_a_collection_is_looked_up_without_a_list_of_all_others(wire: Wire) -> None:
+    link = Link(wire.url())
+    try:
+        held = wire.hold(lambda command: "listCollections" in command)
+        asking = asyncio.create_task(link.options("oplog_ops"))
+        command = await asyncio.to_thread(held.wait)
+        await asyncio.to_thread(held.release)
+        assert await asking is None
+        assert command["filter"] == {"name": "oplog_ops"}
+    finally:
+        await link.close()

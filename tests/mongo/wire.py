@@ -90,6 +90,8 @@ class Wire(Relay):
         self._as_replica_set = as_replica_set
         self._held: list[Held] = []
         self._upto: int | None = None
+        # Commands that are being carried out by the server.
+        self._begun: set[object] = set()
         self._cuts: tuple[Matches, Moment] | None = None
         # Commands on the log, in the order of their arrival.
         self.seen: list[Command] = []
@@ -99,9 +101,14 @@ class Wire(Relay):
         super().__init__(server_url)
 
     def lag(self, upto: int | None) -> None:
-        """Let majority reads of the log end with this offset. None: with all entries again."""
+        """Let majority reads of the log end with this offset. None: with all entries again.
+
+        Waits for the commands that are being carried out: a read must not see later entries.
+        """
         with self._lock:
             self._upto = upto
+            begun = set(self._begun)
+            assert self._lock.wait_for(lambda: not begun & self._begun, DEADLINE)
 
     def hold(self, matches: Matches, moment: Moment = "before") -> Held:
         """Hold the next command that matches, before or after it is carried out."""
@@ -155,8 +162,16 @@ class Wire(Relay):
         try:
             if held and held.moment == "before":
                 held.pause(client, command)
-            server.sendall(self._request(command, request))
-            answer = self._answer(command, read_message(server))
+            begun = object()
+            with self._lock:
+                self._begun.add(begun)
+            try:
+                server.sendall(self._request(command, request))
+                answer = self._answer(command, read_message(server))
+            finally:
+                with self._lock:
+                    self._begun.discard(begun)
+                    self._lock.notify_all()
             if held and held.moment == "after":
                 held.pause(client, command)
             if cut is None:
@@ -205,8 +220,12 @@ class Wire(Relay):
                 "me": host,
                 "logicalSessionTimeoutMinutes": 30,
             }
+            self._rewrite(document)
         body = answer[HEADER.size : start] + bson.encode(document)
         return HEADER.pack(HEADER.size + len(body), number, answers, kind) + body
+
+    def _rewrite(self, document: Command) -> None:
+        """Change the answer in which the server describes itself. For subclasses."""
 
 
 def _decode(message: bytes) -> Command:

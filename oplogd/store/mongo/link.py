@@ -142,8 +142,8 @@ class Link:
 
     async def options(self, name: str) -> Document | None:
         """Return the options of a collection; None if it does not exist."""
-        async for found in await self.database.list_collections():
-            if found["name"] == name:
+        async for found in await self.database.list_collections(filter={"name": name}):
+            if found["name"] == name:  # not every server filters
                 options: Document = found.get("options", {})
                 return options
         return None
