@@ -36,7 +36,8 @@ def _setting(*arguments: Any, **options: Any) -> Any:
 
 
 def _secret(*arguments: Any) -> Any:
-    return secret(*arguments, program="oplog-sync")
+    # An empty URL, such as "$URL" without a value, must not choose the default store.
+    return secret(*arguments, program="oplog-sync", empty_is_unset=False)
 
 
 def _text(text: str) -> str:

@@ -3,30 +3,37 @@
 import asyncio
 import os
 import sys
+from pathlib import Path
 
 from oplogd.settings import Settings, command
+from oplogd.stop import EXIT_FAILED
 
 
 def main() -> None:
     oplogd = command()
     oplogd.complete(os.environ)
     settings = oplogd.parse(sys.argv[1:], os.environ)
-    if not settings.new_epoch and (reason := unusable_file(settings)):
-        oplogd.refuse(reason)
+    if not settings.new_epoch:
+        name, path = _file(settings)
+        if path is not None and path.is_dir():
+            oplogd.refuse(f"{name}: {path} cannot be opened: it is a folder; name a file")
+        if path is not None and (reason := _unusable_now(path)):
+            print(f"oplogd: {name}: {path} {reason}", file=sys.stderr)
+            sys.exit(EXIT_FAILED)
     sys.exit(_run(settings))
 
 
-def unusable_file(settings: Settings) -> str | None:
-    """Return a sentence if --store or --spool can never name a file, None otherwise."""
-    name, path = "--store", settings.store
+def _file(settings: Settings) -> tuple[str, Path | None]:
+    """Return the flag and the path of the file that the agent writes. None: no file."""
     if settings.mongo_url is not None:
-        if settings.spool is None:
-            return None
-        name, path = "--spool", settings.spool
-    if path.is_dir():
-        return f"{name}: {path} cannot be opened: it is a folder; name a file"
+        return "--spool", settings.spool
+    return "--store", settings.store
+
+
+def _unusable_now(path: Path) -> str | None:
+    """Return a reason that a later start may not meet, such as a volume that is not mounted yet."""
     if not path.parent.is_dir():
-        return f"{name}: {path} cannot be opened: there is no folder {path.parent}"
+        return f"cannot be opened: there is no folder {path.parent}"
     return None
 
 

@@ -68,6 +68,7 @@ def secret(
     help: str,
     *,
     program: str = "oplogd",
+    empty_is_unset: bool = True,
 ) -> Any:
     """Return a field with two flags: one takes the secret, the other a file that holds it."""
     given = Flag(
@@ -78,7 +79,7 @@ def secret(
         default=None,
         help=help,
         convert=convert,
-        empty_is_unset=True,
+        empty_is_unset=empty_is_unset,
     )
     file = dataclasses.replace(
         given,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import os
 import re
 import sys
 import textwrap
@@ -96,14 +97,17 @@ class SettingsCommand(click.Command, Generic[S]):
             from click.shell_completion import shell_complete
 
             name = self.name or ""
-            code = shell_complete(self, {}, name, self.completion_variable, instruction)
+            try:
+                code = shell_complete(self, {}, name, self.completion_variable, instruction)
+            except OSError as error:
+                self._end_without_stdout(error)
             raise SystemExit(code)
 
     def parse(self, argv: Sequence[str], environ: Mapping[str, str]) -> S:
         """Read each setting from its flag, else its variable, else its default.
 
         `argv` is without the program's name. Raises SystemExit: 2 after one sentence on stderr for
-        a bad setting, 0 after --help and --version.
+        a bad setting, 0 after --help and --version, 1 if stdout takes neither.
         """
         try:
             with self.make_context(self.name, list(argv), obj=environ) as context:
@@ -120,6 +124,17 @@ class SettingsCommand(click.Command, Generic[S]):
             raise SystemExit(ended.exit_code) from None
         except click.UsageError as error:
             self.refuse(_sentence(error, self))
+        except OSError as error:  # of stdout, while --help or --version prints
+            self._end_without_stdout(error)
+
+    def _end_without_stdout(self, error: OSError) -> NoReturn:
+        """Exit with 0 if the reader closed the pipe, else with 1 after one sentence."""
+        # Otherwise Python would fail at exit because it cannot flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise SystemExit(0)
+        print(f"{self.name}: cannot write to stdout: {error.strerror}", file=sys.stderr)
+        raise SystemExit(1)
 
     def refuse(self, sentence: str) -> NoReturn:
         print(f"{self.name}: {sentence}", file=sys.stderr)
@@ -132,8 +147,9 @@ class SettingsCommand(click.Command, Generic[S]):
 
     def _given(self, context: click.Context) -> Given:
         if context.args:
-            # A secret may follow: name only the first argument, without a value.
-            raise click.UsageError(f"unknown argument {context.args[0].partition('=')[0]}")
+            # A secret may follow: name only the first argument, and of that no value and no URL.
+            name = re.split("=|://|@", context.args[0], maxsplit=1)[0]
+            raise click.UsageError(f"unknown argument {name}")
         given: dict[str, Any] = {}
         sources: dict[str, str] = {}
         for field in dataclasses.fields(self._settings):  # type: ignore[arg-type]  # a dataclass
@@ -228,7 +244,8 @@ class _FlagOption(click.Option):
 def _refuse_flags_as_values(command: click.Command, args: Sequence[str]) -> None:
     """Raise click.BadOptionUsage if a flag follows a flag that needs a value.
 
-    click would take the second flag as the value: `--password --debug` would set the password.
+    click would take the second flag as the value: `--password --debug` would set the password. A
+    value such as `- a` or `-1` is no flag.
     """
     takes_value = {
         name
@@ -242,7 +259,7 @@ def _refuse_flags_as_values(command: click.Command, args: Sequence[str]) -> None
             return
         if arg in takes_value:
             value = next(rest, "")
-            if re.match(r"-[^\d.]", value):
+            if re.match(r"-[^\d.\s][^\s=]*(=|$)", value):
                 raise click.BadOptionUsage(arg, "requires an argument")
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from oplogc import tail
+from oplogc.tail_command import parse
 from oplogc.tail_settings import FLAGS, agent_url, start_position, start_time
 from tests.agents import DEADLINE, Agent
 from tests.clients.restart import agent_on, free_port
@@ -199,10 +200,13 @@ def test_a_stdout_that_takes_nothing_is_told_in_a_sentence(tmp_path: Path) -> No
 
 
 def test_a_state_file_that_cannot_be_written_is_told_before_it_follows(tmp_path: Path) -> None:
-    for path in (tmp_path / "missing" / "state", tmp_path):
+    for path, words, wanted in (
+        (tmp_path / "missing" / "state", "cannot write the state file ", 1),
+        (tmp_path, "--state-file: ", 2),
+    ):
         code, out, err = run("http://127.0.0.1:9", "--state-file", str(path))
-        assert (code, out) == (2, "")
-        assert err.startswith("oplog-tail: --state-file: ")
+        assert (code, out) == (wanted, "")
+        assert err.startswith(f"oplog-tail: {words}")
     (tmp_path / "state").write_text("no position")
     code, out, err = run("http://127.0.0.1:9", "--state-file", str(tmp_path / "state"))
     assert (code, out) == (1, "")
@@ -255,6 +259,9 @@ def test_the_help_names_every_flag_with_its_variable_within_80_columns(
         (["--password", "--json"], {}, "--password: needs a value"),
         (["--json=1"], {}, "--json: takes no value"),
         (["one", "two"], {}, "unknown argument two"),
+        (["one", "http://u:hunter2@two"], {}, "unknown argument (an address with a password)"),
+        (["-qt", "--json"], {}, "-t: needs a value"),
+        (["-n=x"], {}, "--count: 'x' is not a whole number"),
         (["-t", ","], {}, "--types: give names, none of them empty"),
         (["--color", "blue"], {}, "--color: 'blue' is not one of auto, always, never"),
         (["--password-file", "/no/such"], {}, "--password-file: cannot read '/no/such'"),
@@ -282,6 +289,14 @@ def test_bad_settings_end_with_2_and_one_sentence(
     assert "hunter2" not in line
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [["-t", "a"], ["-ta"], ["-t=a"], ["-qt=a"], ["-qta"], ["--types", "a"], ["--types=a"]],
+)
+def test_the_value_of_a_short_flag_may_follow_an_equals_sign(arguments: list[str]) -> None:
+    assert parse(arguments, {}).types == ("a",)
+
+
 def test_times_are_read_as_people_write_them() -> None:
     assert 599 < (datetime.now(UTC) - start_time("10m")).total_seconds() < 630
     moment = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -301,3 +316,17 @@ def test_times_are_read_as_people_write_them() -> None:
 )
 def test_a_host_and_port_need_no_scheme(text: str, url: str) -> None:
     assert agent_url(text) == url
+
+
+def test_the_service_links_of_kubernetes_are_ignored() -> None:
+    links = {
+        "SERVICE_HOST": "10.0.0.1",
+        "SERVICE_PORT_HTTP": "80",
+        "PORT": "tcp://10.0.0.1:80",
+        "PORT_80_TCP": "tcp://10.0.0.1:80",
+        "PORT_80_TCP_PROTO": "tcp",
+        "PORT_80_TCP_ADDR": "10.0.0.1",
+    }
+    assert parse([], {f"OPLOG_TAIL_{name}": value for name, value in links.items()}).types == ()
+    with pytest.raises(SystemExit):
+        parse([], {"OPLOG_TAIL_PORT": "8042"})

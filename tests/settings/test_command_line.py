@@ -65,6 +65,8 @@ def test_a_refusal_says_what_is_wrong(
         ["--mongo-url", "mongo://u:hunter2@db"],
         ["--mongo-url", "mongodb://u:hunter2@db", "--store", "a"],
         ["--password", "hunter2", "--password-file", "b"],
+        ["mongodb://u:hunter2@db"],
+        ["u:p=hunter2@db"],
     ],
 )
 def test_a_refusal_does_not_repeat_a_secret(
@@ -101,6 +103,11 @@ def test_an_empty_flag_that_may_be_unset_is_not_set(name: str) -> None:
     assert parse([name, ""], {}) == Settings()
     from_variable = getattr(parse([name, ""], {f"OPLOGD_{field.upper()}": text}), field)
     assert from_variable in (text, Secret(text))
+
+
+@pytest.mark.parametrize("value", ["-1", "-.5", "- a", "-", "-a b"])
+def test_a_value_that_no_flag_looks_like_may_begin_with_a_minus(value: str) -> None:
+    assert parse(["--password", value], {}).password == Secret(value)
 
 
 def test_a_switch_is_on_when_given() -> None:

@@ -1,11 +1,14 @@
 """Completion in shells, asked for as the scripts for bash, zsh and fish do."""
 
+import os
 import shutil
 import subprocess
+import sys
 
 import pytest
 
 from oplogd.settings import flag_table
+from tests.agents import DEADLINE
 from tests.command_lines import completion_script, completions
 
 PROGRAMS = [("oplogd", "oplogd"), ("oplog_sync", "oplog-sync"), ("oplogc.tail", "oplog-tail")]
@@ -55,3 +58,25 @@ def test_each_shell_gets_a_script_that_it_can_read(module: str, program: str, sh
     assert f"{variable}={shell}_complete" in script
     if shutil.which(shell):
         subprocess.run([shell, "-n", "/dev/stdin"], input=script, text=True, check=True)
+
+
+@pytest.mark.parametrize(("module", "program"), PROGRAMS)
+@pytest.mark.parametrize("flag", ["--help", "--version", "bash_source"])
+def test_a_stdout_that_fails_ends_without_a_traceback(module: str, program: str, flag: str) -> None:
+    variable = f"_{program.replace('-', '_').upper()}_COMPLETE"
+    environ = {**os.environ, **({} if flag.startswith("--") else {variable: flag})}
+    command = [sys.executable, "-m", module, flag]
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with os.fdopen(write_end, "wb") as closed, open("/dev/full", "wb") as full:
+        full_sentence = f"{program}: cannot write to stdout: No space left on device\n"
+        for stdout, ended in ((closed, (0, "")), (full, (1, full_sentence))):
+            done = subprocess.run(
+                command,
+                env=environ,
+                stdout=stdout,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=DEADLINE,
+            )
+            assert (done.returncode, done.stderr) == ended

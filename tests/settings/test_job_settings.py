@@ -101,3 +101,10 @@ def test_help_names_every_flag_with_its_variable_within_80_columns(
     for flag in flag_table():
         assert f"{flag.name} {flag.metavar or ''}".strip() + f" {flag.help}" in words
         assert f"Variable: {flag.variable}." in words
+
+
+def test_an_empty_url_does_not_choose_the_default_store(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sentence = refusal(command(), capsys, ["--mongo-url", "", "-"])
+    assert sentence == "--mongo-url: the URL must begin with mongodb:// or mongodb+srv://"

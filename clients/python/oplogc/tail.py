@@ -31,7 +31,10 @@ _TIME_WIDTH = len("2026-01-31T12:00:00.000Z")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Return the exit code. Raise SystemExit for --help, --version and bad settings."""
-    settings = parse(sys.argv[1:] if argv is None else argv, os.environ)
+    try:
+        settings = parse(sys.argv[1:] if argv is None else argv, os.environ)
+    except OSError as error:  # of stdout, while --help, --version or a completion prints
+        return _ended_without_stdout(error)
     if sys.stdout is None:
         return _failed("stdout is closed: there is nowhere to write to")
     level = logging.ERROR if settings.quiet else logging.WARNING
@@ -54,15 +57,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     show = _as_json if settings.json else _Lines(_wants_colour(settings.color))
     try:
         asyncio.run(_follow(consumer, show, settings.count))
-    except BrokenPipeError:
-        _forget_stdout()
     except RefusedError as error:
         return _failed(_password_problem(settings) if error.status == 401 else str(error))
     except OplogError as error:
         return _failed(str(error))
     except OSError as error:  # of stdout, for example a full disk; others are handled elsewhere
-        _forget_stdout()
-        return _failed(f"cannot write to stdout: {error.strerror}")
+        return _ended_without_stdout(error)
     except KeyboardInterrupt:  # on systems whose event loop handles no signals
         pass
     return EXIT_OK
@@ -106,9 +106,13 @@ def _stop_when_asked(consumer: Consumer) -> None:
             loop.add_reader(sys.stdout.fileno(), consumer.stop)
 
 
-def _forget_stdout() -> None:
-    """Keep Python from failing at exit because it cannot flush."""
+def _ended_without_stdout(error: OSError) -> int:
+    """Return the exit code after stdout failed. A reader that closed the pipe is no failure."""
+    # Otherwise Python would fail at exit because it cannot flush.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        return EXIT_OK
+    return _failed(f"cannot write to stdout: {error.strerror}")
 
 
 class _Lines:

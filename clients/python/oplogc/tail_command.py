@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem, shell_complete
 
 from oplogc import __version__
+from oplogc.address import shown_text
 from oplogc.tail_settings import DEFAULT_URL, FLAGS, Flag, TailSettings, agent_url
 
 if TYPE_CHECKING:
@@ -63,8 +64,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> TailSettings:
     if instruction := environ.get("_OPLOG_TAIL_COMPLETE"):
         raise SystemExit(shell_complete(command, {}, PROGRAM, "_OPLOG_TAIL_COMPLETE", instruction))
     try:
-        _refuse_flags_as_values(argv)
-        with command.make_context(PROGRAM, list(argv), obj=environ) as context:
+        with command.make_context(PROGRAM, _arguments(argv), obj=environ) as context:
             return _settings(context, environ)
     except click.exceptions.Exit as ended:
         raise SystemExit(ended.exit_code) from None
@@ -80,7 +80,8 @@ def refuse(sentence: str) -> NoReturn:
 def _settings(context: click.Context, environ: Mapping[str, str]) -> TailSettings:
     url = context.params["url"] or environ.get("OPLOG_TAIL_URL") or environ.get("OPLOG_URL")
     if context.args:
-        raise click.UsageError(f"unknown argument {context.args[0].partition('=')[0]}")
+        name = shown_text(context.args[0]).partition("=")[0]
+        raise click.UsageError(f"unknown argument {name}")
     given: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for flag in FLAGS:
@@ -123,10 +124,20 @@ def _names(source: str, values: Sequence[str]) -> tuple[str, ...]:
     return names
 
 
+# Kubernetes sets these in a pod beside a Service named oplog-tail.
+_SERVICE_LINK = re.compile(
+    r"\w+(_SERVICE_HOST=[0-9a-fA-F.:]+|_SERVICE_PORT(_\w+)?=\d{1,5}"
+    r"|_PORT(_\d+_[A-Z]+)?=[a-z]+://\S+:\d{1,5}|_PORT_\d+_[A-Z]+_(PROTO|PORT|ADDR)=[\w.:]+)",
+    re.ASCII,
+)
+
+
 def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
     known = {"OPLOG_TAIL_URL", *(flag.variable for flag in FLAGS)}
     for name in sorted(environ):
-        if name.startswith("OPLOG_TAIL_") and name not in known and environ[name]:
+        if not name.startswith("OPLOG_TAIL_") or name in known or not environ[name]:
+            continue
+        if not _SERVICE_LINK.fullmatch(f"{name}={environ[name]}"):
             raise click.UsageError(f"unknown variable {name}{_near(name, known)}")
 
 
@@ -216,15 +227,40 @@ def _paragraphs(text: str, width: int) -> Iterator[str]:
         yield textwrap.fill(paragraph, width, break_on_hyphens=False, break_long_words=False)
 
 
-def _refuse_flags_as_values(argv: Sequence[str]) -> None:
-    """Raise click.UsageError if a flag follows a flag that needs a value: click would take it."""
-    names = {name for flag in FLAGS if flag.metavar for name in (flag.name, flag.short) if name}
+# -t VALUE, -tVALUE, -t=VALUE, -qt VALUE: switches, then a flag that takes a value, then the value.
+_SHORT = re.compile(
+    "-[{}]*([{}])(.*)".format(
+        "h" + "".join(flag.short[1] for flag in FLAGS if flag.short and not flag.metavar),
+        "".join(flag.short[1] for flag in FLAGS if flag.short and flag.metavar),
+    ),
+    re.DOTALL,
+)
+
+
+def _arguments(argv: Sequence[str]) -> list[str]:
+    """Return the arguments for click, which would take the = of -t=VALUE as a part of the value.
+
+    Raises click.BadOptionUsage if a flag follows a flag that needs a value: click would take it.
+    """
+    names = {flag.name for flag in FLAGS if flag.metavar}
+    arguments: list[str] = []
     rest = iter(argv)
     for arg in rest:
         if arg == "--":
-            return
-        if arg in names and re.match(r"-[^\d.]", next(rest, "")):
-            raise click.BadOptionUsage(arg, "requires an argument")
+            return [*arguments, arg, *rest]
+        short = _SHORT.fullmatch(arg)
+        if short and short[2].startswith("="):
+            arguments += [arg[: short.start(2)], short[2][1:]]
+            continue
+        arguments.append(arg)
+        if arg in names or (short and not short[2]):
+            value = next(rest, None)
+            if value is None:
+                break
+            if re.match(r"-[^\d.\s][^\s=]*(=|$)", value):
+                raise click.BadOptionUsage(f"-{short[1]}" if short else arg, "requires an argument")
+            arguments.append(value)
+    return arguments
 
 
 def _sentence(error: click.UsageError) -> str:

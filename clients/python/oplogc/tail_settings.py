@@ -85,8 +85,6 @@ def _state_file(text: str) -> Path:
     path = Path(_text(text))
     if path.is_dir():
         raise ValueError(f"{text!r} is a folder; name a file")
-    if not path.parent.is_dir():
-        raise ValueError(f"cannot write the state file {text!r}: there is no such folder")
     return path
 
 
