@@ -12,6 +12,7 @@ import tarfile
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from scripts.trial import try_first_screen
 from scripts.version import version
@@ -92,10 +93,23 @@ def list_components(bin_: Path) -> None:
         *("--pyproject", ROOT / "pyproject.toml", "--output-reproducible"),
         *("--output-format", "JSON", "--output-file", DIST / f"oplog-{version()}.cdx.json"),
     )
-    found = json.loads((DIST / f"oplog-{version()}.cdx.json").read_text())
+    path = DIST / f"oplog-{version()}.cdx.json"
+    found = publishable(json.loads(path.read_text()))
+    path.write_text(json.dumps(found, indent=2) + "\n")
     names = {component["name"] for component in found["components"]}
     if not names > {"oplogc", "pymongo", "uvicorn"}:
         sys.exit(f"the bill of materials has only {sorted(names)}")
+
+
+def publishable(bill: dict[str, Any]) -> dict[str, Any]:
+    """Return the bill with the project's version and without paths of the building machine."""
+    for component in bill["components"]:
+        references = component.get("externalReferences", [])
+        kept = [each for each in references if not each["url"].startswith("file:")]
+        if references:
+            component["externalReferences"] = kept
+    bill["metadata"]["component"]["version"] = version()  # dynamic in pyproject.toml: not read
+    return bill
 
 
 def main() -> None:

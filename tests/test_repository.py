@@ -61,6 +61,15 @@ def test_the_workflow_runs_the_checks_on_every_python_that_the_package_names() -
     assert project(PACKAGES[0])["requires-python"] == f">={named[0]}"
 
 
+def test_the_workflow_has_the_node_that_the_javascript_package_needs() -> None:
+    (job,) = yaml.safe_load(WORKFLOW.read_text())["jobs"].values()
+    (version_,) = [
+        step["with"]["node-version"] for step in job["steps"] if "node" in step.get("uses", "")
+    ]
+    needed = json.loads((ROOT / "clients/js/package.json").read_text())["engines"]["node"]
+    assert needed.removeprefix(">=").partition(".")[0] == str(version_)
+
+
 def test_the_checks_are_lint_and_the_test_command_of_the_readme() -> None:
     commands = re.findall(r"^make .*$", (ROOT / ".ci/run").read_text(), re.MULTILINE)
     assert commands == ["make lint", "make test"]
