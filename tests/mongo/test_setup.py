@@ -16,7 +16,7 @@ from oplogd.event_id import EventId, format_id
 from oplogd.operation import Operation, now_ms
 from oplogd.store import BatchId
 from oplogd.store.mongo import MongoStore
-from oplogd.store.mongo.connect import Link
+from oplogd.store.mongo.link import Link
 from oplogd.stream.start import FullReplication, Since, resolve
 from tests.mongo.conftest import MakeStore
 from tests.mongo.operations import folded, live_states, op, states_of, whole_log
