@@ -173,13 +173,14 @@ def test_a_reader_that_goes_ends_it_at_once(tmp_path: Path) -> None:
         writing = start(agent.url, "--replicate")
         for process in (waiting, writing):
             assert process.stdout is not None
-            if process is writing:
-                process.stdout.readline()
-            process.stdout.close()
-            assert process.wait(DEADLINE) == 0
             assert process.stderr is not None
             with process.stderr:
-                assert process.stderr.read() == f"oplog-tail: following {agent.url}/ops\n"
+                assert process.stderr.readline() == f"oplog-tail: following {agent.url}/ops\n"
+                if process is writing:
+                    process.stdout.readline()
+                process.stdout.close()
+                assert process.wait(DEADLINE) == 0
+                assert process.stderr.read() == ""
 
 
 def test_a_stdout_that_takes_nothing_is_told_in_a_sentence(tmp_path: Path) -> None:
