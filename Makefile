@@ -16,7 +16,7 @@ demo: $(VENV)/.runtime ## start an agent with a small producer; prints commands 
 
 ##@ Before a commit
 check: lint ## lint, types and unit tests, in under a minute; needs Python only
-	@OPLOG_TEST_EXAMPLES=25 $(BIN)/python -m pytest -m unit -n 2 --dist loadgroup -q
+	@OPLOG_TEST_EXAMPLES=25 $(BIN)/python -m pytest -m unit -n 2 --dist loadscope -q
 
 lint: $(VENV)/.dev ## check style, formatting, types and imports between folders
 	$(BIN)/ruff check
@@ -25,7 +25,7 @@ lint: $(VENV)/.dev ## check style, formatting, types and imports between folders
 	$(BIN)/lint-imports --no-logo
 
 test: tools $(VENV)/.dev $(VENV)/.release .cache/mongo-servers $(AXE) ## run all tests; on Debian it installs missing programs
-	@$(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder
+	@$(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder
 
 ##@ Longer runs
 soak: tools $(VENV)/.dev .cache/mongo-servers ## repeat hard tests, MINUTES=10 for each subject

@@ -75,14 +75,29 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    mark(item, TESTS)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests, and sort them for several processes: longest first."""
-    groups = {item: _group(item.path.relative_to(TESTS).as_posix()) for item in items}
-    for item, group in groups.items():
-        mark(item, TESTS)
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: (_weight(groups[item]), groups[item]))
+    """Sort the tests for several processes: longest first."""
+    items.sort(key=lambda item: _order(_group(item.nodeid)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Run the tests of a group in one process.
+
+    The marks that xdist has for this have no effect with pytest 9.2, whose tests have other ids.
+    """
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+    class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return _group(nodeid)
+
+    return GroupScheduling(config, log)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -100,19 +115,20 @@ _OWN_SPARK = ("test_command.py", "test_failures.py", "test_zones.py")
 _LONGEST = ("spark", "mongo", "contract", "e2e")
 
 
-def _group(path: str) -> str:
+def _group(nodeid: str) -> str:
     """Return the name of the group of tests that run in one process: a file, or a Spark session."""
+    path = nodeid.partition("::")[0].removeprefix("tests/")
     folder, _, name = path.partition("/")
     if folder != "sync":
-        return f"{folder}/{name}"
+        return path
     if name in _OWN_SPARK:
         return "spark/own"
     return "spark/slow" if name in _SLOW_SPARK else "spark/all"
 
 
-def _weight(group: str) -> int:
+def _order(group: str) -> tuple[int, str]:
     folder = group.partition("/")[0]
-    return _LONGEST.index(folder) if folder in _LONGEST else len(_LONGEST)
+    return _LONGEST.index(folder) if folder in _LONGEST else len(_LONGEST), group
 
 
 class RequireAll:

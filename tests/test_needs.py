@@ -1,6 +1,7 @@
 """A test that uses more than its marks tell fails."""
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -101,3 +102,17 @@ def test_every_mark_is_registered(pytestconfig: pytest.Config) -> None:
     registered = {line.partition(":")[0] for line in pytestconfig.getini("markers")}
     given = {*FOLDERS.values(), *FIXTURES.values(), *PARAMETERS.values(), *PROGRAMS.values()}
     assert given | {"unit", "process", "network"} <= registered
+
+
+@pytest.mark.process
+def test_the_tests_of_a_file_run_in_one_process() -> None:
+    files = ["tests/test_rates.py", "tests/test_nesting.py", "tests/settings/test_values.py"]
+    options = "-vv -m unit -n 2 --dist loadscope -p no:cacheprovider"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options.split(), *files],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    ran = set(re.findall(r"^\[(gw\d)\] .* (tests/\S+?\.py)::", done.stdout, re.MULTILINE))
+    assert sorted(file for _, file in ran) == sorted(files), done.stdout
