@@ -53,22 +53,24 @@ class Server:
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         await self._stop.wait()
+        # Closed only when nothing is under way: asyncio cannot finish accepting a connection for a
+        # closed server, and leaves its socket open.
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(others)
         server.close()
-        for task in list(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._handle(reader, writer))
         self._tasks.add(task)
-        try:
-            with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-                await self._handler(reader, writer)
-        finally:
-            self._tasks.discard(task)
-            writer.transport.abort()
+        # Not `finally` in the task: one that is cancelled before its first step runs nothing.
+        task.add_done_callback(lambda _: writer.transport.abort())
+        task.add_done_callback(self._tasks.discard)
+
+    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            await self._handler(reader, writer)
 
 
 class ChaosProxy(Server):
