@@ -15,8 +15,7 @@ CLIENTS = Path(os.environ.get("OPLOG_CONFORMANCE_CLIENTS") or ROOT / "clients")
 """Folder of the clients; the variable names that of another checkout."""
 
 DRIVERS = Path(__file__).parent / "drivers"
-CONSUMERS = ("python", "python-async", "javascript", "go", "php")
-PRODUCERS = CONSUMERS
+EVERY_CLIENT = ("python", "python-async", "javascript", "go", "php")
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")},
     "PYTHONPATH": str(CLIENTS / "python"),

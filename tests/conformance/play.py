@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.agents import DEADLINE
-from tests.conformance.clients import ENVIRONMENT, command
+from tests.conformance.clients import ENVIRONMENT, EVERY_CLIENT, command
 from tests.conformance.disk import Disk
 from tests.conformance.server import Progress, Request, ScriptedServer
 from tests.conformance.steps import Script, Signal
@@ -130,6 +130,14 @@ class Scenario:
 
     def __str__(self) -> str:
         return self.name
+
+    def clients(self) -> list[str]:
+        """Return the clients that play it."""
+        return [
+            client
+            for client in self.only or EVERY_CLIENT
+            if not (self.python_once and client == "python-async")
+        ]
 
 
 async def play_all(

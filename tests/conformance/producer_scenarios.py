@@ -14,6 +14,7 @@ from tests.conformance.producer_checks import (
 )
 from tests.conformance.producing import ABC, ALL, DELIVERED, ONE, lines, operation, producer
 from tests.conformance.steps import (
+    BUSY,
     EARLY_HINTS,
     JSON,
     PROBLEM,
@@ -189,19 +190,7 @@ HTTP = [
     producer(
         "busy answers and lost connections get the same batch again",
         [
-            *(
-                [problem(status, "not now")]
-                for status in (
-                    "408 Request Timeout",
-                    "425 Too Early",
-                    "429 Too Many Requests",
-                    "500 Internal Server Error",
-                    "502 Bad Gateway",
-                    "503 Service Unavailable",
-                    "504 Gateway Timeout",
-                    "507 Insufficient Storage",
-                )
-            ),
+            *([problem(status, "not now")] for status in (*BUSY, "507 Insufficient Storage")),
             [Do.RESET],
             [Do.CLOSE],
             [b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"ingested', Do.CLOSE],

@@ -88,6 +88,16 @@ Script = Sequence[Step]
 JSON = "Content-Type: application/json"
 PROBLEM = "Content-Type: application/problem+json"
 SSE = "Content-Type: text/event-stream; charset=utf-8"
+BUSY = (
+    "408 Request Timeout",
+    "425 Too Early",
+    "429 Too Many Requests",
+    "500 Internal Server Error",
+    "502 Bad Gateway",
+    "503 Service Unavailable",
+    "504 Gateway Timeout",
+)
+"""Statuses after which every client tries again."""
 
 
 def answer(status: str, body: bytes | str = b"", *headers: str) -> bytes:

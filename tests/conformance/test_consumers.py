@@ -8,7 +8,6 @@ from tests.conformance import (
     state_scenarios,
     stream_scenarios,
 )
-from tests.conformance.clients import CONSUMERS
 from tests.conformance.conftest import Outcomes
 from tests.conformance.judge import judge
 from tests.conformance.play import Scenario
@@ -19,16 +18,15 @@ SCENARIOS = [
     *redirect_scenarios.SCENARIOS,
     *state_scenarios.SCENARIOS,
 ]
-_CASES = [
-    (client, scenario)
-    for scenario in SCENARIOS
-    for client in scenario.only or CONSUMERS
-    if not (scenario.python_once and client == "python-async")
-]
 
 
 @pytest.mark.parametrize(
-    ("client", "scenario"), _CASES, ids=[f"{client}-{scenario.name}" for client, scenario in _CASES]
+    ("client", "scenario"),
+    [
+        pytest.param(client, scenario, id=f"{client}-{scenario.name}")
+        for scenario in SCENARIOS
+        for client in scenario.clients()
+    ],
 )
 def test_consumer(client: str, scenario: Scenario, outcomes: Outcomes) -> None:
     judge(scenario, outcomes[client, scenario.name])

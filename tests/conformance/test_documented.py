@@ -8,7 +8,7 @@ from tests.conformance import (
     state_scenarios,
     stream_scenarios,
 )
-from tests.conformance.clients import CONSUMERS
+from tests.conformance.clients import EVERY_CLIENT
 from tests.conformance.limits import LIMITS
 from tests.conftest import ROOT
 
@@ -30,7 +30,7 @@ def test_every_scenario_has_a_name_of_its_own() -> None:
 
 def test_a_scenario_that_leaves_a_client_out_is_a_limit() -> None:
     left_out = {
-        scenario.name: {client for client in CONSUMERS if client not in scenario.only}
+        scenario.name: {client for client in EVERY_CLIENT if client not in scenario.only}
         for scenario in SCENARIOS
         if scenario.only
     }
