@@ -15,10 +15,10 @@ from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import EventId, Mark, format_id
 from oplogd.operation import Operation
 from oplogd.stream.filters import Filter
-from tests.operations import operations
+from tests.operations import operation, operations
 from tests.properties import examples
 from tests.stream.clients import Client
-from tests.stream.worlds import Sizes, World
+from tests.stream.worlds import ROOMY, Sizes, World
 
 # More than any of these streams can have: an endless one fails.
 MANY_CHUNKS = 5_000
@@ -181,6 +181,27 @@ def test_every_consumer_has_everything_promised_to_it(
         patch.setattr("oplogd.stream.postings._MAX_PAIRS", pairs)
         patch.setattr("oplogd.stream.postings.MAX_IDLE", idle)
         asyncio.run(_play(World(Path(folder), sizes, patch), plan))
+
+
+@pytest.mark.parametrize("ms", [1, 6])
+def test_a_time_between_a_new_epoch_and_its_first_operation_brings_reset(
+    ms: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything = Filter(frozenset(), frozenset())
+    plan: list[Action] = [
+        Grow([operation("insert", "a", "1")]),
+        NewEpoch(0),
+        Tick(7),
+        Grow([operation("insert", "a", "1")]),
+        Connect(everything, "ms", 0.0, ms - 7, checkpoints=False, meanwhile=[]),
+    ]
+
+    async def play() -> list[int]:
+        world = World(tmp_path, ROOMY, monkeypatch)
+        await _play(world, plan)
+        return [client.resets for client in world.clients]
+
+    assert asyncio.run(play()) == [1]
 
 
 def _only(rare: frozenset[type], action: Action) -> Action:

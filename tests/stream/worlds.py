@@ -220,6 +220,8 @@ class World:
             known_until = max(self.head.ms, self.clock.ms) + 60_000
             if position.ms > self.epoch.ms and position.ms in self._times_of_earlier_epochs():
                 return True
+            if self._is_unwritten(position.ms):
+                return True
             return not max(self.epoch.ms, self.purged_ms) <= position.ms <= known_until
         offset = position.offset
         if (
@@ -228,6 +230,13 @@ class World:
         ):
             return True
         return position.ms < self.purged_ms and not await self.is_in_log(offset)
+
+    def _is_unwritten(self, ms: int) -> bool:
+        """Return whether a time lies between the start of this epoch and its first operation.
+
+        No state and no operation has it, so no id of this history has it either.
+        """
+        return any(self.epoch.ms < ms < was.ms for was in self.history[self.epoch.offset :][:1])
 
     def _times_of_earlier_epochs(self) -> set[int]:
         return {was.ms for was in self.history[: self.epoch.offset]} | {
