@@ -19,12 +19,16 @@ from oplogd.latency import LatencyProbe
 from oplogd.rates import RateMeter, Rates
 from oplogd.settings import Settings
 from oplogd.store import LogBounds, Store
+from oplogd.stream.feeds import Feeds
 from oplogd.stream.follower import follow
 from oplogd.stream.frames import Framer
 from oplogd.stream.hub import Hub
 from oplogd.stream.ring import Ring
+from oplogd.stream.topic_follower import follow_topics
 from oplogd.stream.waker import Waker
 from oplogd.tombstones import purge_tombstones
+from oplogd.topics.parts import TopicParts
+from oplogd.topics.sweep import sweep_topics
 
 CLOCK_AHEAD_MS = 60_000
 _CATCH_UP_SECONDS = 2.0
@@ -53,7 +57,9 @@ class Agent:
         )
         self.latency = LatencyProbe()
         framer = Framer(settings.object_url or "")
-        self.ring = Ring(framer, settings.ring_size, settings.ring_bytes, Waker().wake)
+        waker = Waker()
+        self.ring = Ring(framer, settings.ring_size, settings.ring_bytes, waker.wake)
+        self.feeds = Feeds(store.topics, waker.wake, max_bytes=settings.ring_bytes)
         self.hub = Hub(
             store,
             self.ring,
@@ -63,6 +69,16 @@ class Agent:
             max_clients=settings.max_clients,
             max_clients_per_address=settings.max_clients_per_address,
             stall_timeout=settings.stall_timeout,
+            feeds=self.feeds,
+        )
+        self.topics = TopicParts(
+            store,
+            self.health,
+            max_queued=settings.max_queued_events,
+            max_queued_bytes=settings.max_queued_bytes,
+            poll_limit=settings.poll_limit,
+            peek=self.feeds.peek,
+            acknowledged=self.feeds.acknowledged,
         )
         self.started = time.monotonic()
         self.stopping = False
@@ -73,6 +89,7 @@ class Agent:
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._tasks: list[asyncio.Task[None]] = []
         self._writer: asyncio.Task[None]
+        self._message_writer: asyncio.Task[None]
 
     @property
     def rates(self) -> Rates:
@@ -104,7 +121,10 @@ class Agent:
             self.store, self.queue, self.counters, self.health, self.spool, self.latency
         )
         self._writer = self._run("writer", writer.run())
+        self._message_writer = self._run("message writer", self.topics.writer.run())
+        self._run("sweep", sweep_topics(self.store.topics, self.settings.topic_cleanup))
         self._run("follower", follow(self.store, self.ring, self.health, self.latency))
+        self._run("topic follower", follow_topics(self.store.topics, self.feeds, self.health))
         self._run("ticker", self.hub.tick())
         self._run("freezer", Freezer(self.hub).run())
         self._run("rates", self._meter.run())
@@ -117,7 +137,8 @@ class Agent:
         """Stop intake, store the queue, send it to the consumers, then end their streams."""
         self.stopping = True
         await self.udp.stop()
-        await self._queue_emptied()
+        await self._emptied(self.queue.emptied(), self._writer)
+        await self._emptied(self.topics.queue.emptied(), self._message_writer)
         await self._consumers_caught_up()
         await self.hub.end_all()
         await self.hub.cut_off_the_rest()
@@ -136,10 +157,12 @@ class Agent:
         self._tasks.append(task)
         return task
 
-    async def _queue_emptied(self) -> None:
-        """Wait until the queue is empty or the writer has died."""
-        emptied = asyncio.create_task(self.queue.emptied(), name="queue")
-        await asyncio.wait({emptied, self._writer}, return_when=asyncio.FIRST_COMPLETED)
+    async def _emptied(
+        self, empty: Coroutine[Any, Any, None], writer: "asyncio.Task[None]"
+    ) -> None:
+        """Wait until a queue is empty or its writer has died."""
+        emptied = asyncio.create_task(empty, name="queue")
+        await asyncio.wait({emptied, writer}, return_when=asyncio.FIRST_COMPLETED)
         emptied.cancel()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -154,8 +177,10 @@ class Agent:
         try:
             async with asyncio.timeout(_CATCH_UP_SECONDS):
                 head = (await self.store.locate()).head.offset
-                while self.ring.head.offset < head or any(
-                    consumer.phase.is_behind() for consumer in self.hub.consumers
+                while (
+                    self.ring.head.offset < head
+                    or self.feeds.is_behind
+                    or any(consumer.phase.is_behind() for consumer in self.hub.consumers)
                 ):
                     await asyncio.sleep(0.01)
         except (TimeoutError, StoreUnavailableError):

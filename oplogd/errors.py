@@ -15,7 +15,36 @@ class OperationError(OplogError):
 
 
 class PositionError(OplogError):
-    """A position (an event id or a replication id) cannot be parsed."""
+    """A position (an event id, a replication id or a message id) cannot be parsed."""
+
+
+class MessageError(OplogError):
+    """A message of a topic breaks a rule. ``field``: the part at fault. ``reason``: the fault."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+
+class MessageTooLargeError(MessageError):
+    """A message of a topic is larger than it may be."""
+
+
+class TopicError(OplogError):
+    """A name or property of a topic breaks a rule. ``field``: the part at fault."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+
+
+class TopicNotFoundError(OplogError):
+    """There is no topic of this name, or it was deleted meanwhile."""
+
+
+class TopicExistsError(OplogError):
+    """A topic of this name exists already."""
 
 
 class QueueFullError(OplogError):

@@ -16,10 +16,14 @@ _POSITION = re.compile(r"[0-9]{1,13}|[0-9a-f]{24}")
 
 
 class Mark(NamedTuple):
-    """An offset (0: before the first entry) and the time of its entry in ms since 1970."""
+    """An offset (0: before the first entry) and the time of its entry in ms since 1970.
+
+    ``sequence``: in topics the number of the entry within its ms; in the oplog 0.
+    """
 
     offset: int
     ms: int
+    sequence: int = 0
 
 
 class EventId(NamedTuple):

@@ -2,6 +2,7 @@
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
+AVRO = "avro/binary"
 PROBLEM = "application/problem+json"
 EVENT_STREAM = "text/event-stream"
 HTML = "text/html"

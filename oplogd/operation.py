@@ -130,9 +130,13 @@ def normalise_timestamp(text: str) -> str:
 def encode_data(timestamp: str, parents: list[str], type_: str, id_: str) -> bytes:
     """Encode an operation as JSON on one line, in the order of the wire contract."""
     data = _encode_data(Data(timestamp, parents, type_, id_))
-    if not data.isascii():
-        for raw, escaped in _LINE_ENDS:
-            data = data.replace(raw, escaped)
+    return data if data.isascii() else escape_line_ends(data)
+
+
+def escape_line_ends(data: bytes) -> bytes:
+    """Escape the line ends of Unicode in JSON text: parsers of streams may split there."""
+    for raw, escaped in _LINE_ENDS:
+        data = data.replace(raw, escaped)
     return data
 
 

@@ -54,8 +54,11 @@ def make_store(settings: Settings) -> Store:
             collection=settings.log_collection,
             max_bytes=settings.capped_collection_size,
             lease=settings.lease,
+            topic_ttl=settings.topic_ttl,
         )
-    return SqliteStore(settings.store, settings.capped_collection_size)
+    return SqliteStore(
+        settings.store, settings.capped_collection_size, topic_ttl=settings.topic_ttl
+    )
 
 
 async def serve(settings: Settings, on_ready: Callable[[str], None] | None = None) -> int:

@@ -100,6 +100,33 @@ class Settings:
         "replicates all objects again. Repairs a log whose time is far ahead of the clock. "
         "Stop the agent first.",
     )
+    topic_ttl: int | None = setting(
+        "Topics",
+        "--topic-ttl",
+        "DURATION",
+        None,
+        values.whole_seconds,
+        "Time to live of messages in topics without one of their own, at least 1s, in whole"
+        " seconds. Not set: an existing store keeps its value, a new one gets 7d.",
+    )
+    topic_cleanup: float = setting(
+        "Topics",
+        "--topic-cleanup",
+        "DURATION",
+        "1h",
+        values.some_time,
+        "How often messages that have expired are removed from the store, more than 0. Nobody"
+        " gets them even before that.",
+    )
+    poll_limit: int = setting(
+        "Topics",
+        "--poll-limit",
+        "N",
+        "1000",
+        values.count(1),
+        "Most messages in the answer to a poll, at least 1. A poll that asks for more gets this"
+        " many.",
+    )
     mongo_url: Secret | None = secret(
         "MongoDB",
         "--mongo-url",
@@ -150,14 +177,15 @@ class Settings:
         "--password",
         "PASSWORD",
         Secret,
-        "Password for following the stream. Not set, or empty: none required.",
+        "Password for following streams and for reading topics. Not set, or empty: none required.",
     )
     ingest_password: Secret | None = secret(
         "Passwords and TLS",
         "--ingest-password",
         "PASSWORD",
         Secret,
-        "Password for sending over HTTP. Not set, or empty: none required. See --udp-listen.",
+        "Password for sending over HTTP, and for creating, changing and deleting topics. Not set,"
+        " or empty: none required. See --udp-listen.",
     )
     tls_certificate: Path | None = setting(
         "Passwords and TLS",
@@ -182,7 +210,8 @@ class Settings:
         "100000",
         values.count(1),
         "Maximum number of operations that wait to be stored (the queue), at least 1. When the "
-        "queue is full, UDP drops operations and HTTP answers 503.",
+        "queue is full, UDP drops operations and HTTP answers 503. Messages of topics have a queue "
+        "of the same size.",
     )
     max_queued_bytes: int = setting(
         "Limits",
@@ -190,7 +219,7 @@ class Settings:
         "SIZE",
         "64MB",
         values.size(65536),
-        "Maximum size of the queue in memory, at least 64KB.",
+        "Maximum size of the queue in memory, at least 64KB. That of messages has the same.",
     )
     max_body_size: int = setting(
         "Limits",
@@ -269,7 +298,8 @@ class Settings:
         "SIZE",
         "64MB",
         values.size(65536),
-        "Maximum size of the ring, at least 64KB.",
+        "Maximum size of the ring, at least 64KB. The rings of all topics together may have the"
+        " same again.",
     )
     heartbeat: float = setting(
         "Streams",

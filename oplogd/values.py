@@ -131,6 +131,15 @@ lease = _duration("of at least 100ms and at most 10m", lambda seconds: 0.1 <= se
 heartbeat = _duration("of more than 0 and at most 25s", lambda seconds: 0 < seconds <= 25)
 
 
+def whole_seconds(text: str) -> int:
+    seconds = _duration("of at least 1s and at most 36500d", lambda given: 1 <= given <= _CENTURY)(
+        text
+    )
+    if not seconds.is_integer():
+        raise ValueError(f"{text!r} is not a whole number of seconds")
+    return int(seconds)
+
+
 def switch(text: str) -> bool:
     word = text.strip().lower()
     if word in ("1", "true", "yes", "on"):

@@ -22,7 +22,7 @@ DIST = ROOT / "dist"
 TRIAL = ROOT / "build" / "trial"
 PYTHON_PACKAGES = {"oplog": ROOT, "oplogc": ROOT / "clients/python"}
 MODULES = {"oplog": ("oplogd", "oplog_sync"), "oplogc": ("oplogc",)}
-COMMANDS = ("oplogd", "oplog-sync", "oplog-tail")
+COMMANDS = ("oplogd", "oplog-sync", "oplog-tail", "oplogctl")
 # Files that a package must not hold.
 UNWANTED = re.compile(r"(^|/)(tests?|__pycache__|node_modules|\.[a-z_]+_cache)(/|$)|\.pyc$|\.db$")
 

@@ -12,6 +12,14 @@ import pytest
 from oplogd.settings_command import SettingsCommand
 from tests.agents import DEADLINE
 
+# Module -> command.
+PROGRAMS = {
+    "oplogd": "oplogd",
+    "oplog_sync": "oplog-sync",
+    "oplogc.tail": "oplog-tail",
+    "oplogc.ctl": "oplogctl",
+}
+
 
 def refusal(
     command: SettingsCommand[Any],
@@ -32,7 +40,7 @@ def refusal(
 
 def completions(module: str, *words: str) -> list[tuple[str, str]]:
     """Return (kind, text) for the last of `words`, as the script for bash asks for them."""
-    program = {"oplogd": "oplogd", "oplog_sync": "oplog-sync", "oplogc.tail": "oplog-tail"}[module]
+    program = PROGRAMS[module]
     answer = _ask(
         module,
         program,

@@ -41,7 +41,7 @@ PARAMETERS = {
     "plain-java": "mongo",
 }
 # Folders in which a parameter of these names means one of the needs above.
-CHOOSING = ("clients", "conformance", "contract", "store", "stream", "sync")
+CHOOSING = ("clients", "conformance", "contract", "e2e", "store", "stream", "sync")
 # Program -> the mark of a test that starts it. Agents and shells need no mark.
 PROGRAMS = {
     "chromium": "browser",
@@ -58,6 +58,9 @@ UNIT = (
     "clients/test_outbox*.py",
     "clients/test_positions*.py",
     "clients/test_sse*.py",
+    "clients/test_topics_messages.py",
+    "clients/test_topics_newest.py",
+    "clients/test_topics_queue.py",
     "deploy/test_kubernetes.py",
     "deploy/test_names.py",
     "ingest/test_http_body*.py",
@@ -73,12 +76,21 @@ UNIT = (
     "test_event_id.py",
     "test_health.py",
     "test_logs.py",
+    "test_message.py",
+    "test_message_id.py",
     "test_needs.py",
     "test_nesting.py",
     "test_operation.py",
     "test_rates.py",
     "test_repository.py",
     "test_timestamps.py",
+    "test_topic_names.py",
+    "topics/test_avro.py",
+    "topics/test_counters.py",
+    "topics/test_json_codec.py",
+    "topics/test_poll_model.py",
+    "topics/test_publish.py",
+    "topics/test_stream_request.py",
     "web/test_attempts.py",
     "web/test_consumers.py",
     "web/test_forwarded.py",

@@ -15,6 +15,7 @@ from tests.agents import DEADLINE
 _QUIET_ENDS = (0, 128 + signal.SIGINT, -signal.SIGINT)
 _VARYING = (
     (re.compile(r"\b[0-9a-f]{24}\b"), "<event id>"),
+    (re.compile(r"\b[0-9a-f]{40}\b"), "<message id>"),
     (re.compile(r"\b[0-9]{13}\b"), "<milliseconds>"),
     (re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d\d\dZ"), "<time>"),
 )

@@ -1,8 +1,9 @@
 """Stores for tests: one place for each sort, on SQLite and on the stand-ins of MongoDB."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -45,11 +46,14 @@ class StorePlace(NamedTuple):
             return ["--store", str(self.store)]
         return ["--mongo-url", str(self.store), "--log-collection", self.kind]
 
-    def agent(self, folder: Path, *flags: str) -> Agent:
+    def agent(
+        self, folder: Path, *flags: str, make: Callable[..., Agent] = Agent, **options: Any
+    ) -> Agent:
+        """Return an agent on this store. ``make`` and ``options``: another class, its options."""
         if self.kind is None:
             assert self.store == folder / "oplog.db"
-            return Agent(folder, *flags)
-        return Agent(folder, *self.argv, "--lease", "3s", *flags)
+            return make(folder, *flags, **options)
+        return make(folder, *self.argv, "--lease", "3s", *flags, **options)
 
     def create(self) -> "StorePlace":
         """Create an empty log in MongoDB. The first program to open a SQLite file creates it."""

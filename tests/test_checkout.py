@@ -126,11 +126,10 @@ def test_the_commands_are_there_once_the_install_lines_were_pasted(
     activate = install.splitlines()[1]
     run(install, checkout, environ)
     names = run(
-        f"{activate}; command -v oplogd oplog-sync oplog-tail", checkout, environ
+        f"{activate}; command -v oplogd oplog-sync oplog-tail oplogctl", checkout, environ
     ).splitlines()
-    assert names == [
-        str(checkout / ".venv/bin" / name) for name in ("oplogd", "oplog-sync", "oplog-tail")
-    ]
+    commands = ("oplogd", "oplog-sync", "oplog-tail", "oplogctl")
+    assert names == [str(checkout / ".venv/bin" / name) for name in commands]
     for name in names:
         assert oplogd.__version__ in run(f"{name} --version", checkout, environ)
     with started(f"{activate}; exec oplogd", checkout, environ) as agent:

@@ -15,9 +15,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from oplog_sync import settings as job_settings
+from oplogc.ctl.topic import topic
 from oplogc.tail_settings import FLAGS
 from oplogd import server, settings
 from oplogd.agent import Agent as Parts
@@ -32,8 +34,13 @@ ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs/reference.md"
 # Error -> status of the answer to it.
 STATUS_OF = {
+    "MessageError": 400,
+    "MessageTooLargeError": 413,
     "OperationError": 400,
     "PositionError": 400,
+    "TopicError": 400,
+    "TopicExistsError": 409,
+    "TopicNotFoundError": 404,
     "TooLargeError": 413,
     "QueueFullError": 503,
     "NoRoomError": 503,
@@ -61,6 +68,40 @@ def tail_flags() -> str:
         metavar = (flag.metavar or "").replace("|", "\\|")
         rows.append(f"| `{f'{names} {metavar}'.strip()}` | `{flag.variable}` | {flag.help} |")
     return "\n".join(rows)
+
+
+def ctl_flags() -> str:
+    """Return a table of the commands with their own flags, and one of the flags that all have."""
+    commands = topic.commands.values()
+    shared = set.intersection(*({each.name for each in command.params} for command in commands))
+    rows = ["| command | flag | |", "|---|---|---|"]
+    for command in commands:
+        context = click.Context(command)
+        usage = " ".join([command.name or "", *command.collect_usage_pieces(context)[1:]])
+        rows.append(f"| `topic {usage}` | | {summary(command)} |".replace("|-`", "\\|-`"))
+        rows += [ctl_flag(each) for each in options(command) if each.name not in shared]
+    rows += ["", "| flag of every command | variable | |", "|---|---|---|"]
+    for each in options(command):
+        if each.name in shared:
+            names = [each.envvar] if isinstance(each.envvar, str) else each.envvar or ()
+            cells = ctl_flag(each).split(" | ")
+            variables = ", ".join(f"`{name}`" for name in names)
+            rows.append(f"| {cells[1]} | {variables} | {cells[2]}")
+    return "\n".join(rows)
+
+
+def summary(command: click.Command) -> str:
+    return (command.help or "").partition("\n\n")[0].replace("\n", " ")
+
+
+def options(command: click.Command) -> list[click.Option]:
+    return [each for each in command.params if isinstance(each, click.Option)]
+
+
+def ctl_flag(option: click.Option) -> str:
+    names = f"{', '.join(option.opts)} {option.metavar or ''}".strip().replace("|", "\\|")
+    default = f" Default: {option.default}." if isinstance(option.default, str) else ""
+    return f"| | `{names}` | {option.help}{default} |"
 
 
 def table(flags: Sequence[Flag]) -> str:
@@ -133,7 +174,7 @@ def metric_names(agent: Agent) -> str:
 
 @pytest.mark.parametrize(
     "generate",
-    [flags, sync_flags, tail_flags, endpoints, errors],
+    [flags, sync_flags, tail_flags, ctl_flags, endpoints, errors],
     ids=lambda generate: generate.__name__,
 )
 def test_the_generated_parts_of_the_reference_are_current(generate: Callable[[], str]) -> None:

@@ -1,4 +1,4 @@
-import type { State } from "./oplog.js";
+import { OplogError, type Message, type State, type TopicConsumer, type TopicConsumerOptions } from "./oplog.js";
 
 export * from "./oplog.js";
 
@@ -78,3 +78,62 @@ export class HttpProducer {
   /** Refuses further operations, then flushes. Rejects if operations are left. A later call resolves. */
   close(seconds?: number): Promise<void>;
 }
+
+/** A message to publish. A Uint8Array that is UTF-8 comes back as a string. */
+export type NewMessage = string | Uint8Array | {
+  payload: string | Uint8Array | null;
+  key?: string | null;
+  headers?: readonly (readonly [name: string, value: string])[] | null;
+  /** Seconds that the message stays; never longer than the topic's own time. */
+  ttl?: number | null;
+};
+
+export interface TopicOptions {
+  /** For `poll` and `stream`, and for `publish` if there is no other. Overrides the password in the address. */
+  password?: string;
+  /** For `publish`. Without any other password it is for `poll` and `stream`, too. */
+  ingestPassword?: string;
+  /** Seconds that a `publish` or a `poll` may take, with all its attempts; 30. */
+  timeout?: number;
+  /** Seconds between attempts, the first and the longest; [1, 30]. */
+  backoff?: readonly [number, number];
+}
+
+export interface PollOptions {
+  /** A message id, or a time as a Date or in ms since 1970. Not given: the oldest message. */
+  startFrom?: string | number | Date | null;
+  /** Whether the message at `startFrom` comes, too; true. */
+  inclusive?: boolean;
+  /** At most this number of messages; the agent's own limit is 1,000 unless it has another. */
+  limit?: number | null;
+  signal?: AbortSignal;
+}
+
+/**
+ * Publishes to a topic, polls it and follows it. The topic must exist.
+ *
+ * Requests are repeated when the agent is away or busy, not before its `Retry-After`. They reject with UnavailableError when the
+ * time is over, and immediately with TopicNotFoundError, with NotAllowedError, with OplogError for any other refusal, and with the
+ * reason of a signal that aborts. Bad arguments reject with TypeError.
+ */
+export class Topic {
+  /**
+   * `topic`: its namespace and name, such as "shop/orders"; without a namespace it is in `default`. Credentials in the address are sent
+   * in a header, and shown nowhere.
+   */
+  constructor(url: string | URL, topic: string, options?: TopicOptions);
+  /**
+   * Publishes one message or a list of them. Resolves when all are durable. At least once: after a lost answer
+   * they are sent again. With the topic system/oplog a message may be an operation.
+   */
+  publish(
+    messages: NewMessage | NewOperation | readonly (NewMessage | NewOperation)[], options?: { signal?: AbortSignal },
+  ): Promise<void>;
+  /** Resolves at once, also without messages. `gap`: messages that followed the position are gone. */
+  poll(options?: PollOptions): Promise<{ messages: Message[]; gap: boolean }>;
+  /** Follows the topic with the address and the password given here. */
+  stream(options?: TopicConsumerOptions): TopicConsumer;
+}
+
+/** The agent was away or busy for all of the time that a request may take. Published messages may be stored nevertheless. */
+export class UnavailableError extends OplogError {}

@@ -34,13 +34,8 @@ export interface State {
   save(position: string): void | Promise<void>;
 }
 
-export interface ConsumerOptions {
-  /** Only operations of these types, which count in lower case. Empty: all. */
-  types?: readonly string[];
-  /** Only operations with one of these parents. Empty: all. */
-  parents?: readonly string[];
-  /** "0" for a full copy of all objects, an event id, or a time. Not given: the next operation. */
-  start?: string | Date;
+/** Options of everything that follows a stream. */
+export interface StreamOptions {
   /**
    * Keeps the position; a position in it overrides `start`. Then every event must be acknowledged, `reset` and `live`
    * too: the saved position is that of the oldest unacknowledged event.
@@ -58,9 +53,20 @@ export interface ConsumerOptions {
   saveInterval?: number;
   /** With a state: iteration waits while this number of events is unacknowledged; 10,000. */
   maxUnacked?: number;
+  /** Ends the iteration when it aborts, as `stop` does. */
+  signal?: AbortSignal;
   fetch?: typeof fetch;
   /** Receives a sentence when the connection fails or begins. */
   log?: (message: string) => void;
+}
+
+export interface ConsumerOptions extends StreamOptions {
+  /** Only operations of these types, which count in lower case. Empty: all. */
+  types?: readonly string[];
+  /** Only operations with one of these parents. Empty: all. */
+  parents?: readonly string[];
+  /** "0" for a full copy of all objects, an event id, or a time. Not given: the next operation. */
+  start?: string | Date;
 }
 
 /**
@@ -88,6 +94,64 @@ export class OplogError extends Error {
   constructor(message: string, status?: number);
   readonly status?: number;
 }
+
+/** A message of a topic. */
+export interface Message {
+  /** 40 hexadecimal digits (24 in system/oplog). They sort in the order of delivery. */
+  readonly id: string;
+  /** Bytes for a payload that is not UTF-8. */
+  readonly payload: string | Uint8Array | null;
+  readonly key: string | null;
+  readonly headers: readonly (readonly [name: string, value: string])[];
+}
+
+/** A message as it comes with a stream. */
+export interface StreamedMessage extends Message {
+  readonly event: "message";
+}
+
+/** Messages after the position are gone. All messages of the topic follow, from the oldest. */
+export interface TopicReset {
+  readonly id: string;
+  readonly event: "reset";
+}
+
+export type TopicEvent = StreamedMessage | TopicReset;
+
+export interface TopicConsumerOptions extends StreamOptions {
+  /** "0" for the oldest message, the id of a message to start after, or a time. Not given: the next message. */
+  start?: string | Date;
+}
+
+/**
+ * Follows a topic and reconnects by itself. Each message comes once, or a `reset` tells that messages are gone. A message may
+ * come twice after a crash.
+ *
+ * Iterating throws TopicNotFoundError without such a topic or when it is deleted, NotAllowedError for a wrong password, and OplogError
+ * as with a Consumer. An option that is undefined or null counts as not given; a bad one throws TypeError.
+ */
+export class TopicConsumer implements AsyncIterable<TopicEvent> {
+  /**
+   * `topic`: its namespace and name, such as "shop/orders"; without a namespace it is in `default`. Credentials in the address are sent
+   * in a header, and shown nowhere.
+   */
+  constructor(url: string | URL, topic: string, options?: TopicConsumerOptions);
+  readonly start: string;
+  /** The position from which a new stream loses nothing; "" before the agent has sent the first one. */
+  get position(): string;
+  ack(event: TopicEvent): void;
+  /** End the iteration. */
+  stop(): void;
+  /** Stop and save the position. Rejects if that fails. */
+  close(): Promise<void>;
+  [Symbol.asyncIterator](): AsyncGenerator<TopicEvent, void, undefined>;
+}
+
+/** There is no topic of this name, or it was deleted. `status` is 404. */
+export class TopicNotFoundError extends OplogError {}
+
+/** The password is missing, wrong, or not for this request. `status` is 401 or 403. */
+export class NotAllowedError extends OplogError {}
 
 /** Keeps the position in the browser's localStorage, for one page at a time: each tab needs its own key. */
 export function localStorageState(key: string): State;

@@ -1,8 +1,10 @@
-// Follows an oplog agent, in browsers and in Node >= 20. No dependencies.
+// Follows an oplog agent and its topics, in browsers and in Node >= 20. No dependencies.
 
 import { OplogError } from "./lib/errors.js";
 
 export { Consumer } from "./lib/consumer.js";
+export { NotAllowedError, TopicNotFoundError } from "./lib/errors.js";
+export { TopicConsumer } from "./lib/topic_consumer.js";
 export { OplogError };
 
 /** Keeps the position in a browser, for one page at a time: each tab needs its own key. */

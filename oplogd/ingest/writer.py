@@ -12,6 +12,7 @@ from oplogd.health import Health
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.queue import IngestQueue, Item
 from oplogd.ingest.spool import Spool
+from oplogd.ingest.store_errors import as_unavailable
 from oplogd.latency import LatencyProbe
 from oplogd.operation import Operation
 from oplogd.store import BatchId, Store
@@ -162,22 +163,10 @@ class Writer:
         return self._batch(kept) if kept else None
 
     async def _append(self, operations: Sequence[Operation], batch_id: BatchId) -> None:
-        """Append to the store.
-
-        Raises StoreUnavailableError for every failure: any other error would end the agent.
-        """
+        """Append to the store. Raises StoreUnavailableError for every failure."""
         begun = time.monotonic()
-        try:
+        with as_unavailable(self._part, logger):
             await self._store.append(operations, batch_id)
-        except StoreUnavailableError:
-            raise
-        except StoreError as error:
-            raise StoreUnavailableError(str(error)) from error
-        except Exception as error:
-            message = f"the store failed, see the log: {error!r}"
-            if self._part.trouble != message:
-                logger.error("an append failed", exc_info=error)
-            raise StoreUnavailableError(message) from error
         self._counters.commit_seconds.observe(time.monotonic() - begun)
 
     async def _move_to_spool(self, batch: _QueuedBatch) -> bool:

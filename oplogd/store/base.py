@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
+from oplogd.store.topics import Topics
 
 
 class Entry(NamedTuple):
@@ -203,6 +204,16 @@ class Store(Protocol):
 
     async def purge(self, before_ms: int) -> int:
         """Purge tombstones older than ``before_ms``, record that time, and return their number."""
+
+    async def seek(self, ms: int) -> Mark:
+        """Return the mark of the last entry of the log at or before a time.
+
+        If there is none, return offset 0, or the offset before the oldest entry, with time 0.
+        """
+
+    @property
+    def topics(self) -> Topics:
+        """The topics beside the log."""
 
     async def new_epoch(self) -> None:
         """Set the log aside, begin a new one, and give all states the present time.

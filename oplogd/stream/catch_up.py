@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 from oplogd.errors import LogReplacedError
-from oplogd.event_id import Mark
-from oplogd.store import Entry
 from oplogd.stream.live import LogPhase
 from oplogd.stream.phase import Step
-from oplogd.stream.resume import resume
 
 # Entries read from the store at a time.
 PAGE = 500
@@ -18,27 +16,28 @@ class CatchUp(LogPhase):
     __slots__ = ()
 
     async def next_step(self) -> Step:
-        """Read the next page. If the log does not continue at this mark, resume from the states.
+        """Read the next page. If the log does not continue at this mark, the bridge decides.
 
         Raises StoreUnavailableError; then call it again.
         """
         subscription = self.subscription
+        bridge = subscription.feed.bridge
         with suppress(LogReplacedError):
             async with subscription.read_slots.entries:
-                entries = await subscription.store.read(self.mark.offset, PAGE, self.mark.ms)
+                entries = await bridge.read(self.mark, PAGE)
                 if entries and entries[0].offset == self.mark.offset + 1:
                     return Step(self._frames(entries), self)
-        return await resume(self)
+        return await bridge.resume(self)
 
-    def _frames(self, entries: Sequence[Entry]) -> bytes:
+    def _frames(self, entries: Sequence[Any]) -> bytes:
         subscription = self.subscription
+        passing, filter_ = subscription.feed.bridge.passing, subscription.view.filter
         frames = []
         for offset, entry in enumerate(entries, self.mark.offset + 1):
             if entry.offset != offset:
                 break
-            data = subscription.decode(entry.data)
-            if subscription.passes(data):
-                frames.append(subscription.framer.entry(entry, data))
-            self.mark = Mark(entry.offset, entry.ms)
+            self.mark, frame = passing(entry, filter_)
+            if frame:
+                frames.append(frame)
         subscription.count(len(frames))
         return b"".join(frames)

@@ -6,13 +6,14 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+from oplogd.errors import TopicNotFoundError
+from oplogd.names import TopicName
 from oplogd.stream.catch_up import CatchUp
 from oplogd.stream.connection import Connection
 from oplogd.stream.frames import HEARTBEAT
 from oplogd.stream.live import Live
 from oplogd.stream.phase import Lag, Phase, Step, Subscription
 from oplogd.stream.replication import Replication
-from oplogd.stream.resume import resume
 from oplogd.stream.view import View
 
 
@@ -48,6 +49,10 @@ class Consumer:
     @property
     def view(self) -> View:
         return self.subscription.view
+
+    @property
+    def topic(self) -> TopicName:
+        return self.subscription.feed.name
 
     @property
     def sent(self) -> int:
@@ -156,7 +161,7 @@ class Consumer:
         if isinstance(phase, Replication):
             return phase.next_step()
         if phase.epoch != phase.ring.epoch:
-            return resume(phase)
+            return self.subscription.feed.bridge.resume(phase)
         if phase.view.covers(phase.mark.offset):
             self.phase = Live.following(phase)
             return None
@@ -177,7 +182,11 @@ class Consumer:
         if not asking.done():
             return b""
         self._asking = None
-        chunk, self.phase = asking.result()
+        try:
+            chunk, self.phase = asking.result()
+        except TopicNotFoundError:
+            self.ending = True
+            return b""
         return chunk
 
     def _wake_after(self, _: asyncio.Task[Step]) -> None:

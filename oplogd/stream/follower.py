@@ -5,12 +5,14 @@ Consumers get only entries that were read back, so everything they get is durabl
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from oplogd.errors import LogReplacedError, StoreUnavailableError
 from oplogd.health import Health
 from oplogd.latency import LatencyProbe
 from oplogd.store import Entry, Store
+from oplogd.store.topics import TopicEntry
 from oplogd.stream.pace import Pace
 from oplogd.stream.ring import Ring
 
@@ -24,6 +26,8 @@ _RETRY_SECONDS = 1.0
 # Most entries appended to the ring at once, and most bytes of their data: a few milliseconds.
 _PIECE = 128
 _PIECE_BYTES = 128 * 1024
+
+_E = TypeVar("_E", Entry, TopicEntry)
 
 logger = logging.getLogger("oplogd.follower")
 
@@ -83,13 +87,18 @@ async def advance(
 async def _feed(ring: Ring, entries: Sequence[Entry], latency: LatencyProbe | None) -> None:
     """Append in pieces. Give way to the event loop after some milliseconds of work."""
     pace = Pace()
+    for piece in pieces(entries):
+        ring.append(piece)
+        if latency:
+            latency.end(piece)
+        await pace.rest()
+
+
+def pieces(entries: Sequence[_E]) -> Iterator[Sequence[_E]]:
+    """Split entries into pieces that a ring appends in a few milliseconds."""
     first = size = 0
     for end, entry in enumerate(entries, 1):
         size += len(entry.data)
         if size >= _PIECE_BYTES or end - first == _PIECE or end == len(entries):
-            piece = entries[first:end]
-            ring.append(piece)
-            if latency:
-                latency.end(piece)
+            yield entries[first:end]
             first, size = end, 0
-            await pace.rest()

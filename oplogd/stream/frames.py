@@ -5,14 +5,19 @@ read no other block.
 """
 
 import json
+from typing import ClassVar
 from urllib.parse import quote
 
 from oplogd.event_id import Mark, prefix
 from oplogd.operation import Data
 from oplogd.store import Entry, State, decode_stored
+from oplogd.stream.postings import Index
+from oplogd.stream.router import Routed
 
 HEARTBEAT = b":\n"
 RESET = b"id: 1\nevent: reset\ndata:\n\n"
+# Messages that followed the consumer's position are gone. The id means: from the oldest message.
+TOPIC_RESET = b"id: 0\nevent: reset\ndata:\n\n"
 
 
 def live_frame(position: str) -> bytes:
@@ -33,10 +38,12 @@ def data_of(frame: bytes) -> Data:
 
 
 class Framer:
-    """Encodes entries and states as blocks.
+    """Encodes entries and states as blocks. The router of the oplog.
 
     ``object_url``: a template with ``{{type}}`` and ``{{id}}``, or empty.
     """
+
+    has_sequences: ClassVar[bool] = False
 
     def __init__(self, object_url: str = "") -> None:
         self._object_url = object_url
@@ -47,6 +54,12 @@ class Framer:
     def needs_data(self) -> bool:
         """Whether ``entry`` and ``state`` read the decoded data. If not, it may be None."""
         return bool(self._object_url)
+
+    def route(self, entry: Entry, index: Index) -> Routed:
+        """Return the mark, the block and the postings of an entry."""
+        data = decode_stored(entry.data)
+        mark = Mark(entry.offset, entry.ms)
+        return mark, self.entry(entry, data), index.postings_of(data)
 
     def entry(self, entry: Entry, data: Data | None) -> bytes:
         offset, ms, event, text = entry

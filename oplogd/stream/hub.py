@@ -8,14 +8,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal, get_args
 
-from oplogd.event_id import EventId, Position
+from oplogd.errors import StoreUnavailableError
+from oplogd.event_id import Position
 from oplogd.store import Store
+from oplogd.store.topics import Topic
 from oplogd.stream.consumer import Consumer
+from oplogd.stream.feed import Feed
+from oplogd.stream.feeds import Feeds
 from oplogd.stream.filters import Filter
 from oplogd.stream.frames import Framer
+from oplogd.stream.oplog_bridge import OplogBridge
 from oplogd.stream.phase import ReadSlots, StreamCounters, Subscription
-from oplogd.stream.resume import begin
 from oplogd.stream.ring import Ring
+from oplogd.stream.topic_start import TopicPosition
 
 # Time between two looks at the consumers. With a short heartbeat it is a quarter of the heartbeat.
 _TICK_SECONDS = 0.5
@@ -74,10 +79,11 @@ class Hub:
         max_clients: int,
         max_clients_per_address: int = 0,
         stall_timeout: float = 0,
+        feeds: Feeds | None = None,
     ) -> None:
-        self._store = store
-        self._ring = ring
-        self._framer = framer
+        """``feeds``: the feeds of the topics; None where the store has none."""
+        self._feed = Feed(ring, OplogBridge(store, framer))
+        self._feeds = feeds
         self._tick = min(_TICK_SECONDS, heartbeat / 4)
         # Consumers are looked at once per tick: a heartbeat that is due a tick early is never late.
         self._heartbeat = heartbeat - self._tick
@@ -114,11 +120,37 @@ class Hub:
         address: str,
         name: str = "",
     ) -> Consumer:
-        """Return a new consumer that starts at ``position``; None: behind the head.
+        """Return a new consumer of the oplog that starts at ``position``; None: behind the head.
 
         ``disconnect`` must follow. ``address`` is HOST:PORT.
         Raises StoreUnavailableError, TooManyClientsError and TooManyFromAddressError.
         """
+        with self._place(address):
+            return await self._begin(
+                self._feed, position, filter_, checkpoints=checkpoints, address=address, name=name
+            )
+
+    async def connect_topic(
+        self,
+        topic: Topic,
+        position: TopicPosition | None,
+        *,
+        checkpoints: bool,
+        address: str,
+        name: str = "",
+    ) -> Consumer:
+        """Return a new consumer of a topic: see ``connect``. Raises also TopicNotFoundError."""
+        assert self._feeds is not None
+        with self._place(address):
+            with self._counting_store_errors():
+                feed = await self._feeds.open(topic)
+            return await self._begin(
+                feed, position, Filter(), checkpoints=checkpoints, address=address, name=name
+            )
+
+    @contextmanager
+    def _place(self, address: str) -> Iterator[None]:
+        """Reserve a place for a consumer of this address. Raises if there is none."""
         if len(self.consumers) + self._reserved >= self.max_clients:
             self.refused["max_clients"] += 1
             raise TooManyClientsError
@@ -131,28 +163,46 @@ class Hub:
             raise TooManyFromAddressError
         self._count(host, 1)
         self._reserved += 1
-        view = self._ring.view(filter_)
         try:
-            epoch = self._ring.epoch
-            with self.refusing("store"):
-                bounds = await self._store.locate(
-                    position.offset if isinstance(position, EventId) else 0
-                )
+            yield
         except BaseException:
-            self._ring.release(view)
             self._count(host, -1)
             raise
         finally:
             self._reserved -= 1
+
+    @contextmanager
+    def _counting_store_errors(self) -> Iterator[None]:
+        """Count a consumer as refused if the store is away."""
+        try:
+            yield
+        except StoreUnavailableError:
+            self.refused["store"] += 1
+            raise
+
+    async def _begin(
+        self,
+        feed: Feed,
+        position: Position | TopicPosition | None,
+        filter_: Filter,
+        *,
+        checkpoints: bool,
+        address: str,
+        name: str,
+    ) -> Consumer:
+        subscription = Subscription(feed, feed.ring.view(filter_), self.counters, self._read_slots)
+        try:
+            with self._counting_store_errors():
+                phase = await feed.bridge.begin(subscription, position, greeting=checkpoints)
+        except BaseException:
+            feed.release(subscription.view)
+            raise
         self.connections += 1
-        subscription = Subscription(
-            self._store, self._ring, view, self._framer, self.counters, self._read_slots
-        )
         consumer = Consumer(
             self.connections,
             address,
             subscription,
-            begin(subscription, position, bounds, epoch, greeting=checkpoints),
+            phase,
             heartbeat=self._heartbeat,
             checkpoints=checkpoints,
             ends_at=self._end_of_connection(),
@@ -169,7 +219,7 @@ class Hub:
             self.consumers.remove(consumer)
             self._count(_host(consumer.address), -1)
             consumer.close()
-            self._ring.release(consumer.view)
+            consumer.subscription.feed.release(consumer.view)
             logger.debug("consumer %d has gone after %d events", consumer.id, consumer.sent)
 
     def _end_of_connection(self) -> float:
@@ -197,7 +247,7 @@ class Hub:
         ``now``: monotonic time.
         """
         due = [consumer for consumer in self.consumers if consumer.tick(now)]
-        self._ring.wake(due)
+        self._feed.ring.wake(due)
         for consumer in self.consumers:
             if consumer.connection.writing:
                 self._cut_off_if_stalled(consumer, now)

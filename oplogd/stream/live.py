@@ -2,9 +2,8 @@
 
 from typing import ClassVar, Literal, Self
 
-from oplogd.event_id import Mark, format_id
-from oplogd.store import LogBounds
-from oplogd.stream.frames import beginning_position, checkpoint_frame
+from oplogd.event_id import Mark
+from oplogd.stream.frames import checkpoint_frame
 from oplogd.stream.phase import Lag, Subscription
 
 # Most bytes of one write from the ring, unless a single operation is longer. A write of entries
@@ -39,17 +38,15 @@ class LogPhase:
         """Continue at the mark of another phase."""
         return cls(phase.subscription, phase.mark, phase.epoch, phase.first_offset)
 
-    def confirm(self, epoch: int, bounds: LogBounds) -> None:
-        """Note that ``mark`` is valid in ``epoch``, by the ``bounds`` read for it."""
+    def confirm(self, epoch: int, first_offset: int) -> None:
+        """Note that ``mark`` is valid in ``epoch``."""
         self.epoch = epoch
-        self.first_offset = bounds.first_offset
+        self.first_offset = first_offset
 
     @property
     def position(self) -> str:
         """The position from which the consumer can resume."""
-        if self.mark.offset >= self.first_offset:
-            return format_id(self.mark)
-        return beginning_position(self.mark)
+        return self.subscription.feed.bridge.position(self.mark, self.first_offset)
 
     def checkpoint(self) -> bytes:
         """Return a checkpoint, empty while the mark is not valid in the ring's epoch.
@@ -78,9 +75,11 @@ class LogPhase:
 
 
 class Live(LogPhase):
-    """``greeting``: a checkpoint is due before the first entry."""
+    """``reset``: a block that is due first; usually empty. ``greeting``: a checkpoint is due before
+    the first entry.
+    """
 
-    __slots__ = ("greeting",)
+    __slots__ = ("greeting", "reset")
 
     def __init__(
         self,
@@ -90,15 +89,19 @@ class Live(LogPhase):
         first_offset: int,
         *,
         greeting: bool = False,
+        reset: bytes = b"",
     ) -> None:
         super().__init__(subscription, mark, epoch, first_offset)
         self.greeting = greeting
+        self.reset = reset
 
     def is_ready(self) -> bool:
-        """Return whether the next bytes are in memory."""
-        return self.epoch == self.ring.epoch and (
-            self.greeting or self.view.covers(self.mark.offset)
-        )
+        """Return whether the next bytes are in memory. Call it right before ``next_chunk``."""
+        ring = self.ring
+        if self.epoch != ring.epoch:
+            return False
+        ring.expire()
+        return self.greeting or bool(self.reset) or self.view.covers(self.mark.offset)
 
     def next_chunk(self) -> bytes:
         """Return the next bytes from the ring.
@@ -107,6 +110,9 @@ class Live(LogPhase):
 
         Only while the phase is ready.
         """
+        if self.reset:
+            reset, self.reset = self.reset, b""
+            return reset
         if self.greeting:
             self.greeting = False
             return checkpoint_frame(self.position)

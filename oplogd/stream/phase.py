@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from oplogd.event_id import Mark
-from oplogd.operation import Data
-from oplogd.store import Store, decode_stored
-from oplogd.stream.frames import Framer
+from oplogd.stream.feed import Feed
 from oplogd.stream.ring import Ring
 from oplogd.stream.view import View
 
@@ -57,29 +55,21 @@ class Lag(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Subscription:
-    """The sources of one consumer's stream, its filter (``view``), and the events sent to it."""
+    """The feed of one consumer's stream, its filter (``view``), and the events sent to it."""
 
-    store: Store
-    ring: Ring
+    feed: Feed
     view: View
-    framer: Framer
     counters: StreamCounters
     read_slots: ReadSlots
     sent: int = 0
 
+    @property
+    def ring(self) -> Ring:
+        return self.feed.ring
+
     def count(self, events: int) -> None:
         self.sent += events
         self.counters.events_sent += events
-
-    def decode(self, text: str) -> Data | None:
-        """Return the decoded data, None if neither the framer nor the filter looks at it."""
-        if self.framer.needs_data or any(self.view.filter):
-            return decode_stored(text)
-        return None
-
-    def passes(self, data: Data | None) -> bool:
-        """Return whether data from ``decode`` passes the filter."""
-        return data is None or self.view.filter.matches(data)
 
     def lag_after(self, mark: Mark) -> Lag:
         """Count all operations past ``mark``."""

@@ -1,7 +1,7 @@
 """The phase of a consumer that gets states, until it can continue in the log."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from oplogd.event_id import Mark, format_id
 from oplogd.store import LogBounds, State, StateCursor
@@ -9,6 +9,9 @@ from oplogd.stream.frames import RESET, live_frame
 from oplogd.stream.live import Live
 from oplogd.stream.phase import Lag, Step, Subscription
 from oplogd.stream.start import states_cover
+
+if TYPE_CHECKING:
+    from oplogd.stream.oplog_bridge import OplogBridge
 
 # States read from the store at a time.
 PAGE = 500
@@ -22,6 +25,7 @@ class Replication:
     """
 
     __slots__ = (
+        "_bridge",
         "_cursor",
         "_history",
         "_last_ms",
@@ -33,7 +37,14 @@ class Replication:
 
     name: ClassVar[Literal["replication"]] = "replication"
 
-    def __init__(self, subscription: Subscription, bounds: LogBounds, since_ms: int | None) -> None:
+    def __init__(
+        self,
+        bridge: "OplogBridge",
+        subscription: Subscription,
+        bounds: LogBounds,
+        since_ms: int | None,
+    ) -> None:
+        self._bridge = bridge
         self.subscription = subscription
         self.since_ms = since_ms
         self._reset_due = since_ms is None
@@ -47,14 +58,16 @@ class Replication:
         self._cursor: StateCursor | None = StateCursor(since_ms or 0, None)
 
     @classmethod
-    def full(cls, subscription: Subscription, bounds: LogBounds) -> Self:
+    def full(cls, bridge: "OplogBridge", subscription: Subscription, bounds: LogBounds) -> Self:
         """Begin to send every live object, after ``reset``."""
-        return cls(subscription, bounds, None)
+        return cls(bridge, subscription, bounds, None)
 
     @classmethod
-    def since(cls, subscription: Subscription, bounds: LogBounds, ms: int) -> Self:
+    def since(
+        cls, bridge: "OplogBridge", subscription: Subscription, bounds: LogBounds, ms: int
+    ) -> Self:
         """Begin to send the states changed at or after ``ms``."""
-        return cls(subscription, bounds, ms)
+        return cls(bridge, subscription, bounds, ms)
 
     @property
     def position(self) -> str:
@@ -83,10 +96,10 @@ class Replication:
             return Step(RESET, self)
         subscription = self.subscription
         if self._mark is None:
-            self._mark = await subscription.store.checkpoint()
+            self._mark = await self._bridge.store.checkpoint()
         if self._cursor is not None:
             async with subscription.read_slots.states:
-                page = await subscription.store.states(
+                page = await self._bridge.store.states(
                     self._cursor, self._mark.offset, live_only=self.since_ms is None, limit=PAGE
                 )
                 chunk = self._frames(page.states)
@@ -96,12 +109,13 @@ class Replication:
         return await self._go_live(self._mark)
 
     def _frames(self, states: Sequence[State]) -> bytes:
-        subscription = self.subscription
+        bridge, subscription = self._bridge, self.subscription
+        filter_ = subscription.view.filter
         frames = []
         for state in states:
-            data = subscription.decode(state.data)
-            if subscription.passes(data):
-                frames.append(subscription.framer.state(state, data))
+            data = bridge.decode(state.data, filter_)
+            if data is None or filter_.matches(data):
+                frames.append(bridge.framer.state(state, data))
                 self._last_ms = state.cursor.ms
         subscription.count(len(frames))
         return b"".join(frames)
@@ -113,11 +127,11 @@ class Replication:
         """
         subscription = self.subscription
         epoch = subscription.ring.epoch
-        bounds = await subscription.store.locate(mark.offset)
+        bounds = await self._bridge.store.locate(mark.offset)
         if self._is_another_log(mark, bounds) or (
             self.since_ms is not None and not states_cover(self.since_ms, bounds)
         ):
-            return Step(b"", Replication.full(subscription, bounds))
+            return Step(b"", Replication.full(self._bridge, subscription, bounds))
         oldest = bounds.oldest
         if bounds.head.offset > mark.offset and (oldest is None or oldest.offset > mark.offset + 1):
             # The entry behind the mark has left the log: send the states changed since.

@@ -1,17 +1,18 @@
 """The ring: the newest entries in memory, encoded once for all consumers. No I/O.
 
-A ``View`` reads the entries that pass one filter when a consumer asks for them; consumers with
-equal filters share it. It finds them by postings, so the cost of an operation depends on the listed
-values that it carries, not on the number of views.
+It knows the marks and the blocks of entries; the router knows the rest. A ``View`` reads the
+entries that pass one filter when a consumer asks for them; consumers with equal filters share it.
+It finds them by postings, so the cost of an operation depends on the listed values that it carries,
+not on the number of views.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from oplogd.event_id import Mark
-from oplogd.store import Entry, decode_stored
 from oplogd.stream.filters import Filter
-from oplogd.stream.frames import Framer
 from oplogd.stream.postings import Index, Posting
+from oplogd.stream.router import Router
 from oplogd.stream.view import Slices, View, Waiter
 from oplogd.stream.window import Window
 
@@ -28,21 +29,25 @@ class Ring:
 
     def __init__(
         self,
-        framer: Framer,
+        router: Router,
         max_entries: int,
         max_bytes: int,
         wake: Callable[[Iterable[Waiter]], None],
+        *,
+        slices: Slices | None = None,
+        index: Index | None = None,
     ) -> None:
-        self._framer = framer
+        """``slices`` and ``index``: the ones that several rings share, otherwise own ones."""
+        self._router = router
         self.max_entries = max_entries
         self.max_bytes = max_bytes
-        self.window = Window(0)
-        self.slices = Slices()
-        self.wake = wake
         self.head = Mark(0, 0)
+        self.window = Window(self.head, has_sequences=router.has_sequences)
+        self.slices = Slices() if slices is None else slices
+        self.wake = wake
         self.epoch = 0
         self.views: dict[Filter, View] = {}
-        self.index = Index()
+        self.index = Index() if index is None else index
 
     @property
     def base(self) -> int:
@@ -51,7 +56,7 @@ class Ring:
 
     def restart(self, head: Mark) -> None:
         """Drop all entries, continue behind ``head`` and wake all consumers."""
-        self.window = Window(head.offset)
+        self.window = Window(head, has_sequences=self._router.has_sequences)
         self.slices.clear()
         self.head = head
         self.epoch += 1
@@ -62,27 +67,43 @@ class Ring:
             view.move_waiting(due)
         self.wake(due)
 
-    def append(self, entries: Iterable[Entry]) -> None:
+    def append(self, entries: Iterable[Any]) -> None:
         """Add entries that follow the head without a gap, then wake the consumers of any of them.
 
-        Blocks the event loop meanwhile: the caller appends a long batch in pieces.
+        They are of the type that the router takes. Blocks the event loop meanwhile: the caller
+        appends a long batch in pieces.
         """
         before = self.head
         touched: dict[Posting, None] = {}
         try:
             for entry in entries:
-                data = decode_stored(entry.data)
-                postings = self.index.postings_of(data)
-                self.window.append(entry.ms, self._framer.entry(entry, data), postings)
-                self.head = Mark(entry.offset, entry.ms)
+                mark, frame, postings = self._router.route(entry, self.index)
+                self.window.append(mark, frame, postings)
+                self.head = mark
                 for posting in postings:
-                    posting.add(entry.offset)
+                    posting.add(mark.offset)
                     touched[posting] = None
                 self._trim()
         finally:
             if self.head != before:
                 self.slices.clear()
                 self._wake(touched)
+
+    def drop(self) -> None:
+        """Drop the oldest entry."""
+        window = self.window
+        offset = window.base + 1
+        for posting in window.drop():
+            posting.drop(offset)
+
+    def void(self, offset: int) -> None:
+        """Replace the block of an entry by an empty one. The ring may have dropped the entry."""
+        if self.base < offset <= self.head.offset:
+            self.window.void(self.window.index(offset))
+            self.slices.clear()
+
+    def expire(self) -> None:
+        """Remove what nobody may read any more. Nothing expires in the oplog."""
 
     def view(self, filter_: Filter) -> View:
         """Return the shared view of a filter; ``release`` must follow."""
@@ -114,6 +135,4 @@ class Ring:
         """Drop the oldest entries over the bounds, but never the newest one."""
         window = self.window
         while len(window) > 1 and (len(window) > self.max_entries or window.size > self.max_bytes):
-            offset = window.base + 1
-            for posting in window.drop():
-                posting.drop(offset)
+            self.drop()

@@ -125,7 +125,9 @@ class View:
             return Taken(b"", 0, ring.head)
         if not self.postings:
             until = window.cut(first, max_bytes)
-            return Taken(b"".join(window.frames[first:until]), until - first, self._mark(until))
+            frames = window.frames[first:until]
+            count = sum(map(bool, frames)) if window.voids else until - first
+            return Taken(b"".join(frames), count, self._mark(until))
         if after < self.start:
             until = min(window.after(self.start), window.cut(first, max_bytes))
             return self._join(range(first, until), until, max_bytes, whole=False)
@@ -159,6 +161,8 @@ class View:
                 break
             looked_at.append(i)
         frames = [window.frames[i] for i in looked_at]
+        if window.voids:
+            frames = [frame for frame in frames if frame]
         if not whole:
             frames = [frame for frame in frames if self.filter.matches(data_of(frame))]
         return Taken(b"".join(frames), len(frames), self._mark(until))

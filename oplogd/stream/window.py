@@ -1,7 +1,7 @@
 """The encoded entries that the ring holds: a part of the log without a gap. No I/O."""
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 
 from oplogd.event_id import Mark
 from oplogd.stream.postings import Posting
@@ -17,10 +17,23 @@ _COMPACT = 64
 class Window:
     """Finds entries by an index, which is valid until the next ``append`` or ``drop``."""
 
-    __slots__ = ("_gone", "_zero", "ends", "frames", "postings", "size", "times")
+    __slots__ = (
+        "_base",
+        "_gone",
+        "_zero",
+        "ends",
+        "frames",
+        "postings",
+        "sequences",
+        "size",
+        "times",
+        "voids",
+    )
 
-    def __init__(self, base: int) -> None:
-        self._zero = base
+    def __init__(self, base: Mark, *, has_sequences: bool = False) -> None:
+        self._zero = base.offset
+        # Kept up to date in a window with sequences only.
+        self._base = base
         self._gone = 0
         self.frames: list[bytes] = []
         # The postings that hold each entry's offset.
@@ -29,6 +42,10 @@ class Window:
         self.ends = array("Q")
         # The time of each entry in ms.
         self.times = array("q")
+        # The sequence of each entry; None in a log without them.
+        self.sequences = array("H") if has_sequences else None
+        # Number of entries whose frame is empty.
+        self.voids = 0
         # Bytes of memory: frames and their overhead.
         self.size = 0
 
@@ -41,13 +58,22 @@ class Window:
         return self._zero + self._gone
 
     @property
+    def base_mark(self) -> Mark:
+        """The mark behind which entries are held. Only in a window with sequences."""
+        return self._base
+
+    @property
     def end(self) -> int:
         """The index past the newest entry."""
         return len(self.frames)
 
-    def append(self, ms: int, frame: bytes, postings: tuple[Posting, ...]) -> None:
+    def append(self, mark: Mark, frame: bytes, postings: tuple[Posting, ...]) -> None:
         self.ends.append((self.ends[-1] if self.ends else 0) + len(frame))
-        self.times.append(ms)
+        self.times.append(mark.ms)
+        if self.sequences is not None:
+            self.sequences.append(mark.sequence)
+        if not frame:
+            self.voids += 1
         self.frames.append(frame)
         self.postings.append(postings)
         self.size += _cost(frame, postings)
@@ -60,15 +86,28 @@ class Window:
         index = self._gone
         postings = self.postings[index]
         self.size -= _cost(self.frames[index], postings)
+        if not self.frames[index]:
+            self.voids -= 1
+        if self.sequences is not None:
+            self._base = self.mark(index)
         self.frames[index] = b""
         self.postings[index] = ()
         self._gone += 1
         if self._gone >= _COMPACT and self._gone * 8 > len(self.frames):
             gone = self._gone
             del self.frames[:gone], self.postings[:gone], self.ends[:gone], self.times[:gone]
+            if self.sequences is not None:
+                del self.sequences[:gone]
             self._zero += gone
             self._gone = 0
         return postings
+
+    def void(self, index: int) -> None:
+        """Replace a frame by an empty one. Its entry stays."""
+        if self.frames[index]:
+            self.size -= len(self.frames[index])
+            self.frames[index] = b""
+            self.voids += 1
 
     def index(self, offset: int) -> int:
         """Return the index of the entry at ``offset``."""
@@ -78,8 +117,20 @@ class Window:
         """Return the index of the first entry past ``offset``."""
         return max(self._gone, min(offset - self._zero, len(self.frames)))
 
+    def after_time(self, ms: int, sequence: int) -> int | None:
+        """Return the index of the first entry past a time and sequence.
+
+        None if that entry may have left the window. Only in a window with sequences.
+        """
+        assert self.sequences is not None
+        if (ms, sequence) < (self._base.ms, self._base.sequence):
+            return None
+        first = bisect_left(self.times, ms, self._gone)
+        return bisect_right(self.sequences, sequence, first, bisect_right(self.times, ms, first))
+
     def mark(self, index: int) -> Mark:
-        return Mark(self._zero + index + 1, self.times[index])
+        sequence = self.sequences[index] if self.sequences is not None else 0
+        return Mark(self._zero + index + 1, self.times[index], sequence)
 
     def remaining(self, offset: int) -> tuple[int, int]:
         """Return the number of entries past ``offset``, and the time of the first in ms or 0."""
@@ -90,7 +141,8 @@ class Window:
     def cut(self, first: int, max_bytes: int) -> int:
         """Return the index past a slice that begins at ``first`` and has at most ``max_bytes``.
 
-        The slice has at least one entry if there is one.
+        The slice has at least one entry if there is one. Voided frames count with their former
+        length.
         """
         if first == len(self.frames):
             return first

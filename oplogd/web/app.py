@@ -1,12 +1,13 @@
 """The FastAPI app: composes the endpoints of the wire contract."""
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi_offline import FastAPIOffline
 
 from oplogd import __version__
 from oplogd.agent import Agent
 from oplogd.ingest.budget import MemoryBudget
 from oplogd.ingest.intake import Intake
+from oplogd.topics.rights import Rights
 from oplogd.web import describe
 from oplogd.web.access.authentication import ReadAuthenticator, WriteAuthenticator
 from oplogd.web.bodies import BodyReader
@@ -16,7 +17,12 @@ from oplogd.web.methods import add_head, add_preflight
 from oplogd.web.monitoring import add_monitoring
 from oplogd.web.session import add_session
 from oplogd.web.status import StatusReport, StoreProbe
-from oplogd.web.stream import add_stream
+from oplogd.web.stream import Streams, add_stream
+from oplogd.web.topic_figures import TopicFigures
+from oplogd.web.v1.messages import add_poll, add_publish
+from oplogd.web.v1.schemas import add_schemas
+from oplogd.web.v1.stream import add_topic_stream
+from oplogd.web.v1.topics import add_topics
 
 
 def create_app(agent: Agent) -> FastAPI:
@@ -34,24 +40,20 @@ def create_app(agent: Agent) -> FastAPI:
         title="oplog", version=__version__, description=describe.INTRODUCTION, redoc_url=None
     )
     add_error_handlers(app, private_files)
-    add_ingest(
-        app,
-        writers,
-        Intake(agent.queue, agent.counters, agent.health.part("writer")),
-        BodyReader(
-            MemoryBudget(settings.max_upload_memory, settings.body_timeout), settings.max_body_size
-        ),
-        is_stopping,
+    intake = Intake(agent.queue, agent.counters, agent.health.part("writer"))
+    bodies = BodyReader(
+        MemoryBudget(settings.max_upload_memory, settings.body_timeout), settings.max_body_size
     )
-    add_stream(
-        app,
-        readers,
+    add_ingest(app, writers, intake, bodies, is_stopping)
+    streams = Streams(
         agent.hub,
         is_stopping,
         max_clients=settings.max_clients,
         max_clients_per_address=settings.max_clients_per_address,
     )
+    add_stream(app, readers, streams)
     store = StoreProbe(agent.store, agent.health, agent.ring, private_files)
+    figures = TopicFigures(agent.store.topics, agent.topics, agent.feeds, agent.hub)
     report = StatusReport(
         store=store,
         counters=agent.counters,
@@ -61,6 +63,7 @@ def create_app(agent: Agent) -> FastAPI:
         latency=agent.latency,
         ring=agent.ring,
         hub=agent.hub,
+        topics=figures,
         rates=lambda: agent.rates._asdict(),
         started=agent.started,
     )
@@ -69,9 +72,17 @@ def create_app(agent: Agent) -> FastAPI:
         readers,
         report,
         store,
+        figures,
         is_stopping,
     )
     add_session(app, readers)
+    rights = Rights[Request](readers.require, writers.require)
+    topics = agent.topics
+    add_topics(app, rights, agent.store, topics.known, agent.feeds)
+    add_publish(app, rights, topics.publisher, intake, bodies, is_stopping)
+    add_poll(app, rights, topics.poller, topics.oplog, bodies)
+    add_topic_stream(app, rights, topics.known, streams)
+    add_schemas(app)
     add_preflight(app)
     add_head(app)
     return app

@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from fastapi import Request
@@ -13,6 +15,8 @@ from oplogd.web.problem import Problem
 
 # Longest time for which the work on a body blocks the event loop.
 _SLICE_SECONDS = 0.003
+
+_MAX_SMALL_BODY = 16 * 1024
 
 _T = TypeVar("_T")
 
@@ -31,7 +35,17 @@ class BodyReader:
     async def read(self, request: Request, media_type: str, max_operations: int) -> Body:
         """Return the operations of a body.
 
-        Raises Problem 415, NoRoomError, and the errors of ``decompressing`` and ``decoding``.
+        Raises the errors of ``received`` and ``decoding``.
+        """
+        async with self.received(request, "operations") as body:
+            return await self.work(decoding(body, media_type, format_ms(now_ms()), max_operations))
+
+    @asynccontextmanager
+    async def received(self, request: Request, things: str) -> AsyncIterator[bytes]:
+        """Yield the whole body, decompressed. Its share of the memory is taken until the end.
+
+        ``things``: the plural noun for messages to users. Raises Problem 415, NoRoomError,
+        TooLargeError, and OperationError if the body is not gzip.
         """
         encoding = request.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("identity", "gzip", ""):
@@ -41,16 +55,16 @@ class BodyReader:
                 {"Accept-Encoding": "gzip"},
             )
         with self._budget.share() as share:
-            body = await self._receive(request, share)
+            body = await self._receive(request, share, things)
             if encoding == "gzip":
-                body = await self._work(decompressing(body, self._max_size, share.take))
-            return await self._work(decoding(body, media_type, format_ms(now_ms()), max_operations))
+                body = await self.work(decompressing(body, self._max_size, share.take))
+            yield body
 
-    async def _receive(self, request: Request, share: Share) -> bytes:
+    async def _receive(self, request: Request, share: Share, things: str) -> bytes:
         """Return the whole body. Raises TooLargeError and NoRoomError before it holds too much."""
         limit = self._max_size
         too_large = TooLargeError(
-            f"the body has more than {limit:,} bytes; send fewer operations at a time"
+            f"the body has more than {limit:,} bytes; send fewer {things} at a time"
         )
         announced = request.headers.get("content-length", "0")
         if announced.isdecimal() and int(announced) > limit:
@@ -73,7 +87,7 @@ class BodyReader:
         share.end_arrival()
         return bytes(received)
 
-    async def _work(self, pieces: Pieces[_T]) -> _T:
+    async def work(self, pieces: Pieces[_T]) -> _T:
         """Return the result of work on a body. Other requests run between its slices.
 
         Only one body at a time takes more than one slice.
@@ -86,6 +100,16 @@ class BodyReader:
                     is_done, result = _slice(pieces)
         assert result is not None
         return result
+
+
+async def small_body(request: Request) -> bytes:
+    """Return a body of at most 16 KB. Raises Problem 413."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _MAX_SMALL_BODY:
+            raise Problem(413, f"the body has more than {_MAX_SMALL_BODY:,} bytes")
+    return bytes(body)
 
 
 def _slice(pieces: Pieces[_T]) -> tuple[bool, _T | None]:

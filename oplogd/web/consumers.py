@@ -4,6 +4,7 @@ import heapq
 from collections.abc import Iterable
 from typing import Any
 
+from oplogd.names import OPLOG
 from oplogd.operation import format_ms
 from oplogd.stream.consumer import Consumer
 from oplogd.stream.lags import Lags, MeasuredLag
@@ -31,9 +32,11 @@ def _describe(consumer: Consumer, lag: MeasuredLag) -> dict[str, Any]:
     filter_ = consumer.view.filter
     types, parents = _shown(filter_.types), _shown(filter_.parents)
     left_out = len(filter_.types) + len(filter_.parents) - len(types) - len(parents)
+    topic = {} if consumer.topic == OPLOG else {"topic": str(consumer.topic)}
     return {
         "id": consumer.id,
         "name": consumer.name,
+        **topic,
         "address": consumer.address,
         "filter": {"types": types, "parents": parents, "left_out": left_out},
         "phase": consumer.phase.name,

@@ -35,7 +35,7 @@ _OPERATION_SCHEMA = {
         },
     },
 }
-_PROBLEM = {
+PROBLEM_EXAMPLE = {
     "application/problem+json": {
         "example": {
             "type": "about:blank",
@@ -55,7 +55,7 @@ data: {"timestamp":"2014-11-06T11:04:39.041Z","parents":["user/x3kd2"],"type":"v
 
 def _answers(*answers: tuple[int, str]) -> dict[int | str, dict[str, Any]]:
     return {
-        code: {"description": text, **({"content": _PROBLEM} if code >= 400 else {})}
+        code: {"description": text, **({"content": PROBLEM_EXAMPLE} if code >= 400 else {})}
         for code, text in answers
     }
 

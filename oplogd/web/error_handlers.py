@@ -31,7 +31,9 @@ def add_error_handlers(app: FastAPI, private_files: Collection[Path | None]) -> 
         # The preflight route matches every path, so an unknown path brings 405 instead of 404.
         if error.status_code in (404, 405):
             return Problem(
-                404, f"there is nothing at {path}; operations and the stream are at / and /ops"
+                404,
+                f"there is nothing at {path}; operations and the stream are at / and /ops,"
+                " topics at /v1/namespaces/NAMESPACE/topics",
             ).response()
         return Problem(error.status_code, str(error.detail), error.headers).response()
 

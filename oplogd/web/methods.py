@@ -2,6 +2,9 @@
 
 from fastapi import FastAPI, Response
 from fastapi.routing import APIRoute
+from starlette.routing import Route
+
+_ANY_PATH = "/{path:path}"
 
 # No web page may write, so a preflight grants neither POST nor DELETE.
 _PREFLIGHT_HEADERS = {
@@ -15,7 +18,7 @@ _PREFLIGHT_HEADERS = {
 def add_preflight(app: FastAPI) -> None:
     """Answer OPTIONS at every path, known or not."""
 
-    @app.options("/{path:path}", include_in_schema=False)
+    @app.options(_ANY_PATH, include_in_schema=False)
     async def preflight() -> Response:
         return Response(status_code=204, headers=_PREFLIGHT_HEADERS)
 
@@ -31,6 +34,6 @@ def allowed_methods(app: FastAPI, path: str) -> list[str]:
     """Return the methods of a path, sorted. Return an empty list for an unknown path."""
     methods: set[str] = set()
     for route in app.routes:
-        if getattr(route, "path", None) == path:
-            methods |= getattr(route, "methods", None) or set()
+        if isinstance(route, Route) and route.path != _ANY_PATH and route.path_regex.match(path):
+            methods |= route.methods or set()
     return sorted(methods | {"OPTIONS"}) if methods else []

@@ -25,6 +25,11 @@ COUNTERS = {
     "datagrams_refused": "Datagrams refused as invalid",
     "events_sent": "Events sent to consumers",
     "connections": "Streams opened",
+    "topics_publishes": "Publishes whose messages are stored",
+    "topics_messages_published": "Messages stored in topics",
+    "topics_messages_refused": "Messages of publishes that failed",
+    "topics_polls": "Polls answered",
+    "topics_messages_polled": "Messages sent in answers to polls",
 }
 GAUGES = {
     "uptime_seconds": "Seconds since the start",
@@ -50,6 +55,11 @@ GAUGES = {
     "store_max_bytes": "Size of the log at which its oldest operations are removed",
     "store_lag_fold": "Operations in the log and not yet folded into the states",
     "store_lag_follower": "Operations in the log that the follower has not read yet",
+    "topics_count": "Topics in the store",
+    "topics_queue_size": "Messages waiting to be stored",
+    "topics_queue_bytes": "Bytes of messages waiting to be stored",
+    "topics_feeds": "Topics with messages in memory, because somebody listens",
+    "topics_feeds_bytes": "Bytes of messages in memory",
 }
 LABELLED = {
     "consumers_refused": ("reason", "Consumers that were not connected"),
@@ -65,16 +75,18 @@ HISTOGRAMS = {
 }
 
 
-def render(status: Mapping[str, Any], lags: Lags) -> bytes:
+def render(status: Mapping[str, Any], lags: Lags, by_topic: Iterable[Metric]) -> bytes:
+    """Return the metrics. ``by_topic``: those with a label for each topic."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Snapshot(status, lags))
+    registry.register(_Snapshot(status, lags, by_topic))
     return generate_latest(registry)
 
 
 class _Snapshot(Collector):
-    def __init__(self, status: Mapping[str, Any], lags: Lags) -> None:
+    def __init__(self, status: Mapping[str, Any], lags: Lags, by_topic: Iterable[Metric]) -> None:
         self._status = status
         self._lags = lags
+        self._by_topic = by_topic
 
     def collect(self) -> Iterable[Metric]:
         values = dict(_flatten(self._status))
@@ -97,6 +109,7 @@ class _Snapshot(Collector):
             ):  # some figures of the store are missing while it is away or counts
                 yield GaugeMetricFamily(f"oplog_{name}", text, value=values[name])
         yield from self._named()
+        yield from self._by_topic
         up = 1 if self._status["status"] == "OK" else 0
         yield GaugeMetricFamily(
             "oplog_store_up", "1 while the store works, 0 while degraded", value=up

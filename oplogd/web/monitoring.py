@@ -11,6 +11,7 @@ from oplogd.web.access.authentication import ReadAuthenticator
 from oplogd.web.metrics import render
 from oplogd.web.problem import COMMON_HEADERS, Problem
 from oplogd.web.status import StatusReport, StoreProbe
+from oplogd.web.topic_figures import TopicFigures
 
 _RETRY_AFTER = {"Retry-After": "1"}
 
@@ -20,6 +21,7 @@ def add_monitoring(
     readers: ReadAuthenticator,
     report: StatusReport,
     store: StoreProbe,
+    topics: TopicFigures,
     is_stopping: Callable[[], bool],
 ) -> None:
     @app.get("/status", **describe.STATUS)
@@ -46,5 +48,5 @@ def add_monitoring(
     @app.get("/metrics", **describe.METRICS)
     async def get_metrics() -> Response:
         lags = await report.lags()
-        body = render(await report.members(lags), lags)
+        body = render(await report.members(lags), lags, topics.metrics())
         return Response(body, 200, COMMON_HEADERS, PROMETHEUS)

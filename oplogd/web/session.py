@@ -19,10 +19,10 @@ from oplogd.web.access.authentication import (
     ReadAuthenticator,
 )
 from oplogd.web.access.signing import Purpose
+from oplogd.web.bodies import small_body
 from oplogd.web.negotiate import media_type
 from oplogd.web.problem import Problem
 
-_MAX_BODY = 16 * 1024
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
@@ -77,7 +77,7 @@ async def _read_login(request: Request) -> _Login:
     if type_ != JSON:
         raise Problem(415, f"Content-Type {type_} is not understood; send the password as {JSON}")
     try:
-        return msgspec.json.decode(await _read_body(request), type=_Login)
+        return msgspec.json.decode(await small_body(request), type=_Login)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Problem(
             400, 'send a JSON object with the password and nothing else: {"password": "..."}'
@@ -86,7 +86,7 @@ async def _read_login(request: Request) -> _Login:
 
 async def _require_no_options(request: Request, endpoint: str) -> None:
     """Raise Problem 400 unless the query is empty and the body is empty or an empty object."""
-    body = (await _read_body(request)).strip()
+    body = (await small_body(request)).strip()
     try:
         if body:
             msgspec.json.decode(body, type=_NoOptions)
@@ -96,15 +96,6 @@ async def _require_no_options(request: Request, endpoint: str) -> None:
         has_options = bool(request.url.query)
     if has_options:  # the message does not repeat them: they may hold a secret
         raise Problem(400, f"{endpoint} has no options: send no query, and no body or {{}}")
-
-
-async def _read_body(request: Request) -> bytes:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > _MAX_BODY:
-            raise Problem(413, f"the body has more than {_MAX_BODY:,} bytes")
-    return bytes(body)
 
 
 def _with_cookie(request: Request, value: str, *attributes: str) -> Response:

@@ -23,6 +23,7 @@ from oplogd.stream.lags import Lags, survey
 from oplogd.stream.ring import Ring
 from oplogd.web.consumers import consumer_members, lag_members
 from oplogd.web.redact import without_folders
+from oplogd.web.topic_figures import TopicFigures
 
 STORE_TIMEOUT_SECONDS = 2.0
 
@@ -103,6 +104,7 @@ class StatusReport:
         latency: LatencyProbe,
         ring: Ring,
         hub: Hub,
+        topics: TopicFigures,
         rates: Callable[[], Mapping[str, float]],
         started: float,
     ) -> None:
@@ -114,6 +116,7 @@ class StatusReport:
         self._latency = latency
         self._ring = ring
         self._hub = hub
+        self._topics = topics
         self._rates = rates
         self._started = started
 
@@ -134,6 +137,7 @@ class StatusReport:
             "ingest_to_send_seconds": _histogram(self._latency.seconds),
             "rates": dict(self._rates()),
             "store": store,
+            "topics": await self._topics.members(),
         }
 
     async def private_members(self, lags: Lags) -> _Members:

@@ -1,8 +1,9 @@
 """The parameters of a request for the stream. No I/O."""
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from starlette.datastructures import Headers, QueryParams
 
@@ -14,6 +15,8 @@ from oplogd.web.problem import Problem
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_Position = TypeVar("_Position")
 
 
 class StreamRequest(NamedTuple):
@@ -28,27 +31,42 @@ class StreamRequest(NamedTuple):
 def parse_stream_request(headers: Headers, query: QueryParams) -> StreamRequest:
     """Raise Problem 400 for a parameter that is invalid."""
     try:
-        position = _position(headers, query)
+        position = position_of(headers, query, parse_position)
     except PositionError as error:
         raise Problem(400, str(error)) from None
-    checkpoint = query.get("checkpoint", "0")
-    if checkpoint not in ("0", "1", ""):
-        raise Problem(400, "checkpoint: must be 1 or 0")
-    name = query.get("name", "")
-    if name and not _NAME.fullmatch(name):
-        raise Problem(400, "name: must be 1 to 100 ASCII letters, digits, '.', '_' or '-'")
     return StreamRequest(
         position,
         parse_filter(query.getlist("types"), query.getlist("parents")),
-        checkpoint == "1",
-        name,
+        checkpoints_of(query),
+        name_of(query),
     )
 
 
-def _position(headers: Headers, query: QueryParams) -> Position | None:
-    """Return the position to start at. The header wins: EventSource sends it when it reconnects."""
+def checkpoints_of(query: QueryParams) -> bool:
+    """Return whether the consumer wants checkpoints. Raises Problem 400."""
+    checkpoint = query.get("checkpoint", "0")
+    if checkpoint not in ("0", "1", ""):
+        raise Problem(400, "checkpoint: must be 1 or 0")
+    return checkpoint == "1"
+
+
+def name_of(query: QueryParams) -> str:
+    """Return the name of the consumer, empty without one. Raises Problem 400."""
+    name = query.get("name", "")
+    if name and not _NAME.fullmatch(name):
+        raise Problem(400, "name: must be 1 to 100 ASCII letters, digits, '.', '_' or '-'")
+    return name
+
+
+def position_of(
+    headers: Headers, query: QueryParams, parse: Callable[[str], _Position]
+) -> _Position | Millis | None:
+    """Return the position to start at. The header wins: EventSource sends it when it reconnects.
+
+    ``parse`` reads an id. Raises PositionError.
+    """
     if text := headers.get("last-event-id") or query.get("last_event_id"):
-        return parse_position(text)
+        return parse(text)
     since = query.get("since")
     if not since:
         return None

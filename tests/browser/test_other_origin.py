@@ -15,10 +15,12 @@ from tests.browser.visit import REBOUND, Visit
 from tests.browser.website import Answer, Website
 from tests.clients.restart import agent_on, free_port
 from tests.conftest import ROOT
+from tests.snippets import snippet_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PASSWORD = "gehéim"
+AUTHORIZATION = {"Authorization": "Basic " + base64.b64encode(f":{PASSWORD}".encode()).decode()}
 
 _FOLLOW = """<!doctype html><html lang="en"><title>follows</title><ol></ol><p></p><script>
 const source = new EventSource(new URLSearchParams(location.search).get("url"));
@@ -134,9 +136,6 @@ async def test_a_page_of_another_origin_can_read_and_never_write(
             "async (url) => (await (await fetch(url)).json()).status", f"{agent.url}/status"
         )
         assert status == "OK"
-        authorization = {
-            "Authorization": "Basic " + base64.b64encode(f":{PASSWORD}".encode()).decode()
-        }
         for method, path, headers, answer in (
             ("POST", "/ops", {"Content-Type": "application/json"}, "refused"),
             ("POST", "/ops", {"Content-Type": "application/x-ndjson"}, "refused"),
@@ -147,7 +146,7 @@ async def test_a_page_of_another_origin_can_read_and_never_write(
             (
                 "POST",
                 "/token",
-                authorization,
+                AUTHORIZATION,
                 "refused",
             ),  # the request is sent, but its answer cannot be read
         ):
@@ -248,6 +247,48 @@ async def test_the_javascript_client_takes_the_password_from_the_address(
         )
         await expect_items(page, "reset", "insert a", "live")
         await visit.leave()
+
+
+async def test_the_documented_page_of_another_origin_follows_a_topic_and_resumes(
+    website: Website, visit: Visit, tmp_path: Path
+) -> None:
+    serve_client(website)
+    topic = "/v1/namespaces/shop/topics/orders"
+    with Agent(tmp_path, "--password", PASSWORD) as agent:
+
+        def publish(*payloads: str) -> None:
+            assert agent.request("POST", f"{topic}/publish", {"messages": payloads}).status == 200
+
+        assert agent.request("PUT", topic).status == 200
+        code = snippet_of("docs/clients.md", "page").replace('"oplog-client"', '"./oplog.js"')
+        code = code.replace("localhost:8042", f"any:{PASSWORD}@127.0.0.1:{agent.port}")
+        website.pages["/"] = html(f"""<!doctype html><html lang="en"><title>topic</title><ol></ol>
+            <script type="module">
+            console.log = (text) => {{
+              const item = document.createElement("li");
+              item.textContent = text;
+              document.querySelector("ol").append(item);
+            }};
+            {code}</script>""")
+        page = await open_page(visit, website, agent, "/")
+        agent.wait_status(clients=1)
+        publish("a", "b")
+        await expect_items(page, "a", "b")
+        last = json.loads(agent.request("POST", f"{topic}/poll", None, AUTHORIZATION).body)[-1]
+        await page.wait_for_function(
+            "(id) => localStorage.getItem('orders') === id", arg=last["id"]
+        )
+        await page.goto(f"{website.url}/none")
+        publish("c")
+        await page.goto(website.url)
+        await expect_items(page, "c")
+        assert agent.request("DELETE", topic).status == 200
+        assert agent.request("PUT", topic).status == 200
+        publish("d")
+        await page.reload()
+        await expect_items(page, "reset", "d")
+        await visit.leave()
+    visit.forgive(r"\b404\b|TopicNotFoundError")
 
 
 async def test_the_javascript_client_follows_a_redirect_that_the_browser_hides(

@@ -1,3 +1,4 @@
+import logging
 import os
 import shutil
 import subprocess
@@ -7,6 +8,7 @@ import pytest
 
 from tests.clients.examples import Example
 from tests.clients.producers import Producers
+from tests.clients.topics_of import TopicsOf
 from tests.conftest import ROOT
 from tests.mongo.servers import go_program
 
@@ -37,6 +39,19 @@ def php_example() -> Example:
     return Example([php, str(folder / "producer.php")], [php, str(folder / "consumer.php")], "--")
 
 
+@pytest.fixture(scope="session")
+def node() -> str:
+    found = shutil.which("node")
+    assert found, "node is missing: install the package nodejs (20 or newer)"
+    version = subprocess.run(
+        [found, "--version"], capture_output=True, text=True, check=True
+    ).stdout
+    assert int(version.lstrip("v").split(".")[0]) >= 20, (
+        f"node is {version.strip()}, 20 or newer is needed"
+    )
+    return found
+
+
 @pytest.fixture(params=["go_example", "php_example"])
 def example(request: pytest.FixtureRequest) -> Example:
     chosen: Example = request.getfixturevalue(request.param)
@@ -49,3 +64,20 @@ def produce(request: pytest.FixtureRequest) -> Iterator[Producers]:
     producers = Producers(request.param)
     yield producers
     producers.end()
+
+
+@pytest.fixture(autouse=True)
+def log_level() -> Iterator[None]:
+    """Undo what ``main`` of a command sets: other tests count what is logged."""
+    logger = logging.getLogger("oplogc")
+    level = logger.level
+    yield
+    logger.setLevel(level)
+
+
+@pytest.fixture(params=["threads", "asyncio"])
+def topics_of(request: pytest.FixtureRequest) -> Iterator[TopicsOf]:
+    """``Topics`` and ``AsyncTopics``, both to be used from threads."""
+    topics = TopicsOf(request.param)
+    yield topics
+    topics.end()

@@ -7,8 +7,6 @@ import signal
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from tests.agents import DEADLINE, Agent
 from tests.clients.chaos import ChaosProxy
 from tests.clients.following import Following
@@ -28,19 +26,6 @@ saveInterval: 0.001 }); for await (const event of consumer) {
   if (event.id !== "never") consumer.ack(event);
 }
 """
-
-
-@pytest.fixture(scope="session")
-def node() -> str:
-    found = shutil.which("node")
-    assert found, "node is missing: install the package nodejs (20 or newer)"
-    version = subprocess.run(
-        [found, "--version"], capture_output=True, text=True, check=True
-    ).stdout
-    assert int(version.lstrip("v").split(".")[0]) >= 20, (
-        f"node is {version.strip()}, 20 or newer is needed"
-    )
-    return found
 
 
 def test_its_own_tests(tmp_path: Path, node: str) -> None:

@@ -152,6 +152,7 @@ def test_the_copied_files_are_enough_to_install_and_to_start(image: Path, tmp_pa
     for stage, program_ in (("sync", "oplog-sync"), ("client", "oplog-tail")):
         assert of(stage, "ENTRYPOINT") == [f'["{program_}"]']
         assert must_pass(bin_ / program_, "--version").stdout.startswith(program_)
+    assert must_pass(bin_ / "oplogctl", "--version").stdout.startswith("oplogctl")
 
 
 def _health(bin_: Path, port: str) -> int:

@@ -64,7 +64,7 @@ def test_one_install_command_gives_every_command(checkout: Path, tmp_path: Path)
     install = ("install", "-q", "-c", "constraints.txt", ".[sync]", "./clients/python")
     done = run(bin_ / "python", "-m", "pip", *install, cwd=checkout)
     assert done.returncode == 0, done.stderr
-    for name in ("oplogd", "oplog-sync", "oplog-tail"):
+    for name in ("oplogd", "oplog-sync", "oplog-tail", "oplogctl"):
         assert run(bin_ / name, "--version", cwd=tmp_path).stdout == f"{name} {version()}\n"
 
 

@@ -44,8 +44,12 @@ class ChunkedBody:
         return chunks
 
 
-def request(last_event_id: str | None = None, query: Mapping[str, str] | None = None) -> bytes:
-    path = "/ops" + ("?" + urlencode(query) if query else "")
+def request(
+    last_event_id: str | None = None,
+    query: Mapping[str, str] | None = None,
+    path: str = "/ops",
+) -> bytes:
+    path += "?" + urlencode(query) if query else ""
     lines = [f"GET {path} HTTP/1.1", "Host: localhost", "Accept: text/event-stream"]
     if last_event_id is not None:
         lines.append(f"Last-Event-ID: {last_event_id}")
@@ -65,6 +69,7 @@ class ByteStream:
         last_event_id: str | None = None,
         query: Mapping[str, str] | None = None,
         *,
+        path: str = "/ops",
         receive_buffer: int | None = None,
     ) -> None:
         self._body = ChunkedBody()
@@ -77,7 +82,7 @@ class ByteStream:
             if receive_buffer is not None:
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
             self._socket.connect(("127.0.0.1", agent.port))
-            self._socket.sendall(request(last_event_id, query))
+            self._socket.sendall(request(last_event_id, query, path))
             while not self._body.head:
                 assert self._fill(1024), "no answer"
         except BaseException:

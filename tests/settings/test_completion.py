@@ -8,10 +8,11 @@ import sys
 import pytest
 
 from oplogd.settings import flag_table
+from tests import command_lines
 from tests.agents import DEADLINE
 from tests.command_lines import completion_script, completions
 
-PROGRAMS = [("oplogd", "oplogd"), ("oplog_sync", "oplog-sync"), ("oplogc.tail", "oplog-tail")]
+PROGRAMS = list(command_lines.PROGRAMS.items())
 
 
 def test_every_flag_of_the_agent_is_offered() -> None:
@@ -30,6 +31,10 @@ def test_every_flag_of_the_agent_is_offered() -> None:
         ("oplog_sync", ["--format", ""], ["json", "parquet", "csv", "jdbc"]),
         ("oplogc.tail", ["--sta"], ["--state-file"]),
         ("oplogc.tail", ["--color", "a"], ["auto", "always"]),
+        ("oplogc.ctl", ["top"], ["topic"]),
+        ("oplogc.ctl", ["topic", "p"], ["peek", "poll", "publish"]),
+        ("oplogc.ctl", ["topic", "follow", "t", "--st"], ["--state-file"]),
+        ("oplogc.ctl", ["topic", "update", "t", "--ttl", "d"], ["default"]),
     ],
 )
 def test_flags_and_choices_are_completed(module: str, words: list[str], offered: list[str]) -> None:
@@ -44,6 +49,8 @@ def test_flags_and_choices_are_completed(module: str, words: list[str], offered:
         ("oplog_sync", ["--report", "op"]),
         ("oplog_sync", ["op"]),
         ("oplogc.tail", ["--state-file", "op"]),
+        ("oplogc.ctl", ["topic", "follow", "t", "--state-file", "op"]),
+        ("oplogc.ctl", ["topic", "list", "--password-file", "op"]),
     ],
 )
 def test_names_of_files_are_left_to_the_shell(module: str, words: list[str]) -> None:

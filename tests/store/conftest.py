@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from oplogd.store import Store
+from oplogd.store.topics import Topics
 from tests.store.kits import KITS, TRIMMING, Kit, Kits
 
 
@@ -27,6 +28,22 @@ async def kit(kits: Kits) -> AsyncIterator[Kit]:
 async def trimming_kit(trimming_kits: Kits) -> AsyncIterator[Kit]:
     async with trimming_kits() as kit:
         yield kit
+
+
+@pytest.fixture(params=KITS)
+def topic_kits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kits:
+    return KITS[request.param](request, monkeypatch)
+
+
+@pytest.fixture
+async def topic_kit(topic_kits: Kits) -> AsyncIterator[Kit]:
+    async with topic_kits() as kit:
+        yield kit
+
+
+@pytest.fixture
+async def topics(topic_kit: Kit) -> Topics:
+    return (await topic_kit.open()).topics
 
 
 @pytest.fixture

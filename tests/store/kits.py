@@ -20,8 +20,8 @@ from tests.stores import StorePlace, new_place, skip_fsync
 
 START_MS = 1_700_000_000_000
 
-# The clock of a test stands still, so tombstones need not stay.
-MONGO_TIMING = Timing(keep_seconds=0.02, trim_seconds=0.0, purge_leases=-1)
+# The clock of a test stands still, so tombstones and swept messages need not stay.
+MONGO_TIMING = Timing(keep_seconds=0.02, trim_seconds=0.0, purge_leases=-1, settle_seconds=0.0)
 
 
 class Kit(Protocol):
@@ -32,7 +32,7 @@ class Kit(Protocol):
     # Documents that the database can hold in a test.
     bulk: int
 
-    async def open(self, max_bytes: int | None = None) -> Store:
+    async def open(self, max_bytes: int | None = None, topic_ttl: int | None = None) -> Store:
         """Return another handle on the database, as another process would have."""
 
     async def close(self) -> None: ...
@@ -44,10 +44,11 @@ class SqliteKit:
         self.bulk = 12_000
         self._path = folder / "oplog.db"
         self._open: list[SqliteStore] = []
-        patch.setattr("oplogd.store.sqlite.log.now_ms", lambda: self.clock_ms)
+        for module in ("log", "topics"):
+            patch.setattr(f"oplogd.store.sqlite.{module}.now_ms", lambda: self.clock_ms)
 
-    async def open(self, max_bytes: int | None = None) -> Store:
-        store = SqliteStore(self._path, max_bytes)
+    async def open(self, max_bytes: int | None = None, topic_ttl: int | None = None) -> Store:
+        store = SqliteStore(self._path, max_bytes, topic_ttl=topic_ttl)
         self._open.append(store)
         await store.open()
         return store
@@ -97,10 +98,15 @@ class MongoKit:
 
         patch.setattr(Link, "now_ms", now_ms)
 
-    async def open(self, max_bytes: int | None = None) -> Store:
+    async def open(self, max_bytes: int | None = None, topic_ttl: int | None = None) -> Store:
         self._has_cap |= max_bytes is not None
         store = (_Trimmed if self._has_cap else MongoStore)(
-            self._url, collection=self._kind, max_bytes=max_bytes, lease=1, timing=MONGO_TIMING
+            self._url,
+            collection=self._kind,
+            max_bytes=max_bytes,
+            topic_ttl=topic_ttl,
+            lease=1,
+            timing=MONGO_TIMING,
         )
         self._open.append(store)
         await store.open()
@@ -153,6 +159,8 @@ KITS: dict[str, MakeKits] = {
     "mongo-capped": mongo_kits("mongo-capped", bulk=600),
     "mongo-plain": mongo_kits("mongo-plain", bulk=12_000),
 }
+# Stores that hold thousands of documents in a test.
+LARGE = ["sqlite", "mongo-plain"]
 # Stores that keep their log under its cap to the byte.
 TRIMMING = ["sqlite", "mongo-plain"]
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.stream.worlds import ROOMY, Sizes, World
+from tests.stream.topic_worlds import TopicWorld
+from tests.stream.worlds import ROOMY, Sizes, WatchedConsumer, World
 
 
 @pytest.fixture
@@ -21,3 +22,11 @@ async def world(
     await world.start()
     yield world
     await world.stop()
+
+
+@pytest.fixture
+async def topic_world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TopicWorld]:
+    monkeypatch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
+    world = TopicWorld()
+    yield world
+    await world.close()

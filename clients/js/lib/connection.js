@@ -8,15 +8,19 @@ const REDIRECTS = new Set([301, 302, 303, 307, 308]);
 const MAX_REDIRECTS = 20;
 
 /**
- * One connection to an event stream. `request`: `fetch`, `url`, `authorization`, `lastEventId`. Times are in seconds.
- * Methods reject with Disconnected, or with OplogError if trying again does not help.
+ * One connection to an event stream, with blocks of at most `maxBlock` bytes. `request`: `fetch`, `url`, `authorization`,
+ * `lastEventId`, and `refusal(message, status)`, which makes the error of a refusal. Times are in seconds. Methods reject with
+ * Disconnected, or with OplogError if trying again does not help.
  */
 export class Connection {
   #aborter = new AbortController();
   #reader = null;
   #since = 0;
   #retryAfter = 0;
-  parser = new BlockParser();
+
+  constructor(maxBlock) {
+    this.parser = new BlockParser(maxBlock);
+  }
 
   /** Resolves when the agent has begun to send the stream. `timeout` includes redirects and refusals. */
   async open(request, timeout) {
@@ -57,7 +61,7 @@ export class Connection {
       if (passes(status)) this.#retryAfter = retryAfter(response.headers.get("retry-after"));
       const message = `${detailOf(response, await refusal(response))} (HTTP ${status})`;
       if (passes(status)) throw new Disconnected(message);
-      throw new OplogError(message, status);
+      throw request.refusal(message, status);
     }
     const type = response.headers.get("content-type") ?? "";
     if (type.split(";")[0].trim().toLowerCase() !== EVENT_STREAM) {

@@ -14,18 +14,18 @@ export function isTime(text) {
 }
 
 /**
- * Return the event in a block, or `{ eventId, checkpoint: true }` for a block that only moves the position, with the name of an
- * event that this client does not know in `unknown`. A block without an id has `lastEventId`. Throws OplogError.
+ * Return `{ eventId, event }`, without `event` for a block that only moves the position, with the name of an event that this
+ * client does not know in `unknown`. A block without an id has `lastEventId`. Throws OplogError.
  */
 export function readBlock({ id, event, data }, lastEventId) {
   if (id !== null && !isEventId(id)) {
     throw new OplogError(`the stream has the id ${JSON.stringify(id.slice(0, 100))}, which is no event id`);
   }
   const eventId = id ?? lastEventId;
-  if (event === "reset" || event === "live") return { eventId, event };
-  if (OPERATIONS.has(event)) return readOperation(eventId, event, data ?? "");
+  if (event === "reset" || event === "live") return { eventId, event: { eventId, event } };
+  if (OPERATIONS.has(event)) return { eventId, event: readOperation(eventId, event, data ?? "") };
   const isUnknown = event !== "" || data !== null;
-  return isUnknown ? { eventId, checkpoint: true, unknown: event || "message" } : { eventId, checkpoint: true };
+  return isUnknown ? { eventId, unknown: event || "message" } : { eventId };
 }
 
 function readOperation(eventId, event, data) {

@@ -5,10 +5,10 @@ const MAX_DETAIL = 500;
 const NO_ADDRESS = "the address of an agent begins with http:// or https:// and names a host, such as http://localhost:8042";
 
 /**
- * Return the address of `/ops` below an agent's base address, and the Authorization header for it. A user name and a password
+ * Return the address of `path` below an agent's base address, and the Authorization header for it. A user name and a password
  * in the address move into the header. Throws TypeError; its message shows nothing of the address, which may hold a password.
  */
-export function agentAddress(given, password) {
+export function agentAddress(given, password, path = "/ops") {
   let url;
   try {
     url = new URL(given, globalThis.location?.href);
@@ -19,8 +19,7 @@ export function agentAddress(given, password) {
   const user = decoded(url.username);
   const secret = password || decoded(url.password);
   url.username = url.password = url.hash = "";
-  const path = url.pathname.replace(/\/+$/, "");
-  url.pathname = path.endsWith("/ops") ? path : `${path}/ops`;
+  url.pathname = `${url.pathname.replace(/\/+$/, "").replace(/\/ops$/, "")}${path}`;
   return { url, authorization: user || secret ? `Basic ${toBase64(`${user}:${secret}`)}` : undefined };
 }
 
@@ -33,6 +32,15 @@ export function redirectTarget(response, url) {
     return target;
   } catch {
     throw new OplogError(`${shown(url)} redirects (HTTP ${response.status}) and names no HTTP address`, response.status);
+  }
+}
+
+/** Return the sentence for a redirect that is not followed, with the `reason`. */
+export function redirected(response, url, reason) {
+  try {
+    return `${shown(url)} redirects to ${shown(redirectTarget(response, url))}: give that address, ${reason}`;
+  } catch (error) {
+    return error.message;
   }
 }
 
@@ -50,8 +58,8 @@ export function passes(status) {
   return status >= 500 || status === 408 || status === 425 || status === 429;
 }
 
-/** Read the answer's body. Return "" if it has more than 1 MiB. */
-export async function bodyOf(response) {
+/** Read the answer's body. Return "" if it has more than `most` bytes. */
+export async function bodyOf(response, most = MAX_ANSWER) {
   if (!response.body) return "";
   const reader = response.body.getReader();
   const decoder = new TextDecoder();
@@ -61,7 +69,7 @@ export async function bodyOf(response) {
     const { done, value } = await reader.read();
     if (done) return text + decoder.decode();
     size += value.length;
-    if (size > MAX_ANSWER) {
+    if (size > most) {
       reader.cancel().catch(() => {});
       return "";
     }

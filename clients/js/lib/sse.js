@@ -3,7 +3,6 @@ import { OplogError } from "./errors.js";
 const CR = 13;
 const LF = 10;
 const COLON = 58;
-const MAX_BLOCK = 1024 * 1024;
 
 /** Blocks of an event stream from bytes in pieces of any size, by the rules of the HTML standard. */
 export class BlockParser {
@@ -14,6 +13,12 @@ export class BlockParser {
   #size = 0; // bytes of the block and of #partial
   #isFirstLine = true;
   #endedInCr = false;
+  #maxBlock;
+
+  /** `maxBlock`: the most bytes of a block. */
+  constructor(maxBlock = 1 << 20) {
+    this.#maxBlock = maxBlock;
+  }
 
   /** Yield each block that `chunk` completes. `id` and `data` are null if it has none. Throws OplogError. */
   *feed(chunk) {
@@ -91,6 +96,6 @@ export class BlockParser {
 
   #grow(size) {
     this.#size += size;
-    if (this.#size > MAX_BLOCK) throw new OplogError("a block of the stream has more than 1 MiB");
+    if (this.#size > this.#maxBlock) throw new OplogError(`a block of the stream has more than ${this.#maxBlock >> 20} MiB`);
   }
 }

@@ -4,8 +4,9 @@ import { resolve } from "node:path";
 
 import { OplogError } from "./errors.js";
 import { isEventId } from "./events.js";
+import { isTopicPosition } from "./messages.js";
 
-const MOST_BYTES = 100; // a position has 24
+const MOST_BYTES = 100; // a position has 40 at most
 
 /**
  * Keeps the position in a file that holds only the id and is replaced atomically. A relative path is resolved here, once.
@@ -45,7 +46,7 @@ export function fileState(path) {
         throw new OplogError(`cannot read the state file ${target}: ${error.message}`);
       }
       const position = known?.replace(/\n$/, "") ?? null;
-      if (position !== null && !isEventId(position)) {
+      if (position !== null && !isEventId(position) && !isTopicPosition(position)) {
         throw new OplogError(`the state file ${target} is empty or holds no position: move it away to begin anew`);
       }
       try {

@@ -1,4 +1,4 @@
-import { detailOf, passes, printable, redirectTarget, shown } from "./http.js";
+import { detailOf, passes, printable, redirected, shown } from "./http.js";
 import { retryAfter } from "./time.js";
 
 /**
@@ -13,7 +13,7 @@ export function judge(response, body, count, url) {
   if (status >= 200 && status < 300) {
     return status === 200 && ingested(body) === count ? { delivered: true } : refused(`${shown(url)} is no agent (HTTP ${status})`);
   }
-  if (status >= 300 && status < 400) return refused(redirected(response, url));
+  if (status >= 300 && status < 400) return refused(redirected(response, url, "a batch is sent nowhere else"));
   const reason = `${detailOf(response, body)} (HTTP ${status})`;
   if (status === 413) return { tooLarge: true, reason };
   const errors = status === 400 ? badLines(body, count) : [];
@@ -30,13 +30,6 @@ function refused(reason) {
   return { later: true, reason, seconds: 0, lasting: true };
 }
 
-function redirected(response, url) {
-  try {
-    return `${shown(url)} redirects to ${shown(redirectTarget(response, url))}: give that address, a batch is sent nowhere else`;
-  } catch (error) {
-    return error.message;
-  }
-}
 
 function ingested(body) {
   try {

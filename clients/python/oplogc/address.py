@@ -57,10 +57,11 @@ def resolve(url: str) -> UdpAddress:
     return UdpAddress(family, address)  # type: ignore[arg-type]  # of these two families only
 
 
-def ops_endpoint(url: str, password: str | None) -> Endpoint:
-    """Return ``/ops`` below an agent's base address. Raise ValueError.
+def base_endpoint(url: str, password: str | None) -> Endpoint:
+    """Return an agent's base address. Raise ValueError.
 
-    ``password`` takes precedence over a password in ``url``.
+    ``password`` takes precedence over a password in ``url``. A path that ends with ``/ops`` counts
+    without this part.
     """
     try:
         parts = urlsplit(url)
@@ -71,15 +72,26 @@ def ops_endpoint(url: str, password: str | None) -> Endpoint:
         raise _no_address(url, "an agent, such as http://localhost:8042") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or not has_port:
         raise _no_address(url, "an agent, such as http://localhost:8042")
-    path = base.path.rstrip("/")
-    ops = base.copy_with(
-        userinfo=b"", path=path if path.endswith("/ops") else f"{path}/ops", fragment=None
-    )
+    path = base.path.rstrip("/").removesuffix("/ops")
     password = password or base.password
     # Any user name will do.
     return Endpoint(
-        ops, httpx.BasicAuth(base.username, password) if password or base.username else None
+        base.copy_with(userinfo=b"", path=path or "/", fragment=None),
+        httpx.BasicAuth(base.username, password) if password or base.username else None,
     )
+
+
+def below(base: Endpoint, path: str) -> Endpoint:
+    """Return the address of a path, which begins with a slash, below a base address."""
+    return base._replace(url=base.url.copy_with(path=base.url.path.rstrip("/") + path))
+
+
+def ops_endpoint(url: str, password: str | None) -> Endpoint:
+    """Return ``/ops`` below an agent's base address. Raise ValueError.
+
+    ``password`` takes precedence over a password in ``url``.
+    """
+    return below(base_endpoint(url, password), "/ops")
 
 
 def stream_endpoint(

@@ -1,7 +1,9 @@
 """Answers of an agent that are no event stream."""
 
 import json
+from collections.abc import Mapping
 from contextlib import aclosing
+from types import MappingProxyType
 from typing import NamedTuple, NoReturn
 
 import httpx
@@ -27,6 +29,8 @@ class Answer(NamedTuple):
     """Seconds."""
     location: str = ""
     """The address to which the answer redirects."""
+    headers: Mapping[str, str] = MappingProxyType({})
+    """Names in lower case; look-ups in the headers of an answer that was read ignore case."""
 
     @property
     def passes(self) -> bool:
@@ -55,13 +59,13 @@ class Answer(NamedTuple):
         return f"{self.detail()} (HTTP {self.status})"
 
 
-async def read_answer(response: httpx.Response) -> Answer:
-    """Read an answer's body, as far as an agent's would go. Raises httpx.RequestError."""
+async def read_answer(response: httpx.Response, max_bytes: int = MAX_BODY_BYTES) -> Answer:
+    """Read an answer's body, little more than ``max_bytes`` of it. Raises httpx.RequestError."""
     body = bytearray()
     async with aclosing(response.aiter_bytes()) as chunks:  # type: ignore[type-var]  # httpx: it is a generator
         async for chunk in chunks:
             body += chunk
-            if len(body) > MAX_BODY_BYTES:
+            if len(body) > max_bytes:
                 break
     target = response.next_request
     return Answer(
@@ -71,6 +75,7 @@ async def read_answer(response: httpx.Response) -> Answer:
         response.reason_phrase,
         retry_after(response.headers.get("retry-after")),
         shown(target.url) if target is not None else "",
+        response.headers,
     )
 
 

@@ -4,22 +4,22 @@ import asyncio
 import atexit
 import dataclasses
 import logging
-import socket
 import threading
 import time
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from oplogc.address import Endpoint, shown
 from oplogc.errors import FlushError
 from oplogc.forks import after_fork
 from oplogc.outbox import Counters, Outbox, Overflow
+from oplogc.own_loop import OwnLoop
 from oplogc.sender import Sender
 
 EXIT_SECONDS = 5.0
-"""How long all producers that were not closed may flush in total at the interpreter's end."""
+"""How long everything that was not closed may flush in total at the interpreter's end."""
 
 CLOSED = "the producer is closed"
 _END_SECONDS = 1.0
@@ -86,7 +86,7 @@ class Delivery:
                 thread = threading.Thread(target=self._run, name="oplogc-producer", daemon=True)
                 thread.start()  # raises RuntimeError if no thread can be started
                 self._thread = thread
-                _open.add(self)
+                open_ones.add(self)
             outbox.add(raw)
             if outbox.counters.buffered == 1:
                 self._in_loop(self._sender.more.set)
@@ -165,7 +165,7 @@ class Delivery:
             self._thread.join(
                 _END_SECONDS
             )  # it may hang in the lookup of a host; it ends with the process
-        _open.discard(self)
+        open_ones.discard(self)
 
     def _in_loop(self, call: Any) -> None:
         if self._loop is not None:
@@ -175,7 +175,7 @@ class Delivery:
                 return
 
     def _run(self) -> None:
-        with asyncio.Runner(loop_factory=_Loop) as runner:
+        with asyncio.Runner(loop_factory=OwnLoop) as runner:
             try:
                 runner.run(self._send_all())
             except asyncio.CancelledError:
@@ -196,22 +196,18 @@ def _seconds(timeout: float | None) -> float | None:
     return None if timeout is None or timeout > threading.TIMEOUT_MAX else timeout
 
 
-class _Loop(asyncio.SelectorEventLoop):
-    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
-        """Look up a host in this thread, which has nothing else to do.
+class Open(Protocol):
+    """An object with a thread, to be flushed at the end of the program."""
 
-        The loop's own way needs another thread. At the end of the interpreter none can be started,
-        and one that waits for a name server would delay it.
-        """
-        return socket.getaddrinfo(host, port, **options)
+    def flush_at_exit(self, timeout: float) -> None: ...
 
 
-_open: "weakref.WeakSet[Delivery]" = weakref.WeakSet()
-"""Producers with a thread that were not closed."""
+open_ones: "weakref.WeakSet[Open]" = weakref.WeakSet()
+"""Those that were not closed."""
 
 
 @atexit.register
 def _flush_at_exit() -> None:
     until = time.monotonic() + EXIT_SECONDS
-    for way in list(_open):
-        way.flush_at_exit(max(0.0, until - time.monotonic()))
+    for each in list(open_ones):
+        each.flush_at_exit(max(0.0, until - time.monotonic()))

@@ -14,14 +14,21 @@ class OperationError(OplogError, ValueError):
         self.reason = reason
 
 
+class MessageError(OplogError, ValueError):
+    """A message breaks a rule. ``field`` names the invalid part, ``reason`` the rule."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+
 class BufferFullError(OplogError):
-    """The producer's buffer has no room and its policy is ``raise``, or blocking took longer than
-    allowed.
-    """
+    """The buffer has no room: the policy is to raise, or blocking took longer than allowed."""
 
 
 class FlushError(OplogError):
-    """Operations could not be delivered in time; they stay in the buffer.
+    """Operations or messages could not be delivered in time; they stay in the buffer.
 
     ``pending`` is their number.
     """
@@ -43,8 +50,28 @@ class RefusedError(OplogError):
         self.detail = detail
 
 
+class NotAllowed(RefusedError):
+    """The password is missing or wrong (401), or the agent refuses the request's origin (403)."""
+
+
+class TopicNotFound(RefusedError):
+    """There is no such topic (404)."""
+
+
+class TopicAlreadyExists(RefusedError):
+    """There is a topic of this name already (409)."""
+
+
+class BadRequestError(RefusedError, ValueError):
+    """The agent finds a mistake in the request, or the request is too large (400, 413, 415)."""
+
+
+class UnavailableError(OplogError):
+    """No agent has confirmed a request in the time allowed. The agent may have carried it out."""
+
+
 class ProtocolError(OplogError):
-    """The bytes that came are not an agent's event stream."""
+    """The bytes that came are not an agent's."""
 
 
 class StateFileError(OplogError):

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from oplogc.errors import ProtocolError
 from oplogc.sse import Block
 
-_EVENT_ID = re.compile(r"[0-9]{1,13}|[0-9a-f]{24}", re.ASCII)
+POSITION = re.compile(r"[0-9]{1,13}|[0-9a-f]{24}", re.ASCII)
 _OPERATIONS = ("insert", "update", "delete")
 
 
@@ -72,7 +72,7 @@ def read(block: Block, sequence: int) -> Event | Checkpoint | None:
     An event of a name unknown to this client only moves the position, see ``is_known``.
     """
     event_id, event, data, has_id = block
-    if has_id and not _EVENT_ID.fullmatch(event_id):
+    if has_id and not POSITION.fullmatch(event_id):
         raise ProtocolError(
             f"the stream has an event {event[:40]!r} with the id {event_id[:40]!r}, "
             "which is no event id"
@@ -126,7 +126,7 @@ def position_of(start: str | datetime) -> str:
             )
         # 0 would ask for a full copy.
         return str(max(1, int(start.timestamp() * 1000)))
-    if not _EVENT_ID.fullmatch(start):
+    if not POSITION.fullmatch(start):
         raise ValueError(
             f"{start!r} is no event id: up to 13 digits, or 24 lower-case hexadecimal digits"
         )

@@ -1,12 +1,17 @@
 """The HTTP client beneath producers and consumers."""
 
-from typing import Any
+import asyncio
+import logging
+from typing import Any, NamedTuple
 
 import httpx
 
+from oplogc.address import Endpoint
+from oplogc.answers import MAX_BODY_BYTES, Answer, describe, read_answer
 from oplogc.errors import OplogError
 
 _LOOK_AT = "look at proxy=, HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE and SSL_CERT_DIR"
+logger = logging.getLogger("oplogc")
 
 
 def http_client(proxy: str | None, **options: Any) -> httpx.AsyncClient:
@@ -36,3 +41,59 @@ def hide_query(request: httpx.Request) -> httpx.Request:
     """Keep the query of a request out of httpx's log. It is sent all the same."""
     request.url = _UrlWithoutQuery(request.url)
     return request
+
+
+class NoAnswer(NamedTuple):
+    """An attempt without an answer. ``sent``: whether the agent may have read the request."""
+
+    reason: str
+    sent: bool = True
+
+
+class Http:
+    """Sends requests one by one, in one event loop. It follows no redirect.
+
+    ``timeout``: seconds for a request in total, its answer included. ``max_body_bytes``: of an
+    answer.
+    """
+
+    def __init__(
+        self, proxy: str | None, timeout: float, max_body_bytes: int = MAX_BODY_BYTES
+    ) -> None:
+        self._proxy = proxy
+        self._timeout = timeout
+        self._max_body_bytes = max_body_bytes
+        self._client: httpx.AsyncClient | None = None
+
+    async def ask(
+        self, method: str, to: Endpoint, content: bytes | None, headers: dict[str, str]
+    ) -> Answer | NoAnswer:
+        """Send a request once. Raises no error: it would end the task that tries again."""
+        try:
+            if self._client is None:
+                self._client = http_client(self._proxy)
+            async with asyncio.timeout(self._timeout):
+                request = self._client.build_request(
+                    method, to.url, content=content, headers=headers
+                )
+                response = await self._client.send(hide_query(request), stream=True, auth=to.auth)
+                try:
+                    return await read_answer(response, self._max_body_bytes)
+                finally:
+                    await response.aclose()
+        except TimeoutError:
+            return NoAnswer(f"no answer within {self._timeout:g} s")
+        except httpx.RequestError as error:
+            unsent = (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol)
+            return NoAnswer(describe(error), not isinstance(error, unsent))
+        except OplogError as error:
+            return NoAnswer(str(error), False)
+        except Exception as error:
+            logger.debug("a request failed", exc_info=True)
+            return NoAnswer(f"{type(error).__name__}: {error}")
+
+    async def aclose(self) -> None:
+        """Close the connections. A later request opens others."""
+        if self._client is not None:
+            client, self._client = self._client, None
+            await client.aclose()

@@ -3,15 +3,17 @@
 import asyncio
 import logging
 from itertools import count
+from typing import Generic
 
 import httpx
 
 from oplogc.address import Endpoint, shown
 from oplogc.answers import printable
 from oplogc.backoff import Backoff
-from oplogc.events import Checkpoint, Event
+from oplogc.events import Checkpoint
 from oplogc.http_client import http_client
 from oplogc.stream import DisconnectedError, Stream, open_stream
+from oplogc.stream_format import E, StreamFormat
 
 SETTLED_SECONDS = 5.0
 """After this life of a connection the pauses start over."""
@@ -19,7 +21,7 @@ SETTLED_SECONDS = 5.0
 logger = logging.getLogger("oplogc")
 
 
-class Receiver:
+class Receiver(Generic[E]):
     """Receives events and reconnects after pauses.
 
     ``last_event_id``: the first position; empty: none.
@@ -28,6 +30,7 @@ class Receiver:
     def __init__(
         self,
         endpoint: Endpoint,
+        stream_format: StreamFormat[E],
         proxy: str | None,
         timeout: float,
         heartbeat_timeout: float,
@@ -35,6 +38,7 @@ class Receiver:
         last_event_id: str,
     ) -> None:
         self._endpoint = endpoint
+        self._format = stream_format
         self._proxy = proxy
         self._timeout = timeout
         self._heartbeat_timeout = heartbeat_timeout
@@ -42,26 +46,26 @@ class Receiver:
         self._last_event_id = last_event_id
         self._sequence = count(1)
         self._client: httpx.AsyncClient | None = None
-        self._stream: Stream | None = None
+        self._stream: Stream[E] | None = None
         self._connected_at = 0.0
         self._told_unknown = False
-        self._receiving: asyncio.Task[list[Event | Checkpoint]] | None = None
+        self._receiving: asyncio.Task[list[E | Checkpoint]] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.connections = 0
         """Number of streams opened so far."""
 
-    def start(self) -> "asyncio.Task[list[Event | Checkpoint]]":
+    def start(self) -> "asyncio.Task[list[E | Checkpoint]]":
         """Return the task that waits for the next events: a new one unless the last has not been
         ``taken``.
 
-        Its exceptions: RefusedError, ProtocolError.
+        Its exceptions: ProtocolError, and those of the format for a refusal.
         """
         self._enter_loop()
         if self._receiving is None or self._receiving.cancelled():
             self._receiving = asyncio.create_task(self._receive(), name="oplogc-receive")
         return self._receiving
 
-    def take(self) -> list[Event | Checkpoint]:
+    def take(self) -> list[E | Checkpoint]:
         """Return the items that the task has received, none if it was cancelled.
 
         Raises its exceptions.
@@ -96,7 +100,7 @@ class Receiver:
         if self._loop is not loop:
             self._loop, self._receiving, self._stream, self._client = loop, None, None, None
 
-    async def _receive(self) -> list[Event | Checkpoint]:
+    async def _receive(self) -> list[E | Checkpoint]:
         while True:
             try:
                 if self._stream is None:
@@ -118,17 +122,22 @@ class Receiver:
                     self._backoff.reset()
                 return items
 
-    async def _connect(self) -> Stream:
+    async def _connect(self) -> Stream[E]:
         if self._client is None:
             self._client = http_client(self._proxy)
         response = await open_stream(
-            self._client, self._endpoint, self._last_event_id, self._timeout
+            self._client,
+            self._endpoint,
+            self._last_event_id,
+            self._timeout,
+            self._format.refused,
         )
         self._connected_at = asyncio.get_running_loop().time()
         self.connections += 1
         logger.info("following %s", shown(self._endpoint.url))
         return Stream(
             response,
+            self._format,
             self._last_event_id,
             self._sequence,
             self._heartbeat_timeout,

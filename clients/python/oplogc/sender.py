@@ -6,12 +6,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-import httpx
-
 from oplogc.address import Endpoint
-from oplogc.answers import describe, read_answer
-from oplogc.errors import OplogError
-from oplogc.http_client import hide_query, http_client
+from oplogc.http_client import Http, NoAnswer
 from oplogc.outbox import Outbox
 from oplogc.verdict import Later, Verdict, judge
 
@@ -37,13 +33,11 @@ class Sender:
         changed: Callable[[], None],
     ) -> None:
         self._endpoint = endpoint
-        self._proxy = proxy
-        self._timeout = timeout
+        self._http = Http(proxy, timeout)
         self._outbox = outbox
         self._lock = lock
         self._changed = changed
         self._finishing = False
-        self._client: httpx.AsyncClient | None = None
         self.more = asyncio.Event()
         """To be set, in the event loop, when an operation was added to an empty outbox."""
 
@@ -69,29 +63,15 @@ class Sender:
                     self._changed()
                 await asyncio.sleep(delay)
         finally:
-            if self._client is not None:
-                await self._client.aclose()
+            await self._http.aclose()
 
     async def _post(self, batch: list[bytes]) -> Verdict:
         try:
-            if self._client is None:
-                self._client = http_client(self._proxy, auth=self._endpoint.auth, headers=_HEADERS)
-            async with asyncio.timeout(self._timeout):
-                content = b"\n".join(batch)
-                request = self._client.build_request("POST", self._endpoint.url, content=content)
-                response = await self._client.send(hide_query(request), stream=True)
-                try:
-                    answer = await read_answer(response)
-                finally:
-                    await response.aclose()
+            answer = await self._http.ask("POST", self._endpoint, b"\n".join(batch), _HEADERS)
+            if isinstance(answer, NoAnswer):
+                return Later(answer.reason)
             return judge(answer, len(batch))
-        except TimeoutError:
-            return Later(f"no answer within {self._timeout:g} s")
-        except httpx.RequestError as error:
-            return Later(describe(error))
-        except OplogError as error:
-            return Later(str(error))
         except Exception as error:
             # No error may end the sender: the operations would wait for ever without a message.
-            logger.debug("a request failed", exc_info=True)
+            logger.debug("an answer cannot be judged", exc_info=True)
             return Later(f"{type(error).__name__}: {error}")

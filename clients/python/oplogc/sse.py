@@ -34,7 +34,8 @@ class BlockParser:
     ``last_id`` is the id of the blocks before the first that has one.
     """
 
-    def __init__(self, last_id: str = "") -> None:
+    def __init__(self, last_id: str = "", max_block_bytes: int = MAX_BLOCK_BYTES) -> None:
+        self._max_block_bytes = max_block_bytes
         self.comments = 0
         self._last_id = last_id
         self._partial = bytearray()
@@ -101,5 +102,7 @@ class BlockParser:
         return Block(self._last_id, fields.get("event", ""), fields.get("data", ""), has_id)
 
     def _check_size(self, partial: int = 0) -> None:
-        if self._size + partial > MAX_BLOCK_BYTES:
-            raise ProtocolError(f"a block of the stream has more than {MAX_BLOCK_BYTES:,} bytes")
+        if self._size + partial > self._max_block_bytes:
+            raise ProtocolError(
+                f"a block of the stream has more than {self._max_block_bytes:,} bytes"
+            )

@@ -12,21 +12,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 from oplogc.errors import StateFileError
+from oplogc.events import POSITION
 from oplogc.file_lock import FileLock
 
-_CONTENT = re.compile(r"[0-9]{1,13}|[0-9a-f]{24}", re.ASCII)
 logger = logging.getLogger("oplogc")
 
 
 class StateFile:
     """A state file in use. A relative path and links are resolved once, here.
 
+    ``positions`` matches the positions that it may hold.
+
     Raises StateFileError, here and in ``lock``, if another consumer uses it, or it cannot be read
     or written.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, positions: re.Pattern[str] = POSITION) -> None:
         self.path = Path(os.path.realpath(path))
+        self._positions = positions
         self._lock: FileLock | None = None
         self.lock()
         try:
@@ -80,7 +83,7 @@ class StateFile:
         text = raw.decode("ascii", "replace").removesuffix("\n")
         if not raw:
             raise StateFileError(f"the state file {self.path} is empty. Move it away to begin anew")
-        if not _CONTENT.fullmatch(text):
+        if not self._positions.fullmatch(text):
             raise StateFileError(
                 f"the state file {self.path} holds {text[:40]!r}, which is no position. "
                 "Move it away to begin anew"

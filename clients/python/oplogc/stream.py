@@ -3,15 +3,17 @@
 import asyncio
 from collections.abc import Callable
 from itertools import count
+from typing import Generic
 
 import httpx
 
 from oplogc.address import Endpoint, shown
 from oplogc.answers import describe, printable, read_answer
-from oplogc.errors import OplogError, ProtocolError, RefusedError
-from oplogc.events import Checkpoint, Event, is_known, read
+from oplogc.errors import OplogError, ProtocolError
+from oplogc.events import Checkpoint
 from oplogc.http_client import hide_query
 from oplogc.sse import Block, BlockParser
+from oplogc.stream_format import E, StreamFormat
 
 EVENT_STREAM = "text/event-stream"
 MAX_REDIRECTS = 20
@@ -30,7 +32,7 @@ class DisconnectedError(OplogError):
         self.retry_after = retry_after
 
 
-class Stream:
+class Stream(Generic[E]):
     """An open stream.
 
     ``sequence`` numbers its events. ``heartbeat_timeout``: seconds of silence until it counts as
@@ -40,6 +42,7 @@ class Stream:
     def __init__(
         self,
         response: httpx.Response,
+        stream_format: StreamFormat[E],
         last_event_id: str,
         sequence: "count[int]",
         heartbeat_timeout: float,
@@ -47,14 +50,15 @@ class Stream:
     ) -> None:
         self._response = response
         self._chunks = response.aiter_bytes()
-        self._parser = BlockParser(last_event_id)
+        self._format = stream_format
+        self._parser = BlockParser(last_event_id, stream_format.max_block_bytes)
         self._sequence = sequence
         self._heartbeat_timeout = heartbeat_timeout
         self._tell_unknown = tell_unknown
         self._reading: asyncio.Task[bytes | None] | None = None
         self._error: ProtocolError | None = None
 
-    async def read(self) -> list[Event | Checkpoint]:
+    async def read(self) -> list[E | Checkpoint]:
         """Wait for the next bytes and return the events that they complete, often none.
 
         Raises DisconnectedError, ProtocolError.
@@ -82,10 +86,10 @@ class Stream:
                 self._reading.exception()  # retrieved, so that asyncio does not log it
         await self._response.aclose()
 
-    def _item(self, block: Block) -> Event | Checkpoint | None:
-        if not is_known(block):
+    def _item(self, block: Block) -> E | Checkpoint | None:
+        if not self._format.is_known(block):
             self._tell_unknown(block.event)
-        return read(block, next(self._sequence))
+        return self._format.read(block, next(self._sequence))
 
     async def _chunk(self) -> bytes:
         # A task, not a time-out of httpx: after a handler that held up the event loop, bytes that
@@ -118,11 +122,15 @@ class Stream:
 
 
 async def open_stream(
-    client: httpx.AsyncClient, endpoint: Endpoint, last_event_id: str, timeout: float
+    client: httpx.AsyncClient,
+    endpoint: Endpoint,
+    last_event_id: str,
+    timeout: float,
+    refused: Callable[[int, str], OplogError],
 ) -> httpx.Response:
     """Ask for the stream. ``timeout``: seconds until the agent has answered, redirects included.
 
-    Raises DisconnectedError, RefusedError, ProtocolError.
+    Raises DisconnectedError, ProtocolError, and the error that ``refused`` returns for a refusal.
     """
     headers = {"Accept": EVENT_STREAM, "Accept-Encoding": "identity", "Cache-Control": "no-cache"}
     if last_event_id:
@@ -131,7 +139,7 @@ async def open_stream(
         async with asyncio.timeout(timeout):
             response = await _ask(client, endpoint, headers)
             try:
-                await _check(response)
+                await _check(response, refused)
             except BaseException:
                 await response.aclose()
                 raise
@@ -176,7 +184,7 @@ def origin(url: httpx.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
 
 
-async def _check(response: httpx.Response) -> None:
+async def _check(response: httpx.Response, refused: Callable[[int, str], OplogError]) -> None:
     status = response.status_code
     if status == 200:
         content_type = response.headers.get("content-type", "")
@@ -191,4 +199,4 @@ async def _check(response: httpx.Response) -> None:
     answer = await read_answer(response)
     if answer.passes:
         raise DisconnectedError(answer.sentence(), answer.retry_after)
-    raise RefusedError(status, answer.detail())
+    raise refused(status, answer.detail())

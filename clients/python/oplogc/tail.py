@@ -1,26 +1,27 @@
 """The command ``oplog-tail``: follow an agent in the terminal."""
 
 import asyncio
-import contextlib
 import json
 import logging
 import os
-import signal
-import stat
 import sys
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from urllib.parse import urlsplit
 
 from oplogc.answers import printable
 from oplogc.consumer import Consumer
 from oplogc.errors import OplogError, RefusedError
 from oplogc.events import Event, Operation, Reset
-from oplogc.tail_command import EXIT_USAGE, parse, refuse
+from oplogc.tail_command import PROGRAM, parse, refuse
 from oplogc.tail_settings import TailSettings
-
-EXIT_OK = 0
-EXIT_FAILED = 1
+from oplogc.terminal import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_USAGE,
+    as_time,
+    ended_without_stdout,
+    stop_when_asked,
+)
 
 __all__ = ["EXIT_FAILED", "EXIT_OK", "EXIT_USAGE", "main"]
 
@@ -34,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         settings = parse(sys.argv[1:] if argv is None else argv, os.environ)
     except OSError as error:  # of stdout, while --help, --version or a completion prints
-        return _ended_without_stdout(error)
+        return ended_without_stdout(PROGRAM, error)
     if sys.stdout is None:
         return _failed("stdout is closed: there is nowhere to write to")
     level = logging.ERROR if settings.quiet else logging.WARNING
@@ -62,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OplogError as error:
         return _failed(str(error))
     except OSError as error:  # of stdout, for example a full disk; others are handled elsewhere
-        return _ended_without_stdout(error)
+        return ended_without_stdout(PROGRAM, error)
     except KeyboardInterrupt:  # on systems whose event loop handles no signals
         pass
     return EXIT_OK
@@ -83,7 +84,7 @@ async def _follow(consumer: Consumer, show: Callable[[Event], str], count: int |
     # Line by line, also into a pipe, so that a reader sees an operation when it happens.
     sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     left = count
-    _stop_when_asked(consumer)
+    stop_when_asked(consumer)
     async with consumer:
         async for event in consumer:
             print(show(event))
@@ -92,27 +93,6 @@ async def _follow(consumer: Consumer, show: Callable[[Event], str], count: int |
                 left -= 1
                 if not left:
                     return
-
-
-def _stop_when_asked(consumer: Consumer) -> None:
-    """Stop the consumer at a signal, and when the reader closes the pipe."""
-    loop = asyncio.get_running_loop()
-    with contextlib.suppress(NotImplementedError):  # not on Windows
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, consumer.stop)
-    with contextlib.suppress(OSError, ValueError, NotImplementedError):
-        mode = os.fstat(sys.stdout.fileno()).st_mode
-        if stat.S_ISFIFO(mode):
-            loop.add_reader(sys.stdout.fileno(), consumer.stop)
-
-
-def _ended_without_stdout(error: OSError) -> int:
-    """Return the exit code after stdout failed. A reader that closed the pipe is no failure."""
-    # Otherwise Python would fail at exit because it cannot flush.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    if isinstance(error, BrokenPipeError):
-        return EXIT_OK
-    return _failed(f"cannot write to stdout: {error.strerror}")
 
 
 class _Lines:
@@ -137,7 +117,7 @@ class _Lines:
             else ""
         )
         ref = f" {self._paint(printable(event.ref), _DIM)}" if event.ref else ""
-        time = self._paint(_time(event.timestamp), _DIM)
+        time = self._paint(as_time(event.timestamp), _DIM)
         return f"{time} {name} {printable(event.key)}{parents}{ref} {self._id(event)}"
 
     def _id(self, event: Event) -> str:
@@ -151,7 +131,7 @@ def _as_json(event: Event) -> str:
     shown: dict[str, object] = {"event_id": event.event_id, "event": event.event}
     if isinstance(event, Operation):
         shown |= {
-            "timestamp": _time(event.timestamp),
+            "timestamp": as_time(event.timestamp),
             "parents": event.parents,
             "type": event.type,
             "id": event.id,
@@ -159,10 +139,6 @@ def _as_json(event: Event) -> str:
         if event.ref is not None:
             shown["ref"] = event.ref
     return json.dumps(shown)
-
-
-def _time(time: datetime) -> str:
-    return time.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def _wants_colour(choice: str) -> bool:

@@ -1,6 +1,5 @@
 """The command line of ``oplog-tail``: click reads the table of flags."""
 
-import difflib
 import re
 import sys
 import textwrap
@@ -15,6 +14,8 @@ from click.shell_completion import CompletionItem, shell_complete
 from oplogc import __version__
 from oplogc.address import shown_text
 from oplogc.tail_settings import DEFAULT_URL, FLAGS, Flag, TailSettings, agent_url
+from oplogc.terminal import EXIT_USAGE
+from oplogc.variables import near, unknown_variable
 
 if TYPE_CHECKING:
     ParamType = click.ParamType[str]
@@ -22,7 +23,7 @@ else:
     ParamType = click.ParamType  # not generic at run time in older versions of click
 
 PROGRAM = "oplog-tail"
-EXIT_USAGE = 2
+_VARIABLES = {"OPLOG_TAIL_URL", *(flag.variable for flag in FLAGS)}
 
 _ABOUT = (
     "Follow the operations of an oplog agent. URL is http://HOST:PORT, https://HOST or HOST:PORT."
@@ -97,7 +98,8 @@ def _settings(context: click.Context, environ: Mapping[str, str]) -> TailSetting
             )
         except ValueError as error:
             raise click.UsageError(f"{sources[flag.field]}: {error}") from None
-    _refuse_unknown_variables(environ)
+    if unknown := unknown_variable(environ, "OPLOG_TAIL_", _VARIABLES):
+        raise click.UsageError(unknown)
     for group in (("from", "since", "replicate"), ("password", "password_file")):
         names = [sources[name] for name in group if given.get(name)]
         if len(names) > 1:
@@ -122,28 +124,6 @@ def _names(source: str, values: Sequence[str]) -> tuple[str, ...]:
     if not all(names):
         raise click.UsageError(f"{source}: give names, none of them empty")
     return names
-
-
-# Kubernetes sets these in a pod beside a Service named oplog-tail.
-_SERVICE_LINK = re.compile(
-    r"\w+(_SERVICE_HOST=[0-9a-fA-F.:]+|_SERVICE_PORT(_\w+)?=\d{1,5}"
-    r"|_PORT(_\d+_[A-Z]+)?=[a-z]+://\S+:\d{1,5}|_PORT_\d+_[A-Z]+_(PROTO|PORT|ADDR)=[\w.:]+)",
-    re.ASCII,
-)
-
-
-def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
-    known = {"OPLOG_TAIL_URL", *(flag.variable for flag in FLAGS)}
-    for name in sorted(environ):
-        if not name.startswith("OPLOG_TAIL_") or name in known or not environ[name]:
-            continue
-        if not _SERVICE_LINK.fullmatch(f"{name}={environ[name]}"):
-            raise click.UsageError(f"unknown variable {name}{_near(name, known)}")
-
-
-def _near(name: str, names: "set[str]") -> str:
-    near = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.8)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _command() -> "_Command":
@@ -267,7 +247,7 @@ def _sentence(error: click.UsageError) -> str:
     """Return click's error in one sentence that names the flag, and no secret."""
     if isinstance(error, click.NoSuchOption):
         known = {flag.name for flag in FLAGS} | {"--help", "--version"}
-        return f"unknown argument {error.option_name}{_near(error.option_name, known)}"
+        return f"unknown argument {error.option_name}{near(error.option_name, known)}"
     if isinstance(error, click.BadOptionUsage):
         takes_value = any(
             flag.metavar and error.option_name in (flag.name, flag.short) for flag in FLAGS

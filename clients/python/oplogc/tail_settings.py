@@ -81,14 +81,16 @@ def _colour(text: str) -> str:
     return text
 
 
-def _state_file(text: str) -> Path:
+def state_file_path(text: str) -> Path:
+    """Return the path of a state file. Raise ValueError."""
     path = Path(_text(text))
     if path.is_dir():
         raise ValueError(f"{text!r} is a folder; name a file")
     return path
 
 
-def _password_file(text: str) -> str:
+def password_in_file(text: str) -> str:
+    """Return the password in a file. Raise ValueError."""
     try:
         password = Path(_text(text)).read_text().removesuffix("\n").removesuffix("\r")
     except OSError as error:
@@ -167,7 +169,7 @@ FLAGS = (
         " follow.",
     ),
     _row(
-        "Start", "--state-file", None, "PATH", _state_file,
+        "Start", "--state-file", None, "PATH", state_file_path,
         "Keep the position in this file, and resume there next time. A position in the file"
         " overrides --from, --since and --replicate.",
     ),
@@ -189,7 +191,7 @@ FLAGS = (
         empty_is_unset=True,
     ),
     _row(
-        "Connection", "--password-file", None, "PATH", _password_file,
+        "Connection", "--password-file", None, "PATH", password_in_file,
         "Read --password from this file. One newline at its end is ignored. Excludes --password.",
     ),
     _row(

@@ -16,9 +16,6 @@ duplicate key, and becomes a stray that nobody reads. So a late insert counts on
 shows that it is folded or will be.
 """
 
-import asyncio
-import random
-import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -31,15 +28,13 @@ from oplogd.store.mongo.head import Head, server_seconds
 from oplogd.store.mongo.layout import Numbered, entry_document, entry_id
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.log import Log
+from oplogd.store.mongo.obstacle import Obstacle
 from oplogd.store.mongo.room import Room
 from oplogd.store.mongo.timing import RECENT_SECONDS, Timing
 
 # As RECENT_SECONDS by the cluster's clock, for a machine whose own clock stood still. That clock
 # moves only with writes, such as renewals of the lease, and is told in whole seconds.
 RECENT_SERVER_SECONDS = 3
-
-_JITTER_SECONDS = 0.02
-_LAG_JITTER_SECONDS = 0.5
 
 # A writer that inserts strays so often in a row was not late: the log does not fit its checkpoint.
 _MOST_STRAYS = 3
@@ -105,7 +100,7 @@ class ConditionalAppender:
 
         Raises StoreUnavailableError if a majority lags for ``Timing.majority_seconds``.
         """
-        obstacle = _Obstacle(self._link.hosts, self._majority_seconds)
+        obstacle = Obstacle(self._link.hosts, self._majority_seconds)
         strays = 0
         while batch.todo:
             chunk = await self._room.chunk(batch.todo)
@@ -189,35 +184,3 @@ class ConditionalAppender:
         ]
         ids = [entry_id(Mark(offset, last.ms)) for offset in offsets]
         await self._link.log.delete_many({"_id": {"$in": ids}})
-
-
-class _Obstacle:
-    """The last entry that was in the way of an insert.
-
-    The primary has it. A majority may not have it yet, so the head may still be before it.
-    """
-
-    def __init__(self, hosts: str, majority_seconds: float) -> None:
-        self._hosts = hosts
-        self._majority_seconds = majority_seconds
-        self._offset = 0
-        self._lags_since: float | None = None
-        self._pause = _JITTER_SECONDS
-
-    async def met(self, offset: int) -> None:
-        self._offset = offset
-        await asyncio.sleep(random.uniform(0, self._pause))
-
-    def compare(self, head: int) -> None:
-        """Raise StoreUnavailableError if the head has been before the obstacle for too long."""
-        if head >= self._offset:
-            self._lags_since, self._pause = None, _JITTER_SECONDS
-            return
-        now = time.monotonic()
-        self._lags_since = self._lags_since or now
-        self._pause = min(2 * self._pause, _LAG_JITTER_SECONDS)
-        if now - self._lags_since > self._majority_seconds:
-            raise StoreUnavailableError(
-                f"MongoDB at {self._hosts}: no majority of the replica set has what its primary"
-                " wrote"
-            )

@@ -16,9 +16,7 @@ from oplogd.store.mongo.damage import has_offset
 from oplogd.store.mongo.known import KnownLog
 from oplogd.store.mongo.layout import Document, mark_of
 from oplogd.store.mongo.link import Link
-
-# Offsets that one look-up asks for.
-PROBES = 16
+from oplogd.store.mongo.search import PROBES, last_before, spread
 
 # Documents at an end of the log among which one is an entry. Other programs may have written the
 # rest by mistake.
@@ -82,7 +80,7 @@ class LogEnds:
         if front is None:
             return None
         while front.offset < head.offset:
-            offsets = _spread(front.offset, head.offset)
+            offsets = spread(front.offset, head.offset)
             marks = await self._marks(offsets, session)
             gap = max((offset for offset in offsets if offset not in marks), default=0)
             if not gap:
@@ -94,6 +92,23 @@ class LogEnds:
                 gap = max((offset for offset in offsets if offset not in marks), default=gap)
                 front = min((mark for offset, mark in marks.items() if offset > gap), default=front)
         return front
+
+    async def last_upto(
+        self, ms: int, oldest: Mark, head: Mark, session: AsyncClientSession | None
+    ) -> Mark:
+        """Return the last entry at or before a time, or the mark before the oldest one."""
+
+        async def look_up(offsets: Iterable[int]) -> dict[int, Mark]:
+            return await self._marks(offsets, session)
+
+        def is_before(mark: Mark) -> bool:
+            return mark.ms <= ms
+
+        if is_before(head):
+            return head
+        if not is_before(oldest):
+            return Mark(oldest.offset - 1, 0)
+        return await last_before(oldest, head, is_before, look_up)
 
     async def largest(self, session: AsyncClientSession | None) -> Mark | None:
         """Return the entry with the largest offset; None if the log is empty."""
@@ -125,15 +140,3 @@ class LogEnds:
             async for document in found
             if has_offset(document, self._link.damage)
         }
-
-
-def _spread(low: int, high: int) -> list[int]:
-    """Return offsets past ``low`` up to ``high``: dense at first, then at growing distances."""
-    span = high - low
-    return sorted(
-        {
-            low + max(number, round(span ** (number / PROBES)))
-            for number in range(1, PROBES + 1)
-            if number <= span
-        }
-    )

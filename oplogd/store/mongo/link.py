@@ -23,6 +23,7 @@ from oplogd.store.mongo.damage import Damage
 from oplogd.store.mongo.errors import COMMAND_NOT_FOUND, REFUSALS, is_existing, refused_url, shown
 from oplogd.store.mongo.layout import LOG, META, STATES, Document
 from oplogd.store.mongo.quirks import Quirks, quirks_of
+from oplogd.store.mongo.topics.layout import ENTRIES, TOPICS
 
 DEFAULT_DATABASE = "oplog"
 _DEFAULTS = {
@@ -82,6 +83,8 @@ class Link:
         self.log: AsyncCollection[Document] = self.database[LOG]
         self.states: AsyncCollection[Document] = self.database[STATES]
         self.meta: AsyncCollection[Document] = self.database[META]
+        self.topics: AsyncCollection[Document] = self.database[TOPICS]
+        self.entries: AsyncCollection[Document] = self.database[ENTRIES]
         self.damage = Damage()
         self.quirks = Quirks()
         self._operation_time: Any = None

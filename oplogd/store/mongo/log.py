@@ -151,6 +151,14 @@ class Log:
             now_ms=await self._link.now_ms(),
         )
 
+    async def seek(self, ms: int) -> Mark:
+        """See ``Store.seek``."""
+        bounds = await self.locate(0)
+        if bounds.oldest is None:
+            return Mark(0, 0)
+        async with self._link.reading() as session:
+            return await self._ends.last_upto(ms, bounds.oldest, bounds.head, session)
+
     async def empty_head(self, row: LogRow, session: AsyncClientSession | None = None) -> Mark:
         """Return the mark behind which an empty log continues.
 

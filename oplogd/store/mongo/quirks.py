@@ -39,6 +39,14 @@ class Quirks:
     # Whether a range read may leave out a document that is inserted meanwhile. FerretDB's does.
     ranges_miss_inserts: bool = False
 
+    @property
+    def finds_by_index(self) -> bool:
+        """Whether a look-up of some entries is quick however many there are.
+
+        FerretDB reads the whole collection, for look-ups and for tails.
+        """
+        return self.awaits_tail
+
     # Whether aggregations have the stage ``$sample``. FerretDB does not.
     has_sample: bool = True
 

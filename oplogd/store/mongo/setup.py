@@ -26,6 +26,7 @@ from oplogd.store.mongo.log_row import LOST_STATES, LogRow
 from oplogd.store.mongo.repair import SET_ASIDE_PREFIX, WITHOUT_INDEX_PREFIX, Repair
 from oplogd.store.mongo.states import StatesKeeper, date_states
 from oplogd.store.mongo.take_over import create_row, set_first_log_aside
+from oplogd.store.mongo.topics.setup import TopicsSetup
 
 DEFAULT_CAP_BYTES = 256 * 1024 * 1024
 
@@ -56,9 +57,11 @@ class Setup:
         kind: CollectionKind | None,
         max_bytes: int | None,
         new_bytes: int,
+        topics: TopicsSetup | None = None,
     ) -> None:
         self._link = link
         self._log = log
+        self._topics = topics
         self._kind = kind
         self._max_bytes = max_bytes
         self._new_bytes = new_bytes
@@ -72,7 +75,7 @@ class Setup:
             )
 
     async def check(self) -> bool:
-        """Return whether the log is set up. Change nothing.
+        """Return whether the log is set up. Change no collection.
 
         Raises StoreError for a collection of the wrong kind.
         """
@@ -82,7 +85,11 @@ class Setup:
         if options is None or row is None or "repair" in row:
             return False
         self._check_collection(options)
-        return OFFSET_INDEX in await self._link.log.index_information()
+        if OFFSET_INDEX not in await self._link.log.index_information():
+            return False
+        if self._topics is not None:
+            await self._topics.apply()
+        return True
 
     async def keep(self, hold: HoldLease) -> None:
         """Create and repair the collections. Raises StoreError as ``check``."""
@@ -107,6 +114,8 @@ class Setup:
         if self._max_bytes is not None and row.max_bytes != self._max_bytes:
             await self._link.meta.update_one({"_id": LOG}, {"$set": {"max_bytes": self._max_bytes}})
         self._warn_lost_states(await self._link.meta.find_one({"_id": LOG}, {"states_lost": 1}))
+        if self._topics is not None:
+            await self._topics.keep(hold)
 
     async def look_for_first_server(self) -> None:
         """Warn if an agent of the first server still writes to the log."""

@@ -44,6 +44,7 @@ from oplogd.store.mongo.setup import DEFAULT_CAP_BYTES, CollectionKind, Setup
 from oplogd.store.mongo.state_pages import StatePages
 from oplogd.store.mongo.tail import Tail
 from oplogd.store.mongo.timing import DEFAULT_TIMING, Timing
+from oplogd.store.mongo.topics.topics import MongoTopics
 
 LEASE_SECONDS = 5.0
 
@@ -64,10 +65,11 @@ class MongoStore:
     """See ``Store``. ``url`` names the database; without a name it is ``oplog``.
 
     ``collection`` None takes the log as it is, or creates a capped one. ``max_bytes``: the log's
-    cap; None keeps the one it has. ``new_bytes``: the cap of a log that is created now. ``lease``:
-    seconds of silence after which another agent folds. ``timing`` and ``event_listeners``
-    (PyMongo's) are for tests. The attributes are the store's parts. The constructor contacts
-    nobody; it raises StoreError.
+    cap; None keeps the one it has. ``new_bytes``: the cap of a log that is created now.
+    ``topic_ttl``: time to live in seconds of topics without one; None keeps the one in the store.
+    ``lease``: seconds of silence after which another agent folds. ``timing`` and
+    ``event_listeners`` (PyMongo's) are for tests. The attributes are the store's parts. The
+    constructor contacts nobody; it raises StoreError.
     """
 
     kind = "mongodb"
@@ -79,6 +81,7 @@ class MongoStore:
         collection: CollectionKind | None = "capped",
         max_bytes: int | None = None,
         new_bytes: int = DEFAULT_CAP_BYTES,
+        topic_ttl: int | None = None,
         lease: float = LEASE_SECONDS,
         timing: Timing = DEFAULT_TIMING,
         event_listeners: Sequence[CommandListener] = (),
@@ -86,7 +89,8 @@ class MongoStore:
         self.link = Link(url, event_listeners=event_listeners)
         self.log = Log(self.link, timing.clock)
         self.lease = Lease(self.link.meta, lease, timing.stall_seconds)
-        self.setup = Setup(self.link, self.log, collection, max_bytes, new_bytes)
+        self.topics = MongoTopics(self.link, self.lease, timing, topic_ttl, self._working)
+        self.setup = Setup(self.link, self.log, collection, max_bytes, new_bytes, self.topics.setup)
         self.tail = Tail(self.link, self.log)
         self.projection = Projection(self.link, self.log, self.setup, self.lease, self.tail, timing)
         self.room = Room(self.link, self.log, self.lease)
@@ -166,6 +170,10 @@ class MongoStore:
     async def locate(self, offset: int = 0) -> LogBounds:
         async with self._working():
             return await self.log.locate(offset)
+
+    async def seek(self, ms: int) -> Mark:
+        async with self._working():
+            return await self.log.seek(ms)
 
     async def checkpoint(self) -> Mark:
         async with self._working():

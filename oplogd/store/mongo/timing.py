@@ -38,6 +38,12 @@ class Timing:
     # the state from before the deletion.
     purge_leases: int = 10
 
+    # A sweep of topics removes only entries that an earlier sweep saw this long ago, and a log this
+    # long after its topic was deleted. A writer whose insert took longer than ``late_seconds``
+    # checks the floor before it acknowledges. A faster insert relies on the difference.
+    settle_seconds: float = 1_200.0
+    late_seconds: float = 30.0
+
     # Measures how long inserts take. It must also count while the machine sleeps.
     clock: Callable[[], float] = boot_seconds
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from oplogd.errors import LogReplacedError
-from oplogd.event_id import Mark
+from oplogd.event_id import MAX_MS, Mark
 from oplogd.operation import Operation, now_ms
 from oplogd.store.base import (
     Correction,
@@ -22,13 +22,21 @@ from oplogd.store.base import (
     StateCursor,
     StatesPage,
 )
+from oplogd.store.sqlite import catalogue
 from oplogd.store.sqlite import statements as sql
 from oplogd.store.sqlite.connection import snapshot, transaction
 from oplogd.store.sqlite.schema import CREATE_OPS, migrate
+from oplogd.store.sqlite.template import READ_CHARACTERS
 
 
-def prepare(db: sqlite3.Connection, path: Path, max_bytes: int | None, new_bytes: int) -> None:
-    """Create or migrate the file and set the cap."""
+def prepare(
+    db: sqlite3.Connection,
+    path: Path,
+    max_bytes: int | None,
+    new_bytes: int,
+    topic_ttl: int | None = None,
+) -> None:
+    """Create or migrate the file, and set the cap and the topics' default time to live."""
     with transaction(db):
         migrate(db, path)
         if db.execute(sql.HEAD).fetchone() is None:
@@ -36,6 +44,8 @@ def prepare(db: sqlite3.Connection, path: Path, max_bytes: int | None, new_bytes
             db.execute(sql.NEW_LOG, (max_bytes or new_bytes, now, now))
         if max_bytes is not None:
             db.execute(sql.SET_CAP, (max_bytes,))
+        if topic_ttl is not None:
+            catalogue.set_default_ttl(db, topic_ttl, now_ms())
         db.execute(sql.OPENED)
         db.execute(sql.FORGET_OPENINGS)
     db.execute(sql.APPEND, (0, "[]"))  # appends nothing and trims to a cap that was lowered
@@ -141,7 +151,7 @@ def states(
         ts, n, deleted, data = line.split(" ", 3)
         found.append(State(StateCursor(int(ts), int(n)), deleted == "1", data))
         characters += len(data)
-    is_full = len(found) == limit or characters >= sql.READ_CHARACTERS
+    is_full = len(found) == limit or characters >= READ_CHARACTERS
     return StatesPage(found, found[-1].cursor if is_full else None)
 
 
@@ -165,6 +175,12 @@ def read_bounds(db: sqlite3.Connection, offset: int) -> LogBounds:
         set_aside=tuple(set_aside),
         now_ms=now_ms(),
     )
+
+
+def seek(db: sqlite3.Connection, ms: int) -> Mark:
+    """Return the mark of the last entry at or before a time, as ``Store.seek`` does."""
+    offset, found_ms = db.execute(sql.SEEK, {"ms": min(ms, MAX_MS)}).fetchone()
+    return Mark(offset or 0, found_ms or 0)
 
 
 def purge(db: sqlite3.Connection, before_ms: int) -> int:

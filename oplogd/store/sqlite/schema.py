@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from oplogd.errors import ForeignStoreError
 from oplogd.event_id import MAX_MS
+from oplogd.store.topics import DEFAULT_TTL
 
 # ``oplg``: marks a SQLite file as an oplog store.
 APPLICATION_ID = 0x6F706C67
@@ -57,6 +58,31 @@ CREATE_OPENINGS = """
 CREATE_SET_ASIDE = """
     CREATE TABLE set_aside (after INTEGER NOT NULL, before INTEGER NOT NULL)"""
 
+# One row. `ttl`: seconds to live of topics without their own. `version`: grows with every change of
+# the catalogue. `ended_stamp`: past all stamps in deleted topics, so that even the last id of one
+# is before the front of the next.
+CREATE_CATALOGUE = """
+    CREATE TABLE catalogue (
+        ttl INTEGER NOT NULL, version INTEGER NOT NULL, last_log INTEGER NOT NULL,
+        ended_stamp INTEGER NOT NULL
+    )"""
+# A row for each generation of a topic; those that were deleted have no name. `floor`: entries up to
+# it are gone, whatever their age. Deleting them may take until the next sweep.
+CREATE_TOPICS = """
+    CREATE TABLE topics (
+        log INTEGER PRIMARY KEY, namespace TEXT, name TEXT, ttl INTEGER,
+        head INTEGER NOT NULL, head_stamp INTEGER NOT NULL,
+        floor INTEGER NOT NULL, floor_stamp INTEGER NOT NULL,
+        UNIQUE (namespace, name)
+    )"""
+# `place`: log << 40 | offset. `expires`: end of the message's own time to live in ms since 1970,
+# 0 without one.
+CREATE_ENTRIES = """
+    CREATE TABLE entries (
+        place INTEGER PRIMARY KEY, stamp INTEGER NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL,
+        expires INTEGER NOT NULL
+    )"""
+
 # Append new steps at the end; never change one that was released. The position is the version.
 MIGRATIONS = (
     Migration(
@@ -81,6 +107,18 @@ MIGRATIONS = (
             CREATE_SET_ASIDE,
             "UPDATE openings"
             " SET opened = min(opened, CAST(strftime('%s', 'now') AS INTEGER) * 1000)",
+        ),
+    ),
+    # The tables of the oplog stay as they are: an agent of the version before, beside this one,
+    # goes on with the connections that it has open. It refuses to open more of them.
+    Migration(
+        "topics",
+        (
+            CREATE_CATALOGUE,
+            f"INSERT INTO catalogue VALUES ({DEFAULT_TTL}, 0, 0, 0)",
+            CREATE_TOPICS,
+            CREATE_ENTRIES,
+            "CREATE INDEX entries_by_end ON entries (expires) WHERE expires > 0",
         ),
     ),
 )
@@ -110,24 +148,24 @@ def read_version(db: sqlite3.Connection, path: Path) -> int:
 def migrate(db: sqlite3.Connection, path: Path) -> None:
     """Create the tables or bring them to the present version, in the caller's transaction."""
     version = read_version(db, path)
-    with _progress(db, path) if 0 < version < len(MIGRATIONS) else contextlib.nullcontext():
-        for number, migration in enumerate(MIGRATIONS[version:], version + 1):
+    for number, migration in enumerate(MIGRATIONS[version:], version + 1):
+        with _progress(db, path, number) if version else contextlib.nullcontext():
             for statement in migration.statements:
                 db.execute(statement)
-            db.execute(f"PRAGMA user_version = {number}")
-            if version:
-                logger.info("store %s: schema is now version %d (%s)", path, number, migration.name)
+        db.execute(f"PRAGMA user_version = {number}")
+        if version:
+            logger.info("store %s: schema is now version %d (%s)", path, number, migration.name)
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
 @contextlib.contextmanager
-def _progress(db: sqlite3.Connection, path: Path) -> Iterator[None]:
+def _progress(db: sqlite3.Connection, path: Path, version: int) -> Iterator[None]:
     """Log that a migration begins, and every few seconds that it still runs."""
     began = logged = time.monotonic()
     logger.info(
         "store %s: bringing the file to schema version %d; a large one takes a while",
         path,
-        len(MIGRATIONS),
+        version,
     )
 
     def log_progress() -> None:

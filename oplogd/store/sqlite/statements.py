@@ -3,12 +3,11 @@
 from collections.abc import Callable
 
 from oplogd.store.sqlite.schema import NEVER
+from oplogd.store.sqlite.template import READ_CHARACTERS, search, steps
 
 # Bounds of one append statement. Larger statements cost memory and save no time.
 STATEMENT_BYTES = 1 << 20
 STATEMENT_OPERATIONS = 5_000
-# Approximate bound of one read, however long the operations are.
-READ_CHARACTERS = 1_000_000
 
 PRAGMAS = """
     PRAGMA journal_mode = WAL;
@@ -84,17 +83,10 @@ JUDGE = """
         FROM turns LEFT JOIN states USING (key) ORDER BY place
     )
 """
-# A read steps from entry to entry and stops at its bound, so later entries are not touched.
 READ = f"""
-    WITH RECURSIVE step (seq, ts, event, data, size) AS (
-        SELECT seq, ts, event, data, length(data) FROM ops
-        WHERE seq = (SELECT min(seq) FROM ops WHERE seq > :after)
-        UNION ALL
-        SELECT ops.seq, ops.ts, ops.event, ops.data, size + length(ops.data)
-        FROM step JOIN ops ON ops.seq = step.seq + 1
-        WHERE size < {READ_CHARACTERS}
-        LIMIT :limit
-    )
+    WITH RECURSIVE {
+    steps("ops", "seq", ("ts", "event"), "(SELECT min(seq) FROM ops WHERE seq > :after)")
+}
     SELECT
     (SELECT group_concat(seq || ' ' || ts || ' ' || event || ' ' || data, char(10)) FROM step),
     CASE WHEN first = :after + 1 THEN created ELSE (SELECT ts FROM ops WHERE seq = :after) END,
@@ -141,6 +133,18 @@ STATES = _page_of_states(
     )
 )
 LOCATE = "SELECT head, head_ts, created, first, purged FROM logs WHERE name = 'ops'"
+SEEK = f"""
+    WITH RECURSIVE {
+    search(
+        "found",
+        "ops",
+        "seq",
+        "ts",
+        start="SELECT min(seq) - 1, max(seq), :ms + 1 FROM ops",
+    )
+}
+    SELECT seq, ts FROM (SELECT max(low) AS seq FROM found) LEFT JOIN ops USING (seq)
+"""
 OLDEST = "SELECT seq, ts FROM ops ORDER BY seq LIMIT 1"
 AT = "SELECT ts FROM ops WHERE seq = ?"
 STATES_COUNT = "SELECT count(*) FROM states"

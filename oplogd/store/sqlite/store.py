@@ -25,9 +25,10 @@ from oplogd.store.base import (
     StoreStats,
 )
 from oplogd.store.cached_count import CachedCount
-from oplogd.store.sqlite import log
+from oplogd.store.sqlite import log, topic_statements
 from oplogd.store.sqlite import statements as sql
 from oplogd.store.sqlite.connection import ConnectionPool, StoreFile, snapshot
+from oplogd.store.sqlite.topics import SqliteTopics
 
 DEFAULT_CAP_BYTES = 256 * 1024 * 1024
 # How often the follower looks for entries of other processes.
@@ -45,19 +46,27 @@ class SqliteStore:
     """One file for log and states.
 
     ``max_bytes``: the log's cap; None keeps the cap in the file. ``new_bytes``: the cap of a new
-    file if ``max_bytes`` is None.
+    file if ``max_bytes`` is None. ``topic_ttl``: time to live in seconds of topics without their
+    own; None keeps the one in the file.
     """
 
     kind = "sqlite"
 
     def __init__(
-        self, path: Path, max_bytes: int | None = None, new_bytes: int = DEFAULT_CAP_BYTES
+        self,
+        path: Path,
+        max_bytes: int | None = None,
+        new_bytes: int = DEFAULT_CAP_BYTES,
+        topic_ttl: int | None = None,
     ) -> None:
         self._path = path
         self._max_bytes = max_bytes
         self._new_bytes = new_bytes
+        self._topic_ttl = topic_ttl
         file = StoreFile(path, log.record_replacement)
-        self._writer = ConnectionPool(file, "store-writer", 1, writes=True)
+        self._writer = ConnectionPool(
+            file, "store-writer", 1, topic_statements.APPENDER, writes=True
+        )
         self._follower = ConnectionPool(file, "store-follower", 1, sql.SMALL_CACHE)
         self._readers = ConnectionPool(file, "store-reader", 3)
         # Pools of their own: neither a connect nor /status waits for pages of states.
@@ -66,17 +75,21 @@ class SqliteStore:
         self._appended = threading.Event()
         self._closing = False
         self._counter = ConnectionPool(file, "store-counter", 1, sql.SMALL_CACHE)
+        self._topics = SqliteTopics(file, self._writer, self._readers, self._lookups)
         self._states_count = CachedCount(lambda: self._counter.run(_count_states))
 
     async def open(self) -> None:
         await self._writer.run(
-            lambda db: log.prepare(db, self._path, self._max_bytes, self._new_bytes)
+            lambda db: log.prepare(
+                db, self._path, self._max_bytes, self._new_bytes, self._topic_ttl
+            )
         )
         await self._follower.run(lambda db: db.execute(sql.HEAD).fetchone())
 
     async def close(self) -> None:
         self._closing = True
         self._appended.set()
+        await self._topics.close()
         for pool in (self._readers, self._lookups, self._figures, self._counter):
             await pool.close(interrupt=True)
         for pool in (self._writer, self._follower):
@@ -105,6 +118,13 @@ class SqliteStore:
 
     async def locate(self, offset: int = 0) -> LogBounds:
         return await self._lookups.run(lambda db: log.read_bounds(db, offset))
+
+    async def seek(self, ms: int) -> Mark:
+        return await self._lookups.run(lambda db: log.seek(db, ms))
+
+    @property
+    def topics(self) -> SqliteTopics:
+        return self._topics
 
     async def checkpoint(self) -> Mark:
         return await self._lookups.run(log.read_head)

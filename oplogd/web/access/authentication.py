@@ -108,13 +108,13 @@ class Authenticator:
 
 
 class WriteAuthenticator(Authenticator):
-    """Checks the right to send operations.
+    """Checks the right to send operations, and to write topics.
 
     Without a password it refuses web pages whose host name may belong to anybody (``origin``).
     """
 
     def __init__(self, password: Secret | None, allowed_hosts: Collection[str]) -> None:
-        super().__init__(password, "sending operations")
+        super().__init__(password, "writing")
         self._allowed_hosts = allowed_hosts
 
     def require(self, request: HTTPConnection) -> None:
@@ -129,7 +129,7 @@ class WriteAuthenticator(Authenticator):
         ):
             raise Problem(
                 403,
-                "a web page may send operations only under localhost, an IP address,"
+                "a web page may write only under localhost, an IP address,"
                 " or a name of this agent that --allowed-hosts lists",
             )
         super().require(request)
@@ -139,7 +139,7 @@ class ReadAuthenticator(Authenticator):
     """Checks the right to read. Also accepts a valid cookie or token."""
 
     def __init__(self, password: Secret | None, allowed_hosts: Collection[str]) -> None:
-        super().__init__(password, "the stream")
+        super().__init__(password, "reading")
         self._allowed_hosts = allowed_hosts
         self._signer = ExpiringSigner(password.reveal()) if password else None
 

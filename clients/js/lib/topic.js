@@ -1,0 +1,150 @@
+import { Disconnected, OplogError, UnavailableError, topicRefusal } from "./errors.js";
+import { bodyOf, detailOf, passes, reasonOf, redirected, shown } from "./http.js";
+import { readMessages } from "./messages.js";
+import { encodeMessage } from "./new_message.js";
+import { encode } from "./operation.js";
+import { checkOptions, withDefaults } from "./options.js";
+import { after, backoff, retryAfter, within } from "./time.js";
+import { OPLOG, topicAddress } from "./topic_address.js";
+import { TopicConsumer } from "./topic_consumer.js";
+
+const MAX_POLL = 32 << 20; // a poll has 1 MB, or one message, whose escapes take more
+const DEFAULTS = { timeout: 30, backoff: [1, 30] };
+const RULES = { timeout: "seconds", backoff: "backoff" };
+
+/** Publishes to a topic, polls it and follows it. See node.d.ts. */
+export class Topic {
+  #given; // what `stream` passes on
+  #url;
+  #isOplog;
+  #options;
+  #authorizations; // of each kind of request
+
+  constructor(url, topic, options = {}) {
+    this.#options = withDefaults(DEFAULTS, options);
+    checkOptions(this.#options, RULES);
+    const { ingestPassword } = this.#options;
+    let { password } = this.#options;
+    if (!topicAddress(url, topic, password).authorization) password = ingestPassword;
+    const reading = topicAddress(url, topic, password);
+    const writing = topicAddress(url, topic, ingestPassword ?? password);
+    this.#given = { url, topic, password };
+    this.#url = reading.url;
+    this.#isOplog = topic === OPLOG;
+    this.#authorizations = { publish: writing.authorization, poll: reading.authorization };
+  }
+
+  /** Resolves when all messages are durable. */
+  async publish(messages, { signal } = {}) {
+    const list = Array.isArray(messages) ? messages : [messages];
+    if (list.length === 0) throw new TypeError("messages: must not be empty");
+    const encoded = list.map((message, index) => this.#encoded(message, `messages[${index}]`));
+    const { body } = await this.#request("publish", { messages: encoded }, signal);
+    if (body !== "") throw new OplogError(`${shown(this.#url)} answers a publish with more than a status: is it an agent?`);
+  }
+
+  /** Resolves with the messages from a position on. */
+  async poll(options = {}) {
+    const { startFrom, inclusive, limit, signal } = withDefaults({ startFrom: null, inclusive: true, limit: null }, options);
+    if (typeof inclusive !== "boolean") throw new TypeError("inclusive must be true or false");
+    if (limit !== null) checkOptions({ limit }, { limit: "count" });
+    const asked = { startFrom: startOf(startFrom), inclusive, limit };
+    const { body, headers } = await this.#request("poll", asked, signal);
+    return { messages: readMessages(body), gap: headers.get("oplog-gap") === "1" };
+  }
+
+  /** Return a TopicConsumer. */
+  stream(options = {}) {
+    const { url, topic, password } = this.#given;
+    return new TopicConsumer(url, topic, withDefaults({ password }, options));
+  }
+
+  #encoded(message, field) {
+    if (!this.#isOplog || typeof message?.event !== "string") return encodeMessage(message, field);
+    try {
+      return encode(message).toString();
+    } catch (error) {
+      throw new TypeError(`${field}.${error.message}`);
+    }
+  }
+
+  /** Send a request until the agent answers it, for `timeout` seconds at most. */
+  async #request(path, asked, signal = undefined) {
+    if (signal && !(signal instanceof AbortSignal)) throw new TypeError("signal must be an AbortSignal");
+    const { timeout, backoff: pauses } = this.#options;
+    const delays = backoff(...pauses);
+    const body = JSON.stringify(asked);
+    const end = performance.now() + timeout * 1000;
+    const left = () => (end - performance.now()) / 1000;
+    for (;;) {
+      signal?.throwIfAborted();
+      try {
+        return await this.#post(path, body, left(), signal);
+      } catch (error) {
+        signal?.throwIfAborted();
+        if (!(error instanceof Disconnected)) throw error;
+        const delay = delays.next(error.retryAfter);
+        if (delay >= left()) throw new UnavailableError(error.message, error.status);
+        await pause(delay, signal);
+      }
+    }
+  }
+
+  /** Rejects with Disconnected if another try may help. */
+  async #post(path, body, timeout, signal) {
+    const url = new URL(this.#url);
+    url.pathname += `/${path}`;
+    const request = new AbortController();
+    const abort = () => request.abort(signal.reason);
+    signal?.addEventListener("abort", abort);
+    let response;
+    const headers = { "Content-Type": "application/json" };
+    if (this.#authorizations[path]) headers.Authorization = this.#authorizations[path];
+    const exchange = async () => {
+      response = await fetch(url, { method: "POST", headers, body, redirect: "manual", signal: request.signal });
+      return judged(response, await bodyOf(response, MAX_POLL), url);
+    };
+    try {
+      return await within(timeout, exchange(), "the agent did not answer in time");
+    } catch (error) {
+      if (error instanceof OplogError || (error instanceof Disconnected && error.status)) throw error;
+      // The body of a refusal broke off or never ended.
+      if (response && response.status !== 200) judged(response, "", url);
+      throw error instanceof Disconnected ? error : new Disconnected(reasonOf(error));
+    } finally {
+      signal?.removeEventListener("abort", abort);
+      request.abort();
+    }
+  }
+}
+
+/** Return an answer with its body. Throws OplogError for a refusal, and Disconnected if another try may help. */
+function judged(response, body, url) {
+  const { status, headers } = response;
+  if (status === 200) return { body, headers };
+  if (status >= 300 && status < 400) throw new OplogError(redirected(response, url, "a request is sent nowhere else"), status);
+  const message = `${detailOf(response, body)} (HTTP ${status})`;
+  if (!passes(status)) throw topicRefusal(message, status);
+  throw Object.assign(new Disconnected(message), { status, retryAfter: retryAfter(headers.get("retry-after")) });
+}
+
+/** Return the position as it is sent. Throws TypeError. */
+function startOf(startFrom) {
+  const start = startFrom instanceof Date ? startFrom.getTime() : startFrom;
+  if (start === null || typeof start === "string" || (Number.isSafeInteger(start) && start >= 0)) return start;
+  throw new TypeError("startFrom must be a message id, a Date, or whole ms since 1970");
+}
+
+/** Wait. Rejects when the signal aborts. */
+function pause(seconds, signal) {
+  return new Promise((resolve, reject) => {
+    const done = (settle) => () => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", abort);
+      settle();
+    };
+    const abort = done(() => reject(signal.reason));
+    const timer = after(seconds, done(resolve));
+    signal?.addEventListener("abort", abort);
+  });
+}

@@ -1,0 +1,24 @@
+import { topicRefusal } from "./errors.js";
+import { EventStream, streamOptions } from "./event_stream.js";
+import { isTopicPosition, readTopicBlock } from "./messages.js";
+import { OPLOG, topicAddress } from "./topic_address.js";
+
+const MESSAGES = {
+  isPosition: isTopicPosition,
+  position: "a message id",
+  readBlock: readTopicBlock,
+  refusal: topicRefusal,
+  maxBlock: 8 << 20, // a message has 1 MiB, and JSON may take six bytes for each of them
+};
+
+/** Follows a topic. See oplog.d.ts. */
+export class TopicConsumer extends EventStream {
+  constructor(url, topic, options = {}) {
+    const checked = streamOptions(options);
+    if (topic === OPLOG) throw new TypeError(`topic: follow ${OPLOG} with Consumer`);
+    const { url: target, authorization } = topicAddress(url, topic, checked.password);
+    target.pathname += "/stream";
+    target.searchParams.set("checkpoint", "1");
+    super({ url: target, authorization, options: checked, kind: MESSAGES });
+  }
+}

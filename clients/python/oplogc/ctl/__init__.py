@@ -1,0 +1,1 @@
+"""The command ``oplogctl``. It speaks HTTP with an agent and knows nothing else of it."""

@@ -1,0 +1,5 @@
+import sys
+
+from oplogc.ctl.cli import main
+
+sys.exit(main())

@@ -1,0 +1,62 @@
+"""Topics and messages as lines, for people and in JSON. No I/O."""
+
+import json
+from datetime import UTC, datetime
+
+from oplogc.answers import printable
+from oplogc.ctl.values import shown_duration
+from oplogc.terminal import as_time
+from oplogc.topics import ReceivedMessage, Reset, Topic, TopicEvent
+from oplogc.topics.message import as_json
+
+_NO_TIME = " " * len("2026-01-31T12:00:00.000Z")
+
+
+def topic_line(topic: Topic) -> str:
+    if topic.ttl is not None:
+        return f"{topic.name} ttl={shown_duration(topic.ttl)}"
+    properties = " ".join(f"{name}={text}" for name, text in topic.properties.items())
+    return printable(f"{topic.name} {properties}".rstrip())
+
+
+def topic_json(topic: Topic) -> str:
+    return json.dumps(
+        {
+            "namespace": topic.name.namespace,
+            "name": topic.name.topic,
+            "properties": dict(topic.properties),
+        }
+    )
+
+
+def event_line(event: TopicEvent) -> str:
+    """Return time, payload, key, headers and id. Bytes that are not UTF-8 are escaped."""
+    if isinstance(event, Reset):
+        return f"{_NO_TIME} reset"
+    parts = [_time(event), _payload(event)]
+    if event.key is not None:
+        parts.append(printable(f"key={event.key}"))
+    parts += [printable(f"{name}={value}") for name, value in event.headers]
+    return " ".join([*parts, f"[{event.id}]"])
+
+
+def event_json(event: TopicEvent) -> str:
+    if isinstance(event, Reset):
+        return json.dumps({"event": "reset"})
+    shown = as_json(event)
+    return json.dumps({"id": shown.pop("id"), "published": _time(event), **shown})
+
+
+def _payload(message: ReceivedMessage) -> str:
+    if message.payload is None:
+        return "(none)"
+    if isinstance(message.payload, bytes):
+        return printable(message.payload.decode("utf-8", "backslashreplace"))
+    return printable(message.payload)
+
+
+def _time(message: ReceivedMessage) -> str:
+    try:
+        return as_time(message.published)
+    except OverflowError:  # no agent sends it
+        return as_time(datetime.max.replace(tzinfo=UTC))

@@ -1,0 +1,110 @@
+"""Publishes many messages, and says how far it has come."""
+
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+
+from oplogc.errors import MessageError, NotAllowed, OplogError
+from oplogc.topics import Message, Topics
+
+MAX_WAITING = 10_000
+_PROGRESS_SECONDS = 0.5
+
+
+class PublishError(Exception):
+    """Publishing ended early. ``confirmed``: number of messages that are durable."""
+
+    def __init__(self, reason: str, confirmed: int) -> None:
+        super().__init__(f"{reason}. {are_published(confirmed)}")
+
+
+def are_published(count: int) -> str:
+    return "1 message is published" if count == 1 else f"{count:,} messages are published"
+
+
+class Progress:
+    """A line on stderr with the number of messages; nothing unless that is a terminal."""
+
+    def __init__(self) -> None:
+        self._is_shown = sys.stderr is not None and sys.stderr.isatty()
+        self._next = time.monotonic() + _PROGRESS_SECONDS
+        self._has_line = False
+
+    def show(self, count: int) -> None:
+        if self._is_shown and time.monotonic() >= self._next:
+            print(f"\r{count:,} messages published", end="", file=sys.stderr, flush=True)
+            self._next = time.monotonic() + _PROGRESS_SECONDS
+            self._has_line = True
+
+    def clear(self) -> None:
+        if self._has_line:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            self._has_line = False
+
+
+def lines(stream: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a file without their ends."""
+    for line in stream:
+        yield line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def publish(
+    topics: Topics,
+    topic: str,
+    payloads: Iterable[bytes],
+    key: str | None,
+    headers: tuple[tuple[str, str], ...],
+    ttl: int | None,
+) -> int:
+    """Publish each payload as a message. Return their number.
+
+    Raises PublishError, also at Ctrl-C and if the payloads cannot be read, and NotAllowed.
+    """
+    waiting: deque[Future[None]] = deque()
+    progress = Progress()
+    number = confirmed = 0
+
+    def settle(most: int) -> None:
+        nonlocal confirmed
+        while waiting and (len(waiting) > most or waiting[0].done()):
+            waiting.popleft().result()
+            confirmed += 1
+            progress.show(confirmed)
+
+    def ended(reason: str) -> PublishError:
+        return PublishError(reason, confirmed + sum(_is_stored(each) for each in waiting))
+
+    try:
+        for payload in payloads:
+            number += 1
+            message = Message(payload, key, headers, ttl)
+            waiting.append(topics.publish(topic, message))
+            settle(MAX_WAITING)
+        settle(0)
+    except MessageError as error:
+        _settle(waiting)
+        raise ended(f"message {number:,}: {error}") from None
+    except OSError as error:
+        _settle(waiting)
+        raise ended(f"cannot read stdin: {error.strerror}") from None
+    except NotAllowed:
+        raise
+    except OplogError as error:
+        raise ended(str(error)) from None
+    except KeyboardInterrupt:
+        raise ended("interrupted") from None
+    finally:
+        progress.clear()
+    return confirmed
+
+
+def _settle(waiting: Iterable["Future[None]"]) -> None:
+    """Wait for the answers to messages that are on their way."""
+    for each in waiting:
+        each.exception()
+
+
+def _is_stored(future: "Future[None]") -> bool:
+    return future.done() and not future.cancelled() and future.exception() is None

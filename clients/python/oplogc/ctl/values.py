@@ -1,0 +1,84 @@
+"""Values of the command line. No I/O."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from oplogc.errors import MessageError
+from oplogc.topics.message import MAX_TTL_SECONDS, Message, encode
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{24}", re.ASCII)
+
+
+def duration(text: str) -> int:
+    """Return the seconds of a duration such as 90s, 10m, 12h, 7d or 3600. Raise ValueError."""
+    match = re.fullmatch(r"([0-9]{1,10})([smhd]?)", text.strip(), re.ASCII)
+    if match is None:
+        raise ValueError(f"{text!r} is not a duration such as 90s, 10m, 12h or 7d")
+    return int(match[1]) * _SECONDS[match[2] or "s"]
+
+
+def ttl(text: str) -> int:
+    """Return a time to live in seconds. Raise ValueError."""
+    seconds = duration(text)
+    if not 1 <= seconds <= MAX_TTL_SECONDS:
+        raise ValueError(f"{text!r} is not between 1s and 36500d")
+    return seconds
+
+
+def new_ttl(text: str) -> int:
+    """Return a time to live in seconds, 0 for ``default``. Raise ValueError."""
+    return 0 if text == "default" else ttl(text)
+
+
+def position(text: str) -> str | datetime:
+    """Return an id, or the time that a position means; "0" for the oldest. Raise ValueError."""
+    text = text.strip()
+    if text == "0" or _ID.fullmatch(text):
+        return text
+    try:
+        if re.fullmatch(r"[0-9]{1,10}[smhd]", text, re.ASCII):
+            return datetime.now(UTC) - timedelta(seconds=duration(text))
+        if re.fullmatch(r"[0-9]{1,13}", text, re.ASCII):
+            return datetime.fromtimestamp(int(text) / 1000, UTC)
+        time = datetime.fromisoformat(text.upper())
+        if time.tzinfo is not None:
+            return time
+    except (ValueError, OverflowError):
+        pass
+    raise ValueError(
+        f"{text!r} is neither an id, 0, a duration before now such as 10m, RFC 3339 such as "
+        "2026-01-31T12:00:00Z, nor milliseconds"
+    )
+
+
+def count(text: str) -> int:
+    """Return a whole number of at least 1. Raise ValueError."""
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 10**12):
+        raise ValueError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+def key(text: str) -> str:
+    """Return the key of a message. Raise ValueError."""
+    try:
+        encode(Message(None, text))
+    except MessageError as error:
+        raise ValueError(error.reason) from None
+    return text
+
+
+def header(text: str) -> tuple[str, str]:
+    """Return the name and the value of NAME=VALUE. Raise ValueError."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ValueError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def shown_duration(seconds: int) -> str:
+    """Return seconds in the largest unit that divides them: 7d, 90s."""
+    for unit in "dhm":
+        if seconds and seconds % _SECONDS[unit] == 0:
+            return f"{seconds // _SECONDS[unit]}{unit}"
+    return f"{seconds}s"

@@ -1,0 +1,161 @@
+"""Requests about topics, and the meaning of their answers. No I/O."""
+
+import json
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from oplogc.answers import Answer
+from oplogc.errors import (
+    BadRequestError,
+    NotAllowed,
+    OplogError,
+    ProtocolError,
+    RefusedError,
+    TopicAlreadyExists,
+    TopicNotFound,
+)
+from oplogc.events import position_of
+from oplogc.topics.message import ReceivedMessage, check_ttl, decode
+from oplogc.topics.names import Topic, TopicName, namespace_name, topics_path
+
+GAP = "oplog-gap"
+
+
+class Call(NamedTuple):
+    """A request. ``writes``: whether it needs the right to write."""
+
+    method: str
+    path: str
+    body: bytes | None = None
+    writes: bool = False
+
+
+class Polled(NamedTuple):
+    """The answer to a poll. ``gap``: messages that followed the position are gone."""
+
+    messages: tuple[ReceivedMessage, ...]
+    gap: bool
+
+
+def create(name: TopicName, ttl: int | None) -> Call:
+    """Raises MessageError for a bad ``ttl``."""
+    return Call("PUT", name.path, _properties(ttl), True)
+
+
+def update(name: TopicName, ttl: int | None) -> Call:
+    """Raises MessageError for a bad ``ttl``."""
+    return Call("PUT", f"{name.path}/properties", _properties(ttl), True)
+
+
+def get(name: TopicName) -> Call:
+    return Call("GET", name.path)
+
+
+def list_topics(namespace: str) -> Call:
+    """Raises ValueError."""
+    return Call("GET", topics_path(namespace_name(namespace)))
+
+
+def delete(name: TopicName) -> Call:
+    return Call("DELETE", name.path, None, True)
+
+
+def publish(name: TopicName, messages: list[bytes]) -> Call:
+    """``messages`` are encoded."""
+    body = b'{"messages":[' + b",".join(messages) + b"]}"
+    return Call("POST", f"{name.path}/publish", body, True)
+
+
+def poll(
+    name: TopicName, start_from: str | int | datetime | None, inclusive: bool, limit: int | None
+) -> Call:
+    """Raises ValueError."""
+    if isinstance(start_from, datetime):
+        start_from = int(position_of(start_from))
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise ValueError("limit: give a whole number of at least 1")
+    asked = {"startFrom": start_from, "inclusive": inclusive, "limit": limit}
+    return Call("POST", f"{name.path}/poll", json.dumps(asked).encode())
+
+
+def refused(status: int, detail: str) -> RefusedError:
+    """Return the error for an agent's refusal to read."""
+    kinds = {401: NotAllowed, 403: NotAllowed, 404: TopicNotFound}
+    kinds |= dict.fromkeys((400, 413, 415), BadRequestError)
+    return kinds.get(status, RefusedError)(status, detail)
+
+
+def refusal(call: Call, answer: Answer) -> OplogError | None:
+    """Return the error for an answer that no later attempt would change; None for 200."""
+    status = answer.status
+    if status == 200:
+        return None
+    if status < 300:
+        return _no_agent(answer, f"HTTP {status}")
+    if status < 400:
+        hint = f" to {answer.location}: give that address instead" if answer.location else ""
+        return RefusedError(status, f"{answer.url} redirects{hint}")
+    if status == 409 and call.method == "PUT" and not call.path.startswith(topics_path("system")):
+        return TopicAlreadyExists(status, answer.detail())
+    return refused(status, answer.detail())
+
+
+def confirmation(answer: Answer) -> OplogError | None:
+    """Return the error for a 200 that confirms nothing: a publish is answered without a body."""
+    return None if answer.body == b"" else _no_agent(answer, "its answer confirms nothing")
+
+
+def topic(name: TopicName, answer: Answer) -> Topic:
+    """Raises ProtocolError."""
+    return _topic(name.namespace, _json(answer), answer)
+
+
+def topics(namespace: str, answer: Answer) -> tuple[Topic, ...]:
+    """Raises ProtocolError."""
+    listed = _json(answer)
+    if not isinstance(listed, list):
+        raise _no_agent(answer, "it does not list topics")
+    return tuple(_topic(namespace, each, answer) for each in listed)
+
+
+def polled(answer: Answer) -> Polled:
+    """Raises ProtocolError."""
+    listed = _json(answer)
+    if not isinstance(listed, list):
+        raise _no_agent(answer, "it does not list messages")
+    try:
+        messages = tuple(decode(_id(each), each) for each in listed)
+    except (ValueError, TypeError, KeyError) as error:
+        raise _no_agent(answer, f"its messages cannot be read: {error!r}"[:300]) from None
+    return Polled(messages, answer.headers.get(GAP) == "1")
+
+
+def _properties(ttl: int | None) -> bytes:
+    return b"{}" if ttl is None else json.dumps({"ttl": check_ttl(ttl)}).encode()
+
+
+def _topic(namespace: str, described: object, answer: Answer) -> Topic:
+    name = described.get("name") if isinstance(described, dict) else None
+    properties = described.get("properties") if isinstance(described, dict) else None
+    if not isinstance(name, str) or not isinstance(properties, dict):
+        raise _no_agent(answer, "it does not describe a topic")
+    texts = {str(key): str(value) for key, value in properties.items()}
+    return Topic(TopicName(namespace, name), texts)
+
+
+def _id(given: Any) -> str:
+    id_ = given["id"]
+    if not isinstance(id_, str):
+        raise TypeError("an id must be text")
+    return id_
+
+
+def _json(answer: Answer) -> Any:
+    try:
+        return answer.json()
+    except ValueError:
+        raise _no_agent(answer, "its answer is no JSON, or too long") from None
+
+
+def _no_agent(answer: Answer, reason: str) -> ProtocolError:
+    return ProtocolError(f"{answer.url} is no agent with topics: {reason}")

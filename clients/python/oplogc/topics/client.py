@@ -1,0 +1,281 @@
+"""Topics from an event loop."""
+
+import asyncio
+import logging
+import time
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from oplogc.address import base_endpoint, below, check_proxy, shown
+from oplogc.answers import Answer
+from oplogc.backoff import Backoff
+from oplogc.errors import BufferFullError, TopicAlreadyExists, TopicNotFound, UnavailableError
+from oplogc.http_client import Http, NoAnswer
+from oplogc.topics import calls
+from oplogc.topics.calls import Call, Polled
+from oplogc.topics.consumer import TopicConsumer
+from oplogc.topics.message import Sendable
+from oplogc.topics.names import DEFAULT_NAMESPACE, Topic, topic_name
+from oplogc.topics.publication import Publication, done, fail, publication
+from oplogc.topics.publisher import HEADERS, Publisher
+from oplogc.topics.queue import PublishCounters
+from oplogc.topics.room import Room
+
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+"""A poll has some 1 MB, up to six times as much in JSON; a long list of topics may have more."""
+
+CLOSED = "this object is closed"
+logger = logging.getLogger("oplogc")
+
+
+class AsyncTopics:
+    """Topics of an agent, from one event loop. Use it with ``async with``.
+
+    A topic is given as ``namespace/topic``, or as ``topic`` in the namespace ``default``.
+
+    Calls are tried again while the agent is away or busy, for ``retry_for`` seconds in total.
+
+    - ``password``: for reading; overrides user and password of the URL. ``ingest_password``: for
+      publishing, creating, changing and deleting; None: the same. ``proxy``: URL of an HTTP proxy;
+      None: the environment's.
+    - ``timeout``: seconds that one attempt may take in total. ``backoff``: seconds between
+      attempts, the first and the longest; they double, with jitter. A ``Retry-After`` of the agent
+      is heeded.
+    - ``batch_size``: messages in a request at most, unless one call has more.
+    - ``max_buffered``, ``max_buffered_bytes``: limits of the messages that wait to be delivered.
+
+    Raises ValueError for a bad argument. Calls raise ValueError for a bad name or argument,
+    NotAllowed, TopicNotFound, BadRequestError with the agent's sentence, RefusedError for other
+    refusals, UnavailableError after ``retry_for``, and ProtocolError if the address is no agent.
+    """
+
+    def __init__(
+        self,
+        url: str = "http://localhost:8042",
+        *,
+        password: str | None = None,
+        ingest_password: str | None = None,
+        proxy: str | None = None,
+        timeout: float = 30.0,
+        retry_for: float = 60.0,
+        backoff: tuple[float, float] = (1.0, 30.0),
+        batch_size: int = 1000,
+        max_buffered: int = 100_000,
+        max_buffered_bytes: int = 64 * 1024 * 1024,
+    ) -> None:
+        check_proxy(proxy)
+        if not (timeout > 0 and retry_for > 0):
+            raise ValueError("timeout and retry_for: give seconds, more than 0")
+        if batch_size < 1:
+            raise ValueError("batch_size must be at least 1")
+        Backoff(*backoff)  # raises ValueError
+        self._reading = base_endpoint(url, password)
+        self._writing = base_endpoint(url, ingest_password or password)
+        self._url = url
+        self._password = password
+        self._proxy = proxy
+        self._timeout = timeout
+        self.retry_for = retry_for
+        self._backoff = backoff
+        self._http = Http(proxy, timeout, MAX_ANSWER_BYTES)
+        self.room = Room(max_buffered, max_buffered_bytes)
+        """The space for messages that wait to be delivered."""
+        self._publisher = Publisher(
+            self._http, self._writing, batch_size, lambda: Backoff(*backoff), self.room
+        )
+        self._closed = False
+
+    async def create(self, topic: str, *, ttl: int | None = None) -> Topic:
+        """Create a topic and return it.
+
+        ``ttl``: time to live of its messages in seconds; None: the agent's default. Raises
+        TopicAlreadyExists. If the answer to an attempt was lost, a topic with this ``ttl`` counts
+        as created by this call.
+        """
+        name = topic_name(topic)
+        call = calls.create(name, ttl)
+        answer, lost = await self._try(call)
+        error = calls.refusal(call, answer)
+        if isinstance(error, TopicAlreadyExists) and lost:
+            found = await self.get(topic)
+            if ttl is None or found.ttl == ttl:
+                return found
+        if error is not None:
+            raise error
+        return calls.topic(name, answer)
+
+    async def update(self, topic: str, *, ttl: int | None = None) -> Topic:
+        """Replace the properties of a topic and return it. None restores the agent's default."""
+        name = topic_name(topic)
+        return calls.topic(name, await self._call(calls.update(name, ttl)))
+
+    async def get(self, topic: str) -> Topic:
+        """Return a topic with its properties."""
+        name = topic_name(topic)
+        return calls.topic(name, await self._call(calls.get(name)))
+
+    async def list(self, namespace: str = DEFAULT_NAMESPACE) -> tuple[Topic, ...]:
+        """Return the topics of a namespace, sorted by name."""
+        return calls.topics(namespace, await self._call(calls.list_topics(namespace)))
+
+    async def delete(self, topic: str) -> None:
+        """Delete a topic with its messages.
+
+        If the answer to an attempt was lost, a topic that is not there counts as deleted.
+        """
+        call = calls.delete(topic_name(topic))
+        answer, lost = await self._try(call)
+        error = calls.refusal(call, answer)
+        if error is not None and not (lost and isinstance(error, TopicNotFound)):
+            raise error
+
+    def publish(
+        self, topic: str, *messages: Sendable, durable: bool = True
+    ) -> "asyncio.Future[None]":
+        """Publish messages. The future is done when all of them are durable at the agent.
+
+        The messages of one call are stored together or not at all. Calls for one topic are stored
+        in their order; concurrent calls share requests. If an answer is lost, the request is sent
+        again, so messages may be stored twice. The future raises what other calls raise, and
+        BufferFullError. Cancel it to withdraw messages that have not been sent.
+
+        ``durable=False``: the future is done at once. The messages are tried again until the agent
+        has them, refuses them or the topic is gone; if there is no room they are dropped. See
+        ``counters``.
+
+        Raises ValueError for a bad name, MessageError for a bad message, and ValueError after
+        ``aclose``.
+        """
+        new = publication(topic, messages, self.retry_for if durable else None)
+        if self._closed:
+            raise ValueError(CLOSED)
+        future = asyncio.wrap_future(new.future if durable else done())
+        self.enter(new, self.room.take(len(new.messages), new.size))
+        return future
+
+    def enter(self, new: Publication, has_room: bool) -> None:
+        """Publish messages for which there is room, in the event loop; fail others."""
+        if has_room:
+            self._publisher.add(new)
+        else:
+            self._publisher.drop(len(new.messages))
+            fail(
+                new.future,
+                BufferFullError(f"the buffer is full ({self.room.messages:,} messages)"),
+            )
+
+    async def poll(
+        self,
+        topic: str,
+        start_from: str | int | datetime | None = None,
+        *,
+        inclusive: bool = True,
+        limit: int | None = None,
+    ) -> Polled:
+        """Return messages that are in the topic now, without waiting for others.
+
+        ``start_from``: a message's id, a time, or milliseconds since 1970; None: the oldest. If not
+        ``inclusive``, the message of this id or of this millisecond is left out. ``limit``: the
+        agent may return fewer. No messages: there are none from there on.
+        """
+        return calls.polled(
+            await self._call(calls.poll(topic_name(topic), start_from, inclusive, limit))
+        )
+
+    def stream(
+        self,
+        topic: str,
+        *,
+        start: str | datetime | None = None,
+        state_file: str | Path | None = None,
+        heartbeat_timeout: float = 40.0,
+        save_interval: float = 1.0,
+        max_unacked: int = 10_000,
+    ) -> TopicConsumer:
+        """Follow a topic, with the address and the password of this object.
+
+        See ``TopicConsumer``.
+        """
+        return TopicConsumer(
+            self._url,
+            topic,
+            start=start,
+            state_file=state_file,
+            password=self._password,
+            proxy=self._proxy,
+            timeout=self._timeout,
+            heartbeat_timeout=heartbeat_timeout,
+            backoff=self._backoff,
+            save_interval=save_interval,
+            max_unacked=max_unacked,
+        )
+
+    async def flush(self, timeout: float | None = 30.0) -> None:
+        """Wait until all messages published before are durable, refused or given up.
+
+        Raises FlushError after ``timeout`` seconds (None: never), or at once if the agent refuses
+        messages of ``durable=False`` for a cause such as a wrong password. They stay in the buffer.
+        """
+        await self._publisher.flush(timeout)
+
+    async def aclose(self, timeout: float | None = 30.0) -> None:
+        """Refuse further messages and flush. Raises FlushError; messages that are left are lost."""
+        self._closed = True
+        self.room.close()
+        try:
+            await self._publisher.flush(timeout)
+        finally:
+            await self._publisher.end()
+            await self._http.aclose()
+
+    @property
+    def counters(self) -> PublishCounters:
+        """Return a copy of the counters of ``publish``."""
+        return self._publisher.counters
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def _call(self, call: Call) -> Answer:
+        answer, _ = await self._try(call)
+        error = calls.refusal(call, answer)
+        if error is not None:
+            raise error
+        return answer
+
+    async def _try(self, call: Call) -> tuple[Answer, bool]:
+        """Return the answer, and whether an earlier attempt may have been carried out.
+
+        Raises UnavailableError.
+        """
+        to = below(self._writing if call.writes else self._reading, call.path)
+        backoff = Backoff(*self._backoff)
+        until = time.monotonic() + self.retry_for
+        lost = False
+        told = ""
+        while True:
+            answer = await self._http.ask(call.method, to, call.body, HEADERS)
+            if isinstance(answer, NoAnswer):
+                lost |= answer.sent
+                reason, pause = answer.reason, backoff.next()
+            elif answer.passes:
+                lost |= answer.status >= 500
+                reason, pause = answer.sentence(), backoff.next(answer.retry_after)
+            else:
+                return answer, lost
+            if time.monotonic() + pause > until:
+                raise UnavailableError(f"{shown(to.url)}: {reason}")
+            if reason != told:
+                logger.warning("%s: %s; trying again in %.1f s", shown(to.url), reason, pause)
+            told = reason
+            await asyncio.sleep(pause)

@@ -1,0 +1,118 @@
+"""The consumer of a topic."""
+
+import json
+import re
+from datetime import datetime
+from pathlib import Path
+
+from oplogc.address import base_endpoint, below
+from oplogc.errors import ProtocolError
+from oplogc.events import Checkpoint, Reset, position_of
+from oplogc.following import Following
+from oplogc.sse import Block
+from oplogc.stream_format import StreamFormat
+from oplogc.topics.calls import refused
+from oplogc.topics.message import ID, ReceivedMessage, decode
+from oplogc.topics.names import OPLOG, topic_name
+
+MAX_BLOCK_BYTES = 8 * 1024 * 1024
+"""A message has at most 1 MiB, and JSON may take six bytes for each of them."""
+
+TopicEvent = ReceivedMessage | Reset
+_OPERATIONS = ("insert", "update", "delete")
+_POSITION = re.compile(r"[0-9a-f]{40}|[0-9]{1,13}", re.ASCII)
+_OPLOG_POSITION = re.compile(r"[0-9a-f]{24}|[0-9]{1,13}", re.ASCII)
+
+
+class TopicConsumer(Following[TopicEvent]):
+    """Follow a topic with ``async for`` or with ``for``: messages, and ``Reset``.
+
+    ``Reset``: messages after the position are gone, or the topic was created again; the oldest
+    message that is there follows. A consumer reconnects by itself and resumes where it was, so
+    each message comes once, or a ``Reset`` announces the loss. Messages may come again after a
+    crash. Iterate in one way and from one thread. Any thread may call ``ack`` and ``stop``.
+
+    - ``topic``: ``namespace/topic``, or ``topic`` in the namespace ``default``. Messages of
+      ``system/oplog`` are operations in JSON.
+    - ``start``: ``"0"`` for the oldest message, an id to begin after, or a time with a zone to
+      begin at. None: begin with the next message.
+    - The other arguments are those of ``oplogc.Consumer``. With a ``state_file``, acknowledge every
+      event, ``Reset`` too.
+
+    Raises ValueError for a bad argument and StateFileError for a state file that cannot be used.
+    Iterating raises TopicNotFound, also when the topic is deleted, NotAllowed, other RefusedError,
+    ProtocolError, and StateFileError at the end if the position could not be saved.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        topic: str,
+        *,
+        start: str | datetime | None = None,
+        state_file: str | Path | None = None,
+        password: str | None = None,
+        proxy: str | None = None,
+        timeout: float = 10.0,
+        heartbeat_timeout: float = 40.0,
+        backoff: tuple[float, float] = (1.0, 30.0),
+        save_interval: float = 1.0,
+        max_unacked: int = 10_000,
+    ) -> None:
+        name = topic_name(topic)
+        endpoint = below(base_endpoint(url, password), f"{name.path}/stream")
+        endpoint = endpoint._replace(url=endpoint.url.copy_add_param("checkpoint", "1"))
+        positions = _OPLOG_POSITION if name == OPLOG else _POSITION
+        super().__init__(
+            endpoint,
+            StreamFormat(read, is_known, refused, positions, MAX_BLOCK_BYTES),
+            _start(start, positions),
+            state_file=state_file,
+            proxy=proxy,
+            timeout=timeout,
+            heartbeat_timeout=heartbeat_timeout,
+            backoff=backoff,
+            save_interval=save_interval,
+            max_unacked=max_unacked,
+        )
+
+
+def read(block: Block, sequence: int) -> TopicEvent | Checkpoint | None:
+    """Return the event of a block, or its position if it has no event. None if it has neither.
+
+    Raises ProtocolError. Events of other names only move the position.
+    """
+    id_, event, data, has_id = block
+    if has_id and not ID.fullmatch(id_):
+        raise ProtocolError(f"the stream has the id {id_[:50]!r}, which is none of a message")
+    if event == "reset":
+        return Reset(id_, sequence=sequence)
+    try:
+        if event == "message" and data:
+            return decode(id_, json.loads(data), sequence)
+        if event in _OPERATIONS:  # as a poll of system/oplog shows it
+            payload = json.dumps(
+                {"event": event, **json.loads(data)}, ensure_ascii=False, separators=(",", ":")
+            )
+            return ReceivedMessage(id_, payload, sequence=sequence)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        reason = f"{type(error).__name__}: {error}"[:200]
+        raise ProtocolError(
+            f"the message {id_} cannot be read ({reason}): is it an agent?"
+        ) from None
+    return Checkpoint(id_, sequence) if has_id else None
+
+
+def is_known(block: Block) -> bool:
+    """Return whether this client knows the block's event; one that has only an id is known."""
+    return block.event in ("message", "reset", "live", *_OPERATIONS) or not (
+        block.event or block.data
+    )
+
+
+def _start(start: str | datetime | None, positions: re.Pattern[str]) -> str:
+    if start is None or isinstance(start, datetime):
+        return position_of(start) if start else ""
+    if not positions.fullmatch(start):
+        raise ValueError(f"{start!r} is neither a message's id nor milliseconds since 1970")
+    return start

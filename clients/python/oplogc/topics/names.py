@@ -1,0 +1,69 @@
+"""Names of topics, and a topic as the agent describes it. No I/O."""
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+from urllib.parse import quote
+
+DEFAULT_NAMESPACE = "default"
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
+
+
+class TopicName(NamedTuple):
+    """The name of a topic in its namespace. ``str`` returns ``namespace/topic``."""
+
+    namespace: str
+    topic: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.topic}"
+
+    @property
+    def path(self) -> str:
+        return f"{topics_path(self.namespace)}/{quote(self.topic, safe='')}"
+
+
+OPLOG = TopicName("system", "oplog")
+"""The built-in topic of the operations."""
+
+
+class Topic(NamedTuple):
+    """A topic as the agent describes it."""
+
+    name: TopicName
+    properties: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def ttl(self) -> int | None:
+        """Time to live of its messages in seconds. None for ``system/oplog``, which has none."""
+        text = self.properties.get("ttl", "")
+        return int(text) if text.isascii() and text.isdecimal() else None
+
+
+def topic_name(text: str) -> TopicName:
+    """Read ``namespace/topic``, or ``topic`` in the namespace ``default``. Raise ValueError."""
+    namespace, slash, topic = text.partition("/")
+    if not slash:
+        namespace, topic = DEFAULT_NAMESPACE, namespace
+    for name in (namespace, topic):
+        if not _NAME.fullmatch(name) or name in (".", ".."):
+            raise ValueError(
+                f"{text!r} is not a topic: give topic or namespace/topic, each 1 to 249 ASCII "
+                "letters, digits, '.', '_' or '-', and not '.' or '..'"
+            )
+    return TopicName(namespace, topic)
+
+
+def namespace_name(text: str) -> str:
+    """Return the name of a namespace. Raise ValueError."""
+    if not _NAME.fullmatch(text) or text in (".", ".."):
+        raise ValueError(
+            f"{text!r} is not a namespace: give 1 to 249 ASCII letters, digits, '.', '_' or '-', "
+            "and not '.' or '..'"
+        )
+    return text
+
+
+def topics_path(namespace: str) -> str:
+    return f"/v1/namespaces/{quote(namespace, safe='')}/topics"

@@ -1,0 +1,108 @@
+"""A queue that is bounded in number and bytes. Items count until they are written."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Generic, TypeVar
+
+from oplogd.errors import OplogError, QueueFullError, StoreUnavailableError
+
+
+class Waiting:
+    """Things that are stored together. ``done`` is None if no request waits for them.
+
+    ``count``: their number. ``octets``: their size in bytes. ``arrived``: time of their arrival, in
+    seconds of the monotonic clock.
+    """
+
+    __slots__ = ("arrived", "count", "done", "octets")
+
+    def __init__(self, count: int, octets: int, done: "asyncio.Future[None] | None") -> None:
+        self.count = count
+        self.octets = octets
+        self.done = done
+        self.arrived = time.monotonic()
+
+    def resolve(self) -> None:
+        if self.done is not None and not self.done.done():
+            self.done.set_result(None)
+
+    def fail(self, error: OplogError) -> None:
+        if self.done is not None and not self.done.done():
+            self.done.set_exception(error)
+
+
+_Item = TypeVar("_Item", bound=Waiting)
+
+
+class BoundedQueue(Generic[_Item]):
+    """``things``: the plural noun for messages to users."""
+
+    def __init__(self, max_count: int, max_bytes: int, things: str) -> None:
+        self.max_count = max_count
+        self.max_bytes = max_bytes
+        self.count = 0
+        self.bytes = 0
+        self._things = things
+        self._items: deque[_Item] = deque()
+        self._filled = asyncio.Event()
+        self._emptied = asyncio.Event()
+        self._emptied.set()
+
+    def add(self, item: _Item) -> None:
+        """Add an item. Raises QueueFullError."""
+        if self.count + item.count > self.max_count or self.bytes + item.octets > self.max_bytes:
+            raise QueueFullError(
+                f"the queue is full ({self.count:,} {self._things}); try again later"
+            )
+        self.count += item.count
+        self.bytes += item.octets
+        self._items.append(item)
+        self._filled.set()
+        self._emptied.clear()
+
+    async def take(self, max_count: int, max_bytes: int) -> list[_Item]:
+        """Wait for items and take as many as fit, at least one. Pass them to ``finish`` later."""
+        while not self._items:
+            self._filled.clear()
+            await self._filled.wait()
+        taken: list[_Item] = []
+        count = octets = 0
+        while self._items:
+            item = self._items[0]
+            count += item.count
+            octets += item.octets
+            if taken and (count > max_count or octets > max_bytes):
+                break
+            taken.append(self._items.popleft())
+        return taken
+
+    def finish(self, items: Iterable[_Item]) -> None:
+        """Free the room of items that are done and resolve their requests."""
+        for item in items:
+            self.free(item.count, item.octets)
+            item.resolve()
+
+    def refuse_waiting(self, error: StoreUnavailableError) -> int:
+        """Remove the queued items of requests and fail them. Return the number of their things."""
+        refused = [item for item in self._items if item.done is not None]
+        self._items = deque(item for item in self._items if item.done is None)
+        self.refuse(refused, error)
+        return sum(item.count for item in refused)
+
+    def refuse(self, items: Sequence[_Item], error: OplogError) -> None:
+        """Free the room of items and fail their requests."""
+        for item in items:
+            item.fail(error)
+        self.finish(items)
+
+    def free(self, count: int, octets: int) -> None:
+        self.count -= count
+        self.bytes -= octets
+        if not self.count:
+            self._emptied.set()
+
+    async def emptied(self) -> None:
+        """Wait until nothing is queued or being written."""
+        await self._emptied.wait()

@@ -1,0 +1,46 @@
+"""Names of topics. No I/O."""
+
+import re
+from typing import NamedTuple
+
+from oplogd.errors import TopicError, TopicExistsError, TopicNotFoundError
+
+MAX_NAME = 249
+
+# Reserved for the built-in topics.
+SYSTEM = "system"
+
+_NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_NAME}}}")
+
+
+class TopicName(NamedTuple):
+    """The name of a topic in its namespace. ``str`` returns ``namespace/topic``."""
+
+    namespace: str
+    topic: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.topic}"
+
+
+# The built-in topic of the operations.
+OPLOG = TopicName(SYSTEM, "oplog")
+
+
+def no_topic(name: TopicName | str) -> TopicNotFoundError:
+    """Return the error for a name that no topic has, or has any more."""
+    return TopicNotFoundError(f"there is no topic {name}")
+
+
+def topic_exists(name: TopicName) -> TopicExistsError:
+    return TopicExistsError(f"the topic {name} exists already")
+
+
+def check_name(name: str, field: str) -> str:
+    """Return the name of a namespace or topic. Raises TopicError, which names ``field``."""
+    if not _NAME.fullmatch(name) or name in (".", ".."):
+        raise TopicError(
+            field,
+            f"must be 1 to {MAX_NAME} ASCII letters, digits, '.', '_' or '-', and not '.' or '..'",
+        )
+    return name

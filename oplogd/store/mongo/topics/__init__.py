@@ -1,0 +1,1 @@
+"""Topics in MongoDB: their catalogue, their logs, and the appends to them."""

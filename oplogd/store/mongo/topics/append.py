@@ -1,0 +1,295 @@
+"""The conditional append to topics: one insert carries entries of many logs.
+
+    loop:  heads := the newest entries that a majority has
+           judge: refuse the batches of logs that have ended
+           insert the others at exactly head + 1 of each log, in order
+           duplicate key → loop
+
+See ``conditional`` for the reasons. The only condition is that the topic still exists. A deletion
+appends an entry, so the heads tell the judgement. That loop keeps the oplog's capped collection
+from filling, finds its strays by the checkpoint, and identifies operations over several calls.
+Nothing of that exists here, and nothing there knows several logs. They share ``Obstacle``.
+
+If a connection breaks during an insert, it is repeated: then the entries in its places tell which
+ones have landed. They carry the writer's token and number, and the repetition has the same places,
+so none lands twice.
+"""
+
+import itertools
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pymongo.errors import AutoReconnect, BulkWriteError, ServerSelectionTimeoutError
+
+from oplogd.event_id import Mark
+from oplogd.store.mongo.errors import DUPLICATE_KEY
+from oplogd.store.mongo.head import server_seconds
+from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.obstacle import Obstacle
+from oplogd.store.mongo.timing import Timing
+from oplogd.store.mongo.topics.catalogue import Catalogue
+from oplogd.store.mongo.topics.heads import Heads, TopicHeads
+from oplogd.store.mongo.topics.layout import END, Document, floor_of, following, parts, place
+from oplogd.store.topics import EntryKind, MessageBatch, Outcome, Placed, Refused
+
+# Characters of messages in one insert, approximately.
+_MOST_CHARACTERS = 8_000_000
+
+# Repetitions of an insert whose answer was lost.
+_REPETITIONS = 2
+
+
+class Numbered(NamedTuple):
+    """An entry to append. ``number``: the writer's. ``ttl``: own time to live in seconds."""
+
+    number: int
+    kind: str
+    data: bytes = b""
+    ttl: int | None = None
+
+
+class Group:
+    """A batch on its way. ``todo``: the rest of it. ``ended``: the end of the log met instead."""
+
+    def __init__(self, log: int, todo: list[Numbered]) -> None:
+        self.log = log
+        self.todo = todo
+        self.first: Mark | None = None
+        self.last: Mark | None = None
+        self.is_refused = False
+        self.ended: Mark | None = None
+
+    def place(self, entry: Numbered, mark: Mark) -> None:
+        self.todo.remove(entry)  # almost always the first one
+        self.first = self.first or mark
+        self.last = mark
+
+    def refuse(self, ended: Mark | None) -> None:
+        self.todo, self.is_refused, self.ended = [], True, ended
+
+    @property
+    def outcome(self) -> Outcome:
+        if self.is_refused or self.first is None or self.last is None:
+            return Refused.DELETED
+        return Placed(self.first, self.last)
+
+
+class Attempt(NamedTuple):
+    """An entry with the place that an insert gives it."""
+
+    group: Group
+    entry: Numbered
+    mark: Mark
+
+    @property
+    def key(self) -> str:
+        return place(self.group.log, self.mark.offset)
+
+
+class Landing(NamedTuple):
+    """The first ``number`` attempts of an insert landed. ``is_late``: they may be strays."""
+
+    number: int
+    is_late: bool
+
+
+class TopicAppender:
+    """Methods raise PyMongo's errors, and StoreUnavailableError.
+
+    ``clock`` and ``late_seconds``: see ``Timing``.
+    """
+
+    def __init__(self, link: Link, catalogue: Catalogue, heads: TopicHeads, timing: Timing) -> None:
+        self._link = link
+        self._catalogue = catalogue
+        self._heads = heads
+        self._clock: Callable[[], float] = timing.clock
+        self._late_seconds = timing.late_seconds
+        self._majority_seconds = timing.majority_seconds
+        self._writer = secrets.token_hex(8)
+        self._numbers = itertools.count()
+
+    async def append(self, batches: Sequence[MessageBatch]) -> list[Group]:
+        """Append batches of messages. Return a group with the outcome for each."""
+        groups = [
+            Group(
+                batch.log,
+                [
+                    Numbered(next(self._numbers), EntryKind.MESSAGE, each.data, each.ttl)
+                    for each in batch.messages
+                ],
+            )
+            for batch in batches
+        ]
+        await self._run(groups)
+        return groups
+
+    async def end(self, log: int) -> Mark | None:
+        """Append the entry that ends a log. Return its mark; None if the log is gone.
+
+        If the log has ended already, return the mark of its end.
+        """
+        group = Group(log, [Numbered(next(self._numbers), END)])
+        await self._run([group])
+        return group.last or group.ended
+
+    async def _run(self, groups: Sequence[Group]) -> None:
+        obstacles: dict[int, Obstacle] = {}
+        doubtful: dict[str, Attempt] = {}
+        doubtful_since = 0.0
+        repetitions = 0
+        while todo := [group for group in groups if group.todo]:
+            heads = await self._heads.newest({group.log for group in self._chunk(todo)})
+            for log, head in heads.logs.items():
+                if log in obstacles:
+                    obstacles[log].compare(head.mark.offset)
+            if doubtful:
+                await self._look_for(doubtful, doubtful_since)
+            attempts = self._judge(self._chunk(todo), heads, await self._link.now_ms())
+            if not attempts:
+                continue
+            try:
+                landing = await self._insert(attempts, heads)
+            except ServerSelectionTimeoutError:
+                raise
+            except AutoReconnect:
+                repetitions += 1
+                if repetitions > _REPETITIONS:
+                    raise
+                doubtful_since = doubtful_since or heads.asked_at
+                doubtful |= {each.key: each for each in attempts}
+                continue
+            landed = attempts[: landing.number]
+            await self._placed(landed, heads.asked_at, is_late=landing.is_late)
+            if landing.number < len(attempts):
+                beaten = attempts[landing.number]
+                obstacle = obstacles.setdefault(
+                    beaten.group.log, Obstacle(self._link.hosts, self._majority_seconds)
+                )
+                await obstacle.met(beaten.mark.offset)
+
+    def _chunk(self, todo: Sequence[Group]) -> dict[Group, list[Numbered]]:
+        """Return the first entries that one insert takes, by group."""
+        entries = self._link.quirks.inserts_per_command
+        characters = _MOST_CHARACTERS
+        chunk: dict[Group, list[Numbered]] = {}
+        for group in todo:
+            for entry in group.todo:
+                characters -= len(entry.data)
+                if not entries or (chunk and characters < 0):
+                    return chunk
+                entries -= 1
+                chunk.setdefault(group, []).append(entry)
+        return chunk
+
+    def _judge(
+        self, chunk: Mapping[Group, Sequence[Numbered]], heads: Heads, now_ms: int
+    ) -> list[Attempt]:
+        """Refuse the groups whose topics were deleted. Return the places of the others."""
+        lasts = {log: head.mark for log, head in heads.logs.items()}
+        attempts = []
+        for group, entries in chunk.items():
+            head = heads.logs.get(group.log)
+            if head is None or head.is_ended:
+                group.refuse(head.mark if head else None)
+                continue
+            for entry in entries:
+                last = lasts[group.log]
+                # The next topic continues past the end: the last message's id is before its front.
+                mark = following(last, 0 if entry.kind == END else now_ms)
+                lasts[group.log] = mark
+                attempts.append(Attempt(group, entry, mark))
+        return attempts
+
+    async def _insert(self, attempts: Sequence[Attempt], heads: Heads) -> Landing:
+        """Insert entries up to the first place that another entry has."""
+        count = len(attempts)
+        session = self._link.session()
+        try:
+            await self._link.entries.insert_many(
+                [self._document(each) for each in attempts], ordered=True, session=session
+            )
+        except BulkWriteError as error:
+            # The index is reliable, ``nInserted`` is not on every server.
+            errors: list[dict[str, Any]] = error.details["writeErrors"]
+            is_beaten = errors and errors[0]["code"] == DUPLICATE_KEY
+            if not is_beaten or error.details["writeConcernErrors"]:
+                raise
+            count = int(errors[0]["index"])
+        finally:
+            server_at = server_seconds(session)
+            if session:
+                await session.end_session()
+        is_late = self._clock() - heads.asked_at > self._late_seconds
+        if server_at is not None and heads.server_seconds is not None:
+            is_late |= server_at - heads.server_seconds > self._late_seconds
+        return Landing(count, is_late)
+
+    async def _placed(self, landed: Sequence[Attempt], asked_at: float, *, is_late: bool) -> None:
+        """Note the entries that landed behind heads that were asked for at a time.
+
+        Remove late ones at places that were swept before.
+        """
+        strays = await self._strays(landed) if is_late else {}
+        for each in landed:
+            if each.key not in strays:
+                each.group.place(each.entry, each.mark)
+        if strays:
+            await self._link.entries.delete_many({"_id": {"$in": list(strays)}})
+            for each in strays.values():
+                self._heads.forget(each.group.log)
+            return
+        for each in landed:
+            self._heads.saw(each.group.log, each.mark, asked_at)
+        if landed:
+            self._heads.appended.notify()
+
+    async def _strays(self, landed: Sequence[Attempt]) -> dict[str, Attempt]:
+        """Return the entries at or below the floor of their log. Nobody reads them.
+
+        A sweep raises the floor before it removes entries.
+        """
+        floors: dict[int, int] = {}
+        for log in {each.group.log for each in landed}:
+            document = await self._catalogue.of_log(log)
+            if document is not None:
+                floors[log] = floor_of(document).offset
+        return {
+            each.key: each
+            for each in landed
+            if each.mark.offset <= floors.get(each.group.log, each.mark.offset)
+        }
+
+    async def _look_for(self, doubtful: Mapping[str, Attempt], since: float) -> None:
+        """Note the entries that have landed although the answer was lost.
+
+        ``since``: time by the clock before the first of these inserts.
+        """
+        landed: list[Attempt] = []
+        for keys in parts(doubtful):
+            found = self._link.entries.find({"_id": {"$in": keys}}, {"w": 1, "s": 1})
+            own = {each["_id"]: each["s"] async for each in found if each.get("w") == self._writer}
+            landed += [
+                attempt
+                for key in keys
+                for attempt in [doubtful[key]]
+                if own.get(key) == attempt.entry.number and attempt.entry in attempt.group.todo
+            ]
+        is_late = self._clock() - since > self._late_seconds
+        await self._placed(landed, since, is_late=is_late)
+
+    def _document(self, attempt: Attempt) -> Document:
+        _, entry, mark = attempt
+        document: Document = {
+            "_id": attempt.key,
+            "ts": mark.ms,
+            "q": mark.sequence,
+            "kind": str(entry.kind),
+            "data": entry.data.decode(),
+            "w": self._writer,
+            "s": entry.number,
+        }
+        if entry.ttl is not None:
+            document["expires"] = mark.ms + 1000 * entry.ttl
+        return document

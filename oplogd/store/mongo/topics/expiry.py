@@ -1,0 +1,64 @@
+"""Changes of times to live. A longer one brings no expired message back."""
+
+from oplogd.errors import TopicNotFoundError
+from oplogd.names import TopicName, no_topic
+from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.topics.catalogue import Catalogue
+from oplogd.store.mongo.topics.layout import CATALOGUE, Document, number, topic_of
+from oplogd.store.mongo.topics.log import Front, TopicReader
+from oplogd.store.topics import Topic
+
+
+class Expiry:
+    """Methods raise PyMongo's errors, and StoreUnavailableError."""
+
+    def __init__(self, link: Link, catalogue: Catalogue, reader: TopicReader) -> None:
+        self._link = link
+        self._catalogue = catalogue
+        self._reader = reader
+
+    async def change(self, name: TopicName, ttl: int | None) -> Topic:
+        """See ``Topics.change``."""
+        while True:
+            catalogue, existing = await self._catalogue.look_up(name)
+            if existing is None:
+                raise no_topic(name)
+            default = number(catalogue, "default_ttl")
+            before, after = existing["ttl"], default if ttl is None else ttl
+            update: Document = {"$set": {"ttl": ttl}}
+            if after > (default if before is None else before):
+                rule = Front(catalogue, existing, await self._link.now_ms())
+                update["$max"] = {"expired": await self._front(existing, rule)}
+            same = {"_id": str(name), "log": existing["log"], "ttl": before}
+            if (await self._link.topics.update_one(same, update)).matched_count:
+                await self._catalogue.bump()
+                return topic_of({**existing, "ttl": ttl})
+
+    async def set_default_ttl(self, ttl: int) -> None:
+        """Change the default of topics without their own time to live."""
+        catalogue = await self._link.topics.find_one({"_id": CATALOGUE})
+        if catalogue is None or (before := number(catalogue, "default_ttl")) == ttl:
+            return
+        if ttl > before:
+            async for page in self._catalogue.pages():
+                await self._keep_expired(catalogue, [each for each in page if each["ttl"] is None])
+        await self._link.topics.update_one({"_id": CATALOGUE}, {"$set": {"default_ttl": ttl}})
+        await self._catalogue.bump()
+
+    async def _keep_expired(self, catalogue: Document, documents: list[Document]) -> None:
+        now_ms = await self._link.now_ms()
+        rules = {each["log"]: Front(catalogue, each, now_ms) for each in documents}
+        firsts = await self._reader.firsts(rules)
+        for document in documents:
+            log = document["log"]
+            if log not in firsts or not rules[log].is_gone(firsts[log]):
+                continue
+            try:
+                front = await self._front(document, rules[log])
+            except TopicNotFoundError:  # deleted meanwhile
+                continue
+            same = {"_id": document["_id"], "log": log}
+            await self._link.topics.update_one(same, {"$max": {"expired": front}})
+
+    async def _front(self, document: Document, rule: Front) -> int:
+        return (await self._reader.front(topic_of(document), rule, rule.floor)).offset

@@ -1,0 +1,178 @@
+"""The newest entries of many logs by one look-up."""
+
+import itertools
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
+
+from pymongo.asynchronous.client_session import AsyncClientSession
+
+from oplogd.errors import StoreUnavailableError
+from oplogd.event_id import Mark
+from oplogd.store.mongo.head import server_seconds
+from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.notifier import Notifier
+from oplogd.store.mongo.search import PROBES
+from oplogd.store.mongo.topics.catalogue import Catalogue
+from oplogd.store.mongo.topics.layout import (
+    END,
+    MARK_FIELDS,
+    SEAL,
+    Document,
+    floor_of,
+    mark_of,
+    place,
+    places_of,
+)
+
+# Places that one look-up asks for, unless there are more logs.
+_PLACES = 1_000
+
+# Logs whose heads are remembered.
+_REMEMBERED = 20_000
+
+
+class LogHead(NamedTuple):
+    """The newest entry of a log, as a majority had it.
+
+    In an empty log the mark behind which it continues. ``is_ended``: the topic was deleted.
+    """
+
+    mark: Mark
+    is_ended: bool = False
+
+
+class Heads(NamedTuple):
+    """The heads of logs; logs that are gone are missing.
+
+    ``asked_at``: time by the clock at which the question was sent. ``server_seconds``: see
+    ``Head``.
+    """
+
+    logs: Mapping[int, LogHead]
+    asked_at: float
+    server_seconds: int | None
+
+
+class TopicHeads:
+    """Methods raise PyMongo's errors, and StoreUnavailableError if ``oplog_entries`` was dropped.
+
+    ``clock`` returns monotonic seconds that include sleep of the machine. ``recent_seconds``: age
+    up to which a remembered head is certainly not being swept. ``appended`` notifies of entries
+    that this process has appended.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        catalogue: Catalogue,
+        clock: Callable[[], float],
+        recent_seconds: float,
+    ) -> None:
+        self._link = link
+        self._catalogue = catalogue
+        self._clock = clock
+        self._recent_seconds = recent_seconds
+        self._known: dict[int, tuple[LogHead, float]] = {}
+        # The time in the seal, and the time at which another one was found: heads that were
+        # remembered before do not count.
+        self._seal: object = None
+        self._sealed_at = float("-inf")
+        self.appended = Notifier()
+
+    async def newest(self, logs: Collection[int]) -> Heads:
+        """Return the heads of logs.
+
+        The remembered head of a log must still be there, with a dense row of fewer entries than
+        asked for behind it. Otherwise the newest one is read from the log's range.
+        """
+        asked_at = self._clock()
+        known = {
+            log: head
+            for log in logs
+            for head, seen_at in [self._known.get(log, (None, 0.0))]
+            if head and asked_at - seen_at <= self._recent_seconds and seen_at >= self._sealed_at
+        }
+        probes = max(1, min(PROBES, _PLACES // max(1, len(known))))
+        keys = [
+            place(log, offset)
+            for log, head in known.items()
+            for offset in range(head.mark.offset, head.mark.offset + 1 + probes)
+        ]
+        found: dict[int, LogHead] = {}
+        async with self._link.reading() as session:
+            documents = {
+                each["_id"]: each
+                async for each in self._link.entries.find(
+                    {"_id": {"$in": [SEAL, *keys]}}, MARK_FIELDS, session=session
+                ).batch_size(len(keys) + 2)
+            }
+            if self._is_sealed_again(documents):
+                known = {}
+            for log in logs:
+                head = _behind(documents, log, known[log].mark, probes) if log in known else None
+                head = head or await self._by_range(log, session)
+                if head is None:
+                    self._known.pop(log, None)
+                else:
+                    found[log] = head
+                    self._remember(log, head, asked_at)
+            return Heads(found, asked_at, server_seconds(session))
+
+    def saw(self, log: int, mark: Mark, asked_at: float) -> None:
+        """Note an own entry behind the head that was asked for at a time."""
+        self._remember(log, LogHead(mark), asked_at)
+
+    def forget(self, log: int) -> None:
+        self._known.pop(log, None)
+
+    def _is_sealed_again(self, documents: Mapping[str, Document]) -> bool:
+        """Return whether the catalogue was created again: then its logs may be gone."""
+        if SEAL not in documents:
+            raise StoreUnavailableError(
+                f"MongoDB at {self._link.hosts}: the collection {self._link.entries.name} is gone"
+                " or was created again; topics wait until the agent that folds has set it up"
+            )
+        before, self._seal = self._seal, documents[SEAL].get("ts")
+        if before in (None, self._seal):
+            return False
+        self._sealed_at = self._clock()
+        return True
+
+    async def _by_range(self, log: int, session: AsyncClientSession | None) -> LogHead | None:
+        newest = await self._link.entries.find_one(
+            {"_id": places_of(log)}, MARK_FIELDS, sort=[("_id", -1)], session=session
+        )
+        document = await self._catalogue.of_log(log, session)
+        if document is None:
+            if newest is not None and newest["kind"] == END:
+                return LogHead(mark_of(newest), is_ended=True)
+            return None
+        floor = floor_of(document)
+        if newest is None or mark_of(newest).offset < floor.offset:
+            return LogHead(floor)
+        return _head(newest)
+
+    def _remember(self, log: int, head: LogHead, asked_at: float) -> None:
+        if len(self._known) >= _REMEMBERED and log not in self._known:
+            self._known.clear()
+        self._known[log] = head, asked_at
+
+
+def _behind(
+    documents: Mapping[str, Document], log: int, known: Mark, probes: int
+) -> LogHead | None:
+    """Return the head by the entries around a known one; None if they do not show it."""
+    ahead = [place(log, offset) for offset in range(known.offset + 1, known.offset + 1 + probes)]
+    passed = [documents[key] for key in itertools.takewhile(documents.__contains__, ahead)]
+    if len(passed) == probes or any(key in documents for key in ahead[len(passed) :]):
+        return None
+    at = documents.get(place(log, known.offset))
+    if at is not None and mark_of(at) == known:
+        return _head((passed or [at])[-1])
+    if known.offset == 0:  # the log was empty
+        return _head(passed[-1]) if passed else LogHead(known)
+    return None
+
+
+def _head(document: Document) -> LogHead:
+    return LogHead(mark_of(document), is_ended=document.get("kind") == END)

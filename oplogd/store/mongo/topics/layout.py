@@ -1,0 +1,123 @@
+"""The documents of the two collections of topics. No I/O.
+
+``oplog_topics`` holds
+- the catalogue ``{_id: "#", version, default_ttl, logs, ended_stamp}``. ``logs``: the largest
+  number of a log. ``ended_stamp``: the largest stamp in the logs of deleted topics.
+- per log a reservation of its number ``{_id: "#<6 hex digits>", name, ended}``. ``ended``: time of
+  the deletion in ms, missing while the topic exists.
+- per topic ``{_id: "namespace/topic", log, ttl, floor, floor_stamp, expired, created}``. Entries
+  up to the offset ``floor`` are gone. Those up to ``expired`` had expired before the time to live
+  grew, so they stay expired. It is an offset, not a time: a message that is appended after the
+  clock was set back is past it.
+
+``oplog_entries`` holds the entries ``{_id: place, ts, q, kind, data, expires, w, s}``. The place is
+6 hex digits of the log and 10 of the offset, so the index on ``_id`` keeps offsets unique. ``ts``
+and ``q``: time in ms and sequence. ``kind``: ``message``, ``void`` or ``end``; the last one ends
+the log of a deleted topic. ``w`` and ``s``: token of the writer and its number of the entry. One
+more document, the seal, shows that the collection was not dropped, and by its ``ts`` that the other
+one was not.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from oplogd.errors import StoreUnavailableError
+from oplogd.event_id import Mark
+from oplogd.message_id import stamp, unstamp
+from oplogd.names import TopicName
+from oplogd.store.mongo.damage import whole
+from oplogd.store.topics import MAX_OFFSET, EntryKind, Topic, TopicEntry
+
+Document = dict[str, Any]
+
+TOPICS = "oplog_topics"
+ENTRIES = "oplog_entries"
+
+CATALOGUE = "#"
+
+# Names of topics sort after this, all other ids before it.
+NAMES_FROM = "$"
+
+# The place before the first entry of log 0, which has no entries here.
+SEAL = "0" * 16
+
+END = "end"
+
+# The members that tell the end of a log.
+MARK_FIELDS = {"ts": 1, "q": 1, "kind": 1}
+
+
+def place(log: int, offset: int) -> str:
+    return f"{log:06x}{offset:010x}"
+
+
+def log_and_offset(key: str) -> tuple[int, int]:
+    return int(key[:6], 16), int(key[6:], 16)
+
+
+def places_of(log: int, after: int = 0, upto: int = MAX_OFFSET) -> Document:
+    """Return the range of places past ``after`` up to ``upto``, for a filter of ``_id``."""
+    return {"$gt": place(log, after), "$lte": place(log, upto)}
+
+
+def reservation(log: int) -> str:
+    return f"#{log:06x}"
+
+
+def mark_of(document: Document) -> Mark:
+    """Return the mark of an entry. Raises StoreUnavailableError if the entry is damaged."""
+    return Mark(log_and_offset(document["_id"])[1], number(document, "ts"), number(document, "q"))
+
+
+def stamp_of(mark: Mark) -> int:
+    return stamp(mark.ms, mark.sequence)
+
+
+def following(head: Mark, now_ms: int) -> Mark:
+    """Return the mark of the entry that is appended to a log now."""
+    return Mark(head.offset + 1, *unstamp(max(stamp(now_ms, 0), stamp_of(head) + 1)))
+
+
+def entry(document: Document, now_ms: int) -> TopicEntry:
+    mark = mark_of(document)
+    expires = document.get("expires", 0)
+    is_void = document.get("kind") != EntryKind.MESSAGE or 0 < expires < now_ms
+    return TopicEntry(
+        mark.offset,
+        mark.ms,
+        EntryKind.VOID if is_void else EntryKind.MESSAGE,
+        "" if is_void else document["data"],
+        mark.sequence,
+        expires,
+    )
+
+
+def topic_of(document: Document) -> Topic:
+    return Topic(number(document, "log"), name_of(document["_id"]), document.get("ttl"))
+
+
+def name_of(key: str) -> TopicName:
+    namespace, _, topic = key.partition("/")
+    return TopicName(namespace, topic)
+
+
+def floor_of(document: Document) -> Mark:
+    """Return the mark of the floor of a topic's log."""
+    return Mark(number(document, "floor"), *unstamp(number(document, "floor_stamp")))
+
+
+def number(document: Document, member: str) -> int:
+    """Return a member. Raises StoreUnavailableError if it is no whole number."""
+    found = whole(document.get(member))
+    if found is None:
+        raise StoreUnavailableError(
+            f"the document {document.get('_id')} of a topic is damaged: its member {member} is"
+            " missing or no whole number"
+        )
+    return found
+
+
+def parts(keys: Iterable[str], size: int = 500) -> Iterable[list[str]]:
+    """Divide keys into lists that one look-up takes."""
+    given = list(keys)
+    return (given[start : start + size] for start in range(0, len(given), size))

@@ -1,0 +1,213 @@
+"""Reading the log of one topic. Every read sees entries that a majority has."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+
+from pymongo.asynchronous.client_session import AsyncClientSession
+
+from oplogd.errors import LogReplacedError, StoreUnavailableError
+from oplogd.event_id import Mark
+from oplogd.message_id import stamp
+from oplogd.names import no_topic
+from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.read_size import READ_CHARACTERS, ReadSize
+from oplogd.store.mongo.search import last_before
+from oplogd.store.mongo.topics.catalogue import Catalogue
+from oplogd.store.mongo.topics.heads import TopicHeads
+from oplogd.store.mongo.topics.layout import (
+    END,
+    MARK_FIELDS,
+    Document,
+    entry,
+    floor_of,
+    log_and_offset,
+    mark_of,
+    number,
+    place,
+    places_of,
+    stamp_of,
+)
+from oplogd.store.topics import Topic, TopicBounds, TopicEntry
+
+_READS = 5
+
+# Logs whose fronts are remembered.
+_REMEMBERED = 20_000
+
+# Frees the name of a topic whose log has ended at a mark.
+Forget = Callable[[int, Mark], Awaitable[None]]
+Working = Callable[[], AbstractAsyncContextManager[None]]
+
+
+class Front:
+    """The topic's document, and the rule that tells which of its entries are gone."""
+
+    def __init__(self, catalogue: Document, document: Document, now_ms: int) -> None:
+        own = document["ttl"]
+        ttl = number(catalogue, "default_ttl") if own is None else own
+        self.floor = floor_of(document)
+        self._expired = max(self.floor.offset, number(document, "expired"))
+        self._oldest_ms = now_ms - 1000 * ttl
+
+    def is_gone(self, mark: Mark) -> bool:
+        return mark.offset <= self._expired or mark.ms < self._oldest_ms
+
+
+class TopicReader:
+    """Reads the logs of topics. Methods raise PyMongo's errors, and those of ``TopicLog``."""
+
+    def __init__(self, link: Link, catalogue: Catalogue, heads: TopicHeads, forget: Forget) -> None:
+        self._link = link
+        self._catalogue = catalogue
+        self._heads = heads
+        self._forget = forget
+        self._size = ReadSize()
+        # Fronts found, by log. A front never moves back, so the next search begins there.
+        self._fronts: dict[int, Mark] = {}
+
+    async def read(
+        self, topic: Topic, after: int, limit: int, at_ms: int | None
+    ) -> list[TopicEntry]:
+        past = after
+        for _ in range(_READS):
+            async with self._link.reading() as session:
+                rule = await self.rule(topic, session)
+                floor = rule.floor
+                if after == floor.offset and at_ms not in (None, floor.ms):
+                    raise LogReplacedError(f"{topic.name} does not begin at this time")
+                start = max(past, self._low(topic, floor).offset)
+                is_compared = at_ms is not None and start == after > floor.offset
+                begin = start - is_compared
+                found = await self._range(topic, begin, limit + is_compared, session)
+            if is_compared and (not found or (found[0].offset, found[0].ms) != (after, at_ms)):
+                raise LogReplacedError(f"{topic.name}: the entry at offset {after} is another one")
+            entries = [each for each in found if each.offset > start]
+            if not entries:
+                return []
+            if entries[0].offset != start + 1:
+                continue  # the sweep was faster, or the server's answer has a gap
+            if not rule.is_gone(_mark(entries[0])):
+                return entries[:limit]
+            past = (await self.front(topic, rule, _mark(entries[0]))).offset
+        raise StoreUnavailableError(
+            f"MongoDB at {self._link.hosts}: its answers contradict each other"
+        )
+
+    async def locate(self, topic: Topic, ms: int, sequence: int) -> TopicBounds:
+        rule = await self.rule(topic)
+        head = (await self._heads.newest([topic.log])).logs.get(topic.log)
+        if head is None:
+            raise no_topic(topic.name)
+        if head.is_ended:
+            await self._forget(topic.log, head.mark)
+            raise no_topic(topic.name)
+        front = await self.front(topic, rule, self._low(topic, rule.floor))
+        newest = max(head.mark, front)
+        wanted = stamp(ms, sequence)
+
+        def is_before(mark: Mark) -> bool:
+            return stamp_of(mark) <= wanted
+
+        if not is_before(front) or front == newest:
+            at = front
+        elif is_before(newest):
+            at = newest
+        else:
+            at = await last_before(front, newest, is_before, self._look_up(topic))
+        return TopicBounds(front, newest, at, await self._link.now_ms())
+
+    async def rule(self, topic: Topic, session: AsyncClientSession | None = None) -> Front:
+        """Read the properties of the topic. Raises TopicNotFoundError."""
+        catalogue, document = await self._catalogue.look_up(topic.name, session)
+        if document is None or document["log"] != topic.log:
+            raise no_topic(topic.name)
+        return Front(catalogue, document, await self._link.now_ms())
+
+    async def front(self, topic: Topic, rule: Front, low: Mark) -> Mark:
+        """Return the newest entry that is gone. ``low`` is gone."""
+        head = (await self._heads.newest([topic.log])).logs.get(topic.log)
+        if head is None:
+            raise no_topic(topic.name)
+        front = newest = max(head.mark, low)
+        if not rule.is_gone(newest):
+            look_up = self._look_up(topic)
+            front = await last_before(low, newest, rule.is_gone, look_up, near=True)
+        if len(self._fronts) >= _REMEMBERED:
+            self._fronts.clear()
+        if front.offset > rule.floor.offset:
+            self._fronts[topic.log] = front
+        return front
+
+    async def firsts(self, rules: Mapping[int, Front]) -> dict[int, Mark]:
+        """Return the first entry past the floor of each log that has one."""
+        keys = [place(log, rule.floor.offset + 1) for log, rule in rules.items()]
+        found = self._link.entries.find({"_id": {"$in": keys}}, MARK_FIELDS)
+        return {
+            log_and_offset(each["_id"])[0]: mark_of(each)
+            async for each in found.batch_size(len(keys) + 1)
+            if each["kind"] != END
+        }
+
+    def _low(self, topic: Topic, floor: Mark) -> Mark:
+        """Return the newest entry that is known to be gone."""
+        return max(floor, self._fronts.get(topic.log, floor))
+
+    async def mark_at(self, topic: Topic, offset: int) -> Mark | None:
+        """Return the mark of an entry; None if it is gone."""
+        return (await self._look_up(topic)([offset])).get(offset)
+
+    def _look_up(self, topic: Topic) -> Callable[[Sequence[int]], Awaitable[dict[int, Mark]]]:
+        async def look_up(offsets: Sequence[int]) -> dict[int, Mark]:
+            keys = [place(topic.log, offset) for offset in offsets]
+            found = self._link.entries.find({"_id": {"$in": keys}}, MARK_FIELDS)
+            return {mark.offset: mark for mark in [mark_of(each) async for each in found]}
+
+        return look_up
+
+    async def _range(
+        self, topic: Topic, after: int, limit: int, session: AsyncClientSession | None
+    ) -> list[TopicEntry]:
+        """Return entries without a gap past an offset, at most about 1 MB of them.
+
+        The end of the log raises TopicNotFoundError.
+        """
+        now_ms = await self._link.now_ms()
+        entries: list[TopicEntry] = []
+        size = 0
+        chosen = {"_id": places_of(topic.log, after)}
+        cursor = self._link.entries.find(chosen, session=session).sort("_id", 1).limit(limit)
+        async with cursor.batch_size(self._size.documents(limit)):
+            async for document in cursor:
+                if document["kind"] == END:
+                    await self._forget(topic.log, mark_of(document))
+                    raise no_topic(topic.name)
+                if entries and log_and_offset(document["_id"])[1] != entries[-1].offset + 1:
+                    break
+                entries.append(entry(document, now_ms))
+                size += len(document["data"])
+                # More than one: the first one may only be compared.
+                if size > READ_CHARACTERS and len(entries) > 1:
+                    break
+        self._size.saw(size, len(entries))
+        return entries
+
+
+class MongoTopicLog:
+    """See ``TopicLog``. ``working`` guards each call."""
+
+    def __init__(self, reader: TopicReader, topic: Topic, working: Working) -> None:
+        self._reader = reader
+        self._topic = topic
+        self._working = working
+
+    async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[TopicEntry]:
+        async with self._working():
+            return await self._reader.read(self._topic, after, limit, at_ms)
+
+    async def locate(self, ms: int = 0, sequence: int = 0) -> TopicBounds:
+        async with self._working():
+            return await self._reader.locate(self._topic, ms, sequence)
+
+
+def _mark(found: TopicEntry) -> Mark:
+    return Mark(found.offset, found.ms, found.sequence)

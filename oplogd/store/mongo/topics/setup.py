@@ -1,0 +1,129 @@
+"""Setup of the collections of topics. Only the holder of the lease creates anything here."""
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+
+from pymongo.errors import DuplicateKeyError, OperationFailure
+
+from oplogd.message_id import stamp
+from oplogd.store.mongo.errors import is_existing
+from oplogd.store.mongo.lease import HoldLease
+from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.topics.catalogue import Catalogue, new_log
+from oplogd.store.mongo.topics.layout import (
+    CATALOGUE,
+    ENTRIES,
+    NAMES_FROM,
+    SEAL,
+    TOPICS,
+    Document,
+    name_of,
+    number,
+    reservation,
+)
+from oplogd.store.topics import DEFAULT_TTL, MAX_LOG
+
+logger = logging.getLogger("oplogd.store")
+
+
+class TopicsSetup:
+    """``ttl``: the default of topics in seconds; None keeps the one in the store.
+    ``set_default_ttl`` changes it.
+
+    Methods raise PyMongo's errors, and StoreUnavailableError.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        catalogue: Catalogue,
+        set_default_ttl: Callable[[int], Awaitable[None]],
+        ttl: int | None,
+    ) -> None:
+        self._link = link
+        self._catalogue = catalogue
+        self._set_default_ttl = set_default_ttl
+        self._ttl = ttl
+        self._is_applied = ttl is None
+
+    async def keep(self, hold: HoldLease) -> None:
+        """Create what is missing. The seal comes last: without it nobody appends."""
+        if await self._link.entries.find_one({"_id": SEAL}, {"_id": 1}) is None:
+            await self._create(TOPICS)
+            await self._create(ENTRIES)
+            await self._insert_catalogue()
+            if not await self._renew(hold):
+                return
+            try:
+                await self._link.entries.insert_one({"_id": SEAL, "ts": await self._link.now_ms()})
+            except DuplicateKeyError:
+                return
+        elif await self._link.topics.find_one({"_id": CATALOGUE}, {"_id": 1}) is None:
+            # No writer may go on with a log that it remembers: nobody finds it any more.
+            sealed = {"$set": {"ts": await self._link.now_ms()}}
+            await self._link.entries.update_one({"_id": SEAL}, sealed)
+            await self._insert_catalogue()
+        await self.apply()
+
+    async def apply(self) -> None:
+        """Make the given time to live the default, once. Any agent may do that."""
+        if not self._is_applied and self._ttl is not None:
+            if await self._link.topics.find_one({"_id": CATALOGUE}, {"_id": 1}) is None:
+                return
+            await self._set_default_ttl(self._ttl)
+            self._is_applied = True
+
+    async def _create(self, collection: str) -> None:
+        try:
+            await self._link.database.create_collection(collection, check_exists=False)
+        except OperationFailure as error:
+            if not is_existing(error):
+                raise
+
+    async def _insert_catalogue(self) -> None:
+        ttl = DEFAULT_TTL if self._ttl is None else self._ttl
+        # No follower has seen this version, even if the collection was dropped.
+        version = await self._link.now_ms()
+        document = {
+            "_id": CATALOGUE,
+            "version": version,
+            "default_ttl": ttl,
+            # Random: running agents know logs of a catalogue that was dropped, perhaps empty ones.
+            "logs": max(await self._catalogue.largest_log(), secrets.randbelow(MAX_LOG // 2)),
+            "ended_stamp": 0,
+        }
+        try:
+            await self._link.topics.insert_one(document)
+        except DuplicateKeyError:
+            return
+
+    async def _renew(self, hold: HoldLease) -> bool:
+        """Give each topic a new log, because the entries of the old ones are lost.
+
+        Otherwise offsets would begin again, and consumers would not notice. Return False if the
+        lease was lost meanwhile.
+        """
+        topics = self._link.topics
+        catalogue: Document = await topics.find_one({"_id": CATALOGUE}) or {}
+        count = 0
+        for old in await topics.find({"_id": {"$gte": NAMES_FROM}}).to_list():
+            if not await hold():
+                return False
+            log = await self._catalogue.reserve(name_of(old["_id"]))
+            now_ms = await self._link.now_ms()
+            last = max(
+                stamp(now_ms, 0), number(catalogue, "ended_stamp"), number(old, "floor_stamp")
+            )
+            renewed = await topics.update_one(
+                {"_id": old["_id"], "log": old["log"]}, {"$set": new_log(log, last, now_ms)}
+            )
+            unused = log if not renewed.matched_count else old["log"]
+            await topics.update_one({"_id": reservation(unused)}, {"$set": {"ended": now_ms}})
+            count += 1
+        if count:
+            logger.warning(
+                "the collection %s was dropped: %d topics begin again, empty", ENTRIES, count
+            )
+            await self._catalogue.bump()
+        return True

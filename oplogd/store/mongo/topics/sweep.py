@@ -1,0 +1,134 @@
+"""Removing the entries of topics that nobody can read any more.
+
+A writer may pause between reading the head and inserting. If the front passed its place meanwhile,
+the insert would meet no duplicate key. So a sweep removes only entries below a head that an earlier
+sweep saw ``Timing.settle_seconds`` ago, and a writer that paused for long checks the floor. For the
+same reason a deleted topic goes so long after its deletion.
+
+The newest entry of a log always stays: it shows the log's last time and sequence.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from oplogd.event_id import Mark
+from oplogd.store.mongo.lease import Lease
+from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.timing import Timing
+from oplogd.store.mongo.topics.catalogue import Catalogue
+from oplogd.store.mongo.topics.heads import TopicHeads
+from oplogd.store.mongo.topics.layout import (
+    CATALOGUE,
+    END,
+    NAMES_FROM,
+    Document,
+    number,
+    places_of,
+    stamp_of,
+    topic_of,
+)
+from oplogd.store.mongo.topics.log import Front, TopicReader
+from oplogd.store.topics import MAX_OFFSET
+
+# Entries of one step.
+_STEP = 500
+
+
+class Sweeper:
+    """Methods raise PyMongo's errors. Only the holder of the lease sweeps."""
+
+    def __init__(
+        self,
+        link: Link,
+        catalogue: Catalogue,
+        heads: TopicHeads,
+        reader: TopicReader,
+        forget: Callable[[int, Mark], Awaitable[None]],
+        lease: Lease,
+        timing: Timing,
+    ) -> None:
+        self._link = link
+        self._catalogue = catalogue
+        self._heads = heads
+        self._reader = reader
+        self._forget = forget
+        self._lease = lease
+        self._clock = timing.clock
+        self._settle_seconds = timing.settle_seconds
+        # Per log with entries to remove: offset of a head, and the time at which it was seen.
+        self._seen: dict[int, tuple[int, float]] = {}
+
+    async def sweep(self) -> int:
+        """See ``Topics.sweep``."""
+        count = 0
+        if not self._lease.held:
+            self._seen.clear()
+            return 0
+        default = await self._link.topics.find_one({"_id": CATALOGUE})
+        if default is None:
+            return 0
+        seen: dict[int, tuple[int, float]] = {}
+        async for page in self._catalogue.pages():
+            now_ms = await self._link.now_ms()
+            rules = {each["log"]: Front(default, each, now_ms) for each in page}
+            firsts = await self._reader.firsts(rules)
+            for document in page:
+                log = number(document, "log")
+                if log in firsts and rules[log].is_gone(firsts[log]) and self._lease.held:
+                    count += await self._sweep_topic(document, rules[log], firsts[log], seen)
+        self._seen = seen
+        return count + await self._sweep_deleted()
+
+    async def _sweep_topic(
+        self, document: Document, rule: Front, first: Mark, seen: dict[int, tuple[int, float]]
+    ) -> int:
+        """Raise the floor of a topic to its front, then remove the entries up to there."""
+        topic = topic_of(document)
+        head = (await self._heads.newest([topic.log])).logs.get(topic.log)
+        if head is None or head.is_ended:
+            if head is not None:
+                await self._forget(topic.log, head.mark)
+            return 0
+        now = self._clock()
+        noted = self._seen.get(topic.log, (head.mark.offset, now))
+        is_settled = now - noted[1] >= self._settle_seconds
+        seen[topic.log] = (head.mark.offset, now) if is_settled else noted
+        if not is_settled:
+            return 0
+        front = await self._reader.front(topic, rule, first)
+        if front.offset > noted[0]:
+            front = await self._reader.mark_at(topic, noted[0]) or rule.floor
+        if front.offset > rule.floor.offset:
+            floor = {"floor": front.offset, "floor_stamp": stamp_of(front)}
+            same = {"_id": document["_id"], "log": topic.log}
+            await self._link.topics.update_one(same, {"$max": floor})
+        return await self._remove(topic.log, min(front.offset, head.mark.offset - 1))
+
+    async def _remove(self, log: int, upto: int) -> int:
+        """Remove the entries of a log up to an offset in small steps. Return their number."""
+        count = 0
+        while self._lease.held:
+            chosen = {"_id": places_of(log, 0, upto)}
+            found = self._link.entries.find(chosen, {"kind": 1}).sort("_id", 1).limit(_STEP)
+            if not (entries := await found.to_list()):
+                break
+            keys = [each["_id"] for each in entries]
+            removed = await self._link.entries.delete_many({"_id": {"$in": keys}})
+            count += removed.deleted_count - sum(each["kind"] == END for each in entries)
+        return count
+
+    async def _sweep_deleted(self) -> int:
+        """Remove the logs of topics that were deleted long ago."""
+        settled_ms = await self._link.now_ms() - int(1000 * self._settle_seconds)
+        deleted = {
+            "_id": {"$gt": CATALOGUE, "$lt": NAMES_FROM},
+            "ended": {"$lte": settled_ms},
+        }
+        count = 0
+        for each in await self._link.topics.find(deleted).sort("_id", 1).to_list():
+            log = int(each["_id"][1:], 16)
+            # A deletion that was cut here may have left the name. Later no end of the log shows it.
+            await self._catalogue.free(each["name"], log)
+            count += await self._remove(log, MAX_OFFSET)
+            if self._lease.held:
+                await self._link.topics.delete_one({"_id": each["_id"]})
+        return count

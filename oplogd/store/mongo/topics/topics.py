@@ -1,0 +1,132 @@
+"""The topics of a database that several agents share."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from oplogd.errors import TopicExistsError
+from oplogd.event_id import Mark
+from oplogd.names import TopicName, no_topic
+from oplogd.store.mongo.lease import Lease
+from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.timing import Timing
+from oplogd.store.mongo.topics.append import TopicAppender
+from oplogd.store.mongo.topics.catalogue import Catalogue
+from oplogd.store.mongo.topics.expiry import Expiry
+from oplogd.store.mongo.topics.heads import TopicHeads
+from oplogd.store.mongo.topics.layout import NAMES_FROM, stamp_of
+from oplogd.store.mongo.topics.log import MongoTopicLog, TopicReader, Working
+from oplogd.store.mongo.topics.news import NewsWatcher
+from oplogd.store.mongo.topics.setup import TopicsSetup
+from oplogd.store.mongo.topics.sweep import Sweeper
+from oplogd.store.topics import (
+    MessageBatch,
+    News,
+    Outcome,
+    Topic,
+    TopicStats,
+)
+
+
+class MongoTopics:
+    """See ``Topics``. ``ttl``: see ``TopicsSetup``. ``working`` guards each call.
+
+    The attributes are its parts.
+    """
+
+    def __init__(
+        self, link: Link, lease: Lease, timing: Timing, ttl: int | None, working: Working
+    ) -> None:
+        self._link = link
+        self._working = working
+        self.catalogue = Catalogue(link)
+        # No sweep removes a head that was seen so recently.
+        recent_seconds = max(timing.settle_seconds / 2, timing.late_seconds)
+        self.heads = TopicHeads(link, self.catalogue, timing.clock, recent_seconds)
+        self.appender = TopicAppender(link, self.catalogue, self.heads, timing)
+        self.reader = TopicReader(link, self.catalogue, self.heads, self._forget)
+        self.expiry = Expiry(link, self.catalogue, self.reader)
+        self.setup = TopicsSetup(link, self.catalogue, self.expiry.set_default_ttl, ttl)
+        self.sweeper = Sweeper(
+            link, self.catalogue, self.heads, self.reader, self._forget, lease, timing
+        )
+        self._watcher = NewsWatcher(link, self.catalogue, self.heads)
+
+    async def create(self, name: TopicName, ttl: int | None) -> Topic:
+        async with self._working():
+            try:
+                return await self.catalogue.create(name, ttl)
+            except TopicExistsError:
+                if not await self._finish(name):
+                    raise
+            return await self.catalogue.create(name, ttl)
+
+    async def change(self, name: TopicName, ttl: int | None) -> Topic:
+        async with self._working():
+            return await self.expiry.change(name, ttl)
+
+    async def delete(self, name: TopicName) -> None:
+        """See ``Topics.delete``. First end the log, then free the name.
+
+        Any agent that meets the end of a log frees its name, so a deletion that was cut between
+        both steps is finished.
+        """
+        async with self._working():
+            topic = await self.catalogue.find(name)
+            if topic is None:
+                raise no_topic(name)
+            end = await self.appender.end(topic.log)
+            if end is not None:
+                await self._forget(topic.log, end)
+
+    async def find(self, name: TopicName) -> Topic | None:
+        async with self._working():
+            return await self.catalogue.find(name)
+
+    async def in_namespace(self, namespace: str) -> list[Topic]:
+        async with self._working():
+            return await self.catalogue.in_namespace(namespace)
+
+    async def current(self, logs: Collection[int]) -> dict[int, Topic]:
+        async with self._working():
+            return await self.catalogue.current(logs)
+
+    async def default_ttl(self) -> int:
+        async with self._working():
+            return await self.catalogue.default_ttl()
+
+    def log(self, topic: Topic) -> MongoTopicLog:
+        return MongoTopicLog(self.reader, topic, self._working)
+
+    async def append(self, batches: Sequence[MessageBatch]) -> list[Outcome]:
+        async with self._working():
+            groups = await self.appender.append(batches)
+            for group in groups:
+                if group.ended is not None:
+                    await self._forget(group.log, group.ended)
+            return [group.outcome for group in groups]
+
+    async def news(self, heads: Mapping[int, int], seconds: float) -> News:
+        async with self._working():
+            return await self._watcher.news(heads, seconds)
+
+    async def stats(self) -> TopicStats:
+        async with self._working():
+            names = {"_id": {"$gte": NAMES_FROM}}
+            return TopicStats(await self._link.topics.count_documents(names))
+
+    async def sweep(self) -> int:
+        async with self._working():
+            return await self.sweeper.sweep()
+
+    async def _finish(self, name: TopicName) -> bool:
+        """Finish the deletion of a topic whose log has ended. Return whether the name is free."""
+        topic = await self.catalogue.find(name)
+        if topic is None:
+            return True
+        head = (await self.heads.newest([topic.log])).logs.get(topic.log)
+        if head is None or not head.is_ended:
+            return False
+        await self._forget(topic.log, head.mark)
+        return True
+
+    async def _forget(self, log: int, end: Mark) -> None:
+        await self.catalogue.forget(log, stamp_of(end))

@@ -1,0 +1,93 @@
+"""The catalogue of topics, each function one call on a connection."""
+
+import sqlite3
+from collections.abc import Collection
+
+import msgspec
+
+from oplogd.errors import StoreUnavailableError
+from oplogd.message_id import stamp
+from oplogd.names import TopicName, no_topic, topic_exists
+from oplogd.store.sqlite import topic_entries
+from oplogd.store.sqlite import topic_statements as sql
+from oplogd.store.sqlite.connection import transaction
+from oplogd.store.topics import MAX_LOG, Topic
+
+
+def _topic(row: tuple[int, str, str, int | None]) -> Topic:
+    log, namespace, name, ttl = row
+    return Topic(log, TopicName(namespace, name), ttl)
+
+
+def create(db: sqlite3.Connection, name: TopicName, ttl: int | None, now: int) -> Topic:
+    with transaction(db):
+        if find(db, name):
+            raise topic_exists(name)
+        _, _, last_log, ended_stamp = db.execute(sql.CATALOGUE).fetchone()
+        if last_log == MAX_LOG:
+            raise StoreUnavailableError(f"the store has used all of its {MAX_LOG:,} topics")
+        topic = Topic(last_log + 1, name, ttl)
+        row = {"log": topic.log, "namespace": name.namespace, "name": name.topic, "ttl": ttl}
+        # One more than any old id: so a position at the last old one has a gap.
+        db.execute(sql.CREATE, row | {"stamp": max(ended_stamp, stamp(now, 0))})
+        db.execute(sql.USE_LOG, (topic.log,))
+        db.execute(sql.COUNT_CHANGE)
+    return topic
+
+
+def change(db: sqlite3.Connection, name: TopicName, ttl: int | None, now: int) -> Topic:
+    with transaction(db):
+        topic = _existing(db, name)
+        topic_entries.raise_floor(db, topic.log, now)  # a longer time to live brings nothing back
+        db.execute(sql.SET_TTL, (ttl, topic.log))
+        db.execute(sql.COUNT_CHANGE)
+    return topic._replace(ttl=ttl)
+
+
+def delete(db: sqlite3.Connection, name: TopicName) -> None:
+    with transaction(db):
+        topic = _existing(db, name)
+        db.execute(sql.END, (topic.log,))
+        db.execute(sql.UNNAME, (topic.log,))
+        db.execute(sql.COUNT_CHANGE)
+
+
+def set_default_ttl(db: sqlite3.Connection, ttl: int, now: int) -> None:
+    """Set the time to live in seconds of topics without their own, in the caller's transaction."""
+    if default_ttl(db) == ttl:
+        return
+    for (log,) in db.execute(sql.WITH_DEFAULT_TTL).fetchall():
+        topic_entries.raise_floor(db, log, now)
+    db.execute(sql.SET_DEFAULT_TTL, (ttl,))
+    db.execute(sql.COUNT_CHANGE)
+
+
+def default_ttl(db: sqlite3.Connection) -> int:
+    ttl: int = db.execute(sql.CATALOGUE).fetchone()[0]
+    return ttl
+
+
+def find(db: sqlite3.Connection, name: TopicName) -> Topic | None:
+    row = db.execute(sql.FIND, name).fetchone()
+    return _topic(row) if row else None
+
+
+def in_namespace(db: sqlite3.Connection, namespace: str) -> list[Topic]:
+    return list(map(_topic, db.execute(sql.IN_NAMESPACE, (namespace,))))
+
+
+def current(db: sqlite3.Connection, logs: Collection[int]) -> dict[int, Topic]:
+    given = msgspec.json.encode(list(logs)).decode()
+    return {row[0]: _topic(row) for row in db.execute(sql.CURRENT, (given,))}
+
+
+def count(db: sqlite3.Connection) -> int:
+    topics: int = db.execute(sql.COUNT).fetchone()[0]
+    return topics
+
+
+def _existing(db: sqlite3.Connection, name: TopicName) -> Topic:
+    topic = find(db, name)
+    if topic is None:
+        raise no_topic(name)
+    return topic

@@ -1,0 +1,60 @@
+"""Waits for news of topics, in a thread of its own."""
+
+import sqlite3
+import threading
+import time
+from collections.abc import Mapping
+
+import msgspec
+
+from oplogd.store.sqlite import topic_statements as sql
+from oplogd.store.sqlite.connection import snapshot
+from oplogd.store.topics import News
+
+# How often the follower looks for entries and changes of other processes.
+POLL_SECONDS = 0.05
+
+
+class Follower:
+    """``wake`` and ``close`` may be called from any thread, ``wait`` from one."""
+
+    def __init__(self) -> None:
+        self._woken = threading.Event()
+        self._closing = False
+
+    def wake(self) -> None:
+        """Look for news now: this process has appended or changed something."""
+        self._woken.set()
+
+    def close(self) -> None:
+        """End the present call of ``wait`` and all later ones."""
+        self._closing = True
+        self._woken.set()
+
+    def wait(
+        self,
+        db: sqlite3.Connection,
+        heads: Mapping[int, int],
+        known: int | None,
+        seconds: float,
+        ended: threading.Event,
+    ) -> News:
+        """Do ``Topics.news``: wait for entries, or until the version is not the known one.
+
+        Return at the next ``wake`` after ``ended`` was set.
+        """
+        deadline = time.monotonic() + seconds
+        given = msgspec.json.encode(heads).decode()
+        seen = None
+        while True:
+            self._woken.clear()
+            changes = db.execute(sql.DATA_VERSION).fetchone()[0]
+            if changes != seen:
+                seen = changes
+                with snapshot(db):
+                    logs = msgspec.json.decode(db.execute(sql.NEWS, (given,)).fetchone()[0])
+                    version = db.execute(sql.VERSION).fetchone()[0]
+            left = deadline - time.monotonic()
+            if logs or version != known or left <= 0 or self._closing or ended.is_set():
+                return News(logs, version)
+            self._woken.wait(min(POLL_SECONDS, left))

@@ -1,0 +1,135 @@
+"""Reads and writes of the entries of topics, each function one call on a connection.
+
+Batches go in as JSON and come out as one string, as in ``log``.
+"""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from oplogd.errors import LogReplacedError, TopicNotFoundError
+from oplogd.event_id import Mark
+from oplogd.message import Message
+from oplogd.message_id import stamp, unstamp
+from oplogd.names import no_topic
+from oplogd.store.sqlite import topic_statements as sql
+from oplogd.store.sqlite.connection import transaction
+from oplogd.store.sqlite.statements import STATEMENT_BYTES, STATEMENT_OPERATIONS
+from oplogd.store.topics import (
+    MessageBatch,
+    Outcome,
+    Placed,
+    Refused,
+    TopicBounds,
+    TopicEntry,
+)
+
+# A larger time would overflow SQLite's integers as a stamp.
+_MAX_MS = (1 << 46) - 1
+
+# The messages of a statement by their log. A log is in it once.
+_Part = Mapping[int, Sequence[Message]]
+
+
+def append(db: sqlite3.Connection, batches: Sequence[MessageBatch], now: int) -> list[Outcome]:
+    """Append the batches of topics that exist, in one transaction."""
+    parts = list(_parts(batches))
+    firsts: dict[int, tuple[int, int]] = {}
+    with transaction(db) if len(parts) > 1 else contextlib.nullcontext():
+        for part in parts:
+            db.execute(sql.APPEND, (stamp(now, 0), _encoded(part)))
+            for log, head, first in msgspec.json.decode(db.execute(sql.PLACING).fetchone()[0]):
+                firsts.setdefault(log, (head + 1, first))
+    return _outcomes(batches, firsts)
+
+
+def _parts(batches: Sequence[MessageBatch]) -> Iterator[_Part]:
+    """Divide the messages so that a part fits STATEMENT_OPERATIONS and STATEMENT_BYTES."""
+    part: dict[int, list[Message]] = {}
+    count = size = 0
+    for log, messages in batches:
+        for message in messages:
+            size += len(message.data)
+            if count == STATEMENT_OPERATIONS or (count and size > STATEMENT_BYTES):
+                yield part
+                part, count, size = {}, 0, len(message.data)
+            part.setdefault(log, []).append(message)
+            count += 1
+    if part:
+        yield part
+
+
+def _encoded(part: _Part) -> str:
+    groups = [
+        (log, [(None if ttl is None else ttl * 1000, msgspec.Raw(data)) for data, ttl in messages])
+        for log, messages in part.items()
+    ]
+    return msgspec.json.encode(groups).decode()
+
+
+def _outcomes(batches: Sequence[MessageBatch], firsts: dict[int, tuple[int, int]]) -> list[Outcome]:
+    """Return the outcomes. ``firsts``: offset and stamp of the first message in each log.
+
+    Offsets and stamps of one call ascend in steps of one.
+    """
+    outcomes: list[Outcome] = []
+    for log, messages in batches:
+        if log not in firsts:
+            outcomes.append(Refused.DELETED)
+            continue
+        offset, first = firsts[log]
+        last = len(messages) - 1
+        outcomes.append(Placed(_mark(offset, first), _mark(offset + last, first + last)))
+        firsts[log] = offset + last + 1, first + last + 1
+    return outcomes
+
+
+def _mark(offset: int, number: int) -> Mark:
+    return Mark(offset, *unstamp(number))
+
+
+def read(
+    db: sqlite3.Connection, log: int, after: int, limit: int, at_ms: int | None, now: int
+) -> list[TopicEntry]:
+    row = db.execute(sql.READ, _given(log, now) | {"after": after, "limit": limit}).fetchone()
+    if row is None:
+        raise _deleted(log)
+    lines, found_ms, is_of_this_log = row
+    if at_ms is not None and (found_ms not in (None, at_ms) or not is_of_this_log):
+        raise LogReplacedError(f"the entry of log {log} at offset {after} is another one")
+    entries = []
+    for line in lines.split("\n") if lines else ():
+        offset, number, expires, kind, data = line.split(" ", 4)
+        ms, sequence = unstamp(int(number))
+        entries.append(TopicEntry(int(offset), ms, kind, data, sequence, int(expires)))
+    return entries
+
+
+def locate(db: sqlite3.Connection, log: int, ms: int, sequence: int, now: int) -> TopicBounds:
+    wanted = stamp(min(ms, _MAX_MS), sequence)
+    row = db.execute(sql.LOCATE, _given(log, now) | {"stamp": wanted}).fetchone()
+    if row is None:
+        raise _deleted(log)
+    front, head, at = _mark(*row[0:2]), _mark(*row[2:4]), _mark(*row[4:6])
+    return TopicBounds(front, head, at, now)
+
+
+def raise_floor(db: sqlite3.Connection, log: int, now: int) -> Mark:
+    """Let the entries that are gone at this time stay gone, in the caller's transaction.
+
+    Return the front.
+    """
+    front = locate(db, log, 0, 0, now).front
+    floor = {"log": log, "floor": front.offset, "stamp": stamp(front.ms, front.sequence)}
+    db.execute(sql.SET_FLOOR, floor)
+    return front
+
+
+def _given(log: int, now: int) -> dict[str, int]:
+    return {"log": log, "base": log << sql.OFFSET_BITS, "now": now}
+
+
+def _deleted(log: int) -> TopicNotFoundError:
+    return no_topic(f"of log {log}")

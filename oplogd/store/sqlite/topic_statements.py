@@ -1,0 +1,153 @@
+"""The SQL statements of the topics."""
+
+from oplogd.message_id import MAX_SEQUENCE, SEQUENCE_BITS
+from oplogd.store.sqlite.template import search, steps
+from oplogd.store.topics import MAX_OFFSET, EntryKind
+
+OFFSET_BITS = MAX_OFFSET.bit_length()
+STAMPS_PER_MS = MAX_SEQUENCE + 1
+
+# --- Catalogue ---
+
+_TOPIC = "SELECT log, namespace, name, ttl FROM topics"
+FIND = f"{_TOPIC} WHERE namespace = ? AND name = ?"
+IN_NAMESPACE = f"{_TOPIC} WHERE namespace = ? ORDER BY name"
+CURRENT = f"""
+    {_TOPIC} WHERE log IN (SELECT value FROM json_each(?)) AND name IS NOT NULL
+"""
+EXIST = "SELECT EXISTS (SELECT 1 FROM topics)"
+COUNT = "SELECT count(*) FROM topics WHERE name IS NOT NULL"
+CATALOGUE = "SELECT ttl, version, last_log, ended_stamp FROM catalogue"
+COUNT_CHANGE = "UPDATE catalogue SET version = version + 1"
+USE_LOG = "UPDATE catalogue SET last_log = ?"
+SET_DEFAULT_TTL = "UPDATE catalogue SET ttl = ?"
+CREATE = "INSERT INTO topics VALUES (:log, :namespace, :name, :ttl, 0, :stamp, 0, :stamp)"
+SET_TTL = "UPDATE topics SET ttl = ? WHERE log = ?"
+WITH_DEFAULT_TTL = "SELECT log FROM topics WHERE name IS NOT NULL AND ttl IS NULL"
+END = """
+    UPDATE catalogue
+    SET ended_stamp = max(ended_stamp, (SELECT head_stamp + 1 FROM topics WHERE log = ?))
+"""
+UNNAME = "UPDATE topics SET namespace = NULL, name = NULL WHERE log = ?"
+SET_FLOOR = (
+    "UPDATE topics SET floor = :floor, floor_stamp = :stamp WHERE log = :log AND floor < :floor"
+)
+
+# --- Append ---
+
+# One statement numbers and appends messages of any number of topics: `[[log, [[ttl in ms, data],
+# …]], …]`. `placing` tells afterwards where they went; topics that were deleted are not in it.
+# The unary plus lets SQLite look up topics by log, not scan them.
+APPENDER = f"""
+    CREATE TEMP TABLE IF NOT EXISTS placing (
+        log INTEGER PRIMARY KEY, head INTEGER NOT NULL, first INTEGER NOT NULL,
+        count INTEGER NOT NULL
+    );
+    CREATE TEMP VIEW messages AS SELECT 0 AS stamp, '[[1, [[null, "data"]]]]' AS body;
+    CREATE TEMP TRIGGER append_messages INSTEAD OF INSERT ON messages BEGIN
+        DELETE FROM placing;
+        INSERT INTO placing
+        SELECT log, head, max(NEW.stamp, head_stamp + 1), json_array_length(value, '$[1]')
+        FROM json_each(NEW.body) CROSS JOIN topics ON log = json_extract(value, '$[0]')
+        WHERE name IS NOT NULL;
+        INSERT INTO entries
+        SELECT (log << {OFFSET_BITS}) + head + 1 + given.key, first + given.key,
+        '{EntryKind.MESSAGE}', json_extract(given.value, '$[1]'),
+        coalesce((first + given.key >> {SEQUENCE_BITS}) + json_extract(given.value, '$[0]'), 0)
+        FROM json_each(NEW.body) AS batch
+        CROSS JOIN placing ON log = json_extract(batch.value, '$[0]')
+        CROSS JOIN json_each(batch.value, '$[1]') AS given;
+        UPDATE topics SET head = placing.head + count, head_stamp = first + count - 1
+        FROM placing WHERE topics.log = +placing.log;
+    END;
+"""
+APPEND = "INSERT INTO messages VALUES (?, ?)"
+PLACING = "SELECT json_group_array(json_array(log, head, first)) FROM placing"
+
+# --- Read and locate ---
+
+# The least stamp that the time to live allows.
+_OLDEST = f"(:now - 1000 * coalesce(topics.ttl, catalogue.ttl)) * {STAMPS_PER_MS}"
+# Floor and head are places.
+_BOUNDS = f"""bounds (floor, floor_stamp, head, head_stamp, oldest) AS (
+        SELECT :base + floor, floor_stamp, :base + head, head_stamp,
+        {_OLDEST}
+        FROM topics CROSS JOIN catalogue WHERE log = :log AND name IS NOT NULL
+    )"""
+
+
+def _front(after: str) -> str:
+    """Return the SQL that finds the newest entry that is gone, at least ``after``.
+
+    It searches only if the entry that follows is gone.
+    """
+    start = f"""SELECT low, iif(
+            (SELECT stamp < oldest FROM entries WHERE place = low + 1), head, low), oldest
+        FROM (SELECT {after} AS low, head, oldest FROM bounds)"""
+    return search("front", "entries", "place", "stamp", start=start)
+
+
+_AT = search(
+    "at",
+    "entries",
+    "place",
+    "stamp",
+    start="SELECT (SELECT max(low) FROM front), head, :stamp + 1 FROM bounds",
+)
+
+
+def _stamp_at(place: str) -> str:
+    return f"iif({place} = floor, floor_stamp, (SELECT stamp FROM entries WHERE place = {place}))"
+
+
+READ = f"""
+    WITH RECURSIVE {_BOUNDS}, {_front("max(:base + :after, floor)")},
+    {steps("entries", "place", ("stamp", "kind", "expires"), "(SELECT max(low) + 1 FROM front)")}
+    SELECT (
+        SELECT group_concat(
+            (place - :base) || ' ' || stamp || ' ' || expires || ' ' || iif(
+                expires AND expires < :now, '{EntryKind.VOID} ', kind || ' ' || data
+            ), char(10)
+        ) FROM step
+    ), {_stamp_at(":base + :after")} >> {SEQUENCE_BITS}, :base + :after <= head FROM bounds
+"""
+LOCATE = f"""
+    WITH RECURSIVE {_BOUNDS}, {_front("floor")}, {_AT},
+    places (front, at) AS (SELECT (SELECT max(low) FROM front), (SELECT max(low) FROM at))
+    SELECT front - :base, {_stamp_at("front")}, head - :base, head_stamp, at - :base,
+    {_stamp_at("at")} FROM bounds CROSS JOIN places
+"""
+
+# --- News ---
+
+VERSION = "SELECT version FROM catalogue"
+DATA_VERSION = "PRAGMA data_version"
+NEWS = """
+    SELECT json_group_array(CAST(given.key AS INTEGER)) FROM json_each(?) AS given
+    LEFT JOIN topics ON log = CAST(given.key AS INTEGER)
+    WHERE name IS NULL OR head > given.value
+"""
+
+# --- Sweep ---
+
+EXPIRED = f"""
+    SELECT log FROM topics CROSS JOIN catalogue CROSS JOIN entries ON place = (
+        SELECT min(place) FROM entries
+        WHERE place > log << {OFFSET_BITS} AND place <= (log << {OFFSET_BITS}) + head
+    )
+    WHERE name IS NOT NULL AND (place <= (log << {OFFSET_BITS}) + floor OR stamp < {_OLDEST})
+"""
+DELETED = "SELECT log FROM topics WHERE name IS NULL"
+# Some entries, oldest first.
+REMOVE = """
+    DELETE FROM entries WHERE place IN (
+        SELECT place FROM entries WHERE place > :base AND place <= :base + :upto
+        ORDER BY place LIMIT :limit
+    )
+"""
+VOID = f"""
+    UPDATE entries SET kind = '{EntryKind.VOID}', data = '', expires = 0 WHERE place IN (
+        SELECT place FROM entries WHERE expires > 0 AND expires < :now LIMIT :limit
+    )
+"""
+FORGET = "DELETE FROM topics WHERE log = ?"

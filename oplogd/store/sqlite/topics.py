@@ -1,0 +1,145 @@
+"""The topics in the embedded store: see ``Topics``."""
+
+import sqlite3
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from oplogd.errors import TopicNotFoundError
+from oplogd.names import TopicName, no_topic
+from oplogd.operation import now_ms
+from oplogd.store.sqlite import catalogue, sweep, topic_entries
+from oplogd.store.sqlite import statements as sql
+from oplogd.store.sqlite.connection import ConnectionPool, StoreFile
+from oplogd.store.sqlite.news import Follower
+from oplogd.store.topics import (
+    MessageBatch,
+    News,
+    Outcome,
+    Topic,
+    TopicBounds,
+    TopicEntry,
+    TopicStats,
+)
+
+
+class SqliteTopicLog:
+    def __init__(self, topic: Topic, readers: ConnectionPool, lookups: ConnectionPool) -> None:
+        self._topic = topic
+        self._readers = readers
+        self._lookups = lookups
+
+    async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[TopicEntry]:
+        with self._naming():
+            return await self._readers.run(
+                lambda db: topic_entries.read(db, self._topic.log, after, limit, at_ms, now_ms())
+            )
+
+    async def locate(self, ms: int = 0, sequence: int = 0) -> TopicBounds:
+        with self._naming():
+            return await self._lookups.run(
+                lambda db: topic_entries.locate(db, self._topic.log, ms, sequence, now_ms())
+            )
+
+    @contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Let the error of a deleted topic name the topic: its row no longer does."""
+        try:
+            yield
+        except TopicNotFoundError:
+            raise no_topic(self._topic.name) from None
+
+
+class SqliteTopics:
+    """Uses the pools of its store, and a thread of its own that waits for news.
+
+    That thread begins with the first call of ``news``.
+    """
+
+    def __init__(
+        self,
+        file: StoreFile,
+        writer: ConnectionPool,
+        readers: ConnectionPool,
+        lookups: ConnectionPool,
+    ) -> None:
+        self._writer = writer
+        self._readers = readers
+        self._lookups = lookups
+        self._news = ConnectionPool(file, "store-news", 1, sql.SMALL_CACHE)
+        self._follower = Follower()
+        # The version that the follower knows; none before its first call.
+        self._version: int | None = None
+
+    async def create(self, name: TopicName, ttl: int | None) -> Topic:
+        topic = await self._writer.run(lambda db: catalogue.create(db, name, ttl, now_ms()))
+        self._follower.wake()
+        return topic
+
+    async def change(self, name: TopicName, ttl: int | None) -> Topic:
+        topic = await self._writer.run(lambda db: catalogue.change(db, name, ttl, now_ms()))
+        self._follower.wake()
+        return topic
+
+    async def delete(self, name: TopicName) -> None:
+        await self._writer.run(lambda db: catalogue.delete(db, name))
+        self._follower.wake()
+
+    async def find(self, name: TopicName) -> Topic | None:
+        return await self._lookups.run(lambda db: catalogue.find(db, name))
+
+    async def in_namespace(self, namespace: str) -> list[Topic]:
+        return await self._readers.run(lambda db: catalogue.in_namespace(db, namespace))
+
+    async def current(self, logs: Collection[int]) -> dict[int, Topic]:
+        return await self._lookups.run(lambda db: catalogue.current(db, logs))
+
+    async def default_ttl(self) -> int:
+        return await self._lookups.run(catalogue.default_ttl)
+
+    def log(self, topic: Topic) -> SqliteTopicLog:
+        return SqliteTopicLog(topic, self._readers, self._lookups)
+
+    async def append(self, batches: Sequence[MessageBatch]) -> list[Outcome]:
+        outcomes = await self._writer.run(lambda db: topic_entries.append(db, batches, now_ms()))
+        self._follower.wake()
+        return outcomes
+
+    async def news(self, heads: Mapping[int, int], seconds: float) -> News:
+        ended = threading.Event()
+        known = self._version
+        try:
+            news = await self._news.run(
+                lambda db: self._follower.wait(db, heads, known, seconds, ended)
+            )
+        finally:  # a wait that was cancelled must not delay the next one
+            ended.set()
+            self._follower.wake()
+        self._version = news.version
+        return news
+
+    async def stats(self) -> TopicStats:
+        return TopicStats(await self._lookups.run(catalogue.count))
+
+    async def sweep(self) -> int:
+        """Do ``Topics.sweep``: each step is a call of the writer, so that appends interleave."""
+        if not await self._lookups.run(sweep.is_needed):
+            return 0  # the readers' thread and its connection cost memory
+        removed = 0
+        for log in await self._readers.run(sweep.deleted):
+            removed += await self._repeat(partial(sweep.forget, log=log))
+        for log in await self._readers.run(lambda db: sweep.expired(db, now_ms())):
+            removed += await self._repeat(partial(sweep.trim, log=log, now=now_ms()))
+        return removed + await self._repeat(partial(sweep.void, now=now_ms()))
+
+    async def _repeat(self, step: Callable[[sqlite3.Connection], int]) -> int:
+        """Write in steps until one removes nothing. Return the number of removed entries."""
+        removed = 0
+        while count := await self._writer.run(step):
+            removed += count
+        return removed
+
+    async def close(self) -> None:
+        self._follower.close()
+        await self._news.close()

@@ -1,0 +1,182 @@
+"""The interface between the agent and the topics of a store."""
+
+from collections.abc import Collection, Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from oplogd.event_id import Mark
+from oplogd.message import Message
+from oplogd.names import TopicName
+
+# Time to live in seconds of topics that have none of their own, in a new store: seven days.
+DEFAULT_TTL = 7 * 86_400
+
+# Logs are numbered from 1; 0 is the oplog. Offsets in a topic stay below MAX_OFFSET.
+MAX_LOG = (1 << 23) - 1
+MAX_OFFSET = (1 << 40) - 1
+
+
+class EntryKind(StrEnum):
+    """The kind of an entry in a topic: its ``event``."""
+
+    MESSAGE = "message"
+    # Nobody may read it any more. Its data is empty.
+    VOID = "void"
+
+
+class TopicEntry(NamedTuple):
+    """An entry of a topic: see ``Entry``, whose members are the same.
+
+    ``sequence``: see ``Mark``. ``expires_ms``: past this time nobody may read the message, by its
+    own time to live; 0: it has none.
+    """
+
+    offset: int
+    ms: int
+    event: str
+    data: str
+    sequence: int
+    expires_ms: int
+
+
+class Topic(NamedTuple):
+    """One generation of a topic: ``log`` is never used again after the topic was deleted.
+
+    ``ttl``: the topic's own time to live in seconds; None: the store's default counts.
+    """
+
+    log: int
+    name: TopicName
+    ttl: int | None
+
+
+class TopicBounds(NamedTuple):
+    """The ends of a topic's log.
+
+    ``front``: the newest entry that is gone, because of its age or a sweep. All entries past it can
+    be read. Offset 0: none is gone; then its time and sequence are past all ids of earlier
+    generations of the name, and before all of this one. ``head``: the newest entry; in an empty
+    topic the front. ``at``: the last entry at or before the position that was asked for, at least
+    the front.
+    """
+
+    front: Mark
+    head: Mark
+    at: Mark
+    now_ms: int
+
+
+class MessageBatch(NamedTuple):
+    """Messages that are appended to one topic together, or not at all."""
+
+    log: int
+    messages: Sequence[Message]
+
+
+class Placed(NamedTuple):
+    """The batch is in the log: the marks of its first and its last message."""
+
+    first: Mark
+    last: Mark
+
+
+class Refused(StrEnum):
+    """The batch is not in the log. The value says why."""
+
+    # The topic was deleted: this generation takes no more messages.
+    DELETED = "deleted"
+
+
+Outcome = Placed | Refused
+
+
+class News(NamedTuple):
+    """``logs``: logs that have entries past the offsets given, or were deleted.
+
+    ``version``: changes whenever a topic was created, changed or deleted, by any agent.
+    """
+
+    logs: Collection[int]
+    version: int
+
+
+class TopicStats(NamedTuple):
+    """Figures for /status. ``topics``: number of topics that exist."""
+
+    topics: int
+
+
+class TopicLog(Protocol):
+    """Reads one generation of a topic. A handle has no task and no cursor: it costs nothing to
+    keep.
+
+    Methods raise TopicNotFoundError after the topic was deleted, and StoreUnavailableError.
+    """
+
+    async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[TopicEntry]:
+        """Return up to ``limit`` entries after an offset, in order, at most about 1 MB of them.
+
+        At least one if there is any, however large. The first one is past the front, so it is not
+        ``after + 1`` if that entry is gone. Messages past their own time to live are VOID.
+        ``at_ms``: as in ``Store.read``; raises LogReplacedError.
+        """
+
+    async def locate(self, ms: int = 0, sequence: int = 0) -> TopicBounds:
+        """Return the bounds of the topic, and the last entry at or before a time and sequence."""
+
+
+class Topics(Protocol):
+    """The topics of a store, except the built-in ones.
+
+    Every method may raise StoreUnavailableError. Methods may be called concurrently, except
+    ``append`` and ``news``, which have one caller each.
+    """
+
+    async def create(self, name: TopicName, ttl: int | None) -> Topic:
+        """Create a topic. Raises TopicExistsError."""
+
+    async def change(self, name: TopicName, ttl: int | None) -> Topic:
+        """Set the time to live; None restores the default. Raises TopicNotFoundError.
+
+        Messages that have expired by the old one stay expired.
+        """
+
+    async def delete(self, name: TopicName) -> None:
+        """Delete a topic with its messages. Raises TopicNotFoundError."""
+
+    async def find(self, name: TopicName) -> Topic | None:
+        """Return a topic, None if there is none of this name."""
+
+    async def in_namespace(self, namespace: str) -> list[Topic]:
+        """Return the topics of a namespace, sorted by name."""
+
+    async def current(self, logs: Collection[int]) -> dict[int, Topic]:
+        """Return the topics of these logs that still exist, by log."""
+
+    async def default_ttl(self) -> int:
+        """Return the time to live in seconds of topics that have none of their own."""
+
+    def log(self, topic: Topic) -> TopicLog: ...
+
+    async def append(self, batches: Sequence[MessageBatch]) -> list[Outcome]:
+        """Append batches in this order; return an outcome for each.
+
+        What was placed is durable when the call returns. A batch that is refused does not affect
+        the others. If the call raises, the batches may or may not be in their logs; nothing tries
+        them again.
+        """
+
+    async def news(self, heads: Mapping[int, int], seconds: float) -> News:
+        """Wait up to ``seconds`` until one of these logs has an entry past its offset.
+
+        Returns also when a topic was created, changed or deleted. Only one follower calls it.
+        """
+
+    async def stats(self) -> TopicStats: ...
+
+    async def sweep(self) -> int:
+        """Remove entries that nobody can read any more. Return their number.
+
+        Works in small steps, so that it delays no append by more than some milliseconds. Of several
+        agents on one store only one does it.
+        """

@@ -1,0 +1,231 @@
+"""The feeds of topics: each exists while somebody listens to its topic."""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from oplogd.message_id import MessageId
+from oplogd.store.topics import Topic, Topics
+from oplogd.stream.topic_bridge import TopicBridge
+from oplogd.stream.topic_feed import TopicFeed
+from oplogd.stream.topic_ring import SharedParts, TopicRing
+from oplogd.stream.view import Waiter
+
+# A second poll within this many seconds of a first one creates a feed.
+POLL_SECONDS = 10.0
+
+# A feed is dropped this many seconds after its last use.
+IDLE_SECONDS = 60.0
+
+# Time between two looks for feeds to drop.
+_LOOK_SECONDS = 1.0
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class FeedStats(NamedTuple):
+    """``feeds``: topics that somebody listens to. ``bytes``: memory of their rings' entries."""
+
+    feeds: int
+    bytes: int
+
+
+class Feeds:
+    """All feeds of an agent's topics. ``follow_topics`` fills their rings.
+
+    ``max_bytes``: bound of all rings together. Over it, the topics that had no message for the
+    longest time give up their oldest messages first. ``clock`` returns ms since 1970, ``timer``
+    monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        topics: Topics,
+        wake: Callable[[Iterable[Waiter]], None],
+        *,
+        max_bytes: int,
+        clock: Callable[[], int] = _now_ms,
+        timer: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._topics = topics
+        self._shared = SharedParts(wake, clock)
+        self.max_bytes = max_bytes
+        self._timer = timer
+        # Time to live of topics without their own; None until the store was asked.
+        self.default_ttl: int | None = None
+        # Whether the follower cannot reach the store: then no ring may answer a poll.
+        self.is_stale = False
+        # Logs to start or to read without waiting for news.
+        self.due: dict[int, None] = {}
+        # The offsets of the heads of all started rings, by log.
+        self.heads: dict[int, int] = {}
+        # Number of rings started so far.
+        self.starts = 0
+        self._feeds: dict[int, TopicFeed] = {}
+        # The feeds whose rings hold entries; the one that got an entry last comes last.
+        self._holding: OrderedDict[int, TopicFeed] = OrderedDict()
+        self._bytes = 0
+        # Time of the last poll of topics without a feed, oldest first.
+        self._polled: OrderedDict[int, float] = OrderedDict()
+        self._looked_at = 0.0
+        self._follower: asyncio.Future[None] | None = None
+
+    async def open(self, topic: Topic) -> TopicFeed:
+        """Return the feed of a topic, for a stream. The caller takes a view at once.
+
+        Raises StoreUnavailableError and TopicNotFoundError.
+        """
+        feed = self._feeds.get(topic.log) or self._create(topic)
+        self.set_ttl(feed, topic)
+        feed.use()
+        if not feed.is_started:
+            await feed.start()
+            self.started(feed)
+            self._wake_follower()
+        return feed
+
+    def peek(
+        self, topic: Topic, after: MessageId | None, limit: int, max_bytes: int
+    ) -> list[tuple[MessageId, str]] | None:
+        """Return the messages past a time and sequence from memory: at most ``limit``.
+
+        ``after`` None: from the oldest one. ``max_bytes``: about the bytes of all of them; at least
+        one is returned if there is any. None: memory may lack some of them, or messages that
+        followed ``after`` are gone; ask the store.
+        """
+        feed = self._feeds.get(topic.log)
+        if feed is None and not self._is_polled(topic):
+            return None
+        if feed is None or not feed.is_started:
+            feed = feed or self._create(topic)
+            self.due[topic.log] = None
+            self._wake_follower()
+        feed.use()
+        return None if self.is_stale else feed.peek(after, limit, max_bytes)
+
+    def acknowledged(self, log: int, offset: int) -> None:
+        """Note that this agent tells a publisher that the entry is durable."""
+        feed = self._feeds.get(log)
+        if feed is not None and offset > feed.ring.head.offset:
+            feed.acknowledged = max(feed.acknowledged, offset)
+            self.due[log] = None
+            self._wake_follower()
+
+    def changed(self, topic: Topic) -> None:
+        """Take over the time to live of a topic that this agent has changed."""
+        feed = self._feeds.get(topic.log)
+        if feed is not None:
+            self.set_ttl(feed, topic)
+
+    def end(self, log: int) -> None:
+        """End the streams of a topic that was deleted."""
+        feed = self._feeds.get(log)
+        if feed is not None:
+            self._remove(feed)
+            feed.end()
+
+    @property
+    def stats(self) -> FeedStats:
+        return FeedStats(len(self._feeds), self._bytes)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a ring lacks an entry that this agent has acknowledged."""
+        return any(feed.is_behind for feed in self)
+
+    # --- Used by the follower ---
+
+    def __len__(self) -> int:
+        return len(self._feeds)
+
+    def __iter__(self) -> Iterator[TopicFeed]:
+        return iter(self._feeds.values())
+
+    def get(self, log: int) -> TopicFeed | None:
+        return self._feeds.get(log)
+
+    def woken(self) -> "asyncio.Future[None]":
+        """Return a future that resolves at the next acknowledgement or new feed."""
+        self._follower = asyncio.get_running_loop().create_future()
+        return self._follower
+
+    def drop_unused(self) -> None:
+        """Drop the feeds that nobody has used for IDLE_SECONDS. Looks once per second at most."""
+        now = self._timer()
+        if now - self._looked_at < _LOOK_SECONDS:
+            return
+        self._looked_at = now
+        for feed in list(self):
+            if not feed.ring.views and now - feed.used_at >= IDLE_SECONDS:
+                self._remove(feed)
+
+    def set_ttl(self, feed: TopicFeed, topic: Topic) -> None:
+        """Take over the time to live of a topic that was changed."""
+        feed.topic = topic
+        ttl = self.default_ttl if topic.ttl is None else topic.ttl
+        if ttl is not None:
+            feed.ring.ttl = ttl
+
+    def started(self, feed: TopicFeed) -> None:
+        """Follow a feed whose ring was started."""
+        if self._feeds.get(feed.topic.log) is feed:
+            self.starts += 1
+            self.heads[feed.topic.log] = feed.ring.head.offset
+
+    def grown(self, feed: TopicFeed) -> None:
+        """Count the bytes of a ring that got entries, and keep the bound of all rings."""
+        if self._feeds.get(feed.topic.log) is not feed:
+            return
+        self.heads[feed.topic.log] = feed.ring.head.offset
+        self._recount(feed)
+        while self._bytes > self.max_bytes and self._holding:
+            oldest = next(iter(self._holding.values()))
+            self._recount(oldest, self._bytes - self.max_bytes)
+
+    def _recount(self, feed: TopicFeed, give_up: int = 0) -> None:
+        if give_up:
+            feed.give_up(give_up)
+        size = feed.ring.window.size
+        self._bytes += size - feed.counted
+        feed.counted = size
+        log = feed.topic.log
+        if not size:
+            self._holding.pop(log, None)
+        elif not give_up:
+            self._holding[log] = feed
+            self._holding.move_to_end(log)
+
+    def _create(self, topic: Topic) -> TopicFeed:
+        ring = TopicRing(self._shared, self.default_ttl if topic.ttl is None else topic.ttl)
+        bridge = TopicBridge(topic, self._topics.log(topic))
+        feed = TopicFeed(ring, bridge, topic.name, topic=topic, timer=self._timer)
+        feed.use()
+        self._feeds[topic.log] = feed
+        self._polled.pop(topic.log, None)
+        return feed
+
+    def _remove(self, feed: TopicFeed) -> None:
+        log = feed.topic.log
+        del self._feeds[log]
+        self.heads.pop(log, None)
+        self._holding.pop(log, None)
+        self.due.pop(log, None)
+        self._bytes -= feed.counted
+
+    def _is_polled(self, topic: Topic) -> bool:
+        """Note a poll. Return whether it is the second one within POLL_SECONDS."""
+        now = self._timer()
+        while self._polled and now - next(iter(self._polled.values())) > POLL_SECONDS:
+            self._polled.popitem(last=False)
+        if topic.log in self._polled:
+            return True
+        self._polled[topic.log] = now
+        return False
+
+    def _wake_follower(self) -> None:
+        if self._follower is not None and not self._follower.done():
+            self._follower.set_result(None)

@@ -1,0 +1,70 @@
+"""The bridge of the oplog: where the log does not continue, its consumers get states."""
+
+from oplogd.event_id import EventId, Mark, Position, format_id
+from oplogd.operation import Data
+from oplogd.store import Entry, LogBounds, Store, decode_stored
+from oplogd.stream.filters import Filter
+from oplogd.stream.frames import Framer, beginning_position
+from oplogd.stream.live import Live, LogPhase
+from oplogd.stream.phase import Phase, Step, Subscription
+from oplogd.stream.replication import Replication
+from oplogd.stream.start import After, FullReplication, Since, resolve, resolve_mark
+
+
+class OplogBridge:
+    """See ``Bridge``. Positions are event ids and times."""
+
+    def __init__(self, store: Store, framer: Framer) -> None:
+        self.store = store
+        self.framer = framer
+
+    async def begin(
+        self, subscription: Subscription, position: Position | None, *, greeting: bool
+    ) -> Phase:
+        """Return the first phase of a consumer."""
+        epoch = subscription.ring.epoch
+        bounds = await self.store.locate(position.offset if isinstance(position, EventId) else 0)
+        start = resolve(position, bounds, bounds.now_ms)
+        if isinstance(start, After):
+            return Live(subscription, start.mark, epoch, bounds.first_offset, greeting=greeting)
+        if isinstance(position, EventId):
+            subscription.counters.to_states += 1
+        return self._replication(subscription, start, bounds)
+
+    async def resume(self, phase: LogPhase) -> Step:
+        """Continue as if the consumer reconnected at the phase's mark."""
+        subscription = phase.subscription
+        epoch = subscription.ring.epoch
+        bounds = await self.store.locate(phase.mark.offset)
+        start = resolve_mark(phase.mark, bounds, bounds.now_ms)
+        if isinstance(start, After):
+            phase.confirm(epoch, bounds.first_offset)
+            return Step(b"", phase)
+        subscription.counters.to_states += 1
+        return Step(b"", self._replication(subscription, start, bounds))
+
+    async def read(self, mark: Mark, limit: int) -> list[Entry]:
+        return await self.store.read(mark.offset, limit, mark.ms)
+
+    def passing(self, entry: Entry, filter_: Filter) -> tuple[Mark, bytes]:
+        mark = Mark(entry.offset, entry.ms)
+        data = self.decode(entry.data, filter_)
+        if data is not None and not filter_.matches(data):
+            return mark, b""
+        return mark, self.framer.entry(entry, data)
+
+    def position(self, mark: Mark, first_offset: int) -> str:
+        return format_id(mark) if mark.offset >= first_offset else beginning_position(mark)
+
+    def decode(self, text: str, filter_: Filter) -> Data | None:
+        """Return the decoded data, None if neither the framer nor the filter looks at it."""
+        if self.framer.needs_data or any(filter_):
+            return decode_stored(text)
+        return None
+
+    def _replication(
+        self, subscription: Subscription, start: Since | FullReplication, bounds: LogBounds
+    ) -> Replication:
+        if isinstance(start, Since):
+            return Replication.since(self, subscription, bounds, start.ms)
+        return Replication.full(self, subscription, bounds)

@@ -1,0 +1,87 @@
+"""The feed of a topic."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from oplogd.message_id import MessageId
+from oplogd.store.topics import Topic, TopicLog
+from oplogd.stream.feed import Feed
+from oplogd.stream.topic_bridge import TopicBridge
+from oplogd.stream.topic_ring import TopicRing
+from oplogd.stream.view import View
+
+
+@dataclass(eq=False, slots=True)
+class TopicFeed(Feed):
+    """``acknowledged``: the newest offset that this agent has told a publisher to be durable.
+
+    ``used_at``: monotonic time of the last use, by ``timer``. ``counted``: bytes of the ring that
+    are counted in the sum of all rings.
+    """
+
+    ring: TopicRing
+    bridge: TopicBridge
+    topic: Topic = field(kw_only=True)
+    timer: Callable[[], float] = field(kw_only=True)
+    acknowledged: int = 0
+    used_at: float = 0.0
+    counted: int = 0
+
+    @property
+    def log(self) -> TopicLog:
+        """Raises TopicNotFoundError after ``end``."""
+        return self.bridge.log
+
+    @property
+    def is_started(self) -> bool:
+        return self.ring.epoch > 0
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the ring lacks an entry that this agent has acknowledged."""
+        return self.ring.head.offset < self.acknowledged
+
+    async def start(self) -> None:
+        """Let a ring that holds no log yet begin at the log's head.
+
+        Raises StoreUnavailableError and TopicNotFoundError.
+        """
+        if not self.is_started:
+            bounds = await self.log.locate()
+            if not self.is_started:
+                self.ring.restart(bounds.head)
+
+    def use(self) -> None:
+        self.used_at = self.timer()
+
+    def release(self, view: View) -> None:
+        """Undo one call of ``ring.view``."""
+        self.ring.release(view)
+        self.use()
+
+    def end(self) -> None:
+        """End the streams of all consumers: the topic was deleted."""
+        self.bridge.ended = True
+        self.ring.restart(self.ring.head)
+
+    def peek(
+        self, after: MessageId | None, limit: int, max_bytes: int
+    ) -> list[tuple[MessageId, str]] | None:
+        """See ``Feeds.peek``."""
+        ring = self.ring
+        if not self.is_started or self.is_behind or self.bridge.ended:
+            return None
+        ring.expire()
+        if after is not None:
+            return ring.messages_after(after.ms, after.sequence, limit, max_bytes)
+        if not ring.reaches_the_front():
+            return None
+        base = ring.window.base_mark
+        return ring.messages_after(base.ms, base.sequence, limit, max_bytes)
+
+    def give_up(self, size: int) -> None:
+        """Drop the oldest entries until ``size`` bytes are free, or none is left."""
+        window = self.ring.window
+        keep = window.size - size
+        while len(window) and window.size > keep:
+            self.ring.drop()

@@ -1,0 +1,57 @@
+"""The rules for the start of a topic's stream: its place, and whether messages are gone. No I/O."""
+
+from typing import NamedTuple
+
+from oplogd.event_id import Mark, Millis
+from oplogd.message_id import MAX_SEQUENCE, MessageId
+from oplogd.store.topics import TopicBounds
+
+# A position in a topic: after a message, or from a time on.
+TopicPosition = MessageId | Millis
+
+# Later times are taken for this one. Stores count in 64 bits, 16 of them for the sequence.
+_MAX_MS = (1 << 47) - 1
+
+
+class TopicStart(NamedTuple):
+    """Every message past ``mark``. ``reset``: messages that followed the position are gone."""
+
+    mark: Mark
+    reset: bool
+
+
+def sought(position: TopicPosition | None) -> tuple[int, int]:
+    """Return the time and sequence for ``TopicLog.locate``: the last ones that are not wanted."""
+    if position is None:
+        return 0, 0
+    if isinstance(position, MessageId):
+        ms, sequence = position.ms, position.sequence
+    else:
+        ms, sequence = position.ms - 1, MAX_SEQUENCE
+    return (ms, sequence) if 0 <= ms <= _MAX_MS else (0 if ms < 0 else _MAX_MS, MAX_SEQUENCE)
+
+
+def topic_start(position: TopicPosition | None, bounds: TopicBounds) -> TopicStart:
+    """Return the start for a consumer's position; None starts behind the head.
+
+    ``bounds``: the answer of ``locate`` for ``sought(position)``.
+    """
+    front = bounds.front
+    if position is None:
+        return TopicStart(bounds.head, reset=False)
+    if isinstance(position, MessageId):
+        gone = (position.ms, position.sequence) < (front.ms, front.sequence)
+    else:
+        gone = 0 < position.ms <= front.ms and front.offset > 0
+    return TopicStart(front if gone else bounds.at, gone)
+
+
+def topic_resume(mark: Mark, bounds: TopicBounds) -> TopicStart:
+    """Return the start for a consumer that has every message up to ``mark``.
+
+    ``bounds``: the answer of ``locate`` for the mark's time and sequence.
+    """
+    if bounds.at == mark:
+        return TopicStart(mark, reset=False)
+    # Messages behind the mark are gone, or another log has replaced the one it is from.
+    return TopicStart(bounds.front, reset=True)

@@ -1,0 +1,1 @@
+"""Topics as clients use them: publish, poll, rights."""

@@ -1,0 +1,139 @@
+"""The bodies of publish and poll, whatever their encoding. No I/O."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from itertools import islice
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from oplogd.errors import MessageError, MessageTooLargeError, OperationError, OplogError
+from oplogd.ingest.body import MAX_NAMED, Pieces, TooLargeError
+from oplogd.message import Message
+
+# A piece of the work ends after this many messages, or when they have this many bytes.
+_PIECE_MESSAGES = 64
+_PIECE_BYTES = 64 * 1024
+
+_T = TypeVar("_T")
+_Given = TypeVar("_Given", bound=Sized)
+
+
+class PollRequest(NamedTuple):
+    """A poll as it was sent.
+
+    ``start``: the bytes of an id, a time in ms since 1970 (0 or more), or None for the oldest
+    message. ``limit``: messages wanted, at least 1; None: as many as are allowed.
+    """
+
+    start: bytes | int | None = None
+    inclusive: bool = True
+    limit: int | None = None
+
+
+class Polled(NamedTuple):
+    """A message of an answer. ``id``: 40 hexadecimal digits, 24 in the oplog.
+
+    ``data``: as ``Message.data``.
+    """
+
+    id: str
+    data: str
+
+
+class Codec(Protocol):
+    """One encoding of the bodies."""
+
+    # Content-Type of requests and answers.
+    media_type: str
+
+    def split(self, raw: bytes) -> Iterable[Any]:
+        """Return the messages of a publish as they were given, each not yet checked.
+
+        Raises MessageError for a fault of the whole body.
+        """
+
+    def message(self, given: Any, ttl: int | None) -> Message:
+        """Check one of the messages that ``split`` returned. Raises MessageError.
+
+        ``ttl``: time to live in seconds of a message that has none of its own.
+        """
+
+    def operation(self, given: Any) -> bytes:
+        """Return one of these messages as the JSON text of an operation. Raises MessageError."""
+
+    def decode_poll(self, raw: bytes) -> PollRequest:
+        """Decode the body of a poll, which is not empty. Raises MessageError."""
+
+    def encode(self, messages: Sequence[Polled]) -> bytes:
+        """Return the body of the answer to a poll."""
+
+
+class BadMessage(NamedTuple):
+    """``field``: the place of the fault, such as ``messages[3].headers[0]``."""
+
+    field: str
+    reason: str
+
+
+class InvalidMessagesError(OplogError):
+    """A publish has bad messages, so nothing was stored.
+
+    ``bad``: the first of them, at most MAX_NAMED. ``count``: the number of all of them.
+    ``too_large``: one of ``bad`` is larger than a message may be.
+    """
+
+    def __init__(self, bad: list[BadMessage], count: int, *, too_large: bool) -> None:
+        more = f"; {count:,} messages are bad, nothing was stored" if count > 1 else ""
+        super().__init__(f"{bad[0].field}: {bad[0].reason}{more}")
+        self.bad = bad
+        self.count = count
+        self.too_large = too_large
+
+
+def publishing(
+    given: Iterable[_Given], check: Callable[[_Given], _T], most: int
+) -> Pieces[list[_T]]:
+    """Return the checked messages of a publish. ``len`` of a given one is its size in bytes.
+
+    Raises InvalidMessagesError, MessageError if there is no message, and TooLargeError for more
+    than ``most`` messages, which can never be stored together.
+    """
+    checked: list[_T] = []
+    bad: list[BadMessage] = []
+    wrong = index = 0
+    too_large = False
+    values = iter(given)
+    while piece := list(_piece(values)):
+        for each in piece:
+            try:
+                checked.append(check(each))
+            except (MessageError, OperationError) as error:
+                wrong += 1
+                if wrong <= MAX_NAMED:
+                    too_large = too_large or isinstance(error, MessageTooLargeError)
+                    bad.append(BadMessage(_place(index, error.field), error.reason))
+            index += 1
+        if index > most:
+            raise TooLargeError(
+                f"the messages are more than the queue holds ({most:,}); send fewer at a time"
+            )
+        if bad:
+            checked.clear()
+        yield
+    if bad:
+        raise InvalidMessagesError(bad, wrong, too_large=too_large)
+    if not checked:
+        raise MessageError("messages", "there is none")
+    return checked
+
+
+def _piece(values: Iterator[_Given]) -> Iterator[_Given]:
+    size = 0
+    for each in islice(values, _PIECE_MESSAGES):
+        yield each
+        size += len(each)
+        if size >= _PIECE_BYTES:
+            return
+
+
+def _place(index: int, field: str) -> str:
+    whole = field in ("message", "operation")
+    return f"messages[{index}]" if whole else f"messages[{index}].{field}"

@@ -1,0 +1,118 @@
+"""Counts of messages, in total and for the busiest topics. No I/O."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+from oplogd.names import TopicName
+
+LABELS = 200
+# Stands for all topics without a label. No topic has this name: it has no namespace.
+OTHER = "_other"
+_CANDIDATES = 1000
+
+
+class _Labelled:
+    """``shown``: messages since the topic got its label. ``weight``: total of its messages."""
+
+    __slots__ = ("shown", "weight")
+
+    def __init__(self, shown: int, weight: int) -> None:
+        self.shown = shown
+        self.weight = weight
+
+
+class Busiest:
+    """Counts by topic, for the busiest topics and for all others together.
+
+    Memory is bounded. The counts of a label and of OTHER never decrease: a topic that gets a label
+    later begins at 0, and one that loses it is counted in OTHER.
+    """
+
+    def __init__(self, labels: int = LABELS) -> None:
+        self._labels = labels
+        self._labelled: dict[str, _Labelled] = {}
+        self._candidates: dict[str, int] = {}
+        self._least = 0
+        self._other = 0
+
+    def add(self, name: str, count: int) -> None:
+        labelled = self._labelled.get(name)
+        if labelled is not None:
+            labelled.shown += count
+            labelled.weight += count
+        elif len(self._labelled) < self._labels:
+            self._labelled[name] = _Labelled(count, count)
+        else:
+            self._other += count
+            weight = self._candidates.get(name, 0) + count
+            self._candidates[name] = weight
+            if weight > self._least:
+                self._exchange(name, weight)
+            if len(self._candidates) > _CANDIDATES:
+                self._drop_candidates()
+
+    def shown(self) -> Mapping[str, int]:
+        """Return the counts by label."""
+        return {**{name: each.shown for name, each in self._labelled.items()}, OTHER: self._other}
+
+    def _exchange(self, name: str, weight: int) -> None:
+        """Give the label of the least busy topic to this one if this one is busier."""
+        least = min(self._labelled, key=lambda each: self._labelled[each].weight)
+        self._least = self._labelled[least].weight
+        if weight > self._least:
+            loser = self._labelled.pop(least)
+            self._other += loser.shown
+            self._candidates[least] = loser.weight
+            del self._candidates[name]
+            self._labelled[name] = _Labelled(0, weight)
+
+    def _drop_candidates(self) -> None:
+        """Forget the less busy half of the topics without a label."""
+        kept = sorted(self._candidates.items(), key=lambda each: each[1])[_CANDIDATES // 2 :]
+        self._candidates = dict(kept)
+
+
+class Counts(NamedTuple):
+    """Counts since the start."""
+
+    publishes: int = 0
+    messages_published: int = 0
+    messages_refused: int = 0
+    polls: int = 0
+    messages_polled: int = 0
+
+
+class TopicCounters:
+    """Counts of all topics. ``published`` and ``polled``: messages by topic.
+
+    No method raises: a fault in a figure must not fail a publish or a poll.
+    """
+
+    def __init__(self) -> None:
+        self.counts = Counts()
+        self.published = Busiest()
+        self.polled = Busiest()
+
+    def add_published(self, name: TopicName, messages: int) -> None:
+        """Count a publish whose messages are durable."""
+        counts = self.counts
+        self.counts = counts._replace(
+            publishes=counts.publishes + 1, messages_published=counts.messages_published + messages
+        )
+        with suppress(Exception):
+            self.published.add(str(name), messages)
+
+    def add_refused(self, messages: int) -> None:
+        """Count messages of a publish that failed. Some may be stored: see NotConfirmedError."""
+        refused = self.counts.messages_refused + messages
+        self.counts = self.counts._replace(messages_refused=refused)
+
+    def add_polled(self, name: TopicName, messages: int) -> None:
+        """Count an answered poll."""
+        counts = self.counts
+        self.counts = counts._replace(
+            polls=counts.polls + 1, messages_polled=counts.messages_polled + messages
+        )
+        with suppress(Exception):
+            self.polled.add(str(name), messages)

@@ -1,0 +1,42 @@
+"""The topics that this agent has looked up, so that a publish need not ask the store."""
+
+from oplogd.names import TopicName, no_topic
+from oplogd.store.topics import Topic, Topics
+
+_MAX_KNOWN = 10_000
+
+
+class KnownTopics:
+    """Another agent may have deleted a known topic. Its log then refuses every call."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+        self._known: dict[TopicName, Topic] = {}
+
+    async def find(self, name: TopicName, other_than: Topic | None = None) -> Topic:
+        """Return a topic of this name, which may be gone meanwhile.
+
+        ``other_than``: the topic that is known to be gone. Raises TopicNotFoundError and
+        StoreUnavailableError.
+        """
+        topic = self._known.get(name)
+        if topic is not None and topic != other_than:
+            return topic
+        topic = await self.look_up(name)
+        if other_than is not None and topic.log == other_than.log:
+            raise no_topic(name)
+        return topic
+
+    async def look_up(self, name: TopicName) -> Topic:
+        """Ask the store for the topic of this name. Raises as ``find`` does."""
+        self._known.pop(name, None)
+        topic = await self._topics.find(name)
+        if topic is None:
+            raise no_topic(name)
+        if len(self._known) >= _MAX_KNOWN:
+            self._known.clear()
+        self._known[name] = topic
+        return topic
+
+    def forget(self, name: TopicName) -> None:
+        self._known.pop(name, None)

@@ -1,0 +1,37 @@
+"""The parts of an agent that serve topics, composed."""
+
+from oplogd.health import Health
+from oplogd.store import Store
+from oplogd.topics.counters import TopicCounters
+from oplogd.topics.known import KnownTopics
+from oplogd.topics.oplog import OplogPoller
+from oplogd.topics.poller import Peek, Poller
+from oplogd.topics.publish import MessageQueue, Publisher
+from oplogd.topics.writer import Acknowledged, MessageWriter
+
+
+class TopicParts:
+    """Starts no task: the agent runs ``writer``.
+
+    ``peek`` and ``acknowledged``: see ``Poller`` and ``MessageWriter``.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        health: Health,
+        *,
+        max_queued: int,
+        max_queued_bytes: int,
+        poll_limit: int,
+        peek: Peek | None = None,
+        acknowledged: Acknowledged | None = None,
+    ) -> None:
+        topics = store.topics
+        self.counters = TopicCounters()
+        self.known = KnownTopics(topics)
+        self.queue = MessageQueue(max_queued, max_queued_bytes, "messages")
+        self.writer = MessageWriter(topics, self.queue, health, acknowledged)
+        self.publisher = Publisher(self.known, self.queue, self.counters)
+        self.poller = Poller(topics, self.known, self.counters, poll_limit, peek)
+        self.oplog = OplogPoller(store, self.counters, poll_limit)

@@ -1,0 +1,85 @@
+"""Takes the messages of a request: queues them and waits until they are durable."""
+
+import asyncio
+from collections.abc import Sequence
+
+from oplogd.errors import OplogError
+from oplogd.ingest.body import TooLargeError
+from oplogd.ingest.bounded import BoundedQueue, Waiting
+from oplogd.message import Message
+from oplogd.names import TopicName
+from oplogd.store.topics import Outcome, Refused
+from oplogd.topics.counters import TopicCounters
+from oplogd.topics.known import KnownTopics
+
+
+class MessageItem(Waiting):
+    """Messages of one request. ``outcome`` is set before the request is resolved."""
+
+    __slots__ = ("log", "messages", "outcome")
+
+    def __init__(self, log: int, messages: Sequence[Message], done: "asyncio.Future[None]") -> None:
+        super().__init__(len(messages), _octets(messages), done)
+        self.log = log
+        self.messages = messages
+        self.outcome: Outcome = Refused.DELETED
+
+
+MessageQueue = BoundedQueue[MessageItem]
+
+
+class Publisher:
+    """Publishes messages while their sender waits."""
+
+    def __init__(self, known: KnownTopics, queue: MessageQueue, counters: TopicCounters) -> None:
+        self._known = known
+        self._queue = queue
+        self._counters = counters
+
+    @property
+    def max_messages(self) -> int:
+        """Return the most messages that can be stored together."""
+        return self._queue.max_count
+
+    def refuse_invalid(self, count: int) -> None:
+        """Count messages that were refused as invalid."""
+        self._counters.add_refused(count)
+
+    async def publish(self, name: TopicName, messages: Sequence[Message]) -> None:
+        """Append messages to a topic together, and return when they are durable.
+
+        Raises TopicNotFoundError, TooLargeError, QueueFullError, NotConfirmedError and
+        StoreUnavailableError.
+        """
+        try:
+            await self._publish(name, messages)
+        except OplogError:
+            self._counters.add_refused(len(messages))
+            raise
+        self._counters.add_published(name, len(messages))
+
+    async def _publish(self, name: TopicName, messages: Sequence[Message]) -> None:
+        self._require_room(messages)
+        topic = await self._known.find(name)
+        while await self._append(topic.log, messages) is Refused.DELETED:
+            topic = await self._known.find(name, other_than=topic)
+
+    async def _append(self, log: int, messages: Sequence[Message]) -> Outcome:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        item = MessageItem(log, messages, done)
+        self._queue.add(item)
+        await done
+        return item.outcome
+
+    def _require_room(self, messages: Sequence[Message]) -> None:
+        queue = self._queue
+        if len(messages) > queue.max_count or _octets(messages) > queue.max_bytes:
+            raise TooLargeError(
+                f"the {len(messages):,} messages are more than the queue holds"
+                f" ({queue.max_count:,} messages, {queue.max_bytes:,} bytes);"
+                " send fewer at a time"
+            )
+
+
+def _octets(messages: Sequence[Message]) -> int:
+    return sum(len(message.data) for message in messages)

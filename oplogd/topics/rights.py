@@ -1,0 +1,30 @@
+"""The one place that is asked for a right. No I/O."""
+
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Generic, TypeVar
+
+# The kind of value that identifies a client: a request.
+_Client = TypeVar("_Client")
+
+
+class Right(Enum):
+    """What a client wants to do with a topic, or with the topics of a namespace."""
+
+    # Show, list, poll and stream.
+    READ = auto()
+    # Create, change, delete and publish.
+    WRITE = auto()
+
+
+class Rights(Generic[_Client]):
+    """Today a right is for all topics. ``read`` and ``write`` raise for clients without it."""
+
+    def __init__(self, read: Callable[[_Client], None], write: Callable[[_Client], None]) -> None:
+        self._checks = {Right.READ: read, Right.WRITE: write}
+
+    def require(
+        self, client: _Client, right: Right, namespace: str, topic: str | None = None
+    ) -> None:
+        """Raise unless the client has the right. ``topic`` None: for the whole namespace."""
+        self._checks[right](client)

@@ -1,0 +1,81 @@
+"""The figures of topics for /status and /metrics."""
+
+import asyncio
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from oplogd.errors import StoreUnavailableError
+from oplogd.names import OPLOG
+from oplogd.store.topics import Topics
+from oplogd.stream.feeds import Feeds
+from oplogd.stream.hub import Hub
+from oplogd.topics.counters import LABELS, OTHER
+from oplogd.topics.parts import TopicParts
+
+STORE_TIMEOUT_SECONDS = 2.0
+
+
+class TopicFigures:
+    """Reads figures only: it consumes no message and changes no counter."""
+
+    def __init__(self, topics: Topics, parts: TopicParts, feeds: Feeds, hub: Hub) -> None:
+        self._topics = topics
+        self._parts = parts
+        self._feeds = feeds
+        self._hub = hub
+
+    async def members(self) -> dict[str, Any]:
+        """Return the members for everybody: no name of a topic. ``count``: None if not known."""
+        queue, feeds = self._parts.queue, self._feeds.stats
+        return {
+            "count": await self._count(),
+            **self._parts.counters.counts._asdict(),
+            "queue_size": queue.count,
+            "queue_bytes": queue.bytes,
+            "feeds": feeds.feeds,
+            "feeds_bytes": feeds.bytes,
+        }
+
+    async def _count(self) -> int | None:
+        try:
+            async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
+                return (await self._topics.stats()).topics
+        except (StoreUnavailableError, TimeoutError):  # the store's own figures tell it
+            return None
+
+    def metrics(self) -> Iterable[Metric]:
+        """Return the metrics with a label for each of the busiest topics."""
+        counters = self._parts.counters
+        yield _counter(
+            "oplog_topic_messages_published",
+            "Messages stored in a topic; topics without a label of their own: _other",
+            counters.published.shown(),
+        )
+        yield _counter(
+            "oplog_topic_messages_polled",
+            "Messages sent in answers to polls of a topic",
+            counters.polled.shown(),
+        )
+        streams = GaugeMetricFamily("oplog_topic_streams", "Streams of a topic", labels=["topic"])
+        for name, count in self._streams().items():
+            streams.add_metric([name], count)
+        yield streams
+
+    def _streams(self) -> Mapping[str, int]:
+        counts = Counter(
+            consumer.topic for consumer in self._hub.consumers if consumer.topic != OPLOG
+        )
+        most = heapq.nlargest(LABELS, counts.items(), key=lambda each: (each[1], each[0]))
+        shown = {str(name): count for name, count in most}
+        return {**shown, OTHER: counts.total() - sum(shown.values())}
+
+
+def _counter(name: str, text: str, counts: Mapping[str, int]) -> Metric:
+    family = CounterMetricFamily(name, text, labels=["topic"])
+    for topic, count in counts.items():
+        family.add_metric([topic], count)
+    return family

@@ -1,0 +1,99 @@
+"""The parts of a request that endpoints of topics share, and the answers to their errors."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fastapi import Request
+
+from oplogd.errors import (
+    MessageError,
+    NotConfirmedError,
+    OperationError,
+    QueueFullError,
+    StoreUnavailableError,
+    TopicError,
+    TopicExistsError,
+    TopicNotFoundError,
+)
+from oplogd.ingest.body import TooLargeError
+from oplogd.ingest.budget import NoRoomError
+from oplogd.names import OPLOG, SYSTEM, TopicName, check_name, no_topic
+from oplogd.topics.codec import Codec, InvalidMessagesError
+from oplogd.topics.codecs import MEDIA_TYPES, codec_of
+from oplogd.web.negotiate import media_type
+from oplogd.web.problem import Problem
+
+# Answers to writes and polls: no page of another origin may read them.
+HEADERS = {"Cache-Control": "no-cache, no-store, must-revalidate"}
+
+RETRY_AFTER = {"Retry-After": "1"}
+STORE_AWAY = {"Retry-After": "5"}
+
+
+def namespace_of(request: Request) -> str:
+    """Return the namespace in a request's path. Raises Problem 400."""
+    try:
+        return check_name(request.path_params["namespace"], "namespace")
+    except TopicError as error:
+        raise Problem(400, str(error)) from None
+
+
+def name_of(request: Request) -> TopicName:
+    """Return the topic in a request's path. Raises Problem 400."""
+    namespace = namespace_of(request)
+    try:
+        return TopicName(namespace, check_name(request.path_params["topic"], "topic"))
+    except TopicError as error:
+        raise Problem(400, str(error)) from None
+
+
+def refuse_reserved(name: TopicName) -> None:
+    """Raise Problem 409 for a topic that clients may not create, change or delete."""
+    if name.namespace == SYSTEM:
+        raise Problem(409, f"the namespace {SYSTEM} is reserved")
+
+
+def require_known(name: TopicName) -> None:
+    """Raise TopicNotFoundError for a built-in topic that does not exist."""
+    if name.namespace == SYSTEM and name != OPLOG:
+        raise no_topic(name)
+
+
+def codec_for(request: Request, *, default: str = "") -> Codec:
+    """Return the codec of a body. Raises Problem 415.
+
+    ``default``: the media type of a request without Content-Type, empty for none.
+    """
+    given = media_type(request.headers.get("content-type", "")) or default
+    use = f"use {' or '.join(MEDIA_TYPES)}"
+    if not given:
+        raise Problem(415, f"Content-Type is missing; {use}")
+    if (codec := codec_of(given)) is None:
+        raise Problem(415, f"Content-Type {given} is not understood; {use}")
+    return codec
+
+
+@contextmanager
+def problems() -> Iterator[None]:
+    """Raise the Problem for an error of topics, messages or the store."""
+    try:
+        yield
+    except InvalidMessagesError as error:
+        errors = [bad._asdict() for bad in error.bad]
+        raise Problem(413 if error.too_large else 400, str(error), errors=errors) from None
+    except OperationError as error:  # the body is not gzip
+        raise Problem(400, f"body: {error.reason}") from None
+    except (MessageError, TopicError) as error:
+        raise Problem(400, str(error)) from None
+    except TopicNotFoundError as error:
+        raise Problem(404, str(error)) from None
+    except TopicExistsError as error:
+        raise Problem(409, str(error)) from None
+    except TooLargeError as error:
+        raise Problem(413, str(error)) from None
+    except (NoRoomError, QueueFullError) as error:
+        raise Problem(503, str(error), RETRY_AFTER) from None
+    except NotConfirmedError as error:
+        raise Problem(503, f"not confirmed, it may still be stored: {error}", STORE_AWAY) from None
+    except StoreUnavailableError as error:
+        raise Problem(503, str(error), STORE_AWAY) from None

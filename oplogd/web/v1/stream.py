@@ -1,0 +1,52 @@
+"""The stream of a topic."""
+
+from fastapi import FastAPI, Request, Response
+
+from oplogd.errors import TopicNotFoundError
+from oplogd.names import OPLOG, TopicName
+from oplogd.stream.consumer import Consumer
+from oplogd.topics.known import KnownTopics
+from oplogd.topics.rights import Right, Rights
+from oplogd.web.access.authentication import credentials
+from oplogd.web.stream import Streams
+from oplogd.web.v1 import describe
+from oplogd.web.v1.requests import name_of, problems, require_known
+from oplogd.web.v1.stream_request import parse_topic_request
+from oplogd.web.v1.topics import TOPIC
+
+
+def add_topic_stream(
+    app: FastAPI, rights: Rights[Request], known: KnownTopics, streams: Streams
+) -> None:
+    hub = streams.hub
+
+    @app.get(f"{TOPIC}/stream", **describe.STREAM)
+    async def stream(request: Request) -> Response:
+        name = name_of(request)
+        streams.require_accepted(request, "messages")
+        with hub.refusing(credentials(request)):
+            rights.require(request, Right.READ, *name)
+        if name == OPLOG:
+            return await streams.operations(request)
+        with problems():
+            require_known(name)
+            return await messages(request, name)
+
+    async def messages(request: Request, name: TopicName) -> Response:
+        with hub.refusing("bad_request"):
+            asked = parse_topic_request(request.headers, request.query_params)
+        topic = await known.look_up(name)
+
+        async def connect(address: str) -> Consumer:
+            options = {"address": address, "name": asked.name}
+            try:
+                return await hub.connect_topic(
+                    topic, asked.position, checkpoints=asked.checkpoints, **options
+                )
+            except TopicNotFoundError:  # deleted since it was looked up
+                again = await known.find(name, other_than=topic)
+                return await hub.connect_topic(
+                    again, asked.position, checkpoints=asked.checkpoints, **options
+                )
+
+        return await streams.answer(request, connect)

@@ -1,0 +1,44 @@
+"""The parameters of a request for the stream of a topic. No I/O."""
+
+from typing import NamedTuple
+
+from starlette.datastructures import Headers, QueryParams
+
+from oplogd.errors import PositionError
+from oplogd.event_id import Millis
+from oplogd.message_id import parse_message_id
+from oplogd.stream.topic_start import TopicPosition
+from oplogd.web.problem import Problem
+from oplogd.web.stream_request import checkpoints_of, name_of, position_of
+
+_HEX_DIGITS = 40
+_MOST_DIGITS = 13
+
+
+class TopicStreamRequest(NamedTuple):
+    """Parameters of a consumer. ``position`` None: start with the next message."""
+
+    position: TopicPosition | None
+    checkpoints: bool
+    name: str
+
+
+def parse_topic_request(headers: Headers, query: QueryParams) -> TopicStreamRequest:
+    """Raise Problem 400 for a parameter that is invalid."""
+    try:
+        position = position_of(headers, query, parse_topic_position)
+    except PositionError as error:
+        raise Problem(400, str(error)) from None
+    return TopicStreamRequest(position, checkpoints_of(query), name_of(query))
+
+
+def parse_topic_position(text: str) -> TopicPosition:
+    """Read a position as a consumer sends it. Raises PositionError."""
+    if len(text) <= _MOST_DIGITS and text.isascii() and text.isdecimal():
+        return Millis(int(text))
+    if len(text) != _HEX_DIGITS:
+        raise PositionError(
+            f"a message id is {_HEX_DIGITS} lower-case hexadecimal digits, or up to"
+            f" {_MOST_DIGITS} decimal digits (milliseconds since 1970)"
+        )
+    return parse_message_id(text)

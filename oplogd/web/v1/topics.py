@@ -1,0 +1,108 @@
+"""The catalogue of topics: create, change, show, list, delete."""
+
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+
+from oplogd.media_types import JSON
+from oplogd.names import OPLOG, SYSTEM, TopicName, no_topic
+from oplogd.store import Store
+from oplogd.store.topics import Topic
+from oplogd.stream.feeds import Feeds
+from oplogd.topics.known import KnownTopics
+from oplogd.topics.properties import parse_properties, shown
+from oplogd.topics.rights import Right, Rights
+from oplogd.web.bodies import small_body
+from oplogd.web.problem import COMMON_HEADERS
+from oplogd.web.v1 import describe
+from oplogd.web.v1.requests import (
+    HEADERS,
+    name_of,
+    namespace_of,
+    problems,
+    refuse_reserved,
+    require_known,
+)
+
+TOPICS = "/v1/namespaces/{namespace}/topics"
+TOPIC = f"{TOPICS}/{{topic}}"
+
+
+def add_topics(
+    app: FastAPI, rights: Rights[Request], store: Store, known: KnownTopics, feeds: Feeds
+) -> None:
+    topics = store.topics
+
+    @app.put(TOPIC, **describe.CREATE)
+    async def create(request: Request) -> Response:
+        name = name_of(request)
+        rights.require(request, Right.WRITE, *name)
+        refuse_reserved(name)
+        body = await small_body(request)
+        with problems():
+            topic = await topics.create(name, parse_properties(body))
+            return _json(await show(topic))
+
+    @app.put(f"{TOPIC}/properties", **describe.CHANGE)
+    async def change(request: Request) -> Response:
+        name = name_of(request)
+        rights.require(request, Right.WRITE, *name)
+        refuse_reserved(name)
+        body = await small_body(request)
+        with problems():
+            topic = await topics.change(name, parse_properties(body))
+            known.forget(name)
+            feeds.changed(topic)
+            return _json(await show(topic))
+
+    @app.delete(TOPIC, **describe.DELETE)
+    async def delete(request: Request) -> Response:
+        name = name_of(request)
+        rights.require(request, Right.WRITE, *name)
+        refuse_reserved(name)
+        with problems():
+            await topics.delete(name)
+        known.forget(name)
+        return Response(status_code=200, headers=HEADERS)
+
+    @app.get(TOPIC, **describe.SHOW)
+    async def get(request: Request) -> Response:
+        name = name_of(request)
+        rights.require(request, Right.READ, *name)
+        with problems():
+            if name == OPLOG:
+                return _json(await show_oplog(), COMMON_HEADERS)
+            require_known(name)
+            return _json(await show(await existing(name)), COMMON_HEADERS)
+
+    @app.get(TOPICS, **describe.LIST)
+    async def list_(request: Request) -> Response:
+        namespace = namespace_of(request)
+        rights.require(request, Right.READ, namespace)
+        with problems():
+            if namespace == SYSTEM:
+                return _json([await show_oplog()], COMMON_HEADERS)
+            found = await topics.in_namespace(namespace)
+            default = await topics.default_ttl() if any(t.ttl is None for t in found) else 0
+            return _json([_shown(topic, default) for topic in found], COMMON_HEADERS)
+
+    async def existing(name: TopicName) -> Topic:
+        topic = await topics.find(name)
+        if topic is None:
+            raise no_topic(name)
+        return topic
+
+    async def show(topic: Topic) -> dict[str, Any]:
+        return _shown(topic, await topics.default_ttl() if topic.ttl is None else 0)
+
+    async def show_oplog() -> dict[str, Any]:
+        return shown(OPLOG.topic, {"bytes": (await store.stats()).max_bytes})
+
+
+def _shown(topic: Topic, default_ttl: int) -> dict[str, Any]:
+    return shown(topic.name.topic, {"ttl": default_ttl if topic.ttl is None else topic.ttl})
+
+
+def _json(body: Any, headers: dict[str, str] = HEADERS) -> Response:
+    return Response(msgspec.json.encode(body), 200, headers, JSON)

@@ -1,0 +1,86 @@
+"""Both kinds of topics with the interface of ``Topics``, so that one test serves both."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, Self, cast
+
+from oplogc.topics import AsyncTopics, PublishCounters, TopicConsumer, Topics
+
+
+class AsyncTopicsInThread:
+    """``AsyncTopics`` in an event loop of its own; a call waits for its end."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self._topics = self._do(self._make(url, options))
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
+            return self._do(getattr(self._topics, name)(*arguments, **options))
+
+        return call
+
+    def publish(self, topic: str, *messages: Any, durable: bool = True) -> "Future[None]":
+        async def start() -> "asyncio.Future[None]":
+            return cast(AsyncTopics, self._topics).publish(topic, *messages, durable=durable)
+
+        async def wait(started: "asyncio.Future[None]") -> None:
+            await started
+
+        return asyncio.run_coroutine_threadsafe(wait(self._do(start())), self._loop)
+
+    def stream(self, topic: str, **options: Any) -> TopicConsumer:
+        return cast(TopicConsumer, self._topics.stream(topic, **options))
+
+    def close(self, timeout: float | None = 30.0) -> None:
+        self._do(self._topics.aclose(timeout))
+
+    @property
+    def counters(self) -> PublishCounters:
+        async def get() -> PublishCounters:
+            return cast(PublishCounters, self._topics.counters)
+
+        return cast(PublishCounters, self._do(get()))
+
+    def end(self) -> None:
+        self._do(self._topics.aclose(0))
+        self._do(self._loop.shutdown_asyncgens())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    @staticmethod
+    async def _make(url: str, options: dict[str, Any]) -> AsyncTopics:
+        return AsyncTopics(url, **options)
+
+    def _do(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class TopicsOf:
+    """Makes topics of one kind, and ends what is theirs."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._made: list[AsyncTopicsInThread | Topics] = []
+
+    def __call__(self, url: str, **options: Any) -> Topics:
+        make = Topics if self._kind == "threads" else AsyncTopicsInThread
+        made = make(url, **options)
+        self._made.append(made)
+        return cast(Topics, made)
+
+    def end(self) -> None:
+        for made in self._made:
+            if isinstance(made, AsyncTopicsInThread):
+                made.end()

@@ -1,0 +1,197 @@
+"""The JSON bodies of publish and poll: every rule, and the messages for people."""
+
+from typing import Any
+
+import pytest
+
+from oplogd.errors import MessageError
+from oplogd.ingest.body import TooLargeError
+from oplogd.message import Message
+from oplogd.topics.codec import (
+    InvalidMessagesError,
+    Polled,
+    PollRequest,
+    publishing,
+)
+from oplogd.topics.json_codec import JsonCodec
+
+CODEC = JsonCodec()
+ID = "0000018bcfe56800" + "0" * 24
+
+
+def published(body: bytes, ttl: int | None = None, most: int = 1000) -> list[Message]:
+    pieces = publishing(CODEC.split(body), lambda given: CODEC.message(given, ttl), most)
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as end:
+            messages: list[Message] = end.value
+            return messages
+
+
+def test_messages_are_strings_or_objects() -> None:
+    body = b' {"messages": ["a", {"payload": "b", "key": "k"}], "transactionWritePointer": null}'
+    assert published(body) == [
+        Message(b'{"payload":"a"}'),
+        Message(b'{"payload":"b","key":"k"}'),
+    ]
+
+
+def test_a_default_ttl_counts_for_messages_without_their_own() -> None:
+    body = b'{"messages": ["a", {"payload": "b", "ttl": 5}]}'
+    assert [each.ttl for each in published(body, ttl=9)] == [9, 5]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"", "body: is not valid JSON: Input data was truncated"),
+        (b"[]", "body: must be an object"),
+        (b"{}", "messages: must be a list with at least one message"),
+        (b'{"messages": null}', "messages: must be a list with at least one message"),
+        (b'{"messages": {}}', "messages: must be a list with at least one message"),
+        (b'{"messages": []}', "messages: there is none"),
+        (b'{"messages": ["a"], "x": 1}', "x: is not a member of this request"),
+        (b'{"messages": ["a"], "transactionWritePointer": 7}',
+         "transactionWritePointer: must be null"),
+        (b'{"messages": ["a"', "body: is not valid JSON: Input data was truncated"),
+        (b'{"messages": ' + b"[" * 100_000, "body: is nested too deeply"),
+    ],
+)  # fmt: skip
+def test_a_bad_body_is_refused(body: bytes, said: str) -> None:
+    with pytest.raises(MessageError) as error:
+        published(body)
+    assert str(error.value) == said
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        ("5", "messages[1]"),
+        ("{}", "messages[1].payload"),
+        ('{"payload": 5}', "messages[1].payload"),
+        ('{"payload": "a", "x": 1}', "messages[1].x"),
+        ('{"payload": "a", "headers": [["n", "v"], ["n"]]}', "messages[1].headers[1]"),
+        ('{"payload": "a", "ttl": 0}', "messages[1].ttl"),
+        ('"\xff"', "messages[1]"),
+    ],
+)
+def test_a_bad_message_is_named(message: str, field: str) -> None:
+    body = b'{"messages": ["a", %b, "b"]}' % message.encode("latin-1")
+    with pytest.raises(InvalidMessagesError) as error:
+        published(body)
+    assert [each.field for each in error.value.bad] == [field]
+    assert (error.value.count, error.value.too_large) == (1, False)
+
+
+def test_the_first_hundred_bad_messages_are_named_and_all_are_counted() -> None:
+    with pytest.raises(InvalidMessagesError) as error:
+        published(b'{"messages": [%b]}' % b",".join([b"1"] * 500))
+    assert [each.field for each in error.value.bad] == [f"messages[{n}]" for n in range(100)]
+    assert error.value.count == 500
+
+
+def test_a_large_message_is_too_large() -> None:
+    with pytest.raises(InvalidMessagesError) as error:
+        published(b'{"messages": ["%b"]}' % (b"x" * (1 << 20) + b"x"))
+    assert error.value.too_large
+
+
+@pytest.mark.parametrize("count", [11, 300_000])
+def test_more_messages_than_the_queue_holds_are_too_large(count: int) -> None:
+    with pytest.raises(TooLargeError):
+        published(b'{"messages": [%b]}' % b",".join([b'"a"'] * count), most=10)
+
+
+@pytest.mark.parametrize(("size", "pieces"), [(1, 2), (4094, 7), (100_000, 100)])
+def test_a_piece_ends_after_many_bytes(size: int, pieces: int) -> None:
+    """100 messages: other requests run between the pieces, however large the messages are."""
+    body = b'{"messages": [' + b",".join([b'"' + b"x" * size + b'"'] * 100) + b"]}"
+    given = CODEC.split(body)
+    checked = publishing(given, lambda each: CODEC.message(each, None), 100)
+    assert sum(1 for _ in checked) == pieces
+
+
+def test_a_text_that_no_message_needs_is_refused_before_it_is_decoded() -> None:
+    most = b'"' + rb"\u0001" * 1024 * 1024 + b'"'
+    assert len(published(b'{"messages": [' + most + b"]}")) == 1
+    nothing = b'{"payload": ""' + b" " * 8 * 1024 * 1024 + b"}"
+    with pytest.raises(InvalidMessagesError) as error:
+        published(b'{"messages": [' + nothing + b"]}")
+    assert error.value.too_large
+    assert str(error.value) == ("messages[0]: has 8,388,623 bytes of JSON, more than 7,340,032")
+
+
+@pytest.mark.parametrize("number", [b"1e400", b"-1e400", b"9" * 5000])
+def test_a_number_out_of_range_is_said_to_be_one(number: bytes) -> None:
+    with pytest.raises(InvalidMessagesError) as error:
+        published(b'{"messages": [{"payload": "a", "ttl": ' + number + b"}]}")
+    assert str(error.value) == "messages[0]: has a number that is out of range"
+    with pytest.raises(MessageError) as poll_error:
+        CODEC.decode_poll(b'{"limit": ' + number + b"}")
+    assert str(poll_error.value) == "body: has a number that is out of range"
+
+
+def test_a_list_too_long_to_split_at_once_has_all_its_messages() -> None:
+    count = 200_002
+    body = b'{"messages": [ %b ]}' % b" , ".join([b'"a"'] * count)
+    assert published(body, most=count) == [Message(b'{"payload":"a"}')] * count
+
+
+@pytest.mark.parametrize(
+    ("body", "request_"),
+    [
+        (b"{}", PollRequest()),
+        (b'{"startFrom": null, "inclusive": true, "limit": null, "transaction": null}',
+         PollRequest()),
+        (b'{"startFrom": 5, "inclusive": false, "limit": 7}', PollRequest(5, False, 7)),
+        (b'{"startFrom": "%b"}' % ID.encode(), PollRequest(bytes.fromhex(ID))),
+    ],
+)  # fmt: skip
+def test_a_poll_is_decoded(body: bytes, request_: PollRequest) -> None:
+    assert CODEC.decode_poll(body) == request_
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b"[]", "body"),
+        (b"{", "body"),
+        (b'{"from": 1}', "from"),
+        (b'{"startFrom": -1}', "startFrom"),
+        (b'{"startFrom": 1.5}', "startFrom"),
+        (b'{"startFrom": true}', "startFrom"),
+        (b'{"startFrom": "5"}', "startFrom"),
+        (b'{"startFrom": "%b"}' % ID.upper().replace("B", "g").encode(), "startFrom"),
+        (b'{"limit": 0}', "limit"),
+        (b'{"limit": -1}', "limit"),
+        (b'{"limit": "5"}', "limit"),
+        (b'{"limit": false}', "limit"),
+        (b'{"inclusive": null}', "inclusive"),
+        (b'{"transaction": {}}', "transaction"),
+    ],
+)
+def test_a_bad_poll_names_its_member(body: bytes, field: str) -> None:
+    with pytest.raises(MessageError) as error:
+        CODEC.decode_poll(body)
+    assert error.value.field == field
+
+
+def test_answers_are_joined_from_stored_text() -> None:
+    data = '{"payload":"é","key":"k"}'
+    assert CODEC.encode([]) == b"[]"
+    assert CODEC.encode([Polled(ID, data), Polled(ID, '{"payload":null}')]) == (
+        f'[{{"id":"{ID}","payload":"é","key":"k"}},{{"id":"{ID}","payload":null}}]'.encode()
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (b'{"event": "insert"}', b'{"event": "insert"}'),
+        (b'"{\\"event\\": \\"insert\\"}"', b'{"event": "insert"}'),
+        (b'{"payload": "{\\"event\\": 1}"}', b'{"event": 1}'),
+    ],
+)
+def test_a_message_of_the_oplog_is_an_operation(given: Any, text: bytes) -> None:
+    assert CODEC.operation(given) == text

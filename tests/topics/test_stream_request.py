@@ -1,0 +1,60 @@
+"""The parameters of a request for the stream of a topic."""
+
+import pytest
+from starlette.datastructures import Headers, QueryParams
+
+from oplogd.event_id import Millis
+from oplogd.message_id import MessageId
+from oplogd.stream.topic_start import TopicPosition
+from oplogd.web.problem import Problem
+from oplogd.web.v1.stream_request import TopicStreamRequest, parse_topic_request
+
+ID = MessageId(1_700_000_000_000, 3)
+
+
+def parsed(query: str, header: str = "") -> TopicStreamRequest:
+    headers = {"last-event-id": header} if header else {}
+    return parse_topic_request(Headers(headers), QueryParams(query))
+
+
+@pytest.mark.parametrize(
+    ("query", "header", "position"),
+    [
+        ("", "", None),
+        ("", str(ID), ID),
+        (f"last_event_id={ID}", "", ID),
+        ("last_event_id=5", str(ID), ID),
+        ("", "0", Millis(0)),
+        ("last_event_id=1700000000000", "", Millis(1_700_000_000_000)),
+        ("since=1700000000000", "", Millis(1_700_000_000_000, chosen=True)),
+        ("since=1970-01-01T00:00:01Z", "", Millis(1000, chosen=True)),
+        ("since=1970-01-01T00:00:01%2B00:00", "", Millis(1000, chosen=True)),
+    ],
+)
+def test_a_position_is_an_id_or_a_time(
+    query: str, header: str, position: TopicPosition | None
+) -> None:
+    assert parsed(query, header).position == position
+
+
+def test_filters_of_operations_are_ignored() -> None:
+    request = parsed("types=a&parents=b&checkpoint=1&name=search")
+    assert request == TopicStreamRequest(None, checkpoints=True, name="search")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"last_event_id={str(ID)[:24]}",
+        f"last_event_id={str(ID).upper()[:39]}F",
+        "last_event_id=12345678901234",
+        "last_event_id=-1",
+        "since=yesterday",
+        "checkpoint=2",
+        "name=a/b",
+    ],
+)
+def test_a_bad_parameter_is_refused(query: str) -> None:
+    with pytest.raises(Problem) as problem:
+        parsed(query)
+    assert problem.value.status == 400
