@@ -5,7 +5,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogd.topics.counters import OTHER, Busiest
+from oplogd.names import TopicName
+from oplogd.topics.counters import OTHER, Busiest, Counts, TopicCounters
 from tests.properties import examples
 
 
@@ -45,3 +46,16 @@ def test_a_busy_topic_among_many_others_gets_a_label() -> None:
     shown = busiest.shown()
     assert shown["ns/busy"] > 19_000
     assert sum(shown.values()) == 40_000
+
+
+class BrokenBusiest(Busiest):
+    def add(self, name: str, count: int) -> None:
+        raise RuntimeError("a fault in a figure")
+
+
+def test_a_fault_in_the_figures_of_a_topic_fails_no_publish_and_no_poll() -> None:
+    counters = TopicCounters()
+    counters.published = counters.polled = BrokenBusiest()
+    counters.add_published(TopicName("ns", "t"), 2)
+    counters.add_polled(TopicName("ns", "t"), 3)
+    assert counters.counts == Counts(publishes=1, messages_published=2, polls=1, messages_polled=3)
