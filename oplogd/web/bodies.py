@@ -37,7 +37,8 @@ class BodyReader:
 
         Raises the errors of ``received`` and ``decoding``.
         """
-        async with self.received(request, "operations") as body:
+        with self._budget.share() as share:
+            body = await self._decompressed(request, share, "operations")
             return await self.work(decoding(body, media_type, format_ms(now_ms()), max_operations))
 
     @asynccontextmanager
@@ -47,6 +48,10 @@ class BodyReader:
         ``things``: the plural noun for messages to users. Raises Problem 415, NoRoomError,
         TooLargeError, and OperationError if the body is not gzip.
         """
+        with self._budget.share() as share:
+            yield await self._decompressed(request, share, things)
+
+    async def _decompressed(self, request: Request, share: Share, things: str) -> bytes:
         encoding = request.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("identity", "gzip", ""):
             raise Problem(
@@ -54,11 +59,10 @@ class BodyReader:
                 f"a body may be compressed with gzip, not {encoding}",
                 {"Accept-Encoding": "gzip"},
             )
-        with self._budget.share() as share:
-            body = await self._receive(request, share, things)
-            if encoding == "gzip":
-                body = await self.work(decompressing(body, self._max_size, share.take))
-            yield body
+        body = await self._receive(request, share, things)
+        if encoding == "gzip":
+            body = await self.work(decompressing(body, self._max_size, share.take))
+        return body
 
     async def _receive(self, request: Request, share: Share, things: str) -> bytes:
         """Return the whole body. Raises TooLargeError and NoRoomError before it holds too much."""
