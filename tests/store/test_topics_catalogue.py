@@ -9,7 +9,7 @@ from oplogd.store.topics import DEFAULT_TTL, MessageBatch, Placed, Refused, Topi
 from tests.store.kits import LARGE, Kit
 from tests.store.messages import NAME, messages, named, payloads_of, publish
 
-MANY = 10_000
+MANY = 3_000
 
 
 async def test_a_new_store_has_no_topics(topics: Topics) -> None:
@@ -204,7 +204,7 @@ async def test_only_an_explicit_default_changes_the_default_of_the_store(topic_k
 
 
 @pytest.mark.parametrize("topic_kits", LARGE, indirect=True)
-async def test_ten_thousand_topics_are_listed_and_found(topic_kit: Kit, topics: Topics) -> None:
+async def test_thousands_of_topics_are_listed_and_found(topic_kit: Kit, topics: Topics) -> None:
     count = min(MANY, topic_kit.bulk)
     for number in range(count):
         await topics.create(named(f"t{number:05}"), None)
