@@ -19,6 +19,7 @@ from oplogd.latency import LatencyProbe
 from oplogd.rates import RateMeter, Rates
 from oplogd.settings import Settings
 from oplogd.store import LogBounds, Store
+from oplogd.store.transactions import Limits
 from oplogd.stream.feeds import Feeds
 from oplogd.stream.follower import follow
 from oplogd.stream.frames import Framer
@@ -29,6 +30,9 @@ from oplogd.stream.waker import Waker
 from oplogd.tombstones import purge_tombstones
 from oplogd.topics.parts import TopicParts
 from oplogd.topics.sweep import sweep_topics
+from oplogd.transactions.keeper import keep_transactions
+from oplogd.transactions.room import Room
+from oplogd.transactions.service import TransactionService
 
 CLOCK_AHEAD_MS = 60_000
 _CATCH_UP_SECONDS = 2.0
@@ -80,6 +84,15 @@ class Agent:
             peek=self.feeds.peek,
             acknowledged=self.feeds.acknowledged,
         )
+        self.transactions = TransactionService(
+            store.transactions,
+            store.topics,
+            self.topics.known,
+            Limits(settings.txn_max_records, settings.txn_max_bytes),
+            self.feeds.acknowledged,
+            lambda log: self.feeds.get(log) is not None,
+            Room(settings.max_queued_events, settings.max_queued_bytes),
+        )
         self.started = time.monotonic()
         self.stopping = False
         self._meter = RateMeter(
@@ -123,6 +136,7 @@ class Agent:
         self._writer = self._run("writer", writer.run())
         self._message_writer = self._run("message writer", self.topics.writer.run())
         self._run("sweep", sweep_topics(self.store.topics, self.settings.topic_cleanup))
+        self._run("keeper of transactions", keep_transactions(self.store.transactions))
         self._run("follower", follow(self.store, self.ring, self.health, self.latency))
         self._run("topic follower", follow_topics(self.store.topics, self.feeds, self.health))
         self._run("ticker", self.hub.tick())

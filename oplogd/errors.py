@@ -47,6 +47,21 @@ class TopicExistsError(OplogError):
     """A topic of this name exists already."""
 
 
+class TransactionNotFoundError(OplogError):
+    """There is no transaction with this id, or it was forgotten."""
+
+
+class TransactionConflictError(OplogError):
+    """A transaction is in another state, or has other records, than the request takes for granted.
+
+    The message gives the reason.
+    """
+
+
+class TransactionTooLargeError(OplogError):
+    """A transaction would have more records or bytes than it may."""
+
+
 class QueueFullError(OplogError):
     """The ingest queue has no room now; trying again later makes sense."""
 

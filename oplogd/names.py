@@ -36,9 +36,14 @@ def topic_exists(name: TopicName) -> TopicExistsError:
     return TopicExistsError(f"the topic {name} exists already")
 
 
+def is_name(name: str) -> bool:
+    """Return whether a namespace or topic may have this name."""
+    return _NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
 def check_name(name: str, field: str) -> str:
     """Return the name of a namespace or topic. Raises TopicError, which names ``field``."""
-    if not _NAME.fullmatch(name) or name in (".", ".."):
+    if not is_name(name):
         raise TopicError(
             field,
             f"must be 1 to {MAX_NAME} ASCII letters, digits, '.', '_' or '-', and not '.' or '..'",

@@ -17,6 +17,7 @@ _VARYING = (
     (re.compile(r"\b[0-9a-f]{24}\b"), "<event id>"),
     (re.compile(r"\b[0-9a-f]{40}\b"), "<message id>"),
     (re.compile(r"\b[0-9]{13}\b"), "<milliseconds>"),
+    (re.compile(r"\b[4-9][0-9]{18}\b"), "<transaction id>"),
     (re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d\d\dZ"), "<time>"),
 )
 

@@ -20,6 +20,7 @@ import pytest
 
 from oplog_sync import settings as job_settings
 from oplogc.ctl.topic import topic
+from oplogc.ctl.txn import txn
 from oplogc.tail_settings import FLAGS
 from oplogd import server, settings
 from oplogd.agent import Agent as Parts
@@ -42,6 +43,9 @@ STATUS_OF = {
     "TopicExistsError": 409,
     "TopicNotFoundError": 404,
     "TooLargeError": 413,
+    "TransactionConflictError": 409,
+    "TransactionNotFoundError": 404,
+    "TransactionTooLargeError": 413,
     "QueueFullError": 503,
     "NoRoomError": 503,
 }
@@ -72,13 +76,13 @@ def tail_flags() -> str:
 
 def ctl_flags() -> str:
     """Return a table of the commands with their own flags, and one of the flags that all have."""
-    commands = topic.commands.values()
-    shared = set.intersection(*({each.name for each in command.params} for command in commands))
+    commands = [(group, each) for group in (topic, txn) for each in group.commands.values()]
+    shared = set.intersection(*({each.name for each in command.params} for _, command in commands))
     rows = ["| command | flag | |", "|---|---|---|"]
-    for command in commands:
+    for group, command in commands:
         context = click.Context(command)
         usage = " ".join([command.name or "", *command.collect_usage_pieces(context)[1:]])
-        rows.append(f"| `topic {usage}` | | {summary(command)} |".replace("|-`", "\\|-`"))
+        rows.append(f"| `{group.name} {usage}` | | {summary(command)} |".replace("|-`", "\\|-`"))
         rows += [ctl_flag(each) for each in options(command) if each.name not in shared]
     rows += ["", "| flag of every command | variable | |", "|---|---|---|"]
     for each in options(command):

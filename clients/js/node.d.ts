@@ -1,4 +1,4 @@
-import { OplogError, type Message, type State, type TopicConsumer, type TopicConsumerOptions } from "./oplog.js";
+import { OplogError, type Isolation, type Message, type State, type TopicConsumer, type TopicConsumerOptions } from "./oplog.js";
 
 export * from "./oplog.js";
 
@@ -106,6 +106,8 @@ export interface PollOptions {
   inclusive?: boolean;
   /** At most this number of messages; the agent's own limit is 1,000 unless it has another. */
   limit?: number | null;
+  /** "read_uncommitted". */
+  isolation?: Isolation;
   signal?: AbortSignal;
 }
 

@@ -96,7 +96,7 @@ STATE_TABLE = Table(
 OPERATION_TABLE = Table(
     LOG,
     "n",
-    ("event", "n", "data"),
+    ("event", "n", "data", "txn", "lsn", "of"),
     ("event", "n", "data.t", "data.id"),
     _operation_filters,
     _operation_row,

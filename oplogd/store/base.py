@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
 from oplogd.store.topics import Topics
+from oplogd.store.transactions import Transactions
 
 
 class Entry(NamedTuple):
@@ -214,6 +215,10 @@ class Store(Protocol):
     @property
     def topics(self) -> Topics:
         """The topics beside the log."""
+
+    @property
+    def transactions(self) -> Transactions:
+        """The transactions over the topics and the log."""
 
     async def new_epoch(self) -> None:
         """Set the log aside, begin a new one, and give all states the present time.

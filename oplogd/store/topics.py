@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from oplogd.event_id import Mark
+from oplogd.isolation import EntryKind as EntryKind
 from oplogd.message import Message
 from oplogd.names import TopicName
 
@@ -14,14 +15,6 @@ DEFAULT_TTL = 7 * 86_400
 # Logs are numbered from 1; 0 is the oplog. Offsets in a topic stay below MAX_OFFSET.
 MAX_LOG = (1 << 23) - 1
 MAX_OFFSET = (1 << 40) - 1
-
-
-class EntryKind(StrEnum):
-    """The kind of an entry in a topic: its ``event``."""
-
-    MESSAGE = "message"
-    # Nobody may read it any more. Its data is empty.
-    VOID = "void"
 
 
 class TopicEntry(NamedTuple):
@@ -36,6 +29,18 @@ class TopicEntry(NamedTuple):
     event: str
     data: str
     sequence: int
+    expires_ms: int
+
+
+class TopicRecord(NamedTuple):
+    """A record of a committed transaction in a topic: see ``Record``.
+
+    ``data``: as ``Message.data``; empty if the message is past its own time to live, which counts
+    from the commit. ``expires_ms``: see ``TopicEntry``.
+    """
+
+    lsn: int
+    data: str
     expires_ms: int
 
 
@@ -123,6 +128,13 @@ class TopicLog(Protocol):
 
     async def locate(self, ms: int = 0, sequence: int = 0) -> TopicBounds:
         """Return the bounds of the topic, and the last entry at or before a time and sequence."""
+
+    async def expand(self, commit: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
+        """Return up to ``limit`` records of a COMMIT entry past an lsn, by lsn.
+
+        At most about 1 MB of them, but at least one if there is any. They stay for 5 minutes after
+        the front has passed the commit; later some may be missing.
+        """
 
 
 class Topics(Protocol):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oplogd.event_id import Mark
+from oplogd.store.topics import TopicEntry, TopicRecord
 from oplogd.stream.filters import Filter
 from oplogd.stream.phase import Phase, Step, Subscription
 
@@ -39,8 +40,14 @@ class Bridge(Protocol):
     def passing(self, entry: Any, filter_: Filter) -> tuple[Mark, bytes]:
         """Return the mark of an entry, and its block; empty if it does not pass the filter."""
 
-    def position(self, mark: Mark, first_offset: int) -> str:
-        """Return the position from which a consumer resumes at ``mark``.
+    async def commit_at(self, mark: Mark) -> TopicEntry | None:
+        """Return the COMMIT entry at a mark; None if it has left the log or is another entry."""
+
+    async def expand(self, commit: TopicEntry, after: int, limit: int) -> Sequence[TopicRecord]:
+        """Return records of a COMMIT entry: see ``TopicLog.expand``."""
+
+    def position(self, mark: Mark, first_offset: int, filter_: Filter) -> str:
+        """Return the position from which a consumer with this filter resumes at ``mark``.
 
         ``first_offset``: see ``LogPhase``.
         """

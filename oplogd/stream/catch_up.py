@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from oplogd.errors import LogReplacedError
+from oplogd.stream.expansion import read_committed
 from oplogd.stream.live import LogPhase
 from oplogd.stream.phase import Step
 
@@ -25,8 +26,11 @@ class CatchUp(LogPhase):
         with suppress(LogReplacedError):
             async with subscription.read_slots.entries:
                 entries = await bridge.read(self.mark, PAGE)
-                if entries and entries[0].offset == self.mark.offset + 1:
+                follows = bool(entries) and entries[0].offset == self.mark.offset + 1
+                if follows and not self.view.filter.committed:
                     return Step(self._frames(entries), self)
+            if follows:
+                return await read_committed(self, entries)
         return await bridge.resume(self)
 
     def _frames(self, entries: Sequence[Any]) -> bytes:

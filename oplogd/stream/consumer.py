@@ -10,8 +10,9 @@ from oplogd.errors import TopicNotFoundError
 from oplogd.names import TopicName
 from oplogd.stream.catch_up import CatchUp
 from oplogd.stream.connection import Connection
+from oplogd.stream.expansion import Expansion
 from oplogd.stream.frames import HEARTBEAT
-from oplogd.stream.live import Live
+from oplogd.stream.live import Live, LogPhase
 from oplogd.stream.phase import Lag, Phase, Step, Subscription
 from oplogd.stream.replication import Replication
 from oplogd.stream.view import View
@@ -162,13 +163,25 @@ class Consumer:
             return phase.next_step()
         if phase.epoch != phase.ring.epoch:
             return self.subscription.feed.bridge.resume(phase)
+        if isinstance(phase, Expansion):
+            return phase.next_step()
         if phase.view.covers(phase.mark.offset):
+            records = phase.view.commit_after(phase.mark.offset)
+            if records is not None:
+                phase = self.phase = self._expansion(phase, records)
+                return phase.next_step()
             self.phase = Live.following(phase)
             return None
         if not isinstance(phase, CatchUp):
             self.subscription.counters.to_store += 1
             phase = self.phase = CatchUp.following(phase)
         return phase.next_step()
+
+    def _expansion(self, phase: LogPhase, records: int) -> Expansion:
+        """Return the phase within the commit that follows the mark of another phase."""
+        window = phase.ring.window
+        mark = window.mark(window.after(phase.mark.offset))
+        return Expansion(self.subscription, mark, phase.epoch, after=-1, left=records)
 
     async def _answer(self, asking: asyncio.Task[Step]) -> bytes:
         """Return the chunk of a step; empty if the consumer is woken before the store answers."""

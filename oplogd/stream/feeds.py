@@ -12,6 +12,7 @@ from oplogd.stream.topic_bridge import TopicBridge
 from oplogd.stream.topic_feed import TopicFeed
 from oplogd.stream.topic_ring import SharedParts, TopicRing
 from oplogd.stream.view import Waiter
+from oplogd.transaction import Isolation
 
 # A second poll within this many seconds of a first one creates a feed.
 POLL_SECONDS = 10.0
@@ -89,13 +90,19 @@ class Feeds:
         return feed
 
     def peek(
-        self, topic: Topic, after: MessageId | None, limit: int, max_bytes: int
+        self,
+        topic: Topic,
+        after: MessageId | None,
+        limit: int,
+        max_bytes: int,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> list[tuple[MessageId, str]] | None:
-        """Return the messages past a time and sequence from memory: at most ``limit``.
+        """Return the messages past a position from memory: at most ``limit``.
 
-        ``after`` None: from the oldest one. ``max_bytes``: about the bytes of all of them; at least
-        one is returned if there is any. None: memory may lack some of them, or messages that
-        followed ``after`` are gone; ask the store.
+        ``after`` None: from the oldest one. For uncommitted readers only its time and sequence
+        count; for committed ones it may lie within a commit. ``max_bytes``: about the bytes of all
+        of them; at least one is returned if there is any. None: memory may lack some of them, or
+        messages that followed ``after`` are gone; ask the store.
         """
         feed = self._feeds.get(topic.log)
         if feed is None and not self._is_polled(topic):
@@ -105,7 +112,7 @@ class Feeds:
             self.due[topic.log] = None
             self._wake_follower()
         feed.use()
-        return None if self.is_stale else feed.peek(after, limit, max_bytes)
+        return None if self.is_stale else feed.peek(after, limit, max_bytes, isolation)
 
     def acknowledged(self, log: int, offset: int) -> None:
         """Note that this agent tells a publisher that the entry is durable."""

@@ -1,4 +1,4 @@
-"""Filters: the operations that a consumer wants. No I/O."""
+"""Filters: the entries that a consumer wants. No I/O."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,10 +7,14 @@ from oplogd.operation import Data
 
 
 class Filter(NamedTuple):
-    """Passes an operation if its type and one of its parents are listed. Empty lists pass all."""
+    """Passes an operation if its type and one of its parents are listed. Empty lists pass all.
+
+    ``committed``: of a topic, for a reader that sees the records of a transaction at its commit.
+    """
 
     types: frozenset[str] = frozenset()
     parents: frozenset[str] = frozenset()
+    committed: bool = False
 
     def matches(self, data: Data) -> bool:
         return (not self.types or data.type in self.types) and (

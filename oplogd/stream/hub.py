@@ -21,6 +21,7 @@ from oplogd.stream.oplog_bridge import OplogBridge
 from oplogd.stream.phase import ReadSlots, StreamCounters, Subscription
 from oplogd.stream.ring import Ring
 from oplogd.stream.topic_start import TopicPosition
+from oplogd.transaction import Isolation
 
 # Time between two looks at the consumers. With a short heartbeat it is a quarter of the heartbeat.
 _TICK_SECONDS = 0.5
@@ -138,14 +139,16 @@ class Hub:
         checkpoints: bool,
         address: str,
         name: str = "",
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Consumer:
         """Return a new consumer of a topic: see ``connect``. Raises also TopicNotFoundError."""
         assert self._feeds is not None
         with self._place(address):
             with self._counting_store_errors():
                 feed = await self._feeds.open(topic)
+            filter_ = Filter(committed=isolation is Isolation.READ_COMMITTED)
             return await self._begin(
-                feed, position, Filter(), checkpoints=checkpoints, address=address, name=name
+                feed, position, filter_, checkpoints=checkpoints, address=address, name=name
             )
 
     @contextmanager

@@ -46,7 +46,9 @@ class LogPhase:
     @property
     def position(self) -> str:
         """The position from which the consumer can resume."""
-        return self.subscription.feed.bridge.position(self.mark, self.first_offset)
+        return self.subscription.feed.bridge.position(
+            self.mark, self.first_offset, self.view.filter
+        )
 
     def checkpoint(self) -> bytes:
         """Return a checkpoint, empty while the mark is not valid in the ring's epoch.
@@ -101,7 +103,10 @@ class Live(LogPhase):
         if self.epoch != ring.epoch:
             return False
         ring.expire()
-        return self.greeting or bool(self.reset) or self.view.covers(self.mark.offset)
+        if self.greeting or self.reset:
+            return True
+        view, after = self.view, self.mark.offset
+        return view.covers(after) and view.commit_after(after) is None
 
     def next_chunk(self) -> bytes:
         """Return the next bytes from the ring.

@@ -3,6 +3,7 @@
 from oplogd.event_id import EventId, Mark, Position, format_id
 from oplogd.operation import Data
 from oplogd.store import Entry, LogBounds, Store, decode_stored
+from oplogd.store.topics import TopicEntry, TopicRecord
 from oplogd.stream.filters import Filter
 from oplogd.stream.frames import Framer, beginning_position
 from oplogd.stream.live import Live, LogPhase
@@ -53,7 +54,14 @@ class OplogBridge:
             return mark, b""
         return mark, self.framer.entry(entry, data)
 
-    def position(self, mark: Mark, first_offset: int) -> str:
+    async def commit_at(self, mark: Mark) -> None:
+        """Return None: operations of transactions are ordinary entries."""
+
+    async def expand(self, commit: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
+        """Return no record: see ``commit_at``."""
+        return []
+
+    def position(self, mark: Mark, first_offset: int, filter_: Filter) -> str:
         return format_id(mark) if mark.offset >= first_offset else beginning_position(mark)
 
     def decode(self, text: str, filter_: Filter) -> Data | None:

@@ -157,7 +157,7 @@ def is_posted_whole(filter_: Filter) -> bool:
 
 def keys_of(filter_: Filter) -> list[Key]:
     """Return the keys of the filter's postings."""
-    types, parents = filter_
+    types, parents = filter_.types, filter_.parents
     if not parents:
         return [(type_, _ANY) for type_ in types]
     if not types or not is_posted_whole(filter_):

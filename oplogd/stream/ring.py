@@ -16,7 +16,8 @@ from oplogd.stream.router import Router
 from oplogd.stream.view import Slices, View, Waiter
 from oplogd.stream.window import Window
 
-_EVERYTHING = Filter()
+# Filters without postings: every entry concerns their views.
+_EVERYTHING = (Filter(), Filter(committed=True))
 
 
 class Ring:
@@ -109,7 +110,7 @@ class Ring:
         """Return the shared view of a filter; ``release`` must follow."""
         view = self.views.get(filter_)
         if view is None:
-            view = self.views[filter_] = View(self, filter_, self.index)
+            view = self.views[filter_] = self._new_view(filter_)
         view.users += 1
         return view
 
@@ -120,10 +121,14 @@ class Ring:
             del self.views[view.filter]
             self.index.unlist(view)
 
+    def _new_view(self, filter_: Filter) -> View:
+        return View(self, filter_, self.index)
+
     def _wake(self, touched: Iterable[Posting]) -> None:
         due: list[Waiter] = []
-        if everything := self.views.get(_EVERYTHING):
-            everything.move_waiting(due)
+        for filter_ in _EVERYTHING:
+            if view := self.views.get(filter_):
+                view.move_waiting(due)
         for posting in touched:
             for view in posting.views:
                 if view.waiting:

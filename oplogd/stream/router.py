@@ -1,11 +1,14 @@
 """Routers: they decide the block of an entry, and the postings that it concerns. No I/O."""
 
+from collections.abc import Iterable
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 from oplogd.event_id import Mark
-from oplogd.message_id import MessageId
-from oplogd.store.topics import EntryKind, TopicEntry
+from oplogd.isolation import EntryKind, Reading, reading
+from oplogd.message_id import MessageId, record_id
+from oplogd.store.topics import TopicEntry, TopicRecord
 from oplogd.stream.postings import Index, Posting
+from oplogd.transaction import Isolation
 
 # The mark of an entry, its block (empty: for nobody), and the postings that it concerns.
 Routed: TypeAlias = tuple[Mark, bytes, tuple[Posting, ...]]
@@ -26,7 +29,7 @@ class Router(Protocol):
 
 
 class MessageRouter:
-    """Routes the entries of topics: every message concerns everybody, other entries nobody."""
+    """Routes the entries of topics. The blocks are those for uncommitted readers."""
 
     has_sequences: ClassVar[bool] = True
 
@@ -41,9 +44,18 @@ _NOT_STORED = 20 * "0"
 _DATA_AT = len(f"id: {MessageId(0, 0)}\nevent: message\ndata: ")
 
 
-def message_frame(entry: TopicEntry) -> bytes:
-    """Return the block of a message; empty for an entry of another kind."""
-    if entry.event != EntryKind.MESSAGE:
+# A test of membership costs less than ``reading``.
+_PASSING = {
+    isolation is Isolation.READ_COMMITTED: frozenset(
+        kind for kind in EntryKind if reading(kind, isolation) is Reading.PASS
+    )
+    for isolation in Isolation
+}
+
+
+def message_frame(entry: TopicEntry, *, committed: bool = False) -> bytes:
+    """Return the block of an entry that is a message for a reader; empty for any other."""
+    if entry.event not in _PASSING[committed]:
         return b""
     id_ = f"{entry.ms:016x}{entry.sequence:04x}{_NOT_STORED}"
     return f"id: {id_}\nevent: message\ndata: {entry.data}\n\n".encode()
@@ -52,3 +64,17 @@ def message_frame(entry: TopicEntry) -> bytes:
 def message_data(frame: bytes) -> str:
     """Return the data in a block that ``message_frame`` made."""
     return frame[_DATA_AT:-2].decode()
+
+
+def record_frames(commit: TopicEntry, records: Iterable[TopicRecord], last: int) -> list[bytes]:
+    """Return the blocks of records for committed readers. Records that have expired have none.
+
+    ``last``: lsn of the commit's last record in this log.
+    """
+    ms, sequence = commit.ms, commit.sequence
+    return [
+        f"id: {record_id(ms, sequence, lsn, is_last=lsn == last)}\n"
+        f"event: message\ndata: {data}\n\n".encode()
+        for lsn, data, _ in records
+        if data
+    ]

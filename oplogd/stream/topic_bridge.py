@@ -1,15 +1,27 @@
 """The bridge of a topic: where the log does not continue, its consumers get ``reset``."""
 
 from oplogd.event_id import Mark
-from oplogd.message_id import MessageId
+from oplogd.isolation import Reading, reading
+from oplogd.message_id import MessageId, end_id
 from oplogd.names import no_topic
-from oplogd.store.topics import Topic, TopicEntry, TopicLog
+from oplogd.store.topics import Topic, TopicEntry, TopicLog, TopicRecord
+from oplogd.stream.expansion import Expansion, records_left
 from oplogd.stream.filters import Filter
 from oplogd.stream.frames import TOPIC_RESET
 from oplogd.stream.live import Live, LogPhase
 from oplogd.stream.phase import Phase, Step, Subscription
 from oplogd.stream.router import message_frame
-from oplogd.stream.topic_start import TopicPosition, sought, topic_resume, topic_start
+from oplogd.stream.topic_start import (
+    TopicPosition,
+    TopicStart,
+    records_wanted,
+    sought,
+    topic_resume,
+    topic_start,
+)
+from oplogd.transaction import Isolation, decode_marker
+
+_COMMITTED = Isolation.READ_COMMITTED
 
 
 class TopicBridge:
@@ -38,7 +50,20 @@ class TopicBridge:
         """Return the first phase of a consumer."""
         epoch = subscription.ring.epoch
         bounds = await self.log.locate(*sought(position))
-        start = topic_start(position, bounds)
+        committed = subscription.view.filter.committed
+        start = topic_start(position, bounds, committed=committed)
+        after = records_wanted(position, bounds) if committed else None
+        if after is not None and not start.reset:
+            commit = await self.commit_at(bounds.at)
+            if commit is not None:
+                left = records_left(decode_marker(commit.data), after)
+                return Expansion(
+                    subscription, bounds.at, epoch, after=after, left=left, greeting=greeting
+                )
+            if after >= 0:  # it was a commit when the consumer got this id
+                start = topic_start(
+                    position, await self.log.locate(*sought(position)), committed=True
+                )
         if start.reset:
             return Live(subscription, start.mark, epoch, 0, reset=TOPIC_RESET)
         return Live(subscription, start.mark, epoch, 0, greeting=greeting)
@@ -47,7 +72,10 @@ class TopicBridge:
         """Continue as if the consumer reconnected at the phase's mark."""
         epoch = phase.ring.epoch
         bounds = await self.log.locate(phase.mark.ms, phase.mark.sequence)
-        start = topic_resume(phase.mark, bounds)
+        inside = isinstance(phase, Expansion)
+        start = topic_resume(phase.mark, bounds, inside=inside)
+        if isinstance(phase, Expansion) and phase.is_lost and not start.reset:
+            start = TopicStart(phase.mark, reset=True)
         if start.reset:
             phase = Live(phase.subscription, start.mark, epoch, 0, reset=TOPIC_RESET)
         else:
@@ -58,7 +86,22 @@ class TopicBridge:
         return await self.log.read(mark.offset, limit, mark.ms if mark.offset else None)
 
     def passing(self, entry: TopicEntry, filter_: Filter) -> tuple[Mark, bytes]:
-        return Mark(entry.offset, entry.ms, entry.sequence), message_frame(entry)
+        return _mark(entry), message_frame(entry, committed=filter_.committed)
 
-    def position(self, mark: Mark, first_offset: int) -> str:
+    async def commit_at(self, mark: Mark) -> TopicEntry | None:
+        for entry in await self.log.read(mark.offset - 1, 1):
+            if _mark(entry) == mark and reading(entry.event, _COMMITTED) is Reading.EXPAND:
+                return entry
+        return None
+
+    async def expand(self, commit: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
+        return await self.log.expand(commit, after, limit)
+
+    def position(self, mark: Mark, first_offset: int, filter_: Filter) -> str:
+        if filter_.committed:
+            return str(end_id(mark.ms, mark.sequence))
         return str(MessageId(mark.ms, mark.sequence))
+
+
+def _mark(entry: TopicEntry) -> Mark:
+    return Mark(entry.offset, entry.ms, entry.sequence)

@@ -9,6 +9,7 @@ from oplogd.stream.feed import Feed
 from oplogd.stream.topic_bridge import TopicBridge
 from oplogd.stream.topic_ring import TopicRing
 from oplogd.stream.view import View
+from oplogd.transaction import Isolation
 
 
 @dataclass(eq=False, slots=True)
@@ -65,19 +66,29 @@ class TopicFeed(Feed):
         self.ring.restart(self.ring.head)
 
     def peek(
-        self, after: MessageId | None, limit: int, max_bytes: int
+        self,
+        after: MessageId | None,
+        limit: int,
+        max_bytes: int,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> list[tuple[MessageId, str]] | None:
         """See ``Feeds.peek``."""
         ring = self.ring
         if not self.is_started or self.is_behind or self.bridge.ended:
             return None
         ring.expire()
-        if after is not None:
-            return ring.messages_after(after.ms, after.sequence, limit, max_bytes)
-        if not ring.reaches_the_front():
+        committed = isolation is Isolation.READ_COMMITTED
+        if after is None:
+            if not ring.reaches_the_front():
+                return None
+            after = MessageId(*ring.window.base_mark[1:])
+        elif (
+            committed
+            and after.records_after is not None
+            and ring.may_be_commit(after.ms, after.sequence)
+        ):
             return None
-        base = ring.window.base_mark
-        return ring.messages_after(base.ms, base.sequence, limit, max_bytes)
+        return ring.messages_after(after.ms, after.sequence, limit, max_bytes, committed=committed)
 
     def give_up(self, size: int) -> None:
         """Drop the oldest entries until ``size`` bytes are free, or none is left."""

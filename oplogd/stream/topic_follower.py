@@ -9,6 +9,7 @@ from typing import Any
 from oplogd.errors import LogReplacedError, StoreUnavailableError, TopicNotFoundError
 from oplogd.health import Health
 from oplogd.store.topics import News, Topics
+from oplogd.stream.commits import read_commits
 from oplogd.stream.feeds import Feeds
 from oplogd.stream.follower import pieces
 from oplogd.stream.pace import Pace
@@ -155,7 +156,10 @@ class TopicFollower:
             await self._check(feed)
         pace = Pace()
         for piece in pieces(entries):
-            ring.append(piece)
+            if ring.has_committed_readers:
+                ring.append(piece, await read_commits(feed.log, piece))
+            else:
+                ring.append(piece)
             feeds.grown(feed)
             await pace.rest()
         if len(entries) < _BATCH and not (entries and feed.is_behind):

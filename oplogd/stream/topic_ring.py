@@ -1,15 +1,21 @@
 """The ring of a topic: messages leave it as soon as they expire. No I/O."""
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from oplogd.event_id import Mark
+from oplogd.isolation import EntryKind, Reading, reading
 from oplogd.message_id import MessageId
+from oplogd.store.topics import TopicEntry
+from oplogd.stream.committed_view import CommittedView
+from oplogd.stream.filters import Filter
 from oplogd.stream.postings import Index
 from oplogd.stream.ring import Ring
 from oplogd.stream.router import MessageRouter, message_data
-from oplogd.stream.view import Slices, Waiter
+from oplogd.stream.view import Slices, View, Waiter
+from oplogd.transaction import Isolation, decode_marker
 
 _ROUTER = MessageRouter()
 
@@ -17,6 +23,10 @@ _ROUTER = MessageRouter()
 _UNBOUNDED = 1 << 62
 
 _FEW = 64
+
+_MESSAGE = EntryKind.MESSAGE.value
+_COMMITTED = Filter(committed=True)
+_NO_COMMITS: Mapping[int, bytes] = MappingProxyType({})
 
 
 class SharedParts:
@@ -71,10 +81,20 @@ class TopicRing(Ring):
         self._own = None
         self._set_due()
 
-    def append(self, entries: Iterable[Any]) -> None:
+    @property
+    def has_committed_readers(self) -> bool:
+        return _COMMITTED in self.views
+
+    def append(self, entries: Iterable[Any], commits: Mapping[int, bytes] = _NO_COMMITS) -> None:
+        """See ``Ring.append``. ``commits``: the blocks of the records of some commits, by offset.
+
+        The records of other commits must be read from the store.
+        """
         entries = list(entries)
         super().append(entries)
         for entry in entries:
+            if entry.event != _MESSAGE:
+                self._substitute(entry, commits)
             if entry.expires_ms:
                 if self._own is None:
                     self._own = []
@@ -115,19 +135,27 @@ class TopicRing(Ring):
         return base.offset <= self._gone
 
     def messages_after(
-        self, ms: int, sequence: int, limit: int, max_bytes: int
+        self, ms: int, sequence: int, limit: int, max_bytes: int, *, committed: bool = False
     ) -> list[tuple[MessageId, str]] | None:
         """Return the messages past a time and sequence: at most ``limit``, and at least one.
 
-        ``max_bytes``: bound of their blocks together. None: some of them may have left the ring.
+        ``max_bytes``: bound of their blocks together. None: some of them may have left the ring, or
+        are records of a commit, for a committed reader.
         """
         window = self.window
+        substitutes = window.substitutes if committed else None
         first = window.after_time(ms, sequence)
         if first is None:
             return None
         messages: list[tuple[MessageId, str]] = []
         size = 0
         for index in range(first, window.end):
+            if substitutes is not None:
+                at = substitutes.at(window.mark(index).offset)
+                if at is not None and substitutes.frames[at] != b"":
+                    return None
+                if at is not None:
+                    continue
             if frame := window.frames[index]:
                 size += len(frame)
                 if messages and size > max_bytes:
@@ -137,6 +165,35 @@ class TopicRing(Ring):
                 if len(messages) == limit:
                     break
         return messages
+
+    def may_be_commit(self, ms: int, sequence: int) -> bool:
+        """Return whether the entry with this time and sequence may be a commit with records."""
+        window, substitutes = self.window, self.window.substitutes
+        base = window.base_mark
+        if (base.ms, base.sequence) == (ms, sequence):
+            return base.offset > 0
+        past = window.after_time(ms, sequence)
+        if past is None or past == window.after(base.offset):
+            return past is None
+        mark = window.mark(past - 1)
+        at = substitutes.at(mark.offset) if substitutes is not None else None
+        if substitutes is None or at is None or (mark.ms, mark.sequence) != (ms, sequence):
+            return False
+        return substitutes.frames[at] != b""
+
+    def _new_view(self, filter_: Filter) -> View:
+        if filter_.committed:
+            return CommittedView(self, filter_, self.index)
+        return super()._new_view(filter_)
+
+    def _substitute(self, entry: TopicEntry, commits: Mapping[int, bytes]) -> None:
+        """Set the frame for committed readers of an entry that is not a message."""
+        how = reading(entry.event, Isolation.READ_COMMITTED)
+        if how is Reading.EXPAND:
+            if records := decode_marker(entry.data).records:
+                self.window.substitute(entry.offset, commits.get(entry.offset), records)
+        elif reading(entry.event, Isolation.READ_UNCOMMITTED) is not how:
+            self.window.substitute(entry.offset, b"", 0)
 
     def _forget_dropped(self) -> None:
         """Keep the heap about as small as the window."""

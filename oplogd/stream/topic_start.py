@@ -31,27 +31,43 @@ def sought(position: TopicPosition | None) -> tuple[int, int]:
     return (ms, sequence) if 0 <= ms <= _MAX_MS else (0 if ms < 0 else _MAX_MS, MAX_SEQUENCE)
 
 
-def topic_start(position: TopicPosition | None, bounds: TopicBounds) -> TopicStart:
+def topic_start(
+    position: TopicPosition | None, bounds: TopicBounds, *, committed: bool = False
+) -> TopicStart:
     """Return the start for a consumer's position; None starts behind the head.
 
-    ``bounds``: the answer of ``locate`` for ``sought(position)``.
+    ``bounds``: the answer of ``locate`` for ``sought(position)``. ``committed``: for a reader that
+    gets the records of a commit one after the other, so the position may be between two of them.
     """
     front = bounds.front
     if position is None:
         return TopicStart(bounds.head, reset=False)
     if isinstance(position, MessageId):
         gone = (position.ms, position.sequence) < (front.ms, front.sequence)
+        if committed and position.is_inside:
+            gone = gone or position[:2] == (front.ms, front.sequence)
     else:
         gone = 0 < position.ms <= front.ms and front.offset > 0
     return TopicStart(front if gone else bounds.at, gone)
 
 
-def topic_resume(mark: Mark, bounds: TopicBounds) -> TopicStart:
+def records_wanted(position: TopicPosition | None, bounds: TopicBounds) -> int | None:
+    """Return the lsn past which a committed reader wants the records of ``bounds.at``, if that is
+    a commit. None: it has them, or its position is not at that entry.
+    """
+    at = bounds.at
+    if not isinstance(position, MessageId) or position[:2] != (at.ms, at.sequence):
+        return None
+    return position.records_after if at.offset > bounds.front.offset else None
+
+
+def topic_resume(mark: Mark, bounds: TopicBounds, *, inside: bool = False) -> TopicStart:
     """Return the start for a consumer that has every message up to ``mark``.
 
-    ``bounds``: the answer of ``locate`` for the mark's time and sequence.
+    ``bounds``: the answer of ``locate`` for the mark's time and sequence. ``inside``: the consumer
+    still wants records of the commit at the mark.
     """
-    if bounds.at == mark:
+    if bounds.at == mark and not (inside and bounds.front == mark):
         return TopicStart(mark, reset=False)
     # Messages behind the mark are gone, or another log has replaced the one it is from.
     return TopicStart(bounds.front, reset=True)

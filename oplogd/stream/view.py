@@ -92,6 +92,14 @@ class View:
             slices.keep(self, after, max_bytes, taken)
         return taken
 
+    def commit_after(self, after: int) -> int | None:
+        """Return the number of records if the entry past offset ``after`` is a commit whose records
+        must be read from the store, otherwise None. Then ``take`` returns none of them.
+
+        ``covers(after)`` must be true.
+        """
+        return None
+
     def remaining(self, after: int) -> tuple[int, int]:
         """Return the number of entries past offset ``after``, and the time of the first in ms or 0.
 

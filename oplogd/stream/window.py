@@ -5,6 +5,7 @@ from bisect import bisect_left, bisect_right
 
 from oplogd.event_id import Mark
 from oplogd.stream.postings import Posting
+from oplogd.stream.substitutes import Substitutes
 
 # Memory of an entry besides its frame: the header of the bytes, items in two lists and two arrays.
 ENTRY_BYTES = 96
@@ -26,6 +27,7 @@ class Window:
         "postings",
         "sequences",
         "size",
+        "substitutes",
         "times",
         "voids",
     )
@@ -46,6 +48,8 @@ class Window:
         self.sequences = array("H") if has_sequences else None
         # Number of entries whose frame is empty.
         self.voids = 0
+        # The frames of the entries that differ for committed readers. None: there was none.
+        self.substitutes: Substitutes | None = None
         # Bytes of memory: frames and their overhead.
         self.size = 0
 
@@ -90,6 +94,8 @@ class Window:
             self.voids -= 1
         if self.sequences is not None:
             self._base = self.mark(index)
+        if self.substitutes is not None:
+            self.size -= self.substitutes.drop(self.base + 1)
         self.frames[index] = b""
         self.postings[index] = ()
         self._gone += 1
@@ -101,6 +107,12 @@ class Window:
             self._zero += gone
             self._gone = 0
         return postings
+
+    def substitute(self, offset: int, frame: bytes | None, records: int) -> None:
+        """Set the frame of an entry for committed readers: see ``Substitutes.add``."""
+        if self.substitutes is None:
+            self.substitutes = Substitutes()
+        self.size += self.substitutes.add(offset, frame, records)
 
     def void(self, index: int) -> None:
         """Replace a frame by an empty one. Its entry stays."""

@@ -16,6 +16,7 @@ from oplogd.message_id import MESSAGE_ID_BYTES
 from oplogd.topics.avro_bytes import AvroBytes
 from oplogd.topics.codec import Polled, PollRequest
 from oplogd.topics.json_codec import limit
+from oplogd.transaction import Isolation
 
 # Messages that fastavro decodes in one call, below 64: then their count is one byte.
 _PIECE_MESSAGES = 63
@@ -81,7 +82,9 @@ class AvroCodec:
     def operation(self, given: bytes) -> bytes:
         return given
 
-    def decode_poll(self, raw: bytes) -> PollRequest:
+    def decode_poll(
+        self, raw: bytes, isolation: Isolation = Isolation.READ_UNCOMMITTED
+    ) -> PollRequest:
         body = AvroBytes(raw)
         start = body.branch("startFrom", 3)
         if start == 0:
@@ -95,7 +98,8 @@ class AvroCodec:
             raise MessageError("transaction", "must be null")
         body.end()
         poll = _library().decode_poll(raw)
-        return PollRequest(_start(poll["startFrom"]), poll["inclusive"], limit(poll["limit"]))
+        position, most = _start(poll["startFrom"]), limit(poll["limit"])
+        return PollRequest(position, poll["inclusive"], most, isolation)
 
     def encode(self, messages: Sequence[Polled]) -> bytes:
         return _library().encode_answer(

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from oplogd.errors import MessageError, MessageTooLargeError, OperationError, OplogError
 from oplogd.ingest.body import MAX_NAMED, Pieces, TooLargeError
 from oplogd.message import Message
+from oplogd.transaction import Isolation
 
 # A piece of the work ends after this many messages, or when they have this many bytes.
 _PIECE_MESSAGES = 64
@@ -20,12 +21,14 @@ class PollRequest(NamedTuple):
     """A poll as it was sent.
 
     ``start``: the bytes of an id, a time in ms since 1970 (0 or more), or None for the oldest
-    message. ``limit``: messages wanted, at least 1; None: as many as are allowed.
+    message. ``limit``: messages wanted, at least 1; None: as many as are allowed. ``isolation``:
+    has no effect in the oplog.
     """
 
     start: bytes | int | None = None
     inclusive: bool = True
     limit: int | None = None
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
 
 
 class Polled(NamedTuple):
@@ -59,8 +62,13 @@ class Codec(Protocol):
     def operation(self, given: Any) -> bytes:
         """Return one of these messages as the JSON text of an operation. Raises MessageError."""
 
-    def decode_poll(self, raw: bytes) -> PollRequest:
-        """Decode the body of a poll, which is not empty. Raises MessageError."""
+    def decode_poll(
+        self, raw: bytes, isolation: Isolation = Isolation.READ_UNCOMMITTED
+    ) -> PollRequest:
+        """Decode the body of a poll, which is not empty. Raises MessageError.
+
+        ``isolation``: that of a body which has none.
+        """
 
     def encode(self, messages: Sequence[Polled]) -> bytes:
         """Return the body of the answer to a poll."""
@@ -74,14 +82,16 @@ class BadMessage(NamedTuple):
 
 
 class InvalidMessagesError(OplogError):
-    """A publish has bad messages, so nothing was stored.
+    """A request has bad messages or records, so nothing was stored.
 
     ``bad``: the first of them, at most MAX_NAMED. ``count``: the number of all of them.
     ``too_large``: one of ``bad`` is larger than a message may be.
     """
 
-    def __init__(self, bad: list[BadMessage], count: int, *, too_large: bool) -> None:
-        more = f"; {count:,} messages are bad, nothing was stored" if count > 1 else ""
+    def __init__(
+        self, bad: list[BadMessage], count: int, things: str = "messages", *, too_large: bool
+    ) -> None:
+        more = f"; {count:,} {things} are bad, nothing was stored" if count > 1 else ""
         super().__init__(f"{bad[0].field}: {bad[0].reason}{more}")
         self.bad = bad
         self.count = count
@@ -96,6 +106,27 @@ def publishing(
     Raises InvalidMessagesError, MessageError if there is no message, and TooLargeError for more
     than ``most`` messages, which can never be stored together.
     """
+
+    def too_many() -> TooLargeError:
+        return TooLargeError(
+            f"the messages are more than the queue holds ({most:,}); send fewer at a time"
+        )
+
+    return checking(given, check, "messages", most, too_many)
+
+
+def checking(
+    given: Iterable[_Given],
+    check: Callable[[_Given], _T],
+    things: str,
+    most: int,
+    too_many: Callable[[], OplogError],
+) -> Pieces[list[_T]]:
+    """Return the checked things of a request. ``len`` of a given one is its size in bytes.
+
+    ``things``: the name of their list. Raises InvalidMessagesError, MessageError if the list is
+    empty, and the error of ``too_many`` for more than ``most`` of them.
+    """
     checked: list[_T] = []
     bad: list[BadMessage] = []
     wrong = index = 0
@@ -109,19 +140,17 @@ def publishing(
                 wrong += 1
                 if wrong <= MAX_NAMED:
                     too_large = too_large or isinstance(error, MessageTooLargeError)
-                    bad.append(BadMessage(_place(index, error.field), error.reason))
+                    bad.append(BadMessage(_place(things, index, error.field), error.reason))
             index += 1
         if index > most:
-            raise TooLargeError(
-                f"the messages are more than the queue holds ({most:,}); send fewer at a time"
-            )
+            raise too_many()
         if bad:
             checked.clear()
         yield
     if bad:
-        raise InvalidMessagesError(bad, wrong, too_large=too_large)
+        raise InvalidMessagesError(bad, wrong, things, too_large=too_large)
     if not checked:
-        raise MessageError("messages", "there is none")
+        raise MessageError(things, "there is none")
     return checked
 
 
@@ -134,6 +163,6 @@ def _piece(values: Iterator[_Given]) -> Iterator[_Given]:
             return
 
 
-def _place(index: int, field: str) -> str:
-    whole = field in ("message", "operation")
-    return f"messages[{index}]" if whole else f"messages[{index}].{field}"
+def _place(things: str, index: int, field: str) -> str:
+    whole = field in ("message", "operation", "record")
+    return f"{things}[{index}]" if whole else f"{things}[{index}].{field}"

@@ -9,15 +9,17 @@ import msgspec
 from oplogd.errors import MessageError, MessageTooLargeError
 from oplogd.ingest.array import elements
 from oplogd.ingest.body import MANY_COMMAS
+from oplogd.isolation import isolation_of
 from oplogd.media_types import JSON
 from oplogd.message import MAX_MESSAGE_BYTES, Message, of_json
 from oplogd.topics.codec import Polled, PollRequest
+from oplogd.transaction import Isolation
 
 _ID = re.compile(r"[0-9a-f]{24}|[0-9a-f]{40}")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 
 # No message has a longer text, even if all of it is escaped. It would delay other requests.
-_MAX_TEXT_BYTES = 7 * MAX_MESSAGE_BYTES
+MAX_TEXT_BYTES = 7 * MAX_MESSAGE_BYTES
 
 _T = TypeVar("_T")
 
@@ -32,6 +34,7 @@ class _Poll(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     inclusive: Any = True
     limit: Any = None
     transaction: Any = None
+    isolation: Any = None
 
 
 _decode_publish: Callable[[bytes], _Publish] = msgspec.json.Decoder(_Publish).decode
@@ -46,25 +49,24 @@ class JsonCodec:
     media_type = JSON
 
     def split(self, raw: bytes) -> Iterable[bytes | msgspec.Raw]:
-        publish = _read(_decode_publish, raw, "body")
+        publish = read(_decode_publish, raw, "body")
         if bytes(publish.transactionWritePointer).strip() != b"null":
             raise MessageError("transactionWritePointer", "must be null")
-        messages = bytes(publish.messages).strip()
-        if not messages.startswith(b"["):
+        messages = split(publish.messages)
+        if messages is None:
             raise MessageError("messages", "must be a list with at least one message")
-        # A list of all its texts could take a hundred times the memory of the body.
-        return elements(messages) if messages.count(b",") > MANY_COMMAS else _decode_array(messages)
+        return messages
 
     def message(self, given: bytes | msgspec.Raw, ttl: int | None) -> Message:
-        if len(given) > _MAX_TEXT_BYTES:
-            reason = f"has {len(given):,} bytes of JSON, more than {_MAX_TEXT_BYTES:,}"
+        if len(given) > MAX_TEXT_BYTES:
+            reason = f"has {len(given):,} bytes of JSON, more than {MAX_TEXT_BYTES:,}"
             raise MessageTooLargeError("message", reason)
-        message = of_json(_read(_decode_any, given, "message"))
+        message = of_json(read(_decode_any, given, "message"))
         return message if ttl is None or message.ttl is not None else message._replace(ttl=ttl)
 
     def operation(self, given: bytes | msgspec.Raw) -> bytes:
         text = bytes(given)
-        value = _read(_decode_any, given, "message")
+        value = read(_decode_any, given, "message")
         if isinstance(value, dict) and "event" not in value and "payload" in value:
             value = value["payload"] if value.keys() == {"payload"} else None
             if not isinstance(value, str):
@@ -76,17 +78,30 @@ class JsonCodec:
         except UnicodeEncodeError:
             raise MessageError("message", "has an unpaired surrogate") from None
 
-    def decode_poll(self, raw: bytes) -> PollRequest:
-        poll = _read(_decode_poll, raw, "body")
+    def decode_poll(
+        self, raw: bytes, isolation: Isolation = Isolation.READ_UNCOMMITTED
+    ) -> PollRequest:
+        poll = read(_decode_poll, raw, "body")
         if poll.transaction is not None:
             raise MessageError("transaction", "must be null")
         if not isinstance(poll.inclusive, bool):
             raise MessageError("inclusive", "must be true or false")
-        return PollRequest(_start(poll.startFrom), poll.inclusive, limit(poll.limit))
+        if poll.isolation is not None:
+            isolation = isolation_of(poll.isolation)
+        return PollRequest(_start(poll.startFrom), poll.inclusive, limit(poll.limit), isolation)
 
     def encode(self, messages: Sequence[Polled]) -> bytes:
         texts = ",".join([f'{{"id":"{id_}",{data[1:]}' for id_, data in messages])
         return f"[{texts}]".encode()
+
+
+def split(given: msgspec.Raw) -> Iterable[bytes | msgspec.Raw] | None:
+    """Return the texts of the elements of a list, None if it is no list."""
+    text = bytes(given).strip()
+    if not text.startswith(b"["):
+        return None
+    # A list of all its texts could take a hundred times the memory of the body.
+    return elements(text) if text.count(b",") > MANY_COMMAS else _decode_array(text)
 
 
 def limit(given: Any) -> int | None:
@@ -114,7 +129,8 @@ def _start(given: Any) -> bytes | int | None:
     return given
 
 
-def _read(decode: Callable[[Any], _T], raw: Any, field: str) -> _T:
+def read(decode: Callable[[Any], _T], raw: Any, field: str) -> _T:
+    """Decode JSON. Raises MessageError, which names ``field`` or an unknown member."""
     try:
         return decode(raw)
     except RecursionError:

@@ -19,10 +19,12 @@ from oplogd.web.session import add_session
 from oplogd.web.status import StatusReport, StoreProbe
 from oplogd.web.stream import Streams, add_stream
 from oplogd.web.topic_figures import TopicFigures
+from oplogd.web.transaction_figures import TransactionFigures
 from oplogd.web.v1.messages import add_poll, add_publish
 from oplogd.web.v1.schemas import add_schemas
 from oplogd.web.v1.stream import add_topic_stream
 from oplogd.web.v1.topics import add_topics
+from oplogd.web.v1.transactions import add_transactions
 
 
 def create_app(agent: Agent) -> FastAPI:
@@ -64,6 +66,7 @@ def create_app(agent: Agent) -> FastAPI:
         ring=agent.ring,
         hub=agent.hub,
         topics=figures,
+        transactions=TransactionFigures(agent.store.transactions),
         rates=lambda: agent.rates._asdict(),
         started=agent.started,
     )
@@ -83,6 +86,7 @@ def create_app(agent: Agent) -> FastAPI:
     add_poll(app, rights, topics.poller, topics.oplog, bodies)
     add_topic_stream(app, rights, topics.known, streams)
     add_schemas(app)
+    add_transactions(app, rights, agent.transactions, bodies, is_stopping)
     add_preflight(app)
     add_head(app)
     return app

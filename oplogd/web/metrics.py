@@ -30,6 +30,9 @@ COUNTERS = {
     "topics_messages_refused": "Messages of publishes that failed",
     "topics_polls": "Polls answered",
     "topics_messages_polled": "Messages sent in answers to polls",
+    "transactions_committed": "Transactions that this agent has committed",
+    "transactions_aborted": "Transactions that this agent has aborted for a client",
+    "transactions_timed_out": "Transactions that this agent has aborted because they were overdue",
 }
 GAUGES = {
     "uptime_seconds": "Seconds since the start",
@@ -60,6 +63,8 @@ GAUGES = {
     "topics_queue_bytes": "Bytes of messages waiting to be stored",
     "topics_feeds": "Topics with messages in memory, because somebody listens",
     "topics_feeds_bytes": "Bytes of messages in memory",
+    "transactions_open": "Transactions in the store that are not decided",
+    "transactions_oldest_open_seconds": "Age of the oldest transaction that is not decided",
 }
 LABELLED = {
     "consumers_refused": ("reason", "Consumers that were not connected"),

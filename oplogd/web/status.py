@@ -24,6 +24,7 @@ from oplogd.stream.ring import Ring
 from oplogd.web.consumers import consumer_members, lag_members
 from oplogd.web.redact import without_folders
 from oplogd.web.topic_figures import TopicFigures
+from oplogd.web.transaction_figures import TransactionFigures
 
 STORE_TIMEOUT_SECONDS = 2.0
 
@@ -105,6 +106,7 @@ class StatusReport:
         ring: Ring,
         hub: Hub,
         topics: TopicFigures,
+        transactions: TransactionFigures,
         rates: Callable[[], Mapping[str, float]],
         started: float,
     ) -> None:
@@ -117,6 +119,7 @@ class StatusReport:
         self._ring = ring
         self._hub = hub
         self._topics = topics
+        self._transactions = transactions
         self._rates = rates
         self._started = started
 
@@ -126,6 +129,9 @@ class StatusReport:
     async def members(self, lags: Lags) -> _Members:
         """Return the members for everybody."""
         troubles, store = await self._store.members()
+        topics, transactions = await asyncio.gather(
+            self._topics.members(), self._transactions.members()
+        )
         return {
             "status": "DEGRADED" if troubles else "OK",
             **({"reason": "; ".join(troubles)} if troubles else {}),
@@ -137,7 +143,8 @@ class StatusReport:
             "ingest_to_send_seconds": _histogram(self._latency.seconds),
             "rates": dict(self._rates()),
             "store": store,
-            "topics": await self._topics.members(),
+            "topics": topics,
+            "transactions": transactions,
         }
 
     async def private_members(self, lags: Lags) -> _Members:

@@ -102,6 +102,16 @@ def test_blocks_become_events() -> None:
     ]
 
 
+def test_an_operation_of_a_transaction_names_it() -> None:
+    data = _DATA[:-1] + ',"txn":"4611686018427387904","lsn":1,"of":3}'
+    found = read(Block("1", "insert", data), 1)
+    assert isinstance(found, Operation)
+    assert (found.txn, found.lsn, found.of) == ("4611686018427387904", 1, 3)
+    alone = read(Block("1", "insert", _DATA), 1)
+    assert isinstance(alone, Operation)
+    assert (alone.txn, alone.lsn, alone.of) == (None, None, None)
+
+
 @pytest.mark.parametrize(
     "block",
     [

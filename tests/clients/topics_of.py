@@ -2,17 +2,24 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any, Self, cast
 
-from oplogc.topics import AsyncTopics, PublishCounters, TopicConsumer, Topics
+from oplogc.topics import (
+    AsyncTopics,
+    AsyncTransaction,
+    Committed,
+    PublishCounters,
+    TopicConsumer,
+    Topics,
+)
 
 
 class AsyncTopicsInThread:
     """``AsyncTopics`` in an event loop of its own; a call waits for its end."""
 
-    def __init__(self, url: str, **options: Any) -> None:
+    def __init__(self, url: str | Sequence[str], **options: Any) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
@@ -32,6 +39,9 @@ class AsyncTopicsInThread:
             await started
 
         return asyncio.run_coroutine_threadsafe(wait(self._do(start())), self._loop)
+
+    def transaction(self, **options: Any) -> "AsyncTransactionInThread":
+        return AsyncTransactionInThread(self._topics.transaction(**options), self._do, self._loop)
 
     def stream(self, topic: str, **options: Any) -> TopicConsumer:
         return cast(TopicConsumer, self._topics.stream(topic, **options))
@@ -54,7 +64,7 @@ class AsyncTopicsInThread:
         self._loop.close()
 
     @staticmethod
-    async def _make(url: str, options: dict[str, Any]) -> AsyncTopics:
+    async def _make(url: str | Sequence[str], options: dict[str, Any]) -> AsyncTopics:
         return AsyncTopics(url, **options)
 
     def _do(self, work: Coroutine[Any, Any, Any]) -> Any:
@@ -67,6 +77,44 @@ class AsyncTopicsInThread:
         self.close()
 
 
+class AsyncTransactionInThread:
+    """``AsyncTransaction`` with the interface of ``Transaction``."""
+
+    def __init__(
+        self,
+        transaction: AsyncTransaction,
+        do: Callable[[Coroutine[Any, Any, Any]], Any],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._transaction = transaction
+        self._do = do
+        self._loop = loop
+
+    @property
+    def id(self) -> str:
+        return self._transaction.id
+
+    def write(self, topic: str, message: Any) -> "Future[str | None]":
+        async def wait(written: "asyncio.Future[str | None]") -> str | None:
+            return await written
+
+        written = self._do(self._transaction.write(topic, message))
+        return asyncio.run_coroutine_threadsafe(wait(written), self._loop)
+
+    def commit(self) -> Committed:
+        return cast(Committed, self._do(self._transaction.commit()))
+
+    def abort(self) -> None:
+        self._do(self._transaction.abort())
+
+    def __enter__(self) -> Self:
+        self._do(self._transaction.__aenter__())
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._do(self._transaction.__aexit__(*error))
+
+
 class TopicsOf:
     """Makes topics of one kind, and ends what is theirs."""
 
@@ -74,7 +122,7 @@ class TopicsOf:
         self._kind = kind
         self._made: list[AsyncTopicsInThread | Topics] = []
 
-    def __call__(self, url: str, **options: Any) -> Topics:
+    def __call__(self, url: str | Sequence[str], **options: Any) -> Topics:
         make = Topics if self._kind == "threads" else AsyncTopicsInThread
         made = make(url, **options)
         self._made.append(made)

@@ -102,6 +102,7 @@ def test_every_get_has_a_head_with_the_same_headers(target: Target) -> None:
         "/ready",
         "/metrics",
         "/session",
+        "/v1/txns",
     ]
     for path in (*pages, *parts):
         head, get = (target.request(method, path, headers=BROWSER) for method in ("HEAD", "GET"))
@@ -115,6 +116,10 @@ def test_the_api_is_described(target: Target) -> None:
     paths = reply.json["paths"]
     assert paths["/ops"].keys() == {"get", "post"}
     assert {"/status", "/live", "/ready", "/metrics", "/session", "/token"} <= paths.keys()
+    assert paths["/v1/txns"].keys() == {"get", "post"}
+    assert paths["/v1/txns/{txn}"].keys() == {"get"}
+    ends = [paths[f"/v1/txns/{{txn}}/{end}"] for end in ("records", "commit", "abort")]
+    assert [methods.keys() for methods in ends] == [{"post"}] * 3
     post = paths["/ops"]["post"]
     assert post["responses"].keys() == {
         "200",
@@ -191,7 +196,7 @@ def _hashes(html: str, tag: str) -> str:
     )
 
 
-@pytest.mark.parametrize("path", ["/", "/ops", "/status", "/live"])
+@pytest.mark.parametrize("path", ["/", "/ops", "/status", "/live", "/v1/txns", "/v1/txns/5"])
 def test_a_preflight_grants_reading_and_no_writing(target: Target, path: str) -> None:
     asked = {
         "Origin": "http://example.com",
@@ -223,6 +228,7 @@ def test_a_web_page_of_another_origin_may_read_the_answer(target: Target, path: 
         ("/ops", "GET, HEAD, OPTIONS, POST"),
         ("/status", "GET, HEAD, OPTIONS"),
         ("/docs", "GET, HEAD, OPTIONS"),
+        ("/v1/txns/5", "GET, HEAD, OPTIONS"),
     ],
 )
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "POST"])
@@ -245,3 +251,9 @@ def test_another_path_is_not_found(target: Target, path: str) -> None:
         assert reply.status == 404
         if method != "HEAD":
             assert path in reply.problem()
+
+
+def test_the_sentence_about_another_path_names_those_that_exist(target: Target) -> None:
+    problem = target.request("GET", "/v1/txns/").problem()
+    for path in ("/ops", "/v1/namespaces/NAMESPACE/topics", "/v1/txns"):
+        assert path in problem.partition(";")[2]

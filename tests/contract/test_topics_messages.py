@@ -155,6 +155,36 @@ def test_a_bad_publish_is_named_and_stores_nothing(
     assert topic.polled() == []
 
 
+ISOLATIONS = ("read_uncommitted", "read_committed")
+
+
+def test_a_poll_has_an_isolation_in_its_body_or_its_query(
+    target: Target, topic: TopicClient
+) -> None:
+    topic.store("a")
+    for name in (topic.name, OPLOG):
+        polled = TopicClient(target, name)
+        answers = [polled.poll(isolation=each) for each in (*ISOLATIONS, None)]
+        answers += [polled.request("POST", f"/poll?isolation={each}") for each in ISOLATIONS]
+        assert {each.status for each in answers} == {200}
+        assert len({each.body for each in answers}) == 1, "no transaction wrote a record"
+
+
+def test_another_isolation_is_refused_in_every_topic(target: Target, topic: TopicClient) -> None:
+    for name in (topic.name, OPLOG):
+        polled = TopicClient(target, name)
+        for bad in ("committed", "", "READ_COMMITTED"):
+            for answer in (
+                polled.poll(isolation=bad),
+                polled.request("POST", f"/poll?isolation={bad}"),
+                polled.request(
+                    "POST", f"/poll?isolation={bad}", {"isolation": ISOLATIONS[0]}, JSON
+                ),
+            ):
+                said = "isolation: must be read_uncommitted or read_committed"
+                assert (answer.status, answer.json["detail"]) == (400, said)
+
+
 def test_each_bad_message_is_listed(topic: TopicClient) -> None:
     reply = topic.publish("a", 5, {"payload": 5})
     assert reply.json["errors"] == [

@@ -47,6 +47,8 @@ def test_defaults_are_those_of_the_documentation() -> None:
         "topic_ttl": None,
         "topic_cleanup": 3600.0,
         "poll_limit": 1000,
+        "txn_max_records": 100_000,
+        "txn_max_bytes": 64 * MB,
         "debug": False,
         "log_format": "text",
         "tls_certificate": None,

@@ -6,6 +6,12 @@ import pytest
 from oplogd.store import Store
 from oplogd.store.topics import Topics
 from tests.store.kits import KITS, TRIMMING, Kit, Kits
+from tests.store.memory_store import memory_kits
+from tests.store.transacting import StoreHandle
+
+# Stores of the tests of transactions, and the model that they are compared with. Only some tests
+# take the slow stand-in with capped collections: see EVERY in transacting.py.
+TRANSACTION_KITS = {"memory": memory_kits, **KITS}
 
 
 @pytest.fixture(params=KITS)
@@ -44,6 +50,22 @@ async def topic_kit(topic_kits: Kits) -> AsyncIterator[Kit]:
 @pytest.fixture
 async def topics(topic_kit: Kit) -> Topics:
     return (await topic_kit.open()).topics
+
+
+@pytest.fixture(params=[name for name in TRANSACTION_KITS if name != "mongo-capped"])
+def txn_kits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kits:
+    return TRANSACTION_KITS[request.param](request, monkeypatch)
+
+
+@pytest.fixture
+async def txn_kit(txn_kits: Kits) -> AsyncIterator[Kit]:
+    async with txn_kits() as kit:
+        yield kit
+
+
+@pytest.fixture
+async def txn_store(txn_kit: Kit) -> StoreHandle:
+    return await txn_kit.open()
 
 
 @pytest.fixture

@@ -5,12 +5,14 @@ import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import pytest
+
 from oplogd.operation import Operation
 from oplogd.store.sqlite import (
     SqliteStore,
 )
 from tests.operations import fold
-from tests.store.kits import contents, expected, known, log_of, states_of, wanted
+from tests.store.kits import START_MS, contents, expected, known, log_of, states_of, wanted
 
 
 @contextlib.asynccontextmanager
@@ -27,6 +29,26 @@ async def opened(path: Path, max_bytes: int | None = None) -> AsyncIterator[Sqli
 def direct(path: Path) -> Iterator[sqlite3.Connection]:
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
         yield db
+
+
+def number(path: Path, query: str) -> int:
+    """Return the first number that a query finds."""
+    with direct(path) as db:
+        found: int = db.execute(query).fetchone()[0]
+        return found
+
+
+def count(path: Path, table: str) -> int:
+    return number(path, f"SELECT count(*) FROM {table}")
+
+
+class SqliteClock:
+    """The time by the clock of all stores in SQLite files."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.ms = START_MS
+        for module in ("log", "topics", "transactions"):
+            patch.setattr(f"oplogd.store.sqlite.{module}.now_ms", lambda: self.ms)
 
 
 async def whole(store: SqliteStore, made: list[Operation]) -> None:

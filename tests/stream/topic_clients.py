@@ -7,7 +7,7 @@ from oplogd.errors import TopicNotFoundError
 from oplogd.event_id import Mark, Millis
 from oplogd.message import decode_content
 from oplogd.message_id import MessageId
-from oplogd.store.topics import Topic, TopicBounds, TopicEntry, TopicLog
+from oplogd.store.topics import Topic, TopicBounds, TopicEntry, TopicLog, TopicRecord
 from oplogd.stream.consumer import Consumer
 from oplogd.stream.frames import TOPIC_RESET
 from oplogd.stream.live import LogPhase
@@ -37,6 +37,9 @@ class _MeddledLog:
 
     async def locate(self, ms: int = 0, sequence: int = 0) -> TopicBounds:
         return await self._meddled(self._log.locate(ms, sequence))
+
+    async def expand(self, commit: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
+        return await self._meddled(self._log.expand(commit, after, limit))
 
     async def _meddled(self, call: Awaitable[_T]) -> _T:
         answer = await call

@@ -12,6 +12,7 @@ from oplogd.errors import (
     TopicNotFoundError,
 )
 from oplogd.event_id import Mark
+from oplogd.message import Message
 from oplogd.message_id import stamp, unstamp
 from oplogd.names import TopicName
 from oplogd.store.topics import (
@@ -26,8 +27,10 @@ from oplogd.store.topics import (
     TopicBounds,
     TopicEntry,
     TopicLog,
+    TopicRecord,
     TopicStats,
 )
+from oplogd.transaction import decode_marker
 
 READ_BYTES = 1_000_000
 
@@ -55,7 +58,8 @@ class MemoryTopics:
     """Implements ``oplogd.store.topics.Topics``. ``clock`` returns ms since 1970.
 
     ``trouble``: if set, every method raises it. ``gate``: each append waits for it, then judges and
-    places its batches. ``appends``: the batches of each call that returned.
+    places its batches. ``appends``: the batches of each call that returned. ``records``: the
+    DEFERRED entries by lsn, by log and transaction; no sweep removes them.
     """
 
     def __init__(self, clock: Callable[[], int], topic_ttl: int = DEFAULT_TTL) -> None:
@@ -65,6 +69,7 @@ class MemoryTopics:
         self.gate.set()
         self.arrived = asyncio.Event()
         self.appends: list[list[MessageBatch]] = []
+        self.records: dict[tuple[int, str], dict[int, TopicEntry]] = {}
         # Reads so far: a test of reads from memory looks that it does not grow.
         self.reads = 0
         self._ttl = topic_ttl
@@ -141,7 +146,6 @@ class MemoryTopics:
         self._work()
         outcomes = [self._append(batch) for batch in batches]
         self.appends.append(list(batches))
-        self._changed.set()
         return outcomes
 
     async def news(self, heads: Mapping[int, int], seconds: float) -> News:
@@ -187,27 +191,25 @@ class MemoryTopics:
             raise TopicNotFoundError(f"the topic {generation.topic.name} was deleted")
         return generation
 
-    def _append(self, batch: MessageBatch) -> Outcome:
-        generation = self._logs[batch.log]
-        if generation.deleted:
-            return Refused.DELETED
+    def place(self, log: int, event: EntryKind, messages: Sequence[Message]) -> list[TopicEntry]:
+        """Append entries of one kind. Raises TopicNotFoundError."""
+        generation = self.generation(log)
         head = generation.head
         first = max(stamp(self.clock(), 0), stamp(head.ms, head.sequence) + 1)
         added = []
-        for k, message in enumerate(batch.messages):
+        for k, (data, ttl) in enumerate(messages):
             ms, sequence = unstamp(first + k)
-            expires = ms + message.ttl * 1000 if message.ttl else 0
-            added.append(
-                TopicEntry(
-                    head.offset + k + 1,
-                    ms,
-                    EntryKind.MESSAGE,
-                    message.data.decode(),
-                    sequence,
-                    expires,
-                )
-            )
+            expires = ms + ttl * 1000 if ttl else 0
+            offset = head.offset + k + 1
+            added.append(TopicEntry(offset, ms, event, data.decode(), sequence, expires))
         generation.entries += added
+        self._changed.set()
+        return added
+
+    def _append(self, batch: MessageBatch) -> Outcome:
+        if self._logs[batch.log].deleted:
+            return Refused.DELETED
+        added = self.place(batch.log, EntryKind.MESSAGE, batch.messages)
         return Placed(mark(added[0]), mark(added[-1]))
 
     def _seconds(self, topic: Topic) -> int:
@@ -266,6 +268,24 @@ class _MemoryLog:
         count = bisect_right(generation.entries, (ms, sequence), key=_place)
         at = mark(generation.entries[count - 1]) if count else front
         return TopicBounds(front, generation.head, max(front, at), self._topics.clock())
+
+    async def expand(self, commit: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
+        self._topics.generation(self._log)
+        marker = decode_marker(commit.data)
+        written = self._topics.records.get((self._log, marker.txn), {})
+        records: list[TopicRecord] = []
+        size = 0
+        for lsn in range(after + 1, marker.last + 1):
+            if lsn not in written:
+                continue
+            entry = written[lsn]
+            expires = commit.ms + entry.expires_ms - entry.ms if entry.expires_ms else 0
+            data = "" if 0 < expires < self._topics.clock() else entry.data
+            size += len(data)
+            if records and (len(records) == limit or size > READ_BYTES):
+                break
+            records.append(TopicRecord(lsn, data, expires))
+        return records
 
 
 def _place(entry: TopicEntry) -> tuple[int, int]:

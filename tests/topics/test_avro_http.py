@@ -123,6 +123,20 @@ def test_the_oplog_is_published_to_and_polled_in_avro(agent: Agent) -> None:
     assert "24" in answer.json["detail"]
 
 
+def test_a_poll_in_avro_has_its_isolation_in_the_query(client: Client) -> None:
+    client.publish(b"a")
+    body = written(
+        client.poll_schema,
+        dict.fromkeys(("startFrom", "limit", "transaction"), None) | {"inclusive": True},
+    )
+    for path in (client.path, "/v1/namespaces/system/topics/oplog"):
+        for isolation, status in (("read_committed", 200), ("read_uncommitted", 200), ("x", 400)):
+            path_ = f"{path}/poll?isolation={isolation}"
+            answer = client.agent.request("POST", path_, body, AVRO)
+            assert answer.status == status
+    assert answer.json["detail"] == "isolation: must be read_uncommitted or read_committed"
+
+
 def test_a_damaged_body_is_answered_with_a_problem_that_names_the_part(client: Client) -> None:
     for action, body, detail in (
         ("publish", b"\x02\x02\x04a", "messages[0]: announces 2 bytes, but 1 follow"),

@@ -14,6 +14,7 @@ from oplogd.topics.codec import (
     publishing,
 )
 from oplogd.topics.json_codec import JsonCodec
+from oplogd.transaction import Isolation
 
 CODEC = JsonCodec()
 ID = "0000018bcfe56800" + "0" * 24
@@ -169,12 +170,31 @@ def test_a_poll_is_decoded(body: bytes, request_: PollRequest) -> None:
         (b'{"limit": false}', "limit"),
         (b'{"inclusive": null}', "inclusive"),
         (b'{"transaction": {}}', "transaction"),
+        (b'{"isolation": "committed"}', "isolation"),
+        (b'{"isolation": ""}', "isolation"),
+        (b'{"isolation": ["read_committed"]}', "isolation"),
     ],
 )
 def test_a_bad_poll_names_its_member(body: bytes, field: str) -> None:
     with pytest.raises(MessageError) as error:
         CODEC.decode_poll(body)
     assert error.value.field == field
+
+
+@pytest.mark.parametrize("query", Isolation)
+@pytest.mark.parametrize(
+    ("member", "counts"),
+    [
+        ("", None),
+        ('"isolation": null', None),
+        ('"isolation": "read_committed"', Isolation.READ_COMMITTED),
+        ('"isolation": "read_uncommitted"', Isolation.READ_UNCOMMITTED),
+    ],
+)
+def test_the_isolation_of_the_body_wins_over_that_of_the_query(
+    member: str, query: Isolation, counts: Isolation | None
+) -> None:
+    assert CODEC.decode_poll(b"{%b}" % member.encode(), query).isolation is (counts or query)
 
 
 def test_answers_are_joined_from_stored_text() -> None:

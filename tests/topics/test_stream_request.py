@@ -6,6 +6,7 @@ from starlette.datastructures import Headers, QueryParams
 from oplogd.event_id import Millis
 from oplogd.message_id import MessageId
 from oplogd.stream.topic_start import TopicPosition
+from oplogd.transaction import Isolation
 from oplogd.web.problem import Problem
 from oplogd.web.v1.stream_request import TopicStreamRequest, parse_topic_request
 
@@ -58,3 +59,17 @@ def test_a_bad_parameter_is_refused(query: str) -> None:
     with pytest.raises(Problem) as problem:
         parsed(query)
     assert problem.value.status == 400
+
+
+@pytest.mark.parametrize("query", ["", "isolation=read_uncommitted"])
+def test_a_reader_is_uncommitted_unless_it_says_otherwise(query: str) -> None:
+    assert parsed(query).isolation is Isolation.READ_UNCOMMITTED
+    assert parsed("isolation=read_committed").isolation is Isolation.READ_COMMITTED
+
+
+@pytest.mark.parametrize("value", ["", "committed", "READ_COMMITTED", "1", "read_committed,x"])
+def test_an_unknown_isolation_is_refused_by_name(value: str) -> None:
+    with pytest.raises(Problem) as caught:
+        parsed(f"isolation={value}")
+    assert caught.value.status == 400
+    assert str(caught.value) == "isolation: must be read_uncommitted or read_committed"

@@ -1,7 +1,11 @@
+export const READ_UNCOMMITTED = "read_uncommitted";
+const ISOLATIONS = [READ_UNCOMMITTED, "read_committed"];
+
 const RULES = {
   seconds: [(value) => typeof value === "number" && value > 0, "a number of seconds above 0"],
   count: [(value) => Number.isSafeInteger(value) && value > 0, "a whole number above 0"],
   backoff: [isBackoff, "two numbers of seconds, the first above 0 and not above the second"],
+  isolation: [(value) => ISOLATIONS.includes(value), ISOLATIONS.join(" or ")],
   function: [(value) => typeof value === "function", "a function"],
 };
 

@@ -57,6 +57,14 @@ def resolve(url: str) -> UdpAddress:
     return UdpAddress(family, address)  # type: ignore[arg-type]  # of these two families only
 
 
+def agent_urls(url: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the addresses of one or several agents. Raise ValueError if there is none."""
+    urls = (url,) if isinstance(url, str) else tuple(url)
+    if not urls:
+        raise ValueError("url: give the address of an agent, or a list of them")
+    return urls
+
+
 def base_endpoint(url: str, password: str | None) -> Endpoint:
     """Return an agent's base address. Raise ValueError.
 

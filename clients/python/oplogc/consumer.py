@@ -69,7 +69,7 @@ class Consumer(Following[Event]):
             if isinstance(values, str) or not all(values):
                 raise ValueError(f"{name}: give a list of names, none of them empty")
         super().__init__(
-            stream_endpoint(url, password, types, parents),
+            [stream_endpoint(url, password, types, parents)],
             _FORMAT,
             position_of(start) if start is not None else "",
             state_file=state_file,

@@ -67,7 +67,22 @@ class BadRequestError(RefusedError, ValueError):
 
 
 class UnavailableError(OplogError):
-    """No agent has confirmed a request in the time allowed. The agent may have carried it out."""
+    """No agent has confirmed a request in the time allowed.
+
+    ``lost``: whether an agent may have carried it out.
+    """
+
+    def __init__(self, message: str, lost: bool = True) -> None:
+        super().__init__(message)
+        self.lost = lost
+
+
+class TransactionError(OplogError):
+    """A transaction is not committed. Its ``__cause__`` is the agent's refusal, if there is one."""
+
+
+class OutcomeUnknownError(UnavailableError):
+    """No agent has confirmed a commit in the time allowed: the transaction may be committed."""
 
 
 class ProtocolError(OplogError):

@@ -29,6 +29,12 @@ class Operation:
     """When the object changed, as the producer says; in UTC."""
     ref: str | None = None
     """The object's URL, if the agent sends one."""
+    txn: str | None = None
+    """The transaction that the operation belongs to, if any."""
+    lsn: int | None = None
+    """Number of the operation in its transaction. It ascends in the stream."""
+    of: int | None = None
+    """Number of operations of this transaction in the oplog."""
     sequence: int = field(default=0, repr=False, compare=False)
 
     @property
@@ -93,6 +99,7 @@ def read(block: Block, sequence: int) -> Event | Checkpoint | None:
             _parents(fields.get("parents")),
             _time(fields["timestamp"]),
             fields.get("ref"),
+            *_transaction(fields),
             sequence,
         )
     except (
@@ -145,6 +152,13 @@ def _parents(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(parent, str) for parent in value):
         raise TypeError("parents must be a list of strings")
     return tuple(value)
+
+
+def _transaction(fields: dict[str, object]) -> tuple[str | None, int | None, int | None]:
+    txn, lsn, of = (fields.get(name) for name in ("txn", "lsn", "of"))
+    if isinstance(txn, str) and isinstance(lsn, int) and isinstance(of, int):
+        return txn, lsn, of
+    return None, None, None
 
 
 def _time(text: str) -> datetime:

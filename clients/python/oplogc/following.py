@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Generic, Self
@@ -23,13 +23,13 @@ logger = logging.getLogger("oplogc")
 class Following(Generic[E]):
     """The part of a consumer that does not depend on the kind of its events.
 
-    ``position``: where to start; empty: with the next event. The other arguments, and the errors
-    raised, are those of ``Consumer``.
+    ``endpoints``: the stream of each agent. ``position``: where to start; empty: with the next
+    event. The other arguments, and the errors raised, are those of ``Consumer``.
     """
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        endpoints: Sequence[Endpoint],
         stream_format: StreamFormat[E],
         position: str,
         *,
@@ -59,7 +59,7 @@ class Following(Generic[E]):
             position = self._file.position or position
         self._acks = Acks(position)
         self._receiver = Receiver(
-            endpoint, stream_format, proxy, timeout, heartbeat_timeout, waits, position
+            endpoints, stream_format, proxy, timeout, heartbeat_timeout, waits, position
         )
         self._pending: deque[E | Checkpoint] = deque()
         self._stopped = False

@@ -21,6 +21,7 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._thread: threading.Thread | None = None
+        self._ended = False
 
     @property
     def is_running(self) -> bool:
@@ -29,9 +30,13 @@ class LoopThread:
     def call(self, work: Coroutine[Any, Any, _R]) -> _R:
         """Run a coroutine there, wait for its end and return its result.
 
-        An exception here, as by Ctrl-C, cancels it.
+        An exception here, as by Ctrl-C, cancels it. Raises ValueError after ``end``.
         """
-        running = asyncio.run_coroutine_threadsafe(work, self._started())
+        try:
+            running = asyncio.run_coroutine_threadsafe(work, self._started())
+        except BaseException:
+            work.close()
+            raise
         try:
             return running.result()
         except BaseException:
@@ -39,11 +44,12 @@ class LoopThread:
             raise
 
     def soon(self, function: Callable[..., object], *arguments: object) -> None:
-        """Call a function there. Does not wait."""
+        """Call a function there. Does not wait. Raises ValueError after ``end``."""
         self._started().call_soon_threadsafe(function, *arguments)
 
     def end(self) -> None:
         """Cancel what still runs there, and end."""
+        self._ended = True
         if self._thread is None or self._loop is None or self._task is None:
             return
         try:
@@ -55,6 +61,8 @@ class LoopThread:
             self._thread.join(_END_SECONDS)
 
     def _started(self) -> asyncio.AbstractEventLoop:
+        if self._ended:
+            raise ValueError("this object is closed")
         with self._lock:
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name=self._name, daemon=True)

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+from collections import deque
+from collections.abc import Sequence
 from itertools import count
 from typing import Generic
 
@@ -22,14 +24,14 @@ logger = logging.getLogger("oplogc")
 
 
 class Receiver(Generic[E]):
-    """Receives events and reconnects after pauses.
+    """Receives events and reconnects, at the next of the agents and after pauses.
 
-    ``last_event_id``: the first position; empty: none.
+    ``endpoints``: the stream of each agent. ``last_event_id``: the first position; empty: none.
     """
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        endpoints: Sequence[Endpoint],
         stream_format: StreamFormat[E],
         proxy: str | None,
         timeout: float,
@@ -37,7 +39,9 @@ class Receiver(Generic[E]):
         backoff: Backoff,
         last_event_id: str,
     ) -> None:
-        self._endpoint = endpoint
+        self._endpoints = deque(endpoints)
+        """The present one first."""
+        self._failures = 0
         self._format = stream_format
         self._proxy = proxy
         self._timeout = timeout
@@ -108,10 +112,12 @@ class Receiver(Generic[E]):
                 items = await self._stream.read()
             except DisconnectedError as error:
                 await self._disconnect()
-                delay = self._backoff.next(error.retry_after)
-                logger.warning(
-                    "%s: %s; trying again in %.1f s", shown(self._endpoint.url), error, delay
-                )
+                url = shown(self._endpoints[0].url)
+                self._endpoints.rotate(-1)
+                self._failures += 1
+                is_round = self._failures % len(self._endpoints) == 0
+                delay = self._backoff.next(error.retry_after) if is_round else 0.0
+                logger.warning("%s: %s; trying again in %.1f s", url, error, delay)
                 await asyncio.sleep(delay)
                 continue
             except BaseException:
@@ -127,14 +133,14 @@ class Receiver(Generic[E]):
             self._client = http_client(self._proxy)
         response = await open_stream(
             self._client,
-            self._endpoint,
+            self._endpoints[0],
             self._last_event_id,
             self._timeout,
             self._format.refused,
         )
         self._connected_at = asyncio.get_running_loop().time()
         self.connections += 1
-        logger.info("following %s", shown(self._endpoint.url))
+        logger.info("following %s", shown(self._endpoints[0].url))
         return Stream(
             response,
             self._format,

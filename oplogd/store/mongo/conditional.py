@@ -25,7 +25,7 @@ from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.store.mongo.errors import DUPLICATE_KEY
 from oplogd.store.mongo.head import Head, server_seconds
-from oplogd.store.mongo.layout import Numbered, entry_document, entry_id
+from oplogd.store.mongo.layout import Numbered, OfTransaction, entry_document, entry_id
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.log import Log
 from oplogd.store.mongo.obstacle import Obstacle
@@ -46,8 +46,8 @@ class ConditionalBatch(Protocol):
     todo: list[Numbered]
 
     @property
-    def writer(self) -> str | None:
-        """The token that the entries carry; None: no token."""
+    def writer(self) -> str | OfTransaction | None:
+        """The token that the entries carry, or their transaction; None: neither."""
 
     async def head(self) -> Head:
         """Return the head to append behind.
@@ -133,7 +133,9 @@ class ConditionalAppender:
             if is_beaten:
                 await obstacle.met(head.mark.offset + landing.number + 1)
 
-    async def insert(self, head: Head, chunk: Sequence[Numbered], writer: str | None) -> Landing:
+    async def insert(
+        self, head: Head, chunk: Sequence[Numbered], writer: str | OfTransaction | None
+    ) -> Landing:
         """Insert a chunk behind ``head``, up to the first offset that another entry has.
 
         A majority has the operations that landed.

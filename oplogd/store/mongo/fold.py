@@ -14,6 +14,7 @@ from oplogd.store.mongo.errors import DUPLICATE_KEY
 from oplogd.store.mongo.layout import LOG, Document, key_of, mark_of, state_document
 from oplogd.store.mongo.lease import HoldLease
 from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.transactions.places import note_folded
 
 # Writers whose last folded sequence the row remembers, at most.
 MOST_WRITERS = 1_000
@@ -60,11 +61,13 @@ async def raise_checkpoint(
 ) -> bool:
     """Record that entries are folded, and the last sequence of each writer among them.
 
+    The places of transactions' operations are noted before.
     Offset, time and writers are set together, since they must fit each other. They are set only if
     the checkpoint still is ``after``, behind which the entries were read: it goes back when states
     were dropped or a backup was restored, and then the entries in between must be folded first.
     ``first``: first offset of the epoch in which they were read. Returns whether it was raised.
     """
+    await note_folded(link, documents)
     mark = mark_of(documents[-1])
     last = {
         document["w"]: [document["s"], mark_of(document).offset]

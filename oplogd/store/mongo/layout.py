@@ -2,12 +2,14 @@
 
 ``oplog_ops`` and ``oplog_states`` have the first server's layout, and the offset ``n``. Entries of
 the log also have ``w`` and ``s``: the token of the writer and the sequence of the operation.
-Corrections have neither: the states tell whether they are there.
+Corrections have neither: the states tell whether they are there. Operations of a transaction have
+``txn``, ``lsn`` and ``of`` instead: its id, their number in it, and how many operations it has in
+the oplog. States never have these.
 """
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from bson import ObjectId
 from bson.datetime_ms import DatetimeMS
@@ -16,13 +18,29 @@ from pymongo import IndexModel
 from oplogd.event_id import Mark, format_id
 from oplogd.operation import Operation, encode_data, format_ms
 from oplogd.store.base import Entry, State, StateCursor
-from oplogd.store.mongo.damage import Damage, milliseconds, offset_of, sound_data, sound_event
+from oplogd.store.mongo.damage import (
+    Damage,
+    milliseconds,
+    offset_of,
+    sound_data,
+    sound_event,
+    whole,
+)
 from oplogd.store.stored import decode_stored
 
 Document = dict[str, Any]
 
-# An operation and its number: the sequence of its writer, or its place among corrections.
+# An operation and its number: the sequence of its writer, its lsn in a transaction, or its place
+# among corrections.
 Numbered = tuple[int, Operation]
+
+
+class OfTransaction(NamedTuple):
+    """The transaction of operations. ``of``: how many operations it has in the oplog."""
+
+    txn: int
+    of: int
+
 
 LOG = "oplog_ops"
 STATES = "oplog_states"
@@ -76,7 +94,9 @@ def id_has_offset(document: Mapping[str, Any]) -> bool:
     )
 
 
-def entry_document(operation: Operation, mark: Mark, writer: str | None, sequence: int) -> Document:
+def entry_document(
+    operation: Operation, mark: Mark, writer: str | OfTransaction | None, sequence: int
+) -> Document:
     data = decode_stored(operation.data.decode())
     document = {
         "_id": entry_id(mark),
@@ -89,6 +109,8 @@ def entry_document(operation: Operation, mark: Mark, writer: str | None, sequenc
         },
         "n": mark.offset,
     }
+    if isinstance(writer, OfTransaction):
+        return {**document, "txn": writer.txn, "lsn": sequence, "of": writer.of}
     return document if writer is None else {**document, "w": writer, "s": sequence}
 
 
@@ -161,6 +183,18 @@ def text(document: Mapping[str, Any], ms: int, damage: Damage | None = None) -> 
     ``ms`` replaces a date that cannot be read.
     """
     data = sound_data(document, ms, damage)
-    return encode_data(
+    encoded = encode_data(
         format_ms(int(data["ts"])), data.get("p") or [], data["t"], data["id"]
     ).decode()
+    if (found := transaction_of(document)) is None:
+        return encoded
+    txn, lsn, count = found
+    return f'{encoded[:-1]},"txn":"{txn}","lsn":{lsn},"of":{count}}}'
+
+
+def transaction_of(document: Mapping[str, Any]) -> tuple[int, int, int] | None:
+    """Return the transaction of an entry, the ``lsn`` and ``of``; None if it has none."""
+    if "txn" not in document:
+        return None
+    txn, lsn, count = (whole(document.get(name)) for name in ("txn", "lsn", "of"))
+    return None if txn is None or lsn is None or count is None else (txn, lsn, count)

@@ -45,6 +45,9 @@ from oplogd.store.mongo.state_pages import StatePages
 from oplogd.store.mongo.tail import Tail
 from oplogd.store.mongo.timing import DEFAULT_TIMING, Timing
 from oplogd.store.mongo.topics.topics import MongoTopics
+from oplogd.store.mongo.transactions.operations import OperationAppender
+from oplogd.store.mongo.transactions.payloads import Payloads
+from oplogd.store.mongo.transactions.transactions import MongoTransactions
 
 LEASE_SECONDS = 5.0
 
@@ -97,6 +100,11 @@ class MongoStore:
         self.appender = ConditionalAppender(self.link, self.log, self.room, timing)
         self.batches = BatchAppender(self.link, self.log, self.appender)
         self.guard = CorrectionGuard(self.link, self.log, self.appender)
+        payloads = Payloads(self.link, timing.majority_seconds)
+        operations = OperationAppender(self.link, self.log, self.appender, payloads, timing.at_step)
+        self.transactions = MongoTransactions(
+            self.link, self.lease, self.topics, payloads, operations, timing, self._working
+        )
         self._checkpoint = CheckpointWaiter(
             self.link, self.log, self.lease, self.projection.changed
         )

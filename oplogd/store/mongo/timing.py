@@ -1,7 +1,7 @@
 """Periods of the parts of a store, as one frozen value. Tests shorten them or turn the clock."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 # No log turns over in this time: an entry seen so recently is no stray, and no insert behind it
@@ -46,6 +46,12 @@ class Timing:
 
     # Measures how long inserts take. It must also count while the machine sleeps.
     clock: Callable[[], float] = boot_seconds
+
+    # Called with the name of each step of a transaction when it is done. For tests only.
+    at_step: Callable[[str], Awaitable[None]] | None = None
+
+    # Topics that get the entry of a commit, or of an abort, by one step.
+    topics_per_step: int = 1_000
 
 
 DEFAULT_TIMING = Timing()

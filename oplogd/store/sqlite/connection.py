@@ -220,6 +220,20 @@ def transaction(db: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Itera
         raise
 
 
+@contextlib.contextmanager
+def savepoint(db: sqlite3.Connection) -> Iterator[None]:
+    """Undo the block alone if it raises, in the caller's transaction."""
+    db.execute("SAVEPOINT step")
+    try:
+        yield
+    except BaseException:
+        if db.in_transaction:  # some errors have ended the transaction
+            with contextlib.suppress(sqlite3.Error):
+                db.execute("ROLLBACK TO step")
+        raise
+    db.execute("RELEASE step")
+
+
 def snapshot(db: sqlite3.Connection) -> contextlib.AbstractContextManager[None]:
     """Let all reads in the block see one state of the file."""
     return transaction(db, "BEGIN")

@@ -48,7 +48,7 @@ def prepare(
             catalogue.set_default_ttl(db, topic_ttl, now_ms())
         db.execute(sql.OPENED)
         db.execute(sql.FORGET_OPENINGS)
-    db.execute(sql.APPEND, (0, "[]"))  # appends nothing and trims to a cap that was lowered
+    db.execute(sql.TRIM)  # the cap may be lower than before
 
 
 def record_replacement(db: sqlite3.Connection, path: Path) -> None:

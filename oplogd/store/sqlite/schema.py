@@ -76,12 +76,33 @@ CREATE_TOPICS = """
         UNIQUE (namespace, name)
     )"""
 # `place`: log << 40 | offset. `expires`: end of the message's own time to live in ms since 1970,
-# 0 without one.
+# 0 without one. Negative for DEFERRED entries: the sweep must not empty them, since committed
+# readers may read them for longer.
 CREATE_ENTRIES = """
     CREATE TABLE entries (
         place INTEGER PRIMARY KEY, stamp INTEGER NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL,
         expires INTEGER NOT NULL
     )"""
+# A row for each transaction. `grp`: its group. `ends`: the time-out while it is open, afterwards
+# the time of the decision. `logs`: JSON array of the logs it has touched. `result`: all that the
+# answer of its commit needs, compressed.
+CREATE_TXNS = """
+    CREATE TABLE txns (
+        id INTEGER PRIMARY KEY, log INTEGER NOT NULL, grp TEXT, only_log INTEGER,
+        state TEXT NOT NULL, reason TEXT,
+        begun INTEGER NOT NULL, expires INTEGER NOT NULL, ends INTEGER NOT NULL,
+        logs TEXT NOT NULL, records INTEGER NOT NULL, octets INTEGER NOT NULL,
+        begin_offset INTEGER, begin_stamp INTEGER, commit_offset INTEGER, commit_stamp INTEGER,
+        result BLOB
+    )"""
+# `place`: of the DEFERRED entry, which holds the message. Operations have no place, but `event`,
+# `key` and `data`, until the commit.
+CREATE_RECORDS = """
+    CREATE TABLE records (
+        txn INTEGER NOT NULL, lsn INTEGER NOT NULL, log INTEGER NOT NULL, digest TEXT NOT NULL,
+        place INTEGER, event TEXT, key TEXT, data TEXT,
+        PRIMARY KEY (txn, lsn)
+    ) WITHOUT ROWID"""
 
 # Append new steps at the end; never change one that was released. The position is the version.
 MIGRATIONS = (
@@ -119,6 +140,16 @@ MIGRATIONS = (
             CREATE_TOPICS,
             CREATE_ENTRIES,
             "CREATE INDEX entries_by_end ON entries (expires) WHERE expires > 0",
+        ),
+    ),
+    # The other tables stay as they are, for the same reason.
+    Migration(
+        "transactions",
+        (
+            CREATE_TXNS,
+            "CREATE INDEX txns_by_state ON txns (state, id)",
+            "CREATE INDEX txns_by_end ON txns (state, ends)",
+            CREATE_RECORDS,
         ),
     ),
 )

@@ -25,6 +25,24 @@ SET_CAP = "UPDATE logs SET max_bytes = ? WHERE name = 'ops'"
 
 # Size of an entry, counted towards the cap: its text and roughly the overhead of a row.
 _SIZE = "length(CAST(key AS BLOB)) + length(CAST(data AS BLOB)) + 32"
+REPLACE_STATE = """ON CONFLICT (key) DO UPDATE
+        SET n = excluded.n, ts = excluded.ts, deleted = excluded.deleted, data = excluded.data"""
+
+
+def end_opening(ts: str, count: str) -> str:
+    """Return the SQL that records the time of the first entry after the file was opened."""
+    return f"""UPDATE openings SET opened = max({ts}, head_ts)
+        WHERE head_ts = (SELECT head_ts FROM logs WHERE name = 'ops')
+        AND opened = {NEVER} AND {count}"""
+
+
+def advance(ts: str, count: str) -> str:
+    """Return the SQL that counts new entries past the head, and their size."""
+    return f"""UPDATE logs SET head = head + {count}, head_ts = max({ts}, head_ts),
+        bytes = bytes + (SELECT coalesce(sum({_SIZE}), 0) FROM ops WHERE seq > head)
+        WHERE name = 'ops'"""
+
+
 # One statement numbers, appends, folds and trims. Each further statement would take the GIL back
 # from the event loop, which at full load costs half a millisecond.
 APPENDER = f"""
@@ -38,14 +56,9 @@ APPENDER = f"""
         INSERT INTO states (key, n, ts, deleted, data)
         SELECT key, seq, ts, event = 'delete', data FROM ops
         WHERE seq > (SELECT head FROM logs WHERE name = 'ops') ORDER BY seq
-        ON CONFLICT (key) DO UPDATE
-        SET n = excluded.n, ts = excluded.ts, deleted = excluded.deleted, data = excluded.data;
-        UPDATE openings SET opened = max(NEW.ts, head_ts)
-        WHERE head_ts = (SELECT head_ts FROM logs WHERE name = 'ops')
-        AND opened = {NEVER} AND json_array_length(NEW.body);
-        UPDATE logs SET head = head + json_array_length(NEW.body), head_ts = max(NEW.ts, head_ts),
-        bytes = bytes + (SELECT coalesce(sum({_SIZE}), 0) FROM ops WHERE seq > head)
-        WHERE name = 'ops';
+        {REPLACE_STATE};
+        {end_opening("NEW.ts", "json_array_length(NEW.body)")};
+        {advance("NEW.ts", "json_array_length(NEW.body)")};
         INSERT INTO cut
         SELECT seq, total FROM (
             SELECT seq, sum(size) OVER (ORDER BY seq) AS total FROM (
@@ -66,6 +79,7 @@ APPENDER = f"""
     END;
 """
 APPEND = "INSERT INTO batch VALUES (?, ?)"
+TRIM = "INSERT INTO batch VALUES (0, '[]')"
 # `turn` numbers the corrections of one object in a batch: the second one expects a state that the
 # first one has changed.
 JUDGE = """

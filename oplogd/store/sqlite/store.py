@@ -29,6 +29,7 @@ from oplogd.store.sqlite import log, topic_statements
 from oplogd.store.sqlite import statements as sql
 from oplogd.store.sqlite.connection import ConnectionPool, StoreFile, snapshot
 from oplogd.store.sqlite.topics import SqliteTopics
+from oplogd.store.sqlite.transactions import SqliteTransactions
 
 DEFAULT_CAP_BYTES = 256 * 1024 * 1024
 # How often the follower looks for entries of other processes.
@@ -76,6 +77,9 @@ class SqliteStore:
         self._closing = False
         self._counter = ConnectionPool(file, "store-counter", 1, sql.SMALL_CACHE)
         self._topics = SqliteTopics(file, self._writer, self._readers, self._lookups)
+        self._transactions = SqliteTransactions(
+            self._writer, self._readers, self._lookups, self._wake
+        )
         self._states_count = CachedCount(lambda: self._counter.run(_count_states))
 
     async def open(self) -> None:
@@ -126,6 +130,10 @@ class SqliteStore:
     def topics(self) -> SqliteTopics:
         return self._topics
 
+    @property
+    def transactions(self) -> SqliteTransactions:
+        return self._transactions
+
     async def checkpoint(self) -> Mark:
         return await self._lookups.run(log.read_head)
 
@@ -148,6 +156,11 @@ class SqliteStore:
 
     async def new_epoch(self) -> None:
         await self._writer.run(log.new_epoch)
+
+    def _wake(self) -> None:
+        """Let the followers of the log and of the topics look for entries."""
+        self._appended.set()
+        self._topics.wake()
 
     def _append(self, db: sqlite3.Connection, operations: Sequence[Operation]) -> None:
         log.append(db, operations)

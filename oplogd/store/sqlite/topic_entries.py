@@ -18,31 +18,44 @@ from oplogd.store.sqlite import topic_statements as sql
 from oplogd.store.sqlite.connection import transaction
 from oplogd.store.sqlite.statements import STATEMENT_BYTES, STATEMENT_OPERATIONS
 from oplogd.store.topics import (
+    EntryKind,
     MessageBatch,
     Outcome,
     Placed,
     Refused,
     TopicBounds,
     TopicEntry,
+    TopicRecord,
 )
+from oplogd.transaction import decode_marker
 
 # A larger time would overflow SQLite's integers as a stamp.
 _MAX_MS = (1 << 46) - 1
 
 # The messages of a statement by their log. A log is in it once.
 _Part = Mapping[int, Sequence[Message]]
+# Offset and stamp of the first new entry in each log.
+Firsts = dict[int, tuple[int, int]]
 
 
 def append(db: sqlite3.Connection, batches: Sequence[MessageBatch], now: int) -> list[Outcome]:
     """Append the batches of topics that exist, in one transaction."""
     parts = list(_parts(batches))
-    firsts: dict[int, tuple[int, int]] = {}
+    firsts: Firsts = {}
     with transaction(db) if len(parts) > 1 else contextlib.nullcontext():
         for part in parts:
-            db.execute(sql.APPEND, (stamp(now, 0), _encoded(part)))
-            for log, head, first in msgspec.json.decode(db.execute(sql.PLACING).fetchone()[0]):
-                firsts.setdefault(log, (head + 1, first))
+            firsts = place(db, EntryKind.MESSAGE, _encoded(part), now) | firsts
     return _outcomes(batches, firsts)
+
+
+def place(db: sqlite3.Connection, kind: EntryKind, body: str, now: int) -> Firsts:
+    """Append entries of one kind: see ``sql.APPENDER``. Return the first of each log.
+
+    It runs in the open transaction or in one of its own. Topics that were deleted get no entries.
+    """
+    db.execute(sql.APPEND, (stamp(now, 0), body, kind.value))
+    placed = msgspec.json.decode(db.execute(sql.PLACING).fetchone()[0])
+    return {log: (head + 1, first) for log, head, first in placed}
 
 
 def _parts(batches: Sequence[MessageBatch]) -> Iterator[_Part]:
@@ -69,7 +82,7 @@ def _encoded(part: _Part) -> str:
     return msgspec.json.encode(groups).decode()
 
 
-def _outcomes(batches: Sequence[MessageBatch], firsts: dict[int, tuple[int, int]]) -> list[Outcome]:
+def _outcomes(batches: Sequence[MessageBatch], firsts: Firsts) -> list[Outcome]:
     """Return the outcomes. ``firsts``: offset and stamp of the first message in each log.
 
     Offsets and stamps of one call ascend in steps of one.
@@ -114,6 +127,31 @@ def locate(db: sqlite3.Connection, log: int, ms: int, sequence: int, now: int) -
         raise _deleted(log)
     front, head, at = _mark(*row[0:2]), _mark(*row[2:4]), _mark(*row[4:6])
     return TopicBounds(front, head, at, now)
+
+
+def expand(
+    db: sqlite3.Connection, log: int, commit: TopicEntry, after: int, limit: int, now: int
+) -> list[TopicRecord]:
+    marker = decode_marker(commit.data)
+    row = db.execute(
+        sql.EXPAND,
+        {
+            "log": log,
+            "txn": int(marker.txn),
+            "ms": commit.ms,
+            "after": after,
+            "last": marker.last,
+            "limit": limit,
+            "now": now,
+        },
+    ).fetchone()
+    if row is None:
+        raise _deleted(log)
+    records = []
+    for line in row[0].split("\n") if row[0] else ():
+        lsn, expires, data = line.split(" ", 2)
+        records.append(TopicRecord(int(lsn), data, int(expires)))
+    return records
 
 
 def raise_floor(db: sqlite3.Connection, log: int, now: int) -> Mark:

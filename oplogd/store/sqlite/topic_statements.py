@@ -1,11 +1,12 @@
 """The SQL statements of the topics."""
 
 from oplogd.message_id import MAX_SEQUENCE, SEQUENCE_BITS
-from oplogd.store.sqlite.template import search, steps
+from oplogd.store.sqlite.template import READ_CHARACTERS, search, steps
 from oplogd.store.topics import MAX_OFFSET, EntryKind
 
 OFFSET_BITS = MAX_OFFSET.bit_length()
 STAMPS_PER_MS = MAX_SEQUENCE + 1
+MAX_STAMP = (1 << 63) - 1
 
 # --- Catalogue ---
 
@@ -36,14 +37,16 @@ SET_FLOOR = (
 # --- Append ---
 
 # One statement numbers and appends messages of any number of topics: `[[log, [[ttl in ms, data],
-# …]], …]`. `placing` tells afterwards where they went; topics that were deleted are not in it.
+# …]], …]`. Further members of a message are ignored. `placing` tells afterwards where they went;
+# topics that were deleted are not in it.
 # The unary plus lets SQLite look up topics by log, not scan them.
 APPENDER = f"""
     CREATE TEMP TABLE IF NOT EXISTS placing (
         log INTEGER PRIMARY KEY, head INTEGER NOT NULL, first INTEGER NOT NULL,
         count INTEGER NOT NULL
     );
-    CREATE TEMP VIEW messages AS SELECT 0 AS stamp, '[[1, [[null, "data"]]]]' AS body;
+    CREATE TEMP VIEW messages AS
+    SELECT 0 AS stamp, '[[1, [[null, "data"]]]]' AS body, 'message' AS kind;
     CREATE TEMP TRIGGER append_messages INSTEAD OF INSERT ON messages BEGIN
         DELETE FROM placing;
         INSERT INTO placing
@@ -52,7 +55,7 @@ APPENDER = f"""
         WHERE name IS NOT NULL;
         INSERT INTO entries
         SELECT (log << {OFFSET_BITS}) + head + 1 + given.key, first + given.key,
-        '{EntryKind.MESSAGE}', json_extract(given.value, '$[1]'),
+        NEW.kind, json_extract(given.value, '$[1]'),
         coalesce((first + given.key >> {SEQUENCE_BITS}) + json_extract(given.value, '$[0]'), 0)
         FROM json_each(NEW.body) AS batch
         CROSS JOIN placing ON log = json_extract(batch.value, '$[0]')
@@ -61,7 +64,7 @@ APPENDER = f"""
         FROM placing WHERE topics.log = +placing.log;
     END;
 """
-APPEND = "INSERT INTO messages VALUES (?, ?)"
+APPEND = "INSERT INTO messages VALUES (?, ?, ?)"
 PLACING = "SELECT json_group_array(json_array(log, head, first)) FROM placing"
 
 # --- Read and locate ---
@@ -105,8 +108,8 @@ READ = f"""
     {steps("entries", "place", ("stamp", "kind", "expires"), "(SELECT max(low) + 1 FROM front)")}
     SELECT (
         SELECT group_concat(
-            (place - :base) || ' ' || stamp || ' ' || expires || ' ' || iif(
-                expires AND expires < :now, '{EntryKind.VOID} ', kind || ' ' || data
+            (place - :base) || ' ' || stamp || ' ' || abs(expires) || ' ' || iif(
+                expires AND abs(expires) < :now, '{EntryKind.VOID} ', kind || ' ' || data
             ), char(10)
         ) FROM step
     ), {_stamp_at(":base + :after")} >> {SEQUENCE_BITS}, :base + :after <= head FROM bounds
@@ -116,6 +119,36 @@ LOCATE = f"""
     places (front, at) AS (SELECT (SELECT max(low) FROM front), (SELECT max(low) FROM at))
     SELECT front - :base, {_stamp_at("front")}, head - :base, head_stamp, at - :base,
     {_stamp_at("at")} FROM bounds CROSS JOIN places
+"""
+
+
+def _next_record(after: str) -> str:
+    return f"""records.txn = :txn AND records.lsn = (
+            SELECT lsn FROM records CROSS JOIN entries USING (place)
+            WHERE txn = :txn AND lsn > {after} AND lsn <= :last AND log = :log ORDER BY lsn LIMIT 1
+        )"""
+
+
+# Passes over records whose entries are gone.
+EXPAND = f"""
+    WITH RECURSIVE found (lsn, stamp, expires, data, size) AS (
+        SELECT lsn, stamp, expires, entries.data, length(entries.data)
+        FROM records CROSS JOIN entries USING (place) WHERE {_next_record(":after")}
+        UNION ALL
+        SELECT records.lsn, entries.stamp, entries.expires, entries.data,
+        size + length(entries.data)
+        FROM found CROSS JOIN records CROSS JOIN entries USING (place)
+        WHERE size + length(entries.data) <= {READ_CHARACTERS} AND {_next_record("found.lsn")}
+        LIMIT :limit
+    )
+    SELECT (
+        SELECT group_concat(
+            lsn || ' ' || ends || ' ' || iif(ends AND ends < :now, '', data), char(10)
+        ) FROM (
+            SELECT lsn, data,
+            iif(expires, :ms + abs(expires) - (stamp >> {SEQUENCE_BITS}), 0) AS ends FROM found
+        )
+    ) FROM topics WHERE log = :log AND name IS NOT NULL
 """
 
 # --- News ---
@@ -138,12 +171,29 @@ EXPIRED = f"""
     WHERE name IS NOT NULL AND (place <= (log << {OFFSET_BITS}) + floor OR stamp < {_OLDEST})
 """
 DELETED = "SELECT log FROM topics WHERE name IS NULL"
-# Some entries, oldest first.
-REMOVE = """
-    DELETE FROM entries WHERE place IN (
-        SELECT place FROM entries WHERE place > :base AND place <= :base + :upto
-        ORDER BY place LIMIT :limit
+# Entries of transactions stay for longer: younger ones than this.
+KEEP_FROM = f"""
+    SELECT max({_OLDEST}, floor_stamp) - :longer FROM topics CROSS JOIN catalogue WHERE log = :log
+"""
+_RANGE = "place > :base + :after AND place <= :base + :upto"
+# The last of some entries.
+LAST_OF_STEP = f"""
+    SELECT max(place) - :base FROM (
+        SELECT place FROM entries WHERE {_RANGE} ORDER BY place LIMIT :limit
     )
+"""
+_KINDS = f"'{EntryKind.DEFERRED}', '{EntryKind.COMMIT}', '{EntryKind.ABORT}'"
+COMMITS = f"""
+    SELECT data FROM entries
+    WHERE {_RANGE} AND kind = '{EntryKind.COMMIT}' AND stamp < :keep_from ORDER BY place
+"""
+REMOVE_RECORDS = """
+    DELETE FROM records WHERE txn = :txn AND lsn IN (
+        SELECT lsn FROM records WHERE txn = :txn AND log = :log LIMIT :limit
+    )
+"""
+REMOVE = f"""
+    DELETE FROM entries WHERE {_RANGE} AND (kind NOT IN ({_KINDS}) OR stamp < :keep_from)
 """
 VOID = f"""
     UPDATE entries SET kind = '{EntryKind.VOID}', data = '', expires = 0 WHERE place IN (

@@ -1,12 +1,11 @@
 """The topics in the embedded store: see ``Topics``."""
 
-import sqlite3
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from oplogd.errors import TopicNotFoundError
+from oplogd.errors import StoreUnavailableError, TopicNotFoundError
 from oplogd.names import TopicName, no_topic
 from oplogd.operation import now_ms
 from oplogd.store.sqlite import catalogue, sweep, topic_entries
@@ -20,6 +19,7 @@ from oplogd.store.topics import (
     Topic,
     TopicBounds,
     TopicEntry,
+    TopicRecord,
     TopicStats,
 )
 
@@ -40,6 +40,12 @@ class SqliteTopicLog:
         with self._naming():
             return await self._lookups.run(
                 lambda db: topic_entries.locate(db, self._topic.log, ms, sequence, now_ms())
+            )
+
+    async def expand(self, commit: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
+        with self._naming():
+            return await self._readers.run(
+                lambda db: topic_entries.expand(db, self._topic.log, commit, after, limit, now_ms())
             )
 
     @contextmanager
@@ -127,18 +133,26 @@ class SqliteTopics:
         if not await self._lookups.run(sweep.is_needed):
             return 0  # the readers' thread and its connection cost memory
         removed = 0
-        for log in await self._readers.run(sweep.deleted):
-            removed += await self._repeat(partial(sweep.forget, log=log))
+        trouble: StoreUnavailableError | None = None
+        steps = [partial(sweep.forget, log=log) for log in await self._readers.run(sweep.deleted)]
         for log in await self._readers.run(lambda db: sweep.expired(db, now_ms())):
-            removed += await self._repeat(partial(sweep.trim, log=log, now=now_ms()))
-        return removed + await self._repeat(partial(sweep.void, now=now_ms()))
-
-    async def _repeat(self, step: Callable[[sqlite3.Connection], int]) -> int:
-        """Write in steps until one removes nothing. Return the number of removed entries."""
-        removed = 0
-        while count := await self._writer.run(step):
+            steps.append(partial(sweep.trim, log=log, now=now_ms()))
+        for step in steps:
+            progress = sweep.Progress()
+            try:
+                while not progress.has_ended:
+                    removed += await self._writer.run(partial(step, progress=progress))
+            except StoreUnavailableError as error:
+                trouble = error  # a broken table of transactions concerns only some of the logs
+        while count := await self._writer.run(partial(sweep.void, now=now_ms())):
             removed += count
+        if trouble is not None:
+            raise trouble
         return removed
+
+    def wake(self) -> None:
+        """Let the follower look for news now."""
+        self._follower.wake()
 
     async def close(self) -> None:
         self._follower.close()

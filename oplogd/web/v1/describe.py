@@ -1,15 +1,23 @@
 """Descriptions and examples of topics in the OpenAPI document."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from oplogd.media_types import AVRO, EVENT_STREAM, JSON
+from oplogd.media_types import EVENT_STREAM
 from oplogd.topics.avro import SCHEMAS
-from oplogd.web.describe import GET, PROBLEM_EXAMPLE
+from oplogd.transaction import Isolation
+from oplogd.web.describe import GET
+from oplogd.web.v1.describe_parts import (
+    MESSAGE_SCHEMA,
+    NAMESPACE,
+    READ_ERRORS,
+    TOPIC,
+    TTL_SCHEMA,
+    WRITE_ERRORS,
+    body_or_avro,
+    endpoint,
+    json_answer,
+    json_body,
+    json_or_avro_answer,
+)
 
-_NAME = {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"}
-_NAMESPACE = {"name": "namespace", "in": "path", "required": True, "schema": _NAME}
-_TOPIC = {"name": "topic", "in": "path", "required": True, "schema": _NAME}
 _TOPIC_EXAMPLE = {"name": "orders", "properties": {"ttl": "604800"}}
 _STREAM_EXAMPLE = """id: 0000018bcfe56800000000000000000000000000
 event: message
@@ -27,163 +35,68 @@ _STREAM_QUERY: dict[str, dict[str, str]] = {
     "name": {},
     "token": {},
 }
+_ISOLATION = {
+    "name": "isolation",
+    "in": "query",
+    "description": "`read_uncommitted`, the default: every message as soon as it is written."
+    " `read_committed`: the messages of a transaction together, at its commit, and those of an"
+    " aborted one never. Has no effect on `system/oplog`, which is always read committed.",
+    "schema": {"type": "string", "enum": [*Isolation], "default": Isolation.READ_UNCOMMITTED},
+}
 _OPLOG_NOTE = " The topic `system/oplog` holds the operations."
-_TTL_SCHEMA = {
-    "type": ["integer", "string", "null"],
-    "description": "Time to live in seconds: a whole number from 1 to 100 years, also as a string.",
-}
-
-_ERRORS = {
-    400: "A name or the body is invalid. The message names the member at fault.",
-    401: "The password is missing or wrong.",
-    403: "Without an ingest password: a web page under a name that --allowed-hosts does not list.",
-    404: "There is no topic or schema of this name.",
-    406: "The Accept header does not name text/event-stream.",
-    408: "The headers or the body were too slow.",
-    409: "A topic of this name exists, or the namespace is reserved.",
-    413: "The body or a message is too large, or there are more messages than the queue can hold.",
-    415: "The body has another type or encoding.",
-    429: "Too many wrong passwords came from this address or from others.",
-    431: "The headers are too large.",
-    503: "The queue or the memory for bodies is full, or the store is away. Try again after"
-    " Retry-After seconds. Messages that are 'not confirmed' may still be stored.",
-}
-_READ_ERRORS = (400, 401, 429, 503)
-_WRITE_ERRORS = (400, 401, 403, 429, 503)
-
-
-def _endpoint(
-    id_: str,
-    summary: str,
-    description: str,
-    answer: Mapping[str, Any],
-    errors: tuple[int, ...],
-    *,
-    parameters: list[dict[str, Any]] | None = None,
-    body: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    request = {"requestBody": body} if body else {}
-    return {
-        "operation_id": id_,
-        "summary": summary,
-        "description": description,
-        "tags": ["topics"],
-        "response_model": None,
-        "responses": {
-            200: dict(answer),
-            **{
-                code: {"description": _ERRORS[code], "content": PROBLEM_EXAMPLE}
-                for code in sorted(errors)
-            },
-        },
-        "openapi_extra": {"parameters": parameters or [_NAMESPACE, _TOPIC], **request},
-    }
-
-
-def _json(description: str, example: Any) -> dict[str, Any]:
-    return {"description": description, "content": {JSON: {"example": example}}}
-
-
-def _body(schema: Mapping[str, Any], example: Any, *, required: bool) -> dict[str, Any]:
-    return {"required": required, "content": {JSON: {"schema": schema, "example": example}}}
-
-
-def _body_or_avro(schema: Mapping[str, Any], example: Any, *, required: bool) -> dict[str, Any]:
-    return _with_avro(_body(schema, example, required=required))
-
-
-def _json_or_avro(description: str, example: Any) -> dict[str, Any]:
-    return _with_avro(_json(description, example))
-
-
-def _with_avro(described: dict[str, Any]) -> dict[str, Any]:
-    described["content"][AVRO] = {"schema": {"type": "string", "format": "binary"}}
-    return described
-
-
-_PROPERTIES = _body(
-    {"type": "object", "properties": {"ttl": _TTL_SCHEMA}, "additionalProperties": False},
+_PROPERTIES = json_body(
+    {"type": "object", "properties": {"ttl": TTL_SCHEMA}, "additionalProperties": False},
     {"ttl": 3600},
     required=False,
 )
-_MESSAGE_SCHEMA = {
-    "oneOf": [
-        {"type": "string"},
-        {
-            "type": "object",
-            "required": ["payload"],
-            "additionalProperties": False,
-            "properties": {
-                "payload": {"type": ["string", "null"]},
-                "key": {"type": ["string", "null"], "description": "At most 1,024 bytes."},
-                "headers": {
-                    "type": ["array", "null"],
-                    "items": {
-                        "type": "array",
-                        "items": {"type": "string"},
-                        "minItems": 2,
-                        "maxItems": 2,
-                    },
-                },
-                "ttl": _TTL_SCHEMA,
-                "encoding": {
-                    "type": ["string", "null"],
-                    "enum": ["base64", None],
-                    "description": "base64: the payload is base64 of any bytes.",
-                },
-            },
-        },
-    ],
-}
-
-CREATE = _endpoint(
+CREATE = endpoint(
     "create_topic",
     "Create a topic",
     "Without a time to live the topic has the store's default.",
-    _json("The new topic.", _TOPIC_EXAMPLE),
-    (*_WRITE_ERRORS, 409, 413),
+    json_answer("The new topic.", _TOPIC_EXAMPLE),
+    (*WRITE_ERRORS, 409, 413),
     body=_PROPERTIES,
 )
-CHANGE = _endpoint(
+CHANGE = endpoint(
     "change_topic",
     "Change the properties of a topic",
     "Replaces all properties: an absent one gets its default.",
-    _json("The changed topic.", _TOPIC_EXAMPLE),
-    (*_WRITE_ERRORS, 404, 409, 413),
+    json_answer("The changed topic.", _TOPIC_EXAMPLE),
+    (*WRITE_ERRORS, 404, 409, 413),
     body=_PROPERTIES,
 )
-SHOW = _endpoint(
+SHOW = endpoint(
     "show_topic",
     "Show a topic",
     "Shows the properties that count, defaults included." + _OPLOG_NOTE,
-    _json("The topic.", _TOPIC_EXAMPLE),
-    (*_READ_ERRORS, 404),
+    json_answer("The topic.", _TOPIC_EXAMPLE),
+    (*READ_ERRORS, 404),
 )
-LIST = _endpoint(
+LIST = endpoint(
     "list_topics",
     "List the topics of a namespace",
     "A namespace needs no creation: without topics the list is empty.",
-    _json("The topics, sorted by name.", [_TOPIC_EXAMPLE]),
-    _READ_ERRORS,
-    parameters=[_NAMESPACE],
+    json_answer("The topics, sorted by name.", [_TOPIC_EXAMPLE]),
+    READ_ERRORS,
+    parameters=[NAMESPACE],
 )
-DELETE = _endpoint(
+DELETE = endpoint(
     "delete_topic",
     "Delete a topic with its messages",
     "A topic that is created again under this name is empty, and its ids go on ascending.",
     {"description": "The topic is deleted."},
-    (*_WRITE_ERRORS, 404, 409),
+    (*WRITE_ERRORS, 404, 409),
 )
-PUBLISH = _endpoint(
+PUBLISH = endpoint(
     "publish",
     "Publish messages",
     "The messages are stored together or not at all, in their order. An answer of 200 means that"
     " they are durable. A message for `system/oplog` is an operation, or its JSON as text.",
     {"description": "The messages are durable."},
-    (*_WRITE_ERRORS, 404, 408, 413, 415, 431),
+    (*WRITE_ERRORS, 404, 408, 413, 415, 431),
     parameters=[
-        _NAMESPACE,
-        _TOPIC,
+        NAMESPACE,
+        TOPIC,
         {
             "name": "ttl",
             "in": "query",
@@ -191,13 +104,13 @@ PUBLISH = _endpoint(
             "schema": {"type": "string"},
         },
     ],
-    body=_body_or_avro(
+    body=body_or_avro(
         {
             "type": "object",
             "required": ["messages"],
             "additionalProperties": False,
             "properties": {
-                "messages": {"type": "array", "minItems": 1, "items": _MESSAGE_SCHEMA},
+                "messages": {"type": "array", "minItems": 1, "items": MESSAGE_SCHEMA},
                 "transactionWritePointer": {"type": "null"},
             },
         },
@@ -205,14 +118,14 @@ PUBLISH = _endpoint(
         required=True,
     ),
 )
-POLL = _endpoint(
+POLL = endpoint(
     "poll",
     "Poll messages",
     "Returns the messages from a position on, at once, even if there is none. Returns about 1 MB at"
     " most, but at least one message. The header `Oplog-Gap: 1` says that messages after the"
     " position are gone.",
     {
-        **_json_or_avro(
+        **json_or_avro_answer(
             "The messages in their order.",
             [{"id": "0000018bcfe56800000000000000000000000000", "payload": "one"}],
         ),
@@ -223,8 +136,9 @@ POLL = _endpoint(
             }
         },
     },
-    (*_READ_ERRORS, 404, 408, 413, 415, 431),
-    body=_body_or_avro(
+    (*READ_ERRORS, 404, 408, 413, 415, 431),
+    parameters=[NAMESPACE, TOPIC, _ISOLATION],
+    body=body_or_avro(
         {
             "type": "object",
             "additionalProperties": False,
@@ -240,13 +154,18 @@ POLL = _endpoint(
                 },
                 "limit": {"type": ["integer", "null"], "minimum": 1},
                 "transaction": {"type": "null"},
+                "isolation": {
+                    "type": ["string", "null"],
+                    "enum": [*Isolation, None],
+                    "description": "Wins over the query parameter of this name.",
+                },
             },
         },
         {"startFrom": None, "inclusive": True, "limit": 100},
         required=False,
     ),
 )
-STREAM = _endpoint(
+STREAM = endpoint(
     "follow_topic",
     "Follow the stream of a topic",
     "Requires `Accept: text/event-stream`. The stream starts with the next message, unless"
@@ -258,10 +177,10 @@ STREAM = _endpoint(
         "description": "Server-sent events. If the agent is stopping, the stream ends at once.",
         "content": {EVENT_STREAM: {"example": _STREAM_EXAMPLE}},
     },
-    (*_READ_ERRORS, 404, 406),
+    (*READ_ERRORS, 404, 406),
     parameters=[
-        _NAMESPACE,
-        _TOPIC,
+        NAMESPACE,
+        TOPIC,
         {
             "name": "Last-Event-ID",
             "in": "header",
@@ -275,13 +194,14 @@ STREAM = _endpoint(
             for each in GET["openapi_extra"]["parameters"]
             if each["name"] in _STREAM_QUERY
         ),
+        _ISOLATION,
     ],
 )
-SCHEMA = _endpoint(
+SCHEMA = endpoint(
     "schema",
     "Show the Avro schema of a request or an answer",
     "Bodies of the type `avro/binary` are bare data, without a container. Needs no password.",
-    _json("The schema.", SCHEMAS["PollRequest"]),
+    json_answer("The schema.", SCHEMAS["PollRequest"]),
     (404,),
     parameters=[
         {

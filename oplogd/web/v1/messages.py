@@ -17,7 +17,16 @@ from oplogd.topics.rights import Right, Rights
 from oplogd.web.bodies import BodyReader
 from oplogd.web.problem import Problem
 from oplogd.web.v1 import describe
-from oplogd.web.v1.requests import HEADERS, RETRY_AFTER, codec_for, name_of, problems, require_known
+from oplogd.web.v1.requests import (
+    HEADERS,
+    codec_for,
+    name_of,
+    problems,
+    refuse_reserved,
+    refuse_stopping,
+    require_known,
+)
+from oplogd.web.v1.stream_request import isolation_of
 from oplogd.web.v1.topics import TOPIC
 
 # A longer poll is no poll.
@@ -38,12 +47,11 @@ def add_publish(
     async def publish(request: Request) -> Response:
         name = name_of(request)
         rights.require(request, Right.WRITE, *name)
-        if is_stopping():
-            raise Problem(
-                503, "the agent is stopping; send to another agent or try again", RETRY_AFTER
-            )
+        refuse_stopping(is_stopping)
         with problems():
             require_known(name)
+            if name != OPLOG:
+                refuse_reserved(name)
             codec = codec_for(request)
             if name == OPLOG:
                 await intake.store(await operations(request, codec))
@@ -103,8 +111,11 @@ def add_poll(
         return Response(codec.encode(answer.messages), 200, headers, codec.media_type)
 
     async def read(request: Request) -> tuple[Codec, PollRequest]:
+        isolation = isolation_of(request.query_params)
         async with bodies.received(request, "bytes") as raw:
             if len(raw) > _MAX_POLL_BYTES:
                 raise Problem(413, f"the body has more than {_MAX_POLL_BYTES:,} bytes")
             codec = codec_for(request, default="" if raw.strip() else JSON)
-            return codec, codec.decode_poll(raw) if raw.strip() else PollRequest()
+            if not raw.strip():
+                return codec, PollRequest(isolation=isolation)
+            return codec, codec.decode_poll(raw, isolation)

@@ -1,6 +1,6 @@
 """The parts of a request that endpoints of topics share, and the answers to their errors."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 from fastapi import Request
@@ -14,12 +14,16 @@ from oplogd.errors import (
     TopicError,
     TopicExistsError,
     TopicNotFoundError,
+    TransactionConflictError,
+    TransactionNotFoundError,
+    TransactionTooLargeError,
 )
 from oplogd.ingest.body import TooLargeError
 from oplogd.ingest.budget import NoRoomError
 from oplogd.names import OPLOG, SYSTEM, TopicName, check_name, no_topic
 from oplogd.topics.codec import Codec, InvalidMessagesError
 from oplogd.topics.codecs import MEDIA_TYPES, codec_of
+from oplogd.transaction import is_group_log
 from oplogd.web.negotiate import media_type
 from oplogd.web.problem import Problem
 
@@ -55,8 +59,14 @@ def refuse_reserved(name: TopicName) -> None:
 
 def require_known(name: TopicName) -> None:
     """Raise TopicNotFoundError for a built-in topic that does not exist."""
-    if name.namespace == SYSTEM and name != OPLOG:
+    if name.namespace == SYSTEM and name != OPLOG and not is_group_log(name):
         raise no_topic(name)
+
+
+def refuse_stopping(is_stopping: Callable[[], bool]) -> None:
+    """Raise Problem 503 for a write while the agent stops."""
+    if is_stopping():
+        raise Problem(503, "the agent is stopping; send to another agent or try again", RETRY_AFTER)
 
 
 def codec_for(request: Request, *, default: str = "") -> Codec:
@@ -65,17 +75,22 @@ def codec_for(request: Request, *, default: str = "") -> Codec:
     ``default``: the media type of a request without Content-Type, empty for none.
     """
     given = media_type(request.headers.get("content-type", "")) or default
-    use = f"use {' or '.join(MEDIA_TYPES)}"
-    if not given:
-        raise Problem(415, f"Content-Type is missing; {use}")
     if (codec := codec_of(given)) is None:
-        raise Problem(415, f"Content-Type {given} is not understood; {use}")
+        raise not_understood(given, MEDIA_TYPES)
     return codec
+
+
+def not_understood(given: str, known: Collection[str]) -> Problem:
+    """Return the Problem for a media type that is not one of ``known``. Empty: it is missing."""
+    use = f"use {' or '.join(known)}"
+    if not given:
+        return Problem(415, f"Content-Type is missing; {use}")
+    return Problem(415, f"Content-Type {given} is not understood; {use}")
 
 
 @contextmanager
 def problems() -> Iterator[None]:
-    """Raise the Problem for an error of topics, messages or the store."""
+    """Raise the Problem for an error of topics, messages, transactions or the store."""
     try:
         yield
     except InvalidMessagesError as error:
@@ -85,11 +100,11 @@ def problems() -> Iterator[None]:
         raise Problem(400, f"body: {error.reason}") from None
     except (MessageError, TopicError) as error:
         raise Problem(400, str(error)) from None
-    except TopicNotFoundError as error:
+    except (TopicNotFoundError, TransactionNotFoundError) as error:
         raise Problem(404, str(error)) from None
-    except TopicExistsError as error:
+    except (TopicExistsError, TransactionConflictError) as error:
         raise Problem(409, str(error)) from None
-    except TooLargeError as error:
+    except (TooLargeError, TransactionTooLargeError) as error:
         raise Problem(413, str(error)) from None
     except (NoRoomError, QueueFullError) as error:
         raise Problem(503, str(error), RETRY_AFTER) from None

@@ -4,6 +4,7 @@ from fastapi import FastAPI, Request, Response
 
 from oplogd.errors import TopicNotFoundError
 from oplogd.names import OPLOG, TopicName
+from oplogd.store.topics import Topic
 from oplogd.stream.consumer import Consumer
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.rights import Right, Rights
@@ -11,7 +12,7 @@ from oplogd.web.access.authentication import credentials
 from oplogd.web.stream import Streams
 from oplogd.web.v1 import describe
 from oplogd.web.v1.requests import name_of, problems, require_known
-from oplogd.web.v1.stream_request import parse_topic_request
+from oplogd.web.v1.stream_request import isolation_of, parse_topic_request
 from oplogd.web.v1.topics import TOPIC
 
 
@@ -27,6 +28,8 @@ def add_topic_stream(
         with hub.refusing(credentials(request)):
             rights.require(request, Right.READ, *name)
         if name == OPLOG:
+            with hub.refusing("bad_request"):
+                isolation_of(request.query_params)
             return await streams.operations(request)
         with problems():
             require_known(name)
@@ -38,15 +41,19 @@ def add_topic_stream(
         topic = await known.look_up(name)
 
         async def connect(address: str) -> Consumer:
-            options = {"address": address, "name": asked.name}
+            async def connect_to(generation: Topic) -> Consumer:
+                return await hub.connect_topic(
+                    generation,
+                    asked.position,
+                    checkpoints=asked.checkpoints,
+                    address=address,
+                    name=asked.name,
+                    isolation=asked.isolation,
+                )
+
             try:
-                return await hub.connect_topic(
-                    topic, asked.position, checkpoints=asked.checkpoints, **options
-                )
+                return await connect_to(topic)
             except TopicNotFoundError:  # deleted since it was looked up
-                again = await known.find(name, other_than=topic)
-                return await hub.connect_topic(
-                    again, asked.position, checkpoints=asked.checkpoints, **options
-                )
+                return await connect_to(await known.find(name, other_than=topic))
 
         return await streams.answer(request, connect)

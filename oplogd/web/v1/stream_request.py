@@ -4,10 +4,12 @@ from typing import NamedTuple
 
 from starlette.datastructures import Headers, QueryParams
 
-from oplogd.errors import PositionError
+from oplogd import isolation
+from oplogd.errors import MessageError, PositionError
 from oplogd.event_id import Millis
 from oplogd.message_id import parse_message_id
 from oplogd.stream.topic_start import TopicPosition
+from oplogd.transaction import Isolation
 from oplogd.web.problem import Problem
 from oplogd.web.stream_request import checkpoints_of, name_of, position_of
 
@@ -21,6 +23,7 @@ class TopicStreamRequest(NamedTuple):
     position: TopicPosition | None
     checkpoints: bool
     name: str
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
 
 
 def parse_topic_request(headers: Headers, query: QueryParams) -> TopicStreamRequest:
@@ -29,7 +32,16 @@ def parse_topic_request(headers: Headers, query: QueryParams) -> TopicStreamRequ
         position = position_of(headers, query, parse_topic_position)
     except PositionError as error:
         raise Problem(400, str(error)) from None
-    return TopicStreamRequest(position, checkpoints_of(query), name_of(query))
+    return TopicStreamRequest(position, checkpoints_of(query), name_of(query), isolation_of(query))
+
+
+def isolation_of(query: QueryParams) -> Isolation:
+    """Return the isolation of a reader. Raises Problem 400, also for an empty one."""
+    given = query.get("isolation")
+    try:
+        return Isolation.READ_UNCOMMITTED if given is None else isolation.isolation_of(given)
+    except MessageError as error:
+        raise Problem(400, str(error)) from None
 
 
 def parse_topic_position(text: str) -> TopicPosition:

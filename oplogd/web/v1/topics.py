@@ -1,5 +1,6 @@
 """The catalogue of topics: create, change, show, list, delete."""
 
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -81,11 +82,12 @@ def add_topics(
         namespace = namespace_of(request)
         rights.require(request, Right.READ, namespace)
         with problems():
-            if namespace == SYSTEM:
-                return _json([await show_oplog()], COMMON_HEADERS)
             found = await topics.in_namespace(namespace)
             default = await topics.default_ttl() if any(t.ttl is None for t in found) else 0
-            return _json([_shown(topic, default) for topic in found], COMMON_HEADERS)
+            list_ = [_shown(topic, default) for topic in found]
+            if namespace == SYSTEM:
+                list_ = sorted([*list_, await show_oplog()], key=itemgetter("name"))
+            return _json(list_, COMMON_HEADERS)
 
     async def existing(name: TopicName) -> Topic:
         topic = await topics.find(name)

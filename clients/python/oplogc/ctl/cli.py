@@ -12,6 +12,7 @@ from oplogc import __version__
 from oplogc.address import shown_text
 from oplogc.ctl.options import PREFIX, VARIABLES, Failed, source_of
 from oplogc.ctl.topic import topic
+from oplogc.ctl.txn import txn
 from oplogc.errors import OplogError
 from oplogc.terminal import EXIT_FAILED, EXIT_OK, EXIT_USAGE, ended_without_stdout
 from oplogc.variables import unknown_variable
@@ -35,6 +36,7 @@ Examples:
   oplogctl topic publish orders - < orders.ndjson
   oplogctl topic peek orders
   oplogctl topic follow orders --from 10m --json | jq -r .payload
+  oplogctl txn list --state open
 """
 
 
@@ -50,6 +52,7 @@ def command() -> None:
 
 
 command.add_command(topic)
+command.add_command(txn)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

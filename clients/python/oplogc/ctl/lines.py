@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from oplogc.answers import printable
 from oplogc.ctl.values import shown_duration
 from oplogc.terminal import as_time
-from oplogc.topics import ReceivedMessage, Reset, Topic, TopicEvent
+from oplogc.topics import ReceivedMessage, Reset, Topic, TopicEvent, TransactionStatus
 from oplogc.topics.message import as_json
 
 _NO_TIME = " " * len("2026-01-31T12:00:00.000Z")
@@ -45,6 +45,39 @@ def event_json(event: TopicEvent) -> str:
         return json.dumps({"event": "reset"})
     shown = as_json(event)
     return json.dumps({"id": shown.pop("id"), "published": _time(event), **shown})
+
+
+def transaction_line(txn: TransactionStatus) -> str:
+    """Return id, state, and the members that are set."""
+    shown = _members(txn)
+    shown["topics"] = ",".join(txn.topics) or "-"
+    head = [str(shown.pop("txn")), str(shown.pop("state"))]
+    if reason := shown.pop("reason", None):
+        head.append(f"({reason})")
+    return printable(" ".join([*head, *(f"{name}={value}" for name, value in shown.items())]))
+
+
+def transaction_json(txn: TransactionStatus) -> str:
+    return json.dumps(_members(txn))
+
+
+def _members(txn: TransactionStatus) -> dict[str, object]:
+    """Return a transaction as the agent shows it."""
+    shown = {
+        "txn": txn.id,
+        "state": txn.state,
+        "reason": txn.reason,
+        "group": txn.group,
+        "topic": txn.topic,
+        "begun_at": as_time(txn.begun_at),
+        "expires_at": as_time(txn.expires_at),
+        "records": txn.records,
+        "bytes": txn.bytes,
+        "topics": list(txn.topics),
+        "begin": txn.begin,
+        "commit": txn.commit,
+    }
+    return {name: value for name, value in shown.items() if value is not None}
 
 
 def _payload(message: ReceivedMessage) -> str:

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import urlsplit
 
 import click
@@ -12,7 +12,8 @@ from click.shell_completion import CompletionItem
 
 from oplogc.ctl import values
 from oplogc.tail_settings import DEFAULT_URL, agent_url, password_in_file
-from oplogc.topics import NotAllowed, TopicConsumer, Topics
+from oplogc.topics import Isolation, NotAllowed, TopicConsumer, Topics
+from oplogc.topics.calls import READ_UNCOMMITTED, check_isolation
 
 if TYPE_CHECKING:
     ParamType = click.ParamType[Any]
@@ -167,6 +168,17 @@ VARIABLES = (
 )
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, an object per line.")
+
+isolation = option(
+    "--isolation",
+    metavar="ISOLATION",
+    convert=check_isolation,
+    choices=get_args(Isolation),
+    default=READ_UNCOMMITTED,
+    show_default=True,
+    help="read_uncommitted: records of a transaction when they are written. read_committed: at its"
+    " commit, together.",
+)
 
 
 class Failed(Exception):

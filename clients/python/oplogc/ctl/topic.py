@@ -13,13 +13,21 @@ from typing import Any
 import click
 
 from oplogc.ctl import values
-from oplogc.ctl.lines import event_json, event_line, topic_json, topic_line
+from oplogc.ctl.events import follow_until, print_events
+from oplogc.ctl.lines import topic_json, topic_line
 from oplogc.ctl.newest import newest
-from oplogc.ctl.options import Connection, Converted, Failed, as_json, connected, option
+from oplogc.ctl.options import (
+    Connection,
+    Converted,
+    Failed,
+    as_json,
+    connected,
+    isolation,
+    option,
+)
 from oplogc.ctl.publishing import PublishError, are_published, lines, publish
 from oplogc.tail_settings import state_file_path
-from oplogc.terminal import stop_when_asked
-from oplogc.topics import FlushError, Reset, Topic, TopicConsumer, TopicEvent, Topics
+from oplogc.topics import FlushError, Isolation, Topic, Topics
 from oplogc.topics.names import DEFAULT_NAMESPACE, namespace_name, topic_name
 
 _GAP = "oplogctl: messages after this position are gone"
@@ -187,6 +195,7 @@ def publish_(
     convert=values.count,
     help="Print at most N messages. The agent has a limit of its own.",
 )
+@isolation
 @as_json
 @connected(writes=False)
 def poll(
@@ -195,16 +204,21 @@ def poll(
     start: Any,
     exclusive: bool,
     limit: int | None,
+    isolation: Isolation,
     as_json: bool,
 ) -> None:
     """Print messages that are in a topic now, oldest first."""
     with connection.topics() as topics:
         found = topics.poll(
-            topic, None if start == "0" else start, inclusive=not exclusive, limit=limit
+            topic,
+            None if start == "0" else start,
+            inclusive=not exclusive,
+            limit=limit,
+            isolation=isolation,
         )
     if found.gap:
         print(_GAP, file=sys.stderr)
-    _print(found.messages, as_json)
+    print_events(found.messages, as_json)
 
 
 @topic.command()
@@ -218,12 +232,15 @@ def poll(
     show_default=True,
     help="Number of messages.",
 )
+@isolation
 @as_json
 @connected(writes=False)
-def peek(connection: Connection, topic: str, count: int, as_json: bool) -> None:
+def peek(
+    connection: Connection, topic: str, count: int, isolation: Isolation, as_json: bool
+) -> None:
     """Print the newest messages of a topic, oldest first."""
     with connection.topics() as topics:
-        _print(_newest(topics, topic, count), as_json)
+        print_events(_newest(topics, topic, count, isolation), as_json)
 
 
 @topic.command()
@@ -250,6 +267,7 @@ def peek(connection: Connection, topic: str, count: int, as_json: bool) -> None:
     convert=values.count,
     help="End after N messages. reset does not count.",
 )
+@isolation
 @as_json
 @connected(writes=False)
 def follow(
@@ -258,34 +276,24 @@ def follow(
     start: Any,
     state_file: Path | None,
     count: int | None,
+    isolation: Isolation,
     as_json: bool,
 ) -> None:
     """Print messages as they are published, until Ctrl-C.
 
     Reconnects by itself. A line `reset` tells that messages are gone; the oldest follow.
     """
-    consumer = connection.stream(topic, start=start, state_file=state_file)
-    asyncio.run(_follow(consumer, count, as_json))
+    consumer = connection.stream(topic, start=start, state_file=state_file, isolation=isolation)
+    asyncio.run(follow_until(consumer, count, as_json))
 
 
-async def _follow(consumer: TopicConsumer, count: int | None, as_json: bool) -> None:
-    left = count
-    stop_when_asked(consumer)
-    async with consumer:
-        async for event in consumer:
-            _print([event], as_json)
-            consumer.ack(event)
-            if left is not None and not isinstance(event, Reset):
-                left -= 1
-                if not left:
-                    return
-
-
-def _newest(topics: Topics, topic: str, count: int) -> Any:
+def _newest(topics: Topics, topic: str, count: int, isolation: Isolation) -> Any:
     search = newest(count, time.time_ns() // 1_000_000)
     ask = next(search)
     while True:
-        found = topics.poll(topic, ask.start, inclusive=ask.inclusive, limit=ask.limit)
+        found = topics.poll(
+            topic, ask.start, inclusive=ask.inclusive, limit=ask.limit, isolation=isolation
+        )
         try:
             ask = search.send(found.messages)
         except StopIteration as ended:
@@ -294,8 +302,3 @@ def _newest(topics: Topics, topic: str, count: int) -> Any:
 
 def _show_topic(topic: Topic, as_json: bool) -> None:
     print(topic_json(topic) if as_json else topic_line(topic))
-
-
-def _print(events: Iterable[TopicEvent], as_json: bool) -> None:
-    for event in events:
-        print(event_json(event) if as_json else event_line(event))

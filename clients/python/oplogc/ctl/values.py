@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from oplogc.errors import MessageError
 from oplogc.topics.message import MAX_TTL_SECONDS, Message, encode
+from oplogc.topics.transactions.calls import MAX_LIST, STATES
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{24}", re.ASCII)
@@ -57,6 +58,20 @@ def count(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and 0 < int(text) < 10**12):
         raise ValueError(f"{text!r} is not a whole number of at least 1")
     return int(text)
+
+
+def limit(text: str) -> int:
+    """Return the number of transactions to list. Raise ValueError."""
+    if count(text) > MAX_LIST:
+        raise ValueError(f"{text!r} is more than {MAX_LIST:,}")
+    return int(text)
+
+
+def state(text: str) -> str:
+    """Return the state of a transaction. Raise ValueError."""
+    if text not in STATES:
+        raise ValueError(f"{text!r} is not a state: give {', '.join(STATES[:-1])} or {STATES[-1]}")
+    return text
 
 
 def key(text: str) -> str:

@@ -6,32 +6,43 @@ from oplogc.errors import (
     FlushError,
     MessageError,
     NotAllowed,
+    OperationError,
     OplogError,
+    OutcomeUnknownError,
     ProtocolError,
     RefusedError,
     StateFileError,
     TopicAlreadyExists,
     TopicNotFound,
+    TransactionError,
     UnavailableError,
 )
 from oplogc.events import Reset
-from oplogc.topics.calls import Polled
+from oplogc.topics.calls import Isolation, Polled
 from oplogc.topics.client import AsyncTopics
 from oplogc.topics.consumer import TopicConsumer, TopicEvent
 from oplogc.topics.message import Message, ReceivedMessage
 from oplogc.topics.names import Topic, TopicName
 from oplogc.topics.queue import PublishCounters
 from oplogc.topics.threads import Topics
+from oplogc.topics.transactions.calls import Committed, TransactionStatus
+from oplogc.topics.transactions.threads import Transaction
+from oplogc.topics.transactions.transaction import AsyncTransaction
 
 __all__ = [
     "AsyncTopics",
+    "AsyncTransaction",
     "BadRequestError",
     "BufferFullError",
+    "Committed",
     "FlushError",
+    "Isolation",
     "Message",
     "MessageError",
     "NotAllowed",
+    "OperationError",
     "OplogError",
+    "OutcomeUnknownError",
     "Polled",
     "ProtocolError",
     "PublishCounters",
@@ -46,5 +57,8 @@ __all__ = [
     "TopicName",
     "TopicNotFound",
     "Topics",
+    "Transaction",
+    "TransactionError",
+    "TransactionStatus",
     "UnavailableError",
 ]

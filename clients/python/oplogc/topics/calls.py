@@ -1,8 +1,10 @@
 """Requests about topics, and the meaning of their answers. No I/O."""
 
 import json
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from oplogc.answers import Answer
 from oplogc.errors import (
@@ -20,14 +22,23 @@ from oplogc.topics.names import Topic, TopicName, namespace_name, topics_path
 
 GAP = "oplog-gap"
 
+Isolation = Literal["read_uncommitted", "read_committed"]
+"""The records that a reader of a topic sees: all, or those of a transaction at its commit."""
+READ_UNCOMMITTED: Isolation = "read_uncommitted"
+
 
 class Call(NamedTuple):
-    """A request. ``writes``: whether it needs the right to write."""
+    """A request. ``writes``: whether it needs the right to write. ``done``: status of success.
+
+    ``query``: parameters of the address.
+    """
 
     method: str
     path: str
     body: bytes | None = None
     writes: bool = False
+    done: int = 200
+    query: Mapping[str, str] = MappingProxyType({})
 
 
 class Polled(NamedTuple):
@@ -67,7 +78,11 @@ def publish(name: TopicName, messages: list[bytes]) -> Call:
 
 
 def poll(
-    name: TopicName, start_from: str | int | datetime | None, inclusive: bool, limit: int | None
+    name: TopicName,
+    start_from: str | int | datetime | None,
+    inclusive: bool,
+    limit: int | None,
+    isolation: Isolation,
 ) -> Call:
     """Raises ValueError."""
     if isinstance(start_from, datetime):
@@ -75,7 +90,16 @@ def poll(
     if limit is not None and (type(limit) is not int or limit < 1):
         raise ValueError("limit: give a whole number of at least 1")
     asked = {"startFrom": start_from, "inclusive": inclusive, "limit": limit}
+    if check_isolation(isolation) != READ_UNCOMMITTED:
+        asked["isolation"] = isolation
     return Call("POST", f"{name.path}/poll", json.dumps(asked).encode())
+
+
+def check_isolation(text: str) -> Isolation:
+    """Return an isolation. Raise ValueError."""
+    if text not in get_args(Isolation):
+        raise ValueError(f"{text!r} is not an isolation: give {' or '.join(get_args(Isolation))}")
+    return cast(Isolation, text)
 
 
 def refused(status: int, detail: str) -> RefusedError:
@@ -86,9 +110,9 @@ def refused(status: int, detail: str) -> RefusedError:
 
 
 def refusal(call: Call, answer: Answer) -> OplogError | None:
-    """Return the error for an answer that no later attempt would change; None for 200."""
+    """Return the error for an answer that no later attempt would change; None for success."""
     status = answer.status
-    if status == 200:
+    if status == call.done:
         return None
     if status < 300:
         return _no_agent(answer, f"HTTP {status}")

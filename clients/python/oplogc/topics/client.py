@@ -1,33 +1,37 @@
 """Topics from an event loop."""
 
 import asyncio
-import logging
-import time
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from weakref import WeakSet
 
-from oplogc.address import base_endpoint, below, check_proxy, shown
+from oplogc.address import check_proxy
 from oplogc.answers import Answer
 from oplogc.backoff import Backoff
-from oplogc.errors import BufferFullError, TopicAlreadyExists, TopicNotFound, UnavailableError
-from oplogc.http_client import Http, NoAnswer
+from oplogc.errors import BufferFullError, TopicAlreadyExists, TopicNotFound
+from oplogc.http_client import Http
 from oplogc.topics import calls
-from oplogc.topics.calls import Call, Polled
+from oplogc.topics.agents import Agents
+from oplogc.topics.calls import READ_UNCOMMITTED, Call, Isolation, Polled
 from oplogc.topics.consumer import TopicConsumer
 from oplogc.topics.message import Sendable
 from oplogc.topics.names import DEFAULT_NAMESPACE, Topic, topic_name
 from oplogc.topics.publication import Publication, done, fail, publication
-from oplogc.topics.publisher import HEADERS, Publisher
+from oplogc.topics.publisher import Publisher
 from oplogc.topics.queue import PublishCounters
 from oplogc.topics.room import Room
+from oplogc.topics.transactions import calls as transactions
+from oplogc.topics.transactions.calls import TransactionStatus
+from oplogc.topics.transactions.core import TransactionCore
+from oplogc.topics.transactions.transaction import AsyncTransaction
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 """A poll has some 1 MB, up to six times as much in JSON; a long list of topics may have more."""
 
 CLOSED = "this object is closed"
-logger = logging.getLogger("oplogc")
 
 
 class AsyncTopics:
@@ -37,9 +41,11 @@ class AsyncTopics:
 
     Calls are tried again while the agent is away or busy, for ``retry_for`` seconds in total.
 
+    - ``url``: an agent, or a list of agents on the same store. A request goes to the next one when
+      an agent is away or busy.
     - ``password``: for reading; overrides user and password of the URL. ``ingest_password``: for
-      publishing, creating, changing and deleting; None: the same. ``proxy``: URL of an HTTP proxy;
-      None: the environment's.
+      publishing, creating, changing, deleting and transactions; None: the same. ``proxy``: URL of
+      an HTTP proxy; None: the environment's.
     - ``timeout``: seconds that one attempt may take in total. ``backoff``: seconds between
       attempts, the first and the longest; they double, with jitter. A ``Retry-After`` of the agent
       is heeded.
@@ -53,7 +59,7 @@ class AsyncTopics:
 
     def __init__(
         self,
-        url: str = "http://localhost:8042",
+        url: str | Sequence[str] = "http://localhost:8042",
         *,
         password: str | None = None,
         ingest_password: str | None = None,
@@ -70,21 +76,19 @@ class AsyncTopics:
             raise ValueError("timeout and retry_for: give seconds, more than 0")
         if batch_size < 1:
             raise ValueError("batch_size must be at least 1")
-        Backoff(*backoff)  # raises ValueError
-        self._reading = base_endpoint(url, password)
-        self._writing = base_endpoint(url, ingest_password or password)
-        self._url = url
         self._password = password
         self._proxy = proxy
         self._timeout = timeout
         self.retry_for = retry_for
         self._backoff = backoff
         self._http = Http(proxy, timeout, MAX_ANSWER_BYTES)
+        self._agents = Agents(url, password, ingest_password, self._http, backoff, retry_for)
         self.room = Room(max_buffered, max_buffered_bytes)
         """The space for messages that wait to be delivered."""
-        self._publisher = Publisher(
-            self._http, self._writing, batch_size, lambda: Backoff(*backoff), self.room
-        )
+        self._limits = (max_buffered, max_buffered_bytes)
+        self._batch_size = batch_size
+        self._transactions: WeakSet[TransactionCore] = WeakSet()
+        self._publisher = Publisher(self._agents, batch_size, lambda: Backoff(*backoff), self.room)
         self._closed = False
 
     async def create(self, topic: str, *, ttl: int | None = None) -> Topic:
@@ -96,7 +100,7 @@ class AsyncTopics:
         """
         name = topic_name(topic)
         call = calls.create(name, ttl)
-        answer, lost = await self._try(call)
+        answer, lost = await self._agents.ask(call)
         error = calls.refusal(call, answer)
         if isinstance(error, TopicAlreadyExists) and lost:
             found = await self.get(topic)
@@ -126,7 +130,7 @@ class AsyncTopics:
         If the answer to an attempt was lost, a topic that is not there counts as deleted.
         """
         call = calls.delete(topic_name(topic))
-        answer, lost = await self._try(call)
+        answer, lost = await self._agents.ask(call)
         error = calls.refusal(call, answer)
         if error is not None and not (lost and isinstance(error, TopicNotFound)):
             raise error
@@ -173,22 +177,24 @@ class AsyncTopics:
         *,
         inclusive: bool = True,
         limit: int | None = None,
+        isolation: Isolation = READ_UNCOMMITTED,
     ) -> Polled:
         """Return messages that are in the topic now, without waiting for others.
 
         ``start_from``: a message's id, a time, or milliseconds since 1970; None: the oldest. If not
         ``inclusive``, the message of this id or of this millisecond is left out. ``limit``: the
-        agent may return fewer. No messages: there are none from there on.
+        agent may return fewer. No messages: there are none from there on. ``isolation``: see
+        ``TopicConsumer``.
         """
-        return calls.polled(
-            await self._call(calls.poll(topic_name(topic), start_from, inclusive, limit))
-        )
+        call = calls.poll(topic_name(topic), start_from, inclusive, limit, isolation)
+        return calls.polled(await self._call(call))
 
     def stream(
         self,
         topic: str,
         *,
         start: str | datetime | None = None,
+        isolation: Isolation = READ_UNCOMMITTED,
         state_file: str | Path | None = None,
         heartbeat_timeout: float = 40.0,
         save_interval: float = 1.0,
@@ -199,9 +205,10 @@ class AsyncTopics:
         See ``TopicConsumer``.
         """
         return TopicConsumer(
-            self._url,
+            self._agents.urls,
             topic,
             start=start,
+            isolation=isolation,
             state_file=state_file,
             password=self._password,
             proxy=self._proxy,
@@ -212,6 +219,49 @@ class AsyncTopics:
             max_unacked=max_unacked,
         )
 
+    def transaction(
+        self, group: str | None = None, topic: str | None = None, timeout: float = 60.0
+    ) -> AsyncTransaction:
+        """Return a transaction, to be used with ``async with``; see ``AsyncTransaction``.
+
+        ``group``: transactions of a group have one order; None: ``default``. ``topic``: the only
+        topic that it writes to, which is then the commit log. ``timeout``: seconds from its begin
+        after which it cannot commit, 900 at most. Each transaction has a buffer of its own, with
+        the limits of this object.
+        """
+        begin = transactions.begin(group, topic, timeout)
+        if self._closed:
+            raise ValueError(CLOSED)
+        core = TransactionCore(self._agents, begin, timeout, self._batch_size, Room(*self._limits))
+        self._transactions.add(core)
+        return AsyncTransaction(core)
+
+    async def list_transactions(
+        self,
+        *,
+        state: str | None = None,
+        group: str | None = None,
+        limit: int | None = None,
+    ) -> tuple[TransactionStatus, ...]:
+        """Return transactions, the newest first.
+
+        ``state``: open, committing, committed or aborted; None: any. ``limit``: 1,000 at most;
+        None: 100.
+        """
+        call = transactions.list_transactions(state, group, limit)
+        return transactions.statuses(await self._call(call))
+
+    async def get_transaction(self, txn: str) -> TransactionStatus:
+        """Return a transaction. Raises RefusedError if there is none of this id."""
+        return transactions.status(await self._call(transactions.get(txn)))
+
+    async def abort_transaction(self, txn: str) -> TransactionStatus:
+        """Abort a transaction and return it. One that was aborted before is returned.
+
+        Raises RefusedError if there is none of this id, or if it is committed.
+        """
+        return transactions.status(await self._call(transactions.abort(txn)))
+
     async def flush(self, timeout: float | None = 30.0) -> None:
         """Wait until all messages published before are durable, refused or given up.
 
@@ -221,11 +271,20 @@ class AsyncTopics:
         await self._publisher.flush(timeout)
 
     async def aclose(self, timeout: float | None = 30.0) -> None:
-        """Refuse further messages and flush. Raises FlushError; messages that are left are lost."""
+        """Refuse further messages and flush. Raises FlushError; messages that are left are lost.
+
+        Transactions that are open are aborted; a commit on its way is awaited.
+        """
         self._closed = True
         self.room.close()
         try:
-            await self._publisher.flush(timeout)
+            flushed, *_ = await asyncio.gather(
+                self._publisher.flush(timeout),
+                *(each.close(timeout) for each in list(self._transactions)),
+                return_exceptions=True,
+            )
+            if flushed is not None:
+                raise flushed
         finally:
             await self._publisher.end()
             await self._http.aclose()
@@ -247,35 +306,8 @@ class AsyncTopics:
         await self.aclose()
 
     async def _call(self, call: Call) -> Answer:
-        answer, _ = await self._try(call)
-        error = calls.refusal(call, answer)
+        answer, _ = await self._agents.ask(call)
+        error = transactions.refusal(call, answer)
         if error is not None:
             raise error
         return answer
-
-    async def _try(self, call: Call) -> tuple[Answer, bool]:
-        """Return the answer, and whether an earlier attempt may have been carried out.
-
-        Raises UnavailableError.
-        """
-        to = below(self._writing if call.writes else self._reading, call.path)
-        backoff = Backoff(*self._backoff)
-        until = time.monotonic() + self.retry_for
-        lost = False
-        told = ""
-        while True:
-            answer = await self._http.ask(call.method, to, call.body, HEADERS)
-            if isinstance(answer, NoAnswer):
-                lost |= answer.sent
-                reason, pause = answer.reason, backoff.next()
-            elif answer.passes:
-                lost |= answer.status >= 500
-                reason, pause = answer.sentence(), backoff.next(answer.retry_after)
-            else:
-                return answer, lost
-            if time.monotonic() + pause > until:
-                raise UnavailableError(f"{shown(to.url)}: {reason}")
-            if reason != told:
-                logger.warning("%s: %s; trying again in %.1f s", shown(to.url), reason, pause)
-            told = reason
-            await asyncio.sleep(pause)

@@ -2,18 +2,19 @@
 
 import json
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from oplogc.address import base_endpoint, below
+from oplogc.address import Endpoint, agent_urls, base_endpoint, below
 from oplogc.errors import ProtocolError
 from oplogc.events import Checkpoint, Reset, position_of
 from oplogc.following import Following
 from oplogc.sse import Block
 from oplogc.stream_format import StreamFormat
-from oplogc.topics.calls import refused
+from oplogc.topics.calls import READ_UNCOMMITTED, Isolation, check_isolation, refused
 from oplogc.topics.message import ID, ReceivedMessage, decode
-from oplogc.topics.names import OPLOG, topic_name
+from oplogc.topics.names import OPLOG, TopicName, topic_name
 
 MAX_BLOCK_BYTES = 8 * 1024 * 1024
 """A message has at most 1 MiB, and JSON may take six bytes for each of them."""
@@ -32,10 +33,14 @@ class TopicConsumer(Following[TopicEvent]):
     each message comes once, or a ``Reset`` announces the loss. Messages may come again after a
     crash. Iterate in one way and from one thread. Any thread may call ``ack`` and ``stop``.
 
+    - ``url``: an agent, or a list of agents on the same store. If one is away, the next one is
+      asked.
     - ``topic``: ``namespace/topic``, or ``topic`` in the namespace ``default``. Messages of
       ``system/oplog`` are operations in JSON.
     - ``start``: ``"0"`` for the oldest message, an id to begin after, or a time with a zone to
       begin at. None: begin with the next message.
+    - ``isolation``: ``read_uncommitted`` brings the records of a transaction when they are written;
+      ``read_committed`` brings them together, at its commit.
     - The other arguments are those of ``oplogc.Consumer``. With a ``state_file``, acknowledge every
       event, ``Reset`` too.
 
@@ -46,10 +51,11 @@ class TopicConsumer(Following[TopicEvent]):
 
     def __init__(
         self,
-        url: str,
+        url: str | Sequence[str],
         topic: str,
         *,
         start: str | datetime | None = None,
+        isolation: Isolation = READ_UNCOMMITTED,
         state_file: str | Path | None = None,
         password: str | None = None,
         proxy: str | None = None,
@@ -60,11 +66,12 @@ class TopicConsumer(Following[TopicEvent]):
         max_unacked: int = 10_000,
     ) -> None:
         name = topic_name(topic)
-        endpoint = below(base_endpoint(url, password), f"{name.path}/stream")
-        endpoint = endpoint._replace(url=endpoint.url.copy_add_param("checkpoint", "1"))
+        endpoints = [
+            _stream(each, name, password, check_isolation(isolation)) for each in agent_urls(url)
+        ]
         positions = _OPLOG_POSITION if name == OPLOG else _POSITION
         super().__init__(
-            endpoint,
+            endpoints,
             StreamFormat(read, is_known, refused, positions, MAX_BLOCK_BYTES),
             _start(start, positions),
             state_file=state_file,
@@ -108,6 +115,14 @@ def is_known(block: Block) -> bool:
     return block.event in ("message", "reset", "live", *_OPERATIONS) or not (
         block.event or block.data
     )
+
+
+def _stream(url: str, name: TopicName, password: str | None, isolation: str) -> Endpoint:
+    endpoint = below(base_endpoint(url, password), f"{name.path}/stream")
+    query = {"checkpoint": "1"}
+    if isolation != READ_UNCOMMITTED:
+        query["isolation"] = isolation
+    return endpoint._replace(url=endpoint.url.copy_merge_params(query))
 
 
 def _start(start: str | datetime | None, positions: re.Pattern[str]) -> str:

@@ -83,6 +83,14 @@ def published_ms(id_: str) -> int:
 
 def encode(message: Sendable) -> bytes:
     """Return a message as JSON. Raise MessageError for one that an agent would refuse."""
+    whole = members(message)
+    payload = whole["payload"]
+    short = payload if len(whole) == 1 and payload is not None else whole
+    return _encode(short).encode()  # its parts were checked: no unpaired surrogate is left
+
+
+def members(message: Sendable) -> dict[str, object]:
+    """Return the members of a message in JSON, the payload first. Raise MessageError."""
     if not isinstance(message, Message):
         if isinstance(message, ReceivedMessage):
             message = Message(message.payload, message.key, message.headers)
@@ -102,8 +110,7 @@ def encode(message: Sendable) -> bytes:
         fields["ttl"] = check_ttl(message.ttl)
     if size > MAX_BYTES:
         raise MessageError("message", f"has {size:,} bytes, more than {MAX_BYTES:,}")
-    whole = {"payload": payload, **fields} if fields or payload is None else payload
-    return _encode(whole).encode()  # its parts were checked: no unpaired surrogate is left
+    return {"payload": payload, **fields}
 
 
 def check_ttl(ttl: int) -> int:

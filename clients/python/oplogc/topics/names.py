@@ -43,6 +43,8 @@ class Topic(NamedTuple):
 
 def topic_name(text: str) -> TopicName:
     """Read ``namespace/topic``, or ``topic`` in the namespace ``default``. Raise ValueError."""
+    if not isinstance(text, str):
+        raise ValueError(f"{text!r} is not a topic: give text")
     namespace, slash, topic = text.partition("/")
     if not slash:
         namespace, topic = DEFAULT_NAMESPACE, namespace

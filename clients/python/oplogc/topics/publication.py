@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Any
 
 from oplogc.topics.message import Sendable, encode
 from oplogc.topics.names import TopicName, topic_name
@@ -39,7 +40,7 @@ def publication(topic: str, messages: Sequence[Sendable], retry_for: float | Non
     return Publication(name, [encode(message) for message in messages], until)
 
 
-def is_wanted(future: Future[None]) -> bool:
+def is_wanted(future: Future[Any]) -> bool:
     """Return whether a future is not cancelled. It cannot be cancelled after this."""
     return future.running() or future.set_running_or_notify_cancel()
 

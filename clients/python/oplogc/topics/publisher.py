@@ -6,36 +6,33 @@ import logging
 import time
 from collections.abc import Callable
 
-from oplogc.address import Endpoint, below
 from oplogc.answers import Answer
 from oplogc.backoff import Backoff
 from oplogc.errors import FlushError
-from oplogc.http_client import Http, NoAnswer
+from oplogc.http_client import NoAnswer
 from oplogc.topics import calls
+from oplogc.topics.agents import Agents
 from oplogc.topics.names import TopicName
 from oplogc.topics.publication import Publication
 from oplogc.topics.queue import Later, PublishCounters, PublishQueue
 from oplogc.topics.room import Room
 
-HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
 MAX_CONNECTIONS = 16
 _TICK_SECONDS = 1.0
 logger = logging.getLogger("oplogc")
 
 
 class Publisher:
-    """To be used in one event loop. ``to``: the base address with the right to write."""
+    """To be used in one event loop."""
 
     def __init__(
         self,
-        http: Http,
-        to: Endpoint,
+        agents: Agents,
         batch_size: int,
         backoff: Callable[[], Backoff],
         room: Room,
     ) -> None:
-        self._http = http
-        self._to = to
+        self._agents = agents
         self._batch_size = batch_size
         self._backoff = backoff
         self._room = room
@@ -110,9 +107,7 @@ class Publisher:
             while messages := queue.batch():
                 call = calls.publish(name, messages)
                 async with self._slots:
-                    answer = await self._http.ask(
-                        call.method, below(self._to, call.path), call.body, HEADERS
-                    )
+                    answer = await self._agents.ask_each(call)
                 pause = self._apply(call, queue, answer)
                 self._notify()
                 await self._pause(queue, pause)

@@ -3,6 +3,7 @@
 import logging
 import threading
 import warnings
+from collections.abc import Sequence
 from concurrent.futures import Future
 from datetime import datetime
 from pathlib import Path
@@ -13,13 +14,15 @@ from oplogc.delivery import open_ones
 from oplogc.errors import FlushError
 from oplogc.forks import after_fork
 from oplogc.loop_thread import LoopThread
-from oplogc.topics.calls import Polled
+from oplogc.topics.calls import READ_UNCOMMITTED, Isolation, Polled
 from oplogc.topics.client import CLOSED, AsyncTopics
 from oplogc.topics.consumer import TopicConsumer
 from oplogc.topics.message import Sendable
 from oplogc.topics.names import DEFAULT_NAMESPACE, Topic
 from oplogc.topics.publication import done, publication
 from oplogc.topics.queue import PublishCounters
+from oplogc.topics.transactions.calls import TransactionStatus
+from oplogc.topics.transactions.threads import Transaction
 
 logger = logging.getLogger("oplogc")
 
@@ -33,7 +36,7 @@ class Topics:
 
     def __init__(
         self,
-        url: str = "http://localhost:8042",
+        url: str | Sequence[str] = "http://localhost:8042",
         *,
         password: str | None = None,
         ingest_password: str | None = None,
@@ -115,10 +118,13 @@ class Topics:
         *,
         inclusive: bool = True,
         limit: int | None = None,
+        isolation: Isolation = READ_UNCOMMITTED,
     ) -> Polled:
         """Return messages that are in the topic now; see ``AsyncTopics.poll``."""
         return self._thread.call(
-            self._topics.poll(topic, start_from, inclusive=inclusive, limit=limit)
+            self._topics.poll(
+                topic, start_from, inclusive=inclusive, limit=limit, isolation=isolation
+            )
         )
 
     def stream(
@@ -126,6 +132,7 @@ class Topics:
         topic: str,
         *,
         start: str | datetime | None = None,
+        isolation: Isolation = READ_UNCOMMITTED,
         state_file: str | Path | None = None,
         heartbeat_timeout: float = 40.0,
         save_interval: float = 1.0,
@@ -135,11 +142,42 @@ class Topics:
         return self._topics.stream(
             topic,
             start=start,
+            isolation=isolation,
             state_file=state_file,
             heartbeat_timeout=heartbeat_timeout,
             save_interval=save_interval,
             max_unacked=max_unacked,
         )
+
+    def transaction(
+        self, group: str | None = None, topic: str | None = None, timeout: float = 60.0
+    ) -> Transaction:
+        """Return a transaction, to be used with ``with``; see ``AsyncTopics.transaction``."""
+        with self._lock:
+            if self._closed:
+                raise ValueError(CLOSED)
+            made = self._topics.transaction(group, topic, timeout)
+        return Transaction(self, self._thread, made.core)
+
+    def list_transactions(
+        self,
+        *,
+        state: str | None = None,
+        group: str | None = None,
+        limit: int | None = None,
+    ) -> tuple[TransactionStatus, ...]:
+        """Return transactions, the newest first; see ``AsyncTopics.list_transactions``."""
+        return self._thread.call(
+            self._topics.list_transactions(state=state, group=group, limit=limit)
+        )
+
+    def get_transaction(self, txn: str) -> TransactionStatus:
+        """Return a transaction; see ``AsyncTopics.get_transaction``."""
+        return self._thread.call(self._topics.get_transaction(txn))
+
+    def abort_transaction(self, txn: str) -> TransactionStatus:
+        """Abort a transaction; see ``AsyncTopics.abort_transaction``."""
+        return self._thread.call(self._topics.abort_transaction(txn))
 
     def flush(self, timeout: float | None = 30.0) -> None:
         """Wait until all messages published before are settled; see ``AsyncTopics.flush``."""

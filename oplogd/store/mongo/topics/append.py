@@ -1,14 +1,14 @@
 """The conditional append to topics: one insert carries entries of many logs.
 
     loop:  heads := the newest entries that a majority has
-           judge: refuse the batches of logs that have ended
+           judge: refuse the batches of logs that have ended, and see ``judgement``
            insert the others at exactly head + 1 of each log, in order
            duplicate key → loop
 
-See ``conditional`` for the reasons. The only condition is that the topic still exists. A deletion
-appends an entry, so the heads tell the judgement. That loop keeps the oplog's capped collection
-from filling, finds its strays by the checkpoint, and identifies operations over several calls.
-Nothing of that exists here, and nothing there knows several logs. They share ``Obstacle``.
+See ``conditional`` for the reasons. Plain batches have one condition: the topic still exists. A
+deletion appends an entry, so the heads tell the judgement. That loop keeps the oplog's capped
+collection from filling, finds its strays by the checkpoint, and identifies operations over several
+calls. Nothing of that exists here, and nothing there knows several logs. They share ``Obstacle``.
 
 If a connection breaks during an insert, it is repeated: then the entries in its places tell which
 ones have landed. They carry the writer's token and number, and the repetition has the same places,
@@ -18,7 +18,7 @@ so none lands twice.
 import itertools
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from pymongo.errors import AutoReconnect, BulkWriteError, ServerSelectionTimeoutError
 
@@ -29,69 +29,24 @@ from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.obstacle import Obstacle
 from oplogd.store.mongo.timing import Timing
 from oplogd.store.mongo.topics.catalogue import Catalogue
+from oplogd.store.mongo.topics.groups import (
+    Attempt,
+    Group,
+    Landing,
+    Numbered,
+    Once,
+    entry_document,
+)
 from oplogd.store.mongo.topics.heads import Heads, TopicHeads
-from oplogd.store.mongo.topics.layout import END, Document, floor_of, following, parts, place
-from oplogd.store.topics import EntryKind, MessageBatch, Outcome, Placed, Refused
+from oplogd.store.mongo.topics.judgement import Chunk, entries_of, judge
+from oplogd.store.mongo.topics.layout import END, floor_of, parts
+from oplogd.store.topics import EntryKind, MessageBatch
 
 # Characters of messages in one insert, approximately.
 _MOST_CHARACTERS = 8_000_000
 
 # Repetitions of an insert whose answer was lost.
 _REPETITIONS = 2
-
-
-class Numbered(NamedTuple):
-    """An entry to append. ``number``: the writer's. ``ttl``: own time to live in seconds."""
-
-    number: int
-    kind: str
-    data: bytes = b""
-    ttl: int | None = None
-
-
-class Group:
-    """A batch on its way. ``todo``: the rest of it. ``ended``: the end of the log met instead."""
-
-    def __init__(self, log: int, todo: list[Numbered]) -> None:
-        self.log = log
-        self.todo = todo
-        self.first: Mark | None = None
-        self.last: Mark | None = None
-        self.is_refused = False
-        self.ended: Mark | None = None
-
-    def place(self, entry: Numbered, mark: Mark) -> None:
-        self.todo.remove(entry)  # almost always the first one
-        self.first = self.first or mark
-        self.last = mark
-
-    def refuse(self, ended: Mark | None) -> None:
-        self.todo, self.is_refused, self.ended = [], True, ended
-
-    @property
-    def outcome(self) -> Outcome:
-        if self.is_refused or self.first is None or self.last is None:
-            return Refused.DELETED
-        return Placed(self.first, self.last)
-
-
-class Attempt(NamedTuple):
-    """An entry with the place that an insert gives it."""
-
-    group: Group
-    entry: Numbered
-    mark: Mark
-
-    @property
-    def key(self) -> str:
-        return place(self.group.log, self.mark.offset)
-
-
-class Landing(NamedTuple):
-    """The first ``number`` attempts of an insert landed. ``is_late``: they may be strays."""
-
-    number: int
-    is_late: bool
 
 
 class TopicAppender:
@@ -110,6 +65,12 @@ class TopicAppender:
         self._writer = secrets.token_hex(8)
         self._numbers = itertools.count()
 
+    def numbered(
+        self, kind: str, data: bytes = b"", ttl: int | None = None, once: Once | None = None
+    ) -> Numbered:
+        """Return an entry for ``run``."""
+        return Numbered(next(self._numbers), kind, data, ttl, once)
+
     async def append(self, batches: Sequence[MessageBatch]) -> list[Group]:
         """Append batches of messages. Return a group with the outcome for each."""
         groups = [
@@ -122,7 +83,7 @@ class TopicAppender:
             )
             for batch in batches
         ]
-        await self._run(groups)
+        await self.run(groups)
         return groups
 
     async def end(self, log: int) -> Mark | None:
@@ -130,11 +91,12 @@ class TopicAppender:
 
         If the log has ended already, return the mark of its end.
         """
-        group = Group(log, [Numbered(next(self._numbers), END)])
-        await self._run([group])
+        group = Group(log, [self.numbered(END)])
+        await self.run([group])
         return group.last or group.ended
 
-    async def _run(self, groups: Sequence[Group]) -> None:
+    async def run(self, groups: Sequence[Group]) -> None:
+        """Append the entries of groups in this order. Each group then has its outcome."""
         obstacles: dict[int, Obstacle] = {}
         doubtful: dict[str, Attempt] = {}
         doubtful_since = 0.0
@@ -146,7 +108,7 @@ class TopicAppender:
                     obstacles[log].compare(head.mark.offset)
             if doubtful:
                 await self._look_for(doubtful, doubtful_since)
-            attempts = self._judge(self._chunk(todo), heads, await self._link.now_ms())
+            attempts = await self._judge(self._chunk(todo), heads)
             if not attempts:
                 continue
             try:
@@ -183,24 +145,12 @@ class TopicAppender:
                 chunk.setdefault(group, []).append(entry)
         return chunk
 
-    def _judge(
-        self, chunk: Mapping[Group, Sequence[Numbered]], heads: Heads, now_ms: int
-    ) -> list[Attempt]:
-        """Refuse the groups whose topics were deleted. Return the places of the others."""
-        lasts = {log: head.mark for log, head in heads.logs.items()}
-        attempts = []
-        for group, entries in chunk.items():
-            head = heads.logs.get(group.log)
-            if head is None or head.is_ended:
-                group.refuse(head.mark if head else None)
-                continue
-            for entry in entries:
-                last = lasts[group.log]
-                # The next topic continues past the end: the last message's id is before its front.
-                mark = following(last, 0 if entry.kind == END else now_ms)
-                lasts[group.log] = mark
-                attempts.append(Attempt(group, entry, mark))
-        return attempts
+    async def _judge(self, chunk: Chunk, heads: Heads) -> list[Attempt]:
+        conditions = [
+            entry.once for entries in chunk.values() for entry in entries if entry.once is not None
+        ]
+        known = await entries_of(self._link, conditions)
+        return judge(chunk, heads, await self._link.now_ms(), known)
 
     async def _insert(self, attempts: Sequence[Attempt], heads: Heads) -> Landing:
         """Insert entries up to the first place that another entry has."""
@@ -208,7 +158,9 @@ class TopicAppender:
         session = self._link.session()
         try:
             await self._link.entries.insert_many(
-                [self._document(each) for each in attempts], ordered=True, session=session
+                [entry_document(each, self._writer) for each in attempts],
+                ordered=True,
+                session=session,
             )
         except BulkWriteError as error:
             # The index is reliable, ``nInserted`` is not on every server.
@@ -278,18 +230,3 @@ class TopicAppender:
             ]
         is_late = self._clock() - since > self._late_seconds
         await self._placed(landed, since, is_late=is_late)
-
-    def _document(self, attempt: Attempt) -> Document:
-        _, entry, mark = attempt
-        document: Document = {
-            "_id": attempt.key,
-            "ts": mark.ms,
-            "q": mark.sequence,
-            "kind": str(entry.kind),
-            "data": entry.data.decode(),
-            "w": self._writer,
-            "s": entry.number,
-        }
-        if entry.ttl is not None:
-            document["expires"] = mark.ms + 1000 * entry.ttl
-        return document

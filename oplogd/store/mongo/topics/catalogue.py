@@ -59,6 +59,11 @@ class Catalogue:
             {"_id": reserved["name"], "log": log}, session=session
         )
 
+    async def name_of_log(self, log: int) -> str | None:
+        """Return the name of the topic that has, or had, this log; None long after its end."""
+        reserved = await self._link.topics.find_one({"_id": reservation(log)})
+        return None if reserved is None else str(reserved["name"])
+
     async def create(self, name: TopicName, ttl: int | None) -> Topic:
         """See ``Topics.create``."""
         catalogue, existing = await self.look_up(name)

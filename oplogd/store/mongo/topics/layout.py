@@ -10,12 +10,16 @@
   grew, so they stay expired. It is an offset, not a time: a message that is appended after the
   clock was set back is past it.
 
-``oplog_entries`` holds the entries ``{_id: place, ts, q, kind, data, expires, w, s}``. The place is
-6 hex digits of the log and 10 of the offset, so the index on ``_id`` keeps offsets unique. ``ts``
-and ``q``: time in ms and sequence. ``kind``: ``message``, ``void`` or ``end``; the last one ends
-the log of a deleted topic. ``w`` and ``s``: token of the writer and its number of the entry. One
-more document, the seal, shows that the collection was not dropped, and by its ``ts`` that the other
-one was not.
+``left``: the sweep has left entries at or below the floor.
+
+``oplog_entries`` holds the entries ``{_id: place, ts, q, kind, data, expires, w, s, x, d}``. The
+place is 6 hex digits of the log and 10 of the offset, so the index on ``_id`` keeps offsets unique.
+``ts`` and ``q``: time in ms and sequence. ``kind``: an ``EntryKind``, or ``end``; that one ends the
+log of a deleted topic. ``w`` and ``s``: token of the writer and its number of the entry. Only
+entries of transactions have ``x``, their identity: 16 hex digits of the transaction, 6 of the log
+and 10 of the lsn, or of a number past all of them. ``d``: the digest of a record. One more
+document, the seal, shows that the collection was not dropped, and by its ``ts`` that the other one
+was not.
 """
 
 from collections.abc import Iterable
@@ -26,7 +30,7 @@ from oplogd.event_id import Mark
 from oplogd.message_id import stamp, unstamp
 from oplogd.names import TopicName
 from oplogd.store.mongo.damage import whole
-from oplogd.store.topics import MAX_OFFSET, EntryKind, Topic, TopicEntry
+from oplogd.store.topics import MAX_OFFSET, EntryKind, Topic, TopicEntry, TopicRecord
 
 Document = dict[str, Any]
 
@@ -43,6 +47,16 @@ SEAL = "0" * 16
 
 END = "end"
 
+# The index on ``x``.
+IDENTITY_INDEX = "x"
+
+# Numbers in place of the lsn in the identity of the entry that begins, or ends, a transaction in a
+# log. They are past every lsn.
+BEGIN_NUMBER = (1 << 40) - 2
+END_NUMBER = (1 << 40) - 1
+
+_KINDS = {str(each): each for each in EntryKind}
+
 # The members that tell the end of a log.
 MARK_FIELDS = {"ts": 1, "q": 1, "kind": 1}
 
@@ -58,6 +72,16 @@ def log_and_offset(key: str) -> tuple[int, int]:
 def places_of(log: int, after: int = 0, upto: int = MAX_OFFSET) -> Document:
     """Return the range of places past ``after`` up to ``upto``, for a filter of ``_id``."""
     return {"$gt": place(log, after), "$lte": place(log, upto)}
+
+
+def identity(txn: int, log: int, number: int) -> str:
+    """Return the identity of an entry of a transaction. ``number``: its lsn, or see above."""
+    return f"{txn:016x}{log:06x}{number:010x}"
+
+
+def number_of(key: str) -> int:
+    """Return the last part of an identity."""
+    return int(key[22:], 16)
 
 
 def reservation(log: int) -> str:
@@ -81,15 +105,24 @@ def following(head: Mark, now_ms: int) -> Mark:
 def entry(document: Document, now_ms: int) -> TopicEntry:
     mark = mark_of(document)
     expires = document.get("expires", 0)
-    is_void = document.get("kind") != EntryKind.MESSAGE or 0 < expires < now_ms
+    kind = _KINDS.get(document.get("kind", ""), EntryKind.VOID)
+    is_void = kind is EntryKind.VOID or 0 < expires < now_ms
     return TopicEntry(
         mark.offset,
         mark.ms,
-        EntryKind.VOID if is_void else EntryKind.MESSAGE,
+        EntryKind.VOID if is_void else kind,
         "" if is_void else document["data"],
         mark.sequence,
         expires,
     )
+
+
+def record(document: Document, lsn: int, commit_ms: int, now_ms: int) -> TopicRecord:
+    """Return a record of a transaction that has committed at a time."""
+    expires = document.get("expires", 0)
+    if expires:
+        expires += commit_ms - number(document, "ts")
+    return TopicRecord(lsn, "" if 0 < expires < now_ms else document["data"], expires)
 
 
 def topic_of(document: Document) -> Topic:

@@ -20,14 +20,18 @@ from oplogd.store.mongo.topics.layout import (
     Document,
     entry,
     floor_of,
+    identity,
     log_and_offset,
     mark_of,
     number,
+    number_of,
     place,
     places_of,
+    record,
     stamp_of,
 )
-from oplogd.store.topics import Topic, TopicBounds, TopicEntry
+from oplogd.store.topics import Topic, TopicBounds, TopicEntry, TopicRecord
+from oplogd.transaction import decode_marker, parse_id
 
 _READS = 5
 
@@ -47,10 +51,10 @@ class Front:
         ttl = number(catalogue, "default_ttl") if own is None else own
         self.floor = floor_of(document)
         self._expired = max(self.floor.offset, number(document, "expired"))
-        self._oldest_ms = now_ms - 1000 * ttl
+        self.oldest_ms = now_ms - 1000 * ttl
 
     def is_gone(self, mark: Mark) -> bool:
-        return mark.offset <= self._expired or mark.ms < self._oldest_ms
+        return mark.offset <= self._expired or mark.ms < self.oldest_ms
 
 
 class TopicReader:
@@ -62,6 +66,7 @@ class TopicReader:
         self._heads = heads
         self._forget = forget
         self._size = ReadSize()
+        self._record_size = ReadSize()
         # Fronts found, by log. A front never moves back, so the next search begins there.
         self._fronts: dict[int, Mark] = {}
 
@@ -191,6 +196,35 @@ class TopicReader:
         self._size.saw(size, len(entries))
         return entries
 
+    async def expand(
+        self, topic: Topic, commit: TopicEntry, after: int, limit: int
+    ) -> list[TopicRecord]:
+        """See ``TopicLog.expand``."""
+        await self.rule(topic)
+        marker = decode_marker(commit.data)
+        if marker.last <= after:
+            return []
+        txn, log = parse_id(marker.txn), topic.log
+        first, last = identity(txn, log, after + 1), identity(txn, log, marker.last)
+        chosen = {"x": {"$gte": first, "$lte": last}}
+        now_ms = await self._link.now_ms()
+        records: list[TopicRecord] = []
+        size = 0
+        async with self._link.reading() as session:
+            cursor = self._link.entries.find(chosen, session=session).sort("x", 1).limit(limit)
+            async with cursor.batch_size(self._record_size.documents(limit)):
+                async for document in cursor:
+                    lsn = number_of(document["x"])
+                    # A late copy of an entry may be on its way out.
+                    if records and records[-1].lsn == lsn:
+                        continue
+                    size += len(document["data"])
+                    if records and size > READ_CHARACTERS:
+                        break
+                    records.append(record(document, lsn, commit.ms, now_ms))
+        self._record_size.saw(size, len(records))
+        return records
+
 
 class MongoTopicLog:
     """See ``TopicLog``. ``working`` guards each call."""
@@ -207,6 +241,10 @@ class MongoTopicLog:
     async def locate(self, ms: int = 0, sequence: int = 0) -> TopicBounds:
         async with self._working():
             return await self._reader.locate(self._topic, ms, sequence)
+
+    async def expand(self, commit: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
+        async with self._working():
+            return await self._reader.expand(self._topic, commit, after, limit)
 
 
 def _mark(found: TopicEntry) -> Mark:

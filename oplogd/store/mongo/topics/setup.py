@@ -4,6 +4,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable
 
+import pymongo
 from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from oplogd.message_id import stamp
@@ -14,6 +15,7 @@ from oplogd.store.mongo.topics.catalogue import Catalogue, new_log
 from oplogd.store.mongo.topics.layout import (
     CATALOGUE,
     ENTRIES,
+    IDENTITY_INDEX,
     NAMES_FROM,
     SEAL,
     TOPICS,
@@ -23,6 +25,9 @@ from oplogd.store.mongo.topics.layout import (
     reservation,
 )
 from oplogd.store.topics import DEFAULT_TTL, MAX_LOG
+
+# Time limit of a command that goes through all entries.
+_LONG_SECONDS = 3600.0
 
 logger = logging.getLogger("oplogd.store")
 
@@ -52,6 +57,7 @@ class TopicsSetup:
         if await self._link.entries.find_one({"_id": SEAL}, {"_id": 1}) is None:
             await self._create(TOPICS)
             await self._create(ENTRIES)
+            await self.create_index()
             await self._insert_catalogue()
             if not await self._renew(hold):
                 return
@@ -80,6 +86,23 @@ class TopicsSetup:
         except OperationFailure as error:
             if not is_existing(error):
                 raise
+
+    async def create_index(self) -> None:
+        """Create the index that only entries of transactions are in, unless it is there.
+
+        Transactions are slow without it. In a large collection of an older version it takes a
+        while, so the fold must not wait for it.
+        """
+        try:
+            with pymongo.timeout(_LONG_SECONDS):
+                await self._link.entries.create_index([("x", 1)], name=IDENTITY_INDEX, sparse=True)
+        except OperationFailure as error:
+            logger.warning(
+                "the index %s of %s cannot be created (%s): transactions are slow",
+                IDENTITY_INDEX,
+                ENTRIES,
+                error.code,
+            )
 
     async def _insert_catalogue(self) -> None:
         ttl = DEFAULT_TTL if self._ttl is None else self._ttl

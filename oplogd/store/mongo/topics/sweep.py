@@ -5,7 +5,10 @@ the insert would meet no duplicate key. So a sweep removes only entries below a 
 sweep saw ``Timing.settle_seconds`` ago, and a writer that paused for long checks the floor. For the
 same reason a deleted topic goes so long after its deletion.
 
-The newest entry of a log always stays: it shows the log's last time and sequence.
+The newest entry of a log always stays: it shows the log's last time and sequence. Records of
+transactions stay for another 20 minutes: a transaction lasts at most 15, and its commit brings them
+back for readers that had passed their place. COMMIT entries stay as long, so none leaves before its
+records: an agent that slept since the decision may write it again, and it must not bring them back.
 """
 
 from collections.abc import Awaitable, Callable
@@ -21,16 +24,21 @@ from oplogd.store.mongo.topics.layout import (
     END,
     NAMES_FROM,
     Document,
+    log_and_offset,
     number,
     places_of,
     stamp_of,
     topic_of,
 )
 from oplogd.store.mongo.topics.log import Front, TopicReader
-from oplogd.store.topics import MAX_OFFSET
+from oplogd.store.topics import MAX_OFFSET, EntryKind
 
 # Entries of one step.
 _STEP = 500
+
+# Time that these entries of transactions stay after the front has passed them.
+_RECORDS_STAY_MS = 20 * 60_000
+_STAYING = (EntryKind.DEFERRED, EntryKind.COMMIT)
 
 
 class Sweeper:
@@ -73,8 +81,12 @@ class Sweeper:
             firsts = await self._reader.firsts(rules)
             for document in page:
                 log = number(document, "log")
-                if log in firsts and rules[log].is_gone(firsts[log]) and self._lease.held:
-                    count += await self._sweep_topic(document, rules[log], firsts[log], seen)
+                rule = rules[log]
+                is_due = log in firsts and rule.is_gone(firsts[log])
+                if is_due and self._lease.held:
+                    count += await self._sweep_topic(document, rule, firsts[log], seen)
+                elif document.get("left") and self._lease.held:
+                    count += await self._remove_past(document, rule, rule.floor.offset - 1)
         self._seen = seen
         return count + await self._sweep_deleted()
 
@@ -101,20 +113,44 @@ class Sweeper:
             floor = {"floor": front.offset, "floor_stamp": stamp_of(front)}
             same = {"_id": document["_id"], "log": topic.log}
             await self._link.topics.update_one(same, {"$max": floor})
-        return await self._remove(topic.log, min(front.offset, head.mark.offset - 1))
+        return await self._remove_past(document, rule, min(front.offset, head.mark.offset - 1))
 
-    async def _remove(self, log: int, upto: int) -> int:
-        """Remove the entries of a log up to an offset in small steps. Return their number."""
-        count = 0
+    async def _remove_past(self, document: Document, rule: Front, upto: int) -> int:
+        """Remove the entries of a topic up to an offset. Note whether some must stay for now."""
+        log = number(document, "log")
+        count, has_left = await self._remove(log, upto, rule.oldest_ms - _RECORDS_STAY_MS)
+        if has_left != bool(document.get("left")) and self._lease.held:
+            same = {"_id": document["_id"], "log": log}
+            await self._link.topics.update_one(same, {"$set": {"left": has_left}})
+        return count
+
+    async def _remove(
+        self, log: int, upto: int, records_before_ms: float = float("inf")
+    ) -> tuple[int, bool]:
+        """Remove the entries of a log up to an offset in small steps.
+
+        Younger ones of transactions stay. Return the number of entries removed, and whether some
+        have stayed.
+        """
+        count, after, has_left = 0, 0, False
+        members = {"kind": 1, "ts": 1}
         while self._lease.held:
-            chosen = {"_id": places_of(log, 0, upto)}
-            found = self._link.entries.find(chosen, {"kind": 1}).sort("_id", 1).limit(_STEP)
+            chosen = {"_id": places_of(log, after, upto)}
+            found = self._link.entries.find(chosen, members).sort("_id", 1).limit(_STEP)
             if not (entries := await found.to_list()):
                 break
-            keys = [each["_id"] for each in entries]
-            removed = await self._link.entries.delete_many({"_id": {"$in": keys}})
-            count += removed.deleted_count - sum(each["kind"] == END for each in entries)
-        return count
+            after = log_and_offset(entries[-1]["_id"])[1]
+            gone = [
+                each
+                for each in entries
+                if each["kind"] not in _STAYING or each["ts"] < records_before_ms
+            ]
+            has_left |= len(gone) < len(entries)
+            keys = [each["_id"] for each in gone]
+            if keys:
+                removed = await self._link.entries.delete_many({"_id": {"$in": keys}})
+                count += removed.deleted_count - sum(each["kind"] == END for each in gone)
+        return count, has_left
 
     async def _sweep_deleted(self) -> int:
         """Remove the logs of topics that were deleted long ago."""
@@ -128,7 +164,7 @@ class Sweeper:
             log = int(each["_id"][1:], 16)
             # A deletion that was cut here may have left the name. Later no end of the log shows it.
             await self._catalogue.free(each["name"], log)
-            count += await self._remove(log, MAX_OFFSET)
+            count += (await self._remove(log, MAX_OFFSET))[0]
             if self._lease.held:
                 await self._link.topics.delete_one({"_id": each["_id"]})
         return count

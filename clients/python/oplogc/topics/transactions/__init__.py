@@ -1,0 +1,1 @@
+"""Transactions over topics and the oplog."""

@@ -1,0 +1,313 @@
+"""One transaction: its records on their way, its commit, its end. Common to asyncio and threads."""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from concurrent.futures import Future
+from contextlib import suppress
+from datetime import datetime
+
+from oplogc.errors import OplogError, OutcomeUnknownError, TransactionError, UnavailableError
+from oplogc.topics.agents import Agents
+from oplogc.topics.calls import Call
+from oplogc.topics.publication import is_wanted
+from oplogc.topics.queue import BATCH_BYTES
+from oplogc.topics.room import Room
+from oplogc.topics.transactions import calls
+from oplogc.topics.transactions.calls import Committed
+from oplogc.topics.transactions.records import record
+
+ABORT_SECONDS = 5.0
+"""How long an abort is tried. The agent aborts the transaction when its time is over."""
+
+RecordFuture = asyncio.Future[str | None] | Future[str | None]
+logger = logging.getLogger("oplogc")
+
+
+class TransactionCore:
+    """To be used in one event loop; any thread may use ``room`` and call ``check``.
+
+    ``timeout``: seconds from the begin after which nothing commits.
+    """
+
+    def __init__(
+        self,
+        agents: Agents,
+        begin: Call,
+        timeout: float,
+        batch_size: int,
+        room: Room,
+    ) -> None:
+        self._agents = agents
+        self._begin = begin
+        self._timeout = timeout
+        self._batch_size = batch_size
+        self._until = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._futures: list[RecordFuture] = []
+        self._waiting: deque[bytes] = deque()
+        self._sending: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self._error: OplogError | None = None
+        self.committed: Committed | None = None
+        self._is_abort_sent = False
+        self._is_closed = False
+        self._ended = asyncio.Event()
+        self.room = room
+        """The space for records that wait to be written, those in flight included."""
+        self.id = ""
+        """Empty before the transaction begins."""
+        self.expires_at = datetime.min
+        self.is_ending = False
+        """Whether the transaction was asked to commit or to abort."""
+
+    async def begin(self) -> None:
+        """Begin. Raises ValueError, RefusedError, UnavailableError and ProtocolError."""
+        if self.id:
+            raise ValueError(f"transaction {self.id} has begun already")
+        if self._is_closed:
+            raise ValueError("its client is closed")
+        answer, _ = await self._agents.ask(self._begin)
+        if error := calls.refusal(self._begin, answer):
+            raise error
+        self.id, self.expires_at = calls.begun(answer)
+        self._until = time.monotonic() + self._timeout
+        # A future that is awaited in the block must not wait for ever.
+        self._timer = asyncio.get_running_loop().call_later(self._timeout, self._time_is_over)
+        if self._is_closed:  # meanwhile
+            await self.close(0.0)
+            self.check()
+
+    def check(self) -> None:
+        """Raise unless records may be written: the error of a transaction that cannot commit, and
+        ValueError.
+        """
+        if self._error is not None:
+            raise self._error
+        if not self.id:
+            raise ValueError("the transaction has not begun: use it in a with block")
+        if self.is_ending:
+            raise ValueError(f"transaction {self.id} has ended")
+
+    async def wait_for_room(self, size: int) -> None:
+        """Take the space of a record. Raises the errors of ``check``."""
+        self.check()
+        while not self.room.take(1, size):
+            await self._changed.wait()
+        self.check()
+
+    def enter(self, content: bytes, future: RecordFuture) -> None:
+        """Give a record the next lsn. Its space was taken."""
+        if self._error is not None or self.is_ending:
+            _fail(future, self._error or TransactionError(f"transaction {self.id} has ended"))
+            return
+        self._waiting.append(record(len(self._futures), content))
+        self._futures.append(future)
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._send(), name=f"oplogc-transaction {self.id}")
+
+    async def commit(self) -> Committed:
+        """Write the remaining records, commit, and resolve the futures.
+
+        Raises TransactionError and OutcomeUnknownError. A repeated call returns the same.
+        """
+        if self.committed is not None:
+            return self.committed
+        if not self.id or self.is_ending:
+            self.check()
+        self._end()
+        is_asked = False
+        try:
+            if self._sending is not None:
+                await asyncio.wait({self._sending})
+            if self._error is None:
+                if self._sending is not None:
+                    self._sending.result()
+                is_asked = True
+                await self._commit()
+            if isinstance(self._error, TransactionError):
+                await self._abort()
+        except BaseException:  # cancelled
+            if is_asked:
+                self._fail(OutcomeUnknownError(f"{self._unknown()}: cancelled before an answer"))
+            else:
+                self._fail(self._not_committed("cancelled"))
+                await self._abort()
+            raise
+        finally:
+            self._ended.set()
+        if self.committed is None:
+            assert self._error is not None
+            raise self._error
+        return self.committed
+
+    def can_abort(self) -> bool:
+        """Return whether there is anything to abort. Raises the errors of ``abort``."""
+        has_ended = self.is_ending or self._is_abort_sent
+        if has_ended and isinstance(self._error, TransactionError):
+            return False
+        if has_ended or not self.id:
+            self.check()
+        return True
+
+    async def abort(self, reason: str) -> None:
+        """Fail the futures and abort. The agent is told if it answers within some seconds.
+
+        Raises ValueError if the transaction is committed, and OutcomeUnknownError.
+        """
+        if self.can_abort():
+            self._end()
+            self._fail(self._not_committed(reason))
+            try:
+                await self._abort()
+            finally:
+                self._ended.set()
+
+    async def close(self, timeout: float | None) -> None:
+        """Fail the futures and abort; the block then raises. It cannot begin any more.
+
+        ``timeout``: seconds to wait for a commit or an abort on its way; None: until its end.
+        """
+        self._is_closed = True
+        if self.is_ending:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await self._ended.wait()
+        elif self.id:
+            self._cancel_timer()
+            self._fail(self._not_committed("its client was closed"))
+            await self._abort()
+
+    async def _send(self) -> None:
+        """Write the records that wait, one request after another."""
+        first = len(self._futures) - len(self._waiting)
+        while self._waiting and self._error is None:
+            if time.monotonic() >= self._until:
+                self._fail(self._overdue())
+                return
+            batch = self._batch()
+            call = calls.write(self.id, batch)
+            error: OplogError | None
+            try:
+                answer, _ = await self._agents.ask(call, self._until)
+                error = calls.refusal(call, answer, first) or calls.confirmation(self.id, answer)
+            except UnavailableError as unavailable:
+                error = unavailable
+            if error is not None:
+                self._fail(self._not_committed(str(error), error))
+                return
+            first += len(batch)
+            self.room.give(len(batch), sum(map(_size, batch)))
+            self._notify()
+
+    def _batch(self) -> list[bytes]:
+        batch: list[bytes] = []
+        size = 0
+        while self._waiting and len(batch) < self._batch_size:
+            size += len(self._waiting[0]) + 1
+            if batch and size > BATCH_BYTES:
+                break
+            batch.append(self._waiting.popleft())
+        return batch
+
+    async def _commit(self) -> None:
+        call = calls.commit(self.id, len(self._futures))
+        lost = True
+        until = max(self._until, time.monotonic()) + self._agents.retry_for
+        try:
+            answer, lost = await self._agents.ask(call, until)
+            error = calls.refusal(call, answer)
+            if error is None:
+                lost = True
+                self.committed = calls.committed(answer, len(self._futures))
+            elif answer.status == 409:  # it was decided otherwise, or a record is missing
+                lost = False
+        except UnavailableError as unavailable:
+            error, lost = unavailable, unavailable.lost
+        except OplogError as no_agent:
+            error = no_agent
+        if self.committed is not None:
+            for future, id_ in zip(self._futures, self.committed.records, strict=True):
+                if _is_wanted(future):
+                    future.set_result(id_)
+        elif lost:
+            unknown = OutcomeUnknownError(f"{self._unknown()}: {error}")
+            unknown.__cause__ = error
+            self._fail(unknown)
+        else:
+            self._fail(self._not_committed(str(error), error))
+
+    async def _abort(self) -> None:
+        """Tell the agent, which otherwise aborts the transaction when its time is over."""
+        if self._sending is not None:
+            self._sending.cancel()
+            await asyncio.wait({self._sending})
+        if self._error is not None and isinstance(self._error.__cause__, UnavailableError):
+            return  # the time is over
+        if self._is_abort_sent:
+            return
+        self._is_abort_sent = True
+        call = calls.abort(self.id)
+        until = time.monotonic() + min(ABORT_SECONDS, self._agents.retry_for)
+        error: OplogError | None
+        try:
+            answer, _ = await self._agents.ask(call, until)
+            error = calls.refusal(call, answer)
+        except UnavailableError as unavailable:
+            error = unavailable
+        if error is not None:
+            logger.warning(
+                "transaction %s is not aborted before its time is over: %s", self.id, error
+            )
+
+    def _end(self) -> None:
+        self.is_ending = True
+        self._cancel_timer()
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _time_is_over(self) -> None:
+        if not self.is_ending and self._error is None:
+            self._fail(self._overdue())
+
+    def _fail(self, error: OplogError) -> None:
+        if self._error is None:
+            self._error = error
+        self._waiting.clear()
+        for future in self._futures:
+            _fail(future, self._error)
+        self.room.close()
+        self._notify()
+
+    def _not_committed(self, reason: str, cause: BaseException | None = None) -> TransactionError:
+        error = TransactionError(f"transaction {self.id} is not committed: {reason}")
+        error.__cause__ = cause
+        return error
+
+    def _overdue(self) -> TransactionError:
+        return self._not_committed(f"its time of {self._timeout:g} s is over")
+
+    def _unknown(self) -> str:
+        return f"transaction {self.id} may be committed, no agent has confirmed it"
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+def _size(encoded: bytes) -> int:
+    """Return the size of a record without its lsn, as ``room`` counts it."""
+    return len(encoded) - encoded.index(b",") - 1
+
+
+def _is_wanted(future: RecordFuture) -> bool:
+    return is_wanted(future) if isinstance(future, Future) else not future.done()
+
+
+def _fail(future: RecordFuture, error: OplogError) -> None:
+    if _is_wanted(future):
+        future.set_exception(error)
+        future.exception()  # retrieved, so that asyncio does not log it

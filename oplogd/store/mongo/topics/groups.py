@@ -1,0 +1,115 @@
+"""Entries on their way to their logs. No I/O."""
+
+from typing import NamedTuple
+
+from oplogd.event_id import Mark
+from oplogd.store.mongo.topics.layout import Document, place
+from oplogd.store.topics import Outcome, Placed, Refused
+
+
+class Once(NamedTuple):
+    """The condition of an entry of a transaction.
+
+    ``identity``: see ``layout``. An entry with the same one counts as this one. ``end``: identity
+    of the entry behind which this one may not go in; None: there is none. ``digest``: of a record;
+    an entry with the same identity must have the same.
+    """
+
+    identity: str
+    end: str | None = None
+    digest: str | None = None
+
+
+class Numbered(NamedTuple):
+    """An entry to append. ``number``: the writer's. ``ttl``: own time to live in seconds."""
+
+    number: int
+    kind: str
+    data: bytes = b""
+    ttl: int | None = None
+    once: Once | None = None
+
+
+class Group:
+    """A batch on its way. ``todo``: the rest of it. ``ended``: the end of the log met instead.
+
+    For entries with a condition: ``repeated`` are those that were in the log before. The group ends
+    with ``is_closed`` if its transaction has ended in this log, and with ``clash``, an entry that
+    is in the log with another digest.
+    """
+
+    def __init__(self, log: int, todo: list[Numbered]) -> None:
+        self.log = log
+        self.todo = todo
+        self.first: Mark | None = None
+        self.last: Mark | None = None
+        self.is_refused = False
+        self.ended: Mark | None = None
+        self.repeated: list[Numbered] = []
+        self.is_closed = False
+        self.clash: Numbered | None = None
+
+    def place(self, entry: Numbered, mark: Mark) -> None:
+        self.todo.remove(entry)  # almost always the first one
+        self.first = self.first or mark
+        self.last = mark
+
+    def repeat(self, entry: Numbered, mark: Mark) -> None:
+        """Note an entry that is in the log already."""
+        self.repeated.append(entry)
+        self.place(entry, mark)
+
+    def refuse(self, ended: Mark | None) -> None:
+        self.todo, self.is_refused, self.ended = [], True, ended
+
+    def close(self) -> None:
+        self.todo, self.is_closed = [], True
+
+    def stop_at(self, clash: Numbered) -> None:
+        self.todo, self.clash = [], clash
+
+    @property
+    def outcome(self) -> Outcome:
+        if self.is_refused or self.first is None or self.last is None:
+            return Refused.DELETED
+        return Placed(self.first, self.last)
+
+
+class Attempt(NamedTuple):
+    """An entry with the place that an insert gives it."""
+
+    group: Group
+    entry: Numbered
+    mark: Mark
+
+    @property
+    def key(self) -> str:
+        return place(self.group.log, self.mark.offset)
+
+
+class Landing(NamedTuple):
+    """The first ``number`` attempts of an insert landed. ``is_late``: they may be strays."""
+
+    number: int
+    is_late: bool
+
+
+def entry_document(attempt: Attempt, writer: str) -> Document:
+    """Return the document of an entry. ``writer``: the writer's token."""
+    _, entry, mark = attempt
+    document: Document = {
+        "_id": attempt.key,
+        "ts": mark.ms,
+        "q": mark.sequence,
+        "kind": str(entry.kind),
+        "data": entry.data.decode(),
+        "w": writer,
+        "s": entry.number,
+    }
+    if entry.ttl is not None:
+        document["expires"] = mark.ms + 1000 * entry.ttl
+    if entry.once is not None:
+        document["x"] = entry.once.identity
+        if entry.once.digest is not None:
+            document["d"] = entry.once.digest
+    return document

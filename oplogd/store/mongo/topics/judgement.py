@@ -1,0 +1,113 @@
+"""The conditions of a conditional append to topics, judged after the heads were read.
+
+A topic must exist. An entry of a transaction is appended once, and only while the transaction has
+not ended in this log: see ``Once``. Whatever changes an answer is itself an entry of the same log
+and takes the place behind the head, so an outdated judgement meets a duplicate key.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from oplogd.event_id import Mark
+from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.topics.groups import Attempt, Group, Numbered, Once
+from oplogd.store.mongo.topics.heads import Heads
+from oplogd.store.mongo.topics.layout import END, Document, following, mark_of
+
+Chunk = Mapping[Group, Sequence[Numbered]]
+
+
+class Found(NamedTuple):
+    """An entry that is in its log."""
+
+    mark: Mark
+    digest: str | None
+
+
+async def entries_of(link: Link, conditions: Iterable[Once]) -> dict[str, Found]:
+    """Look up the entries that the conditions ask for. Return them by identity.
+
+    Raises PyMongo's errors.
+    """
+    clauses = _clauses(conditions)
+    found: dict[str, Found] = {}
+    if not clauses:
+        return found
+    members = {"ts": 1, "q": 1, "x": 1, "d": 1}
+    async with link.reading() as session:
+        cursor = link.entries.find({"$or": clauses}, members, session=session)
+        async for each in cursor.batch_size(5_000):
+            # A late copy of an entry may be on its way out: the first one counts.
+            kept = found.get(each["x"])
+            if kept is None or mark_of(each) < kept.mark:
+                found[each["x"]] = Found(mark_of(each), each.get("d"))
+    return found
+
+
+def _clauses(conditions: Iterable[Once]) -> list[Document]:
+    """Return one range of identities per transaction and log. Few entries are in it."""
+    ranges: dict[str, tuple[str, str]] = {}
+    single: set[str] = set()
+    for identity, end, _ in conditions:
+        low, high = ranges.get(identity[:22], (identity, identity))
+        ranges[identity[:22]] = min(low, identity), max(high, identity)
+        if end is not None:
+            single.add(end)
+    single |= {low for low, high in ranges.values() if low == high}
+    clauses: list[Document] = [
+        {"x": {"$gte": low, "$lte": high}} for low, high in ranges.values() if low < high
+    ]
+    return [*clauses, {"x": {"$in": sorted(single)}}] if single else clauses
+
+
+def judge(chunk: Chunk, heads: Heads, now_ms: int, known: Mapping[str, Found]) -> list[Attempt]:
+    """Return the places of the entries that may go in. Take the others out of their groups.
+
+    An entry waits for the next judgement if one before it in the chunk decides about it.
+    ``known``: see ``entries_of``; it was asked for after the heads.
+    """
+    lasts = {log: head.mark for log, head in heads.logs.items()}
+    attempts = []
+    identities: set[str] = set()
+    for group, entries in chunk.items():
+        head = heads.logs.get(group.log)
+        accepted = _accepted(group, entries, known, identities)
+        if accepted and (head is None or head.is_ended):
+            group.refuse(head.mark if head else None)
+            continue
+        for entry in accepted:
+            last = lasts[group.log]
+            # The next topic continues past the end: the last message's id is before its front.
+            mark = following(last, 0 if entry.kind == END else now_ms)
+            lasts[group.log] = mark
+            attempts.append(Attempt(group, entry, mark))
+    return attempts
+
+
+def _accepted(
+    group: Group, entries: Sequence[Numbered], known: Mapping[str, Found], identities: set[str]
+) -> Sequence[Numbered]:
+    """Return the entries whose conditions let them in. Take the others out of the group.
+
+    ``identities``: of the entries that this chunk lets in. Another copy waits for the next round.
+    """
+    if entries[0].once is None:  # a plain batch: none of them has one
+        return entries
+    accepted = []
+    for entry in entries:
+        once = entry.once
+        assert once is not None
+        if found := known.get(once.identity):
+            if once.digest != found.digest:
+                group.stop_at(entry)
+                return []
+            group.repeat(entry, found.mark)
+        elif once.end in known:
+            group.close()
+            return []
+        elif once.identity in identities or once.end in identities:
+            break
+        else:
+            identities.add(once.identity)
+            accepted.append(entry)
+    return accepted

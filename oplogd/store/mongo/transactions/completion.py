@@ -1,0 +1,229 @@
+"""Completing transactions that are decided. Anybody may do it, at any time and together.
+
+    commit record, once
+    everything of earlier commits: those of the same commit log with a smaller offset there
+    one COMMIT entry in each topic touched, once; the operations, once each
+    the row: committed
+
+All commits of one commit log end in the order of their commit records. A commit record that is not
+in the log when another one was found there comes after it. So the earlier ones are known, and
+nobody writes a COMMIT entry before all entries of the earlier commits are there.
+
+An abort has no order. Topics that were deleted get no entry.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from oplogd.commit_log import abort_record, commit_record
+from oplogd.errors import StoreUnavailableError, TransactionNotFoundError
+from oplogd.event_id import Mark
+from oplogd.message import Message
+from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.topics.groups import Group, Once
+from oplogd.store.mongo.topics.judgement import entries_of
+from oplogd.store.mongo.topics.layout import END_NUMBER, identity
+from oplogd.store.mongo.transactions.appends import SharedAppender
+from oplogd.store.mongo.transactions.operations import OperationAppender
+from oplogd.store.mongo.transactions.payloads import Payloads
+from oplogd.store.mongo.transactions.records import lasts
+from oplogd.store.mongo.transactions.row import Phase, Row, finished
+from oplogd.store.mongo.transactions.rows import Rows
+from oplogd.store.topics import EntryKind
+from oplogd.store.transactions import CommittedLog, Run
+from oplogd.transaction import Marker, encode_marker
+
+# Called after each step with its name.
+Step = Callable[[str], Awaitable[None]]
+
+
+class Ordered(NamedTuple):
+    """A commit with the mark of its commit record; None: the commit log was deleted."""
+
+    row: Row
+    commit: Mark | None
+
+
+class _Request:
+    """A commit that waits for its turn."""
+
+    def __init__(self, row: Row) -> None:
+        self.row = row
+        self.is_done = False
+
+
+class _Turns:
+    """The commits of one commit log. ``waiting`` includes those whose turn it is."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.waiting: list[_Request] = []
+
+
+class Completion:
+    """Methods raise PyMongo's errors, and StoreUnavailableError.
+
+    ``topics_per_step``: topics that get their entries by one insert.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        rows: Rows,
+        appender: SharedAppender,
+        payloads: Payloads,
+        operations: OperationAppender,
+        step: Step,
+        topics_per_step: int,
+    ) -> None:
+        self._link = link
+        self._rows = rows
+        self._appender = appender
+        self._payloads = payloads
+        self._operations = operations
+        self._step = step
+        self._topics_per_step = topics_per_step
+        # By commit log, while there is a commit.
+        self._turns: dict[int, _Turns] = {}
+
+    async def complete(self, row: Row) -> Row:
+        """Complete a transaction that is decided. Return its row."""
+        if row.phase is Phase.COMMITTING:
+            return await self._commit(row)
+        if row.phase is Phase.ABORTING:
+            return await self._abort(row)
+        return row
+
+    async def _commit(self, row: Row) -> Row:
+        """Commit in turns, one per commit log: the first one in a turn completes all that wait."""
+        id_, log, *_ = row.transaction
+        request = _Request(row)
+        turns = self._turns.setdefault(log, _Turns())
+        turns.waiting.append(request)
+        try:
+            async with turns.lock:
+                if not request.is_done:
+                    taken = list(turns.waiting)
+                    rows = {each.row.transaction.id: each.row for each in taken}
+                    await self._complete_all(log, list(rows.values()))
+                    for each in taken:
+                        each.is_done = True
+        finally:
+            turns.waiting.remove(request)
+            if not turns.waiting:
+                self._turns.pop(log, None)
+        # Another request for this transaction may have failed, in whose turn it was.
+        return await self.complete(await self._rows.find(id_))
+
+    async def _complete_all(self, log: int, rows: Sequence[Row]) -> None:
+        groups = [self._commit_record(row) for row in rows]
+        await self._appender.run(groups)
+        await self._step("commit-record")
+        commits = [Ordered(row, group.last) for row, group in zip(rows, groups, strict=True)]
+        upto = max((each.commit.offset for each in commits if each.commit), default=0)
+        own = {row.transaction.id for row in rows}
+        commits += await self._earlier(log, upto, own)
+        commits.sort(key=lambda each: each.commit.offset if each.commit else 0)
+        ready: list[Ordered] = []
+        for commit in commits:
+            ready.append(commit)
+            if commit.row.has_operations:
+                await self._finish(ready)
+                ready = []
+        await self._finish(ready)
+
+    async def _earlier(self, log: int, upto: int, own: Iterable[int]) -> list[Ordered]:
+        """Return the unfinished commits whose commit record is before an offset."""
+        others = {
+            identity(row.transaction.id, log, END_NUMBER): row
+            for row in await self._rows.committing(log)
+            if row.transaction.id not in own
+        }
+        found = await entries_of(self._link, map(Once, others))
+        return [
+            Ordered(others[key], entry.mark)
+            for key, entry in found.items()
+            if entry.mark.offset < upto
+        ]
+
+    async def _finish(self, commits: Sequence[Ordered]) -> None:
+        """Write the entries of commits into all logs that they have touched, in this order.
+
+        Only the last one may have operations.
+        """
+        counts = [lasts(row) for row, _ in commits]
+        groups = [
+            {
+                log: self._entry(
+                    row, log, EntryKind.COMMIT, Marker(str(row.transaction.id), *found)
+                )
+                for log, found in sorted(each.items())
+                if log != row.transaction.log
+            }
+            for (row, _), each in zip(commits, counts, strict=True)
+        ]
+        await self._append([group for each in groups for group in each.values()])
+        for (row, mark), found, appended in zip(commits, counts, groups, strict=True):
+            logs = [
+                CommittedLog(log, appended[log].last if log in appended else mark, found[log][1])
+                for log in row.topics
+            ]
+            await self._end(row, mark, logs)
+
+    async def _end(self, row: Row, commit: Mark | None, logs: Sequence[CommittedLog]) -> None:
+        """Append the operations of a commit, and end it."""
+        id_ = row.transaction.id
+        runs: tuple[Run, ...] = ()
+        if row.has_operations:
+            try:
+                runs = await self._operations.append(id_, row.transaction.records)
+            except (StoreUnavailableError, TransactionNotFoundError):
+                if (await self._rows.find(id_)).phase is Phase.COMMITTING:
+                    raise
+                return  # somebody else was faster, and has removed the payloads
+            await self._step("operations")
+        await self._rows.finish(id_, Phase.COMMITTING, finished(commit, logs, runs))
+        await self._step("finished")
+        if row.has_operations:
+            await self._payloads.remove(id_)
+
+    async def _abort(self, row: Row) -> Row:
+        txn = row.transaction
+        assert txn.reason is not None
+        marker = Marker(str(txn.id))
+        record = marker if txn.group is None else abort_record(txn.id, txn.reason)
+        group = self._entry(row, txn.log, EntryKind.ABORT, record)
+        await self._appender.run([group])
+        await self._step("abort-record")
+        others = [log for log in sorted(row.topics) if log != txn.log]
+        await self._append([self._entry(row, log, EntryKind.ABORT, marker) for log in others])
+        await self._rows.finish(txn.id, Phase.ABORTING, {"phase": Phase.ABORTED})
+        await self._step("finished")
+        if row.has_operations:
+            await self._payloads.remove(txn.id)
+        return await self._rows.find(txn.id)
+
+    def _commit_record(self, row: Row) -> Group:
+        txn = row.transaction
+        if txn.group is not None:
+            return self._entry(row, txn.log, EntryKind.COMMIT, commit_record(txn.id, txn.records))
+        return self._commit_entry(row, txn.log, lasts(row).get(txn.log, (0, -1)))
+
+    def _commit_entry(self, row: Row, log: int, found: tuple[int, int]) -> Group:
+        marker = Marker(str(row.transaction.id), *found)
+        return self._entry(row, log, EntryKind.COMMIT, marker)
+
+    def _entry(self, row: Row, log: int, kind: EntryKind, content: Message | Marker) -> Group:
+        """Return the entry that ends a transaction in a log. In a group's log it is a message."""
+        if isinstance(content, Marker):
+            data = encode_marker(content).encode()
+        else:
+            kind, data = EntryKind.MESSAGE, content.data
+        condition = Once(identity(row.transaction.id, log, END_NUMBER))
+        return Group(log, [self._appender.numbered(kind, data, condition)])
+
+    async def _append(self, groups: Sequence[Group]) -> None:
+        for start in range(0, len(groups), self._topics_per_step):
+            await self._appender.run(groups[start : start + self._topics_per_step])
+            await self._step("marker")

@@ -1,0 +1,74 @@
+"""The decision about a transaction: to commit, or to abort."""
+
+from array import array
+
+from oplogd.errors import TransactionConflictError
+from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.transactions.completion import Completion, Step
+from oplogd.store.mongo.transactions.row import Phase, Row, decided
+from oplogd.store.mongo.transactions.rows import Rows
+from oplogd.store.transactions import Decisions
+from oplogd.transaction import Reason
+
+
+class Decider:
+    """Methods raise PyMongo's errors, and StoreUnavailableError.
+
+    ``decisions`` counts those of this process.
+    """
+
+    def __init__(self, link: Link, rows: Rows, completion: Completion, step: Step) -> None:
+        self._link = link
+        self._rows = rows
+        self._completion = completion
+        self._step = step
+        self.decisions = Decisions()
+
+    async def current(self, id_: int) -> Row:
+        """Return a transaction. Abort it first if it is overdue.
+
+        Raises TransactionNotFoundError.
+        """
+        row = await self._rows.find(id_)
+        if row.is_overdue(await self._link.now_ms()):
+            return await self.abort(row, Reason.TIMEOUT)
+        return row
+
+    async def commit(self, row: Row, order: "array[int]") -> Row:
+        """Decide to commit an open transaction. Return its row, which tells the decision."""
+        id_ = row.transaction.id
+        members = decided(order, await self._link.now_ms())
+        if (changed := await self._rows.decide(id_, members)) is None:
+            return await self.current(id_)
+        self.decisions.committed += 1
+        await self._step("decided")
+        return changed
+
+    async def abort(self, row: Row, reason: Reason) -> Row:
+        """Decide to abort an open transaction, and complete that.
+
+        Return its row, which tells the decision.
+        """
+        id_ = row.transaction.id
+        changed = await self._rows.abort(id_, reason)
+        if changed is None:
+            row = await self._rows.find(id_)
+            if reason is Reason.TIMEOUT or not row.is_overdue(await self._link.now_ms()):
+                return row
+            return await self.abort(row, Reason.TIMEOUT)
+        if reason is Reason.TIMEOUT:
+            self.decisions.timed_out += 1
+        else:
+            self.decisions.aborted += 1
+        await self._step("decided")
+        return await self._completion.complete(changed)
+
+
+def conflict(row: Row) -> TransactionConflictError:
+    """Return the error for a transaction that is in another state."""
+    id_, reason = row.transaction.id, row.transaction.reason
+    if row.phase in (Phase.COMMITTING, Phase.COMMITTED):
+        return TransactionConflictError(f"transaction {id_} has committed")
+    if reason is Reason.CLIENT:
+        return TransactionConflictError(f"transaction {id_} was {reason}")
+    return TransactionConflictError(f"transaction {id_} {reason or 'is still open'}")

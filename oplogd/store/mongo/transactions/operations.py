@@ -1,0 +1,112 @@
+"""Appending the operations of a transaction that commits: each once, by any number of agents."""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Sequence
+
+from oplogd.errors import StoreUnavailableError
+from oplogd.store.mongo.conditional import ConditionalAppender
+from oplogd.store.mongo.head import Head
+from oplogd.store.mongo.layout import Numbered, OfTransaction
+from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.log import Log
+from oplogd.store.mongo.transactions.payloads import Payloads
+from oplogd.store.mongo.transactions.places import OperationPlaces, forget_notes
+from oplogd.store.transactions import Run
+
+
+class OperationAppender:
+    """Methods raise PyMongo's errors, and StoreUnavailableError for a log that cannot be used.
+
+    ``at_step``: see ``Timing``.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        log: Log,
+        appender: ConditionalAppender,
+        payloads: Payloads,
+        at_step: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        self._link = link
+        self._log = log
+        self._appender = appender
+        self._payloads = payloads
+        self._at_step = at_step
+
+    async def append(self, txn: int, upto_lsn: int) -> tuple[Run, ...]:
+        """Append the payloads of a transaction below an ``lsn``, in order. Return their places.
+
+        Any number of agents may do so at once, and again later, with the same ``upto_lsn``.
+        Another agent may complete the transaction and remove its payloads meanwhile; then this
+        raises StoreUnavailableError or TransactionNotFoundError, or returns fewer places.
+        """
+        lsns = array("q")
+        async for lsn in self._payloads.each_lsn(txn):
+            if lsn < upto_lsn:
+                lsns.append(lsn)
+        if not lsns:
+            return ()
+        places = OperationPlaces(self._link, self._log, txn)
+        await places.create()
+        writer = OfTransaction(txn, len(lsns))
+        last = await places.last()
+        while last < lsns[-1]:
+            # A page at a time: a transaction may be larger than the memory for it.
+            page = await self._page(txn, last, lsns)
+            await self._appender.append(OperationBatch(places, self._log, writer, page))
+            last = page[-1][0]
+            if self._at_step is not None:
+                await self._at_step("page")
+        return await places.runs(lsns)
+
+    async def forget(self, txns: Sequence[int]) -> None:
+        """Forget the places of transactions that are forgotten, after their payloads."""
+        await forget_notes(self._link, txns)
+
+    async def _page(self, txn: int, after_lsn: int, lsns: "array[int]") -> list[Numbered]:
+        page = [each for each in await self._payloads.page(txn, after_lsn) if each[0] <= lsns[-1]]
+        start = bisect_right(lsns, after_lsn)
+        if not page or [lsn for lsn, _ in page] != lsns[start : start + len(page)].tolist():
+            raise StoreUnavailableError(
+                f"MongoDB at {self._link.hosts}: another agent has completed transaction {txn}"
+            )
+        return page
+
+
+class OperationBatch:
+    """A ``ConditionalBatch`` whose condition is that no agent has appended an operation yet.
+
+    Its numbers are each ``lsn``. A writer's token would not do: several processes append at once,
+    so all entries up to the head are judged again before each insert.
+    """
+
+    def __init__(
+        self, places: OperationPlaces, log: Log, writer: OfTransaction, page: list[Numbered]
+    ) -> None:
+        self._places = places
+        self._log = log
+        self.writer = writer
+        self.todo = page
+
+    async def head(self) -> Head:
+        return await self._log.newest()
+
+    async def judge(self, head: Head, chunk: Sequence[Numbered]) -> list[Numbered]:
+        last = await self._places.last()
+        self._remove(last)
+        return [each for each in chunk if each[0] > last]
+
+    async def standing(self, landed: Sequence[Numbered], first: int) -> list[Numbered]:
+        folded, last = await self._places.folded()
+        return [
+            each for offset, each in enumerate(landed, first) if offset > folded or each[0] <= last
+        ]
+
+    def landed(self, landed: Sequence[Numbered], head: Head | None, *, is_beaten: bool) -> None:
+        if landed and head is not None:
+            self._remove(landed[-1][0])
+
+    def _remove(self, last: int) -> None:
+        self.todo = [each for each in self.todo if each[0] > last]

@@ -1,0 +1,184 @@
+"""The row of a transaction: a document in ``oplog_txns``. No I/O.
+
+``{_id, log, group, only, phase, reason, begun, expires, decided, logs, oplog, records, octets,
+high, active, begin, n, order, commit, marks, runs}``. ``_id``: the transaction's id. ``log``: the
+commit log. ``only``: the log that all records must be in, missing for any. ``begun``, ``expires``
+and ``decided``: times in ms. ``logs``: topics that it has touched, in the order of their
+registration. ``oplog``: it has operations. ``records`` and ``octets``: reserved for writes so far.
+``high``: the largest lsn that was reserved. ``active``: there until the transaction is finished,
+for its index. ``begin`` and ``commit``: marks in the commit log.
+
+After the decision to commit: ``n``, the number of records, and ``order``, for each lsn an index in
+``logs`` as compressed numbers of 32 bits. When it is finished: ``marks`` of the COMMIT entries, and
+``runs`` of the operations.
+"""
+
+import zlib
+from array import array
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from oplogd.errors import StoreUnavailableError
+from oplogd.event_id import Mark
+from oplogd.store.mongo.damage import whole
+from oplogd.store.mongo.topics.layout import Document
+from oplogd.store.transactions import Commit, CommittedLog, NewTransaction, Run, Transaction
+from oplogd.transaction import FIRST_ID, Reason, State
+
+TXNS = "oplog_txns"
+
+# The index that finds transactions that are not finished.
+ACTIVE_INDEX = "active"
+
+# Bits of an id below its time.
+_RANDOM_BITS = 20
+
+# Members that only a finished commit has. They may be large.
+LARGE = {"order": 0, "marks": 0, "runs": 0}
+
+
+class Phase(StrEnum):
+    """The state of a transaction as the row has it."""
+
+    OPEN = "open"
+    COMMITTING = "committing"
+    # It is decided that the transaction aborts; its entries may not be in all logs yet.
+    ABORTING = "aborting"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+STATES = {
+    Phase.OPEN: State.OPEN,
+    Phase.COMMITTING: State.COMMITTING,
+    Phase.ABORTING: State.ABORTED,
+    Phase.COMMITTED: State.COMMITTED,
+    Phase.ABORTED: State.ABORTED,
+}
+UNFINISHED = (Phase.COMMITTING, Phase.ABORTING)
+
+
+class Row(NamedTuple):
+    """A row as it was read. ``topics``: the touched logs without the oplog.
+
+    ``high``: no record with a larger lsn was written before.
+    """
+
+    transaction: Transaction
+    phase: Phase
+    topics: tuple[int, ...]
+    has_operations: bool
+    high: int
+    document: Document
+
+    def is_overdue(self, now_ms: int) -> bool:
+        return self.phase is Phase.OPEN and self.transaction.expires_ms < now_ms
+
+    @property
+    def order(self) -> "array[int]":
+        """For each lsn of a commit an index in ``topics``, or OPLOG_INDEX."""
+        order = array("I")
+        order.frombytes(zlib.decompress(self.document["order"]))
+        return order
+
+    @property
+    def commit(self) -> Commit:
+        """The places of the records of a finished commit."""
+        logs = [
+            CommittedLog(each["log"], _mark(each.get("mark")), each["last"])
+            for each in self.document["marks"]
+        ]
+        runs = [Run(each["offset"], each["count"], each["ms"]) for each in self.document["runs"]]
+        return Commit(self.transaction, tuple(logs), tuple(runs), self.order)
+
+
+def id_at(ms: int, random: int = 0) -> int:
+    """Return the id of a transaction that begins at a time. ``random``: its last 20 bits."""
+    return FIRST_ID + (ms << _RANDOM_BITS) + random
+
+
+def new_row(id_: int, new: NewTransaction, now_ms: int) -> Document:
+    document: Document = {
+        "_id": id_,
+        "log": new.log,
+        "group": new.group,
+        "phase": Phase.OPEN,
+        "begun": now_ms,
+        "expires": now_ms + new.timeout_ms,
+        "logs": [],
+        "oplog": False,
+        "records": 0,
+        "octets": 0,
+        "high": -1,
+        "active": True,
+    }
+    return document if new.only_log is None else {**document, "only": new.only_log}
+
+
+def row_of(document: Document) -> Row:
+    """Read a row. Raises StoreUnavailableError if the document is damaged."""
+    try:
+        return _row_of(document)
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreUnavailableError(
+            f"the row of transaction {document.get('_id')} is damaged: {error!r}"
+        ) from None
+
+
+def _row_of(document: Document) -> Row:
+    phase = Phase(document["phase"])
+    topics = tuple(document["logs"])
+    has_operations = bool(document["oplog"])
+    reason = document.get("reason")
+    transaction = Transaction(
+        document["_id"],
+        _number(document, "log"),
+        document["group"],
+        document.get("only"),
+        STATES[phase],
+        None if reason is None else Reason(reason),
+        _number(document, "begun"),
+        _number(document, "expires"),
+        (0, *topics) if has_operations else topics,
+        _number(document, "n" if "n" in document else "records"),
+        _number(document, "octets"),
+        _mark(document.get("begin")),
+        _mark(document.get("commit")),
+    )
+    return Row(transaction, phase, topics, has_operations, _number(document, "high"), document)
+
+
+def _number(document: Document, member: str) -> int:
+    found = whole(document[member])
+    if found is None:
+        raise TypeError(f"{member} is no whole number")
+    return found
+
+
+def decided(records: "array[int]", now_ms: int) -> Document:
+    """Return the members that a decision to commit adds. ``records``: see ``Row.order``."""
+    order = zlib.compress(records.tobytes(), 1)
+    return {"phase": Phase.COMMITTING, "decided": now_ms, "n": len(records), "order": order}
+
+
+def finished(commit: Mark | None, logs: Sequence[CommittedLog], runs: Sequence[Run]) -> Document:
+    """Return the members that the end of a commit adds."""
+    return {
+        "phase": Phase.COMMITTED,
+        "commit": mark_document(commit),
+        "marks": [
+            {"log": each.log, "mark": mark_document(each.mark), "last": each.last} for each in logs
+        ],
+        "runs": [
+            {"offset": each.first_offset, "count": each.count, "ms": each.ms} for each in runs
+        ],
+    }
+
+
+def mark_document(mark: Mark | None) -> Document | None:
+    return None if mark is None else {"offset": mark.offset, "ms": mark.ms, "q": mark.sequence}
+
+
+def _mark(document: Document | None) -> Mark | None:
+    return None if document is None else Mark(document["offset"], document["ms"], document["q"])

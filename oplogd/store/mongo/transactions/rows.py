@@ -1,0 +1,175 @@
+"""The table of transactions. Each change of a state is one compare-and-set."""
+
+import secrets
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from pymongo import ReturnDocument
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.errors import DuplicateKeyError
+
+from oplogd.event_id import Mark
+from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.topics.layout import Document
+from oplogd.store.mongo.transactions.row import (
+    ACTIVE_INDEX,
+    LARGE,
+    STATES,
+    TXNS,
+    UNFINISHED,
+    Phase,
+    Row,
+    id_at,
+    mark_document,
+    new_row,
+    row_of,
+)
+from oplogd.store.transactions import KEPT_MS, NewTransaction, TransactionStats
+from oplogd.transaction import Reason, State, no_transaction
+
+# Rows that are forgotten at a time.
+_STEP = 500
+
+
+class Rows:
+    """Methods raise PyMongo's errors, and StoreUnavailableError for a damaged row.
+
+    Methods that change a row return it as it is then; None if it was in another state.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._rows: AsyncCollection[Document] = link.database[TXNS]
+
+    async def create_index(self) -> None:
+        """Create the collection and its index, unless they are there."""
+        await self._rows.create_index([("active", 1)], name=ACTIVE_INDEX, sparse=True)
+
+    async def insert(self, new: NewTransaction) -> Row:
+        while True:
+            now_ms = await self._link.now_ms()
+            document = new_row(id_at(now_ms, secrets.randbits(20)), new, now_ms)
+            try:
+                await self._rows.insert_one(document)
+            except DuplicateKeyError:
+                continue
+            return row_of(document)
+
+    async def find(self, id_: int) -> Row:
+        """Raises TransactionNotFoundError."""
+        async with self._link.reading() as session:
+            document = await self._rows.find_one({"_id": id_}, session=session)
+        if document is None:
+            raise no_transaction(id_)
+        return row_of(document)
+
+    async def begun(self, id_: int, begin: Mark) -> Row | None:
+        """Note the mark of the begin record."""
+        return await self._change({"_id": id_}, {"$set": {"begin": mark_document(begin)}})
+
+    async def reserve(
+        self,
+        id_: int,
+        topics: Sequence[int],
+        records: int,
+        octets: int,
+        limit: int,
+        *,
+        high: int,
+        has_operations: bool,
+    ) -> Row | None:
+        """Register the logs of a write, and count its records. ``high``: their largest lsn.
+
+        ``limit``: None is returned if there would be more octets.
+        """
+        update: Document = {
+            "$addToSet": {"logs": {"$each": list(topics)}},
+            "$inc": {"records": records, "octets": octets},
+            "$max": {"high": high},
+        }
+        if has_operations:
+            update["$set"] = {"oplog": True}
+        alive = await self._alive(id_)
+        return await self._change({**alive, "octets": {"$lte": limit - octets}}, update)
+
+    async def release(self, id_: int, records: int, octets: int) -> Row | None:
+        """Take back a part of a reservation: somebody else has written these records."""
+        return await self._change(
+            {"_id": id_, "phase": Phase.OPEN}, {"$inc": {"records": -records, "octets": -octets}}
+        )
+
+    async def decide(self, id_: int, members: Document) -> Row | None:
+        """Decide to commit. ``members``: see ``decided``. None also if it is overdue."""
+        return await self._change(await self._alive(id_), {"$set": members})
+
+    async def abort(self, id_: int, reason: Reason) -> Row | None:
+        """Decide to abort. A time-out aborts only a transaction that is overdue."""
+        now_ms = await self._link.now_ms()
+        chosen: Document = {"_id": id_, "phase": Phase.OPEN}
+        chosen["expires"] = {"$lt" if reason is Reason.TIMEOUT else "$gte": now_ms}
+        aborting = {"phase": Phase.ABORTING, "reason": reason, "decided": now_ms}
+        return await self._change(chosen, {"$set": aborting})
+
+    async def finish(self, id_: int, phase: Phase, members: Document) -> Row | None:
+        """End a transaction that is in a phase."""
+        return await self._change(
+            {"_id": id_, "phase": phase}, {"$set": members, "$unset": {"active": ""}}
+        )
+
+    async def remove(self, id_: int) -> None:
+        """Remove a transaction that is open."""
+        await self._rows.delete_one({"_id": id_, "phase": Phase.OPEN})
+
+    async def committing(self, log: int) -> list[Row]:
+        """Return the transactions of a commit log whose commit is not finished."""
+        chosen = {"active": True, "phase": Phase.COMMITTING, "log": log}
+        async with self._link.reading() as session:
+            found = await self._rows.find(chosen, session=session).to_list()
+        return [row_of(each) for each in found]
+
+    async def due(self, settled_ms: int) -> list[int]:
+        """Return overdue transactions, and unfinished ones decided before a time. Oldest first."""
+        overdue = {"phase": Phase.OPEN, "expires": {"$lt": await self._link.now_ms()}}
+        decided = {"phase": {"$in": UNFINISHED}, "decided": {"$lt": settled_ms}}
+        chosen = {"active": True, "$or": [overdue, decided]}
+        found = await self._rows.find(chosen, {"_id": 1}).sort("_id", 1).to_list()
+        return [each["_id"] for each in found]
+
+    async def select(self, state: State | None, group: str | None, limit: int) -> list[Row]:
+        """See ``Transactions.select``."""
+        chosen: Document = {} if group is None else {"group": group}
+        if state is not None:
+            chosen["phase"] = {"$in": [phase for phase in Phase if STATES[phase] is state]}
+            if state in (State.OPEN, State.COMMITTING):
+                chosen["active"] = True
+        found = self._rows.find(chosen, LARGE).sort("_id", -1).limit(limit)
+        return [row_of(each) for each in await found.to_list()]
+
+    async def stats(self) -> TransactionStats:
+        chosen = {"active": True, "phase": Phase.OPEN}
+        count = await self._rows.count_documents(chosen)
+        if not count:
+            return TransactionStats(0, 0)
+        oldest = await self._rows.find_one(chosen, {"begun": 1}, sort=[("_id", 1)])
+        return TransactionStats(count, oldest["begun"]) if oldest else TransactionStats(0, 0)
+
+    async def old(self) -> list[int]:
+        """Return some transactions that can be forgotten."""
+        before = await self._link.now_ms() - KEPT_MS
+        chosen = {"_id": {"$lt": id_at(before)}, "active": None, "decided": {"$lt": before}}
+        found = await self._rows.find(chosen, {"_id": 1}).sort("_id", 1).limit(_STEP).to_list()
+        return [each["_id"] for each in found]
+
+    async def forget(self, ids: Collection[int]) -> None:
+        await self._rows.delete_many({"_id": {"$in": list(ids)}})
+
+    async def _alive(self, id_: int) -> Document:
+        """Return the filter for a transaction that can still be written and committed."""
+        now_ms = await self._link.now_ms()
+        return {"_id": id_, "phase": Phase.OPEN, "expires": {"$gte": now_ms}}
+
+    async def _change(self, chosen: Document, update: Document) -> Row | None:
+        found: Any = await self._rows.find_one_and_update(
+            chosen, update, return_document=ReturnDocument.AFTER
+        )
+        return None if found is None else row_of(found)

@@ -1,0 +1,210 @@
+"""The steps of a transaction, each in the caller's transaction of SQLite.
+
+A step that raises an OplogError has no effect. A step that returns one has an effect all the same:
+it found the transaction overdue, and aborted it.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from oplogd import commit_log
+from oplogd.errors import (
+    TopicError,
+    TransactionConflictError,
+    TransactionTooLargeError,
+)
+from oplogd.message import Message
+from oplogd.names import no_topic
+from oplogd.operation import Operation
+from oplogd.store.sqlite import topic_entries
+from oplogd.store.sqlite import transaction_rows as rows
+from oplogd.store.sqlite import transaction_statements as sql
+from oplogd.store.sqlite.statements import STATEMENT_BYTES, STATEMENT_OPERATIONS
+from oplogd.store.sqlite.topic_statements import OFFSET_BITS
+from oplogd.store.topics import EntryKind
+from oplogd.store.transactions import Decisions, Limits, NewTransaction, Transaction
+from oplogd.transaction import Marker, Reason, Record, State, encode_marker, reused
+
+
+def begin(db: sqlite3.Connection, new: NewTransaction, now: int) -> Transaction:
+    transaction = rows.add(db, new, now)
+    place = (
+        append_markers(db, EntryKind.BEGIN, {new.log: Marker(str(transaction.id))}, now)
+        if new.group is None
+        else append_message(
+            db, new.log, commit_log.begin_record(transaction.id, transaction.expires_ms), now
+        )
+    )
+    if new.log not in place:
+        raise no_topic(f"of log {new.log}")
+    return rows.set_begin(db, transaction.id, place[new.log])
+
+
+def write(
+    db: sqlite3.Connection,
+    id_: int,
+    records: Sequence[Record],
+    limits: Limits,
+    now: int,
+    decisions: Decisions,
+) -> Transaction | TransactionConflictError:
+    transaction = find_current(db, id_, now, decisions)
+    if transaction.state is not State.OPEN:
+        return wrong_state(transaction)
+    new = _new_records(db, id_, records)
+    octets = sum(len(record.content.data) for record in new)
+    _check(transaction, new, octets, limits)
+    for part in _parts(new):
+        _add(db, id_, part, now)
+    return rows.set_written(db, transaction, {each.log for each in new}, len(new), octets)
+
+
+def abort(
+    db: sqlite3.Connection, id_: int, now: int, decisions: Decisions
+) -> Transaction | TransactionConflictError:
+    transaction = find_current(db, id_, now, decisions)
+    if transaction.state is State.OPEN:
+        return _abort(db, transaction, Reason.CLIENT, now, decisions)
+    return transaction if transaction.state is State.ABORTED else wrong_state(transaction)
+
+
+def is_overdue(transaction: Transaction, now: int) -> bool:
+    return transaction.state is State.OPEN and transaction.expires_ms < now
+
+
+def find_current(db: sqlite3.Connection, id_: int, now: int, decisions: Decisions) -> Transaction:
+    """Return a transaction. One that is overdue is aborted first."""
+    transaction = rows.find(db, id_)
+    if is_overdue(transaction, now):
+        return _abort(db, transaction, Reason.TIMEOUT, now, decisions)
+    return transaction
+
+
+def wrong_state(transaction: Transaction) -> TransactionConflictError:
+    """Return the error for a transaction that is not open."""
+    end = "has committed"
+    if transaction.reason is not None:
+        end = "timed out" if transaction.reason is Reason.TIMEOUT else f"was {transaction.reason}"
+    return TransactionConflictError(f"transaction {transaction.id} {end}")
+
+
+def marked_logs(transaction: Transaction) -> list[int]:
+    """Return the logs of topics that get an entry for the decision."""
+    logs = set(transaction.logs) - {0}
+    return sorted(logs | {transaction.log} if transaction.group is None else logs)
+
+
+def append_message(
+    db: sqlite3.Connection, log: int, message: Message, now: int
+) -> topic_entries.Firsts:
+    """Append a record to the commit log of a group."""
+    body = _json([(log, [(None, msgspec.Raw(message.data))])])
+    return topic_entries.place(db, EntryKind.MESSAGE, body, now)
+
+
+def append_markers(
+    db: sqlite3.Connection, kind: EntryKind, markers: dict[int, Marker], now: int
+) -> topic_entries.Firsts:
+    """Append an entry to each of these logs whose topic exists."""
+    body = [
+        (log, [(None, msgspec.Raw(encode_marker(marker).encode()))])
+        for log, marker in markers.items()
+    ]
+    return topic_entries.place(db, kind, _json(body), now)
+
+
+def _abort(
+    db: sqlite3.Connection,
+    transaction: Transaction,
+    reason: Reason,
+    now: int,
+    decisions: Decisions,
+) -> Transaction:
+    id_ = transaction.id
+    if transaction.group is not None:
+        append_message(db, transaction.log, commit_log.abort_record(id_, reason), now)
+    markers = dict.fromkeys(marked_logs(transaction), Marker(str(id_)))
+    append_markers(db, EntryKind.ABORT, markers, now)
+    db.execute(sql.REMOVE_ALL, (id_,))
+    if reason is Reason.TIMEOUT:
+        decisions.timed_out += 1
+    else:
+        decisions.aborted += 1
+    return rows.set_aborted(db, id_, reason, now)
+
+
+def _new_records(db: sqlite3.Connection, id_: int, records: Sequence[Record]) -> list[Record]:
+    """Return each record that is not stored yet, once. Raises TransactionConflictError."""
+    lsns = _json([record.lsn for record in records])
+    digests: dict[int, str] = dict(db.execute(sql.KNOWN, (id_, lsns)).fetchall())
+    new = []
+    for record in records:
+        known = digests.get(record.lsn)
+        if known is None:
+            digests[record.lsn] = record.digest
+            new.append(record)
+        elif known != record.digest:
+            raise reused(record.lsn)
+    return new
+
+
+def _check(transaction: Transaction, new: Sequence[Record], octets: int, limits: Limits) -> None:
+    """Raises TopicError and TransactionTooLargeError."""
+    id_ = transaction.id
+    if any(transaction.only_log not in (None, record.log) for record in new):
+        raise TopicError("topic", f"is not the topic of transaction {id_}")
+    if any(record.lsn >= limits.records for record in new):
+        raise TransactionTooLargeError(
+            f"transaction {id_} would have more than {limits.records:,} records"
+        )
+    if transaction.octets + octets > limits.octets:
+        raise TransactionTooLargeError(
+            f"transaction {id_} would have more than {limits.octets:,} bytes"
+        )
+
+
+def _parts(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
+    """Divide the records so that a part fits STATEMENT_OPERATIONS and STATEMENT_BYTES."""
+    start = size = 0
+    for number, record in enumerate(records):
+        size += len(record.content.data)
+        count = number - start
+        if count == STATEMENT_OPERATIONS or (count and size > STATEMENT_BYTES):
+            yield records[start:number]
+            start, size = number, len(record.content.data)
+    if records:
+        yield records[start:]
+
+
+def _add(db: sqlite3.Connection, id_: int, records: Sequence[Record], now: int) -> None:
+    """Store new records. Raises TopicNotFoundError."""
+    operations = []
+    messages: dict[int, list[object]] = {}
+    limited = set()  # logs with messages that have a time to live of their own
+    for lsn, log, content, digest in records:
+        data = msgspec.Raw(content.data)
+        if isinstance(content, Operation):
+            operations.append((lsn, digest, content.event, content.key, data))
+        else:
+            ttl = None
+            if content.ttl is not None:
+                ttl = content.ttl * 1000
+                limited.add(log)
+            messages.setdefault(log, []).append((ttl, data, lsn, digest))
+    if operations:
+        db.execute(sql.ADD_OPERATIONS, {"txn": id_, "body": _json(operations)})
+    if messages:
+        body = _json(list(messages.items()))
+        placed = topic_entries.place(db, EntryKind.DEFERRED, body, now)
+        if gone := messages.keys() - placed.keys():
+            raise no_topic(f"of log {min(gone)}")
+        db.execute(sql.ADD_MESSAGES, {"txn": id_, "body": body})
+        for log in limited:
+            first = (log << OFFSET_BITS) + placed[log][0]
+            db.execute(sql.HIDE_END, {"first": first, "count": len(messages[log])})
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,93 @@
+"""The transactions in the embedded store: see ``Transactions``."""
+
+from collections.abc import Callable, Sequence
+
+from oplogd.operation import now_ms
+from oplogd.store.sqlite import transaction_commit, transaction_steps
+from oplogd.store.sqlite import transaction_rows as rows
+from oplogd.store.sqlite import transaction_statements as sql
+from oplogd.store.sqlite.connection import ConnectionPool
+from oplogd.store.sqlite.shared_write import SharedWrite
+from oplogd.store.transactions import (
+    KEPT_MS,
+    Commit,
+    Decisions,
+    Limits,
+    NewTransaction,
+    Transaction,
+    TransactionStats,
+)
+from oplogd.transaction import Record, State
+
+# Rows that one step of the keeper looks at.
+STEP_ROWS = 500
+
+
+class SqliteTransactions:
+    """Uses the pools of its store.
+
+    ``wake``: called in the writer's thread after a step; it may have appended to any logs.
+    """
+
+    def __init__(
+        self,
+        writer: ConnectionPool,
+        readers: ConnectionPool,
+        lookups: ConnectionPool,
+        wake: Callable[[], None],
+    ) -> None:
+        self._writer = writer
+        self._shared = SharedWrite(writer, wake)
+        self._readers = readers
+        self._lookups = lookups
+
+    @property
+    def decisions(self) -> Decisions:
+        return self._shared.decisions
+
+    async def begin(self, new: NewTransaction) -> Transaction:
+        return await self._shared.run(lambda db, _: transaction_steps.begin(db, new, now_ms()))
+
+    async def write(self, id_: int, records: Sequence[Record], limits: Limits) -> Transaction:
+        return await self._shared.run(
+            lambda db, decisions: transaction_steps.write(
+                db, id_, records, limits, now_ms(), decisions
+            )
+        )
+
+    async def commit(self, id_: int, records: int) -> Commit:
+        return await self._shared.run(
+            lambda db, decisions: transaction_commit.commit(db, id_, records, now_ms(), decisions)
+        )
+
+    async def abort(self, id_: int) -> Transaction:
+        return await self._shared.run(
+            lambda db, decisions: transaction_steps.abort(db, id_, now_ms(), decisions)
+        )
+
+    async def find(self, id_: int) -> Transaction:
+        found = await self._lookups.run(lambda db: rows.find(db, id_))
+        if not transaction_steps.is_overdue(found, now_ms()):
+            return found
+        return await self._shared.run(
+            lambda db, decisions: transaction_steps.find_current(db, id_, now_ms(), decisions)
+        )
+
+    async def select(self, state: State | None, group: str | None, limit: int) -> list[Transaction]:
+        return await self._readers.run(lambda db: rows.select(db, state, group, limit))
+
+    async def keep(self) -> int:
+        """Do ``Transactions.keep``: each step is a call of the writer."""
+        now = now_ms()
+        given = {"now": now, "old": now - KEPT_MS, "limit": STEP_ROWS}
+        if not await self._lookups.run(lambda db: db.execute(sql.WORK, given).fetchone()[0]):
+            return 0
+        aborted = self.decisions.timed_out
+        for (id_,) in await self._lookups.run(lambda db: db.execute(sql.OVERDUE, given).fetchall()):
+            await self.find(id_)
+        while await self._writer.run(lambda db: db.execute(sql.FORGET, given).rowcount):
+            pass
+        return self.decisions.timed_out - aborted
+
+    async def stats(self) -> TransactionStats:
+        return await self._lookups.run(rows.stats)

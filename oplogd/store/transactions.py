@@ -1,0 +1,181 @@
+"""The interface between the agent and the transactions of a store."""
+
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from oplogd.event_id import Mark, format_id
+from oplogd.message_id import record_id
+from oplogd.transaction import Reason, Record, State
+
+# Rows of finished transactions are forgotten after this time.
+KEPT_MS = 86_400_000
+
+# In ``Commit.order``: the record is an operation of the oplog.
+OPLOG_INDEX = 0xFFFF_FFFF
+
+
+class Limits(NamedTuple):
+    """Bounds of one transaction. ``octets``: of the encoded contents together."""
+
+    records: int = 100_000
+    octets: int = 64_000_000
+
+
+class NewTransaction(NamedTuple):
+    """``log``: the commit log. ``group``: None if it is the log of a topic.
+
+    ``only_log``: the log that all records must be in; None: any log.
+    """
+
+    log: int
+    group: str | None
+    only_log: int | None
+    timeout_ms: int
+
+
+class Transaction(NamedTuple):
+    """A transaction as the store has it. Times are ms since 1970 by the store's clock.
+
+    ``log``, ``group`` and ``only_log``: see ``NewTransaction``. ``reason``: of an abort. ``logs``:
+    the logs it has touched, 0 for the oplog. ``records`` and ``octets``: written so far; after the
+    decision to commit, ``records`` is the number that was committed. ``begin`` and ``commit``:
+    marks in the commit log, None until they are known.
+    """
+
+    id: int
+    log: int
+    group: str | None
+    only_log: int | None
+    state: State
+    reason: Reason | None
+    begun_ms: int
+    expires_ms: int
+    logs: tuple[int, ...]
+    records: int
+    octets: int
+    begin: Mark | None
+    commit: Mark | None
+
+
+class CommittedLog(NamedTuple):
+    """A topic's log that a commit has touched.
+
+    ``mark``: of the COMMIT entry; None if the topic was deleted before. ``last``: see ``Marker``.
+    """
+
+    log: int
+    mark: Mark | None
+    last: int
+
+
+class Run(NamedTuple):
+    """Operations of a commit that follow each other in the oplog, with one time."""
+
+    first_offset: int
+    count: int  # type: ignore[assignment]  # it hides a method of tuples
+    ms: int
+
+
+class Commit(NamedTuple):
+    """A committed transaction, and the places of its records.
+
+    ``order``: for each lsn an index in ``logs``, or OPLOG_INDEX. ``runs``: the operations by lsn; a
+    run with offset 0 stands for operations that left the log before their places were noted.
+    """
+
+    transaction: Transaction
+    logs: tuple[CommittedLog, ...]
+    runs: tuple[Run, ...]
+    order: "array[int]"
+
+    def record_ids(self) -> Iterator[str | None]:
+        """Return the ids under which committed readers see the records, by lsn.
+
+        None: the record's topic was deleted, or its place was not noted.
+        """
+        operations = self._operation_ids()
+        for lsn, index in enumerate(self.order):
+            if index == OPLOG_INDEX:
+                yield next(operations, None)
+                continue
+            _, mark, last = self.logs[index]
+            yield mark and str(record_id(mark.ms, mark.sequence, lsn, is_last=lsn == last))
+
+    def _operation_ids(self) -> Iterator[str | None]:
+        for first, count, ms in self.runs:
+            for offset in range(first, first + count):
+                yield format_id(Mark(offset, ms)) if first else None
+
+
+@dataclass
+class Decisions:
+    """Transactions that this process has decided since its start."""
+
+    committed: int = 0
+    aborted: int = 0
+    timed_out: int = 0
+
+
+class TransactionStats(NamedTuple):
+    """``open``: transactions that are not decided. ``oldest_ms``: begin of the oldest; 0: none."""
+
+    open: int
+    oldest_ms: int
+
+
+class Transactions(Protocol):
+    """The transactions of a store. Any agent may continue what another one began.
+
+    Every method may raise StoreUnavailableError; a repeated call then continues. Methods that take
+    an id raise TransactionNotFoundError. Methods may be called concurrently.
+    """
+
+    @property
+    def decisions(self) -> Decisions: ...
+
+    async def begin(self, new: NewTransaction) -> Transaction:
+        """Begin a transaction and append its begin record to the commit log.
+
+        Raises TopicNotFoundError if the commit log's topic was deleted.
+        """
+
+    async def write(self, id_: int, records: Sequence[Record], limits: Limits) -> Transaction:
+        """Write records: they are durable when the call returns. All of them or none.
+
+        Records that were written before, with the same digest, are passed over. Records of topics
+        become DEFERRED entries at once; operations wait for the commit. Raises
+        TransactionConflictError if the transaction is not open or an lsn has another digest,
+        TopicError for a log other than ``only_log``, TopicNotFoundError for a topic that was
+        deleted, and TransactionTooLargeError.
+        """
+
+    async def commit(self, id_: int, records: int) -> Commit:
+        """Commit a transaction that has exactly the records with lsn 0 to ``records`` - 1 or more.
+
+        Records with a larger lsn are ignored. A repeated call returns the same. Raises
+        TransactionConflictError if a record is missing (then the transaction stays open), or if the
+        transaction was aborted, timed out, or committed with another number of records.
+        """
+
+    async def abort(self, id_: int) -> Transaction:
+        """Abort a transaction; return it. One that was aborted before, or timed out, is returned.
+
+        Raises TransactionConflictError if it commits or has committed.
+        """
+
+    async def find(self, id_: int) -> Transaction:
+        """Return a transaction. One that is overdue is aborted first."""
+
+    async def select(self, state: State | None, group: str | None, limit: int) -> list[Transaction]:
+        """Return transactions in this state and group, the newest first. None: any."""
+
+    async def keep(self) -> int:
+        """Abort overdue transactions, complete decided ones, forget old ones.
+
+        Return the number of transactions that were aborted or completed. Of several agents on one
+        store only one does it.
+        """
+
+    async def stats(self) -> TransactionStats: ...

@@ -1,0 +1,163 @@
+"""The answer of a poll, collected from pages of entries and of records. No I/O."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from oplogd.isolation import Reading, reading
+from oplogd.message_id import record_id
+from oplogd.store.topics import TopicEntry, TopicRecord
+from oplogd.topics.codec import Polled
+from oplogd.topics.poll import MAX_ANSWER_BYTES, PASSING_ENTRIES, Begin
+from oplogd.transaction import Isolation, decode_marker
+
+_PASS, _SKIP, _EXPAND = Reading.PASS, Reading.SKIP, Reading.EXPAND
+
+
+class Void(NamedTuple):
+    """The entries after the offset ``after`` up to ``upto`` have nothing for some readers."""
+
+    after: int
+    upto: int
+
+    def pass_over(self, offset: int) -> int:
+        """Return the offset after which to read on."""
+        return self.upto if self.after <= offset < self.upto else offset
+
+
+NO_VOID = Void(0, 0)
+
+
+class Gathering:
+    """Collects an answer: the caller reads ``wanted`` entries after ``after`` while ``is_open``.
+
+    ``known``: entries that need no reading. ``void``: the longest row of entries that were read in
+    vain; they will never have anything for readers of this isolation.
+    """
+
+    def __init__(
+        self,
+        begin: Begin,
+        limit: int,
+        isolation: Isolation,
+        *,
+        from_oldest: bool,
+        known: Void = NO_VOID,
+    ) -> None:
+        self.messages: list[Polled] = []
+        self.gap = begin.gap
+        self.is_open = True
+        self.after = known.pass_over(begin.after)
+        self.void = known
+        self._known = known
+        self._isolation = isolation
+        self._limit = limit
+        self._size = 0
+        self._may_skip = from_oldest
+        # The entry at which the position stands (0: none), and the last lsn that the reader has.
+        self._at = 0 if begin.has is None else begin.after + 1
+        self._has = -1 if begin.has is None else begin.has
+        self.wanted = limit
+        if self._at:
+            self.wanted = limit + 1 if known.pass_over(self._at) == self._at else 1
+        # A larger offset than this is a gap.
+        self._due = self.after + 1 + (begin.may_lack and self.after == begin.after)
+        # Offset of the last entry that had something for the reader.
+        self._found = begin.after
+
+    @property
+    def room(self) -> int:
+        """The number of messages that the answer may still get."""
+        return self._limit - len(self.messages)
+
+    def take(self, entries: Sequence[TopicEntry]) -> Iterator["Expansion"]:
+        """Take a page. Yield each commit in it: the caller reads its records before it goes on.
+
+        If entries are gone, an answer that has messages ends: the next poll announces the gap.
+        """
+        self.is_open = passed = False
+        if entries and entries[0].offset > self._due and not self._may_skip:
+            if self.messages:
+                return
+            self.gap = True
+        self._may_skip = False
+        add, at = self.add, self._at
+        kind, how = "", _SKIP
+        for entry in entries:
+            self.after = offset = entry.offset
+            if entry.event != kind:
+                kind, how = entry.event, reading(entry.event, self._isolation)
+            if how is _PASS:
+                self._found = offset
+                if offset == at:
+                    passed = True
+                elif not add(id_text(entry), entry.data):
+                    return
+                continue
+            passed = True
+            if how is _EXPAND:
+                expansion = Expansion(self, entry, self._has if offset == at else -1)
+                yield expansion
+                if expansion.is_fruitful:
+                    self._found = offset
+                if expansion.is_cut:
+                    return
+        if self.after - self._found >= max(PASSING_ENTRIES, self.void.upto - self.void.after):
+            self.void = Void(self._found, self.after)
+        self.after = self._known.pass_over(self.after)
+        self._due = self.after + 1
+        self.wanted = PASSING_ENTRIES
+        # A page may be short because of the bytes of entries that the reader does not get.
+        self.is_open = passed or (bool(entries) and self._isolation is Isolation.READ_COMMITTED)
+
+    def add(self, id_: str, data: str) -> bool:
+        """Add a message, unless it makes the answer too long. Return whether more may follow."""
+        self._size += len(data)
+        messages = self.messages
+        if self._size > MAX_ANSWER_BYTES and messages:
+            return False
+        messages.append(Polled(id_, data))
+        return len(messages) < self._limit
+
+
+class Expansion:
+    """The records of one commit: the caller reads ``wanted`` ones past ``after`` while ``is_open``.
+
+    ``is_cut``: the answer takes no more. ``is_fruitful``: another reader may get records here, now
+    or after this answer.
+    """
+
+    def __init__(self, gathering: Gathering, entry: TopicEntry, has: int) -> None:
+        marker = decode_marker(entry.data)
+        self.entry = entry
+        self.after = has
+        self.wanted = gathering.room
+        self.is_open = has < marker.last
+        self.is_cut = False
+        self.is_fruitful = has >= 0
+        self._gathering = gathering
+        self._last = marker.last
+        # Records that must still come. They are known only if all of them are read.
+        self._missing = marker.records if has < 0 else 0
+
+    def take(self, records: Sequence[TopicRecord]) -> None:
+        """Take a page. Records that are gone are a gap; those past their own time are none."""
+        entry, gathering = self.entry, self._gathering
+        for lsn, data, _ in records:
+            if data:
+                id_ = record_id(entry.ms, entry.sequence, lsn, is_last=lsn == self._last)
+                self.is_fruitful = True
+                self.is_cut = not gathering.add(str(id_), data)
+            self.after = lsn
+            self._missing -= 1
+            if self.is_cut:
+                break
+        self.wanted = PASSING_ENTRIES
+        ended = not records or self.after >= self._last
+        if ended and (self.after < self._last or self._missing > 0):
+            self.is_fruitful = gathering.gap = True
+        self.is_open = not ended and not self.is_cut
+
+
+def id_text(entry: TopicEntry) -> str:
+    """Return ``str(MessageId(entry.ms, entry.sequence))``, faster."""
+    return f"{entry.ms:016x}{entry.sequence:04x}00000000000000000000"

@@ -1,0 +1,1 @@
+"""Transactions as clients use them: begin, write, commit, abort, show."""

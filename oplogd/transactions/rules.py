@@ -1,0 +1,333 @@
+"""The bodies of begin, records and commit, and a transaction as clients see it. No I/O."""
+
+from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import msgspec
+
+from oplogd.errors import (
+    MessageError,
+    MessageTooLargeError,
+    OperationError,
+    TransactionConflictError,
+    TransactionTooLargeError,
+)
+from oplogd.event_id import Mark
+from oplogd.ingest.body import Pieces
+from oplogd.message import Message, of_json
+from oplogd.message_id import MessageId
+from oplogd.names import MAX_NAME, OPLOG, TopicName, is_name
+from oplogd.operation import Operation, decode, format_ms
+from oplogd.store.transactions import Commit, Transaction
+from oplogd.topics.codec import checking
+from oplogd.topics.json_codec import MAX_TEXT_BYTES, read, split
+from oplogd.transaction import (
+    DEFAULT_GROUP,
+    DEFAULT_TIMEOUT_MS,
+    GROUP_PREFIX,
+    MAX_TIMEOUT_MS,
+    State,
+    is_group_log,
+)
+
+MAX_GROUP = MAX_NAME - len(GROUP_PREFIX)
+DEFAULT_LIMIT = 100
+MAX_LIMIT = 1000
+
+_DIGEST_BYTES = 16
+# Stands for the time of arrival while an operation is decoded. No timestamp is equal to it, because
+# there is no year 0, and it has the same length as every timestamp.
+_NO_TIME = "0000-00-00T00:00:00.000Z"
+_TIME_AT = len(b'{"timestamp":"')
+# Records, or their ids, that are handled in one piece.
+_PIECE = 1000
+
+
+class Begin(NamedTuple):
+    """A begin as it was sent. Either ``group`` or ``topic`` is None."""
+
+    group: str | None
+    topic: TopicName | None
+    timeout_ms: int
+
+
+class Given(msgspec.Struct, frozen=True, gc=False):
+    """A record as it was sent. See ``Record``.
+
+    The garbage collector does not visit these: 100,000 tuples delay other requests by 50 ms.
+    """
+
+    lsn: int
+    topic: TopicName
+    content: Message | Operation
+    digest: str
+
+
+class Writing(NamedTuple):
+    """The records of one request, each lsn once, the names of their topics, and their bytes."""
+
+    records: Collection[Given]
+    topics: Collection[TopicName]
+    octets: int
+
+
+class _Begin(msgspec.Struct, forbid_unknown_fields=True):
+    group: Any = None
+    topic: Any = None
+    timeout_ms: Any = None
+
+
+class _Records(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    records: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Commit(msgspec.Struct, forbid_unknown_fields=True):
+    records: Any = None
+
+
+class _Abort(msgspec.Struct, forbid_unknown_fields=True):
+    pass
+
+
+class _Record(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    topic: Any = None
+    lsn: Any = None
+    payload: msgspec.Raw = msgspec.Raw(b"")
+    key: Any = None
+    headers: Any = None
+    ttl: Any = None
+    encoding: Any = None
+
+
+_decode_begin: Callable[[bytes], _Begin] = msgspec.json.Decoder(_Begin).decode
+_decode_records: Callable[[bytes], _Records] = msgspec.json.Decoder(_Records).decode
+_decode_commit: Callable[[bytes], _Commit] = msgspec.json.Decoder(_Commit).decode
+_decode_abort: Callable[[bytes], _Abort] = msgspec.json.Decoder(_Abort).decode
+_decode_record: Callable[[bytes], _Record] = msgspec.json.Decoder(_Record).decode
+_decode_any: Callable[[Any], Any] = msgspec.json.Decoder().decode
+
+
+def parse_begin(raw: bytes) -> Begin:
+    """Read the body of a begin. Raises MessageError."""
+    given = read(_decode_begin, raw.strip() or b"{}", "body")
+    if given.group is not None and given.topic is not None:
+        raise MessageError("topic", "cannot be given together with group")
+    timeout = DEFAULT_TIMEOUT_MS if given.timeout_ms is None else given.timeout_ms
+    if type(timeout) is not int or not 1 <= timeout <= MAX_TIMEOUT_MS:
+        raise MessageError("timeout_ms", f"must be a whole number from 1 to {MAX_TIMEOUT_MS:,}")
+    if given.topic is not None:
+        return Begin(None, topic_name(given.topic), timeout)
+    return Begin(group_name(DEFAULT_GROUP if given.group is None else given.group), None, timeout)
+
+
+def parse_commit(raw: bytes) -> int:
+    """Return the number of records that the body of a commit names. Raises MessageError."""
+    count = read(_decode_commit, raw.strip() or b"{}", "body").records
+    if count is None:
+        raise MessageError("records", "is required")
+    if not _is_whole(count):
+        raise MessageError("records", "must be a whole number, at least 0")
+    return int(count)
+
+
+def parse_abort(raw: bytes) -> None:
+    """Check the body of an abort, which has no members. Raises MessageError."""
+    read(_decode_abort, raw.strip() or b"{}", "body")
+
+
+def parse_state(given: str | None) -> State | None:
+    """Raise MessageError unless this is a state or None."""
+    if given is None:
+        return None
+    try:
+        return State(given)
+    except ValueError:
+        raise MessageError("state", f"must be {', '.join(State)}") from None
+
+
+def parse_limit(given: str | None) -> int:
+    """Return the length of a list. Raises MessageError."""
+    if given is None:
+        return DEFAULT_LIMIT
+    if given.isascii() and given.isdecimal() and len(given) <= 4 and 1 <= int(given) <= MAX_LIMIT:
+        return int(given)
+    raise MessageError("limit", f"must be a whole number from 1 to {MAX_LIMIT:,}")
+
+
+def group_name(given: Any) -> str:
+    """Return the name of a group. Raises MessageError."""
+    if not isinstance(given, str) or len(given) > MAX_GROUP or not is_name(given):
+        raise MessageError(
+            "group",
+            f"must be 1 to {MAX_GROUP} ASCII letters, digits, '.', '_' or '-', and not '.' or '..'",
+        )
+    return given
+
+
+def topic_name(given: Any) -> TopicName:
+    """Return a topic that records may be written to. Raises MessageError."""
+    if given is None:
+        raise MessageError("topic", "is required")
+    if not isinstance(given, str) or (name := _topic_name(given)) is None:
+        raise MessageError(
+            "topic",
+            f"must be NAMESPACE/TOPIC, each 1 to {MAX_NAME} ASCII letters, digits, '.', '_' or '-',"
+            " and not '.' or '..'",
+        )
+    if is_group_log(name):
+        raise MessageError(
+            "topic", f"{name} is the commit log of a group; only the agent writes it"
+        )
+    return name
+
+
+@lru_cache(1000)
+def _topic_name(text: str) -> TopicName | None:
+    namespace, _, topic = text.partition("/")
+    return TopicName(namespace, topic) if is_name(namespace) and is_name(topic) else None
+
+
+def parsing_records(raw: bytes, arrival: str, most: int) -> Pieces[Writing]:
+    """Return the records of a body, each lsn once.
+
+    ``arrival`` (see ``format_ms``): the time of operations without a timestamp. ``most``: the
+    records that a transaction may have. Raises InvalidMessagesError, MessageError,
+    TransactionConflictError for an lsn with two contents, and TransactionTooLargeError.
+    """
+    given = split(read(_decode_records, raw.strip() or b"{}", "body").records)
+    if given is None:
+        raise MessageError("records", "must be a list with at least one record")
+
+    def too_many() -> TransactionTooLargeError:
+        return TransactionTooLargeError(
+            f"a transaction may have {most:,} records (--txn-max-records), with lsn 0 to"
+            f" {most - 1:,}"
+        )
+
+    records = yield from checking(
+        given, lambda each: _record(each, arrival), "records", most, too_many
+    )
+    found: dict[int, Given] = {}
+    topics: set[TopicName] = set()
+    octets = 0
+    for index, record in enumerate(records):
+        if record.lsn >= most:
+            raise too_many()
+        if found.setdefault(record.lsn, record).digest != record.digest:
+            raise TransactionConflictError(f"lsn {record.lsn} is given twice, with other content")
+        topics.add(record.topic)
+        octets += len(record.content.data)
+        if index % _PIECE == 0:
+            yield
+    return Writing(found.values(), topics, octets)
+
+
+def _record(given: Any, arrival: str) -> Given:
+    if len(given) > MAX_TEXT_BYTES:
+        reason = f"has {len(given):,} bytes of JSON, more than {MAX_TEXT_BYTES:,}"
+        raise MessageTooLargeError("record", reason)
+    record = read(_decode_record, given, "record")
+    topic = topic_name(record.topic)
+    if record.lsn is None:
+        raise MessageError("lsn", "is required")
+    if not _is_whole(record.lsn):
+        raise MessageError("lsn", "must be a whole number, at least 0")
+    if not record.payload:
+        raise MessageError("payload", "is required")
+    if topic == OPLOG:
+        return Given(record.lsn, topic, *_operation(record, arrival))
+    message = _message(record)
+    return Given(record.lsn, topic, message, _digest(topic, str(message.ttl), message.data))
+
+
+def _message(record: _Record) -> Message:
+    return of_json(
+        {
+            "payload": read(_decode_any, record.payload, "payload"),
+            "key": record.key,
+            "headers": record.headers,
+            "ttl": record.ttl,
+            "encoding": record.encoding,
+        }
+    )
+
+
+def _operation(record: _Record, arrival: str) -> tuple[Operation, str]:
+    for name in ("key", "headers", "ttl", "encoding"):
+        if getattr(record, name) is not None:
+            raise MessageError(name, f"is no member of a record of {OPLOG}")
+    text = bytes(record.payload)
+    if text.startswith(b'"'):
+        try:
+            text = read(_decode_any, text, "payload").encode()
+        except UnicodeEncodeError:
+            raise MessageError("payload", "has an unpaired surrogate") from None
+    try:
+        operation = decode(text, _NO_TIME)
+    except OperationError as error:
+        field = "payload" if error.field == "operation" else f"payload.{error.field}"
+        raise MessageError(field, error.reason) from None
+    # A repeated record arrives later, so its digest must not contain the time of arrival.
+    digest = _digest(OPLOG, operation.event, operation.data)
+    end = _TIME_AT + len(_NO_TIME)
+    if operation.data[_TIME_AT:end] == _NO_TIME.encode():
+        data = operation.data[:_TIME_AT] + arrival.encode() + operation.data[end:]
+        operation = operation._replace(data=data)
+    return operation, digest
+
+
+def _digest(topic: TopicName, text: str, data: bytes) -> str:
+    return blake2b(f"{topic}\0{text}\0".encode() + data, digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def _is_whole(given: Any) -> bool:
+    return type(given) is int and given >= 0
+
+
+def shown(transaction: Transaction, topics: Mapping[int, str]) -> dict[str, Any]:
+    """Return the members of a transaction for an answer. ``topics``: known names by log."""
+    group, only, reason = transaction.group, transaction.only_log, transaction.reason
+    return {
+        "txn": str(transaction.id),
+        "state": transaction.state.value,
+        **({"reason": reason.value} if reason else {}),
+        **({"group": group} if group is not None else {}),
+        **({"topic": topics[only]} if only is not None and only in topics else {}),
+        "begun_at": format_ms(transaction.begun_ms),
+        "expires_at": format_ms(transaction.expires_ms),
+        "records": transaction.records,
+        "bytes": transaction.octets,
+        "topics": sorted(topics[log] for log in transaction.logs if log in topics),
+        **({"begin": position(transaction.begin)} if transaction.begin else {}),
+        **({"commit": position(transaction.commit)} if transaction.commit else {}),
+    }
+
+
+def encoding_commit(commit: Commit) -> Pieces[bytes]:
+    """Return the body of the answer to a commit."""
+    ids: list[str] = []
+    parts: list[str] = []
+    for id_ in commit.record_ids():
+        ids.append("null" if id_ is None else f'"{id_}"')
+        if len(ids) == _PIECE:
+            parts.append(",".join(ids))
+            ids.clear()
+            yield
+    if ids:
+        parts.append(",".join(ids))
+    transaction = commit.transaction
+    ends = {"begin": transaction.begin, "commit": transaction.commit}
+    members = [f'"{name}":{_quoted(mark)}' for name, mark in ends.items()]
+    yield
+    return f'{{{",".join(members)},"records":[{",".join(parts)}]}}'.encode()
+
+
+def position(mark: Mark) -> str:
+    """Return a position in a commit log: the id of a message."""
+    return str(MessageId(mark.ms, mark.sequence))
+
+
+def _quoted(mark: Mark | None) -> str:
+    return "null" if mark is None else f'"{position(mark)}"'

@@ -1,0 +1,143 @@
+"""Transactions: begin, write records, commit, abort, show, list."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+
+from oplogd.errors import StoreUnavailableError
+from oplogd.media_types import JSON
+from oplogd.names import SYSTEM
+from oplogd.operation import format_ms, now_ms
+from oplogd.store.transactions import Transaction
+from oplogd.topics.rights import Right, Rights
+from oplogd.transaction import parse_id
+from oplogd.transactions import rules
+from oplogd.transactions.service import TransactionService
+from oplogd.web.access.origin import is_from_page
+from oplogd.web.bodies import BodyReader
+from oplogd.web.negotiate import media_type
+from oplogd.web.problem import COMMON_HEADERS, Problem
+from oplogd.web.v1 import describe_transactions as describe
+from oplogd.web.v1.requests import HEADERS, STORE_AWAY, not_understood, problems, refuse_stopping
+
+TXNS = "/v1/txns"
+TXN = f"{TXNS}/{{txn}}"
+
+# No body of a begin, commit or abort is longer.
+_MAX_BYTES = 16 * 1024
+
+
+def add_transactions(
+    app: FastAPI,
+    rights: Rights[Request],
+    service: TransactionService,
+    bodies: BodyReader,
+    is_stopping: Callable[[], bool],
+) -> None:
+    @app.post(TXNS, **describe.BEGIN)
+    async def begin(request: Request) -> Response:
+        require_write(request)
+        with _continuing():
+            asked = rules.parse_begin(await read(request))
+            if asked.topic is not None:
+                rights.require(request, Right.WRITE, *asked.topic)
+            transaction = await service.begin(asked)
+        id_ = str(transaction.id)
+        body = {"txn": id_, "expires_at": format_ms(transaction.expires_ms)}
+        return _json(body, {**HEADERS, "Location": f"{TXNS}/{id_}"}, 201)
+
+    @app.post(f"{TXN}/records", **describe.RECORDS)
+    async def write(request: Request) -> Response:
+        require_write(request)
+        with _continuing():
+            id_ = id_of(request)
+            writing = await read_records(request)
+            for name in writing.topics:
+                rights.require(request, Right.WRITE, *name)
+            return await show(await service.write(id_, writing))
+
+    @app.post(f"{TXN}/commit", **describe.COMMIT)
+    async def commit(request: Request) -> Response:
+        require_write(request)
+        with _continuing():
+            id_ = id_of(request)
+            done = await service.commit(id_, rules.parse_commit(await read(request)))
+        return Response(await bodies.work(rules.encoding_commit(done)), 200, HEADERS, JSON)
+
+    @app.post(f"{TXN}/abort", **describe.ABORT)
+    async def abort(request: Request) -> Response:
+        require_write(request)
+        with _continuing():
+            id_ = id_of(request)
+            rules.parse_abort(await read(request))
+            return await show(await service.abort(id_))
+
+    @app.get(TXN, **describe.SHOW)
+    async def get(request: Request) -> Response:
+        rights.require(request, Right.READ, SYSTEM)
+        with problems():
+            return await show(await service.find(id_of(request)), COMMON_HEADERS)
+
+    @app.get(TXNS, **describe.LIST)
+    async def list_(request: Request) -> Response:
+        rights.require(request, Right.READ, SYSTEM)
+        query = request.query_params
+        with problems():
+            state = rules.parse_state(query.get("state"))
+            group = rules.group_name(query["group"]) if "group" in query else None
+            found = await service.select(state, group, rules.parse_limit(query.get("limit")))
+            return _json(await service.shown(found), COMMON_HEADERS)
+
+    def require_write(request: Request) -> None:
+        rights.require(request, Right.WRITE, SYSTEM)
+        refuse_stopping(is_stopping)
+
+    async def read(request: Request) -> bytes:
+        async with bodies.received(request, "bytes") as raw:
+            if len(raw) > _MAX_BYTES:
+                raise Problem(413, f"the body has more than {_MAX_BYTES:,} bytes")
+            _require_json(request, raw)
+            return raw
+
+    async def read_records(request: Request) -> rules.Writing:
+        async with bodies.received(request, "records") as raw:
+            _require_json(request, raw)
+            return await bodies.work(
+                rules.parsing_records(raw, format_ms(now_ms()), service.limits.records)
+            )
+
+    async def show(transaction: Transaction, headers: dict[str, str] = HEADERS) -> Response:
+        return _json((await service.shown([transaction]))[0], headers)
+
+    def id_of(request: Request) -> int:
+        return parse_id(request.path_params["txn"])
+
+
+@contextmanager
+def _continuing() -> Iterator[None]:
+    """Raise the Problem for an error of a request that may have been carried out in part."""
+    with problems():
+        try:
+            yield
+        except StoreUnavailableError as error:
+            raise Problem(
+                503, f"not confirmed; a repeated request continues: {error}", STORE_AWAY
+            ) from None
+
+
+def _require_json(request: Request, raw: bytes) -> None:
+    """Raise Problem 415 for a body of another type.
+
+    An empty body needs no type, except from a page in a browser: pages of other origins may send
+    any request that needs no preflight, and only the type makes this one need it.
+    """
+    given = media_type(request.headers.get("content-type", ""))
+    if given != JSON and (raw.strip() or is_from_page(request.headers)):
+        raise not_understood(given, (JSON,))
+
+
+def _json(body: Any, headers: dict[str, str], status: int = 200) -> Response:
+    return Response(msgspec.json.encode(body), status, headers, JSON)

@@ -1,0 +1,87 @@
+"""Compare transactions with MULTI and EXEC of Redis, and plain publishing with itself meanwhile.
+
+Transactions per second of 1, 10 and 1,000 records over 1 and 10 topics; each is begun, written in
+one request and committed, in three calls of which each is durable before its answer. Redis has
+every EXEC on disk before its answer, too (appendfsync always); it gets the transaction in one send.
+Then the rate of plain publishes, alone and beside transactions. The load comes from processes of
+its own, so on two cores server and load share the machine.
+
+    python -m tests.bench.bench_transactions [--quick]
+"""
+
+import argparse
+import subprocess
+
+from tests.bench import kit
+from tests.bench.bench_topics import Times, agent_with, measure, redis, result
+from tests.bench.redis_server import is_installed
+from tests.bench.topic_load import PAYLOAD_BYTES
+
+SHAPES = [(records, topics) for records in (1, 10, 1_000) for topics in (1, 10)]
+# Records and topics of the transactions beside plain publishing.
+BESIDE = (10, 10)
+
+
+def start(
+    kind: str, port: int, topics: int, records: int, args: argparse.Namespace, seconds: float
+) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        kit.command("transaction_load", kind, port, args.connections, topics, records, seconds),
+        stdout=subprocess.PIPE, text=True, cwd=kit.ROOT,
+    )  # fmt: skip
+
+
+def rate(
+    kind: str, port: int, topics: int, records: int, args: argparse.Namespace
+) -> tuple[float, Times]:
+    took = Times(result(start(kind, port, topics, records, args, args.seconds))["latencies"])
+    return len(took) / args.seconds, took
+
+
+def transactions(args: argparse.Namespace) -> str:
+    if not is_installed():
+        print("No comparison: redis-server is missing (Debian: apt install redis-server).")
+    ratios = []
+    for records, topics in SHAPES:
+        name = f"{records:,} records in {topics} topics"
+        with agent_with(topics) as agent:
+            ours, took = rate("agent", agent.port, topics, records, args)
+        print(f"  {name}: agent {ours:,.0f} transactions/s ({took})", flush=True)
+        if is_installed():
+            with redis() as (port, _):
+                theirs, took = rate("redis", port, topics, records, args)
+            print(f"  {name}: Redis {theirs:,.0f} transactions/s ({took})", flush=True)
+            ratios.append(f"{ours / theirs:.2f} of Redis ({name})")
+    return f"Transactions, {args.connections} connections: {', '.join(ratios)}"
+
+
+def publishing(args: argparse.Namespace) -> str:
+    records, topics = BESIDE
+    with agent_with(topics) as agent:
+        alone = measure("topics", agent.port, agent.process.pid, topics, 1, args)
+        beside = start("agent", agent.port, topics, records, args, args.seconds + 1)
+        during = measure("topics", agent.port, agent.process.pid, topics, 1, args)
+        count = len(Times(result(beside)["latencies"])) / (args.seconds + 1)
+    print(f"  publishing alone: {alone}", flush=True)
+    print(f"  beside {count:,.0f} transactions/s: {during}", flush=True)
+    return (
+        f"Publishing one message a call beside {count:,.0f} transactions/s of {records} records:"
+        f" {during.messages / alone.messages:.2f} of its rate alone"
+    )
+
+
+def main() -> None:
+    parser = kit.parser(__doc__)
+    parser.add_argument("--seconds", type=float, default=5.0, help="duration of each measurement")
+    parser.add_argument("--connections", type=int, default=32)
+    parser.add_argument("--processes", type=int, default=1, help="processes that publish")
+    parser.add_argument("--quick", action="store_true", help="short, to try it")
+    args = parser.parse_args()
+    if args.quick:
+        args.seconds = 1.0
+    lines = [transactions(args), publishing(args)]
+    print(f"Records of {PAYLOAD_BYTES} bytes, SQLite:", *lines, sep="\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""The keeper of transactions goes on whatever the store does, and logs each trouble once."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from oplogd.errors import StoreUnavailableError
+from oplogd.transactions.keeper import keep_transactions
+
+AWAY = StoreUnavailableError("store x: away")
+
+
+class Answers:
+    """Answers calls of ``keep`` one after the other, then cancels the keeper."""
+
+    def __init__(self, answers: Sequence[int | Exception]) -> None:
+        self.left = [*answers]
+        self.keeper: asyncio.Task[None]
+
+    async def keep(self) -> int:
+        if not self.left:
+            self.keeper.cancel()
+            await asyncio.Event().wait()
+        answer = self.left.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def logged(caplog: pytest.LogCaptureFixture, *answers: int | Exception) -> list[str]:
+    """Run the keeper over these answers. Return its warnings and errors."""
+
+    async def work() -> None:
+        store: Any = Answers(answers)
+        store.keeper = asyncio.create_task(keep_transactions(store, 0))
+        with pytest.raises(asyncio.CancelledError):
+            await store.keeper
+        assert store.left == []
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(work())
+    return [record.getMessage() for record in caplog.records if record.name.startswith("oplogd")]
+
+
+def test_a_keeper_without_trouble_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    assert logged(caplog, 0, 3, 0) == []
+
+
+def test_a_store_that_is_away_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    first, end = logged(caplog, 0, AWAY, AWAY, AWAY, 0, 0)
+    assert first == "cannot look after transactions: store x: away"
+    assert end.startswith("cannot look after transactions: over, 3 times")
+
+
+def test_a_fault_is_logged_once_with_its_trace(caplog: pytest.LogCaptureFixture) -> None:
+    first, second, end = logged(caplog, ValueError("broken"), ValueError("broken"), 0)
+    assert first == "the store failed"
+    assert second == "cannot look after transactions: ValueError('broken')"
+    assert end.startswith("cannot look after transactions: over, 2 times")
+    assert caplog.records[0].exc_info is not None
