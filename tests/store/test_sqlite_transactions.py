@@ -13,6 +13,7 @@ from oplogd.store.sqlite import MIGRATIONS, SqliteStore, news, schema
 from oplogd.store.sqlite.schema import APPLICATION_ID
 from oplogd.store.topics import Topic
 from oplogd.store.transactions import NewTransaction, Transaction
+from oplogd.transaction import State
 from tests.operations import fold, numbered, operation
 from tests.store.kits import START_MS, contents, expected, known, log_of, states_of, wanted
 from tests.store.messages import NAME, entries_of, named, publish
@@ -319,6 +320,34 @@ async def test_without_the_table_of_transactions_everything_else_goes_on(
         clock.ms += 5001 + TWENTY_MINUTES_MS
         assert await store.topics.sweep() == 4
         assert count(path, "records") == 1
+
+
+@pytest.mark.parametrize("damage", ["state = 'lost'", "logs = '['", "logs = 7"])
+async def test_a_damaged_row_is_named_and_stops_no_other_transaction(
+    path: Path, damage: str
+) -> None:
+    async with opened(path) as store:
+        damaged, sound = await begin(store), await begin(store)
+        with direct(path) as db:
+            db.execute(f"UPDATE txns SET {damage} WHERE id = ?", (damaged.id,))
+        for call in (
+            store.transactions.find(damaged.id),
+            store.transactions.commit(damaged.id, 0),
+            store.transactions.select(None, None, 10),
+        ):
+            with pytest.raises(StoreUnavailableError, match=f"transaction {damaged.id} is damaged"):
+                await call
+        assert (await store.transactions.commit(sound.id, 0)).transaction.state is State.COMMITTED
+
+
+async def test_a_damaged_result_of_a_commit_is_named(path: Path) -> None:
+    async with opened(path) as store:
+        transaction = await begin(store)
+        await store.transactions.commit(transaction.id, 0)
+        with direct(path) as db:
+            db.execute("UPDATE txns SET result = x'00'")
+        with pytest.raises(StoreUnavailableError, match="is damaged"):
+            await store.transactions.commit(transaction.id, 0)
 
 
 async def test_without_the_table_of_records_everything_else_goes_on(

@@ -3,11 +3,13 @@
 import sqlite3
 import zlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from random import getrandbits
 
 import msgspec
 
+from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.message_id import unstamp
 from oplogd.store.sqlite import transaction_statements as sql
@@ -132,8 +134,9 @@ def set_aborted(db: sqlite3.Connection, id_: int, reason: Reason, now: int) -> T
 def committed(db: sqlite3.Connection, transaction: Transaction) -> Commit:
     """Return the commit of a committed transaction."""
     (packed,) = db.execute(sql.RESULT, (transaction.id,)).fetchone()
-    result = _decode_result(zlib.decompress(packed))
-    order = array("I", _decode_numbers(result.order))
+    with _naming(transaction.id):
+        result = _decode_result(zlib.decompress(packed))
+        order = array("I", _decode_numbers(result.order))
     return Commit(transaction, result.logs, result.runs, order)
 
 
@@ -143,6 +146,22 @@ def mark_of(offset: int, number: int) -> Mark:
 
 
 def _transaction(row: _Row) -> Transaction:
+    with _naming(row[0]):
+        return _read(row)
+
+
+@contextmanager
+def _naming(id_: int) -> Iterator[None]:
+    """Raise StoreUnavailableError for a row that cannot be read."""
+    try:
+        yield
+    except (TypeError, ValueError, msgspec.MsgspecError, zlib.error) as error:
+        raise StoreUnavailableError(
+            f"the row of transaction {id_} is damaged, restore a sound copy: {error}"
+        ) from None
+
+
+def _read(row: _Row) -> Transaction:
     return Transaction(
         id=row[0],
         log=row[1],
