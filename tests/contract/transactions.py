@@ -3,12 +3,17 @@
 import json
 from typing import Any
 
+import pytest
+
 from tests.contract.topics import TopicClient
 from tests.contract.wire import JSON, Headers, Reply, Target
 
 TXNS = "/v1/txns"
 # An id that no transaction has.
 UNKNOWN = str((1 << 62) + 5)
+
+# A claim about requests alone: it would hold the same on another store.
+on_one_store = pytest.mark.parametrize("store_kind", ["sqlite"], indirect=True)
 
 
 class TransactionClient:
@@ -58,3 +63,15 @@ def _ok(reply: Reply) -> dict[str, Any]:
     assert reply.status == 200, reply
     body: dict[str, Any] = reply.json
     return body
+
+
+def said(reply: Reply, status: int) -> str:
+    assert reply.status == status, reply
+    return reply.problem()
+
+
+def events(target: Target, log: str, id_: str) -> list[dict[str, Any]]:
+    """Return the records of a transaction in the commit log of its group."""
+    found = TopicClient(target, log).polled()
+    assert all(json.loads(each["payload"])["txn"] == each["key"] for each in found)
+    return [json.loads(each["payload"]) for each in found if each["key"] == id_]
