@@ -9,16 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oplogd.message_id import MessageId
-from oplogd.store.topics import MessageBatch, Placed
+from oplogd.store.topics import MessageBatch, Placed, Topic
 from tests.properties import examples
-from tests.stream.topic_clients import History, MeddledTopics, TopicClient
-from tests.stream.topic_worlds import TTL, TopicWorld, message
+from tests.stream.player import TOPICS, Player
+from tests.stream.topic_clients import History, TopicClient
+from tests.stream.topic_worlds import TTL, message
 from tests.stream.worlds import WatchedConsumer
-
-# More than any of these streams can have: an endless one fails.
-MANY_CHUNKS = 2_000
-
-TOPICS = 2
 
 
 class Publish(NamedTuple):
@@ -146,37 +142,9 @@ def test_every_stream_has_every_message_once_or_an_announced_gap(
         asyncio.run(Play(max_bytes).run([*first, *then]))
 
 
-class Play:
-    def __init__(self, max_bytes: int) -> None:
-        self.world = TopicWorld(MeddledTopics)
-        assert isinstance(self.world.topics, MeddledTopics)
-        self.topics = self.world.topics
-        self.topics.meddle = []
-        self.topics.is_meddling = False
-        self.world.feeds.max_bytes = max_bytes
-        self.histories: list[History] = []
-        self.clients: list[TopicClient] = []
-        self.published = 0
-
-    async def run(self, plan: list[Action]) -> None:
-        for number in range(TOPICS):
-            self.histories.append(History(self.world, await self.world.create(str(number))))
-        for action in plan:
-            await self._do(action)
-        self.topics.meddle.clear()
-        await self._drain()
-        await self.world.close()
-
-    async def _drain(self) -> None:
-        for _ in range(3):
-            await self.world.advance()
-            for client in self.clients:
-                chunks = 0
-                while await client.read():
-                    chunks += 1
-                    assert chunks < MANY_CHUNKS, "an endless stream"
-        for client in self.clients:
-            client.check_drained()
+class Play(Player[History, TopicClient]):
+    def _history(self, topic: Topic) -> History:
+        return History(self.world, topic)
 
     async def _do(self, action: Action) -> None:
         match action:
@@ -185,7 +153,7 @@ class Play:
             case Advance():
                 await self.world.follower.advance(0)
             case RestartRing(topic):
-                await self._restart_ring(topic)
+                self._restart_ring(topic)
             case DropFeeds():
                 self.world.seconds += 1000
             case Connect():
@@ -238,14 +206,6 @@ class Play:
         if publish.known:
             self.world.feeds.acknowledged(history.topic.log, placed.last.offset)
 
-    async def _restart_ring(self, topic: int) -> None:
-        """Make the follower lose its place."""
-        history = self.histories[topic]
-        feed = self.world.feeds.get(history.topic.log)
-        if feed is not None and feed.is_started:
-            feed.ring.restart(history.generation.head)
-            self.world.feeds.grown(feed)
-
     async def _connect(self, connect: Connect) -> None:
         history = self.histories[connect.topic]
         last_id = "0" if connect.kind == "zero" else ""
@@ -274,10 +234,3 @@ class Play:
             for place, entry in history.entries.items()
             if place > after and not history.is_past_its_own_end(entry)
         ]
-
-    async def _resume(self, client: TopicClient) -> None:
-        """Connect again at the last event id, maybe to a later generation of the topic."""
-        client.disconnect()
-        topic = int(client.history.topic.name.topic)
-        client.history = self.histories[topic]
-        await client.connect(client.last_id)

@@ -12,19 +12,14 @@ from hypothesis import strategies as st
 from oplogd.errors import TopicNotFoundError
 from oplogd.message import Message
 from oplogd.message_id import MessageId
-from oplogd.store.topics import MessageBatch
+from oplogd.store.topics import MessageBatch, Topic
 from oplogd.transaction import Isolation
 from tests.properties import examples
-from tests.stream.topic_clients import MeddledTopics
-from tests.stream.topic_worlds import TTL, TopicWorld, message
+from tests.stream.player import TOPICS, Player
+from tests.stream.topic_worlds import TTL, message
 from tests.stream.transacted_topics import Transacting, Writer
 from tests.stream.transaction_clients import EventClient, EventHistory
 from tests.stream.worlds import WatchedConsumer
-
-# More than any of these streams can have: an endless one fails.
-MANY_CHUNKS = 2_000
-
-TOPICS = 2
 
 
 class Publish(NamedTuple):
@@ -184,39 +179,14 @@ def test_every_reader_has_every_event_once_or_an_announced_gap(
         asyncio.run(Play(max_bytes).run([*first, *then]))
 
 
-class Play:
+class Play(Player[EventHistory, EventClient]):
     def __init__(self, max_bytes: int) -> None:
-        self.world = TopicWorld(MeddledTopics)
-        assert isinstance(self.world.topics, MeddledTopics)
-        self.topics = self.world.topics
-        self.topics.meddle = []
-        self.topics.is_meddling = False
-        self.world.feeds.max_bytes = max_bytes
+        super().__init__(max_bytes)
         self.transacting = Transacting(self.world)
         self.writers: list[Writer] = []
-        self.histories: list[EventHistory] = []
-        self.clients: list[EventClient] = []
-        self.published = 0
 
-    async def run(self, plan: list[Action]) -> None:
-        for number in range(TOPICS):
-            self.histories.append(EventHistory(self.world, await self.world.create(str(number))))
-        for action in plan:
-            await self._do(action)
-        self.topics.meddle.clear()
-        await self._drain()
-        await self.world.close()
-
-    async def _drain(self) -> None:
-        for _ in range(3):
-            await self.world.advance()
-            for client in self.clients:
-                chunks = 0
-                while await client.read():
-                    chunks += 1
-                    assert chunks < MANY_CHUNKS, "an endless stream"
-        for client in self.clients:
-            client.check_drained()
+    def _history(self, topic: Topic) -> EventHistory:
+        return EventHistory(self.world, topic)
 
     async def _do(self, action: Action) -> None:
         match action:
@@ -299,14 +269,6 @@ class Play:
         while feed is not None and feed.ring.head.offset < history.generation.head.offset:
             await self.world.advance()
 
-    def _restart_ring(self, topic: int) -> None:
-        """Make the follower lose its place."""
-        history = self.histories[topic]
-        feed = self.world.feeds.get(history.topic.log)
-        if feed is not None and feed.is_started:
-            feed.ring.restart(history.generation.head)
-            self.world.feeds.grown(feed)
-
     async def _connect(self, connect: Connect) -> None:
         history = self.histories[connect.topic]
         client = EventClient(self.world, history, connect.isolation)
@@ -321,12 +283,6 @@ class Play:
         if connect.kind == "none" or not ids:
             return ""
         return str(ids[int(connect.at * (len(ids) - 1))])
-
-    async def _resume(self, client: EventClient) -> None:
-        """Connect again at the last event id, maybe to a later generation of the topic."""
-        client.disconnect()
-        client.history = self.histories[int(client.history.topic.name.topic)]
-        await client.connect(client.last_id)
 
     async def _poll(self, poll: Poll) -> None:
         history, isolation = self.histories[poll.topic], poll.isolation
