@@ -74,7 +74,7 @@ class Run(NamedTuple):
     """Operations of a commit that follow each other in the oplog, with one time."""
 
     first_offset: int
-    count: int  # type: ignore[assignment]  # it hides a method of tuples
+    length: int
     ms: int
 
 

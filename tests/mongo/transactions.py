@@ -37,7 +37,7 @@ def ids(runs: Sequence[Run]) -> list[str]:
     return [
         format_id(Mark(run.first_offset + number, run.ms))
         for run in runs
-        for number in range(run.count)
+        for number in range(run.length)
     ]
 
 

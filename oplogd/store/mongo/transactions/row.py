@@ -171,7 +171,7 @@ def finished(commit: Mark | None, logs: Sequence[CommittedLog], runs: Sequence[R
             {"log": each.log, "mark": mark_document(each.mark), "last": each.last} for each in logs
         ],
         "runs": [
-            {"offset": each.first_offset, "count": each.count, "ms": each.ms} for each in runs
+            {"offset": each.first_offset, "count": each.length, "ms": each.ms} for each in runs
         ],
     }
 
