@@ -62,6 +62,8 @@ class Feeds:
         self.is_stale = False
         # Logs to start or to read without waiting for news.
         self.due: dict[int, None] = {}
+        # Logs of feeds whose topics the follower has not looked up.
+        self.unsure: dict[int, None] = {}
         # The offsets of the heads of all started rings, by log.
         self.heads: dict[int, int] = {}
         # Number of rings started so far.
@@ -80,8 +82,11 @@ class Feeds:
 
         Raises StoreUnavailableError and TopicNotFoundError.
         """
-        feed = self._feeds.get(topic.log) or self._create(topic)
-        self.set_ttl(feed, topic)
+        feed = self._feeds.get(topic.log)
+        if feed is None:
+            feed = self._create(topic)
+            # The topic may have been changed since it was looked up.
+            self.unsure[topic.log] = None
         feed.use()
         if not feed.is_started:
             await feed.start()
@@ -220,6 +225,7 @@ class Feeds:
         del self._feeds[log]
         self.heads.pop(log, None)
         self._holding.pop(log, None)
+        self.unsure.pop(log, None)
         self.due.pop(log, None)
         self._bytes -= feed.counted
 

@@ -81,6 +81,8 @@ class TopicFollower:
             return
         if feeds.default_ttl is None:
             await self._learn_topics()
+        elif feeds.unsure:
+            await self._learn([feed for log in feeds.unsure if (feed := feeds.get(log))])
         news = await self._wait(seconds)
         if news is not None:
             # A log that was read since the call began is told again if there is more.
@@ -205,7 +207,10 @@ class TopicFollower:
 
     async def _learn(self, known: list[TopicFeed]) -> None:
         feeds = self._feeds
-        current = await self._topics.current([feed.topic.log for feed in known])
+        asked = [feed.topic.log for feed in known]
+        current = await self._topics.current(asked)
+        for log in asked:
+            feeds.unsure.pop(log, None)
         for feed in known:
             topic = current.get(feed.topic.log)
             if topic is None:

@@ -142,6 +142,24 @@ def test_every_stream_has_every_message_once_or_an_announced_gap(
         asyncio.run(Play(max_bytes).run([*first, *then]))
 
 
+def test_a_stream_that_looked_its_topic_up_before_a_change_does_not_undo_the_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
+    asyncio.run(
+        Play(10**9).run(
+            [
+                Publish(0, [0], False),
+                ChangeTtl(0, 10 * TTL),
+                *[Poll(0, 0.0)] * 3,  # the second one makes a feed, which learns the change
+                Connect(0, "none", 0.0),
+                Tick(TTL * 1000 + 1),
+                Poll(0, None),
+            ]
+        )
+    )
+
+
 class Play(Player[History, TopicClient]):
     def _history(self, topic: Topic) -> History:
         return History(self.world, topic)
