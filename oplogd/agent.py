@@ -11,11 +11,13 @@ from oplogd.errors import StoreUnavailableError
 from oplogd.garbage import Freezer
 from oplogd.health import Health
 from oplogd.ingest.counters import Counters
+from oplogd.ingest.fenced import FencedQueue, FencedWriter
 from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.spool import Spool
 from oplogd.ingest.udp import UdpIngest
 from oplogd.ingest.writer import Writer
 from oplogd.latency import LatencyProbe
+from oplogd.leases.counters import LeaseCounters
 from oplogd.rates import RateMeter, Rates
 from oplogd.settings import Settings
 from oplogd.store import LogBounds, Store
@@ -52,7 +54,9 @@ class Agent:
         self.store = store
         self.health = Health()
         self.counters = Counters()
+        self.leases = LeaseCounters()
         self.queue = IngestQueue(settings.max_queued_events, settings.max_queued_bytes)
+        self.fenced = FencedQueue(settings.max_queued_events, settings.max_queued_bytes)
         self.udp = UdpIngest(udp_sockets, self.queue, self.counters)
         self.spool = (
             Spool(settings.spool, settings.spool_size, self.health, self.counters)
@@ -81,6 +85,7 @@ class Agent:
             max_queued=settings.max_queued_events,
             max_queued_bytes=settings.max_queued_bytes,
             poll_limit=settings.poll_limit,
+            leases=self.leases,
             peek=self.feeds.peek,
             acknowledged=self.feeds.acknowledged,
         )
@@ -102,7 +107,13 @@ class Agent:
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._tasks: list[asyncio.Task[None]] = []
         self._writer: asyncio.Task[None]
+        self._fenced_writer: asyncio.Task[None]
         self._message_writer: asyncio.Task[None]
+
+    @property
+    def queued(self) -> int:
+        """The number of operations that are received and not yet stored."""
+        return self.queue.operations + self.fenced.count
 
     @property
     def rates(self) -> Rates:
@@ -134,6 +145,8 @@ class Agent:
             self.store, self.queue, self.counters, self.health, self.spool, self.latency
         )
         self._writer = self._run("writer", writer.run())
+        fenced = FencedWriter(self.store, self.fenced, self.counters, self.leases, self.health)
+        self._fenced_writer = self._run("writer of fenced operations", fenced.run())
         self._message_writer = self._run("message writer", self.topics.writer.run())
         self._run("sweep", sweep_topics(self.store.topics, self.settings.topic_cleanup))
         self._run("keeper of transactions", keep_transactions(self.store.transactions))
@@ -152,6 +165,7 @@ class Agent:
         self.stopping = True
         await self.udp.stop()
         await self._emptied(self.queue.emptied(), self._writer)
+        await self._emptied(self.fenced.emptied(), self._fenced_writer)
         await self._emptied(self.topics.queue.emptied(), self._message_writer)
         await self._consumers_caught_up()
         await self.hub.end_all()

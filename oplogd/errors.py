@@ -62,6 +62,26 @@ class TransactionTooLargeError(OplogError):
     """A transaction would have more records or bytes than it may."""
 
 
+class LeaseError(OplogError):
+    """A lease, or the fence of a publish, breaks a rule. ``field``: the part at fault."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+
+
+class LeaseNotFoundError(OplogError):
+    """Nobody ever held a lease of this name."""
+
+
+class LeaseConflictError(OplogError):
+    """A lease has another holder or term than the request takes for granted."""
+
+
+class StaleFenceError(OplogError):
+    """The term of a publish is over. Nothing was stored."""
+
+
 class QueueFullError(OplogError):
     """The ingest queue has no room now; trying again later makes sense."""
 
@@ -86,7 +106,7 @@ class ForeignStoreError(StoreUnavailableError):
 
 
 class NotConfirmedError(StoreUnavailableError):
-    """The store has not confirmed operations yet. They stay in memory and may still be stored."""
+    """The store has not confirmed things. They may be stored already, or later."""
 
 
 class LogReplacedError(OplogError):

@@ -21,9 +21,10 @@ class Part:
             logger.error("%s: %s", self._name, message)
         self.trouble = message
 
-    def good(self) -> None:
+    def good(self, well: str = "") -> None:
+        """End a trouble. ``well``: the log message if the usual one would not be true."""
         if self.trouble is not None:
-            logger.info("%s: %s", self._name, self._well)
+            logger.info("%s: %s", self._name, well or self._well)
         self.trouble = None
 
 

@@ -165,7 +165,7 @@ class _Process:
         """
         agent = self._agent
         self._stop.code = EXIT_FAILED if broken else EXIT_UNWRITTEN
-        logger.info("stopping: storing %d queued operations", agent.queue.operations)
+        logger.info("stopping: storing %d queued operations", agent.queued)
         try:
             cut = await self._stop.within(self._end_in_order(serving))
         except Exception as error:
@@ -174,13 +174,14 @@ class _Process:
         counters = agent.counters
         logger.info(
             "received %d operations: stored %d, refused %d as invalid, discarded %d, left %d,"
-            " in the spool %d",
+            " in the spool %d, stale %d",
             counters.received,
             counters.ingested,
             counters.error,
             counters.discarded,
-            agent.queue.operations,
+            agent.queued,
             counters.in_spool,
+            counters.stale,
         )
         if agent.failed.done():
             self._stop.code = EXIT_FAILED
@@ -190,13 +191,11 @@ class _Process:
             logger.info("stopped")
             return self._stop.code
         streams = len(agent.hub.consumers)
-        hangs = (
-            "" if agent.queue.operations or streams else "; the store or the spool does not close"
-        )
+        hangs = "" if agent.queued or streams else "; the store or the spool does not close"
         logger.error(
             "stopping at once, %s: %d operations are not confirmed as stored, %d streams open%s",
             cut,
-            agent.queue.operations,
+            agent.queued,
             streams,
             hangs,
         )

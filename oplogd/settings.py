@@ -82,8 +82,9 @@ class Settings(StoreSettings):
         "SIZE",
         "64MB",
         values.size(65536),
-        "Maximum size of the queue in memory, at least 64KB. That of messages has the same,"
-        " and so have the records of transactions that wait for the store.",
+        "Maximum size of the queue in memory, at least 64KB. Messages have a queue of the"
+        " same size, and so have fenced operations and the records of transactions that wait for"
+        " the store.",
     )
     max_body_size: int = setting(
         "Limits",

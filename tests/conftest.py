@@ -8,6 +8,7 @@ import pytest
 
 from tests.mongo.servers import URL_VARIABLE, MongoServer, RunningMongo, ferretdb, java_server
 from tests.needs import UNIT, Guard, mark
+from tests.postgres import MissingPostgresError, PostgresServer
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
@@ -39,6 +40,17 @@ def ferret(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningMongo]:
 def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningMongo]:
     """Run a fast MongoDB stand-in."""
     yield from _running(java_server, tmp_path_factory, "java-server")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """Run a PostgreSQL server. A test that needs a database of its own creates it."""
+    try:
+        server = PostgresServer()
+    except MissingPostgresError as missing:
+        pytest.skip(str(missing))
+    with server:
+        yield server
 
 
 def _running(
@@ -112,7 +124,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 _SLOW_SPARK = ("test_guard.py", "test_stream.py", "test_submit.py")
 _OWN_SPARK = ("test_command.py", "test_failures.py", "test_zones.py")
-_LONGEST = ("spark", "mongo", "contract", "e2e")
+_LONGEST = ("spark", "mongo", "relay", "contract", "e2e")
 
 
 def _group(nodeid: str) -> str:

@@ -24,6 +24,7 @@ FIXTURES = {
     "node": "node",
     "php_example": "php",
     "plain_url": "mongo",
+    "postgres": "postgres",
     "spark": "spark",
 }
 PARAMETERS = {
@@ -39,18 +40,21 @@ PARAMETERS = {
     "php_example": "php",
     "plain": "mongo",
     "plain-java": "mongo",
+    "postgres": "postgres",
 }
 # Folders in which a parameter of these names means one of the needs above.
-CHOOSING = ("clients", "conformance", "contract", "e2e", "store", "stream", "sync")
+CHOOSING = ("clients", "conformance", "contract", "e2e", "relay", "store", "stream", "sync")
 # Program -> the mark of a test that starts it. Agents and shells need no mark.
 PROGRAMS = {
     "chromium": "browser",
     "ferretdb": "mongo",
     "go": "go",
+    "initdb": "postgres",
     "nginx": "nginx",
     "node": "node",
     "npm": "node",
     "php": "php",
+    "postgres": "postgres",
     "spark-submit": "spark",
 }
 # Files of the unit tests, below tests/. A test in them that needs a process has the mark `process`.
@@ -63,10 +67,25 @@ UNIT = (
     "clients/test_topics_queue.py",
     "deploy/test_kubernetes.py",
     "deploy/test_names.py",
+    "ingest/test_fenced.py",
     "ingest/test_http_body*.py",
     "ingest/test_queue*.py",
     "ingest/test_spool*.py",
     "ingest/test_writer*.py",
+    "leases/test_*.py",
+    "relay/db/test_url.py",
+    "relay/test_checker.py",
+    "relay/test_cli.py",
+    "relay/test_cli_docs.py",
+    "relay/test_config.py",
+    "relay/test_encode.py",
+    "relay/test_engine_*.py",
+    "relay/test_flow.py",
+    "relay/test_leadership.py",
+    "relay/test_metrics.py",
+    "relay/test_note.py",
+    "relay/test_relay*.py",
+    "relay/test_status.py",
     "settings/test_job_settings.py",
     "settings/test_table.py",
     "settings/test_values.py",
@@ -93,6 +112,7 @@ UNIT = (
     "topics/test_poll_model.py",
     "topics/test_poll_transactions.py",
     "topics/test_publish.py",
+    "topics/test_publish_fenced.py",
     "topics/test_stream_request.py",
     "transactions/test_*.py",
     "web/test_attempts.py",

@@ -21,7 +21,7 @@ _COMMAND = re.compile(
     r"\b(?:pip3?|pipx|uv|poetry|pdm|conda|npm|npx|pnpm|yarn|bun|deno|go|composer)(?: pip| global)?"
     r" +(?:install|i|add|wheel|download|run|exec|dlx|get|require) +([^\n`]*)"
 )
-_EXTRA = re.compile(r"\boplog[a-z]*\[(?:sync|dev)\b", re.IGNORECASE)
+_EXTRA = re.compile(r"\boplog[a-z]*\[(?:[a-z, ]*,)?(?:relay|sync|dev)\b", re.IGNORECASE)
 
 
 def own_names() -> set[str]:
@@ -107,6 +107,10 @@ def test_no_package_of_this_project_requires_another_one_by_name() -> None:
         "npm i --save oplog-client",
         "go get oplog.example/clients/producer@latest",
         "the Python that oplog[sync] is installed in",
+        "pip install 'oplog[relay]'",
+        "the extra is oplog[relay]",
+        "install oplog-relay with: pip install oplog-relay",
+        "`oplog[sync,relay]`",
     ],
 )
 def test_a_command_that_does_is_noticed(text: str) -> None:
@@ -119,6 +123,7 @@ def test_a_command_that_does_is_noticed(text: str) -> None:
         "pip install -c constraints.txt -e . -e ./clients/python",
         "pip install './clients/python' && oplog-tail",
         "pip install -c constraints.txt '.[sync]'",
+        "pip install -c constraints.txt '.[relay]' ./clients/python",
         "pip wheel --no-deps -w . . && mv oplog-*.whl oplog.zip",
         "npm install ./clients/js",
         "go run ./producer -url http://localhost:8042",

@@ -53,6 +53,8 @@ SEND = (
     Program("docs/howto/search-index.md", "service.py", ("insert", "x1", "title")),
 )
 ASK_NO_AGENT = {("docs/howto/search-index.md", "search.py")}
+# tests/test_howto_outbox.py runs them: they need a database.
+SERVICES = {("docs/howto/outbox.md", "service.py"), ("docs/howto/outbox.md", "embedded.py")}
 
 
 class Running:
@@ -121,7 +123,7 @@ def test_every_program_of_the_documents_is_tried_here() -> None:
     tried = {(program.document, program.name) for program in (*FOLLOW, *SEND)} | {
         (DEPLOY, "producer.py")
     }
-    assert shown == tried | ASK_NO_AGENT
+    assert shown == tried | ASK_NO_AGENT | SERVICES
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from tests.snippets import Snippet, documents, name_of, snippets
 
 BOOTSTRAP = "tests/sync/test_bootstrap.py"
 CLIENT_DOCS = "tests/clients/test_docs.py"
+OUTBOX = "tests/test_howto_outbox.py"
 # Document -> language -> the module that runs all its snippets in that language.
 ELSEWHERE = {
     "clients/go/README.md": dict.fromkeys(("sh", "go"), CLIENT_DOCS),
@@ -19,11 +20,14 @@ ELSEWHERE = {
     "clients/python/README.md": {"python": CLIENT_DOCS},
     "docs/clients.md": dict.fromkeys(("python", "sh", "js", "go", "php"), CLIENT_DOCS),
     "docs/howto/bootstrap.md": dict.fromkeys(("sh", "text"), BOOTSTRAP),
+    "docs/howto/outbox.md": dict.fromkeys(("python", "sh", "text", "yaml"), OUTBOX),
     "docs/reference.md": {
         "json": "tests/test_docs.py",
         "sh": "tests/test_docs.py",
         "html": "tests/browser/test_other_origin.py",
     },
+    "docs/relay-operations.md": {"text": "tests/relay/test_cli_docs.py"},
+    "docs/relay.md": dict.fromkeys(("yaml", "text"), "tests/relay/test_config_docs.py"),
     "docs/sync.md": {"python": "tests/sync/test_docs.py"},
 }
 
@@ -46,6 +50,11 @@ NOT_RUN = {
         "docker build --file deploy/Containerfile --tag oplogd .": f"needs Docker; {NAMES}",
         "docker compose --file deploy/compose.yaml up --build --detach": f"needs Docker; {NAMES}",
         "python3 -m venv /opt/oplog": f"needs root and systemd; {NAMES}",
+        "docker compose --file deploy/compose-relay.yaml up --build --detach": (
+            f"needs Docker; {NAMES}"
+        ),
+        "kubectl create secret generic oplog-relay --namespace oplog --from-file=database-url"
+        " --from-file=ingest-password": f"needs a cluster; {NAMES}",
         "kubectl create namespace oplog": f"needs a cluster; {NAMES}",
         "PATH=/opt/oplog/bin:$PATH SPARK_DRIVER_MEMORY=4g deploy/spark/oplog-sync.sh"
         " --store /var/lib/oplogd/oplog.db --max-deletes 5% /dumps/": (
@@ -54,11 +63,25 @@ NOT_RUN = {
     },
     "docs/design.md": {
         "producers ──UDP──► ingest/udp ─┐                                  "
-        "┌─► stream ──► consumers": PICTURE
+        "┌─► stream ──► consumers": PICTURE,
+        "┌──────────── oplog_relay ─────────────────────────────────────────────┐": PICTURE,
     },
     "docs/howto/browser.md": {
         "<!doctype html>": "tests/test_howto_browser.py opens it",
         "python -m http.server 8000": "tests/test_howto_browser.py serves the page on a free port",
+    },
+    "docs/howto/outbox.md": {
+        "pip install -c constraints.txt -e '.[relay]' -e ./clients/python SQLAlchemy": (
+            "needs a package index"
+        ),
+        "docker run --detach --name shop --env POSTGRES_PASSWORD=secret --env POSTGRES_DB=shop"
+        " --publish 127.0.0.1:5432:5432 docker.io/library/postgres:17": "needs Docker",
+        "docker compose --file deploy/compose-relay.yaml up --build": f"needs Docker; {NAMES}",
+        "service ── one transaction ──► orders + outbox ◄── marks, deletes ── oplog-relay"
+        " ── publishes ──► oplogd ──► consumers": PICTURE,
+    },
+    "docs/relay.md": {
+        "publishes with its term": PICTURE,
     },
     "docs/howto/search-index.md": {
         "service ── writes ──► its database ◄── reads the object ── indexer ── writes ──► index": (

@@ -9,8 +9,8 @@ from oplogd.histogram import Histogram
 class Counters:
     """Counts operations since the start.
 
-    ``received + recovered = ingested + error + discarded + in_spool + operations in the queue``
-    holds at any time.
+    ``received + recovered = ingested + error + discarded + stale + in_spool + operations in the
+    queues`` holds at any time.
     """
 
     received: int = 0
@@ -20,6 +20,8 @@ class Counters:
     error: int = 0
     # Lost or refused: the queue or the spool was full, or the store was away.
     discarded: int = 0
+    # Refused because the term of their lease was over.
+    stale: int = 0
     # Put into the spool by this process.
     spooled: int = 0
     # Found in the file of the spool: an earlier process received them.
@@ -41,6 +43,10 @@ class Counters:
     def add_discarded(self, count: int) -> None:
         """Count received operations that reached neither the log nor the spool."""
         self.discarded += count
+
+    def add_stale(self, count: int) -> None:
+        """Count received operations whose fence did not hold."""
+        self.stale += count
 
     def add_ingested(self, count: int) -> None:
         """Count operations from the queue that were appended to the log."""

@@ -1,20 +1,26 @@
 """Takes the operations of a request: counts them, queues them, and waits until they are durable."""
 
+import asyncio
 from collections.abc import Sequence
 
 from oplogd.errors import QueueFullError, StoreUnavailableError
 from oplogd.health import Part
 from oplogd.ingest.body import TooLargeError
 from oplogd.ingest.counters import Counters
+from oplogd.ingest.fenced import FencedQueue
 from oplogd.ingest.queue import IngestQueue
+from oplogd.lease import Fence
 from oplogd.operation import Operation
 
 
 class Intake:
     """Takes operations while their sender waits. ``writer``: the health of the writer."""
 
-    def __init__(self, queue: IngestQueue, counters: Counters, writer: Part) -> None:
+    def __init__(
+        self, queue: IngestQueue, fenced: FencedQueue, counters: Counters, writer: Part
+    ) -> None:
         self._queue = queue
+        self._fenced = fenced
         self._counters = counters
         self._writer = writer
 
@@ -32,15 +38,16 @@ class Intake:
         self._counters.add_received(count)
         self._counters.add_discarded(count)
 
-    async def store(self, operations: Sequence[Operation]) -> None:
+    async def store(self, operations: Sequence[Operation], fence: Fence | None = None) -> None:
         """Queue operations together and wait until they are durable.
 
-        Raises TooLargeError, QueueFullError, NotConfirmedError and StoreUnavailableError.
+        Raises TooLargeError, QueueFullError, NotConfirmedError, StoreUnavailableError, and
+        StaleFenceError if the fence does not hold.
         """
         self._counters.add_received(len(operations))
         try:
             self._require_room(operations)
-            done = self._queue.submit(operations)
+            done = self._submit(operations, fence)
         except (TooLargeError, QueueFullError, StoreUnavailableError):
             self._counters.add_discarded(len(operations))
             raise
@@ -54,5 +61,12 @@ class Intake:
                 f" ({queue.max_operations:,} operations, {queue.max_bytes:,} bytes);"
                 " send fewer at a time"
             )
+
+    def _submit(
+        self, operations: Sequence[Operation], fence: Fence | None
+    ) -> "asyncio.Future[None]":
+        if fence is not None:
+            return self._fenced.submit(operations, fence)
         if trouble := self._writer.trouble:
             raise StoreUnavailableError(trouble)
+        return self._queue.submit(operations)

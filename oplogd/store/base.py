@@ -5,7 +5,9 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from oplogd.event_id import Mark
+from oplogd.lease import Fence
 from oplogd.operation import Operation
+from oplogd.store.leases import Leases
 from oplogd.store.topics import Topics
 from oplogd.store.transactions import Transactions
 
@@ -102,6 +104,13 @@ class BatchId(NamedTuple):
     sequence: int
 
 
+class FencedBatch(NamedTuple):
+    """Operations that are appended together, or not at all, if their fence holds."""
+
+    operations: Sequence[Operation]
+    fence: Fence
+
+
 class Correction(NamedTuple):
     """An operation to append only if its object has not changed since the comparison.
 
@@ -150,9 +159,9 @@ class Store(Protocol):
     StoreError. A store on another machine opens even if the machine does not answer; its other
     methods then raise.
 
-    Methods may be called concurrently, except ``append`` and ``follow``, which have one caller
-    each. ``locate``, ``checkpoint`` and ``stats`` never wait for pending reads of entries or
-    states.
+    Methods may be called concurrently, except ``append``, ``append_fenced`` and ``follow``, which
+    have one caller each. ``locate``, ``checkpoint`` and ``stats`` never wait for pending reads of
+    entries or states.
     """
 
     @property
@@ -168,6 +177,14 @@ class Store(Protocol):
         """Append operations in this order. They are durable when the call returns.
 
         A repeated call with the same operations and batch id appends none of them twice.
+        """
+
+    async def append_fenced(self, batches: Sequence[FencedBatch]) -> list[bool]:
+        """Append the batches whose fences hold, in this order. Return for each whether it did.
+
+        The fence is judged with the append: no batch whose term is over stands in the log behind a
+        batch of a later term. The operations are durable when the call returns. If it raises, the
+        batches may or may not be in the log; nothing tries them again.
         """
 
     async def follow(
@@ -219,6 +236,10 @@ class Store(Protocol):
     @property
     def transactions(self) -> Transactions:
         """The transactions over the topics and the log."""
+
+    @property
+    def leases(self) -> Leases:
+        """The leases of clients."""
 
     async def new_epoch(self) -> None:
         """Set the log aside, begin a new one, and give all states the present time.

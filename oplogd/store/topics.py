@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 
 from oplogd.event_id import Mark
 from oplogd.isolation import EntryKind as EntryKind
+from oplogd.lease import Fence
 from oplogd.message import Message
 from oplogd.names import TopicName
 
@@ -72,10 +73,15 @@ class TopicBounds(NamedTuple):
 
 
 class MessageBatch(NamedTuple):
-    """Messages that are appended to one topic together, or not at all."""
+    """Messages that are appended to one topic together, or not at all.
+
+    ``fence``: judged with the append; None: there is no condition. No batch whose term is over
+    stands in the log behind a batch of a later term.
+    """
 
     log: int
     messages: Sequence[Message]
+    fence: Fence | None = None
 
 
 class Placed(NamedTuple):
@@ -90,6 +96,8 @@ class Refused(StrEnum):
 
     # The topic was deleted: this generation takes no more messages.
     DELETED = "deleted"
+    # The fence does not hold: the lease has another term, or nobody holds it.
+    STALE = "stale"
 
 
 Outcome = Placed | Refused

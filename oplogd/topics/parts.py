@@ -1,6 +1,7 @@
 """The parts of an agent that serve topics, composed."""
 
 from oplogd.health import Health
+from oplogd.leases.counters import LeaseCounters
 from oplogd.store import Store
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
@@ -24,6 +25,7 @@ class TopicParts:
         max_queued: int,
         max_queued_bytes: int,
         poll_limit: int,
+        leases: LeaseCounters,
         peek: Peek | None = None,
         acknowledged: Acknowledged | None = None,
     ) -> None:
@@ -32,6 +34,6 @@ class TopicParts:
         self.known = KnownTopics(topics)
         self.queue = MessageQueue(max_queued, max_queued_bytes, "messages")
         self.writer = MessageWriter(topics, self.queue, health, acknowledged)
-        self.publisher = Publisher(self.known, self.queue, self.counters)
+        self.publisher = Publisher(self.known, self.queue, self.counters, leases)
         self.poller = Poller(topics, self.known, self.counters, poll_limit, peek)
         self.oplog = OplogPoller(store, self.counters, poll_limit)

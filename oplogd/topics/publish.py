@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Sequence
 
-from oplogd.errors import OplogError
+from oplogd.errors import OplogError, StaleFenceError
 from oplogd.ingest.body import TooLargeError
 from oplogd.ingest.bounded import BoundedQueue, Waiting
+from oplogd.lease import Fence, stale
+from oplogd.leases.counters import LeaseCounters
 from oplogd.message import Message
 from oplogd.names import TopicName
 from oplogd.store.topics import Outcome, Refused
@@ -16,12 +18,19 @@ from oplogd.topics.known import KnownTopics
 class MessageItem(Waiting):
     """Messages of one request. ``outcome`` is set before the request is resolved."""
 
-    __slots__ = ("log", "messages", "outcome")
+    __slots__ = ("fence", "log", "messages", "outcome")
 
-    def __init__(self, log: int, messages: Sequence[Message], done: "asyncio.Future[None]") -> None:
+    def __init__(
+        self,
+        log: int,
+        messages: Sequence[Message],
+        fence: Fence | None,
+        done: "asyncio.Future[None]",
+    ) -> None:
         super().__init__(len(messages), _octets(messages), done)
         self.log = log
         self.messages = messages
+        self.fence = fence
         self.outcome: Outcome = Refused.DELETED
 
 
@@ -31,10 +40,17 @@ MessageQueue = BoundedQueue[MessageItem]
 class Publisher:
     """Publishes messages while their sender waits."""
 
-    def __init__(self, known: KnownTopics, queue: MessageQueue, counters: TopicCounters) -> None:
+    def __init__(
+        self,
+        known: KnownTopics,
+        queue: MessageQueue,
+        counters: TopicCounters,
+        leases: LeaseCounters | None = None,
+    ) -> None:
         self._known = known
         self._queue = queue
         self._counters = counters
+        self._leases = leases or LeaseCounters()
 
     @property
     def max_messages(self) -> int:
@@ -45,28 +61,35 @@ class Publisher:
         """Count messages that were refused as invalid."""
         self._counters.add_refused(count)
 
-    async def publish(self, name: TopicName, messages: Sequence[Message]) -> None:
+    async def publish(
+        self, name: TopicName, messages: Sequence[Message], fence: Fence | None = None
+    ) -> None:
         """Append messages to a topic together, and return when they are durable.
 
-        Raises TopicNotFoundError, TooLargeError, QueueFullError, NotConfirmedError and
-        StoreUnavailableError.
+        Raises TopicNotFoundError, TooLargeError, QueueFullError, NotConfirmedError,
+        StoreUnavailableError, and StaleFenceError if the fence does not hold.
         """
         try:
-            await self._publish(name, messages)
+            await self._publish(name, messages, fence)
         except OplogError:
             self._counters.add_refused(len(messages))
             raise
         self._counters.add_published(name, len(messages))
 
-    async def _publish(self, name: TopicName, messages: Sequence[Message]) -> None:
+    async def _publish(
+        self, name: TopicName, messages: Sequence[Message], fence: Fence | None
+    ) -> None:
         self._require_room(messages)
         topic = await self._known.find(name)
-        while await self._append(topic.log, messages) is Refused.DELETED:
+        while (outcome := await self._append(topic.log, messages, fence)) is Refused.DELETED:
             topic = await self._known.find(name, other_than=topic)
+        if fence is not None and outcome is Refused.STALE:
+            self._leases.add_stale_publish()
+            raise StaleFenceError(stale(fence))
 
-    async def _append(self, log: int, messages: Sequence[Message]) -> Outcome:
+    async def _append(self, log: int, messages: Sequence[Message], fence: Fence | None) -> Outcome:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        item = MessageItem(log, messages, done)
+        item = MessageItem(log, messages, fence, done)
         self._queue.add(item)
         await done
         return item.outcome

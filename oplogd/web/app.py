@@ -20,6 +20,7 @@ from oplogd.web.status import StatusReport, StoreProbe
 from oplogd.web.stream import Streams, add_stream
 from oplogd.web.topic_figures import TopicFigures
 from oplogd.web.transaction_figures import TransactionFigures
+from oplogd.web.v1.leases import add_leases
 from oplogd.web.v1.messages import add_poll, add_publish
 from oplogd.web.v1.schemas import add_schemas
 from oplogd.web.v1.stream import add_topic_stream
@@ -42,7 +43,7 @@ def create_app(agent: Agent) -> FastAPI:
         title="oplog", version=__version__, description=describe.INTRODUCTION, redoc_url=None
     )
     add_error_handlers(app, private_files)
-    intake = Intake(agent.queue, agent.counters, agent.health.part("writer"))
+    intake = Intake(agent.queue, agent.fenced, agent.counters, agent.health.part("writer"))
     bodies = BodyReader(
         MemoryBudget(settings.max_upload_memory, settings.body_timeout), settings.max_body_size
     )
@@ -60,12 +61,14 @@ def create_app(agent: Agent) -> FastAPI:
         store=store,
         counters=agent.counters,
         queue=agent.queue,
+        fenced=agent.fenced,
         udp=agent.udp,
         spool=agent.spool,
         latency=agent.latency,
         ring=agent.ring,
         hub=agent.hub,
         topics=figures,
+        leases=agent.leases,
         transactions=TransactionFigures(agent.store.transactions),
         rates=lambda: agent.rates._asdict(),
         started=agent.started,
@@ -87,6 +90,7 @@ def create_app(agent: Agent) -> FastAPI:
     add_topic_stream(app, rights, topics.known, streams)
     add_schemas(app)
     add_transactions(app, rights, agent.transactions, bodies, is_stopping)
+    add_leases(app, rights, agent.store, agent.leases, bodies, is_stopping)
     add_preflight(app)
     add_head(app)
     return app

@@ -53,6 +53,16 @@ data: {"timestamp":"2014-11-06T11:04:39.041Z","parents":["user/x3kd2"],"type":"v
 """
 
 
+FENCE = {
+    "name": "Oplog-Lease",
+    "in": "header",
+    "description": "Store only if the lease still has this term: see /v1/leases.",
+    "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}; *term=[0-9]{1,18}$"},
+    "example": "orders; term=7",
+}
+STALE = "The term of Oplog-Lease is over, or the lease has no holder. Nothing was stored."
+
+
 def _answers(*answers: tuple[int, str]) -> dict[int | str, dict[str, Any]]:
     return {
         code: {"description": text, **({"content": PROBLEM_EXAMPLE} if code >= 400 else {})}
@@ -84,6 +94,7 @@ POST: dict[str, Any] = {
                 " list.",
             ),
             (408, "The headers or the body were too slow."),
+            (412, STALE),
             (413, "The body is too large, or has more operations than the queue can hold."),
             (415, "The body is neither JSON nor NDJSON."),
             (429, "Too many wrong passwords came from this address or from others."),
@@ -100,6 +111,7 @@ POST: dict[str, Any] = {
         },
     },
     "openapi_extra": {
+        "parameters": [FENCE],
         "requestBody": {
             "required": True,
             "content": {
@@ -124,7 +136,7 @@ POST: dict[str, Any] = {
                     '{"event":"delete","type":"video","id":"x9"}\n',
                 },
             },
-        }
+        },
     },
 }
 

@@ -33,7 +33,8 @@ def add_error_handlers(app: FastAPI, private_files: Collection[Path | None]) -> 
             return Problem(
                 404,
                 f"there is nothing at {path}; operations and the stream are at / and /ops,"
-                " topics at /v1/namespaces/NAMESPACE/topics, transactions at /v1/txns",
+                " topics at /v1/namespaces/NAMESPACE/topics, transactions at /v1/txns,"
+                " leases at /v1/leases/NAME",
             ).response()
         return Problem(error.status_code, str(error.detail), error.headers).response()
 

@@ -10,17 +10,20 @@ from oplogd.errors import (
     NotConfirmedError,
     OperationError,
     QueueFullError,
+    StaleFenceError,
     StoreUnavailableError,
 )
 from oplogd.ingest.body import Body, InvalidBodyError, TooLargeError, TooManyError
 from oplogd.ingest.budget import NoRoomError
 from oplogd.ingest.intake import Intake
+from oplogd.lease import Fence
 from oplogd.logs import Episode
 from oplogd.media_types import JSON, NDJSON
 from oplogd.values import Address
 from oplogd.web import describe
 from oplogd.web.access.authentication import WriteAuthenticator
 from oplogd.web.bodies import BodyReader
+from oplogd.web.fence import fence_of
 from oplogd.web.negotiate import media_type
 from oplogd.web.problem import COMMON_HEADERS, Problem
 
@@ -46,9 +49,10 @@ def add_ingest(
             raise Problem(
                 503, "the agent is stopping; send to another agent or try again", _RETRY_AFTER
             )
+        fence = fence_of(request)
         body = await read(request)
         invalid.end()
-        await _store(intake, body)
+        await _store(intake, body, fence)
         if body.batch:
             answer = msgspec.json.encode({"ingested": len(body.operations)})
             return Response(answer, 200, COMMON_HEADERS, JSON)
@@ -83,9 +87,11 @@ def add_ingest(
         )
 
 
-async def _store(intake: Intake, body: Body) -> None:
+async def _store(intake: Intake, body: Body, fence: Fence | None) -> None:
     try:
-        await intake.store(body.operations)
+        await intake.store(body.operations, fence)
+    except StaleFenceError as error:
+        raise Problem(412, str(error)) from None
     except QueueFullError as error:
         raise Problem(503, str(error), _RETRY_AFTER) from None
     except TooLargeError as error:

@@ -19,6 +19,7 @@ COUNTERS = {
     "events_ingested": "Operations stored in the log",
     "events_error": "Operations refused as invalid",
     "events_discarded": "Operations dropped because the queue was full or the store was away",
+    "events_stale": "Operations refused because the term of their lease was over",
     "events_spooled": "Operations put into the spool",
     "events_recovered": "Operations of an earlier process, found in the spool",
     "events_dropped_kernel": "Datagrams the kernel dropped before the agent read them",
@@ -33,6 +34,9 @@ COUNTERS = {
     "transactions_committed": "Transactions that this agent has committed",
     "transactions_aborted": "Transactions that this agent has aborted for a client",
     "transactions_timed_out": "Transactions that this agent has aborted because they were overdue",
+    "leases_polls": "Polls of leases answered",
+    "leases_terms": "Terms of leases with which a holder has begun to poll this agent",
+    "leases_stale_publishes": "Publishes refused because the term of their lease was over",
 }
 GAUGES = {
     "uptime_seconds": "Seconds since the start",
@@ -65,6 +69,7 @@ GAUGES = {
     "topics_feeds_bytes": "Bytes of messages in memory",
     "transactions_open": "Transactions in the store that are not decided",
     "transactions_oldest_open_seconds": "Age of the oldest transaction that is not decided",
+    "leases_held": "Leases whose holder polls this agent",
 }
 LABELLED = {
     "consumers_refused": ("reason", "Consumers that were not connected"),

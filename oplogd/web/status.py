@@ -12,10 +12,12 @@ from oplogd.event_id import format_id
 from oplogd.health import Health
 from oplogd.histogram import Histogram
 from oplogd.ingest.counters import Counters
+from oplogd.ingest.fenced import FencedQueue
 from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.spool import Spool
 from oplogd.ingest.udp import UdpIngest
 from oplogd.latency import LatencyProbe
+from oplogd.leases.counters import LeaseCounters
 from oplogd.operation import now_ms
 from oplogd.store import Store, StoreStats
 from oplogd.stream.hub import Hub
@@ -100,6 +102,7 @@ class StatusReport:
         store: StoreProbe,
         counters: Counters,
         queue: IngestQueue,
+        fenced: FencedQueue,
         udp: UdpIngest,
         spool: Spool | None,
         latency: LatencyProbe,
@@ -107,12 +110,14 @@ class StatusReport:
         hub: Hub,
         topics: TopicFigures,
         transactions: TransactionFigures,
+        leases: LeaseCounters,
         rates: Callable[[], Mapping[str, float]],
         started: float,
     ) -> None:
         self._store = store
         self._counters = counters
         self._queue = queue
+        self._fenced = fenced
         self._udp = udp
         self._spool = spool
         self._latency = latency
@@ -120,6 +125,7 @@ class StatusReport:
         self._hub = hub
         self._topics = topics
         self._transactions = transactions
+        self._leases = leases
         self._rates = rates
         self._started = started
 
@@ -145,6 +151,7 @@ class StatusReport:
             "store": store,
             "topics": topics,
             "transactions": transactions,
+            "leases": self._leases.counts._asdict(),
         }
 
     async def private_members(self, lags: Lags) -> _Members:
@@ -153,19 +160,21 @@ class StatusReport:
         return {**await consumer_members(lags), "refused_datagrams": datagrams}
 
     def _ingest_members(self) -> _Members:
-        counters, queue, spool = self._counters, self._queue, self._spool
+        counters, queue, fenced = self._counters, self._queue, self._fenced
+        spool = self._spool
         return {
             "events_received": counters.received,
             "events_ingested": counters.ingested,
             "events_error": counters.error,
             "events_discarded": counters.discarded,
+            "events_stale": counters.stale,
             "events_spooled": counters.spooled,
             "events_recovered": counters.recovered,
             "events_dropped_kernel": self._udp.kernel_drops(),
             "datagrams_refused": self._udp.refused.count,
-            "queue_size": queue.operations,
+            "queue_size": queue.operations + fenced.count,
             "queue_max_size": queue.max_operations,
-            "queue_bytes": queue.bytes,
+            "queue_bytes": queue.bytes + fenced.bytes,
             "queue_max_bytes": queue.max_bytes,
             "spool": {
                 "operations": counters.in_spool,

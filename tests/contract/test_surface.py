@@ -118,6 +118,7 @@ def test_the_api_is_described(target: Target) -> None:
     assert {"/status", "/live", "/ready", "/metrics", "/session", "/token"} <= paths.keys()
     assert paths["/v1/txns"].keys() == {"get", "post"}
     assert paths["/v1/txns/{txn}"].keys() == {"get"}
+    assert paths["/v1/leases/{lease}"].keys() == {"post", "get", "delete"}
     ends = [paths[f"/v1/txns/{{txn}}/{end}"] for end in ("records", "commit", "abort")]
     assert [methods.keys() for methods in ends] == [{"post"}] * 3
     post = paths["/ops"]["post"]
@@ -128,6 +129,7 @@ def test_the_api_is_described(target: Target) -> None:
         "401",
         "403",
         "408",
+        "412",
         "413",
         "415",
         "429",

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from oplog_relay.commands.group import command as relay
 from oplog_sync.errors import (
     EXIT_EMPTY_DUMP,
     EXIT_FUTURE_ROWS,
@@ -33,6 +34,7 @@ OF_OTHER_PROGRAMS = {
     "--gid", "--uid", "--no-create-home", "--home-dir", "--shell", "--directory", "--owner",
     "--group", "--mode", "--no-cache-dir", "--no-install-recommends", "--interval", "--timeout",
     "--start-period", "--retries", "--from",
+    "--host", "--username", "--dbname",  # pg_isready
     "--replSet", "--bind_ip_all", "--quiet", "--eval",  # mongod and mongosh
     "--from-file", "--namespace",  # kubectl
     "--driver-memory", "--conf", "--packages",  # spark-submit
@@ -54,6 +56,9 @@ def test_every_variable_that_is_named_is_a_variable_of_the_agent() -> None:
 def test_every_flag_that_is_named_is_a_flag_of_a_program() -> None:
     ours = {flag.name for flag in flag_table()}
     ours |= {flag.name for flag in sync_flag_table()} | {"--help", "--version"}
+    ours |= {
+        flag for each in relay.commands.values() for option in each.params for flag in option.opts
+    }
     named = {
         (path.name, flag)
         for path, text in texts(WRITTEN)

@@ -61,10 +61,10 @@ def test_the_packages_are_built_checked_installed_and_tried(checkout: Path) -> N
 def test_one_install_command_gives_every_command(checkout: Path, tmp_path: Path) -> None:
     assert run(sys.executable, "-m", "venv", tmp_path / "venv", cwd=checkout).returncode == 0
     bin_ = tmp_path / "venv/bin"
-    install = ("install", "-q", "-c", "constraints.txt", ".[sync]", "./clients/python")
+    install = ("install", "-q", "-c", "constraints.txt", ".[relay,sync]", "./clients/python")
     done = run(bin_ / "python", "-m", "pip", *install, cwd=checkout)
     assert done.returncode == 0, done.stderr
-    for name in ("oplogd", "oplog-sync", "oplog-tail", "oplogctl"):
+    for name in ("oplogd", "oplog-relay", "oplog-sync", "oplog-tail", "oplogctl"):
         assert run(bin_ / name, "--version", cwd=tmp_path).stdout == f"{name} {version()}\n"
 
 

@@ -2,16 +2,16 @@
 
 The steps are named as in ``oplogd/store/mongo/conditional.py`` and ``batch.py``: ``newest`` reads
 the head, ``judge`` drops operations of the batch that are in already, ``insert``, and ``standing``
-checks a late insert. Between them a majority lags, a primary is replaced by one without the entries
-that no majority has, answers are lost, inserts are carried out late, the log is folded and trimmed.
-One entry at a time is inserted, copied and folded. Run as a program, this counts the wrong
-schedules of each order.
+checks a late insert. A writer in doubt reads the checkpoint, the log and the checkpoint. Between
+these steps a majority lags, a primary is replaced by one without the entries that no majority has,
+answers are lost, inserts are carried out late, the log is folded and trimmed. One entry at a time
+is inserted, copied and folded. Run as a program, this counts the wrong schedules of each order.
 """
 
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ class Order(NamedTuple):
     head_is_majority: bool = True
     head_is_first: bool = True
     checks_late: bool = True
+    checkpoint_is_read_again: bool = True
 
 
 RIGHT = Order()
@@ -31,13 +32,24 @@ ORDERS = {
     "local head first": Order(head_is_majority=False),
     "majority head, token judged first": Order(head_is_first=False),
     "no check of what was late": Order(checks_late=False),
+    "checkpoint read only once": Order(checkpoint_is_read_again=False),
 }
 
 # Operations of each writer, in two batches.
 OPERATIONS = 4
 
-_CHAOS_STEPS = 60
-_MOST_STEPS = 2_000
+_MOST_STEPS = 3_000
+
+
+class ModelFence(NamedTuple):
+    """The condition of a writer, and the steps of its rounds. It ends if the fence does not hold.
+
+    ``is_judged_again``: in each round, otherwise only in the first one of a batch.
+    """
+
+    holds: Callable[[], bool]
+    steps: tuple[str, ...] = ("newest", "judge", "fence")
+    is_judged_again: bool = True
 
 
 class ModelEntry(NamedTuple):
@@ -94,13 +106,20 @@ class AppendWorld:
             self.majority if self.order.head_is_majority else self.log, default=self.checkpoint
         )
 
-    def last_of(self, writer: str) -> int:
+    def last_of(self, writer: str) -> Generator[None, None, int]:
+        """Return the largest sequence in the log or in the checkpoint."""
+        folded = self.checkpoint
+        yield
         unfolded = [
-            each.sequence
+            (place, each.sequence)
             for place, each in self.majority.items()
-            if place > self.checkpoint and each.writer == writer
+            if place > folded and each.writer == writer
         ]
-        return max([*unfolded, self.folded_of.get(writer, -1)])
+        found = max(unfolded, default=(-1, -1))
+        yield
+        if self.order.checkpoint_is_read_again:
+            folded = self.checkpoint
+        return found[1] if found[0] > folded else self.folded_of.get(writer, -1)
 
     def standing(self, insert: Insert) -> list[ModelEntry]:
         return [
@@ -191,22 +210,31 @@ class AppendWorld:
         return bool(gone)
 
 
-def write(world: AppendWorld, name: str) -> Iterator[None]:
+def write(world: AppendWorld, name: str, fence: ModelFence | None = None) -> Iterator[None]:
     """Write two batches, one step at a time, and each until it is acknowledged."""
     half = OPERATIONS // 2
+    steps: tuple[str, ...] = ("newest", "judge")
+    if fence or not world.order.head_is_first:
+        steps = fence.steps if fence else ("judge", "newest")
     for first in (0, half):
         todo = [ModelEntry(name, sequence) for sequence in range(first, first + half)]
         batch = list(todo)
         is_in_doubt = False
+        is_held: bool | None = None
         while todo:
             head = last = -1
             began = 0
-            for step in ("newest", "judge") if world.order.head_is_first else ("judge", "newest"):
+            for step in steps:
                 if step == "newest":
                     head, began = world.newest(), world.trimmed_times
+                elif step == "fence":
+                    if fence and (fence.is_judged_again or is_held is None):
+                        is_held = fence.holds()
                 elif is_in_doubt:
-                    last = world.last_of(name)
+                    last = yield from world.last_of(name)
                 yield
+            if is_held is False:
+                return
             todo = [each for each in todo if each.sequence > last]
             if not todo:
                 break
@@ -225,11 +253,8 @@ def write(world: AppendWorld, name: str) -> Iterator[None]:
         world.acknowledged += batch
 
 
-def run(order: Order, seed: int) -> set[str]:
-    """Return the faults of one schedule: none, if the order is right."""
-    chance = random.Random(seed)
-    world = AppendWorld(order, chance)
-    writers = {name: write(world, name) for name in "ab"}
+def play(world: AppendWorld, tasks: list[Iterator[None]], chaos_steps: int = 60) -> None:
+    """Carry out the steps of tasks and the events in a random order. Note the faults."""
     progress: list[Callable[[], bool]] = [
         world.carry_out,
         world.replicate,
@@ -238,20 +263,26 @@ def run(order: Order, seed: int) -> set[str]:
     ]
     chaos: list[Callable[[], bool]] = [*progress, world.trim, world.lose, world.fail_over]
     for number in range(_MOST_STEPS):
-        is_chaos = number < _CHAOS_STEPS
-        steps: list[Callable[[], bool] | str] = [*(chaos if is_chaos else progress), *writers]
-        step = chance.choice(steps)
-        if isinstance(step, str):
-            if next(writers[step], world) is world:
-                del writers[step]
-        elif not step() and not is_chaos and not writers and not any(each() for each in progress):
+        is_chaos = number < chaos_steps
+        steps: list[Callable[[], bool] | Iterator[None]] = [*(chaos if is_chaos else progress)]
+        step = world.chance.choice([*steps, *tasks])
+        if isinstance(step, Iterator):
+            if next(step, world) is world:
+                tasks.remove(step)
+        elif not step() and not is_chaos and not tasks and not any(each() for each in progress):
             break
     else:
         world.faults.add("no end")
     if any(world.passed[entry] == 0 for entry in world.acknowledged):
-        world.faults.add("an acknowledged operation that readers never get")
+        world.faults.add("an operation that readers never get")
     if any(count > 1 for count in world.passed.values()):
         world.faults.add("a doubled operation")
+
+
+def run(order: Order, seed: int) -> set[str]:
+    """Return the faults of one schedule: none, if the order is right."""
+    world = AppendWorld(order, random.Random(seed))
+    play(world, [write(world, name) for name in "ab"])
     for name in "ab":
         sequences = [entry.sequence for entry in world.passed if entry.writer == name]
         if sequences != sorted(sequences):

@@ -19,7 +19,7 @@ from oplogd.store.mongo.layout import Document
 from tests.agents import DEADLINE, fold
 from tests.mongo.agents import agent, operation, replicated
 from tests.mongo.conftest import MakeStore
-from tests.mongo.operations import document, offsets, op, whole_log
+from tests.mongo.operations import document, live_states, offsets, op, whole_log
 from tests.mongo.wire import Command, Wire, asks_for_head, inserts
 
 
@@ -120,6 +120,33 @@ async def test_an_insert_that_is_carried_out_during_a_step_of_the_next_try_is_no
     assert [entry.data.encode() for entry in await whole_log(store)] == [
         op(str(number)).data for number in range(5)
     ]
+
+
+async def test_a_writer_in_doubt_does_not_take_its_stray_for_an_operation_in_the_log(
+    wire: Wire, database: Database[Document], plain_url: str, make_store: MakeStore
+) -> None:
+    other, store = (make_store(url, "plain", lease=60) for url in (plain_url, wire.url()))
+    await other.open()
+    await store.open()
+    await other.append([op("first")])
+    await other.checkpoint()
+    late = wire.hold(inserts)
+    writing = asyncio.create_task(store.append([op("late")], BatchId("w", 0)))
+    await asyncio.to_thread(late.wait)
+    late.cut()
+    with pytest.raises(StoreUnavailableError):
+        await writing
+    held = wire.hold(asks_for_token)
+    writing = asyncio.create_task(store.append([op("late")], BatchId("w", 0)))
+    await asyncio.to_thread(held.wait)
+    await other.append([op("a"), op("b"), op("c")])
+    await other.checkpoint()
+    database["oplog_ops"].delete_many({"n": {"$lte": 3}})  # as trimming does
+    await asyncio.to_thread(late.release)
+    await asyncio.to_thread(held.release)
+    await writing
+    assert offsets(database) == [2, 4, 5]
+    assert "video/late" in await live_states(other)
 
 
 # A fail-over

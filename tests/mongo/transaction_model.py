@@ -10,13 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple
 
-from tests.mongo.append_model import RIGHT, AppendWorld, Fate, Insert, ModelEntry, write
+from tests.mongo.append_model import RIGHT, AppendWorld, Fate, Insert, ModelEntry, play, write
 
 TXN = "transaction"
 OPERATIONS = 4
-
-_CHAOS_STEPS = 80
-_MOST_STEPS = 3_000
 
 
 class Way(NamedTuple):
@@ -142,26 +139,8 @@ def coordinate(world: TransactionWorld) -> Iterator[None]:
 
 def run(way: Way, seed: int) -> set[str]:
     """Return the faults of one schedule: none, if the way is right."""
-    chance = random.Random(seed)
-    world = TransactionWorld(way, chance)
-    tasks = [coordinate(world), coordinate(world), write(world, "plain")]
-    progress = [world.carry_out, world.replicate, world.answer, world.fold]
-    chaos: list[Callable[[], bool]] = [*progress, world.trim, world.lose, world.fail_over]
-    for number in range(_MOST_STEPS):
-        is_chaos = number < _CHAOS_STEPS
-        steps: list[Callable[[], bool] | Iterator[None]] = [*(chaos if is_chaos else progress)]
-        step = chance.choice([*steps, *tasks])
-        if isinstance(step, Iterator):
-            if next(step, world) is world:
-                tasks.remove(step)
-        elif not step() and not is_chaos and not tasks and not any(each() for each in progress):
-            break
-    else:
-        world.faults.add("no end")
-    if any(world.passed[entry] == 0 for entry in world.acknowledged):
-        world.faults.add("an operation that readers never get")
-    if any(count > 1 for count in world.passed.values()):
-        world.faults.add("a doubled operation")
+    world = TransactionWorld(way, random.Random(seed))
+    play(world, [coordinate(world), coordinate(world), write(world, "plain")], chaos_steps=80)
     numbers = [entry.sequence for entry in world.passed if entry.writer == TXN]
     if numbers != sorted(numbers):
         world.faults.add("operations out of order")

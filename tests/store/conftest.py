@@ -69,6 +69,11 @@ async def txn_store(txn_kit: Kit) -> StoreHandle:
 
 
 @pytest.fixture
+async def lease_store(txn_kit: Kit) -> Store:
+    return await txn_kit.open()
+
+
+@pytest.fixture
 async def store(kit: Kit) -> Store:
     return await kit.open()
 

@@ -7,7 +7,8 @@ import pytest
 
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
-from oplogd.store import Entry
+from oplogd.store import Entry, FencedBatch
+from oplogd.store.leases import Leases
 from oplogd.store.topics import DEFAULT_TTL, Topics
 from oplogd.store.transactions import Transactions
 from tests.store.kits import START_MS, Kits
@@ -16,11 +17,13 @@ from tests.topics.memory_transactions import MemoryTransactions
 
 
 class MemoryStore:
-    """One handle: the part of ``oplogd.store.Store`` that tests of transactions use."""
+    """One handle: the part of ``oplogd.store.Store`` for tests of transactions and of leases."""
 
     def __init__(self, topics: MemoryTopics, transactions: MemoryTransactions) -> None:
         self.topics: Topics = topics
         self.transactions: Transactions = transactions
+        self.leases: Leases = topics.leases
+        self._holds = topics.leases.holds
         self._clock = topics.clock
         self._entries = transactions.operations
 
@@ -32,6 +35,13 @@ class MemoryStore:
         ms = max(self._clock(), last.ms)
         for k, each in enumerate(operations, 1):
             self._entries.append(Entry(last.offset + k, ms, each.event, each.data.decode()))
+
+    async def append_fenced(self, batches: Sequence[FencedBatch]) -> list[bool]:
+        results = [self._holds(batch.fence) for batch in batches]
+        for batch, holds in zip(batches, results, strict=True):
+            if holds:
+                await self.append(batch.operations)
+        return results
 
     async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[Entry]:
         return self._entries[after : after + limit]

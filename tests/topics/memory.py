@@ -31,6 +31,7 @@ from oplogd.store.topics import (
     TopicStats,
 )
 from oplogd.transaction import decode_marker
+from tests.topics.memory_leases import MemoryLeases
 
 READ_BYTES = 1_000_000
 
@@ -59,11 +60,13 @@ class MemoryTopics:
 
     ``trouble``: if set, every method raises it. ``gate``: each append waits for it, then judges and
     places its batches. ``appends``: the batches of each call that returned. ``records``: the
-    DEFERRED entries by lsn, by log and transaction; no sweep removes them.
+    DEFERRED entries by lsn, by log and transaction; no sweep removes them. ``leases``: they judge
+    the fences.
     """
 
     def __init__(self, clock: Callable[[], int], topic_ttl: int = DEFAULT_TTL) -> None:
         self.clock = clock
+        self.leases = MemoryLeases(clock)
         self.trouble: StoreUnavailableError | None = None
         self.gate = asyncio.Event()
         self.gate.set()
@@ -207,6 +210,8 @@ class MemoryTopics:
         return added
 
     def _append(self, batch: MessageBatch) -> Outcome:
+        if batch.fence is not None and not self.leases.holds(batch.fence):
+            return Refused.STALE
         if self._logs[batch.log].deleted:
             return Refused.DELETED
         added = self.place(batch.log, EntryKind.MESSAGE, batch.messages)

@@ -54,15 +54,20 @@ class Http:
     """Sends requests one by one, in one event loop. It follows no redirect.
 
     ``timeout``: seconds for a request in total, its answer included. ``max_body_bytes``: of an
-    answer.
+    answer. ``options``: of ``httpx.AsyncClient``.
     """
 
     def __init__(
-        self, proxy: str | None, timeout: float, max_body_bytes: int = MAX_BODY_BYTES
+        self,
+        proxy: str | None,
+        timeout: float,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        **options: Any,
     ) -> None:
         self._proxy = proxy
         self._timeout = timeout
         self._max_body_bytes = max_body_bytes
+        self._options = options
         self._client: httpx.AsyncClient | None = None
 
     async def ask(
@@ -71,7 +76,7 @@ class Http:
         """Send a request once. Raises no error: it would end the task that tries again."""
         try:
             if self._client is None:
-                self._client = http_client(self._proxy)
+                self._client = http_client(self._proxy, **self._options)
             async with asyncio.timeout(self._timeout):
                 request = self._client.build_request(
                     method, to.url, content=content, headers=headers

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from pymongo.asynchronous.client_session import AsyncClientSession
+
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
@@ -75,14 +77,9 @@ class WriterBatch:
         return [each for each in chunk if each[0] > self.last]
 
     async def standing(self, landed: Sequence[Numbered], first: int) -> list[Numbered]:
-        row = await self._link.meta.find_one({"_id": LOG}, {"n": 1, f"writers.{self._writer}": 1})
-        if row is None:
-            raise StoreUnavailableError(f"MongoDB at {self._link.hosts}: the log's row is gone")
-        known: list[int] = row.get("writers", {}).get(self._writer, [-1])
+        folded, last = await self._folded()
         return [
-            each
-            for offset, each in enumerate(landed, first)
-            if offset > row["n"] or each[0] <= known[0]
+            each for offset, each in enumerate(landed, first) if offset > folded or each[0] <= last
         ]
 
     def landed(self, landed: Sequence[Numbered], head: Head | None, *, is_beaten: bool) -> None:
@@ -104,14 +101,19 @@ class WriterBatch:
             folded = (await self._log.row(session)).folded.offset
             unfolded = {"n": {"$gt": folded}, "w": self._writer}
             last = await self._link.log.find_one(
-                unfolded, {"s": 1}, sort=[("n", -1)], session=session
+                unfolded, {"n": 1, "s": 1}, sort=[("n", -1)], session=session
             )
-            if last is not None:
-                return int(last["s"])
-            # Its operations may have been folded and trimmed meanwhile. The row is read after the
-            # log, so it knows them.
-            row = await self._link.meta.find_one(
-                {"_id": LOG}, {f"writers.{self._writer}": 1}, session=session
-            )
-            known: list[int] = (row or {}).get("writers", {}).get(self._writer, [-1])
-            return int(known[0])
+            folded, known = await self._folded(session)
+        # The log may have been trimmed meanwhile. Then an entry before the checkpoint may be a
+        # stray, and the checkpoint, read after the log, knows all others.
+        return int(last["s"]) if last and last["n"] > folded else known
+
+    async def _folded(self, session: AsyncClientSession | None = None) -> tuple[int, int]:
+        """Return the checkpoint's offset, and the writer's largest folded sequence; -1 if none."""
+        row = await self._link.meta.find_one(
+            {"_id": LOG}, {"n": 1, f"writers.{self._writer}": 1}, session=session
+        )
+        if row is None:
+            raise StoreUnavailableError(f"MongoDB at {self._link.hosts}: the log's row is gone")
+        known: list[int] = row.get("writers", {}).get(self._writer, [-1])
+        return int(row["n"]), int(known[0])

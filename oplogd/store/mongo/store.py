@@ -21,6 +21,7 @@ from oplogd.store.base import (
     Correction,
     CorrectionResult,
     Entry,
+    FencedBatch,
     LogBounds,
     StateCursor,
     StatesPage,
@@ -32,8 +33,10 @@ from oplogd.store.mongo.checkpoint import CheckpointWaiter
 from oplogd.store.mongo.conditional import ConditionalAppender
 from oplogd.store.mongo.corrections import CorrectionGuard
 from oplogd.store.mongo.errors import translating
+from oplogd.store.mongo.fenced_batch import FencedAppender
 from oplogd.store.mongo.layout import LOG
 from oplogd.store.mongo.lease import Lease
+from oplogd.store.mongo.leases import MongoLeases
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.log import Log
 from oplogd.store.mongo.log_row import LOST_STATES, LogRow
@@ -99,12 +102,14 @@ class MongoStore:
         self.room = Room(self.link, self.log, self.lease)
         self.appender = ConditionalAppender(self.link, self.log, self.room, timing)
         self.batches = BatchAppender(self.link, self.log, self.appender)
+        self.fenced = FencedAppender(self.link, self.log, self.appender)
         self.guard = CorrectionGuard(self.link, self.log, self.appender)
         payloads = Payloads(self.link, timing.majority_seconds)
         operations = OperationAppender(self.link, self.log, self.appender, payloads, timing.at_step)
         self.transactions = MongoTransactions(
             self.link, self.lease, self.topics, payloads, operations, timing, self._working
         )
+        self.leases = MongoLeases(self.link, timing.majority_seconds, self._working)
         self._checkpoint = CheckpointWaiter(
             self.link, self.log, self.lease, self.projection.changed
         )
@@ -154,6 +159,10 @@ class MongoStore:
             self._sequence += len(operations)
         async with self._working():
             await self.batches.append(operations, batch_id)
+
+    async def append_fenced(self, batches: Sequence[FencedBatch]) -> list[bool]:
+        async with self._working():
+            return await self.fenced.append(batches)
 
     async def correct(self, corrections: Sequence[Correction]) -> list[CorrectionResult]:
         """See ``Corrector``. Returns when the states hold the corrections.

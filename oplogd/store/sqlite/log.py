@@ -17,12 +17,13 @@ from oplogd.store.base import (
     Correction,
     CorrectionResult,
     Entry,
+    FencedBatch,
     LogBounds,
     State,
     StateCursor,
     StatesPage,
 )
-from oplogd.store.sqlite import catalogue
+from oplogd.store.sqlite import catalogue, lease_rows
 from oplogd.store.sqlite import statements as sql
 from oplogd.store.sqlite.connection import snapshot, transaction
 from oplogd.store.sqlite.schema import CREATE_OPS, migrate
@@ -63,15 +64,32 @@ def record_replacement(db: sqlite3.Connection, path: Path) -> None:
 
 
 def append(db: sqlite3.Connection, operations: Sequence[Operation]) -> None:
-    """Append all operations or none.
+    """Append all operations or none, in the open transaction or in one of its own.
 
     A large batch takes several statements, since Python and SQLite copy a statement's input.
     """
     parts = list(_parts(operations))
     now = now_ms()  # all operations of a batch share their time
-    with transaction(db) if len(parts) > 1 else contextlib.nullcontext():
+    needs_transaction = len(parts) > 1 and not db.in_transaction
+    with transaction(db) if needs_transaction else contextlib.nullcontext():
         for part in parts:
             _add(db, [(event, key, msgspec.Raw(data)) for event, key, data in part], now)
+
+
+def append_fenced(db: sqlite3.Connection, batches: Sequence[FencedBatch]) -> list[bool]:
+    """Append the batches whose fences hold, in one transaction. Return for each if it did."""
+    with transaction(db):
+        holding = lease_rows.holding(db, [batch.fence for batch in batches])
+        results = [batch.fence in holding for batch in batches]
+        operations = [
+            operation
+            for batch, holds in zip(batches, results, strict=True)
+            if holds
+            for operation in batch.operations
+        ]
+        if operations:
+            append(db, operations)
+    return results
 
 
 def _parts(operations: Sequence[Operation]) -> Iterator[Sequence[Operation]]:

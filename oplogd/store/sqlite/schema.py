@@ -104,6 +104,14 @@ CREATE_RECORDS = """
         PRIMARY KEY (txn, lsn)
     ) WITHOUT ROWID"""
 
+# A row for each lease that was ever held; rows stay. `ends`: time at which anyone may acquire it.
+# `ttl`: time to live in ms of the last extension.
+CREATE_LEASES = """
+    CREATE TABLE leases (
+        name TEXT PRIMARY KEY, holder TEXT, term INTEGER NOT NULL, ends INTEGER NOT NULL,
+        ttl INTEGER NOT NULL, note TEXT NOT NULL
+    ) WITHOUT ROWID"""
+
 # Append new steps at the end; never change one that was released. The position is the version.
 MIGRATIONS = (
     Migration(
@@ -152,6 +160,8 @@ MIGRATIONS = (
             CREATE_RECORDS,
         ),
     ),
+    # As above.
+    Migration("leases", (CREATE_LEASES,)),
 )
 
 

@@ -19,6 +19,7 @@ from oplogd.store.base import (
     Correction,
     CorrectionResult,
     Entry,
+    FencedBatch,
     LogBounds,
     StateCursor,
     StatesPage,
@@ -28,6 +29,7 @@ from oplogd.store.cached_count import CachedCount
 from oplogd.store.sqlite import log, topic_statements
 from oplogd.store.sqlite import statements as sql
 from oplogd.store.sqlite.connection import ConnectionPool, StoreFile, snapshot
+from oplogd.store.sqlite.leases import SqliteLeases
 from oplogd.store.sqlite.topics import SqliteTopics
 from oplogd.store.sqlite.transactions import SqliteTransactions
 
@@ -80,6 +82,7 @@ class SqliteStore:
         self._transactions = SqliteTransactions(
             self._writer, self._readers, self._lookups, self._wake
         )
+        self._leases = SqliteLeases(self._writer, self._lookups)
         self._states_count = CachedCount(lambda: self._counter.run(_count_states))
 
     async def open(self) -> None:
@@ -104,6 +107,9 @@ class SqliteStore:
     ) -> None:
         if operations:  # one transaction: a failed append leaves nothing
             await self._writer.run(lambda db: self._append(db, operations))
+
+    async def append_fenced(self, batches: Sequence[FencedBatch]) -> list[bool]:
+        return await self._writer.run(lambda db: self._append_fenced(db, batches))
 
     async def correct(self, corrections: Sequence[Correction]) -> list[CorrectionResult]:
         """Do ``Corrector.correct`` in one transaction."""
@@ -133,6 +139,10 @@ class SqliteStore:
     @property
     def transactions(self) -> SqliteTransactions:
         return self._transactions
+
+    @property
+    def leases(self) -> SqliteLeases:
+        return self._leases
 
     async def checkpoint(self) -> Mark:
         return await self._lookups.run(log.read_head)
@@ -165,6 +175,11 @@ class SqliteStore:
     def _append(self, db: sqlite3.Connection, operations: Sequence[Operation]) -> None:
         log.append(db, operations)
         self._appended.set()  # wakes the follower's thread without the busy event loop
+
+    def _append_fenced(self, db: sqlite3.Connection, batches: Sequence[FencedBatch]) -> list[bool]:
+        results = log.append_fenced(db, batches)
+        self._appended.set()
+        return results
 
     def _correct(
         self, db: sqlite3.Connection, corrections: Sequence[Correction]

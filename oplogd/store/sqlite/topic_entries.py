@@ -5,15 +5,17 @@ Batches go in as JSON and come out as one string, as in ``log``.
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from oplogd.errors import LogReplacedError, TopicNotFoundError
 from oplogd.event_id import Mark
+from oplogd.lease import Fence
 from oplogd.message import Message
 from oplogd.message_id import stamp, unstamp
 from oplogd.names import no_topic
+from oplogd.store.sqlite import lease_rows
 from oplogd.store.sqlite import topic_statements as sql
 from oplogd.store.sqlite.connection import transaction
 from oplogd.store.sqlite.statements import STATEMENT_BYTES, STATEMENT_OPERATIONS
@@ -39,13 +41,29 @@ Firsts = dict[int, tuple[int, int]]
 
 
 def append(db: sqlite3.Connection, batches: Sequence[MessageBatch], now: int) -> list[Outcome]:
-    """Append the batches of topics that exist, in one transaction."""
-    parts = list(_parts(batches))
+    """Append the batches of topics that exist and whose fences hold, in one transaction."""
+    fences = {batch.fence for batch in batches if batch.fence is not None}
+    if not fences:
+        return _append(db, batches, (), now)
+    with transaction(db):
+        stale = fences - lease_rows.holding(db, fences)
+        return _append(db, batches, stale, now)
+
+
+def _append(
+    db: sqlite3.Connection, batches: Sequence[MessageBatch], stale: Collection[Fence], now: int
+) -> list[Outcome]:
+    """Append the batches without one of these fences.
+
+    It runs in the open transaction or in one of its own.
+    """
+    parts = list(_parts(batch for batch in batches if batch.fence not in stale))
     firsts: Firsts = {}
-    with transaction(db) if len(parts) > 1 else contextlib.nullcontext():
+    needs_transaction = len(parts) > 1 and not db.in_transaction
+    with transaction(db) if needs_transaction else contextlib.nullcontext():
         for part in parts:
             firsts = place(db, EntryKind.MESSAGE, _encoded(part), now) | firsts
-    return _outcomes(batches, firsts)
+    return _outcomes(batches, stale, firsts)
 
 
 def place(db: sqlite3.Connection, kind: EntryKind, body: str, now: int) -> Firsts:
@@ -58,11 +76,11 @@ def place(db: sqlite3.Connection, kind: EntryKind, body: str, now: int) -> First
     return {log: (head + 1, first) for log, head, first in placed}
 
 
-def _parts(batches: Sequence[MessageBatch]) -> Iterator[_Part]:
+def _parts(batches: Iterable[MessageBatch]) -> Iterator[_Part]:
     """Divide the messages so that a part fits STATEMENT_OPERATIONS and STATEMENT_BYTES."""
     part: dict[int, list[Message]] = {}
     count = size = 0
-    for log, messages in batches:
+    for log, messages, _ in batches:
         for message in messages:
             size += len(message.data)
             if count == STATEMENT_OPERATIONS or (count and size > STATEMENT_BYTES):
@@ -82,13 +100,18 @@ def _encoded(part: _Part) -> str:
     return msgspec.json.encode(groups).decode()
 
 
-def _outcomes(batches: Sequence[MessageBatch], firsts: Firsts) -> list[Outcome]:
+def _outcomes(
+    batches: Sequence[MessageBatch], stale: Collection[Fence], firsts: Firsts
+) -> list[Outcome]:
     """Return the outcomes. ``firsts``: offset and stamp of the first message in each log.
 
     Offsets and stamps of one call ascend in steps of one.
     """
     outcomes: list[Outcome] = []
-    for log, messages in batches:
+    for log, messages, fence in batches:
+        if fence in stale:
+            outcomes.append(Refused.STALE)
+            continue
         if log not in firsts:
             outcomes.append(Refused.DELETED)
             continue

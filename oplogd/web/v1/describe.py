@@ -3,7 +3,7 @@
 from oplogd.media_types import EVENT_STREAM
 from oplogd.topics.avro import SCHEMAS
 from oplogd.transaction import Isolation
-from oplogd.web.describe import GET
+from oplogd.web.describe import FENCE, GET
 from oplogd.web.v1.describe_parts import (
     MESSAGE_SCHEMA,
     NAMESPACE,
@@ -93,10 +93,11 @@ PUBLISH = endpoint(
     "The messages are stored together or not at all, in their order. An answer of 200 means that"
     " they are durable. A message for `system/oplog` is an operation, or its JSON as text.",
     {"description": "The messages are durable."},
-    (*WRITE_ERRORS, 404, 408, 413, 415, 431),
+    (*WRITE_ERRORS, 404, 408, 412, 413, 415, 431),
     parameters=[
         NAMESPACE,
         TOPIC,
+        FENCE,
         {
             "name": "ttl",
             "in": "query",

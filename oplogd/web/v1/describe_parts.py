@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from oplogd.media_types import AVRO, JSON
-from oplogd.web.describe import PROBLEM_EXAMPLE
+from oplogd.web.describe import PROBLEM_EXAMPLE, STALE
 
 NAME = {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"}
 NAMESPACE = {"name": "namespace", "in": "path", "required": True, "schema": NAME}
@@ -49,6 +49,7 @@ ERRORS = {
     406: "The Accept header does not name text/event-stream.",
     408: "The headers or the body were too slow.",
     409: "A topic of this name exists, or the namespace is reserved.",
+    412: STALE,
     413: "The body or a message is too large, or there are more messages than the queue can hold.",
     415: "The body has another type or encoding.",
     429: "Too many wrong passwords came from this address or from others.",

@@ -15,6 +15,7 @@ from oplogd.topics.poller import Poller
 from oplogd.topics.publish import Publisher
 from oplogd.topics.rights import Right, Rights
 from oplogd.web.bodies import BodyReader
+from oplogd.web.fence import fence_of
 from oplogd.web.problem import Problem
 from oplogd.web.v1 import describe
 from oplogd.web.v1.requests import (
@@ -48,15 +49,16 @@ def add_publish(
         name = name_of(request)
         rights.require(request, Right.WRITE, *name)
         refuse_stopping(is_stopping)
+        fence = fence_of(request)
         with problems():
             require_known(name)
             if name != OPLOG:
                 refuse_reserved(name)
             codec = codec_for(request)
             if name == OPLOG:
-                await intake.store(await operations(request, codec))
+                await intake.store(await operations(request, codec), fence)
             else:
-                await publisher.publish(name, await messages(request, codec))
+                await publisher.publish(name, await messages(request, codec), fence)
         return Response(status_code=200, headers=HEADERS)
 
     async def messages(request: Request, codec: Codec) -> list[Message]:

@@ -6,10 +6,14 @@ from contextlib import contextmanager
 from fastapi import Request
 
 from oplogd.errors import (
+    LeaseConflictError,
+    LeaseError,
+    LeaseNotFoundError,
     MessageError,
     NotConfirmedError,
     OperationError,
     QueueFullError,
+    StaleFenceError,
     StoreUnavailableError,
     TopicError,
     TopicExistsError,
@@ -20,10 +24,13 @@ from oplogd.errors import (
 )
 from oplogd.ingest.body import TooLargeError
 from oplogd.ingest.budget import NoRoomError
+from oplogd.media_types import JSON
 from oplogd.names import OPLOG, SYSTEM, TopicName, check_name, no_topic
 from oplogd.topics.codec import Codec, InvalidMessagesError
 from oplogd.topics.codecs import MEDIA_TYPES, codec_of
 from oplogd.transaction import is_group_log
+from oplogd.web.access.origin import is_from_page
+from oplogd.web.bodies import BodyReader
 from oplogd.web.negotiate import media_type
 from oplogd.web.problem import Problem
 
@@ -88,9 +95,41 @@ def not_understood(given: str, known: Collection[str]) -> Problem:
     return Problem(415, f"Content-Type {given} is not understood; {use}")
 
 
+async def read_json(bodies: BodyReader, request: Request, max_bytes: int) -> bytes:
+    """Return a body of JSON, which may be empty. Raises Problem 413 and 415."""
+    async with bodies.received(request, "bytes") as raw:
+        if len(raw) > max_bytes:
+            raise Problem(413, f"the body has more than {max_bytes:,} bytes")
+        require_json(request, raw)
+        return raw
+
+
+def require_json(request: Request, raw: bytes) -> None:
+    """Raise Problem 415 for a body of another type.
+
+    An empty body needs no type, except from a page in a browser: pages of other origins may send
+    any request that needs no preflight, and only the type makes this one need it.
+    """
+    given = media_type(request.headers.get("content-type", ""))
+    if given != JSON and (raw.strip() or is_from_page(request.headers)):
+        raise not_understood(given, (JSON,))
+
+
+@contextmanager
+def continuing() -> Iterator[None]:
+    """Raise the Problem for an error of a request that may have been carried out in part."""
+    with problems():
+        try:
+            yield
+        except StoreUnavailableError as error:
+            raise Problem(
+                503, f"not confirmed; a repeated request continues: {error}", STORE_AWAY
+            ) from None
+
+
 @contextmanager
 def problems() -> Iterator[None]:
-    """Raise the Problem for an error of topics, messages, transactions or the store."""
+    """Raise the Problem for an error of topics, messages, transactions, leases or the store."""
     try:
         yield
     except InvalidMessagesError as error:
@@ -98,12 +137,14 @@ def problems() -> Iterator[None]:
         raise Problem(413 if error.too_large else 400, str(error), errors=errors) from None
     except OperationError as error:  # the body is not gzip
         raise Problem(400, f"body: {error.reason}") from None
-    except (MessageError, TopicError) as error:
+    except (LeaseError, MessageError, TopicError) as error:
         raise Problem(400, str(error)) from None
-    except (TopicNotFoundError, TransactionNotFoundError) as error:
+    except (LeaseNotFoundError, TopicNotFoundError, TransactionNotFoundError) as error:
         raise Problem(404, str(error)) from None
-    except (TopicExistsError, TransactionConflictError) as error:
+    except (LeaseConflictError, TopicExistsError, TransactionConflictError) as error:
         raise Problem(409, str(error)) from None
+    except StaleFenceError as error:
+        raise Problem(412, str(error)) from None
     except (TooLargeError, TransactionTooLargeError) as error:
         raise Problem(413, str(error)) from None
     except (NoRoomError, QueueFullError) as error:

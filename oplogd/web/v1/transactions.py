@@ -1,13 +1,11 @@
 """Transactions: begin, write records, commit, abort, show, list."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 from fastapi import FastAPI, Request, Response
 
-from oplogd.errors import StoreUnavailableError
 from oplogd.media_types import JSON
 from oplogd.names import SYSTEM
 from oplogd.operation import format_ms, now_ms
@@ -16,12 +14,18 @@ from oplogd.topics.rights import Right, Rights
 from oplogd.transaction import parse_id
 from oplogd.transactions import rules
 from oplogd.transactions.service import TransactionService
-from oplogd.web.access.origin import is_from_page
 from oplogd.web.bodies import BodyReader
-from oplogd.web.negotiate import media_type
-from oplogd.web.problem import COMMON_HEADERS, Problem
+from oplogd.web.fence import refuse_fence
+from oplogd.web.problem import COMMON_HEADERS
 from oplogd.web.v1 import describe_transactions as describe
-from oplogd.web.v1.requests import HEADERS, STORE_AWAY, not_understood, problems, refuse_stopping
+from oplogd.web.v1.requests import (
+    HEADERS,
+    continuing,
+    problems,
+    read_json,
+    refuse_stopping,
+    require_json,
+)
 
 TXNS = "/v1/txns"
 TXN = f"{TXNS}/{{txn}}"
@@ -40,7 +44,7 @@ def add_transactions(
     @app.post(TXNS, **describe.BEGIN)
     async def begin(request: Request) -> Response:
         require_write(request)
-        with _continuing():
+        with continuing():
             asked = rules.parse_begin(await read(request))
             if asked.topic is not None:
                 rights.require(request, Right.WRITE, *asked.topic)
@@ -52,7 +56,7 @@ def add_transactions(
     @app.post(f"{TXN}/records", **describe.RECORDS)
     async def write(request: Request) -> Response:
         require_write(request)
-        with _continuing():
+        with continuing():
             id_ = id_of(request)
             writing = await read_records(request)
             for name in writing.topics:
@@ -62,7 +66,7 @@ def add_transactions(
     @app.post(f"{TXN}/commit", **describe.COMMIT)
     async def commit(request: Request) -> Response:
         require_write(request)
-        with _continuing():
+        with continuing():
             id_ = id_of(request)
             done = await service.commit(id_, rules.parse_commit(await read(request)))
         return Response(await bodies.work(rules.encoding_commit(done)), 200, HEADERS, JSON)
@@ -70,7 +74,7 @@ def add_transactions(
     @app.post(f"{TXN}/abort", **describe.ABORT)
     async def abort(request: Request) -> Response:
         require_write(request)
-        with _continuing():
+        with continuing():
             id_ = id_of(request)
             rules.parse_abort(await read(request))
             return await show(await service.abort(id_))
@@ -94,17 +98,14 @@ def add_transactions(
     def require_write(request: Request) -> None:
         rights.require(request, Right.WRITE, SYSTEM)
         refuse_stopping(is_stopping)
+        refuse_fence(request, "records of a transaction")
 
     async def read(request: Request) -> bytes:
-        async with bodies.received(request, "bytes") as raw:
-            if len(raw) > _MAX_BYTES:
-                raise Problem(413, f"the body has more than {_MAX_BYTES:,} bytes")
-            _require_json(request, raw)
-            return raw
+        return await read_json(bodies, request, _MAX_BYTES)
 
     async def read_records(request: Request) -> rules.Writing:
         async with bodies.received(request, "records") as raw:
-            _require_json(request, raw)
+            require_json(request, raw)
             return await bodies.work(
                 rules.parsing_records(raw, format_ms(now_ms()), service.limits.records)
             )
@@ -114,29 +115,6 @@ def add_transactions(
 
     def id_of(request: Request) -> int:
         return parse_id(request.path_params["txn"])
-
-
-@contextmanager
-def _continuing() -> Iterator[None]:
-    """Raise the Problem for an error of a request that may have been carried out in part."""
-    with problems():
-        try:
-            yield
-        except StoreUnavailableError as error:
-            raise Problem(
-                503, f"not confirmed; a repeated request continues: {error}", STORE_AWAY
-            ) from None
-
-
-def _require_json(request: Request, raw: bytes) -> None:
-    """Raise Problem 415 for a body of another type.
-
-    An empty body needs no type, except from a page in a browser: pages of other origins may send
-    any request that needs no preflight, and only the type makes this one need it.
-    """
-    given = media_type(request.headers.get("content-type", ""))
-    if given != JSON and (raw.strip() or is_from_page(request.headers)):
-        raise not_understood(given, (JSON,))
 
 
 def _json(body: Any, headers: dict[str, str], status: int = 200) -> Response:

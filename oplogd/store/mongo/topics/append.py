@@ -6,13 +6,18 @@
            duplicate key → loop
 
 See ``conditional`` for the reasons. Plain batches have one condition: the topic still exists. A
-deletion appends an entry, so the heads tell the judgement. That loop keeps the oplog's capped
-collection from filling, finds its strays by the checkpoint, and identifies operations over several
-calls. Nothing of that exists here, and nothing there knows several logs. They share ``Obstacle``.
+deletion appends an entry, so the heads tell the judgement. A batch may also have a fence. That loop
+keeps the oplog's capped collection from filling, finds its strays by the checkpoint, and identifies
+operations over several calls. Nothing of that exists here, and nothing there knows several logs.
+They share ``Obstacle``.
 
 If a connection breaks during an insert, it is repeated: then the entries in its places tell which
 ones have landed. They carry the writer's token and number, and the repetition has the same places,
-so none lands twice.
+so none lands twice. The rest is judged again.
+
+If the term of a fence ends before all of its batch is in the log, the rest is refused. If a part of
+it is in the log, or may still land because an answer was lost, the append raises: nobody may be
+told that nothing was stored.
 """
 
 import itertools
@@ -24,6 +29,7 @@ from pymongo.errors import AutoReconnect, BulkWriteError, ServerSelectionTimeout
 
 from oplogd.event_id import Mark
 from oplogd.store.mongo.errors import DUPLICATE_KEY
+from oplogd.store.mongo.fences import ended_meanwhile, holding
 from oplogd.store.mongo.head import server_seconds
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.obstacle import Obstacle
@@ -80,6 +86,7 @@ class TopicAppender:
                     Numbered(next(self._numbers), EntryKind.MESSAGE, each.data, each.ttl)
                     for each in batch.messages
                 ],
+                batch.fence,
             )
             for batch in batches
         ]
@@ -108,7 +115,7 @@ class TopicAppender:
                     obstacles[log].compare(head.mark.offset)
             if doubtful:
                 await self._look_for(doubtful, doubtful_since)
-            attempts = await self._judge(self._chunk(todo), heads)
+            attempts = await self._judge(self._chunk(todo), heads, doubtful)
             if not attempts:
                 continue
             try:
@@ -145,12 +152,21 @@ class TopicAppender:
                 chunk.setdefault(group, []).append(entry)
         return chunk
 
-    async def _judge(self, chunk: Chunk, heads: Heads) -> list[Attempt]:
+    async def _judge(
+        self, chunk: Chunk, heads: Heads, doubtful: Mapping[str, Attempt]
+    ) -> list[Attempt]:
         conditions = [
             entry.once for entries in chunk.values() for entry in entries if entry.once is not None
         ]
         known = await entries_of(self._link, conditions)
-        return judge(chunk, heads, await self._link.now_ms(), known)
+        held = await holding(self._link, {each.fence for each in chunk if each.fence is not None})
+        attempts = judge(chunk, heads, await self._link.now_ms(), known, held)
+        in_doubt = {each.group for each in doubtful.values()}
+        for group in chunk:
+            is_begun = group.first is not None or group in in_doubt
+            if group.fence is not None and group.is_stale and is_begun:
+                raise ended_meanwhile(self._link, group.fence)
+        return attempts
 
     async def _insert(self, attempts: Sequence[Attempt], heads: Heads) -> Landing:
         """Insert entries up to the first place that another entry has."""

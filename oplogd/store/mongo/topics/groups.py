@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from oplogd.event_id import Mark
+from oplogd.lease import Fence
 from oplogd.store.mongo.topics.layout import Document, place
 from oplogd.store.topics import Outcome, Placed, Refused
 
@@ -35,18 +36,21 @@ class Group:
 
     For entries with a condition: ``repeated`` are those that were in the log before. The group ends
     with ``is_closed`` if its transaction has ended in this log, and with ``clash``, an entry that
-    is in the log with another digest.
+    is in the log with another digest. ``is_stale``: its fence did not hold before its last entry
+    was in the log.
     """
 
-    def __init__(self, log: int, todo: list[Numbered]) -> None:
+    def __init__(self, log: int, todo: list[Numbered], fence: Fence | None = None) -> None:
         self.log = log
         self.todo = todo
+        self.fence = fence
         self.first: Mark | None = None
         self.last: Mark | None = None
         self.is_refused = False
         self.ended: Mark | None = None
         self.repeated: list[Numbered] = []
         self.is_closed = False
+        self.is_stale = False
         self.clash: Numbered | None = None
 
     def place(self, entry: Numbered, mark: Mark) -> None:
@@ -62,6 +66,9 @@ class Group:
     def refuse(self, ended: Mark | None) -> None:
         self.todo, self.is_refused, self.ended = [], True, ended
 
+    def expire(self) -> None:
+        self.todo, self.is_stale = [], True
+
     def close(self) -> None:
         self.todo, self.is_closed = [], True
 
@@ -70,6 +77,8 @@ class Group:
 
     @property
     def outcome(self) -> Outcome:
+        if self.is_stale:
+            return Refused.STALE
         if self.is_refused or self.first is None or self.last is None:
             return Refused.DELETED
         return Placed(self.first, self.last)

@@ -2,13 +2,15 @@
 
 A topic must exist. An entry of a transaction is appended once, and only while the transaction has
 not ended in this log: see ``Once``. Whatever changes an answer is itself an entry of the same log
-and takes the place behind the head, so an outdated judgement meets a duplicate key.
+and takes the place behind the head, so an outdated judgement meets a duplicate key. The fence of a
+batch is judged here, too: see ``fences``.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from oplogd.event_id import Mark
+from oplogd.lease import Fence
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.topics.groups import Attempt, Group, Numbered, Once
 from oplogd.store.mongo.topics.heads import Heads
@@ -60,16 +62,26 @@ def _clauses(conditions: Iterable[Once]) -> list[Document]:
     return [*clauses, {"x": {"$in": sorted(single)}}] if single else clauses
 
 
-def judge(chunk: Chunk, heads: Heads, now_ms: int, known: Mapping[str, Found]) -> list[Attempt]:
+def judge(
+    chunk: Chunk,
+    heads: Heads,
+    now_ms: int,
+    known: Mapping[str, Found],
+    held: Collection[Fence] = (),
+) -> list[Attempt]:
     """Return the places of the entries that may go in. Take the others out of their groups.
 
     An entry waits for the next judgement if one before it in the chunk decides about it.
-    ``known``: see ``entries_of``; it was asked for after the heads.
+    ``known``: see ``entries_of``. ``held``: the fences that hold. Both were asked for after the
+    heads.
     """
     lasts = {log: head.mark for log, head in heads.logs.items()}
     attempts = []
     identities: set[str] = set()
     for group, entries in chunk.items():
+        if group.fence is not None and group.fence not in held:
+            group.expire()
+            continue
         head = heads.logs.get(group.log)
         accepted = _accepted(group, entries, known, identities)
         if accepted and (head is None or head.is_ended):

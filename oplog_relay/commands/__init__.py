@@ -1,0 +1,1 @@
+"""The subcommands of ``oplog-relay``, a file for each."""

@@ -1,0 +1,195 @@
+"""``oplog-relay status``: the lease, its leader and the outbox, for people and in JSON."""
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+from oplog_relay.bindings import Backlog, LeaseState, MeasurableOutbox
+from oplog_relay.commands.options import PATIENCE, settings_option
+from oplog_relay.commands.validate import check_that_it_has_leases
+from oplog_relay.db import open_outbox
+from oplog_relay.errors import ConfigError, LeaseUnavailableError, OutboxError
+from oplog_relay.exits import EXIT_FAILED, EXIT_OK
+from oplog_relay.lease import HttpLease
+from oplog_relay.progress import counted, seconds
+from oplog_relay.settings import RelaySettings
+from oplog_relay.table import OperatedTable
+from oplogc.answers import printable
+
+# Rows that are counted at most, so that a large table costs little.
+MAX_COUNTED = 1_000_000
+
+
+@dataclass
+class Status:
+    """All that is known. A part that is None or empty could not be asked: ``problems`` has the
+    reason. ``is_asked``: whether an agent has answered about the lease. ``marked``: rows by the
+    leader id on them.
+    """
+
+    is_asked: bool = False
+    lease: LeaseState | None = None
+    note: Mapping[str, Any] = field(default_factory=dict)
+    backlog: Backlog | None = None
+    marked: Mapping[str, int] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def is_led(self) -> bool:
+        lease = self.lease
+        return lease is not None and lease.holder is not None and lease.expires_in > 0
+
+    @property
+    def is_well(self) -> bool:
+        return self.is_led and not self.problems and not self.note.get("blocked_keys")
+
+    @property
+    def foreign(self) -> int:
+        """Rows marked by another than the present leader, as far as its leader id is known."""
+        mine = self.note.get("leader_id") if self.is_led else None
+        if self.is_led and mine is None:
+            return 0
+        return sum(rows for leader_id, rows in self.marked.items() if leader_id != mine)
+
+
+@click.command()
+@settings_option()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def status(settings: RelaySettings, as_json: bool) -> int:
+    """Show who leads, its progress, the blocked keys and the outbox.
+
+    Exit code: 0 a relay leads and no key is blocked; 1 nobody leads, a key is blocked, or an agent
+    or the database cannot be asked.
+    """
+    found = asyncio.run(_ask(settings))
+    if as_json:
+        print(json.dumps(members(settings.name, found)))
+    else:
+        print("\n".join(map(printable, lines(settings.name, found))))
+    return EXIT_OK if found.is_well else EXIT_FAILED
+
+
+async def _ask(settings: RelaySettings) -> Status:
+    found = Status()
+    lease = HttpLease(settings, "oplog-relay status")
+    try:
+        found.lease = await lease.look(PATIENCE)
+        if found.lease is None:  # an agent without leases answers in the same way
+            for url in settings.agents.urls:
+                one = dataclasses.replace(settings.agents, urls=(url,))
+                await check_that_it_has_leases(dataclasses.replace(settings, agents=one))
+        found.is_asked = True
+    except (ConfigError, LeaseUnavailableError) as error:
+        found.problems.append(str(error))
+    finally:
+        await lease.close()
+    if found.lease is not None:
+        found.note = read_note(found.lease.note)
+    outbox = open_outbox(settings.database)
+    try:
+        if isinstance(outbox, MeasurableOutbox):
+            found.backlog = await outbox.backlog(MAX_COUNTED)
+        with OperatedTable(settings.database) as table:
+            found.marked = table.marked(MAX_COUNTED)
+    except OutboxError as error:
+        found.problems.append(str(error))
+    finally:
+        await outbox.dispose()
+    return found
+
+
+def read_note(text: str) -> dict[str, Any]:
+    """Return the members of a leader's note; none of a text that no relay has written."""
+    try:
+        note = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return note if isinstance(note, dict) else {}
+
+
+def members(name: str, found: Status) -> dict[str, Any]:
+    """Return the JSON of ``--json``."""
+    lease, backlog = found.lease, found.backlog
+    return {
+        "name": name,
+        "is_led": found.is_led,
+        "lease": None if lease is None else {
+            "holder": lease.holder,
+            "term": lease.term,
+            "expires_seconds": round(lease.expires_in, 3),
+        },
+        "leader": found.note or None,
+        "outbox": None if backlog is None else {
+            "rows": backlog.rows,
+            "oldest_seconds": round(backlog.oldest_seconds, 3),
+            "marked": found.marked,
+            "marked_by_others": found.foreign,
+        },
+        "problems": found.problems,
+    }  # fmt: skip
+
+
+def lines(name: str, found: Status) -> list[str]:
+    """Return the lines for people."""
+    told = [_lease_line(name, found)]
+    if found.is_led:
+        told += _leader_lines(found.note)
+    if found.backlog is not None:
+        told += _outbox_lines(found.backlog, found)
+    return [*told, *(f"problem: {each}" for each in found.problems)]
+
+
+def _lease_line(name: str, found: Status) -> str:
+    lease = found.lease
+    if lease is None:
+        return f"{name}: {'no relay has ever led' if found.is_asked else 'the lease is not known'}"
+    if lease.holder is None:
+        return f"{name}: nobody leads; the last leader has handed over term {lease.term}"
+    who = _who(found.note) or lease.holder
+    if lease.expires_in <= 0:
+        return f"{name}: nobody leads; the term {lease.term} of {who} has expired"
+    return f"{name}: led by {who}, term {lease.term}, expires in {seconds(lease.expires_in)}"
+
+
+def _who(note: Mapping[str, Any]) -> str:
+    return f"{note['host']} (process {note['pid']})" if {"host", "pid"} <= note.keys() else ""
+
+
+def _leader_lines(note: Mapping[str, Any]) -> list[str]:
+    if not note:
+        return ["leader: has left no figures yet"]
+    known = [
+        f"{note[name]:,} {text}"
+        for name, text in (
+            ("in_flight", "in flight"), ("relayed", "relayed"), ("rate", "rows per second"),
+        )
+        if isinstance(note.get(name), int | float)
+    ]  # fmt: skip
+    told = [f"leader: {', '.join(known)}"]
+    keys = note.get("blocked_keys") or 0
+    blocked = note.get("blocked")
+    if keys:
+        told.append(f"blocked: {counted(keys, 'key')}; see `oplog-relay skip --help`")
+        for each in blocked if isinstance(blocked, list) else []:
+            told.append(
+                f"  row {each.get('id')}, topic {each.get('topic')}, key {each.get('key')}:"
+                f" {each.get('reason')} ({counted(each.get('attempts') or 0, 'attempt')}"
+                f" since {each.get('since')})"
+            )
+    return told
+
+
+def _outbox_lines(backlog: Backlog, found: Status) -> list[str]:
+    if not backlog.rows:
+        return ["outbox: empty"]
+    more = " or more" if backlog.rows >= MAX_COUNTED else ""
+    age = seconds(backlog.oldest_seconds)
+    told = [f"outbox: {counted(backlog.rows, 'row')}{more}, the oldest is {age} old"]
+    if found.foreign:
+        told.append(f"outbox: {counted(found.foreign, 'row')} marked by a leader that is gone")
+    return told

@@ -1,0 +1,111 @@
+"""``oplog-relay validate``: checks the settings, and all that they name."""
+
+import asyncio
+import dataclasses
+import sys
+from collections.abc import AsyncIterator
+from uuid import uuid4
+
+import click
+
+from oplog_relay.commands.options import PATIENCE, settings_option
+from oplog_relay.commands.shown import without_password
+from oplog_relay.config import shown
+from oplog_relay.db import open_outbox
+from oplog_relay.errors import ConfigError, LeaseUnavailableError, RelayError
+from oplog_relay.exits import EXIT_FAILED, EXIT_OK, PROGRAM
+from oplog_relay.lease import HttpLease
+from oplog_relay.progress import counted
+from oplog_relay.settings import RelaySettings
+from oplogc.answers import printable
+
+_NO_NAME = "!"  # an agent with leases refuses it, an older one does not know the path
+
+
+@click.command()
+@settings_option()
+@click.option("--offline", is_flag=True, help="Check the file only.")
+def validate(settings: RelaySettings, offline: bool) -> int:
+    """Check the settings, and all that they name.
+
+    Prints them with all defaults and without secrets. Then asks the database for the table, its
+    columns and the rights on them, and each agent for the lease and the right to take it. Changes
+    nothing. Exit code: 0 all is well, 1 the database or an agent has a problem, 2 the settings have
+    mistakes.
+    """
+    print(shown(settings).rstrip())
+    if offline:
+        return EXIT_OK
+    return EXIT_FAILED if asyncio.run(_tell(settings)) else EXIT_OK
+
+
+async def _tell(settings: RelaySettings) -> int:
+    """Print each answer as a comment, each problem to stderr. Return the number of problems."""
+    problems = 0
+    async for what, sentence in _answers(settings):
+        if what:
+            print(f"# {printable(what)}: {printable(sentence)}")
+        else:
+            problems += 1
+            print(f"{PROGRAM}: {printable(sentence)}", file=sys.stderr)
+    return problems
+
+
+async def _answers(settings: RelaySettings) -> AsyncIterator[tuple[str, str]]:
+    """Yield the subject of each answer and a sentence. A problem has no subject."""
+    try:
+        yield f"database {without_password(settings.database.url)}", await _database(settings)
+    except RelayError as error:
+        yield "", str(error)
+    for url in settings.agents.urls:
+        one = dataclasses.replace(settings.agents, urls=(url,))
+        try:
+            sentence = await _agent(dataclasses.replace(settings, agents=one))
+            yield f"agent {without_password(url)}", sentence
+        except ConfigError as error:
+            yield "", str(error)
+        except LeaseUnavailableError as error:
+            address, said = without_password(url), str(error)
+            yield "", said if address in said else f"agents.urls: {address}: {said}"
+
+
+async def _database(settings: RelaySettings) -> str:
+    """Raises ConfigError, OutboxError."""
+    outbox = open_outbox(settings.database)
+    try:
+        await outbox.check()
+        backlog = await outbox.backlog(1_000_000)
+        return f"table {settings.database.table.name}, {counted(backlog.rows, 'row')}"
+    finally:
+        await outbox.dispose()
+
+
+async def _agent(settings: RelaySettings) -> str:
+    """Ask one agent for the lease. Raises ConfigError, LeaseUnavailableError."""
+    lease = HttpLease(settings, f"{PROGRAM} validate {uuid4()}")
+    try:
+        # Nobody holds it by this name, so the agent refuses it; but first for want of the right.
+        await lease.release(PATIENCE, 1)
+        await check_that_it_has_leases(settings)
+        try:
+            state = await lease.look(PATIENCE)
+        except LeaseUnavailableError:  # reading may need another password
+            return f"lease {settings.name}, which may be taken, but not looked at"
+        is_held = state is not None and state.holder is not None and state.expires_in > 0
+        held = f"held by {state.holder}" if state is not None and is_held else "free"
+        return f"lease {settings.name}, {held}"
+    finally:
+        await lease.close()
+
+
+async def check_that_it_has_leases(settings: RelaySettings) -> None:
+    """Raises ConfigError for an agent that is too old. The settings name one agent."""
+    lease = HttpLease(dataclasses.replace(settings, name=_NO_NAME), PROGRAM)
+    try:
+        await lease.release(PATIENCE, 1)
+    except LeaseUnavailableError:
+        return
+    finally:
+        await lease.close()
+    (url,) = settings.agents.urls
+    raise ConfigError(f"agents.urls: {without_password(url)} has no leases: update it")

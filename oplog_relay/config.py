@@ -1,0 +1,279 @@
+"""Reads the settings of a relay from a YAML file and the environment, and shows them."""
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from oplog_relay.agent_client import tls_context
+from oplog_relay.checks import mistakes
+from oplog_relay.database_url import hide_password, with_password
+from oplog_relay.db import url as database
+from oplog_relay.errors import ConfigError
+from oplog_relay.fields import BY_PATH, FIELDS, Field, Kind, duration_text
+from oplog_relay.group_name import name_of_program
+from oplog_relay.settings import AgentSettings, DatabaseSettings, Limits, RelaySettings, Table
+from oplog_relay.yaml_file import is_null, is_text, line, read_text, read_yaml
+from oplogc.address import base_endpoint
+from oplogc.address import shown as address_shown
+from oplogc.answers import printable
+from oplogc.variables import near, unknown_variable
+
+PREFIX = "OPLOG_RELAY_"
+VARIABLES = {
+    "OPLOG_RELAY_PASSWORD": "agents.password",
+    "OPLOG_RELAY_DATABASE_URL": "database.url",
+    "OPLOG_RELAY_DATABASE_PASSWORD": "database.password",
+}
+HIDDEN = "***"
+_SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(ms|s|m|h|)")
+_COUNT = re.compile(r"[0-9]{1,9}")
+_DOLLAR = re.compile(r"\$(?:(\$)|\{([A-Za-z_][A-Za-z0-9_]*)\}|)", re.ASCII)
+_T = TypeVar("_T")
+
+
+def load(path: str | Path, environ: Mapping[str, str] | None = None) -> RelaySettings:
+    """Read the settings from a file. Raises ConfigError, which lists every mistake.
+
+    ``environ``: the environment; None: that of the process.
+    """
+    reader = _Reader(str(path), os.environ if environ is None else environ)
+    reader.sections(read_yaml(path))
+    reader.variables()
+    return reader.settings()
+
+
+def shown(settings: RelaySettings) -> str:
+    """Return the effective settings as YAML, without secrets."""
+    document: dict[str, Any] = {}
+    for field in FIELDS:
+        if not field.is_effective:
+            continue
+        section = document
+        *parents, name = field.path.split(".")
+        for parent in parents:
+            section = section.setdefault(parent, {})
+        section[name] = _shown(field, field.value_in(settings))
+    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    return text
+
+
+def _shown(field: Field, value: Any) -> Any:
+    if field.path == "agents.urls":
+        return [address_shown(base_endpoint(url, None).url) for url in value]
+    if field.path == "database.url":
+        return hide_password(value, HIDDEN)
+    if field.kind is Kind.SECRET:
+        return None if value is None else HIDDEN
+    if field.kind is Kind.DURATION:
+        return duration_text(value)
+    if field.kind is Kind.DURATIONS:
+        return [duration_text(each) for each in value]
+    return value
+
+
+class _Reader:
+    """Collects values by their paths, and mistakes with their lines."""
+
+    def __init__(self, file: str, environ: Mapping[str, str]) -> None:
+        self._file = file
+        self._environ = environ
+        self._values: dict[str, Any] = {}
+        self._lines: dict[str, int] = {}
+        self._mistakes: set[tuple[int, str, str]] = set()
+
+    def sections(self, node: yaml.Node | None) -> None:
+        """Read the whole file."""
+        if node is not None:
+            self._section(node, "")
+
+    def variables(self) -> None:
+        """Let variables take precedence over the file, and refuse unknown ones."""
+        for name in self._environ:
+            if sentence := unknown_variable({name: self._environ[name]}, PREFIX, VARIABLES):
+                self._mistakes.add((0, "", sentence))
+        for name, path in VARIABLES.items():
+            if self._environ.get(name):
+                self._values[path] = self._environ[name]
+                self._lines.pop(path, None)
+
+    def settings(self) -> RelaySettings:
+        """Raises ConfigError."""
+        unread = {path for _, path, _ in self._mistakes}
+        url = self._url(unread)
+        name = self._values.get("name") or name_of_program(sys.argv[0])
+        if name is None and "name" not in unread:
+            self._mistake("name", "is missing: give the leader group a name")
+        settings = RelaySettings(
+            name=name or "unnamed",
+            database=DatabaseSettings(url, self._group("database.table.", Table)),
+            agents=self._group("agents.", AgentSettings),
+            limits=self._group("limits.", Limits),
+            metrics_listen=self._values.get("metrics_listen"),
+        )
+        for path, sentence in mistakes(settings, unread):
+            if path not in unread:
+                self._mistake(path, sentence)
+        try:
+            if not any(path.startswith("agents.") for _, path, _ in self._mistakes):
+                tls_context(settings.agents)
+        except ConfigError as error:
+            path, _, sentence = str(error).partition(": ")
+            self._mistake(path, sentence)
+        if self._mistakes:
+            raise ConfigError("\n".join(map(self._located, sorted(self._mistakes))))
+        return settings
+
+    def _section(self, node: yaml.Node, prefix: str) -> None:
+        if not isinstance(node, yaml.MappingNode):
+            forms = "a list of addresses or a mapping" if prefix == "agents." else "a mapping"
+            self._mistake(prefix.rstrip("."), f"must be {forms} of settings", node)
+            return
+        known = _names_below(prefix)
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            if not is_text(key):
+                self._mistake(prefix.rstrip("."), "the name of a setting must be text", key)
+                continue
+            name, path = key.value, f"{prefix}{key.value}"
+            if name in lines:
+                self._mistake(path, f"is given twice, first in line {lines[name]}", key)
+            elif name not in known:
+                self._mistake(path, f"unknown{near(name, known)}", key)
+            elif not is_null(value):
+                self._setting(path, value)
+            lines.setdefault(name, line(key))
+
+    def _setting(self, path: str, node: yaml.Node) -> None:
+        if path == "agents" and isinstance(node, yaml.SequenceNode):
+            path = "agents.urls"
+        if path not in BY_PATH:
+            self._section(node, f"{path}.")
+            return
+        self._lines[path] = line(node)
+        field = BY_PATH[path]
+        other = f"{path}_file"
+        if field.kind is Kind.SECRET_FILE:
+            path = other = path.removesuffix("_file")
+        try:
+            if other in self._lines:
+                raise ValueError(f"excludes {other.rpartition('.')[2]}")
+            self._values[path] = self._value(field, node)
+        except ValueError as error:
+            self._mistake(field.path, str(error), node)
+
+    def _value(self, field: Field, node: yaml.Node) -> Any:
+        """Raises ValueError."""
+        if field.kind is Kind.COUNT:
+            return _count(self._scalar(node), node)
+        if field.kind is Kind.DURATION:
+            return _duration(self._scalar(node), node)
+        if field.kind is Kind.DURATIONS:
+            pair = _elements(node, "two durations, such as [500ms, 30s]")
+            if len(pair) != 2:
+                raise ValueError("must be a list of two durations, such as [500ms, 30s]")
+            return tuple(_duration(self._scalar(each), each) for each in pair)
+        if field.kind is Kind.TEXTS:
+            return tuple(self._text(each) for each in _elements(node, "texts"))
+        text = self._text(node)
+        return _secret_in(text) if field.kind is Kind.SECRET_FILE else text
+
+    def _text(self, node: yaml.Node) -> str:
+        if not is_text(node):
+            raise ValueError("must be text; put a number or a word such as yes in quotes")
+        if not node.value:
+            raise ValueError("is empty")
+        if not (text := self._scalar(node)):
+            raise ValueError(f"is empty: {node.value} is")
+        return text
+
+    def _scalar(self, node: yaml.Node) -> str:
+        """Return the text of a scalar with the values of its variables."""
+        if not isinstance(node, yaml.ScalarNode):
+            raise ValueError("must be a single value")
+        return _DOLLAR.sub(self._variable, node.value)
+
+    def _variable(self, match: "re.Match[str]") -> str:
+        dollar, name = match.groups()
+        if dollar:
+            return "$"
+        if not name:
+            raise ValueError("a variable is written ${NAME}, and a dollar $$")
+        if name not in self._environ:
+            raise ValueError(f"the environment has no variable {name}")
+        return self._environ[name]
+
+    def _url(self, unread: set[str]) -> str:
+        url, password = self._values.get("database.url"), self._values.get("database.password")
+        if url is None:
+            if not unread & {"database.url", "database.url_file", "database"}:
+                self._mistake("database.url", "is missing: give the database of the outbox")
+            return ""
+        try:
+            if password is not None:
+                url = with_password(url, password)
+            database.parse(url)
+        except ConfigError as error:
+            path, _, sentence = str(error).partition(": ")
+            self._mistake(path, sentence)
+        return str(url)
+
+    def _group(self, prefix: str, kind: type[_T]) -> _T:
+        """Return settings of one kind, with the values that were read."""
+        given = {
+            (field.attribute or path).removeprefix(prefix): self._values[path]
+            for path, field in BY_PATH.items()
+            if path in self._values and (field.attribute or path).startswith(prefix)
+        }
+        return kind(**given)
+
+    def _mistake(self, path: str, sentence: str, node: yaml.Node | None = None) -> None:
+        at = self._lines.get(path, 0) if node is None else line(node)
+        self._mistakes.add((at, printable(path), printable(sentence)))
+
+    def _located(self, mistake: tuple[int, str, str]) -> str:
+        at, path, sentence = mistake
+        place = f"{self._file}:{at}" if at else self._file
+        if path:
+            return f"{place}: {path}: {sentence}"
+        return f"{place}: {sentence}" if at else sentence  # of a variable
+
+
+def _names_below(prefix: str) -> list[str]:
+    below = [path.removeprefix(prefix) for path in BY_PATH if path.startswith(prefix)]
+    return list(dict.fromkeys(path.partition(".")[0] for path in below))
+
+
+def _elements(node: yaml.Node, wanted: str) -> list[yaml.Node]:
+    if not isinstance(node, yaml.SequenceNode):
+        raise ValueError(f"must be a list of {wanted}")
+    return list(node.value)
+
+
+def _count(text: str, node: yaml.Node) -> int:
+    if not _COUNT.fullmatch(text):
+        raise ValueError(f"{node.value!r} is not a whole number")
+    return int(text)
+
+
+def _duration(text: str, node: yaml.Node) -> float:
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{node.value!r} is not a duration, such as 100ms, 5s or 1m")
+    return round(float(match[1]) * _SECONDS[match[2]], 9)
+
+
+def _secret_in(path: str) -> str:
+    """Return the text of a file; one newline at its end is ignored. Raises ValueError."""
+    try:
+        text = read_text(path).removesuffix("\n").removesuffix("\r")
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+    if not text or not text.isprintable():
+        raise ValueError(f"{path!r} must hold one line of text")
+    return text

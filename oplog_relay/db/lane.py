@@ -1,0 +1,120 @@
+"""One connection to PostgreSQL that serves one call at a time, and is replaced when it fails."""
+
+import asyncio
+import contextlib
+import os
+import select
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import psycopg
+
+from oplog_relay.errors import OutboxError
+
+Connection = psycopg.AsyncConnection[tuple[Any, ...]]
+_T = TypeVar("_T")
+
+# Seconds for one call, the wait for earlier calls and a new connection included.
+DEADLINE = 10.0
+
+
+class Lane:
+    """Runs calls one after another on one connection.
+
+    A call that fails, is cancelled or takes too long ends the connection: its state is unknown.
+    The next call opens a new one.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[Connection]],
+        explain: Callable[[Exception], OutboxError],
+    ) -> None:
+        """``explain`` turns an error of psycopg into a sentence for users."""
+        self._connect = connect
+        self._explain = explain
+        self._connection: Connection | None = None
+        self._running: asyncio.Task[Any] | None = None
+        self._busy = asyncio.Lock()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_closed = False
+
+    async def run(self, work: Callable[[Connection], Awaitable[_T]]) -> _T:
+        """Return the result of ``work``. Raises OutboxError."""
+        task = asyncio.create_task(self._run(work), name="outbox")
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        try:
+            done, _ = await asyncio.wait({task}, timeout=DEADLINE)
+        except asyncio.CancelledError:
+            self._abandon(task)
+            raise
+        if not done:
+            self._abandon(task)
+            raise OutboxError(f"PostgreSQL (database.url): no answer within {DEADLINE:.0f} s")
+        if task.cancelled():
+            raise OutboxError("the outbox is closed")
+        return task.result()
+
+    async def close(self) -> None:
+        """End the connection. Calls in progress fail."""
+        self._is_closed = True
+        for task in self._tasks:
+            self._abandon(task)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self._drop()
+
+    async def _run(self, work: Callable[[Connection], Awaitable[_T]]) -> _T:
+        async with self._busy:
+            if self._is_closed:
+                raise OutboxError("the outbox is closed")
+            self._running = asyncio.current_task()
+            try:
+                if self._connection is not None and _has_ended(self._connection):
+                    await self._drop()
+                if self._connection is None:
+                    self._connection = await self._connect()
+                return await work(self._connection)
+            except (psycopg.Error, OSError, UnicodeError) as error:
+                await self._drop()
+                raise self._explain(error) from None
+            except BaseException:
+                await self._drop()
+                raise
+            finally:
+                self._running = None
+
+    async def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    def _abandon(self, task: asyncio.Task[Any]) -> None:
+        """End a task soon. Cancelling psycopg would wait for an answer of the server."""
+        if task is not self._running or self._connection is None:
+            task.cancel()
+            return
+        with (
+            contextlib.suppress(OSError),
+            socket.socket(fileno=os.dup(self._connection.fileno())) as sock,
+        ):
+            sock.shutdown(socket.SHUT_RDWR)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # nobody else looks if the call was abandoned
+
+
+def _has_ended(connection: Connection) -> bool:
+    """Return whether the server, or a proxy before it, has ended an idle connection.
+
+    An idle connection has nothing to read but that. Nothing was sent yet, so a new one may be used.
+    """
+    if connection.closed:
+        return True
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))

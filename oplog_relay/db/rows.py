@@ -1,0 +1,75 @@
+"""Rows of the outbox from the values of a database. No I/O."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from oplog_relay.row import Row
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def make_row(
+    id_: int,
+    create_time: datetime | str,
+    topic: str | None,
+    key: str | None,
+    value: str | None,
+    header_keys: Sequence[object] | str | None,
+    header_values: Sequence[object] | str | None,
+) -> Row:
+    """Return a row. ``create_time`` and headers: a sentence says why they cannot be read.
+
+    A fault of a row concerns its key only, so it must not fail the whole mark.
+    """
+    faults = []
+    if isinstance(create_time, str):
+        faults.append(create_time)
+        create_time = _EPOCH
+    headers: tuple[tuple[str, str], ...] = ()
+    if header_keys or header_values or header_keys is None or header_values is None:
+        found = _headers(header_keys, header_values)
+        if isinstance(found, str):
+            faults.append(found)
+        else:
+            headers = found
+    if key is None or topic is None:
+        faults.append(f"the {'key' if key is None else 'topic'} is NULL")
+    return Row(id_, create_time, topic or "", key or "", value, headers, "; ".join(faults))
+
+
+def from_seconds(seconds: float) -> datetime | str:
+    """Return the time of seconds since 1970 in whole microseconds, or the reason against it."""
+    try:
+        return _EPOCH + timedelta(microseconds=round(seconds * 1_000_000))
+    except (OverflowError, ValueError):
+        return "the create time is out of range"
+
+
+def from_json(text: object, name: str) -> list[object] | str:
+    """Return the list in a column of headers, or the reason against it. ``name``: of the column."""
+    try:
+        found = json.loads(text) if isinstance(text, str | bytes) else None
+    except (ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, list) else f"{name} is not a JSON list of strings"
+
+
+def _headers(
+    keys: Sequence[object] | str | None, values: Sequence[object] | str | None
+) -> tuple[tuple[str, str], ...] | str:
+    for each, what in ((keys, "header keys"), (values, "header values")):
+        if each is None:
+            return f"the {what} are NULL"
+        if isinstance(each, str):
+            return each
+    assert keys is not None
+    assert values is not None
+    if len(keys) != len(values):
+        return f"there are {len(keys)} header keys and {len(values)} header values"
+    pairs = []
+    for key, value in zip(keys, values, strict=True):
+        if not isinstance(key, str) or not isinstance(value, str):
+            return "a header's key or value is not a string"
+        pairs.append((key, value))
+    return tuple(pairs)

@@ -1,0 +1,273 @@
+"""An outbox in SQLite, through the standard library, in a thread of its own."""
+
+import asyncio
+import contextlib
+import re
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
+from uuid import UUID
+
+from oplog_relay.bindings import Backlog
+from oplog_relay.db import names
+from oplog_relay.db.names import Names
+from oplog_relay.db.rows import from_json, from_seconds, make_row
+from oplog_relay.db.url import SqliteUrl
+from oplog_relay.errors import ConfigError, OutboxError
+from oplog_relay.row import Row
+from oplog_relay.settings import Table
+
+_T = TypeVar("_T")
+
+# Seconds to wait for another connection's write. A call as a whole takes at most DEADLINE.
+_BUSY = 5.0
+DEADLINE = 10.0
+
+# Columns with "o." before them: SQLite takes an unknown name in quotes alone for a string.
+_HEAD = """
+SELECT o.{id}, o.{create_time}, CAST(o.{topic} AS TEXT), CAST(o.{key} AS TEXT),
+    CAST(o.{value} AS TEXT), o.{header_keys}, o.{header_values}
+FROM {table} AS o WHERE o.{leader_id} IS NOT ? ORDER BY o.{id} LIMIT ?
+"""
+_ANY = "SELECT 1 FROM {table} AS o WHERE o.{leader_id} IS NOT ? LIMIT 1"
+_STAMP = "UPDATE {table} SET {leader_id} = ? WHERE {id} = ?"
+_PURGE = "DELETE FROM {table} WHERE {id} = ?"
+_RESET = "UPDATE {table} SET {leader_id} = NULL WHERE {leader_id} = ?"
+_RESET_ID = _RESET + " AND {id} = ?"
+# A key that is NULL counts as empty: see ``rows``.
+_RESET_KEY = _RESET + " AND coalesce(CAST({key} AS TEXT), '') = ?"
+_COUNT = "SELECT count(*) FROM (SELECT 1 FROM {table} LIMIT ?)"
+_OLDEST = "SELECT {create_time} FROM {table} ORDER BY {id} LIMIT 1"
+_AUTOINCREMENT = re.compile(r"\bAUTOINCREMENT\b", re.IGNORECASE)
+
+
+class SqliteOutbox:
+    """An outbox in SQLite."""
+
+    def __init__(self, url: SqliteUrl, table: Table) -> None:
+        """Open nothing yet. Raises ConfigError."""
+        self._url = url
+        self._path = None if url.is_uri else Path(url.file).absolute()
+        self._table = table
+        self._names = Names.of(table)
+        self._connection: sqlite3.Connection | None = None
+        self._thread = ThreadPoolExecutor(1, "outbox")
+        self._is_closed = False
+
+    async def check(self) -> None:
+        """Raise ConfigError if the table does not fit, OutboxError if the file cannot be read."""
+        if self._path is not None and not await asyncio.to_thread(self._path.is_file):
+            raise ConfigError(f"database.url: there is no file {str(self._path)!r}")
+        await self._run(self._check)
+
+    async def mark(self, leader_id: UUID, limit: int) -> list[Row]:
+        return await self._run(lambda connection: self._mark(connection, str(leader_id), limit))
+
+    async def purge(self, ids: Sequence[int]) -> int:
+        return await self._run(
+            lambda connection: self._each(connection, _PURGE, [(i,) for i in ids])
+        )
+
+    async def reset(
+        self, leader_id: UUID, *, ids: Sequence[int] | None = None, key: str | None = None
+    ) -> int:
+        leader = str(leader_id)
+        rows: list[tuple[object, ...]] = [(leader,)]
+        statement = _RESET
+        if ids is not None:
+            statement, rows = _RESET_ID, [(leader, each) for each in ids]
+        elif key is not None:
+            statement, rows = _RESET_KEY, [(leader, key)]
+        return await self._run(lambda connection: self._each(connection, statement, rows))
+
+    async def backlog(self, at_most: int) -> Backlog:
+        def work(connection: sqlite3.Connection) -> Backlog:
+            (rows,) = connection.execute(self._sql(_COUNT), (at_most,)).fetchone()
+            oldest = connection.execute(self._sql(_OLDEST)).fetchone()
+            created = read_time(oldest[0]) if oldest else ""
+            age = 0.0 if isinstance(created, str) else time.time() - created.timestamp()
+            return Backlog(rows, max(0.0, age))
+
+        return await self._run(work)
+
+    async def dispose(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._connection is not None:
+            self._connection.interrupt()
+        closed = self._thread.submit(self._close)
+        self._thread.shutdown(wait=False)
+        await asyncio.wait({asyncio.wrap_future(closed)}, timeout=_BUSY)
+
+    async def _run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Run ``work`` in the thread. One that has begun goes on there, whatever happens here."""
+        if self._is_closed:
+            raise OutboxError("the outbox is closed")
+        call = asyncio.wrap_future(self._thread.submit(self._call, work))
+        try:
+            done, _ = await asyncio.wait({call}, timeout=DEADLINE)
+            if not done:
+                raise OutboxError(f"SQLite (database.url): no answer within {DEADLINE:.0f} s")
+            return call.result()
+        finally:
+            call.cancel()
+
+    def _call(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        try:
+            if self._connection is None:
+                self._connection = self._open()
+            return work(self._connection)
+        except sqlite3.Error as error:
+            self._close()
+            raise OutboxError(f"SQLite (database.url): {error}") from None
+
+    def _open(self) -> sqlite3.Connection:
+        """Open the file, which must exist: SQLite would create an empty one."""
+        file = self._url.file
+        if self._path is not None:
+            file = f"file:{quote(str(self._path))}?mode=rw"
+        busy = _BUSY if self._url.busy is None else min(self._url.busy, _BUSY)
+        connection = sqlite3.connect(
+            file, timeout=busy, isolation_level=None, check_same_thread=False, uri=True
+        )
+        connection.text_factory = _text
+        return connection
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _mark(self, connection: sqlite3.Connection, leader: str, limit: int) -> list[Row]:
+        # Looking first: an idle relay must not take the write lock 100 times per second.
+        if connection.execute(self._sql(_ANY), (leader,)).fetchone() is None:
+            return []
+        with _writing(connection):
+            found = connection.execute(self._sql(_HEAD), (leader, limit)).fetchall()
+            stamp = self._sql(_STAMP)
+            connection.executemany(stamp, ((leader, row[0]) for row in found))
+        return [_row(row) for row in found]
+
+    def _each(
+        self, connection: sqlite3.Connection, statement: str, rows: Sequence[tuple[object, ...]]
+    ) -> int:
+        if not rows:
+            return 0
+        with _writing(connection):
+            return connection.executemany(self._sql(statement), rows).rowcount
+
+    def _check(self, connection: sqlite3.Connection) -> None:
+        schema, name = names.split(self._table)
+        columns = {
+            row[0].lower(): bool(row[1])
+            for row in connection.execute(
+                "SELECT name, pk FROM pragma_table_info(?, ?)", (name, schema or "main")
+            )
+        }
+        if not columns:
+            raise ConfigError(
+                f"database.table: the database has no table {self._names.table};"
+                " `oplog-relay schema sqlite` prints one"
+            )
+        for setting in names.COLUMNS:
+            column: str = getattr(self._table, setting)
+            if column.lower() not in columns:
+                raise ConfigError(
+                    f"database.columns.{setting}: the table {self._names.table} has no column"
+                    f" {column!r}; `oplog-relay schema sqlite` prints a table that fits"
+                )
+        # Without it SQLite gives the id of a purged row to a new one.
+        prefix = f"{names.quote(schema)}." if schema else ""
+        (sql,) = connection.execute(
+            f"SELECT sql FROM {prefix}sqlite_master WHERE lower(name) = lower(?)", (name,)
+        ).fetchone()
+        if not columns[self._table.id.lower()] or not _AUTOINCREMENT.search(sql):
+            raise ConfigError(
+                f"database.columns.id: the column {self._table.id!r} must be INTEGER PRIMARY KEY"
+                " AUTOINCREMENT: otherwise SQLite uses ids again, and a new row may be deleted"
+                " as one that was sent; `oplog-relay schema sqlite` prints a table that fits"
+            )
+
+    def _sql(self, statement: str) -> str:
+        return statement.format(**self._names._asdict())
+
+
+@contextlib.contextmanager
+def _writing(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _row(row: tuple[object, ...]) -> Row:
+    id_, create_time, topic, key, value, header_keys, header_values = row
+    assert isinstance(id_, int)
+    made = make_row(
+        id_,
+        read_time(create_time),
+        topic if isinstance(topic, str) else None,
+        key if isinstance(key, str) else None,
+        value if isinstance(value, str) else None,
+        from_json(header_keys, "header_keys") if header_keys is not None else None,
+        from_json(header_values, "header_values") if header_values is not None else None,
+    )
+    try:
+        "".join([made.topic, made.key, made.value or "", *sum(made.headers, ())]).encode()
+    except UnicodeEncodeError:
+        return made._replace(
+            topic=_clean(made.topic),
+            key=_clean(made.key),
+            value=None,
+            headers=(),
+            fault="the text is not valid UTF-8",
+        )
+    return made
+
+
+def read_time(value: object) -> datetime | str:
+    """Return the time in a column of SQLite, or the reason against it.
+
+    Text is ISO 8601, in UTC if it has no offset. Numbers are seconds since 1970; large ones are
+    milliseconds or microseconds. NULL is now.
+    """
+    if value is None:
+        return datetime.now(UTC)
+    if isinstance(value, int | float):
+        return _from_number(value)
+    text = str(value).strip()
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        # A column of the type TEXT stores numbers as text.
+        try:
+            return _from_number(float(text))
+        except ValueError:
+            return "the create time is no date and time"
+    try:
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except OverflowError:
+        return "the create time is out of range"
+
+
+def _from_number(value: float) -> datetime | str:
+    size = abs(value)
+    return from_seconds(value / (1_000_000 if size >= 1e14 else 1000 if size >= 1e11 else 1))
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="surrogateescape")
+
+
+def _clean(text: str) -> str:
+    return text.encode(errors="replace").decode()

@@ -1,0 +1,74 @@
+"""Rows as the body of a publish. No I/O."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from oplog_relay.row import Row
+from oplogc.topics.names import OPLOG, TopicName, topic_name
+
+ID_HEADER = "outbox-id"
+# Characters in the name of a namespace or topic.
+MAX_NAME = 249
+_encode = msgspec.json.Encoder().encode
+
+
+class RowError(Exception):
+    """A row can never be sent. The message gives the reason, without the row's value."""
+
+
+@lru_cache(1024)
+def topic_of(topic: str) -> TopicName:
+    """Return the topic that a row names; ``oplog`` is ``system/oplog``. Raises RowError."""
+    if topic == OPLOG.topic:
+        return OPLOG
+    try:
+        return topic_name(topic if len(topic) <= 2 * MAX_NAME else f"{topic[:MAX_NAME]}…")
+    except ValueError as error:
+        raise RowError(f"topic: {error}") from None
+
+
+def encode(topic: TopicName, rows: Sequence[Row]) -> bytes:
+    """Return the body of the request that publishes rows of one topic. Raises RowError."""
+    messages: list[Any]
+    if topic == OPLOG:
+        messages = [_operation(row) for row in rows]
+    else:
+        messages = [_message(row) for row in rows]
+    try:
+        return _encode({"messages": messages})
+    except UnicodeEncodeError:
+        raise RowError("the text has an unpaired surrogate") from None
+
+
+def _message(row: Row) -> dict[str, Any]:
+    if row.fault:
+        raise RowError(row.fault)
+    headers = [*row.headers, (ID_HEADER, str(row.id))]
+    return {"payload": row.value, "key": row.key, "headers": headers}
+
+
+def _operation(row: Row) -> str:
+    """Return the operation as JSON in a string: an invalid one cannot spoil the body."""
+    if row.fault:
+        raise RowError(row.fault)
+    return _deletion(row) if row.value is None else row.value
+
+
+def _deletion(row: Row) -> str:
+    type_, slash, id_ = row.key.partition("/")
+    if not slash:
+        raise RowError("key: must be type/id if the value is null, which deletes the object")
+    if not isinstance(row.create_time, datetime):
+        raise RowError("create_time: is null; it is the time of the deletion")
+    if row.create_time.tzinfo is None:
+        raise RowError("create_time: has no time zone")
+    try:
+        time = row.create_time.astimezone(UTC).isoformat(timespec="milliseconds")
+    except OverflowError:
+        raise RowError("create_time: is out of range") from None
+    operation = {"event": "delete", "type": type_, "id": id_, "timestamp": time}
+    return _encode(operation).decode()

@@ -1,0 +1,121 @@
+"""Reads the figures of a leader at intervals, for handlers of events and for the lease's note."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+from uuid import UUID
+
+from oplog_relay.bindings import Backlog, MeasurableOutbox, Outbox
+from oplog_relay.errors import OutboxError
+from oplog_relay.events import MeterRead
+from oplog_relay.note import note
+from oplog_relay.state import Blocked, Counters
+
+# Rows at which counting the backlog ends.
+_MAX_BACKLOG = 100_000
+
+
+class Metered(Protocol):
+    """The figures of a relay."""
+
+    counters: Counters
+
+    @property
+    def is_leader(self) -> bool: ...
+
+    @property
+    def leader_id(self) -> UUID | None: ...
+
+    @property
+    def in_flight(self) -> int: ...
+
+    @property
+    def in_flight_keys(self) -> int: ...
+
+    @property
+    def blocked(self) -> tuple[Blocked, ...]: ...
+
+
+class Meter:
+    """The meter of a relay. ``interval``: seconds. ``publish`` gets every reading."""
+
+    def __init__(
+        self,
+        relay: Metered,
+        host: str,
+        interval: float,
+        clock: Callable[[], float],
+        publish: Callable[[MeterRead], None],
+    ) -> None:
+        self._relay = relay
+        self._host = host
+        self._interval = interval
+        self._clock = clock
+        self._publish = publish
+        self._last = MeterRead(0.0, 0, 0, 0, None, None, 0)
+        self._noted_changes = 0
+        self._is_due = True
+
+    async def run(self, outbox: Outbox) -> None:
+        """Read the meter at every interval while the relay leads."""
+        relayed, read = 0, self._clock()
+        while True:
+            await asyncio.sleep(self._interval)
+            now, before = self._clock(), relayed
+            relayed = self._relay.counters.relayed
+            if self._relay.is_leader:
+                rate = (relayed - before) / max(now - read, 0.001)
+                backlog = await self._measure(outbox)
+                if self._relay.is_leader:
+                    self._last = self._read(rate, backlog)
+                    self._is_due = True
+                    self._publish(self._last)
+            read = now
+
+    def due(self) -> None:
+        """Write the note at the next poll of the lease."""
+        self._is_due = True
+
+    def note(self, changes: int) -> str | None:
+        """Return the text for the lease's note, None if the last one will do.
+
+        ``changes``: a number that rises whenever a key becomes blocked or free. Call ``noted`` once
+        the note has arrived.
+        """
+        if not self._is_due and changes == self._noted_changes:
+            return None
+        self._noted_changes = changes
+        self._is_due = True
+        return note(
+            self._host,
+            os.getpid(),
+            self._read(self._last.rate, None)._replace(
+                backlog=self._last.backlog, oldest_seconds=self._last.oldest_seconds
+            ),
+            self._relay.blocked,
+            self._relay.leader_id,
+        )
+
+    def noted(self) -> None:
+        self._is_due = False
+
+    def _read(self, rate: float, backlog: Backlog | None) -> MeterRead:
+        relay = self._relay
+        return MeterRead(
+            rate,
+            relay.counters.relayed,
+            relay.in_flight,
+            relay.in_flight_keys,
+            backlog.rows if backlog else None,
+            backlog.oldest_seconds if backlog else None,
+            len(relay.blocked),
+        )
+
+    async def _measure(self, outbox: Outbox) -> Backlog | None:
+        if isinstance(outbox, MeasurableOutbox):
+            with suppress(OutboxError, TimeoutError):
+                async with asyncio.timeout(self._interval):
+                    return await outbox.backlog(_MAX_BACKLOG)
+        return None

@@ -1,0 +1,53 @@
+"""The text that a leader leaves with its lease, for ``oplog-relay status``. No I/O."""
+
+import json
+from typing import Any
+from uuid import UUID
+
+from oplog_relay.events import MeterRead
+from oplog_relay.state import Blocked
+
+# An agent takes 8 KiB.
+_MAX_BYTES = 8_000
+_MAX_BLOCKED = 10
+_MAX_REASON = 200
+
+
+def note(
+    host: str,
+    pid: int,
+    reading: MeterRead,
+    blocked: tuple[Blocked, ...],
+    leader_id: UUID | None = None,
+) -> str:
+    """Return the note as JSON. Blocked keys that do not fit are left out, but counted."""
+    listed = [_blocked(each) for each in blocked[:_MAX_BLOCKED]]
+    while True:
+        text = json.dumps(
+            {
+                "host": host,
+                "pid": pid,
+                **({"leader_id": str(leader_id)} if leader_id else {}),
+                "in_flight": reading.in_flight,
+                "relayed": reading.relayed,
+                "rate": round(reading.rate, 1),
+                "backlog": reading.backlog,
+                "oldest_seconds": reading.oldest_seconds,
+                "blocked": listed,
+                "blocked_keys": len(blocked),
+            }
+        )
+        if len(text) <= _MAX_BYTES or not listed:
+            return text
+        listed.pop()
+
+
+def _blocked(blocked: Blocked) -> dict[str, Any]:
+    return {
+        "id": blocked.id,
+        "topic": blocked.topic,
+        "key": blocked.key,
+        "reason": blocked.reason[:_MAX_REASON],
+        "attempts": blocked.attempts,
+        "since": blocked.since.isoformat(timespec="seconds"),
+    }

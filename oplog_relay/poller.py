@@ -1,0 +1,87 @@
+"""Polls the lease of a group: the poll is also the heartbeat."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from oplog_relay.bindings import LeaseClient
+from oplog_relay.errors import LeaseUnavailableError
+from oplog_relay.leadership import Leadership, Standing
+from oplog_relay.settings import Limits
+
+_log = logging.getLogger("oplog_relay")
+
+
+class Poller:
+    """Polls the lease until ``stop``, and tells its leadership the answers.
+
+    ``note`` returns the text for the lease, None for no change. ``noted`` is called when it has
+    arrived. ``changed`` is called before and after every poll.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        lease: LeaseClient,
+        leadership: Leadership,
+        clock: Callable[[], float],
+        *,
+        note: Callable[[], str | None],
+        noted: Callable[[], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self._limits = limits
+        self._lease = lease
+        self._leadership = leadership
+        self._clock = clock
+        self._note = note
+        self._noted = noted
+        self._changed = changed
+        self._now = asyncio.Event()
+        self._is_over = False
+        self._is_away = False
+
+    def poll_now(self) -> None:
+        """End the pause between two polls."""
+        self._now.set()
+
+    def stop(self) -> None:
+        """Poll no more. A poll in progress ends."""
+        self._is_over = True
+        self._now.set()
+
+    async def run(self) -> None:
+        while not self._is_over:
+            self._now.clear()
+            self._check()
+            await self._poll()
+            self._check()
+            if self._is_over:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._limits.poll):
+                    await self._now.wait()
+
+    def _check(self) -> None:
+        self._leadership.check(self._clock())
+        self._changed()
+
+    async def _poll(self) -> None:
+        leadership, clock = self._leadership, self._clock
+        asks_for_term = leadership.asks_for_term()
+        note = self._note() if leadership.standing is Standing.LEADING else None
+        sent = clock()
+        seconds = leadership.poll_timeout(sent)
+        try:
+            async with asyncio.timeout(seconds):
+                answer = await self._lease.poll(seconds, refresh=asks_for_term, note=note)
+        except (LeaseUnavailableError, TimeoutError) as error:
+            if not self._is_away:
+                _log.warning("no agent answers about the lease: %s", str(error) or "time-out")
+            self._is_away = True
+            return
+        self._is_away = False
+        leadership.answered(sent, asks_for_term, answer)
+        if note is not None:
+            self._noted()

@@ -1,0 +1,63 @@
+"""The life of a relay as lines of its log."""
+
+import logging
+
+from oplog_relay.events import (
+    Event,
+    LeaderAcquired,
+    LeaderFenced,
+    LeaderRefreshed,
+    LeaderRevoked,
+    MeterRead,
+)
+
+logger = logging.getLogger("oplog_relay")
+
+
+def log_event(event: Event) -> None:
+    """Log an event. A reading of an idle relay is not logged."""
+    match event:
+        case LeaderAcquired(leader_id, term):
+            logger.info("leading begins: term %d, leader id %s", term, leader_id)
+        case LeaderRefreshed(leader_id, term, reason):
+            logger.info("leading continues with term %d, leader id %s: %s", term, leader_id, reason)
+        case LeaderRevoked(_, term):
+            logger.info("leading ends: term %d is handed over", term)
+        case LeaderFenced(_, term, reason):
+            logger.warning("leading is lost: term %d: %s", term, reason)
+        case MeterRead() if is_busy(event):
+            logger.info("%s", progress(event))
+
+
+def is_busy(reading: MeterRead) -> bool:
+    """Return whether there is something to tell."""
+    return bool(reading.rate or reading.in_flight or reading.backlog or reading.blocked)
+
+
+def progress(reading: MeterRead) -> str:
+    """Return a reading as one line."""
+    parts = [f"{reading.rate:,.1f} rows per second", f"{reading.in_flight:,} in flight"]
+    if reading.backlog is not None:
+        parts.append(f"backlog {reading.backlog:,}")
+    if reading.oldest_seconds:
+        parts.append(f"oldest row {seconds(reading.oldest_seconds)}")
+    if reading.blocked:
+        parts.append(f"{counted(reading.blocked, 'blocked key')}")
+    return ", ".join(parts)
+
+
+def seconds(number: float) -> str:
+    """Return a duration for people: ``850 ms``, ``3.2 s``, ``4 min 10 s``, ``2 h 5 min``."""
+    if number < 1:
+        return f"{number * 1000:.0f} ms"
+    if number < 60:
+        return f"{number:.1f} s"
+    minutes, rest = divmod(int(number), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 row``, ``2,000 rows``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,383 @@
+"""The relay: leads its group or waits for the lead, and moves the rows of the outbox."""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import Any, Self
+from uuid import UUID, uuid4
+
+from oplog_relay.bindings import Bindings, CheckedOutbox, LeaseClient, Outbox, Publisher
+from oplog_relay.blocked import BlockedKeys
+from oplog_relay.dispatch import Dispatcher
+from oplog_relay.errors import ConfigError, LeaseUnavailableError, OutboxError
+from oplog_relay.events import (
+    Handler,
+    LeaderAcquired,
+    LeaderFenced,
+    LeaderRefreshed,
+    LeaderRevoked,
+    MeterRead,
+)
+from oplog_relay.leadership import Leadership, Standing, boot_time
+from oplog_relay.meter import Meter
+from oplog_relay.poller import Poller
+from oplog_relay.settings import RelaySettings
+from oplog_relay.state import Blocked, Counters, State
+from oplog_relay.term import GRACE_S, Cause, End, Term, Tools
+
+_log = logging.getLogger("oplog_relay")
+
+# Longest pause that an agent may ask for.
+_MAX_RETRY_AFTER_S = 30.0
+
+
+class Relay:
+    """A relay. Runs in the event loop that calls ``start``.
+
+    ``outbox``, ``lease``, ``publisher``: bindings of your own, instead of those that the settings
+    name. The relay closes them when it stops. ``wrap``: puts others around all of them, such as
+    ``Metrics.measured``. ``clock``: seconds; must not stand still while the machine sleeps.
+    """
+
+    def __init__(
+        self,
+        settings: RelaySettings,
+        *,
+        outbox: Outbox | None = None,
+        lease: LeaseClient | None = None,
+        publisher: Publisher | None = None,
+        wrap: Callable[[Bindings], Bindings] | None = None,
+        clock: Callable[[], float] = boot_time,
+    ) -> None:
+        self.settings = settings
+        self.counters = Counters()
+        self._limits = settings.limits
+        self._host = socket.gethostname()
+        self._holder = f"{self._host[:200]}:{os.getpid()}:{uuid4().hex[:8]}"
+        self._bindings = outbox, lease, publisher
+        self._wrap = wrap
+        self._clock = clock
+        self._state = State.CREATED
+        self._dispatcher = Dispatcher()
+        self._dispatching: asyncio.Task[None] | None = None
+        self._leadership = Leadership(settings.limits)
+        self._defeats = 0
+        self._blocked_keys = BlockedKeys(settings.limits.blocked_backoff)
+        self._leader_id: UUID | None = None
+        self._number = 0
+        self._unfinished = 0
+        self._term: Term | None = None
+        self._stopping = asyncio.Event()
+        self._news = asyncio.Event()
+        self._started = asyncio.Event()
+        self._stopped = asyncio.Event()
+        self._error: BaseException | None = None
+        self._meter = Meter(self, self._host, settings.limits.meter, clock, self._publish_reading)
+
+    async def start(self) -> None:
+        """Begin to poll the lease.
+
+        Raises ConfigError, also for a table that does not fit the settings, and RuntimeError after
+        an earlier start. A database that cannot be reached is tried again later.
+        """
+        if self._state is not State.CREATED:
+            raise RuntimeError("a relay starts once")
+        bindings = self._open_bindings()
+        self._state = State.RUNNING
+        self._running = asyncio.create_task(self._run(bindings), name="oplog relay")
+        try:
+            await self._started.wait()
+        except asyncio.CancelledError:
+            self._running.cancel()
+            raise
+        if isinstance(self._error, ConfigError):
+            await self.wait()
+
+    async def stop(self) -> None:
+        """Drain, hand the lead over, and close the bindings. A repeated call waits for the first.
+
+        Called by a handler of events, it does not wait: the relay waits for its handlers.
+        """
+        if self._state is State.CREATED:
+            self._state = State.STOPPED
+            self._stopped.set()
+        self._stopping.set()
+        self._news.set()
+        if self._state is State.RUNNING:
+            self._state = State.STOPPING
+            if self._term is not None:
+                self._term.end(End(Cause.STOPPED))
+        if asyncio.current_task() is not self._dispatching:
+            await self._stopped.wait()
+
+    async def wait(self) -> None:
+        """Wait until the relay has stopped. Raises the error that ended it."""
+        await self._stopped.wait()
+        if self._error is not None:
+            raise self._error
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def on_event(self, handler: Handler) -> None:
+        """Call a handler with every later event. Handlers run one after the other, in order."""
+        self._dispatcher.handlers.append(handler)
+
+    @property
+    def state(self) -> State:
+        return self._state
+
+    @property
+    def holder(self) -> str:
+        """The name of this relay as the holder of its lease: host, process and a random part."""
+        return self._holder
+
+    @property
+    def is_leader(self) -> bool:
+        return self._leader_id is not None
+
+    @property
+    def leader_id(self) -> UUID | None:
+        """The leader id of the present term; None: another relay leads, or none."""
+        return self._leader_id
+
+    @property
+    def term(self) -> int:
+        """The present term; 0: another relay leads, or none."""
+        return self._number if self._leader_id is not None else 0
+
+    @property
+    def in_flight(self) -> int:
+        """Rows that are marked and not yet purged, without those of blocked keys."""
+        return self._term.flow.in_flight if self._term is not None else 0
+
+    @property
+    def unfinished(self) -> int:
+        """Rows of the last term that may have arrived and are still in the outbox.
+
+        0 while a term lasts, after a loss of the lead, and after a stop that has finished all.
+        """
+        return self._unfinished
+
+    @property
+    def in_flight_keys(self) -> int:
+        """Keys of these rows."""
+        return self._term.flow.in_flight_keys if self._term is not None else 0
+
+    @property
+    def blocked(self) -> tuple[Blocked, ...]:
+        """The blocked keys, oldest first."""
+        return self._blocked_keys.rows() if self._term is not None else ()
+
+    def _open_bindings(self) -> Bindings:
+        # Imported here: a relay with other bindings needs no library for these.
+        outbox, lease, publisher = self._bindings
+        if outbox is None or lease is None or publisher is None:
+            from oplog_relay.checks import check
+
+            check(self.settings)
+        if lease is None:
+            from oplog_relay.lease import HttpLease
+
+            lease = HttpLease(self.settings, self._holder)
+        if publisher is None:
+            from oplog_relay.publisher import HttpPublisher
+
+            publisher = HttpPublisher(self.settings)
+        if outbox is None:
+            from oplog_relay.db import open_outbox
+
+            outbox = open_outbox(self.settings.database)
+        return Bindings(outbox, lease, publisher)
+
+    # Life
+
+    async def _run(self, bindings: Bindings) -> None:
+        """Own all tasks. An error of one of them ends the others."""
+        outbox, lease, publisher = bindings if self._wrap is None else self._wrap(bindings)
+        try:
+            await _check_table(bindings.outbox)
+            self._started.set()
+            async with asyncio.TaskGroup() as group:
+                await self._work(group, outbox, lease, publisher)
+        except ConfigError as error:
+            self._error = error
+        except BaseExceptionGroup as errors:
+            self._error = _first(errors)
+            _log.error("the relay stops because of an error", exc_info=self._error)
+        finally:
+            self._leader_id = None
+            self._term = None
+            self._blocked_keys.new_term()
+            for name, close in (
+                ("database", outbox.dispose()),
+                ("lease", lease.close()),
+                ("publisher", publisher.close()),
+            ):
+                await _close(name, close)
+            self._state = State.STOPPED
+            self._started.set()
+            self._stopped.set()
+
+    async def _work(
+        self, group: asyncio.TaskGroup, outbox: Outbox, lease: LeaseClient, publisher: Publisher
+    ) -> None:
+        tools = Tools(
+            self._limits, outbox, publisher, self._blocked_keys, self.counters, self._clock
+        )
+        poller = Poller(
+            self._limits,
+            lease,
+            self._leadership,
+            self._clock,
+            note=self._note,
+            noted=self._meter.noted,
+            changed=self._judge,
+        )
+        name = "oplog relay"
+        polling = group.create_task(poller.run(), name=f"{name}: lease poller")
+        metering = group.create_task(self._meter.run(outbox), name=f"{name}: meter")
+        self._dispatching = group.create_task(self._dispatcher.run(), name=f"{name}: events")
+        await self._lead(tools, poller)
+        metering.cancel()
+        if self._leader_id is not None:
+            _log.debug("the lead is given up: term %d", self._number)
+            await self._dispatcher.post(LeaderRevoked(self._leader_id, self._number)).wait()
+        # A poll in progress may still acquire the lease.
+        poller.stop()
+        await asyncio.wait([polling], timeout=GRACE_S)
+        polling.cancel()
+        await self._release(lease)
+        self._leader_id = None
+        with suppress(TimeoutError):
+            await self._dispatcher.drain(GRACE_S)
+        self._dispatching.cancel()
+
+    async def _release(self, lease: LeaseClient) -> None:
+        if self._leadership.standing is Standing.FOLLOWING:
+            return
+        try:
+            async with asyncio.timeout(GRACE_S):
+                await lease.release(GRACE_S, self._leadership.term)
+        except (LeaseUnavailableError, TimeoutError) as error:
+            _log.warning(
+                "the lease could not be released, and expires within %g s: %s",
+                self._limits.session,
+                str(error) or "time-out",
+            )
+
+    # Lead
+
+    async def _lead(self, tools: Tools, poller: Poller) -> None:
+        """Lead one term after the other, until the relay is to stop."""
+        reason, failed_at = "", -1
+        while not self._stopping.is_set():
+            if self._leadership.standing is not Standing.LEADING:
+                self._news.clear()
+                await self._news.wait()
+                continue
+            number, leader_id = self._leadership.term, uuid4()
+            is_refresh = self._leader_id is not None
+            self._meter.due()
+            self._number, self._leader_id = number, leader_id
+            term = self._term = Term(tools, leader_id, number, partial(self._may_send, number))
+            if is_refresh:
+                self.counters.refreshes += 1
+                _log.debug("leads on with term %d, leader id %s", number, leader_id)
+                done = self._dispatcher.post(LeaderRefreshed(leader_id, number, reason))
+            else:
+                self.counters.acquired += 1
+                _log.debug("leads with term %d, leader id %s", number, leader_id)
+                done = self._dispatcher.post(LeaderAcquired(leader_id, number))
+            await done.wait()
+            if self._stopping.is_set():
+                term.end(End(Cause.STOPPED))
+            self._unfinished = 0
+            end = await term.run()
+            self._term = None
+            if end.cause is not Cause.FENCED:
+                self._unfinished = term.unfinished
+            reason = end.reason
+            if end.cause is Cause.UNCERTAIN:
+                self.counters.uncertain += 1
+                # One warning for a series of failures.
+                level = logging.WARNING if self.counters.relayed != failed_at else logging.INFO
+                failed_at = self.counters.relayed
+                _log.log(level, "a new term is needed: %s", reason)
+                retry_after = min(end.retry_after, _MAX_RETRY_AFTER_S)
+                await self._pause(max(self._limits.io_error_backoff, retry_after))
+                self._leadership.renew(number)
+                poller.poll_now()
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+
+    def _may_send(self, number: int) -> bool:
+        now = self._clock()
+        if self._leadership.may_send(now, number):
+            return True
+        self._leadership.check(now)
+        self._judge()
+        return False
+
+    def _judge(self) -> None:
+        """End the term if the lease, or the clock, says so."""
+        leadership, term = self._leadership, self._term
+        if leadership.defeats != self._defeats:
+            self._defeats = leadership.defeats
+            if self._leader_id is not None:
+                self.counters.fenced += 1
+                _log.debug("the lead is lost: %s", leadership.reason)
+                event = LeaderFenced(self._leader_id, self._number, leadership.reason)
+                self._dispatcher.post(event)
+                self._leader_id = None
+            if term is not None:
+                term.end(End(Cause.FENCED, leadership.reason))
+        elif term is not None:
+            if leadership.standing is not Standing.LEADING or leadership.term != term.number:
+                term.end(End(Cause.UNCERTAIN, leadership.reason))
+            elif term.is_stuck():
+                seconds = self._limits.queue_timeout
+                term.end(End(Cause.UNCERTAIN, f"a row is in flight for more than {seconds:g} s"))
+        self._news.set()
+
+    def _note(self) -> str | None:
+        return self._meter.note(self._blocked_keys.changes)
+
+    def _publish_reading(self, reading: MeterRead) -> None:
+        # Readings do not pile up behind a handler that hangs.
+        if not self._dispatcher.is_behind():
+            self._dispatcher.post(reading)
+
+
+async def _check_table(outbox: Outbox) -> None:
+    """Raise ConfigError if the table does not fit the settings."""
+    if isinstance(outbox, CheckedOutbox):
+        try:
+            await outbox.check()
+        except OutboxError as error:
+            _log.warning("the table could not be checked: %s", error)
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+async def _close(name: str, closing: Coroutine[Any, Any, None]) -> None:
+    try:
+        async with asyncio.timeout(GRACE_S):
+            await closing
+    except Exception as error:
+        _log.warning("closing the %s failed: %s", name, str(error) or "time-out")

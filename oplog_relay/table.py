@@ -1,0 +1,142 @@
+"""The outbox table as an operator sees it: looks at rows, counts marks, deletes rows."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, Self
+
+from oplog_relay.db.names import Names
+from oplog_relay.db.sqlite import read_time
+from oplog_relay.db.url import PostgresUrl, SqliteUrl, parse
+from oplog_relay.errors import OutboxError
+from oplog_relay.settings import DatabaseSettings
+
+# Seconds to wait for a connection, for an answer of PostgreSQL, and for a lock of SQLite.
+_PATIENCE = 10
+
+
+class StoredRow(NamedTuple):
+    """A row as it is stored. ``create_time``: text, in UTC if it can be read."""
+
+    id: int
+    create_time: str
+    topic: str
+    key: str
+    value: str | None
+
+
+class OperatedTable:
+    """An open outbox table. Each change is committed at once.
+
+    Raises ConfigError for names and a URL of no use. All methods raise OutboxError.
+    """
+
+    def __init__(self, settings: DatabaseSettings) -> None:
+        self._names = Names.of(settings.table)
+        self._connection = connect(settings.url, autocommit=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._connection.close()
+
+    def find(self, ids: Sequence[int]) -> list[StoredRow]:
+        """Return the rows that exist, in the order of ``ids``."""
+        n = self._names
+        sql = (
+            f"SELECT {n.id}, {n.create_time}, {n.topic}, {n.key}, {n.value}"
+            f" FROM {n.table} WHERE {n.id} = "
+        )
+        found = [row for id_ in ids for row in self._ask(sql, id_)]
+        return [
+            StoredRow(id_, _time(time), str(topic), str(key), None if value is None else str(value))
+            for id_, time, topic, key, value in found
+        ]
+
+    def delete(self, id_: int) -> bool:
+        """Delete a row. Return whether there was one."""
+        return bool(self._ask(f"DELETE FROM {self._names.table} WHERE {self._names.id} = ", id_))
+
+    def marked(self, at_most: int) -> dict[str, int]:
+        """Return the number of marked rows by leader id, among ``at_most`` rows."""
+        n = self._names
+        found = self._ask(
+            f"SELECT leader, count(*) FROM (SELECT {n.leader_id} AS leader FROM {n.table}"
+            f" ORDER BY {n.id} LIMIT {at_most:d}) AS counted WHERE leader IS NOT NULL"
+            " GROUP BY leader ORDER BY count(*) DESC"
+        )
+        return {str(leader): rows for leader, rows in found}
+
+    def _ask(self, sql: str, id_: int | None = None) -> list[Any]:
+        """Run a statement, with an id at its end. Return rows, or one element per changed row."""
+        with translated():
+            if id_ is None:
+                cursor = self._connection.execute(sql)
+            elif isinstance(self._connection, sqlite3.Connection):
+                cursor = self._connection.execute(f"{sql}?", (id_,))
+            else:
+                # A name may have percent signs, which mean something beside parameters.
+                cursor = self._connection.execute(sql.replace("%", "%%") + "%s", (id_,))
+            return list(cursor) if cursor.description else [None] * max(cursor.rowcount, 0)
+
+
+def connect(url: str, *, autocommit: bool) -> Any:
+    """Open a connection of ``sqlite3`` or psycopg. Raises ConfigError, OutboxError."""
+    parsed = parse(url)
+    with translated():
+        if isinstance(parsed, PostgresUrl):
+            return _postgres(parsed, autocommit)
+        return _sqlite(parsed, autocommit)
+
+
+def _sqlite(url: SqliteUrl, autocommit: bool) -> sqlite3.Connection:
+    # A file that is missing must not be created.
+    file = url.file if url.is_uri else f"{Path(url.file).absolute().as_uri()}?mode=rw"
+    busy = _PATIENCE if url.busy is None else url.busy
+    isolation: Literal["DEFERRED"] | None = None if autocommit else "DEFERRED"
+    connection = sqlite3.connect(file, uri=True, timeout=busy, isolation_level=isolation)
+    connection.text_factory = lambda text: text.decode(errors="replace")  # of a row to be skipped
+    return connection
+
+
+def _postgres(url: PostgresUrl, autocommit: bool) -> Any:
+    import psycopg
+
+    parameters: dict[str, Any] = {
+        "client_encoding": "UTF8",
+        "connect_timeout": _PATIENCE,
+        **url.parameters,
+    }
+    connection = psycopg.connect(**parameters, autocommit=True)
+    connection.execute(f"SET statement_timeout = {_PATIENCE * 1000}")
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.autocommit = autocommit
+    return connection
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn errors of the databases into OutboxError, with the first line of what they say."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise OutboxError(f"SQLite (database.url): {error}") from None
+    except Exception as error:
+        if not type(error).__module__.startswith("psycopg"):
+            raise
+        said = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise OutboxError(f"PostgreSQL (database.url): {said}") from None
+
+
+def _time(stored: object) -> str:
+    time = stored if isinstance(stored, datetime) else read_time(stored)
+    return time.isoformat(" ", "milliseconds") if isinstance(time, datetime) else str(stored)

@@ -1,0 +1,1 @@
+"""Leases as clients use them: the bodies of requests, and figures."""

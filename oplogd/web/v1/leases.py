@@ -1,0 +1,76 @@
+"""Leases: poll, show, release."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+
+from oplogd.errors import TopicError
+from oplogd.lease import lease_name
+from oplogd.leases import rules
+from oplogd.leases.counters import LeaseCounters
+from oplogd.media_types import JSON
+from oplogd.names import SYSTEM
+from oplogd.store import Store
+from oplogd.topics.rights import Right, Rights
+from oplogd.web.bodies import BodyReader
+from oplogd.web.problem import COMMON_HEADERS, Problem
+from oplogd.web.v1 import describe_leases as describe
+from oplogd.web.v1.requests import HEADERS, continuing, problems, read_json, refuse_stopping
+
+LEASE = "/v1/leases/{lease}"
+
+# A note of which every character is escaped, and the other members.
+_MAX_BYTES = 64 * 1024
+
+
+def add_leases(
+    app: FastAPI,
+    rights: Rights[Request],
+    store: Store,
+    counters: LeaseCounters,
+    bodies: BodyReader,
+    is_stopping: Callable[[], bool],
+) -> None:
+    @app.post(LEASE, **describe.POLL)
+    async def poll(request: Request) -> Response:
+        require_write(request)
+        with continuing():
+            name = name_of(request)
+            asked = rules.parse_poll(name, await read_json(bodies, request, _MAX_BYTES))
+            lease = await store.leases.poll(asked)
+        counters.add_poll(asked.holder, lease)
+        return _json(rules.polled(lease, asked.holder))
+
+    @app.get(LEASE, **describe.SHOW)
+    async def get(request: Request) -> Response:
+        rights.require(request, Right.READ, SYSTEM)
+        with problems():
+            return _json(rules.shown(await store.leases.find(name_of(request))), COMMON_HEADERS)
+
+    @app.delete(LEASE, **describe.RELEASE)
+    async def release(request: Request) -> Response:
+        require_write(request)
+        with continuing():
+            name = name_of(request)
+            asked = rules.parse_release(await read_json(bodies, request, _MAX_BYTES))
+            lease = await store.leases.release(name, asked.holder, asked.term)
+        counters.add_release(name)
+        return _json(rules.released(lease))
+
+    def require_write(request: Request) -> None:
+        rights.require(request, Right.WRITE, SYSTEM)
+        refuse_stopping(is_stopping)
+
+
+def name_of(request: Request) -> str:
+    """Return the lease in a request's path. Raises Problem 400."""
+    try:
+        return lease_name(request.path_params["lease"])
+    except TopicError as error:
+        raise Problem(400, str(error)) from None
+
+
+def _json(body: Any, headers: dict[str, str] = HEADERS) -> Response:
+    return Response(msgspec.json.encode(body), 200, headers, JSON)

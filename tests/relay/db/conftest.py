@@ -1,0 +1,34 @@
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from oplog_relay.db import DatabaseOutbox
+from tests.postgres import PostgresServer
+from tests.relay.db.places import Kind, Place
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Each of the databases."""
+    found: Kind = request.param
+    return found
+
+
+@pytest.fixture
+def place(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Return a new database with the default table."""
+    server: PostgresServer | None = None
+    if kind == "postgres":
+        server = request.getfixturevalue("postgres")
+    made = Place(kind, tmp_path, server)
+    made.create()
+    return made
+
+
+@pytest_asyncio.fixture
+async def outbox(place: Place) -> AsyncIterator[DatabaseOutbox]:
+    made = place.open()
+    yield made
+    await made.dispose()

@@ -1,0 +1,88 @@
+"""Databases with an outbox, for tests that run on each of them."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import psycopg
+
+from oplog_relay.db import DatabaseOutbox, open_outbox
+from oplog_relay.outbox import Headers, OutboxWriter
+from oplog_relay.schema import ddl
+from oplog_relay.settings import DatabaseSettings, Table
+from tests.postgres import PostgresServer
+
+Kind = Literal["postgres", "sqlite"]
+
+
+class Place:
+    """A new database. ``table``: names of its outbox, which ``create`` makes."""
+
+    def __init__(self, kind: Kind, folder: Path, server: PostgresServer | None) -> None:
+        self.kind = kind
+        self.table = Table()
+        self._file = folder / "app.db"
+        self.url = f"sqlite:///{self._file}" if server is None else server.new_database()
+
+    def create(self, table: Table | None = None) -> None:
+        self.table = table or Table()
+        if self.kind == "sqlite":
+            with closing(sqlite3.connect(self._file)) as connection:
+                connection.execute("PRAGMA journal_mode = WAL")
+        self.run(ddl(self.kind, self.table))
+
+    def open(self) -> DatabaseOutbox:
+        return open_outbox(DatabaseSettings(self.url, self.table))
+
+    @contextmanager
+    def connect(self) -> Iterator[Any]:
+        """Connect as a service does; nothing is committed by itself."""
+        connection: Any = (
+            sqlite3.connect(self._file) if self.kind == "sqlite" else psycopg.connect(self.url)
+        )
+        with closing(connection):
+            yield connection
+
+    def run(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """Run a statement with ``?`` for each parameter in a transaction of its own."""
+        if self.kind == "postgres" and parameters:
+            statement = statement.replace("%", "%%").replace("?", "%s")
+        with self.connect() as connection:
+            cursor = connection.cursor()
+            cursor.execute(*([statement, parameters] if parameters else [statement]))
+            rows = cursor.fetchall() if cursor.description else []
+            connection.commit()
+            return rows
+
+    def insert(
+        self,
+        *keys: str,
+        topic: str = "topic",
+        value: str | None = "value",
+        headers: Headers = (),
+    ) -> None:
+        """Commit one row for each key."""
+        with self.connect() as connection:
+            writer = OutboxWriter(self.table)
+            for key in keys:
+                writer.message(connection, topic, key=key, value=value, headers=headers)
+            connection.commit()
+
+    def leaders(self) -> list[tuple[int, str | None]]:
+        """Return the ids of all rows, each with its leader id."""
+        names = self.table
+        rows = self.run(f"SELECT {names.id}, {names.leader_id} FROM {names.name} ORDER BY 1")
+        return [(id_, None if leader is None else str(leader)) for id_, leader in rows]
+
+    def waiting(self) -> int:
+        """Return the number of sessions that wait for a lock of another one in PostgreSQL."""
+        return int(self.run("SELECT count(*) FROM pg_locks WHERE NOT granted")[0][0])
+
+    def ids(self) -> list[int]:
+        return [id_ for id_, _ in self.leaders()]
+
+
+def ids_of(rows: Sequence[Any]) -> list[int]:
+    return [row.id for row in rows]
