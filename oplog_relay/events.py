@@ -13,11 +13,15 @@ class LeaderAcquired(NamedTuple):
 
 
 class LeaderRefreshed(NamedTuple):
-    """This relay leads with a new leader id and term, after a failure."""
+    """This relay leads with a new leader id and term, after a failure.
+
+    ``failures``: number of this failure in its series, from 1. A minute without one ends a series.
+    """
 
     leader_id: UUID
     term: int
     reason: str
+    failures: int = 1
 
 
 class LeaderRevoked(NamedTuple):

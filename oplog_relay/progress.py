@@ -15,18 +15,27 @@ logger = logging.getLogger("oplog_relay")
 
 
 def log_event(event: Event) -> None:
-    """Log an event. A reading of an idle relay is not logged."""
+    """Log an event. An idle relay has no readings, and most of a long series of failures is for
+    debugging.
+    """
     match event:
         case LeaderAcquired(leader_id, term):
             logger.info("leading begins: term %d, leader id %s", term, leader_id)
-        case LeaderRefreshed(leader_id, term, reason):
-            logger.info("leading continues with term %d, leader id %s: %s", term, leader_id, reason)
+        case LeaderRefreshed(leader_id, term, reason, failures):
+            level = logging.INFO if is_told(failures) else logging.DEBUG
+            text = "leading continues with term %d, leader id %s: %s"
+            logger.log(level, text, term, leader_id, reason)
         case LeaderRevoked(_, term):
             logger.info("leading ends: term %d is handed over", term)
         case LeaderFenced(_, term, reason):
             logger.warning("leading is lost: term %d: %s", term, reason)
         case MeterRead() if is_busy(event):
             logger.info("%s", progress(event))
+
+
+def is_told(failures: int) -> bool:
+    """Return whether a failure is logged: the first, second, fourth, eighth … of a series."""
+    return failures & (failures - 1) == 0
 
 
 def is_busy(reading: MeterRead) -> bool:

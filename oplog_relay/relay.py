@@ -25,12 +25,15 @@ from oplog_relay.events import (
 from oplog_relay.leadership import Leadership, Standing, boot_time
 from oplog_relay.meter import Meter
 from oplog_relay.poller import Poller
+from oplog_relay.progress import is_told
 from oplog_relay.settings import RelaySettings
 from oplog_relay.state import Blocked, Counters, State
 from oplog_relay.term import GRACE_S, Cause, End, Term, Tools
 
 _log = logging.getLogger("oplog_relay")
 
+# A series of failures ends after this time without one.
+_SERIES_S = 60.0
 # Longest pause that an agent may ask for.
 _MAX_RETRY_AFTER_S = 30.0
 
@@ -278,7 +281,7 @@ class Relay:
 
     async def _lead(self, tools: Tools, poller: Poller) -> None:
         """Lead one term after the other, until the relay is to stop."""
-        reason, failed_at = "", -1
+        reason, failures, failed_at = "", 0, 0.0
         while not self._stopping.is_set():
             if self._leadership.standing is not Standing.LEADING:
                 self._news.clear()
@@ -292,7 +295,7 @@ class Relay:
             if is_refresh:
                 self.counters.refreshes += 1
                 _log.debug("leads on with term %d, leader id %s", number, leader_id)
-                done = self._dispatcher.post(LeaderRefreshed(leader_id, number, reason))
+                done = self._dispatcher.post(LeaderRefreshed(leader_id, number, reason, failures))
             else:
                 self.counters.acquired += 1
                 _log.debug("leads with term %d, leader id %s", number, leader_id)
@@ -308,10 +311,11 @@ class Relay:
             reason = end.reason
             if end.cause is Cause.UNCERTAIN:
                 self.counters.uncertain += 1
-                # One warning for a series of failures.
-                level = logging.WARNING if self.counters.relayed != failed_at else logging.INFO
-                failed_at = self.counters.relayed
-                _log.log(level, "a new term is needed: %s", reason)
+                now = self._clock()
+                failures = failures + 1 if now - failed_at < _SERIES_S else 1
+                failed_at = now
+                level = logging.WARNING if is_told(failures) else logging.DEBUG
+                _log.log(level, "a new term is needed: %s; failures: %d", reason, failures)
                 retry_after = min(end.retry_after, _MAX_RETRY_AFTER_S)
                 await self._pause(max(self._limits.io_error_backoff, retry_after))
                 self._leadership.renew(number)

@@ -11,6 +11,7 @@ from oplog_relay import (
     LeaderFenced,
     LeaderRefreshed,
     LeaseState,
+    OutboxError,
     Outcome,
     Row,
     Verdict,
@@ -27,7 +28,7 @@ from tests.relay.running import (
     steady_world,
     until_empty,
 )
-from tests.relay.world import World
+from tests.relay.world import FakeOutbox, World
 
 
 @pytest.fixture
@@ -106,6 +107,29 @@ def test_an_agent_says_how_long_to_wait_after_a_failure(world: World) -> None:
     commit(world, row(1))
     until_empty(world)
     assert 3.0 <= times[1] - times[0] < 3.1
+
+
+def test_failures_are_counted_until_a_minute_passes_without_one(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def mark(*_: object) -> list[Row]:
+        raise OutboxError("away")
+
+    node = Node(world, DEFAULTS)
+    run(world, 1.0)
+    for _ in range(2):
+        node.events.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(FakeOutbox, "mark", mark)
+            assert world.simulation.run(lambda: len(_failures(node)) == 5, 30.0)
+        assert _failures(node) == [1, 2, 3, 4, 5]
+        run(world, 70.0)
+    told = [each for each in caplog.messages if each.startswith("a new term is needed")]
+    assert [each.rpartition(" ")[2] for each in told] == ["1", "2", "4"] * 2
+
+
+def _failures(node: Node) -> list[int]:
+    return [each.failures for each in node.events if isinstance(each, LeaderRefreshed)]
 
 
 def test_a_request_without_end_makes_a_new_term(world: World) -> None:

@@ -109,6 +109,14 @@ def test_begin_end_loss_and_renewal_of_the_lead_are_lines_with_the_reason(
     ]
 
 
+def test_a_long_series_of_failures_becomes_quiet(stderr: Callable[[], list[str]]) -> None:
+    relay_logs.configure("text", False)
+    for number in range(1, 101):
+        log_event(LeaderRefreshed(MINE, number, "away", number))
+    terms = [line.partition(" term ")[2].partition(",")[0] for line in stderr()]
+    assert terms == ["1", "2", "4", "8", "16", "32", "64"]
+
+
 def test_a_traceback_is_logged_only_if_asked(stderr: Callable[[], list[str]]) -> None:
     def fail() -> None:
         try:

@@ -10,7 +10,7 @@ from tests.e2e.topics import Topic
 from tests.mongo.agents import wait_for
 from tests.relay.e2e.checker import Arrival, Sent, check
 from tests.relay.e2e.outbox import OPLOG, NewRow, OutboxTable
-from tests.relay.e2e.processes import STANDALONE, RelayProcess, write_settings
+from tests.relay.e2e.processes import TALKATIVE, RelayProcess, write_settings
 from tests.relay.e2e.reading import OplogPosition, read_topic
 from tests.relay.e2e.writer import Writer, log_of
 
@@ -32,7 +32,7 @@ class Chain:
         agents: Sequence[Agent],
         table: OutboxTable,
         folder: Path,
-        program: Sequence[str] = STANDALONE,
+        program: Sequence[str] = TALKATIVE,
     ) -> None:
         self.name = name
         self.agents = agents

@@ -12,11 +12,11 @@ from tests.mongo.servers import new_database
 from tests.postgres import PostgresServer
 from tests.relay.e2e.chain import Chain
 from tests.relay.e2e.outbox import OutboxTable
-from tests.relay.e2e.processes import EMBEDDED, STANDALONE
+from tests.relay.e2e.processes import EMBEDDED, TALKATIVE
 from tests.stores import SORTS, StorePlace
 
 _numbers = itertools.count(1)
-PROGRAMS = {"standalone": STANDALONE, "embedded": EMBEDDED}
+PROGRAMS = {"standalone": TALKATIVE, "embedded": EMBEDDED}
 NewChain = Callable[[], Chain]
 
 

@@ -46,5 +46,6 @@ async def serve(settings: Path) -> None:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+    logging.getLogger("oplog_relay").setLevel(logging.DEBUG)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     asyncio.run(serve(Path(sys.argv[sys.argv.index("-f") + 1])))

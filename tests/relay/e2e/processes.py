@@ -16,6 +16,8 @@ from typing import Any, Self
 from tests.agents import DEADLINE
 
 STANDALONE = ("-m", "oplog_relay", "run")
+# Logs each failure of a series.
+TALKATIVE = (*STANDALONE, "--debug")
 EMBEDDED = ("-m", "tests.relay.e2e.embedding")
 BEGINS = "leading begins"
 CONTINUES = "leading continues"
