@@ -22,7 +22,6 @@ from oplog_relay.events import (
     LeaderRevoked,
     MeterRead,
 )
-from oplog_relay.outbox import OutboxWriter
 from oplog_relay.relay import Relay
 from oplog_relay.row import Row
 from oplog_relay.settings import AgentSettings, DatabaseSettings, Limits, RelaySettings, Table
@@ -51,7 +50,6 @@ __all__ = [
     "MeterRead",
     "Outbox",
     "OutboxError",
-    "OutboxWriter",
     "Outcome",
     "Publisher",
     "Relay",

@@ -26,7 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     arguments = sys.argv[1:] if argv is None else list(argv)
     # The errors of a command that does not log are told once, by ``_ended``.
-    logging.getLogger("oplog_relay").addHandler(logging.NullHandler())
+    for name in ("oplog_relay", "psycopg"):
+        logging.getLogger(name).addHandler(logging.NullHandler())
     try:
         if instruction := os.environ.get(_COMPLETE):
             return shell_complete(command, {}, PROGRAM, _COMPLETE, instruction)

@@ -360,3 +360,20 @@ def test_a_library_that_is_missing_is_named() -> None:
     )
     assert ended.stderr.startswith("oplog-relay: yaml is missing; in the checkout of oplog, run: ")
     assert len(ended.stderr.splitlines()) == 1
+
+
+def test_an_installation_without_the_extra_is_told_how_to_install_it() -> None:
+    # None in the place of a module: it cannot be imported.
+    program = (
+        "import sys; sys.modules.update(dict.fromkeys(['httpx', 'oplogc', 'psycopg', 'yaml']));"
+        " from oplog_relay.cli import main; sys.exit(main(['--help']))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=DEADLINE
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert re.fullmatch(
+        r"oplog-relay: \S+ is missing; in the checkout of oplog, run:"
+        r" pip install -c constraints\.txt '\.\[relay\]' \./clients/python\n",
+        ended.stderr,
+    )
