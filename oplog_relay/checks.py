@@ -4,9 +4,10 @@ import ipaddress
 import re
 from collections.abc import Collection, Iterator
 
+from oplog_relay.db import names
 from oplog_relay.errors import ConfigError
 from oplog_relay.fields import FIELDS, Field, Kind, duration_text, range_text
-from oplog_relay.settings import Limits, RelaySettings, Table
+from oplog_relay.settings import Limits, RelaySettings
 from oplogc.address import base_endpoint
 from oplogc.topics.names import namespace_name
 
@@ -30,7 +31,7 @@ def mistakes(settings: RelaySettings, unread: Collection[str] = ()) -> Iterator[
     if (reason := _name(settings.name)) is not None:
         yield "name", reason
     yield from _agents(settings)
-    yield from _table(settings.database.table)
+    yield from names.mistakes(settings.database.table)
     outside = {field.path: field for field in FIELDS if not _is_inside(field, settings)}
     for path, field in outside.items():
         yield path, f"must be {range_text(field)}"
@@ -72,22 +73,6 @@ def _agents(settings: RelaySettings) -> Iterator[tuple[str, str]]:
             yield "agents.urls", str(error)
     if settings.agents.key_file and not settings.agents.cert_file:
         yield "agents.cert_file", "is missing; key_file is its private key"
-
-
-def _table(table: Table) -> Iterator[tuple[str, str]]:
-    seen: dict[str, str] = {}
-    for field in FIELDS:
-        if not (field.attribute or "").startswith("database.table."):
-            continue
-        column = field.path.rpartition(".")[2]
-        text = getattr(table, (field.attribute or "").rpartition(".")[2])
-        if not text or not text.isprintable():
-            yield field.path, "must be a name"
-        elif field.path == "database.table":
-            if text.count(".") > 1 or "" in text.split("."):
-                yield field.path, f"{text!r} must be table or schema.table"
-        elif (other := seen.setdefault(text.lower(), column)) != column:
-            yield field.path, f"{text!r} is the name of the column {other}, too"
 
 
 def _is_inside(field: Field, settings: RelaySettings) -> bool:

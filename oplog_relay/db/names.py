@@ -1,5 +1,6 @@
 """The configured names of the outbox table and its columns, quoted for SQL. No I/O."""
 
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import NamedTuple, Self
 
@@ -25,7 +26,8 @@ class Names(NamedTuple):
     @classmethod
     def of(cls, table: Table) -> Self:
         """Quote the names of a table. Raises ConfigError."""
-        check(table)
+        for setting, sentence in mistakes(table):
+            raise ConfigError(f"{setting}: {sentence}")
         schema, name = split(table)
         quoted = quote(name) if schema is None else f"{quote(schema)}.{quote(name)}"
         return cls(quoted, *(quote(getattr(table, column)) for column in COLUMNS))
@@ -42,17 +44,17 @@ def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def check(table: Table) -> None:
-    """Raise ConfigError for a name that no table or column can have, or that is there twice."""
+def mistakes(table: Table) -> Iterator[tuple[str, str]]:
+    """Yield setting and sentence for each name that no table or column can have, or that is there
+    twice.
+    """
     parts = table.name.split(".")
-    if len(parts) > 2 or "" in parts or "\0" in table.name:
-        raise ConfigError(f"database.table: {table.name!r} is neither a table nor schema.table")
+    if not table.name.isprintable() or len(parts) > 2 or "" in parts:
+        yield "database.table", f"{table.name!r} must be table or schema.table"
     used: dict[str, str] = {}
-    for setting in COLUMNS:
-        value: str = getattr(table, setting)
-        if not value or "\0" in value:
-            raise ConfigError(f"database.columns.{setting}: must be a name, not {value!r}")
-        if (other := used.setdefault(value.lower(), setting)) != setting:
-            raise ConfigError(
-                f"database.columns.{setting}: {value!r} is already the column of {other}"
-            )
+    for column in COLUMNS:
+        name: str = getattr(table, column)
+        if not name or not name.isprintable():
+            yield f"database.columns.{column}", f"{name!r} must be a name"
+        elif (other := used.setdefault(name.lower(), column)) != column:
+            yield f"database.columns.{column}", f"{name!r} is the name of the column {other}, too"

@@ -89,9 +89,7 @@ def test_a_wrong_command_line_is_one_sentence_that_names_the_flag(
         "skip 0 -f F": "ID...: '0' is not a whole number of at least 1",
         f"skip {2**63} -f F": f"ID...: '{2**63}' is not a whole number of at least 1",
         "schema mysql": "DATABASE: 'mysql' is not one of 'postgres', 'sqlite'",
-        "schema sqlite --table a.b.c": (
-            "database.table: 'a.b.c' is neither a table nor schema.table"
-        ),
+        "schema sqlite --table a.b.c": ("database.table: 'a.b.c' must be table or schema.table"),
         "pump -f F --keys -1": "--keys: '-1' is not a whole number of at least 1",
         "pump -f F --interval 3x": "--interval: '3x' is not a duration such as 100ms, 1.5s or 2m",
         "pump -f F --size 10001": "--size: has 10,001 characters, more than 10,000",
