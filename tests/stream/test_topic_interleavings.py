@@ -160,6 +160,26 @@ def test_a_stream_that_looked_its_topic_up_before_a_change_does_not_undo_the_cha
     )
 
 
+def test_a_new_feed_learns_a_change_since_its_stream_looked_the_topic_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
+    asyncio.run(
+        Play(10**9).run(
+            [
+                ChangeTtl(0, 10 * TTL),
+                Connect(1, "none", 0.0),  # the follower learns the catalogue for another feed
+                Advance(),
+                Connect(0, "none", 0.0),
+                Publish(0, [0], False),
+                Advance(),
+                Tick(TTL * 1000 + 1),
+                Poll(0, None),
+            ]
+        )
+    )
+
+
 class Play(Player[History, TopicClient]):
     def _history(self, topic: Topic) -> History:
         return History(self.world, topic)
