@@ -10,6 +10,7 @@ from oplog_sync.session import check_java
 from oplog_sync.source import register
 from tests.mongo.conftest import capped_url, plain_url
 from tests.stores import StorePlace, new_place
+from tests.sync.class_data import class_data_options
 
 __all__ = ["capped_url", "plain_url"]
 
@@ -18,9 +19,11 @@ __all__ = ["capped_url", "plain_url"]
 def quick_java() -> None:
     """Let Java optimize less: short tests gain less time than the optimization takes.
 
-    It applies to this process and to all processes that tests start.
+    Let Spark's drivers map their classes. Both apply to this process and to all processes that
+    tests start.
     """
     os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", class_data_options())
 
 
 @pytest.fixture(scope="session")
