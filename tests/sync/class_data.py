@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pyspark
@@ -19,6 +20,7 @@ _SILENCE = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 _ROW = '{"timestamp":"2020-01-01T00:00:00.000Z","type":"a","id":"1","parents":[]}\n'
 
 
+@cache
 def class_data_options() -> str:
     """Return options of Java for the driver of Spark. Write the file first if it is missing.
 

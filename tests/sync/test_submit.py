@@ -19,6 +19,7 @@ import oplog_sync
 import oplogd
 from tests.agents import DEADLINE
 from tests.conftest import ROOT
+from tests.sync.class_data import class_data_options
 from tests.sync.helpers import StorePlace, append, dump_state, live, log, operation, row, write_dump
 
 T1, T2 = "2020-01-01T00:00:00.000Z", "2020-01-02T00:00:00.000Z"
@@ -34,7 +35,8 @@ def environ() -> dict[str, str]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_HOME": str(SPARK),
     }
-    return {**inherited, **own, "SPARK_DAEMON_MEMORY": "256m"}
+    daemon = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": class_data_options()}
+    return {**inherited, **own, **daemon}
 
 
 class Daemon:
@@ -117,6 +119,7 @@ def test_executors_of_a_cluster_compare_and_emit(tmp_path: Path, plain_url: str)
     (conf / "spark-defaults.conf").write_text(f"""
         spark.executor.memory 512m
         spark.executor.cores 1
+        spark.executor.extraJavaOptions {class_data_options()}
         spark.submit.pyFiles {packed(tmp_path / "oplog.zip")}
         spark.scheduler.maxRegisteredResourcesWaitingTime {DEADLINE:.0f}s
         spark.scheduler.minRegisteredResourcesRatio 1.0
