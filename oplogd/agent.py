@@ -18,6 +18,8 @@ from oplogd.ingest.udp import UdpIngest
 from oplogd.ingest.writer import Writer
 from oplogd.latency import LatencyProbe
 from oplogd.leases.counters import LeaseCounters
+from oplogd.pointers.keeper import keep_pointers
+from oplogd.pointers.service import PointerService
 from oplogd.rates import RateMeter, Rates
 from oplogd.settings import Settings
 from oplogd.store import LogBounds, Store
@@ -89,14 +91,31 @@ class Agent:
             peek=self.feeds.peek,
             acknowledged=self.feeds.acknowledged,
         )
+        limits = Limits(settings.txn_max_records, settings.txn_max_bytes)
+        room = Room(settings.max_queued_events, settings.max_queued_bytes)
+
+        def is_followed(log: int) -> bool:
+            return self.feeds.get(log) is not None
+
         self.transactions = TransactionService(
             store.transactions,
             store.topics,
             self.topics.known,
-            Limits(settings.txn_max_records, settings.txn_max_bytes),
+            limits,
             self.feeds.acknowledged,
-            lambda log: self.feeds.get(log) is not None,
-            Room(settings.max_queued_events, settings.max_queued_bytes),
+            is_followed,
+            room,
+        )
+        self.pointers = PointerService(
+            store.pointers,
+            store.topics,
+            self.topics.known,
+            self.topics.counters,
+            limits,
+            settings.pointer_timeout,
+            room,
+            self.feeds.acknowledged,
+            is_followed,
         )
         self.started = time.monotonic()
         self.stopping = False
@@ -150,6 +169,7 @@ class Agent:
         self._message_writer = self._run("message writer", self.topics.writer.run())
         self._run("sweep", sweep_topics(self.store.topics, self.settings.topic_cleanup))
         self._run("keeper of transactions", keep_transactions(self.store.transactions))
+        self._run("keeper of pointers", keep_pointers(self.store.pointers))
         self._run("follower", follow(self.store, self.ring, self.health, self.latency))
         self._run("topic follower", follow_topics(self.store.topics, self.feeds, self.health))
         self._run("ticker", self.hub.tick())

@@ -1,5 +1,6 @@
 """The kinds of entries in a topic, and the one rule for the readers that see them. No I/O."""
 
+from collections.abc import Mapping
 from enum import Enum, StrEnum
 
 from oplogd.errors import MessageError
@@ -10,16 +11,22 @@ class EntryKind(StrEnum):
     """The kind of an entry in a topic: its ``event``."""
 
     MESSAGE = "message"
+    # A message that was published under a pointer.
+    DIRECT = "direct"
+    # The messages that were stored under a pointer are read here. Its data is a ``Marker``.
+    PUBLISH = "publish"
     # A record of a transaction at the place at which it was written. Its data is a message.
     DEFERRED = "deferred"
     # The records of a transaction in this log are read here by committed readers. Its data is a
-    # ``Marker``.
+    # ``Marker``. Of a pointer: its owner has reported that it committed.
     COMMIT = "commit"
-    # A transaction has ended without effect. Its data is a ``Marker``.
+    # A transaction has ended without effect. Its data is a ``Marker``. Of a pointer: its owner has
+    # reported that it was aborted, or it timed out.
     ABORT = "abort"
     # A transaction has begun whose commit log this is. Its data is a ``Marker``.
     BEGIN = "begin"
-    # Nobody may read it any more. Its data is empty.
+    # Nobody may read it any more. Its data is empty, or a ``Voided``: the entries that a rollback
+    # has voided before.
     VOID = "void"
 
 
@@ -29,28 +36,45 @@ class Reading(Enum):
     # The entry is a message for this reader.
     PASS = "pass"
     SKIP = "skip"
-    # The reader gets the records of the transaction that committed here: ``TopicLog.expand``.
+    # The reader gets the records of the transaction that committed here, or the messages that were
+    # stored and are published here: ``TopicLog.expand``.
     EXPAND = "expand"
+    # The reader does not go past this entry until its pointer is decided.
+    HOLD = "hold"
 
 
 _READINGS: dict[Isolation, dict[str, Reading]] = {
     Isolation.READ_UNCOMMITTED: {
         EntryKind.MESSAGE: Reading.PASS,
+        EntryKind.DIRECT: Reading.PASS,
+        EntryKind.PUBLISH: Reading.EXPAND,
         EntryKind.DEFERRED: Reading.PASS,
     },
     Isolation.READ_COMMITTED: {
         EntryKind.MESSAGE: Reading.PASS,
+        EntryKind.DIRECT: Reading.HOLD,
+        EntryKind.PUBLISH: Reading.HOLD,
         EntryKind.COMMIT: Reading.EXPAND,
     },
 }
 
+_VISIBLE: Mapping[str, Reading] = {
+    EntryKind.DIRECT: Reading.PASS,
+    EntryKind.PUBLISH: Reading.EXPAND,
+}
 
-def reading(kind: str, isolation: Isolation) -> Reading:
+
+def reading(kind: str, isolation: Isolation, verdict: Reading = Reading.HOLD) -> Reading:
     """Return the way in which a reader reads an entry of this kind.
 
-    Kinds that only a newer agent knows are skipped.
+    ``verdict``: of the reader about the entry's pointer, see ``pointer.Judge``. Only committed
+    readers have one, and only for the kinds DIRECT and PUBLISH. Kinds that only a newer agent knows
+    are skipped.
     """
-    return _READINGS[isolation].get(kind, Reading.SKIP)
+    how = _READINGS[isolation].get(kind, Reading.SKIP)
+    if how is not Reading.HOLD:
+        return how
+    return _VISIBLE[kind] if verdict is Reading.PASS else verdict
 
 
 def isolation_of(given: object) -> Isolation:

@@ -6,6 +6,9 @@ last two are zero for all others. Consumers see them as 40 hexadecimal digits.
 
 A record of a transaction, as committed readers see it, has the time and sequence of the commit,
 then its lsn plus one (8), then 1 if it is the last record of this commit in its topic, otherwise 0.
+
+Sequences of writing have 15 bits. The highest bit of the last two bytes is set in the id of the
+last message that its PUBLISH entry publishes.
 """
 
 import re
@@ -48,20 +51,34 @@ class MessageId(NamedTuple):
 
     @property
     def records_after(self) -> int | None:
-        """Return the lsn past which a reader at this position wants the records of a commit.
+        """Return the number of the record that a reader at this position has of the entry.
 
-        -1: all of them. None: the reader has all of them.
+        It is the lsn at a COMMIT entry, the write stamp at a PUBLISH entry. -1: it has none of
+        them. None: it has all of them.
         """
+        if self.write_ms >= _FIRST_WRITE_MS:
+            if self.write_ms == _MAX_PART or self.payload_sequence & _LAST_STORED:
+                return None
+            return stamp(self.write_ms, self.payload_sequence)
         return None if self.payload_sequence == _LAST and self.write_ms else self.write_ms - 1
 
     @property
+    def is_stored(self) -> bool:
+        """Whether this is the id of a message that was stored before its publication."""
+        return _FIRST_WRITE_MS <= self.write_ms < _MAX_PART
+
+    @property
     def is_inside(self) -> bool:
-        """Whether more records of the same commit follow this id."""
+        """Whether more records of the same entry follow this id."""
         return self.write_ms > 0 and self.records_after is not None
 
 
 # Value of ``payload_sequence`` in the id of a commit's last record.
 _LAST = 1
+# Set in ``payload_sequence`` in the id of the last message of a PUBLISH entry.
+_LAST_STORED = 1 << 15
+# No lsn is that large, and no message was stored before: a day in 2004.
+_FIRST_WRITE_MS = 1 << 40
 _MAX_PART = (1 << 64) - 1
 
 
@@ -70,10 +87,39 @@ def record_id(ms: int, sequence: int, lsn: int, *, is_last: bool) -> MessageId:
     return MessageId(ms, sequence, lsn + 1, _LAST if is_last else 0)
 
 
+def stored_id(ms: int, sequence: int, write_stamp: int, *, is_last: bool) -> MessageId:
+    """Return the id of a message that was stored. ``ms`` and ``sequence``: of the PUBLISH entry."""
+    write_ms, write_sequence = unstamp(write_stamp)
+    return MessageId(ms, sequence, write_ms, write_sequence | (_LAST_STORED if is_last else 0))
+
+
+def before_record(id_: MessageId) -> MessageId:
+    """Return the position just before the record, or the stored message, with this id."""
+    if not id_.is_stored:
+        return id_._replace(write_ms=id_.write_ms - 1, payload_sequence=0)
+    sequence = id_.payload_sequence & _MAX_WRITE_SEQUENCE
+    if sequence:
+        return id_._replace(payload_sequence=sequence - 1)
+    return id_._replace(write_ms=id_.write_ms - 1, payload_sequence=_MAX_WRITE_SEQUENCE)
+
+
+def next_write_stamp(last: int, now_ms: int) -> int:
+    """Return the stamp of the next message that is stored. ``last``: of the one before, 0: none."""
+    following = last + 1 if last & _MAX_WRITE_SEQUENCE < _MAX_WRITE_SEQUENCE else _next_ms(last)
+    return max(stamp(max(now_ms, _FIRST_WRITE_MS), 0), following)
+
+
+def _next_ms(number: int) -> int:
+    return stamp((number >> SEQUENCE_BITS) + 1, 0)
+
+
 def end_id(ms: int, sequence: int) -> MessageId:
-    """Return the position of a committed reader that has everything up to an entry, inclusive."""
+    """Return the position of a reader that has everything up to an entry, inclusive."""
     return MessageId(ms, sequence, _MAX_PART, _LAST)
 
+
+# The largest sequence of a message that is stored.
+_MAX_WRITE_SEQUENCE = _LAST_STORED - 1
 
 _PARTS = ((0, 8), (8, 10), (10, 18), (18, 20))
 

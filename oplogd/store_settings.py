@@ -112,7 +112,8 @@ class StoreSettings:
         "N",
         "100000",
         values.count(1),
-        "Most records of a transaction, at least 1.",
+        "Most records of a transaction, at least 1. Also the most messages that are stored under a"
+        " pointer in a topic and not yet published.",
     )
     txn_max_bytes: int = setting(
         "Transactions",
@@ -120,7 +121,18 @@ class StoreSettings:
         "SIZE",
         "64MB",
         values.size(1),
-        "Maximum size of the records of a transaction, at least 1 byte.",
+        "Maximum size of the records of a transaction, at least 1 byte. Also that of the messages"
+        " that are stored under a pointer in a topic and not yet published.",
+    )
+    pointer_timeout: int = setting(
+        "Transactions",
+        "--pointer-timeout",
+        "DURATION",
+        "15m",
+        values.pointer_timeout,
+        "How long the pointer of a foreign transaction stays open in a topic after its first"
+        " publish, or after its last store if nothing is published, unless its owner reports commit"
+        " or abort. Then it counts as aborted. At least 1s and at most 30d, in whole seconds.",
     )
     mongo_url: Secret | None = secret(
         "MongoDB",

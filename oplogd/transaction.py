@@ -65,15 +65,21 @@ class Record(NamedTuple):
 
 
 class Marker(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """The data of a COMMIT, ABORT or BEGIN entry.
+    """The data of a COMMIT, ABORT, BEGIN or PUBLISH entry.
 
-    ``records``: number of the records in this log that a commit makes visible. ``last``: the
-    largest ``lsn`` among them, -1 if there is none.
+    ``txn``: the transaction, or the pointer, in decimal digits. ``records``: number of the records
+    in this log that a commit makes visible, or of the messages that a PUBLISH entry publishes.
+    ``last``: the largest number among them (an ``lsn``, or a write stamp), -1 if there is none.
+
+    Of a PUBLISH entry: ``after`` is the largest write stamp that was published, or rolled back,
+    before. ``end`` is for stores that number stored messages: the number of the last one.
     """
 
     txn: str
     records: int = 0
     last: int = -1
+    after: int = 0
+    end: int = 0
 
 
 _encode_marker = msgspec.json.Encoder().encode

@@ -131,13 +131,22 @@ lease = _duration("of at least 100ms and at most 10m", lambda seconds: 0.1 <= se
 heartbeat = _duration("of more than 0 and at most 25s", lambda seconds: 0 < seconds <= 25)
 
 
-def whole_seconds(text: str) -> int:
-    seconds = _duration("of at least 1s and at most 36500d", lambda given: 1 <= given <= _CENTURY)(
-        text
+def _whole_seconds(days: int) -> Callable[[str], int]:
+    duration = _duration(
+        f"of at least 1s and at most {days}d", lambda given: 1 <= given <= days * 86400
     )
-    if not seconds.is_integer():
-        raise ValueError(f"{text!r} is not a whole number of seconds")
-    return int(seconds)
+
+    def convert(text: str) -> int:
+        seconds = duration(text)
+        if not seconds.is_integer():
+            raise ValueError(f"{text!r} is not a whole number of seconds")
+        return int(seconds)
+
+    return convert
+
+
+whole_seconds = _whole_seconds(36_500)
+pointer_timeout = _whole_seconds(30)
 
 
 def switch(text: str) -> bool:

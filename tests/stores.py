@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from oplogd.store.sqlite import statements
 from tests.agents import Agent
 from tests.mongo.servers import RunningMongo, new_database
 
@@ -82,5 +83,4 @@ def new_place(request: pytest.FixtureRequest, sort: str) -> StorePlace:
 
 def skip_fsync(patch: pytest.MonkeyPatch) -> None:
     """Let SQLite not wait for the disk: no test cuts the power."""
-    pragmas = "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;"
-    patch.setattr("oplogd.store.sqlite.statements.PRAGMAS", pragmas)
+    patch.setattr(statements, "PRAGMAS", statements.PRAGMAS.replace("FULL", "OFF"))

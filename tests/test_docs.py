@@ -19,6 +19,7 @@ import click
 import pytest
 
 from oplog_sync import settings as job_settings
+from oplogc.ctl.pointer import pointer
 from oplogc.ctl.topic import topic
 from oplogc.ctl.txn import txn
 from oplogc.tail_settings import FLAGS
@@ -76,13 +77,16 @@ def tail_flags() -> str:
 
 def ctl_flags() -> str:
     """Return a table of the commands with their own flags, and one of the flags that all have."""
-    commands = [(group, each) for group in (topic, txn) for each in group.commands.values()]
+    commands = [
+        (group, each) for group in (topic, txn, pointer) for each in group.commands.values()
+    ]
     shared = set.intersection(*({each.name for each in command.params} for _, command in commands))
     rows = ["| command | flag | |", "|---|---|---|"]
     for group, command in commands:
         context = click.Context(command)
         usage = " ".join([command.name or "", *command.collect_usage_pieces(context)[1:]])
-        rows.append(f"| `{group.name} {usage}` | | {summary(command)} |".replace("|-`", "\\|-`"))
+        usage = usage.replace("|", "\\|")
+        rows.append(f"| `{group.name} {usage}` | | {summary(command)} |")
         rows += [ctl_flag(each) for each in options(command) if each.name not in shared]
     rows += ["", "| flag of every command | variable | |", "|---|---|---|"]
     for each in options(command):

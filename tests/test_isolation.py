@@ -4,12 +4,14 @@ from oplogd.errors import MessageError
 from oplogd.isolation import EntryKind, Reading, isolation_of, reading
 from oplogd.transaction import Isolation
 
-PASS, SKIP, EXPAND = Reading.PASS, Reading.SKIP, Reading.EXPAND
+PASS, SKIP, EXPAND, HOLD = Reading.PASS, Reading.SKIP, Reading.EXPAND, Reading.HOLD
 UNCOMMITTED, COMMITTED = Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED
 
 READINGS = [
     # kind, uncommitted readers, committed readers
     ("message", PASS, PASS),
+    ("direct", PASS, HOLD),
+    ("publish", EXPAND, HOLD),
     ("deferred", PASS, SKIP),
     ("commit", SKIP, EXPAND),
     ("abort", SKIP, SKIP),
@@ -31,8 +33,25 @@ def test_the_table_names_every_kind() -> None:
     assert {kind for kind, _, _ in READINGS} == {*EntryKind}
 
 
+@pytest.mark.parametrize(("kind", "visible"), [("direct", PASS), ("publish", EXPAND)])
+def test_a_committed_reader_judges_the_pointer_of_an_entry(kind: str, visible: Reading) -> None:
+    assert reading(kind, COMMITTED, PASS) is visible
+    assert reading(kind, COMMITTED, SKIP) is SKIP
+    assert reading(kind, COMMITTED, HOLD) is HOLD
+
+
+@pytest.mark.parametrize("verdict", [PASS, SKIP, HOLD])
+@pytest.mark.parametrize("kind", EntryKind)
+def test_a_verdict_counts_for_committed_readers_and_for_kinds_with_a_pointer_only(
+    kind: EntryKind, verdict: Reading
+) -> None:
+    assert reading(kind, UNCOMMITTED, verdict) is reading(kind, UNCOMMITTED)
+    if kind not in (EntryKind.DIRECT, EntryKind.PUBLISH):
+        assert reading(kind, COMMITTED, verdict) is reading(kind, COMMITTED)
+
+
 @pytest.mark.parametrize("isolation", Isolation)
-@pytest.mark.parametrize("kind", ["direct", "publish", "", "MESSAGE"])
+@pytest.mark.parametrize("kind", ["later", "", "MESSAGE"])
 def test_kinds_of_a_newer_agent_are_skipped(kind: str, isolation: Isolation) -> None:
     assert reading(kind, isolation) is SKIP
 

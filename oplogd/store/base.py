@@ -8,6 +8,7 @@ from oplogd.event_id import Mark
 from oplogd.lease import Fence
 from oplogd.operation import Operation
 from oplogd.store.leases import Leases
+from oplogd.store.pointers import Pointers
 from oplogd.store.topics import Topics
 from oplogd.store.transactions import Transactions
 
@@ -236,6 +237,10 @@ class Store(Protocol):
     @property
     def transactions(self) -> Transactions:
         """The transactions over the topics and the log."""
+
+    @property
+    def pointers(self) -> Pointers:
+        """The messages of topics under foreign transactions."""
 
     @property
     def leases(self) -> Leases:

@@ -8,7 +8,9 @@ from oplogd.event_id import Mark
 from oplogd.isolation import EntryKind as EntryKind
 from oplogd.lease import Fence
 from oplogd.message import Message
+from oplogd.message_id import MessageId, record_id, stored_id
 from oplogd.names import TopicName
+from oplogd.pointer import Decision
 
 # Time to live in seconds of topics that have none of their own, in a new store: seven days.
 DEFAULT_TTL = 7 * 86_400
@@ -22,7 +24,8 @@ class TopicEntry(NamedTuple):
     """An entry of a topic: see ``Entry``, whose members are the same.
 
     ``sequence``: see ``Mark``. ``expires_ms``: past this time nobody may read the message, by its
-    own time to live; 0: it has none.
+    own time to live; 0: it has none. ``pointer``: of a DIRECT or PUBLISH entry; None for all other
+    kinds.
     """
 
     offset: int
@@ -31,18 +34,26 @@ class TopicEntry(NamedTuple):
     data: str
     sequence: int
     expires_ms: int
+    pointer: int | None = None
 
 
 class TopicRecord(NamedTuple):
-    """A record of a committed transaction in a topic: see ``Record``.
+    """A record of a committed transaction in a topic (see ``Record``), or a stored message.
 
-    ``data``: as ``Message.data``; empty if the message is past its own time to live, which counts
-    from the commit. ``expires_ms``: see ``TopicEntry``.
+    ``number``: the lsn, or the write stamp. ``data``: as ``Message.data``; empty if the message is
+    past its own time to live, which counts from the commit, or from the PUBLISH entry.
+    ``expires_ms``: see ``TopicEntry``.
     """
 
-    lsn: int
+    number: int
     data: str
     expires_ms: int
+
+
+def id_of_record(entry: TopicEntry, number: int, last: int) -> MessageId:
+    """Return the id of a record of a COMMIT or PUBLISH entry. ``last``: see ``Marker``."""
+    make = stored_id if entry.event == EntryKind.PUBLISH else record_id
+    return make(entry.ms, entry.sequence, number, is_last=number == last)
 
 
 class Topic(NamedTuple):
@@ -137,11 +148,18 @@ class TopicLog(Protocol):
     async def locate(self, ms: int = 0, sequence: int = 0) -> TopicBounds:
         """Return the bounds of the topic, and the last entry at or before a time and sequence."""
 
-    async def expand(self, commit: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
-        """Return up to ``limit`` records of a COMMIT entry past an lsn, by lsn.
+    async def expand(self, entry: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
+        """Return up to ``limit`` records of a COMMIT or PUBLISH entry past a number, by number.
 
         At most about 1 MB of them, but at least one if there is any. They stay for 5 minutes after
-        the front has passed the commit; later some may be missing.
+        the front has passed the entry; later some may be missing. After a rollback of a PUBLISH
+        entry there are none: then the entry is VOID.
+        """
+
+    async def decisions(self, pointers: Collection[int]) -> dict[int, Decision]:
+        """Return the decisions about these pointers in this log. Open ones are missing.
+
+        A decision counts for entries that were read before this call, too: it is final.
         """
 
 

@@ -1,9 +1,10 @@
 """Bridges: how the consumers of one kind of log begin, and go on when the log does not continue."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oplogd.event_id import Mark
+from oplogd.pointer import Decision
 from oplogd.store.topics import TopicEntry, TopicRecord
 from oplogd.stream.filters import Filter
 from oplogd.stream.phase import Phase, Step, Subscription
@@ -37,17 +38,23 @@ class Bridge(Protocol):
         Raises LogReplacedError if the log does not continue at the mark.
         """
 
+    def may_expand(self, entries: Sequence[Any], filter_: Filter) -> bool:
+        """Return whether ``passing`` does not suffice for these entries."""
+
     def passing(self, entry: Any, filter_: Filter) -> tuple[Mark, bytes]:
         """Return the mark of an entry, and its block; empty if it does not pass the filter."""
 
-    async def commit_at(self, mark: Mark) -> TopicEntry | None:
-        """Return the COMMIT entry at a mark; None if it has left the log or is another entry."""
+    async def entry_at(self, mark: Mark) -> TopicEntry | None:
+        """Return the entry at a mark; None if it has left the log."""
 
-    async def expand(self, commit: TopicEntry, after: int, limit: int) -> Sequence[TopicRecord]:
-        """Return records of a COMMIT entry: see ``TopicLog.expand``."""
+    async def expand(self, entry: TopicEntry, after: int, limit: int) -> Sequence[TopicRecord]:
+        """Return records of a COMMIT or PUBLISH entry: see ``TopicLog.expand``."""
 
-    def position(self, mark: Mark, first_offset: int, filter_: Filter) -> str:
-        """Return the position from which a consumer with this filter resumes at ``mark``.
+    async def decisions(self, pointers: Collection[int]) -> Mapping[int, Decision]:
+        """Return the decisions of pointers: see ``TopicLog.decisions``."""
+
+    def position(self, mark: Mark, first_offset: int) -> str:
+        """Return the position from which a consumer that is at ``mark`` resumes.
 
         ``first_offset``: see ``LogPhase``.
         """

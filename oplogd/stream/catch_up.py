@@ -5,15 +5,15 @@ from contextlib import suppress
 from typing import Any
 
 from oplogd.errors import LogReplacedError
-from oplogd.stream.expansion import read_committed
-from oplogd.stream.live import LogPhase
+from oplogd.stream.expansion import read_expanding
 from oplogd.stream.phase import Step
+from oplogd.stream.store_phase import StorePhase
 
 # Entries read from the store at a time.
 PAGE = 500
 
 
-class CatchUp(LogPhase):
+class CatchUp(StorePhase):
     __slots__ = ()
 
     async def next_step(self) -> Step:
@@ -27,10 +27,10 @@ class CatchUp(LogPhase):
             async with subscription.read_slots.entries:
                 entries = await bridge.read(self.mark, PAGE)
                 follows = bool(entries) and entries[0].offset == self.mark.offset + 1
-                if follows and not self.view.filter.committed:
+                if follows and not bridge.may_expand(entries, self.view.filter):
                     return Step(self._frames(entries), self)
             if follows:
-                return await read_committed(self, entries)
+                return await read_expanding(self, entries)
         return await bridge.resume(self)
 
     def _frames(self, entries: Sequence[Any]) -> bytes:

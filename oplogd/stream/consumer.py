@@ -15,6 +15,7 @@ from oplogd.stream.frames import HEARTBEAT
 from oplogd.stream.live import Live, LogPhase
 from oplogd.stream.phase import Lag, Phase, Step, Subscription
 from oplogd.stream.replication import Replication
+from oplogd.stream.store_phase import StorePhase
 from oplogd.stream.view import View
 
 
@@ -60,6 +61,11 @@ class Consumer:
         """Events sent."""
         return self.subscription.sent
 
+    @property
+    def held_by(self) -> int | None:
+        """The pointer for whose decision the consumer waits; None if it waits for none."""
+        return self.phase.held_by if isinstance(self.phase, LogPhase) else None
+
     def lag(self) -> Lag:
         return self.phase.lag()
 
@@ -74,6 +80,11 @@ class Consumer:
                 chunk = phase.next_chunk()
                 if not chunk:
                     await self._wait_for_entries(phase)
+            elif isinstance(phase, StorePhase) and phase.is_held:
+                chunk = b""
+                if not self._beat_is_due():
+                    await self.sleep()
+                phase.look_again()
             else:
                 chunk = await self._ask_store()
             if not chunk and self._beat_is_due():
@@ -122,8 +133,12 @@ class Consumer:
             self._waiter.set_result(None)
 
     async def sleep(self) -> None:
-        """Wait until the ring has a new entry for this consumer, or ``wake`` is called."""
-        waiting = self.subscription.view.waiting
+        """Wait until the ring has a new entry for this consumer, or ``wake`` is called.
+
+        A consumer that is held waits for the end of its hold instead.
+        """
+        assert isinstance(self.phase, LogPhase)
+        waiting = self.phase.waiting
         self._waiter = self._loop.create_future()
         waiting[self] = None
         try:
@@ -166,7 +181,7 @@ class Consumer:
         if isinstance(phase, Expansion):
             return phase.next_step()
         if phase.view.covers(phase.mark.offset):
-            records = phase.view.commit_after(phase.mark.offset)
+            records = phase.view.expansion_after(phase.mark.offset)
             if records is not None:
                 phase = self.phase = self._expansion(phase, records)
                 return phase.next_step()
@@ -178,7 +193,7 @@ class Consumer:
         return phase.next_step()
 
     def _expansion(self, phase: LogPhase, records: int) -> Expansion:
-        """Return the phase within the commit that follows the mark of another phase."""
+        """Return the phase within the entry that follows the mark of another phase."""
         window = phase.ring.window
         mark = window.mark(window.after(phase.mark.offset))
         return Expansion(self.subscription, mark, phase.epoch, after=-1, left=records)
@@ -206,7 +221,7 @@ class Consumer:
         self.wake()
 
     async def _wait_for_entries(self, live: Live) -> None:
-        if not live.is_at_head():  # a long piece of the ring held nothing that passes
+        if not live.is_at_end():  # a long piece of the ring held nothing that passes
             await asyncio.sleep(0)
         elif not self._beat_is_due():
             await self.sleep()

@@ -1,31 +1,36 @@
-"""The phase of a consumer within a commit: it reads the commit's records from the store."""
+"""The phase of a consumer within an entry that expands: it reads the records from the store."""
 
 from collections.abc import Sequence
 
 from oplogd.event_id import Mark
 from oplogd.isolation import Reading, reading
-from oplogd.message_id import MessageId, record_id
-from oplogd.store.topics import TopicEntry, TopicRecord
+from oplogd.message_id import MessageId, end_id, stamp, unstamp
+from oplogd.pointer import Decision, by_decisions
+from oplogd.store.topics import TopicEntry, TopicRecord, id_of_record
 from oplogd.stream.frames import checkpoint_frame
-from oplogd.stream.live import Live, LogPhase
+from oplogd.stream.live import Live
 from oplogd.stream.phase import Lag, Step, Subscription
-from oplogd.stream.router import record_frames
-from oplogd.transaction import Isolation, Marker, decode_marker
+from oplogd.stream.router import message_frame, record_frames
+from oplogd.stream.store_phase import StorePhase
+from oplogd.transaction import Marker, decode_marker
 
 # Records read from the store at a time.
 PAGE = 500
 
-# After this many bytes, a page of entries is not read on behind its next commit.
+# After this many bytes, a page of entries is not read on behind its next expansion.
 _ENOUGH = 500_000
 
+_NO_LAST = -1
 
-class Expansion(LogPhase):
-    """``mark``: of the commit. ``after``: lsn of the last record that was handed out; -1: none.
+
+class Expansion(StorePhase):
+    """``mark``: of the COMMIT or PUBLISH entry. ``after``: number of the last record that was
+    handed out; -1: none.
 
     ``left``: at most this many records are left. ``is_lost``: some of them are gone.
     """
 
-    __slots__ = ("_greeting", "after", "is_lost", "left")
+    __slots__ = ("_greeting", "_is_judged", "_reached", "after", "is_lost", "left")
 
     def __init__(
         self,
@@ -35,28 +40,31 @@ class Expansion(LogPhase):
         *,
         after: int,
         left: int,
+        reached: MessageId | None = None,
+        is_judged: bool = True,
         greeting: bool = False,
     ) -> None:
-        """``greeting``: a checkpoint is due before the first record."""
+        """``reached``: the position that ``after`` is part of. ``is_judged``: the consumer may read
+        the entry, whatever its pointer. ``greeting``: a checkpoint is due before the first record.
+        """
         super().__init__(subscription, mark, epoch, 0)
         self.after = after
         self.left = left
         self.is_lost = False
+        self._reached = reached or _end_before(mark)
+        self._is_judged = is_judged
         self._greeting = greeting
 
     @property
     def position(self) -> str:
         """The position from which the consumer can resume: the id of the last record."""
-        ms, sequence = self.mark.ms, self.mark.sequence
-        if self.after < 0:
-            return str(MessageId(ms, sequence))
-        return str(record_id(ms, sequence, self.after, is_last=False))
+        return str(self._reached)
 
     def lag(self) -> Lag:
         return Lag(super().lag().operations + self.left, self.mark.ms)
 
     def is_behind(self) -> bool:
-        return True
+        return not self.is_held
 
     async def next_step(self) -> Step:
         """Read the next page of records. If some are gone, the bridge decides.
@@ -67,53 +75,86 @@ class Expansion(LogPhase):
             self._greeting = False
             return Step(checkpoint_frame(self.position), self)
         bridge = self.subscription.feed.bridge
+        records: Sequence[TopicRecord] = []
         async with self.subscription.read_slots.entries:
-            # Records stay for a while after their commit has left the log. So while it is there,
+            # Records stay for a while after their entry has left the log. So while it is there,
             # none is missing.
-            commit = await bridge.commit_at(self.mark)
-            records = await bridge.expand(commit, self.after, PAGE) if commit else []
-        marker = decode_marker(commit.data) if commit else None
-        if commit is None or marker is None or (not records and self.after < marker.last):
-            self.is_lost = True
-            return await bridge.resume(self)
-        frames = record_frames(commit, records, marker.last)
+            entry = await bridge.entry_at(self.mark)
+            if entry is None:
+                return await self._lose()
+            how = await self._reading(entry)
+            if how is Reading.EXPAND:
+                records = await bridge.expand(entry, self.after, PAGE)
+        if how is Reading.HOLD:
+            self.stop(entry)
+            return Step(b"", self)
+        if how is not Reading.EXPAND:  # it was aborted or rolled back
+            return Step(b"", Live.following(self))
+        last = decode_marker(entry.data).last
+        if not records and self.after < last:
+            was_voided = await bridge.entry_at(self.mark) not in (None, entry)
+            return Step(b"", self) if was_voided else await self._lose()
+        frames = record_frames(entry, records, last)
         self.subscription.count(len(frames))
-        self.after = records[-1].lsn if records else marker.last
-        self.left = min(self.left - len(records), marker.last - self.after)
-        done = self.after >= marker.last
-        return Step(b"".join(frames), Live.following(self) if done else self)
+        self.after = records[-1].number if records else last
+        self._reached = id_of_record(entry, self.after, _NO_LAST)
+        self.left = min(self.left - len(records), last - self.after)
+        return Step(b"".join(frames), Live.following(self) if self.after >= last else self)
+
+    async def _reading(self, entry: TopicEntry) -> Reading:
+        """Return the way in which the consumer reads the entry at the mark."""
+        verdict = Reading.PASS
+        if not self._is_judged and entry.pointer is not None:
+            verdict = by_decisions(await self.decisions([entry]))(entry.pointer)
+            self._is_judged = verdict is Reading.PASS
+        return reading(entry.event, self.view.filter.isolation, verdict)
+
+    async def _lose(self) -> Step:
+        self.is_lost = True
+        return await self.subscription.feed.bridge.resume(self)
 
 
 def records_left(marker: Marker, after: int) -> int:
-    """Return the most records of a commit that may follow an lsn."""
+    """Return the most records of an entry that may follow a number."""
     return max(0, min(marker.records, marker.last - after))
 
 
-async def read_committed(phase: LogPhase, entries: Sequence[TopicEntry]) -> Step:
-    """Return the blocks of entries that follow the phase's mark, with the records of commits.
+async def read_expanding(phase: StorePhase, entries: Sequence[TopicEntry]) -> Step:
+    """Return the blocks of entries that follow the phase's mark, with the records of some.
 
-    Move the mark past them. A commit of more than a page of records is continued in its own phase.
+    Move the mark past them, up to a hold. An entry of more than a page of records is continued in
+    its own phase. Raises LogReplacedError.
     """
-    subscription, filter_ = phase.subscription, phase.view.filter
-    bridge = subscription.feed.bridge
+    subscription, isolation = phase.subscription, phase.view.filter.isolation
+    bridge, decisions = subscription.feed.bridge, await phase.decisions(entries)
+    if Decision.COMMITTED in decisions.values():
+        # Some entries may have been rolled back since the page was read, and before the decision.
+        async with subscription.read_slots.entries:
+            entries = await bridge.read(phase.mark, len(entries))
+    judge = by_decisions(decisions)
     mark, then = phase.mark, phase
     frames: list[bytes] = []
     size = 0
     for offset, entry in enumerate(entries, phase.mark.offset + 1):
         if entry.offset != offset:
             break
+        verdict = Reading.HOLD if entry.pointer is None else judge(entry.pointer)
+        how = reading(entry.event, isolation, verdict)
         added: list[bytes] = []
-        if reading(entry.event, Isolation.READ_COMMITTED) is Reading.EXPAND:
-            if size > _ENOUGH:
-                break
+        if how is Reading.HOLD:
+            phase.stop(entry)
+            break
+        if how is Reading.EXPAND and size > _ENOUGH:
+            break
+        mark = Mark(entry.offset, entry.ms, entry.sequence)
+        if how is Reading.EXPAND:
             marker = decode_marker(entry.data)
             records: Sequence[TopicRecord] = []
             if marker.records:
                 async with subscription.read_slots.entries:
                     records = await bridge.expand(entry, -1, PAGE)
-            mark = Mark(entry.offset, entry.ms, entry.sequence)
             added = record_frames(entry, records, marker.last)
-            after = records[-1].lsn if records else -1
+            after = records[-1].number if records else -1
             if after < marker.last:
                 then = Expansion(
                     subscription,
@@ -121,11 +162,10 @@ async def read_committed(phase: LogPhase, entries: Sequence[TopicEntry]) -> Step
                     phase.epoch,
                     after=after,
                     left=records_left(marker, after),
+                    reached=id_of_record(entry, after, _NO_LAST) if records else None,
                 )
-        else:
-            mark, frame = bridge.passing(entry, filter_)
-            if frame:
-                added = [frame]
+        elif how is Reading.PASS:
+            added = [message_frame(entry)]
         frames += added
         size += sum(map(len, added))
         if then is not phase:
@@ -133,3 +173,8 @@ async def read_committed(phase: LogPhase, entries: Sequence[TopicEntry]) -> Step
     phase.mark = mark
     subscription.count(len(frames))
     return Step(b"".join(frames), then)
+
+
+def _end_before(mark: Mark) -> MessageId:
+    """Return the position of a reader that has everything before an entry."""
+    return end_id(*unstamp(max(0, stamp(mark.ms, mark.sequence) - 1)))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from oplogd.message_id import MessageId
 from oplogd.store.topics import Topic, Topics
+from oplogd.stream.peeked import Peeked
 from oplogd.stream.topic_bridge import TopicBridge
 from oplogd.stream.topic_feed import TopicFeed
 from oplogd.stream.topic_ring import SharedParts, TopicRing
@@ -101,11 +102,11 @@ class Feeds:
         limit: int,
         max_bytes: int,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
-    ) -> list[tuple[MessageId, str]] | None:
-        """Return the messages past a position from memory: at most ``limit``.
+    ) -> Peeked | None:
+        """Return the messages past a position from memory: at most ``limit``, and up to a hold.
 
-        ``after`` None: from the oldest one. For uncommitted readers only its time and sequence
-        count; for committed ones it may lie within a commit. ``max_bytes``: about the bytes of all
+        ``after`` None: from the oldest one. It may lie within an entry that expands. Not for
+        readers with a snapshot. ``max_bytes``: about the bytes of all
         of them; at least one is returned if there is any. None: memory may lack some of them, or
         messages that followed ``after`` are gone; ask the store.
         """

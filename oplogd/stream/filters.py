@@ -4,17 +4,23 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from oplogd.operation import Data
+from oplogd.transaction import Isolation
 
 
 class Filter(NamedTuple):
     """Passes an operation if its type and one of its parents are listed. Empty lists pass all.
 
-    ``committed``: of a topic, for a reader that sees the records of a transaction at its commit.
+    ``committed``: of a topic, for a reader that sees the records of a transaction at its commit,
+    and waits for the decisions of pointers.
     """
 
     types: frozenset[str] = frozenset()
     parents: frozenset[str] = frozenset()
     committed: bool = False
+
+    @property
+    def isolation(self) -> Isolation:
+        return Isolation.READ_COMMITTED if self.committed else Isolation.READ_UNCOMMITTED
 
     def matches(self, data: Data) -> bool:
         return (not self.types or data.type in self.types) and (

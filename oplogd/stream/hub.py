@@ -103,6 +103,11 @@ class Hub:
         self.connections = 0
         self.consumers: set[Consumer] = set()
 
+    @property
+    def held(self) -> int:
+        """The number of consumers that wait for the decision of a pointer."""
+        return sum(consumer.held_by is not None for consumer in self.consumers)
+
     @contextmanager
     def refusing(self, reason: Refusal) -> Iterator[None]:
         """Count a consumer as refused if the block raises."""

@@ -4,7 +4,9 @@ from typing import ClassVar, Literal, Self
 
 from oplogd.event_id import Mark
 from oplogd.stream.frames import checkpoint_frame
+from oplogd.stream.holds import Hold
 from oplogd.stream.phase import Lag, Subscription
+from oplogd.stream.view import Waiter
 
 # Most bytes of one write from the ring, unless a single operation is longer. A write of entries
 # from the store is bounded by the store's reads, about 1 MB. With the server's own buffer, a slow
@@ -16,10 +18,11 @@ class LogPhase:
     """A phase at a ``mark`` in the log: every entry up to there that passes was handed out.
 
     ``epoch``: the ring's epoch for which the mark is valid. ``first_offset``: the first offset of
-    the log in that epoch; smaller offsets have no event id.
+    the log in that epoch; smaller offsets have no event id. ``hold``: the consumer waits at the
+    mark until it is over; None: it did not have to.
     """
 
-    __slots__ = ("epoch", "first_offset", "mark", "ring", "subscription", "view")
+    __slots__ = ("epoch", "first_offset", "hold", "mark", "ring", "subscription", "view")
 
     name: ClassVar[Literal["live"]] = "live"
 
@@ -32,6 +35,7 @@ class LogPhase:
         self.mark = mark
         self.epoch = epoch
         self.first_offset = first_offset
+        self.hold: Hold | None = None
 
     @classmethod
     def following(cls, phase: "LogPhase") -> Self:
@@ -44,11 +48,24 @@ class LogPhase:
         self.first_offset = first_offset
 
     @property
+    def is_held(self) -> bool:
+        """Whether the consumer must wait for a decision or a rollback."""
+        return self.hold is not None and not self.hold.is_over
+
+    @property
+    def waiting(self) -> dict[Waiter, None]:
+        """The consumers that are woken together with this one."""
+        return self.hold.waiting if self.hold is not None and self.is_held else self.view.waiting
+
+    @property
+    def held_by(self) -> int | None:
+        """The pointer for which the consumer waits, None if it waits for none."""
+        return self.hold.pointer if self.hold is not None and self.is_held else None
+
+    @property
     def position(self) -> str:
         """The position from which the consumer can resume."""
-        return self.subscription.feed.bridge.position(
-            self.mark, self.first_offset, self.view.filter
-        )
+        return self.subscription.feed.bridge.position(self.mark, self.first_offset)
 
     def checkpoint(self) -> bytes:
         """Return a checkpoint, empty while the mark is not valid in the ring's epoch.
@@ -71,9 +88,14 @@ class LogPhase:
         return self.subscription.lag_after(self.mark)
 
     def is_behind(self) -> bool:
-        """Return whether the ring may hold an entry for this consumer that it was not handed."""
-        ring, view = self.ring, self.view
-        return self.mark.offset < ring.head.offset and self.mark.offset < max(view.last, ring.base)
+        """Return whether the ring may hold an entry for this consumer that it was not handed.
+
+        Entries behind a hold are not for it yet.
+        """
+        ring, view, after = self.ring, self.view, self.mark.offset
+        if after >= ring.head.offset or after >= max(view.last, ring.base):
+            return False
+        return not self.is_held and view.held_by(after) is None
 
 
 class Live(LogPhase):
@@ -106,12 +128,12 @@ class Live(LogPhase):
         if self.greeting or self.reset:
             return True
         view, after = self.view, self.mark.offset
-        return view.covers(after) and view.commit_after(after) is None
+        return view.covers(after) and view.expansion_after(after) is None
 
     def next_chunk(self) -> bytes:
         """Return the next bytes from the ring.
 
-        Empty at its head, and after a long piece of the ring without an entry that passes.
+        Empty at its head, at a hold, and after a long piece of the ring in which nothing passes.
 
         Only while the phase is ready.
         """
@@ -121,11 +143,19 @@ class Live(LogPhase):
         if self.greeting:
             self.greeting = False
             return checkpoint_frame(self.position)
-        if self.mark.offset >= self.ring.head.offset:
+        if self.is_at_end():
             return b""
         chunk, count, self.mark = self.view.take(self.mark.offset, CHUNK_BYTES)
         self.subscription.count(count)
         return chunk
 
-    def is_at_head(self) -> bool:
-        return self.mark.offset >= self.ring.head.offset
+    def is_at_end(self) -> bool:
+        """Return whether there is nothing for the consumer until it is woken."""
+        after = self.mark.offset
+        if after >= self.ring.head.offset:
+            return True
+        pointer = self.view.held_by(after)
+        if pointer is None:
+            return False
+        self.hold = self.ring.holds.of(pointer)
+        return True

@@ -1,7 +1,10 @@
 """The bridge of the oplog: where the log does not continue, its consumers get states."""
 
+from collections.abc import Collection, Sequence
+
 from oplogd.event_id import EventId, Mark, Position, format_id
 from oplogd.operation import Data
+from oplogd.pointer import Decision
 from oplogd.store import Entry, LogBounds, Store, decode_stored
 from oplogd.store.topics import TopicEntry, TopicRecord
 from oplogd.stream.filters import Filter
@@ -47,6 +50,10 @@ class OplogBridge:
     async def read(self, mark: Mark, limit: int) -> list[Entry]:
         return await self.store.read(mark.offset, limit, mark.ms)
 
+    def may_expand(self, entries: Sequence[Entry], filter_: Filter) -> bool:
+        """Return False: no entry of the oplog expands."""
+        return False
+
     def passing(self, entry: Entry, filter_: Filter) -> tuple[Mark, bytes]:
         mark = Mark(entry.offset, entry.ms)
         data = self.decode(entry.data, filter_)
@@ -54,14 +61,18 @@ class OplogBridge:
             return mark, b""
         return mark, self.framer.entry(entry, data)
 
-    async def commit_at(self, mark: Mark) -> None:
-        """Return None: operations of transactions are ordinary entries."""
+    async def entry_at(self, mark: Mark) -> None:
+        """Return None: see ``may_expand``."""
 
-    async def expand(self, commit: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
-        """Return no record: see ``commit_at``."""
+    async def expand(self, entry: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
+        """Return no record: see ``may_expand``."""
         return []
 
-    def position(self, mark: Mark, first_offset: int, filter_: Filter) -> str:
+    async def decisions(self, pointers: Collection[int]) -> dict[int, Decision]:
+        """Return none: the oplog has no pointers."""
+        return {}
+
+    def position(self, mark: Mark, first_offset: int) -> str:
         return format_id(mark) if mark.offset >= first_offset else beginning_position(mark)
 
     def decode(self, text: str, filter_: Filter) -> Data | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from oplogd.event_id import Mark
 from oplogd.stream.filters import Filter
+from oplogd.stream.holds import Holds
 from oplogd.stream.postings import Index, Posting
 from oplogd.stream.router import Router
 from oplogd.stream.view import Slices, View, Waiter
@@ -49,11 +50,19 @@ class Ring:
         self.epoch = 0
         self.views: dict[Filter, View] = {}
         self.index = Index() if index is None else index
+        self._holds: Holds | None = None
 
     @property
     def base(self) -> int:
         """The offset behind which the ring holds every entry."""
         return self.window.base
+
+    @property
+    def holds(self) -> Holds:
+        """The consumers that wait for decisions. None waits in the oplog."""
+        if self._holds is None:
+            self._holds = Holds()
+        return self._holds
 
     def restart(self, head: Mark) -> None:
         """Drop all entries, continue behind ``head`` and wake all consumers."""
@@ -66,6 +75,8 @@ class Ring:
         for view in self.views.values():
             view.restart()
             view.move_waiting(due)
+        if self._holds is not None:
+            self._holds.end_all(due)
         self.wake(due)
 
     def append(self, entries: Iterable[Any]) -> None:
@@ -100,11 +111,15 @@ class Ring:
     def void(self, offset: int) -> None:
         """Replace the block of an entry by an empty one. The ring may have dropped the entry."""
         if self.base < offset <= self.head.offset:
-            self.window.void(self.window.index(offset))
+            self.window.void(offset)
             self.slices.clear()
 
     def expire(self) -> None:
         """Remove what nobody may read any more. Nothing expires in the oplog."""
+
+    def has_expired(self, entry: Any) -> bool:
+        """Return whether nobody may read an entry any more. The ring may have dropped it."""
+        return False
 
     def view(self, filter_: Filter) -> View:
         """Return the shared view of a filter; ``release`` must follow."""

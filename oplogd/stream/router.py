@@ -5,8 +5,8 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 from oplogd.event_id import Mark
 from oplogd.isolation import EntryKind, Reading, reading
-from oplogd.message_id import MessageId, record_id
-from oplogd.store.topics import TopicEntry, TopicRecord
+from oplogd.message_id import MessageId
+from oplogd.store.topics import TopicEntry, TopicRecord, id_of_record
 from oplogd.stream.postings import Index, Posting
 from oplogd.transaction import Isolation
 
@@ -45,17 +45,16 @@ _DATA_AT = len(f"id: {MessageId(0, 0)}\nevent: message\ndata: ")
 
 
 # A test of membership costs less than ``reading``.
-_PASSING = {
-    isolation is Isolation.READ_COMMITTED: frozenset(
-        kind for kind in EntryKind if reading(kind, isolation) is Reading.PASS
-    )
-    for isolation in Isolation
-}
+_PASSING = frozenset(
+    kind
+    for kind in EntryKind
+    if Reading.PASS in (reading(kind, isolation, Reading.PASS) for isolation in Isolation)
+)
 
 
-def message_frame(entry: TopicEntry, *, committed: bool = False) -> bytes:
-    """Return the block of an entry that is a message for a reader; empty for any other."""
-    if entry.event not in _PASSING[committed]:
+def message_frame(entry: TopicEntry) -> bytes:
+    """Return the block of an entry that is a message; empty for any other."""
+    if entry.event not in _PASSING:
         return b""
     id_ = f"{entry.ms:016x}{entry.sequence:04x}{_NOT_STORED}"
     return f"id: {id_}\nevent: message\ndata: {entry.data}\n\n".encode()
@@ -66,15 +65,13 @@ def message_data(frame: bytes) -> str:
     return frame[_DATA_AT:-2].decode()
 
 
-def record_frames(commit: TopicEntry, records: Iterable[TopicRecord], last: int) -> list[bytes]:
-    """Return the blocks of records for committed readers. Records that have expired have none.
+def record_frames(entry: TopicEntry, records: Iterable[TopicRecord], last: int) -> list[bytes]:
+    """Return the blocks of an entry's records. Records that have expired have none.
 
-    ``last``: lsn of the commit's last record in this log.
+    ``last``: number of the entry's last record.
     """
-    ms, sequence = commit.ms, commit.sequence
     return [
-        f"id: {record_id(ms, sequence, lsn, is_last=lsn == last)}\n"
-        f"event: message\ndata: {data}\n\n".encode()
-        for lsn, data, _ in records
+        f"id: {id_of_record(entry, number, last)}\nevent: message\ndata: {data}\n\n".encode()
+        for number, data, _ in records
         if data
     ]

@@ -1,10 +1,10 @@
-"""The entries of a ring that differ for committed readers, and their frames. No I/O."""
+"""The entries of a ring that differ for the readers of one isolation, and their frames. No I/O."""
 
 from array import array
 from bisect import bisect_left, bisect_right
 
-# Memory of a substitute: items in a list and in two arrays, which have room to grow.
-_ITEM_BYTES = 32
+# Memory of a substitute: items in a list and in arrays, which have room to grow.
+_ITEM_BYTES = 40
 
 # Memory of a frame besides its bytes.
 _FRAME_BYTES = 40
@@ -15,41 +15,60 @@ _COMPACT = 64
 class Substitutes:
     """Entries of a window, by ascending offset. It holds no entry that is the same for all readers.
 
-    A frame is empty for an entry that committed readers skip, and None for a commit whose records
-    must be read from the store. Indices are valid until the next ``add`` or ``drop``.
+    A frame is empty for an entry that these readers skip, and None for one whose records must be
+    read from the store. Indices are valid until the next ``add`` or ``drop``.
     """
 
-    __slots__ = ("_first", "_totals", "frames", "offsets")
+    __slots__ = ("_first", "_owned", "_totals", "counts", "frames", "offsets")
 
     def __init__(self) -> None:
         self._first = 0
         self.offsets = array("Q")
         self.frames: list[bytes | None] = []
-        # Number of records up to each entry, inclusive, since the first one ever held.
-        self._totals = array("Q")
+        # Number of the events that these readers get for each entry.
+        self.counts = array("Q")
+        # Bytes of memory of each frame, 0 if another part counts them.
+        self._owned = array("L")
+        # Sums of ``counts`` before an index. Computed when they are asked for: a change in the
+        # middle would change all later ones.
+        self._totals = array("Q", [0])
 
-    def add(self, offset: int, frame: bytes | None, records: int) -> int:
+    def add(self, offset: int, frame: bytes | None, records: int, *, owned: bool = True) -> int:
         """Add an entry past all others. Return its bytes of memory.
 
-        ``records``: number of the events that committed readers get for it.
+        ``records``: number of the events that these readers get for it. ``owned`` false: another
+        part holds the same frame.
         """
+        size = len(frame) + _FRAME_BYTES if frame and owned else 0
         self.offsets.append(offset)
         self.frames.append(frame)
-        self._totals.append((self._totals[-1] if self._totals else 0) + records)
-        return _cost(frame)
+        self.counts.append(records)
+        self._owned.append(size)
+        return _ITEM_BYTES + size
+
+    def void(self, offset: int) -> int:
+        """Let these readers skip an entry. Return the bytes that are free now."""
+        index = self.at(offset)
+        if index is None:
+            return 0
+        size = self._owned[index]
+        self.frames[index] = b""
+        self.counts[index] = self._owned[index] = 0
+        del self._totals[index + 1 :]
+        return size
 
     def drop(self, offset: int) -> int:
         """Drop an entry if it is the oldest one. Return the bytes of memory that it had."""
         first = self._first
         if first == len(self.offsets) or self.offsets[first] != offset:
             return 0
-        size = _cost(self.frames[first])
         self.frames[first] = None
-        self._first += 1
-        if self._first >= _COMPACT and self._first * 8 > len(self.offsets):
-            gone = self._first - 1  # the total before the first one is still needed
-            del self.offsets[:gone], self.frames[:gone], self._totals[:gone]
-            self._first = 1
+        size = _ITEM_BYTES + self._owned[first]
+        self._first = first = first + 1
+        if first >= _COMPACT and first * 8 > len(self.offsets):
+            del self.offsets[:first], self.frames[:first], self.counts[:first], self._owned[:first]
+            self._totals = array("Q", [0])
+            self._first = 0
         return size
 
     def after(self, offset: int) -> int:
@@ -66,18 +85,23 @@ class Substitutes:
         return self._total_before(end) - self._total_before(first)
 
     def skipped(self, offset: int) -> int:
-        """Return the number of entries that committed readers skip, in a row from ``offset`` on."""
-        first = self.after(offset - 1)
-        before = self._total_before(first)
+        """Return the number of entries that these readers skip, in a row from ``offset`` on."""
+        first, end = self.after(offset - 1), len(self.offsets)
+        self._total_before(end)
+        totals = self._totals
         return bisect_left(
-            range(len(self.offsets) - first),
+            range(end - first),
             True,
-            key=lambda k: self.offsets[first + k] != offset + k or self._totals[first + k] > before,
+            key=lambda k: (
+                self.offsets[first + k] != offset + k or totals[first + k + 1] > totals[first]
+            ),
         )
 
     def _total_before(self, index: int) -> int:
-        return self._totals[index - 1] if index else 0
-
-
-def _cost(frame: bytes | None) -> int:
-    return _ITEM_BYTES + (len(frame) + _FRAME_BYTES if frame else 0)
+        totals, counts = self._totals, self.counts
+        if len(totals) <= index:
+            total = totals[-1]
+            for count in counts[len(totals) - 1 :]:
+                total += count
+                totals.append(total)
+        return totals[index]

@@ -1,9 +1,12 @@
 """The bridge of a topic: where the log does not continue, its consumers get ``reset``."""
 
+from collections.abc import Collection, Sequence
+
 from oplogd.event_id import Mark
-from oplogd.isolation import Reading, reading
+from oplogd.isolation import EntryKind, Reading, reading
 from oplogd.message_id import MessageId, end_id
 from oplogd.names import no_topic
+from oplogd.pointer import Decision
 from oplogd.store.topics import Topic, TopicEntry, TopicLog, TopicRecord
 from oplogd.stream.expansion import Expansion, records_left
 from oplogd.stream.filters import Filter
@@ -19,9 +22,9 @@ from oplogd.stream.topic_start import (
     topic_resume,
     topic_start,
 )
-from oplogd.transaction import Isolation, decode_marker
+from oplogd.transaction import decode_marker
 
-_COMMITTED = Isolation.READ_COMMITTED
+_PUBLISH = EntryKind.PUBLISH.value
 
 
 class TopicBridge:
@@ -50,20 +53,26 @@ class TopicBridge:
         """Return the first phase of a consumer."""
         epoch = subscription.ring.epoch
         bounds = await self.log.locate(*sought(position))
-        committed = subscription.view.filter.committed
-        start = topic_start(position, bounds, committed=committed)
-        after = records_wanted(position, bounds) if committed else None
+        filter_ = subscription.view.filter
+        start = topic_start(position, bounds, committed=filter_.committed)
+        after = records_wanted(position, bounds, committed=filter_.committed)
         if after is not None and not start.reset:
-            commit = await self.commit_at(bounds.at)
-            if commit is not None:
-                left = records_left(decode_marker(commit.data), after)
+            assert isinstance(position, MessageId)
+            entry = await self.entry_at(bounds.at)
+            if entry and reading(entry.event, filter_.isolation, Reading.PASS) is Reading.EXPAND:
                 return Expansion(
-                    subscription, bounds.at, epoch, after=after, left=left, greeting=greeting
+                    subscription,
+                    bounds.at,
+                    epoch,
+                    after=after,
+                    left=records_left(decode_marker(entry.data), after),
+                    reached=position,
+                    is_judged=False,
+                    greeting=greeting,
                 )
-            if after >= 0:  # it was a commit when the consumer got this id
-                start = topic_start(
-                    position, await self.log.locate(*sought(position)), committed=True
-                )
+            if after >= 0:  # it expanded when the consumer got this id
+                bounds = await self.log.locate(*sought(position))
+                start = topic_start(position, bounds, committed=filter_.committed)
         if start.reset:
             return Live(subscription, start.mark, epoch, 0, reset=TOPIC_RESET)
         return Live(subscription, start.mark, epoch, 0, greeting=greeting)
@@ -85,22 +94,26 @@ class TopicBridge:
     async def read(self, mark: Mark, limit: int) -> list[TopicEntry]:
         return await self.log.read(mark.offset, limit, mark.ms if mark.offset else None)
 
-    def passing(self, entry: TopicEntry, filter_: Filter) -> tuple[Mark, bytes]:
-        return _mark(entry), message_frame(entry, committed=filter_.committed)
+    def may_expand(self, entries: Sequence[TopicEntry], filter_: Filter) -> bool:
+        return filter_.committed or _PUBLISH in [entry.event for entry in entries]
 
-    async def commit_at(self, mark: Mark) -> TopicEntry | None:
+    def passing(self, entry: TopicEntry, filter_: Filter) -> tuple[Mark, bytes]:
+        return _mark(entry), message_frame(entry)
+
+    async def entry_at(self, mark: Mark) -> TopicEntry | None:
         for entry in await self.log.read(mark.offset - 1, 1):
-            if _mark(entry) == mark and reading(entry.event, _COMMITTED) is Reading.EXPAND:
+            if _mark(entry) == mark:
                 return entry
         return None
 
-    async def expand(self, commit: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
-        return await self.log.expand(commit, after, limit)
+    async def expand(self, entry: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
+        return await self.log.expand(entry, after, limit)
 
-    def position(self, mark: Mark, first_offset: int, filter_: Filter) -> str:
-        if filter_.committed:
-            return str(end_id(mark.ms, mark.sequence))
-        return str(MessageId(mark.ms, mark.sequence))
+    async def decisions(self, pointers: Collection[int]) -> dict[int, Decision]:
+        return await self.log.decisions(pointers)
+
+    def position(self, mark: Mark, first_offset: int) -> str:
+        return str(end_id(mark.ms, mark.sequence))
 
 
 def _mark(entry: TopicEntry) -> Mark:

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from oplogd.message_id import MessageId
 from oplogd.store.topics import Topic, TopicLog
 from oplogd.stream.feed import Feed
+from oplogd.stream.peeked import Peeked
 from oplogd.stream.topic_bridge import TopicBridge
 from oplogd.stream.topic_ring import TopicRing
+from oplogd.stream.topic_start import is_within
 from oplogd.stream.view import View
 from oplogd.transaction import Isolation
 
@@ -71,7 +73,7 @@ class TopicFeed(Feed):
         limit: int,
         max_bytes: int,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
-    ) -> list[tuple[MessageId, str]] | None:
+    ) -> Peeked | None:
         """See ``Feeds.peek``."""
         ring = self.ring
         if not self.is_started or self.is_behind or self.bridge.ended:
@@ -82,13 +84,14 @@ class TopicFeed(Feed):
             if not ring.reaches_the_front():
                 return None
             after = MessageId(*ring.window.base_mark[1:])
-        elif (
-            committed
-            and after.records_after is not None
-            and ring.may_be_commit(after.ms, after.sequence)
-        ):
+        elif self._may_be_inside(after, committed=committed):
             return None
         return ring.messages_after(after.ms, after.sequence, limit, max_bytes, committed=committed)
+
+    def _may_be_inside(self, after: MessageId, *, committed: bool) -> bool:
+        """Return whether a reader at this position may want records of the entry there."""
+        wants = after.records_after is not None if committed else is_within(after, committed=False)
+        return wants and self.ring.may_expand(after.ms, after.sequence, committed=committed)
 
     def give_up(self, size: int) -> None:
         """Drop the oldest entries until ``size`` bytes are free, or none is left."""

@@ -9,7 +9,7 @@ from typing import Any
 from oplogd.errors import LogReplacedError, StoreUnavailableError, TopicNotFoundError
 from oplogd.health import Health
 from oplogd.store.topics import News, Topics
-from oplogd.stream.commits import read_commits
+from oplogd.stream.blocks import read_blocks
 from oplogd.stream.feeds import Feeds
 from oplogd.stream.follower import pieces
 from oplogd.stream.pace import Pace
@@ -158,8 +158,8 @@ class TopicFollower:
             await self._check(feed)
         pace = Pace()
         for piece in pieces(entries):
-            if ring.has_committed_readers:
-                ring.append(piece, await read_commits(feed.log, piece))
+            if kinds := ring.expanding:
+                ring.append(piece, await read_blocks(feed.log, piece, kinds))
             else:
                 ring.append(piece)
             feeds.grown(feed)

@@ -1,19 +1,22 @@
 """The ring of a topic: messages leave it as soon as they expire. No I/O."""
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from types import MappingProxyType
 from typing import Any
 
 from oplogd.event_id import Mark
 from oplogd.isolation import EntryKind, Reading, reading
 from oplogd.message_id import MessageId
+from oplogd.pointer import decided_by, decode_voided
 from oplogd.store.topics import TopicEntry
-from oplogd.stream.committed_view import CommittedView
+from oplogd.stream.blocks import Blocks
 from oplogd.stream.filters import Filter
+from oplogd.stream.peeked import Peeked
 from oplogd.stream.postings import Index
 from oplogd.stream.ring import Ring
 from oplogd.stream.router import MessageRouter, message_data
+from oplogd.stream.topic_view import TopicView
 from oplogd.stream.view import Slices, View, Waiter
 from oplogd.transaction import Isolation, decode_marker
 
@@ -26,7 +29,12 @@ _FEW = 64
 
 _MESSAGE = EntryKind.MESSAGE.value
 _COMMITTED = Filter(committed=True)
-_NO_COMMITS: Mapping[int, bytes] = MappingProxyType({})
+_NO_BLOCKS: Blocks = MappingProxyType({})
+
+# Kinds whose records somebody may read, by whether there are committed readers.
+_PUBLISHES = frozenset({EntryKind.PUBLISH})
+_EXPANDING = frozenset({EntryKind.PUBLISH, EntryKind.COMMIT})
+_NONE: frozenset[EntryKind] = frozenset()
 
 
 class SharedParts:
@@ -82,25 +90,35 @@ class TopicRing(Ring):
         self._set_due()
 
     @property
-    def has_committed_readers(self) -> bool:
-        return _COMMITTED in self.views
+    def expanding(self) -> frozenset[EntryKind]:
+        """The kinds of entries that its readers expand."""
+        if _COMMITTED in self.views:
+            return _EXPANDING
+        return _PUBLISHES if self.views else _NONE
 
-    def append(self, entries: Iterable[Any], commits: Mapping[int, bytes] = _NO_COMMITS) -> None:
-        """See ``Ring.append``. ``commits``: the blocks of the records of some commits, by offset.
+    def append(self, entries: Iterable[Any], blocks: Blocks = _NO_BLOCKS) -> None:
+        """See ``Ring.append``. ``blocks``: of the records of some entries, by offset.
 
-        The records of other commits must be read from the store.
+        The records of other entries must be read from the store.
         """
         entries = list(entries)
         super().append(entries)
         for entry in entries:
             if entry.event != _MESSAGE:
-                self._substitute(entry, commits)
+                self._differ(entry, blocks)
             if entry.expires_ms:
                 if self._own is None:
                     self._own = []
                 heapq.heappush(self._own, (entry.expires_ms, entry.offset))
         self._forget_dropped()
         self._set_due()
+
+    def void(self, offset: int) -> None:
+        undecided = self.window.undecided
+        pointer = undecided.pointers.get(offset) if undecided is not None else None
+        super().void(offset)
+        if pointer is not None:
+            self._end_hold(pointer)
 
     def expire(self) -> None:
         """Drop entries older than the topic's time to live; void those past their own."""
@@ -119,6 +137,15 @@ class TopicRing(Ring):
             self.void(heapq.heappop(own)[1])
         self._set_due()
 
+    def has_expired(self, entry: TopicEntry) -> bool:
+        """See ``Ring.has_expired``."""
+        now = self._clock()
+        return (
+            entry.offset <= self._gone
+            or 0 < entry.expires_ms < now
+            or (self._ttl is not None and entry.ms + self._ttl * 1000 < now)
+        )
+
     def forget(self, offset: int) -> None:
         """Drop the entries up to ``offset``: nobody may read them any more."""
         window = self.window
@@ -136,27 +163,33 @@ class TopicRing(Ring):
 
     def messages_after(
         self, ms: int, sequence: int, limit: int, max_bytes: int, *, committed: bool = False
-    ) -> list[tuple[MessageId, str]] | None:
-        """Return the messages past a time and sequence: at most ``limit``, and at least one.
+    ) -> Peeked | None:
+        """Return the messages past a time and sequence: at most ``limit``, and up to a hold.
 
-        ``max_bytes``: bound of their blocks together. None: some of them may have left the ring, or
-        are records of a commit, for a committed reader.
+        ``max_bytes``: bound of their blocks together; one message may be longer. None: some of them
+        may have left the ring, or are records of an entry that this reader expands.
         """
         window = self.window
-        substitutes = window.substitutes if committed else None
+        substitutes = window.committed if committed else window.uncommitted
+        undecided = window.undecided if committed else None
         first = window.after_time(ms, sequence)
         if first is None:
             return None
         messages: list[tuple[MessageId, str]] = []
         size = 0
         for index in range(first, window.end):
+            frame: bytes | None = window.frames[index]
             if substitutes is not None:
-                at = substitutes.at(window.mark(index).offset)
+                offset = window.mark(index).offset
+                if undecided is not None and offset in undecided.pointers:
+                    return Peeked(messages, undecided.pointers[offset])
+                at = substitutes.at(offset)
                 if at is not None and substitutes.frames[at] != b"":
-                    return None
-                if at is not None:
+                    if not frame or substitutes.frames[at] is not frame:
+                        return None
+                elif at is not None:
                     continue
-            if frame := window.frames[index]:
+            if frame:
                 size += len(frame)
                 if messages and size > max_bytes:
                     break
@@ -164,11 +197,12 @@ class TopicRing(Ring):
                 messages.append((MessageId(mark.ms, mark.sequence), message_data(frame)))
                 if len(messages) == limit:
                     break
-        return messages
+        return Peeked(messages)
 
-    def may_be_commit(self, ms: int, sequence: int) -> bool:
-        """Return whether the entry with this time and sequence may be a commit with records."""
-        window, substitutes = self.window, self.window.substitutes
+    def may_expand(self, ms: int, sequence: int, *, committed: bool) -> bool:
+        """Return whether the reader may expand the entry with this time and sequence."""
+        window = self.window
+        substitutes = window.committed if committed else window.uncommitted
         base = window.base_mark
         if (base.ms, base.sequence) == (ms, sequence):
             return base.offset > 0
@@ -182,16 +216,52 @@ class TopicRing(Ring):
         return substitutes.frames[at] != b""
 
     def _new_view(self, filter_: Filter) -> View:
-        if filter_.committed:
-            return CommittedView(self, filter_, self.index)
-        return super()._new_view(filter_)
+        return TopicView(self, filter_, self.index)
 
-    def _substitute(self, entry: TopicEntry, commits: Mapping[int, bytes]) -> None:
-        """Set the frame for committed readers of an entry that is not a message."""
+    def _differ(self, entry: TopicEntry, blocks: Blocks) -> None:
+        """Take over an entry that is not the same message for all readers."""
+        window, offset = self.window, entry.offset
+        kind, pointer = entry.event, entry.pointer
+        if kind == EntryKind.DIRECT and pointer is not None:
+            window.hold(offset, pointer)
+        elif kind == EntryKind.PUBLISH and pointer is not None:
+            window.hold_records(
+                offset, pointer, blocks.get(offset), decode_marker(entry.data).records
+            )
+        elif kind == EntryKind.VOID:
+            self._roll_back(entry.data)
+        else:
+            self._substitute(entry, blocks)
+            if decided := decided_by(kind, entry.data):
+                window.decide(decided[0], committed=decided[1])
+                self._end_hold(decided[0])
+
+    def _roll_back(self, data: str) -> None:
+        """Void the entries that a rollback has voided in the store."""
+        voided = decode_voided(data)
+        if voided is None:
+            return
+        for first, count in voided.runs:
+            for offset in range(
+                max(first, self.base + 1), min(first + count, self.head.offset + 1)
+            ):
+                self.void(offset)
+        self._end_hold(int(voided.txn))
+
+    def _end_hold(self, pointer: int) -> None:
+        """Wake the consumers that wait for a pointer: something has happened to it."""
+        if self._holds is not None:
+            due: list[Waiter] = []
+            self._holds.end(pointer, due)
+            if due:
+                self.wake(due)
+
+    def _substitute(self, entry: TopicEntry, blocks: Blocks) -> None:
+        """Set the frame for committed readers of an entry of a transaction."""
         how = reading(entry.event, Isolation.READ_COMMITTED)
         if how is Reading.EXPAND:
             if records := decode_marker(entry.data).records:
-                self.window.substitute(entry.offset, commits.get(entry.offset), records)
+                self.window.substitute(entry.offset, blocks.get(entry.offset), records)
         elif reading(entry.event, Isolation.READ_UNCOMMITTED) is not how:
             self.window.substitute(entry.offset, b"", 0)
 

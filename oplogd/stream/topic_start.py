@@ -36,36 +36,49 @@ def topic_start(
 ) -> TopicStart:
     """Return the start for a consumer's position; None starts behind the head.
 
-    ``bounds``: the answer of ``locate`` for ``sought(position)``. ``committed``: for a reader that
-    gets the records of a commit one after the other, so the position may be between two of them.
+    ``bounds``: the answer of ``locate`` for ``sought(position)``. ``committed``: see ``is_within``.
     """
     front = bounds.front
     if position is None:
         return TopicStart(bounds.head, reset=False)
     if isinstance(position, MessageId):
         gone = (position.ms, position.sequence) < (front.ms, front.sequence)
-        if committed and position.is_inside:
+        if is_within(position, committed=committed):
             gone = gone or position[:2] == (front.ms, front.sequence)
     else:
         gone = 0 < position.ms <= front.ms and front.offset > 0
     return TopicStart(front if gone else bounds.at, gone)
 
 
-def records_wanted(position: TopicPosition | None, bounds: TopicBounds) -> int | None:
-    """Return the lsn past which a committed reader wants the records of ``bounds.at``, if that is
-    a commit. None: it has them, or its position is not at that entry.
+def is_within(position: MessageId, *, committed: bool) -> bool:
+    """Return whether a reader with this position wants more records of the same entry.
+
+    ``committed``: a reader that gets the records of a COMMIT entry one after the other. Readers of
+    both isolations get those of a PUBLISH entry.
+    """
+    return position.is_inside and (committed or position.is_stored)
+
+
+def records_wanted(
+    position: TopicPosition | None, bounds: TopicBounds, *, committed: bool
+) -> int | None:
+    """Return the number past which a reader wants the records of ``bounds.at``, if it expands that.
+
+    None: it has them, or its position is not at that entry.
     """
     at = bounds.at
     if not isinstance(position, MessageId) or position[:2] != (at.ms, at.sequence):
         return None
-    return position.records_after if at.offset > bounds.front.offset else None
+    if at.offset <= bounds.front.offset or not (committed or is_within(position, committed=False)):
+        return None
+    return position.records_after
 
 
 def topic_resume(mark: Mark, bounds: TopicBounds, *, inside: bool = False) -> TopicStart:
     """Return the start for a consumer that has every message up to ``mark``.
 
     ``bounds``: the answer of ``locate`` for the mark's time and sequence. ``inside``: the consumer
-    still wants records of the commit at the mark.
+    still wants records of the entry at the mark.
     """
     if bounds.at == mark and not (inside and bounds.front == mark):
         return TopicStart(mark, reset=False)

@@ -92,9 +92,16 @@ class View:
             slices.keep(self, after, max_bytes, taken)
         return taken
 
-    def commit_after(self, after: int) -> int | None:
-        """Return the number of records if the entry past offset ``after`` is a commit whose records
-        must be read from the store, otherwise None. Then ``take`` returns none of them.
+    def held_by(self, after: int) -> int | None:
+        """Return the pointer for whose decision a reader at offset ``after`` must wait, or None.
+
+        Then ``take`` must not be called.
+        """
+        return None
+
+    def expansion_after(self, after: int) -> int | None:
+        """Return the number of records if the entry past offset ``after`` stands for records that
+        must be read from the store, otherwise None. Then ``take`` must not be called.
 
         ``covers(after)`` must be true.
         """

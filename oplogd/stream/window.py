@@ -4,6 +4,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 
 from oplogd.event_id import Mark
+from oplogd.stream.holds import Undecided
 from oplogd.stream.postings import Posting
 from oplogd.stream.substitutes import Substitutes
 
@@ -22,13 +23,15 @@ class Window:
         "_base",
         "_gone",
         "_zero",
+        "committed",
         "ends",
         "frames",
         "postings",
         "sequences",
         "size",
-        "substitutes",
         "times",
+        "uncommitted",
+        "undecided",
         "voids",
     )
 
@@ -48,8 +51,12 @@ class Window:
         self.sequences = array("H") if has_sequences else None
         # Number of entries whose frame is empty.
         self.voids = 0
-        # The frames of the entries that differ for committed readers. None: there was none.
-        self.substitutes: Substitutes | None = None
+        # The entries that differ for committed readers. None: there was none.
+        self.committed: Substitutes | None = None
+        # The entries that differ for uncommitted readers: each of them differs for both.
+        self.uncommitted: Substitutes | None = None
+        # The entries whose pointers are not decided. All of them are in ``committed``.
+        self.undecided: Undecided | None = None
         # Bytes of memory: frames and their overhead.
         self.size = 0
 
@@ -94,8 +101,8 @@ class Window:
             self.voids -= 1
         if self.sequences is not None:
             self._base = self.mark(index)
-        if self.substitutes is not None:
-            self.size -= self.substitutes.drop(self.base + 1)
+        if self.committed is not None:
+            self._drop_substitutes(self.committed, self.base + 1)
         self.frames[index] = b""
         self.postings[index] = ()
         self._gone += 1
@@ -110,16 +117,46 @@ class Window:
 
     def substitute(self, offset: int, frame: bytes | None, records: int) -> None:
         """Set the frame of an entry for committed readers: see ``Substitutes.add``."""
-        if self.substitutes is None:
-            self.substitutes = Substitutes()
-        self.size += self.substitutes.add(offset, frame, records)
+        if self.committed is None:
+            self.committed = Substitutes()
+        self.size += self.committed.add(offset, frame, records)
 
-    def void(self, index: int) -> None:
-        """Replace a frame by an empty one. Its entry stays."""
+    def hold(self, offset: int, pointer: int) -> None:
+        """Let committed readers wait at an entry that is a message for uncommitted ones."""
+        self._hold(offset, pointer, self.frames[self.index(offset)], 1)
+
+    def hold_records(self, offset: int, pointer: int, frame: bytes | None, records: int) -> None:
+        """Let committed readers wait at an entry that stands for records.
+
+        Set its frame for all readers: see ``Substitutes.add``.
+        """
+        if self.uncommitted is None:
+            self.uncommitted = Substitutes()
+        self.size += self.uncommitted.add(offset, frame, records)
+        self._hold(offset, pointer, frame, records)
+
+    def decide(self, pointer: int, *, committed: bool) -> None:
+        """Let committed readers read the entries of a pointer, or skip them."""
+        if self.undecided is None or self.committed is None:
+            return
+        offsets, size = self.undecided.decide(pointer)
+        self.size -= size
+        if not committed:
+            for offset in offsets:
+                self.size -= self.committed.void(offset)
+
+    def void(self, offset: int) -> None:
+        """Replace the frames of an entry by empty ones. The entry stays."""
+        index = self.index(offset)
         if self.frames[index]:
             self.size -= len(self.frames[index])
             self.frames[index] = b""
             self.voids += 1
+        for each in (self.committed, self.uncommitted):
+            if each is not None:
+                self.size -= each.void(offset)
+        if self.undecided is not None:
+            self.size -= self.undecided.drop(offset)
 
     def index(self, offset: int) -> int:
         """Return the index of the entry at ``offset``."""
@@ -160,6 +197,21 @@ class Window:
             return first
         start = self.ends[first] - len(self.frames[first])
         return max(first + 1, bisect_right(self.ends, start + max_bytes, first))
+
+    def _hold(self, offset: int, pointer: int, frame: bytes | None, records: int) -> None:
+        if self.committed is None:
+            self.committed = Substitutes()
+        if self.undecided is None:
+            self.undecided = Undecided()
+        self.size += self.committed.add(offset, frame, records, owned=False)
+        self.size += self.undecided.add(offset, pointer)
+
+    def _drop_substitutes(self, committed: Substitutes, offset: int) -> None:
+        self.size -= committed.drop(offset)
+        if self.uncommitted is not None:
+            self.size -= self.uncommitted.drop(offset)
+        if self.undecided is not None:
+            self.size -= self.undecided.drop(offset)
 
 
 def _cost(frame: bytes, postings: tuple[Posting, ...]) -> int:

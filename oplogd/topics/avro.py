@@ -5,17 +5,29 @@ are checked first, and messages are decoded a few at a time.
 """
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
 from oplogd.errors import MessageError
+from oplogd.event_id import Mark
+from oplogd.ingest.body import Pieces
 from oplogd.media_types import AVRO
 from oplogd.message import Message, decode_content, of_payload
 from oplogd.message_id import MESSAGE_ID_BYTES
-from oplogd.topics.avro_bytes import AvroBytes
-from oplogd.topics.codec import Polled, PollRequest
-from oplogd.topics.json_codec import limit
+from oplogd.pointer import parse_pointer
+from oplogd.topics.avro_bytes import AvroBytes, Block
+from oplogd.topics.codec import (
+    Polled,
+    PollRequest,
+    PublishRequest,
+    Rollback,
+    isolation_with,
+    plain,
+    rolling_back,
+    stamp_of_info,
+)
+from oplogd.topics.json_codec import limit, snapshot
 from oplogd.transaction import Isolation
 
 # Messages that fastavro decodes in one call, below 64: then their count is one byte.
@@ -28,6 +40,22 @@ _PUBLISH = {
     "fields": [
         {"name": "transactionWritePointer", "type": ["long", "null"]},
         {"name": "messages", "type": {"type": "array", "items": "bytes"}},
+    ],
+}
+_INFO = {
+    "type": "record",
+    "name": "MessageInfo",
+    "fields": [
+        {"name": "publishTimestamp", "type": "long"},
+        {"name": "sequenceId", "type": "int"},
+    ],
+}
+_PUBLISHED = {
+    "type": "record",
+    "name": "PublishedInfo",
+    "fields": [
+        {"name": "transactionWritePointer", "type": ["long", "null"]},
+        {"name": "messages", "type": {"type": "array", "items": _INFO}},
     ],
 }
 _POLL = {
@@ -49,6 +77,7 @@ _ANSWER = {"type": "array", "items": _MESSAGE}
 # The published schemas by name.
 SCHEMAS: dict[str, dict[str, Any]] = {
     "PublishRequest": _PUBLISH,
+    "PublishedInfo": _PUBLISHED,
     "PollRequest": _POLL,
     "PollResponse": _ANSWER,
 }
@@ -59,22 +88,28 @@ class AvroCodec:
 
     media_type = AVRO
 
-    def split(self, raw: bytes) -> Iterator[bytes]:
+    def split(self, raw: bytes) -> Iterable[bytes]:
+        return plain(self.decode_publish(raw))
+
+    def decode_publish(self, raw: bytes) -> PublishRequest:
         body = AvroBytes(raw)
-        if body.branch("transactionWritePointer", 2) == 0:
-            raise MessageError("transactionWritePointer", "must be null")
-        total = 0
-        while block := body.block("messages"):
-            first, total = total, total + block.items
-            for index in range(first, total, _PIECE_MESSAGES):
-                start, end = body.at, min(index + _PIECE_MESSAGES, total)
-                for each in range(index, end):
-                    body.skip_bytes(f"messages[{each}]")
-                # An array of this piece alone: its count, its messages, no further block.
-                array = b"%c%b\0" % ((end - index) * 2, raw[start : body.at])
-                yield from _library().decode_messages(array)
-            body.end_block(block, "messages")
-        body.end()
+        pointer = _pointer(body)
+        block = body.block("messages")
+        if block is None and pointer is not None:
+            body.end()
+            return PublishRequest(pointer, None)
+        return PublishRequest(pointer, _payloads(raw, body, block))
+
+    def decode_rollback(self, raw: bytes) -> Pieces[Rollback]:
+        body = AvroBytes(raw)
+        pointer = _pointer(body)
+        if pointer is None:
+            raise MessageError("transactionWritePointer", "must not be null")
+        return rolling_back(pointer, _infos(body), _stamp, "messages")
+
+    def encode_published(self, pointer: int, marks: Sequence[Mark]) -> bytes:
+        infos = [{"publishTimestamp": mark.ms, "sequenceId": mark.sequence} for mark in marks]
+        return _library().encode_published({"transactionWritePointer": pointer, "messages": infos})
 
     def message(self, given: bytes, ttl: int | None) -> Message:
         return of_payload(given, ttl)
@@ -82,9 +117,7 @@ class AvroCodec:
     def operation(self, given: bytes) -> bytes:
         return given
 
-    def decode_poll(
-        self, raw: bytes, isolation: Isolation = Isolation.READ_UNCOMMITTED
-    ) -> PollRequest:
+    def decode_poll(self, raw: bytes, isolation: Isolation | None = None) -> PollRequest:
         body = AvroBytes(raw)
         start = body.branch("startFrom", 3)
         if start == 0:
@@ -95,11 +128,13 @@ class AvroCodec:
         if body.branch("limit", 2) == 0:
             body.number("limit")
         if body.branch("transaction", 2) == 0:
-            raise MessageError("transaction", "must be null")
+            body.skip_bytes("transaction")
         body.end()
         poll = _library().decode_poll(raw)
         position, most = _start(poll["startFrom"]), limit(poll["limit"])
-        return PollRequest(position, poll["inclusive"], most, isolation)
+        given = None if poll["transaction"] is None else snapshot(poll["transaction"])
+        isolation = isolation_with(given, isolation)
+        return PollRequest(position, poll["inclusive"], most, isolation, given)
 
     def encode(self, messages: Sequence[Polled]) -> bytes:
         return _library().encode_answer(
@@ -118,6 +153,7 @@ class _Library:
 
         self._read, self._write = fastavro.schemaless_reader, fastavro.schemaless_writer
         self._messages = fastavro.parse_schema({"type": "array", "items": "bytes"})
+        self._published = fastavro.parse_schema(_PUBLISHED)
         self._poll = fastavro.parse_schema(_POLL)
         self._answer = fastavro.parse_schema(_ANSWER)
 
@@ -129,13 +165,58 @@ class _Library:
         poll: Any = self._read(io.BytesIO(raw), self._poll, None)
         return dict(poll)
 
+    def encode_published(self, published: dict[str, Any]) -> bytes:
+        return self._encode(self._published, published)
+
     def encode_answer(self, answer: list[dict[str, bytes]]) -> bytes:
+        return self._encode(self._answer, answer)
+
+    def _encode(self, schema: Any, datum: Any) -> bytes:
         out = io.BytesIO()
-        self._write(out, self._answer, answer)
+        self._write(out, schema, datum)
         return out.getvalue()
 
 
 _library = cache(_Library)
+
+
+def _pointer(body: AvroBytes) -> int | None:
+    if body.branch("transactionWritePointer", 2) == 1:
+        return None
+    return parse_pointer(body.number("transactionWritePointer"))
+
+
+def _payloads(raw: bytes, body: AvroBytes, block: Block | None) -> Iterator[bytes]:
+    """Yield the messages of a publish. ``block``: their first one, which ``body`` has just read."""
+    total = 0
+    while block:
+        first, total = total, total + block.items
+        for index in range(first, total, _PIECE_MESSAGES):
+            start, end = body.at, min(index + _PIECE_MESSAGES, total)
+            for each in range(index, end):
+                body.skip_bytes(f"messages[{each}]")
+            # An array of this piece alone: its count, its messages, no further block.
+            array = b"%c%b\0" % ((end - index) * 2, raw[start : body.at])
+            yield from _library().decode_messages(array)
+        body.end_block(block, "messages")
+        block = body.block("messages")
+    body.end()
+
+
+def _infos(body: AvroBytes) -> Iterator[tuple[int, int]]:
+    """Yield time and sequence of each item of an answer to a publish."""
+    total = 0
+    while block := body.block("messages"):
+        first, total = total, total + block.items
+        for index in range(first, total):
+            ms = body.number(f"messages[{index}].publishTimestamp")
+            yield ms, body.number(f"messages[{index}].sequenceId")
+        body.end_block(block, "messages")
+    body.end()
+
+
+def _stamp(info: tuple[int, int], place: str) -> int:
+    return stamp_of_info(*info, place)
 
 
 def _start(given: bytes | int | None) -> bytes | int | None:

@@ -5,30 +5,59 @@ from itertools import islice
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from oplogd.errors import MessageError, MessageTooLargeError, OperationError, OplogError
+from oplogd.event_id import Mark
 from oplogd.ingest.body import MAX_NAMED, Pieces, TooLargeError
 from oplogd.message import Message
+from oplogd.message_id import MAX_SEQUENCE, stamp
+from oplogd.pointer import Snapshot
 from oplogd.transaction import Isolation
 
 # A piece of the work ends after this many messages, or when they have this many bytes.
 _PIECE_MESSAGES = 64
 _PIECE_BYTES = 64 * 1024
 
+# Of one rollback.
+MAX_KEYS = 100_000
+
+# No entry has a larger stamp. All stores can compare it.
+_MAX_STAMP = stamp((1 << 47) - 1, MAX_SEQUENCE)
+_MAX_LONG = (1 << 63) - 1
+
 _T = TypeVar("_T")
 _Given = TypeVar("_Given", bound=Sized)
+
+
+class PublishRequest(NamedTuple):
+    """A publish, or a store of messages under a pointer, as it was sent.
+
+    ``pointer``: None for a plain publish. ``given``: the messages as they were given, each not yet
+    checked. None: there are none; then there is a pointer.
+    """
+
+    pointer: int | None
+    given: Iterable[Any] | None
+
+
+class Rollback(NamedTuple):
+    """``stamps``: of the entries to void, at least one; None: everything under the pointer."""
+
+    pointer: int
+    stamps: list[int] | None
 
 
 class PollRequest(NamedTuple):
     """A poll as it was sent.
 
     ``start``: the bytes of an id, a time in ms since 1970 (0 or more), or None for the oldest
-    message. ``limit``: messages wanted, at least 1; None: as many as are allowed. ``isolation``:
-    has no effect in the oplog.
+    message. ``limit``: messages wanted, at least 1; None: as many as are allowed. ``isolation`` and
+    ``snapshot`` have no effect in the oplog. With a snapshot the isolation is READ_COMMITTED.
     """
 
     start: bytes | int | None = None
     inclusive: bool = True
     limit: int | None = None
     isolation: Isolation = Isolation.READ_UNCOMMITTED
+    snapshot: Snapshot | None = None
 
 
 class Polled(NamedTuple):
@@ -48,10 +77,22 @@ class Codec(Protocol):
     media_type: str
 
     def split(self, raw: bytes) -> Iterable[Any]:
-        """Return the messages of a publish as they were given, each not yet checked.
+        """Return the messages of a plain publish as they were given, each not yet checked.
 
-        Raises MessageError for a fault of the whole body.
+        Raises MessageError for a fault of the whole body, and for a pointer.
         """
+
+    def decode_publish(self, raw: bytes) -> PublishRequest:
+        """Decode the body of a publish or a store.
+
+        Raises MessageError for a fault of the whole body, here or while messages are taken.
+        """
+
+    def decode_rollback(self, raw: bytes) -> Pieces[Rollback]:
+        """Decode the body of a rollback. Raises MessageError."""
+
+    def encode_published(self, pointer: int, marks: Sequence[Mark]) -> bytes:
+        """Return the answer to a publish under a pointer, which is the body of its rollback."""
 
     def message(self, given: Any, ttl: int | None) -> Message:
         """Check one of the messages that ``split`` returned. Raises MessageError.
@@ -62,12 +103,10 @@ class Codec(Protocol):
     def operation(self, given: Any) -> bytes:
         """Return one of these messages as the JSON text of an operation. Raises MessageError."""
 
-    def decode_poll(
-        self, raw: bytes, isolation: Isolation = Isolation.READ_UNCOMMITTED
-    ) -> PollRequest:
+    def decode_poll(self, raw: bytes, isolation: Isolation | None = None) -> PollRequest:
         """Decode the body of a poll, which is not empty. Raises MessageError.
 
-        ``isolation``: that of a body which has none.
+        ``isolation``: that of a body which has none; None: it was not given.
         """
 
     def encode(self, messages: Sequence[Polled]) -> bytes:
@@ -96,6 +135,56 @@ class InvalidMessagesError(OplogError):
         self.bad = bad
         self.count = count
         self.too_large = too_large
+
+
+def plain(request: PublishRequest) -> Iterable[Any]:
+    """Return the given messages of a plain publish. Raises MessageError if there is a pointer."""
+    if request.pointer is not None or request.given is None:
+        raise MessageError("transactionWritePointer", "must be null")
+    return request.given
+
+
+def isolation_with(snapshot: Snapshot | None, isolation: Isolation | None) -> Isolation:
+    """Return the isolation of a poll. ``isolation``: as given, None if it was not given.
+
+    Raises MessageError if it does not suit the snapshot.
+    """
+    if snapshot is None:
+        return isolation or Isolation.READ_UNCOMMITTED
+    if isolation is Isolation.READ_UNCOMMITTED:
+        raise MessageError("isolation", f"must be {Isolation.READ_COMMITTED} with a transaction")
+    return Isolation.READ_COMMITTED
+
+
+def rolling_back(
+    pointer: int, given: Iterable[_T], stamp_of: Callable[[_T, str], int], things: str
+) -> Pieces[Rollback]:
+    """Return a rollback. ``stamp_of`` gets each key as it was given, and the name of its place.
+
+    ``things``: the name of their list. No key means everything. Raises MessageError.
+    """
+    stamps: list[int] = []
+    for index, each in enumerate(given):
+        if index == MAX_KEYS:
+            raise MessageError(things, f"are more than {MAX_KEYS:,}; send fewer at a time")
+        stamps.append(min(stamp_of(each, f"{things}[{index}]"), _MAX_STAMP))
+        if index % _PIECE_MESSAGES == _PIECE_MESSAGES - 1:
+            yield
+    return Rollback(pointer, stamps or None)
+
+
+def stamp_of_info(ms: Any, sequence: Any, place: str) -> int:
+    """Return the stamp of an item of the answer to a publish. Raises MessageError."""
+    return stamp(
+        _whole(ms, _MAX_LONG, f"{place}.publishTimestamp"),
+        _whole(sequence, MAX_SEQUENCE, f"{place}.sequenceId"),
+    )
+
+
+def _whole(given: Any, most: int, field: str) -> int:
+    if not isinstance(given, int) or isinstance(given, bool) or not 0 <= given <= most:
+        raise MessageError(field, f"must be a whole number from 0 to {most}")
+    return given
 
 
 def publishing(

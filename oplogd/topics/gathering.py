@@ -3,14 +3,15 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from oplogd.isolation import Reading, reading
-from oplogd.message_id import record_id
-from oplogd.store.topics import TopicEntry, TopicRecord
+from oplogd.isolation import EntryKind, Reading, reading
+from oplogd.pointer import Judge, by_decisions
+from oplogd.store.topics import TopicEntry, TopicRecord, id_of_record
 from oplogd.topics.codec import Polled
 from oplogd.topics.poll import MAX_ANSWER_BYTES, PASSING_ENTRIES, Begin
 from oplogd.transaction import Isolation, decode_marker
 
-_PASS, _SKIP, _EXPAND = Reading.PASS, Reading.SKIP, Reading.EXPAND
+_PASS, _SKIP, _EXPAND, _HOLD = Reading.PASS, Reading.SKIP, Reading.EXPAND, Reading.HOLD
+_UNDECIDED = by_decisions({})
 
 
 class Void(NamedTuple):
@@ -31,7 +32,8 @@ class Gathering:
     """Collects an answer: the caller reads ``wanted`` entries after ``after`` while ``is_open``.
 
     ``known``: entries that need no reading. ``void``: the longest row of entries that were read in
-    vain; they will never have anything for readers of this isolation.
+    vain; they will never have anything for readers of this isolation without a snapshot.
+    ``held_by``: see ``Answer``.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Gathering:
     ) -> None:
         self.messages: list[Polled] = []
         self.gap = begin.gap
+        self.held_by: int | None = None
         self.is_open = True
         self.after = known.pass_over(begin.after)
         self.void = known
@@ -53,7 +56,7 @@ class Gathering:
         self._limit = limit
         self._size = 0
         self._may_skip = from_oldest
-        # The entry at which the position stands (0: none), and the last lsn that the reader has.
+        # The entry at which the position stands (0: none), and the last record that the reader has.
         self._at = 0 if begin.has is None else begin.after + 1
         self._has = -1 if begin.has is None else begin.has
         self.wanted = limit
@@ -69,10 +72,13 @@ class Gathering:
         """The number of messages that the answer may still get."""
         return self._limit - len(self.messages)
 
-    def take(self, entries: Sequence[TopicEntry]) -> Iterator["Expansion"]:
-        """Take a page. Yield each commit in it: the caller reads its records before it goes on.
+    def take(
+        self, entries: Sequence[TopicEntry], judge: Judge = _UNDECIDED
+    ) -> Iterator["Expansion"]:
+        """Take a page. Yield each entry that expands: the caller reads its records first.
 
-        If entries are gone, an answer that has messages ends: the next poll announces the gap.
+        ``judge``: of a committed reader. If entries are gone, an answer that has messages ends: the
+        next poll announces the gap.
         """
         self.is_open = passed = False
         if entries and entries[0].offset > self._due and not self._may_skip:
@@ -81,11 +87,17 @@ class Gathering:
             self.gap = True
         self._may_skip = False
         add, at = self.add, self._at
-        kind, how = "", _SKIP
+        kind, of_kind = "", _SKIP
         for entry in entries:
             self.after = offset = entry.offset
             if entry.event != kind:
-                kind, how = entry.event, reading(entry.event, self._isolation)
+                kind, of_kind = entry.event, reading(entry.event, self._isolation)
+            how = of_kind
+            if how is _HOLD:
+                how = self._judged(entry, judge)
+                if how is _HOLD:
+                    self.held_by = entry.pointer
+                    return
             if how is _PASS:
                 self._found = offset
                 if offset == at:
@@ -109,6 +121,13 @@ class Gathering:
         # A page may be short because of the bytes of entries that the reader does not get.
         self.is_open = passed or (bool(entries) and self._isolation is Isolation.READ_COMMITTED)
 
+    def _judged(self, entry: TopicEntry, judge: Judge) -> Reading:
+        """Return the way in which a committed reader reads an entry with a pointer."""
+        if entry.offset == self._at and entry.event == EntryKind.DIRECT:
+            return _PASS  # the reader has it
+        assert entry.pointer is not None
+        return reading(entry.event, self._isolation, judge(entry.pointer))
+
     def add(self, id_: str, data: str) -> bool:
         """Add a message, unless it makes the answer too long. Return whether more may follow."""
         self._size += len(data)
@@ -120,10 +139,11 @@ class Gathering:
 
 
 class Expansion:
-    """The records of one commit: the caller reads ``wanted`` ones past ``after`` while ``is_open``.
+    """The records of one entry: the caller reads ``wanted`` ones past ``after`` while ``is_open``.
 
     ``is_cut``: the answer takes no more. ``is_fruitful``: another reader may get records here, now
-    or after this answer.
+    or after this answer. ``lacks``: records are gone. That is a gap, unless the entry was rolled
+    back meanwhile: the caller asks, and calls ``lose``.
     """
 
     def __init__(self, gathering: Gathering, entry: TopicEntry, has: int) -> None:
@@ -132,7 +152,7 @@ class Expansion:
         self.after = has
         self.wanted = gathering.room
         self.is_open = has < marker.last
-        self.is_cut = False
+        self.is_cut = self.lacks = False
         self.is_fruitful = has >= 0
         self._gathering = gathering
         self._last = marker.last
@@ -140,22 +160,24 @@ class Expansion:
         self._missing = marker.records if has < 0 else 0
 
     def take(self, records: Sequence[TopicRecord]) -> None:
-        """Take a page. Records that are gone are a gap; those past their own time are none."""
+        """Take a page. Records past their own time to live are not gone."""
         entry, gathering = self.entry, self._gathering
-        for lsn, data, _ in records:
+        for number, data, _ in records:
             if data:
-                id_ = record_id(entry.ms, entry.sequence, lsn, is_last=lsn == self._last)
                 self.is_fruitful = True
-                self.is_cut = not gathering.add(str(id_), data)
-            self.after = lsn
+                self.is_cut = not gathering.add(str(id_of_record(entry, number, self._last)), data)
+            self.after = number
             self._missing -= 1
             if self.is_cut:
                 break
         self.wanted = PASSING_ENTRIES
         ended = not records or self.after >= self._last
-        if ended and (self.after < self._last or self._missing > 0):
-            self.is_fruitful = gathering.gap = True
+        self.lacks = ended and (self.after < self._last or self._missing > 0)
         self.is_open = not ended and not self.is_cut
+
+    def lose(self) -> None:
+        """Announce the records that are gone."""
+        self.is_fruitful = self._gathering.gap = True
 
 
 def id_text(entry: TopicEntry) -> str:

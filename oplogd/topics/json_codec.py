@@ -7,12 +7,29 @@ from typing import Any, TypeVar
 import msgspec
 
 from oplogd.errors import MessageError, MessageTooLargeError
+from oplogd.event_id import Mark
 from oplogd.ingest.array import elements
-from oplogd.ingest.body import MANY_COMMAS
+from oplogd.ingest.body import MANY_COMMAS, Pieces
 from oplogd.isolation import isolation_of
 from oplogd.media_types import JSON
 from oplogd.message import MAX_MESSAGE_BYTES, Message, of_json
-from oplogd.topics.codec import Polled, PollRequest
+from oplogd.pointer import (
+    MAX_SNAPSHOT_POINTERS,
+    Snapshot,
+    parse_key,
+    parse_pointer,
+    parse_snapshot,
+)
+from oplogd.topics.codec import (
+    Polled,
+    PollRequest,
+    PublishRequest,
+    Rollback,
+    isolation_with,
+    plain,
+    rolling_back,
+    stamp_of_info,
+)
 from oplogd.transaction import Isolation
 
 _ID = re.compile(r"[0-9a-f]{24}|[0-9a-f]{40}")
@@ -20,13 +37,30 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 
 # No message has a longer text, even if all of it is escaped. It would delay other requests.
 MAX_TEXT_BYTES = 7 * MAX_MESSAGE_BYTES
+# No pointer and no key of a rollback has a longer text, unless it has many blanks.
+_MAX_VALUE_BYTES = 1000
+# Commas of a poll with a full snapshot: those between its pointers, and those between members.
+_MAX_POLL_COMMAS = MAX_SNAPSHOT_POINTERS + 10
 
 _T = TypeVar("_T")
 
+_NULL = msgspec.Raw(b"null")
+
 
 class _Publish(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    messages: msgspec.Raw = msgspec.Raw(b"null")
-    transactionWritePointer: msgspec.Raw = msgspec.Raw(b"null")
+    messages: msgspec.Raw = _NULL
+    transactionWritePointer: msgspec.Raw = _NULL
+
+
+class _Rollback(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    messages: msgspec.Raw = _NULL
+    rollbackKeys: msgspec.Raw = _NULL
+    transactionWritePointer: msgspec.Raw = _NULL
+
+
+class _Info(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    publishTimestamp: Any = None
+    sequenceId: Any = None
 
 
 class _Poll(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -40,6 +74,8 @@ class _Poll(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 _decode_publish: Callable[[bytes], _Publish] = msgspec.json.Decoder(_Publish).decode
 _decode_array: Callable[[bytes], list[msgspec.Raw]] = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_poll: Callable[[bytes], _Poll] = msgspec.json.Decoder(_Poll).decode
+_decode_rollback: Callable[[bytes], _Rollback] = msgspec.json.Decoder(_Rollback).decode
+_decode_info: Callable[[bytes | msgspec.Raw], _Info] = msgspec.json.Decoder(_Info).decode
 _decode_any: Callable[[bytes | msgspec.Raw], Any] = msgspec.json.Decoder().decode
 
 
@@ -49,13 +85,35 @@ class JsonCodec:
     media_type = JSON
 
     def split(self, raw: bytes) -> Iterable[bytes | msgspec.Raw]:
+        return plain(self.decode_publish(raw))
+
+    def decode_publish(self, raw: bytes) -> PublishRequest:
         publish = read(_decode_publish, raw, "body")
-        if bytes(publish.transactionWritePointer).strip() != b"null":
-            raise MessageError("transactionWritePointer", "must be null")
-        messages = split(publish.messages)
-        if messages is None:
-            raise MessageError("messages", "must be a list with at least one message")
-        return messages
+        if _is_null(publish.transactionWritePointer):
+            given = split(publish.messages)
+            if given is None:
+                raise MessageError("messages", "must be a list with at least one message")
+            return PublishRequest(None, given)
+        pointer = _pointer(publish.transactionWritePointer)
+        given = _list(publish.messages, "messages")
+        return PublishRequest(pointer, None if given == [] else given)
+
+    def decode_rollback(self, raw: bytes) -> Pieces[Rollback]:
+        rollback = read(_decode_rollback, raw, "body")
+        pointer = _pointer(rollback.transactionWritePointer)
+        if _is_null(rollback.messages):
+            return rolling_back(
+                pointer, _list(rollback.rollbackKeys, "rollbackKeys"), _key, "rollbackKeys"
+            )
+        if not _is_null(rollback.rollbackKeys):
+            raise MessageError("rollbackKeys", "must be absent if there are messages")
+        return rolling_back(pointer, _list(rollback.messages, "messages"), _info, "messages")
+
+    def encode_published(self, pointer: int, marks: Sequence[Mark]) -> bytes:
+        infos = ",".join(
+            [f'{{"publishTimestamp":{ms},"sequenceId":{sequence}}}' for _, ms, sequence in marks]
+        )
+        return f'{{"transactionWritePointer":{pointer},"messages":[{infos}]}}'.encode()
 
     def message(self, given: bytes | msgspec.Raw, ttl: int | None) -> Message:
         if len(given) > MAX_TEXT_BYTES:
@@ -78,17 +136,22 @@ class JsonCodec:
         except UnicodeEncodeError:
             raise MessageError("message", "has an unpaired surrogate") from None
 
-    def decode_poll(
-        self, raw: bytes, isolation: Isolation = Isolation.READ_UNCOMMITTED
-    ) -> PollRequest:
+    def decode_poll(self, raw: bytes, isolation: Isolation | None = None) -> PollRequest:
+        if raw.count(b",") > _MAX_POLL_COMMAS:
+            raise _too_many_pointers()
         poll = read(_decode_poll, raw, "body")
-        if poll.transaction is not None:
-            raise MessageError("transaction", "must be null")
         if not isinstance(poll.inclusive, bool):
             raise MessageError("inclusive", "must be true or false")
         if poll.isolation is not None:
             isolation = isolation_of(poll.isolation)
-        return PollRequest(_start(poll.startFrom), poll.inclusive, limit(poll.limit), isolation)
+        snapshot = None if poll.transaction is None else parse_snapshot(poll.transaction)
+        return PollRequest(
+            _start(poll.startFrom),
+            poll.inclusive,
+            limit(poll.limit),
+            isolation_with(snapshot, isolation),
+            snapshot,
+        )
 
     def encode(self, messages: Sequence[Polled]) -> bytes:
         texts = ",".join([f'{{"id":"{id_}",{data[1:]}' for id_, data in messages])
@@ -102,6 +165,14 @@ def split(given: msgspec.Raw) -> Iterable[bytes | msgspec.Raw] | None:
         return None
     # A list of all its texts could take a hundred times the memory of the body.
     return elements(text) if text.count(b",") > MANY_COMMAS else _decode_array(text)
+
+
+def snapshot(text: bytes) -> Snapshot:
+    """Read the JSON text of a snapshot. Raises MessageError."""
+    # A list of other values could take a hundred times the memory of the text.
+    if text.count(b",") > _MAX_POLL_COMMAS:
+        raise _too_many_pointers()
+    return parse_snapshot(read(_decode_any, text, "transaction"))
 
 
 def limit(given: Any) -> int | None:
@@ -127,6 +198,51 @@ def _start(given: Any) -> bytes | int | None:
     if given < 0:
         raise MessageError("startFrom", "must not be negative")
     return given
+
+
+def _too_many_pointers() -> MessageError:
+    reason = f"has more than {MAX_SNAPSHOT_POINTERS:,} pointers in its lists"
+    return MessageError("transaction", reason)
+
+
+def _is_null(given: msgspec.Raw) -> bool:
+    return given is _NULL or bytes(given).strip() == b"null"
+
+
+def _pointer(given: msgspec.Raw) -> int:
+    return parse_pointer(_value(given, "transactionWritePointer"))
+
+
+def _key(given: bytes | msgspec.Raw, place: str) -> int:
+    return parse_key(_value(given, place), place)
+
+
+def _info(given: bytes | msgspec.Raw, place: str) -> int:
+    if len(given) > _MAX_VALUE_BYTES:
+        raise MessageError(place, f"has {len(given):,} bytes, more than {_MAX_VALUE_BYTES:,}")
+    try:
+        info = read(_decode_info, given, "message")
+    except MessageError as error:
+        inner = "" if error.field == "message" else f".{error.field}"
+        raise MessageError(place + inner, error.reason) from None
+    return stamp_of_info(info.publishTimestamp, info.sequenceId, place)
+
+
+def _value(given: bytes | msgspec.Raw, field: str) -> Any:
+    """Decode a short value. Raises MessageError."""
+    text = bytes(given).strip()
+    if len(text) > _MAX_VALUE_BYTES:
+        raise MessageError(field, f"has {len(text):,} bytes, more than {_MAX_VALUE_BYTES:,}")
+    return read(_decode_any, text, field)
+
+
+def _list(given: msgspec.Raw, field: str) -> Iterable[bytes | msgspec.Raw]:
+    if _is_null(given):
+        return []
+    values = split(given)
+    if values is None:
+        raise MessageError(field, "must be a list")
+    return values
 
 
 def read(decode: Callable[[Any], _T], raw: Any, field: str) -> _T:

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from oplogd.errors import MessageError
-from oplogd.message_id import MESSAGE_ID_BYTES, MessageId, end_id, stamp, unstamp
+from oplogd.message_id import MESSAGE_ID_BYTES, MessageId, before_record, end_id, stamp, unstamp
 from oplogd.store.topics import TopicBounds
 from oplogd.topics.codec import Polled, PollRequest
 from oplogd.transaction import Isolation
@@ -14,23 +14,26 @@ MAX_ANSWER_BYTES = 1_000_000
 # Entries per read while messages that have expired are passed over.
 PASSING_ENTRIES = 1_000
 
-# Later times and larger lsn are as good as these: no message has them.
+# Later times are as good as this one: no message has them.
 _MAX_MS = (1 << 47) - 1
-_MAX_LSN = 1 << 53
 
 
 class Answer(NamedTuple):
-    """``gap``: messages that followed the position are gone."""
+    """``gap``: messages that followed the position are gone.
+
+    ``held_by``: the pointer at whose entry the answer ends, because the reader must wait for it.
+    """
 
     messages: list[Polled]
     gap: bool
+    held_by: int | None = None
 
 
 class Begin(NamedTuple):
     """Read after the offset ``after``.
 
     ``has``: the position stands at the next entry. If that is a message, the reader has it; if it
-    is a commit, the reader has its records up to this lsn. None: the reader has nothing of it.
+    expands, the reader has its records up to this number. None: the reader has nothing of it.
     ``may_lack``: it is no gap if the next entry is gone.
     """
 
@@ -43,19 +46,18 @@ class Begin(NamedTuple):
 class PollStart:
     """The start of a poll in a topic. Raises MessageError for an id of another form.
 
-    ``after``: the position behind which all messages are wanted, None: from the oldest one.
-    Uncommitted readers ignore all of it but time and sequence.
+    ``after``: the position behind which all messages are wanted, None: from the oldest one. For
+    uncommitted readers it is never within a commit.
     """
 
     def __init__(self, request: PollRequest) -> None:
-        self._is_committed = request.isolation is Isolation.READ_COMMITTED
         self._id: MessageId | None = None
         self._first_ms = 0
         self.after: MessageId | None = None
         if isinstance(request.start, bytes):
             require_id(request.start, MESSAGE_ID_BYTES)
-            self._id = MessageId.of_bytes(request.start)
-            self.after = _before(self._id) if request.inclusive else _within_bounds(self._id)
+            self._id = id_ = _position(MessageId.of_bytes(request.start), request)
+            self.after = _before(id_) if request.inclusive else _within_bounds(id_)
         elif request.start is not None:
             self._first_ms = min(request.start, _MAX_MS) + (not request.inclusive)
             self.after = _end_before(stamp(self._first_ms, 0))
@@ -70,10 +72,7 @@ class PollStart:
             return Begin(at.offset, front.offset > 0 and self._first_ms <= front.ms)
         # Ids of earlier generations are smaller than the front of this one.
         place, front_place = self._id[:2], (front.ms, front.sequence)
-        gap = place < front_place
-        if not self._is_committed:
-            return Begin(at.offset, gap)
-        gap = gap or (self._id.is_inside and place == front_place)
+        gap = place < front_place or (place == front_place and self._id.is_inside)
         has = after.records_after
         stands = after[:2] == (at.ms, at.sequence) and at.offset > front.offset
         if has is None or not stands:
@@ -94,10 +93,18 @@ def require_id(raw: bytes, length: int) -> None:
         )
 
 
+def _position(id_: MessageId, request: PollRequest) -> MessageId:
+    """Return an id as its reader means it: at a commit, uncommitted readers have nothing to get."""
+    if request.isolation is not Isolation.READ_UNCOMMITTED or id_.is_stored:
+        return id_
+    is_wanted = request.inclusive and id_[2:] == (0, 0)
+    return id_ if is_wanted else end_id(id_.ms, id_.sequence)
+
+
 def _before(id_: MessageId) -> MessageId:
     """Return the position behind which the message with this id is the first one."""
     if id_.write_ms:
-        return _within_bounds(id_._replace(write_ms=id_.write_ms - 1, payload_sequence=0))
+        return _within_bounds(before_record(id_))
     if id_.payload_sequence:  # no message has this id
         return _within_bounds(id_)
     return _end_before(stamp(id_.ms, id_.sequence))
@@ -109,5 +116,7 @@ def _end_before(number: int) -> MessageId:
 
 
 def _within_bounds(id_: MessageId) -> MessageId:
-    """Return an id that stores can compare: no message has a larger time or lsn."""
-    return id_._replace(ms=min(id_.ms, _MAX_MS), write_ms=min(id_.write_ms, _MAX_LSN))
+    """Return an id that stores can compare: no message has a later time in it."""
+    if id_.write_ms > _MAX_MS:
+        id_ = end_id(id_.ms, id_.sequence)
+    return id_ if id_.ms <= _MAX_MS else id_._replace(ms=_MAX_MS)

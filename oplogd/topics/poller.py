@@ -1,21 +1,24 @@
 """Answers polls of topics."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from oplogd.errors import TopicNotFoundError
+from oplogd.isolation import EntryKind
 from oplogd.message_id import MessageId
 from oplogd.names import TopicName
-from oplogd.store.topics import Topic, Topics
+from oplogd.pointer import Decision, Judge, by_decisions
+from oplogd.store.topics import Topic, TopicEntry, TopicLog, Topics
+from oplogd.stream.peeked import Peeked
 from oplogd.topics.codec import Polled, PollRequest
 from oplogd.topics.counters import TopicCounters
-from oplogd.topics.gathering import NO_VOID, Gathering, Void
+from oplogd.topics.gathering import NO_VOID, Expansion, Gathering, Void
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.poll import MAX_ANSWER_BYTES, Answer, Begin, PollStart, limit_of
 from oplogd.transaction import Isolation
 
 # Returns messages of a topic past an id from memory (None: from the oldest), at most a number and
 # about a number of bytes, for readers of an isolation. None: memory may lack some of them.
-Peek = Callable[[Topic, MessageId | None, int, int, Isolation], list[tuple[MessageId, str]] | None]
+Peek = Callable[[Topic, MessageId | None, int, int, Isolation], Peeked | None]
 
 _MAX_VOIDS = 10_000
 
@@ -55,25 +58,59 @@ class Poller:
 
     async def _read(self, topic: Topic, request: PollRequest) -> Answer:
         start = PollStart(request)
-        limit, isolation = limit_of(request, self._limit), request.isolation
-        if self._peek is not None:
+        isolation, snapshot = request.isolation, request.snapshot
+        limit = limit_of(request, self._limit)
+        if self._peek is not None and snapshot is None:
             found = self._peek(topic, start.after, limit, MAX_ANSWER_BYTES, isolation)
             if found is not None:
-                return Answer([Polled(str(id_), data) for id_, data in found], gap=False)
+                messages = [Polled(str(id_), data) for id_, data in found.messages]
+                return Answer(messages, False, found.held_by)
         log = self._topics.log(topic)
         begin = Begin(0, False)
         if start.after is not None:
             begin = start.resolve(await log.locate(start.after.ms, start.after.sequence))
         key = topic.log, isolation
-        known = self._void.get(key, NO_VOID)
+        known = self._void.get(key, NO_VOID) if snapshot is None else NO_VOID
         gathering = Gathering(begin, limit, isolation, from_oldest=start.after is None, known=known)
         while gathering.is_open:
             entries = await log.read(gathering.after, gathering.wanted)
-            for commit in gathering.take(entries):
-                while commit.is_open:
-                    commit.take(await log.expand(commit.entry, commit.after, commit.wanted))
-        if gathering.void != known:
+            if snapshot is not None:
+                expansions = gathering.take(entries, snapshot.verdict)
+            elif isolation is Isolation.READ_COMMITTED:
+                expansions = gathering.take(*await _decided(log, gathering.after, entries))
+            else:
+                expansions = gathering.take(entries)
+            for expansion in expansions:
+                await _expand(log, expansion)
+        if snapshot is None and gathering.void != known:
             if len(self._void) >= _MAX_VOIDS:
                 self._void.clear()
             self._void[key] = gathering.void
-        return Answer(gathering.messages, gathering.gap)
+        return Answer(gathering.messages, gathering.gap, gathering.held_by)
+
+
+async def _decided(
+    log: TopicLog, after: int, entries: Sequence[TopicEntry]
+) -> tuple[Sequence[TopicEntry], Judge]:
+    """Return a page with the judge of its pointers. ``after``: the offset that it follows."""
+    pointers = {each.pointer for each in entries if each.pointer is not None}
+    if not pointers:
+        return entries, by_decisions({})
+    decisions = await log.decisions(pointers)
+    if Decision.COMMITTED in decisions.values():
+        # Some entries may have been rolled back since the page was read, and before the decision.
+        last = entries[-1].offset
+        again = await log.read(after, len(entries))
+        entries = [each for each in again if each.offset <= last]
+    return entries, by_decisions(decisions)
+
+
+async def _expand(log: TopicLog, expansion: Expansion) -> None:
+    """Read the records of an entry into the answer."""
+    entry = expansion.entry
+    while expansion.is_open:
+        expansion.take(await log.expand(entry, expansion.after, expansion.wanted))
+    if expansion.lacks:
+        now = await log.read(entry.offset - 1, 1) if entry.event == EntryKind.PUBLISH else [entry]
+        if not now or now[0].offset != entry.offset or now[0].event == entry.event:
+            expansion.lose()

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from typing import Protocol
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.logs import Episode
@@ -12,23 +13,34 @@ SECONDS = 1.0
 logger = logging.getLogger("oplogd.transactions")
 
 
+class Kept(Protocol):
+    """A part of the store that needs regular work. ``keep`` returns the number of things done."""
+
+    async def keep(self) -> int: ...
+
+
 async def keep_transactions(transactions: Transactions, seconds: float = SECONDS) -> None:
     """Abort overdue transactions and complete decided ones every ``seconds`` until cancelled.
 
     A failure is logged once for each episode, and disturbs nothing else.
     """
-    trouble = Episode(logger, "cannot look after transactions")
+    await keep(transactions, "transactions", seconds, logger)
+
+
+async def keep(kept: Kept, things: str, seconds: float, log: logging.Logger) -> None:
+    """Call ``keep`` every ``seconds`` until cancelled. ``things``: their plural for the log."""
+    trouble = Episode(log, f"cannot look after {things}")
     while True:
         await asyncio.sleep(seconds)
         try:
-            count = await transactions.keep()
+            count = await kept.keep()
         except StoreUnavailableError as error:
             trouble.occurred(detail=str(error))
         except Exception as error:
             if not trouble.active:
-                logger.error("the store failed", exc_info=error)
+                log.error("the store failed", exc_info=error)
             trouble.occurred(detail=repr(error))
         else:
             trouble.end()
             if count:
-                logger.debug("aborted or completed %d transactions", count)
+                log.debug("ended or completed %d %s", count, things)

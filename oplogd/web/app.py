@@ -19,9 +19,10 @@ from oplogd.web.session import add_session
 from oplogd.web.status import StatusReport, StoreProbe
 from oplogd.web.stream import Streams, add_stream
 from oplogd.web.topic_figures import TopicFigures
-from oplogd.web.transaction_figures import TransactionFigures
+from oplogd.web.transaction_figures import PointerFigures, TransactionFigures
 from oplogd.web.v1.leases import add_leases
 from oplogd.web.v1.messages import add_poll, add_publish
+from oplogd.web.v1.pointers import add_pointers
 from oplogd.web.v1.schemas import add_schemas
 from oplogd.web.v1.stream import add_topic_stream
 from oplogd.web.v1.topics import add_topics
@@ -70,6 +71,7 @@ def create_app(agent: Agent) -> FastAPI:
         topics=figures,
         leases=agent.leases,
         transactions=TransactionFigures(agent.store.transactions),
+        pointers=PointerFigures(agent.store.pointers),
         rates=lambda: agent.rates._asdict(),
         started=agent.started,
     )
@@ -85,11 +87,12 @@ def create_app(agent: Agent) -> FastAPI:
     rights = Rights[Request](readers.require, writers.require)
     topics = agent.topics
     add_topics(app, rights, agent.store, topics.known, agent.feeds)
-    add_publish(app, rights, topics.publisher, intake, bodies, is_stopping)
+    add_publish(app, rights, topics.publisher, agent.pointers, intake, bodies, is_stopping)
     add_poll(app, rights, topics.poller, topics.oplog, bodies)
     add_topic_stream(app, rights, topics.known, streams)
     add_schemas(app)
     add_transactions(app, rights, agent.transactions, bodies, is_stopping)
+    add_pointers(app, rights, agent.pointers, topics.publisher, bodies, is_stopping)
     add_leases(app, rights, agent.store, agent.leases, bodies, is_stopping)
     add_preflight(app)
     add_head(app)

@@ -32,7 +32,13 @@ def _describe(consumer: Consumer, lag: MeasuredLag) -> dict[str, Any]:
     filter_ = consumer.view.filter
     types, parents = _shown(filter_.types), _shown(filter_.parents)
     left_out = len(filter_.types) + len(filter_.parents) - len(types) - len(parents)
-    topic = {} if consumer.topic == OPLOG else {"topic": str(consumer.topic)}
+    topic: dict[str, Any] = {}
+    if consumer.topic != OPLOG:
+        held_by = consumer.held_by
+        topic = {
+            "topic": str(consumer.topic),
+            "held_by": None if held_by is None else str(held_by),
+        }
     return {
         "id": consumer.id,
         "name": consumer.name,

@@ -48,6 +48,7 @@ GAUGES = {
     "spool_bytes": "Bytes in the spool",
     "spool_max_bytes": "Bytes the spool may hold, 0 without one",
     "clients": "Consumers connected",
+    "held_consumers": "Consumers that wait for the decision of a pointer",
     "consumer_lag_operations": "Largest lag of a consumer, in operations",
     "consumer_lag_seconds": "Largest lag of a consumer: age of its oldest unsent operation",
     "ring_operations": "Operations in the ring",
@@ -69,6 +70,8 @@ GAUGES = {
     "topics_feeds_bytes": "Bytes of messages in memory",
     "transactions_open": "Transactions in the store that are not decided",
     "transactions_oldest_open_seconds": "Age of the oldest transaction that is not decided",
+    "pointers_open": "Pointers in the store that are not decided, each topic counted",
+    "pointers_oldest_seconds": "Age of the oldest pointer that is not decided",
     "leases_held": "Leases whose holder polls this agent",
 }
 LABELLED = {
@@ -78,6 +81,7 @@ LABELLED = {
         "Times a consumer continued from the store, or from states, because its position was gone",
     ),
 }
+DECISIONS = ("committed", "aborted", "timed_out")
 HISTOGRAMS = {
     "commit_seconds": "Duration of a successful append to the store",
     "ingest_to_send_seconds": "Time from the arrival of an operation until it can be sent,"
@@ -107,6 +111,14 @@ class _Snapshot(Collector):
             for value, count in self._status[name].items():
                 counter.add_metric([value], count)
             yield counter
+        decisions = CounterMetricFamily(
+            "oplog_pointer_decisions",
+            "Pointers that this agent has decided, each topic counted",
+            labels=["decision"],
+        )
+        for decision in DECISIONS:
+            decisions.add_metric([decision], values[f"pointers_{decision}"])
+        yield decisions
         for name, text in HISTOGRAMS.items():
             histogram = self._status[name]
             buckets = list(histogram["buckets"].items())

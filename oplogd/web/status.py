@@ -26,7 +26,7 @@ from oplogd.stream.ring import Ring
 from oplogd.web.consumers import consumer_members, lag_members
 from oplogd.web.redact import without_folders
 from oplogd.web.topic_figures import TopicFigures
-from oplogd.web.transaction_figures import TransactionFigures
+from oplogd.web.transaction_figures import PointerFigures, TransactionFigures
 
 STORE_TIMEOUT_SECONDS = 2.0
 
@@ -110,6 +110,7 @@ class StatusReport:
         hub: Hub,
         topics: TopicFigures,
         transactions: TransactionFigures,
+        pointers: PointerFigures,
         leases: LeaseCounters,
         rates: Callable[[], Mapping[str, float]],
         started: float,
@@ -125,6 +126,7 @@ class StatusReport:
         self._hub = hub
         self._topics = topics
         self._transactions = transactions
+        self._pointers = pointers
         self._leases = leases
         self._rates = rates
         self._started = started
@@ -135,8 +137,8 @@ class StatusReport:
     async def members(self, lags: Lags) -> _Members:
         """Return the members for everybody."""
         troubles, store = await self._store.members()
-        topics, transactions = await asyncio.gather(
-            self._topics.members(), self._transactions.members()
+        topics, transactions, pointers = await asyncio.gather(
+            self._topics.members(), self._transactions.members(), self._pointers.members()
         )
         return {
             "status": "DEGRADED" if troubles else "OK",
@@ -151,6 +153,7 @@ class StatusReport:
             "store": store,
             "topics": topics,
             "transactions": transactions,
+            "pointers": pointers,
             "leases": self._leases.counts._asdict(),
         }
 
@@ -188,6 +191,7 @@ class StatusReport:
         return {
             "events_sent": hub.counters.events_sent,
             "clients": len(hub.consumers),
+            "held_consumers": hub.held,
             "connections": hub.connections,
             "consumer_lag": lag_members(lags.largest),
             "consumers_refused": hub.refused,

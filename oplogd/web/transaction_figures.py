@@ -1,10 +1,12 @@
-"""The figures of transactions for /status and /metrics."""
+"""The figures of transactions and pointers for /status and /metrics."""
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 from oplogd.operation import now_ms
-from oplogd.store.transactions import Transactions
+from oplogd.store.pointers import PointerDecisions, Pointers
+from oplogd.store.transactions import Decisions, Transactions
 
 STORE_TIMEOUT_SECONDS = 2.0
 
@@ -17,19 +19,36 @@ class TransactionFigures:
 
     async def members(self) -> dict[str, Any]:
         """Return the members. ``open`` and ``oldest_open_seconds``: None if they are not known."""
-        decisions = self._transactions.decisions
-        return {
-            **await self._open(),
-            "committed": decisions.committed,
-            "aborted": decisions.aborted,
-            "timed_out": decisions.timed_out,
-        }
+        count, age = await _open(self._transactions.stats())
+        decided = _decided(self._transactions.decisions)
+        return {"open": count, "oldest_open_seconds": age, **decided}
 
-    async def _open(self) -> dict[str, Any]:
-        try:
-            async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
-                count, oldest_ms = await self._transactions.stats()
-        except Exception:
-            return {"open": None, "oldest_open_seconds": None}
-        age = max(0, now_ms() - oldest_ms) / 1000 if oldest_ms else 0
-        return {"open": count, "oldest_open_seconds": age}
+
+class PointerFigures:
+    """Reads figures only, as ``TransactionFigures`` does. Each topic of a pointer is counted."""
+
+    def __init__(self, pointers: Pointers) -> None:
+        self._pointers = pointers
+
+    async def members(self) -> dict[str, Any]:
+        """Return the members. ``open`` and ``oldest_seconds``: None if they are not known."""
+        count, age = await _open(self._pointers.stats())
+        return {"open": count, "oldest_seconds": age, **_decided(self._pointers.decisions)}
+
+
+async def _open(stats: Awaitable[tuple[int, int]]) -> tuple[int | None, float | None]:
+    """Return the number of open ones, and the age of the oldest in seconds."""
+    try:
+        async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
+            count, oldest_ms = await stats
+    except Exception:
+        return None, None
+    return count, max(0, now_ms() - oldest_ms) / 1000 if oldest_ms else 0
+
+
+def _decided(decisions: Decisions | PointerDecisions) -> dict[str, int]:
+    return {
+        "committed": decisions.committed,
+        "aborted": decisions.aborted,
+        "timed_out": decisions.timed_out,
+    }

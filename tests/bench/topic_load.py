@@ -42,6 +42,12 @@ def topic_request(topic: int, messages: int) -> bytes:
     return http_request(f"{topic_path(topic)}/publish", body)
 
 
+def pointer_request(topic: int, messages: int) -> bytes:
+    """Return a request as ``topic_request`` under a pointer. Each topic has one."""
+    body = {"transactionWritePointer": topic, "messages": ["x" * PAYLOAD_BYTES] * messages}
+    return http_request(f"{topic_path(topic)}/publish", json.dumps(body).encode())
+
+
 def oplog_request(number: int, operations: int) -> bytes:
     """Return a request to /ops of operations as large as the messages."""
     made = [
@@ -61,6 +67,7 @@ def xadd_request(topic: int, messages: int) -> bytes:
 
 REQUESTS: dict[str, Callable[[int, int], bytes]] = {
     "topics": topic_request,
+    "pointers": pointer_request,
     "oplog": oplog_request,
     "redis": xadd_request,
 }
@@ -316,7 +323,8 @@ def main(what: str, *arguments: str) -> None:
             work = stamped(*ints)
         case "listen":
             port, topics, streams = ints
-            paths = [f"{topic_path(number % topics)}/stream" for number in range(streams)]
+            query = "" if arguments[-1].isdecimal() else arguments[-1]
+            paths = [f"{topic_path(number % topics)}/stream{query}" for number in range(streams)]
             work = listen(port, paths)
         case _:
             raise SystemExit(__doc__)

@@ -10,6 +10,8 @@ from oplogc.topics import (
     AsyncTopics,
     AsyncTransaction,
     Committed,
+    ForeignPublisher,
+    Pointers,
     PublishCounters,
     TopicConsumer,
     Topics,
@@ -43,6 +45,13 @@ class AsyncTopicsInThread:
     def transaction(self, **options: Any) -> "AsyncTransactionInThread":
         return AsyncTransactionInThread(self._topics.transaction(**options), self._do, self._loop)
 
+    def foreign_publisher(self, **options: Any) -> ForeignPublisher:
+        return cast(ForeignPublisher, InThread(self._topics.foreign_publisher(**options), self._do))
+
+    @property
+    def pointers(self) -> Pointers:
+        return cast(Pointers, InThread(self._topics.pointers, self._do))
+
     def stream(self, topic: str, **options: Any) -> TopicConsumer:
         return cast(TopicConsumer, self._topics.stream(topic, **options))
 
@@ -75,6 +84,24 @@ class AsyncTopicsInThread:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class InThread:
+    """An object whose coroutines are awaited in the event loop of its topics."""
+
+    def __init__(self, made: object, do: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+        self._made = made
+        self._do = do
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._made, name)
+        if not callable(found):
+            return found
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            return self._do(found(*arguments, **options))
+
+        return call
 
 
 class AsyncTransactionInThread:

@@ -117,7 +117,7 @@ def test_an_answer_has_a_megabyte_or_at_least_one_message(topic: TopicClient) ->
         ("startFrom", "A" * 40),
         ("startFrom", 1.5),
         ("inclusive", "yes"),
-        ("transaction", {}),
+        ("transaction", 5),
         ("other", 1),
     ],
 )
@@ -133,8 +133,9 @@ def test_a_bad_poll_names_its_member(topic: TopicClient, member: str, value: Any
         ({"messages": []}, "messages: there is none"),
         ({}, "messages: must be a list with at least one message"),
         (
-            {"messages": ["a"], "transactionWritePointer": 5},
-            "transactionWritePointer: must be null",
+            {"messages": ["a"], "transactionWritePointer": -5},
+            "transactionWritePointer: must be a whole number from 0 to 4611686018427387903"
+            " (2^62 - 1)",
         ),
         ({"messages": ["a"], "more": 5}, "more: is not a member of this request"),
         (b"", "body: is not valid JSON: Input data was truncated"),

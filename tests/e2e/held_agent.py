@@ -5,7 +5,7 @@ test kills the process or lets the request go on. The steps on MongoDB are those
 SQLite they are ``before begin``, ``after begin``, and so on for ``write``, ``commit``, ``abort``:
 right before and after the COMMIT of SQLite.
 
-With OPLOG_TEST_NO_KEEPER nothing looks after transactions: only requests end them.
+With OPLOG_TEST_NO_KEEPER nothing looks after transactions and pointers: only requests end them.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from oplogd.cli import main
+from oplogd.pointers.keeper import keep_pointers
 from oplogd.store.sqlite import connection, shared_write, transaction_commit, transaction_steps
 from oplogd.transactions.keeper import keep_transactions
 
@@ -103,7 +104,8 @@ def hold_sqlite(steps: Steps) -> None:
 
 if __name__ == "__main__":
     if "OPLOG_TEST_NO_KEEPER" in os.environ:
-        setattr(keep_transactions, "__defaults__", (3_600.0,))  # noqa: B010
+        for keep in (keep_transactions, keep_pointers):
+            setattr(keep, "__defaults__", (3_600.0,))  # noqa: B010
     if "OPLOG_TEST_HOLD" in os.environ:
         to_hold = Steps(Path(os.environ["OPLOG_TEST_HOLD"]))
         if "--mongo-url" in sys.argv:

@@ -32,7 +32,7 @@ def test_every_flag_of_the_agent_is_offered() -> None:
         ("oplogc.tail", ["--sta"], ["--state-file"]),
         ("oplogc.tail", ["--color", "a"], ["auto", "always"]),
         ("oplogc.ctl", ["top"], ["topic"]),
-        ("oplogc.ctl", ["topic", "p"], ["peek", "poll", "publish"]),
+        ("oplogc.ctl", ["topic", "p"], ["peek", "pointers", "poll", "publish"]),
         ("oplogc.ctl", ["topic", "follow", "t", "--st"], ["--state-file"]),
         ("oplogc.ctl", ["topic", "update", "t", "--ttl", "d"], ["default"]),
     ],

@@ -49,6 +49,7 @@ def test_defaults_are_those_of_the_documentation() -> None:
         "poll_limit": 1000,
         "txn_max_records": 100_000,
         "txn_max_bytes": 64 * MB,
+        "pointer_timeout": 900,
         "debug": False,
         "log_format": "text",
         "tls_certificate": None,

@@ -44,7 +44,7 @@ class SqliteKit:
         self.bulk = 12_000
         self._path = folder / "oplog.db"
         self._open: list[SqliteStore] = []
-        for module in ("log", "topics", "transactions", "leases"):
+        for module in ("log", "topics", "transactions", "leases", "pointers"):
             patch.setattr(f"oplogd.store.sqlite.{module}.now_ms", lambda: self.clock_ms)
 
     async def open(self, max_bytes: int | None = None, topic_ttl: int | None = None) -> Store:

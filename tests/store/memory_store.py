@@ -9,19 +9,24 @@ from oplogd.event_id import Mark
 from oplogd.operation import Operation
 from oplogd.store import Entry, FencedBatch
 from oplogd.store.leases import Leases
+from oplogd.store.pointers import Pointers
 from oplogd.store.topics import DEFAULT_TTL, Topics
 from oplogd.store.transactions import Transactions
 from tests.store.kits import START_MS, Kits
 from tests.topics.memory import MemoryTopics
+from tests.topics.memory_pointers import MemoryPointers
 from tests.topics.memory_transactions import MemoryTransactions
 
 
 class MemoryStore:
-    """One handle: the part of ``oplogd.store.Store`` for tests of transactions and of leases."""
+    """One handle: the part of ``oplogd.store.Store`` for tests of its parts besides the log."""
 
-    def __init__(self, topics: MemoryTopics, transactions: MemoryTransactions) -> None:
+    def __init__(
+        self, topics: MemoryTopics, transactions: MemoryTransactions, pointers: MemoryPointers
+    ) -> None:
         self.topics: Topics = topics
         self.transactions: Transactions = transactions
+        self.pointers: Pointers = pointers
         self.leases: Leases = topics.leases
         self._holds = topics.leases.holds
         self._clock = topics.clock
@@ -57,12 +62,14 @@ class MemoryKit:
         self.bulk = 12_000
         self._topics: MemoryTopics | None = None
         self._transactions: MemoryTransactions | None = None
+        self._pointers: MemoryPointers | None = None
 
     async def open(self, max_bytes: int | None = None, topic_ttl: int | None = None) -> MemoryStore:
-        if self._topics is None or self._transactions is None:
+        if self._topics is None or self._transactions is None or self._pointers is None:
             self._topics = MemoryTopics(lambda: self.clock_ms, topic_ttl or DEFAULT_TTL)
             self._transactions = MemoryTransactions(self._topics)
-        return MemoryStore(self._topics, self._transactions.another())
+            self._pointers = MemoryPointers(self._topics)
+        return MemoryStore(self._topics, self._transactions.another(), self._pointers.another())
 
     async def close(self) -> None:
         pass

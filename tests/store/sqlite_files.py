@@ -47,7 +47,7 @@ class SqliteClock:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.ms = START_MS
-        for module in ("log", "topics", "transactions", "leases"):
+        for module in ("log", "topics", "transactions", "leases", "pointers"):
             patch.setattr(f"oplogd.store.sqlite.{module}.now_ms", lambda: self.ms)
 
 

@@ -54,7 +54,7 @@ async def test_a_full_disk_is_named_and_refused_operations_can_be_stored_later(
     async with opened(path) as store:
         await store.append(made[:1])
     with monkeypatch.context() as patch:
-        patch.setattr(statements, "PRAGMAS", statements.PRAGMAS + "PRAGMA max_page_count = 40;")
+        patch.setattr(statements, "PRAGMAS", statements.PRAGMAS + "PRAGMA max_page_count = 46;")
         async with opened(path) as store:
             await store.append(made[1:10])
             for _ in range(2):

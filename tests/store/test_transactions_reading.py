@@ -39,7 +39,7 @@ async def test_records_of_a_commit_are_read_page_by_page_from_any_lsn(
     log = txn_store.topics.log(topic)
     expected = [TopicRecord(lsn, f'{{"payload":"0.{lsn}"}}', 0) for lsn in (0, 2, 4, 6, 8)]
     for after in range(-1, 10):
-        rest = [each for each in expected if each.lsn > after]
+        rest = [each for each in expected if each.number > after]
         for limit in (1, 2, 100):
             assert await log.expand(commit, after, limit) == rest[:limit]
     (of_other,) = await commits_in(txn_store, other)
@@ -62,9 +62,9 @@ async def test_a_page_of_large_records_has_about_a_megabyte_and_never_none(
     pages = []
     after = -1
     while page := await log.expand(entry, after, 100):
-        pages.append([each.lsn for each in page])
+        pages.append([each.number for each in page])
         assert len(page) == 1 or sum(len(each.data) for each in page) <= 1_100_000
-        after = page[-1].lsn
+        after = page[-1].number
     assert [lsn for page in pages for lsn in page] == [*range(6)]
     assert pages[0] == [0, 1]
     assert len(pages) < 6

@@ -9,6 +9,7 @@ from oplogd.message_id import MessageId, record_id
 from oplogd.names import TopicName
 from oplogd.operation import Operation
 from oplogd.store import Entry
+from oplogd.store.pointers import Pointers
 from oplogd.store.topics import EntryKind, Topic, TopicEntry, Topics
 from oplogd.store.transactions import (
     Commit,
@@ -28,13 +29,16 @@ TWENTY_MINUTES_MS = 20 * 60_000
 
 
 class StoreHandle(Protocol):
-    """The part of a store that the tests of transactions use."""
+    """The part of a store that the tests of transactions and of pointers use."""
 
     @property
     def topics(self) -> Topics: ...
 
     @property
     def transactions(self) -> Transactions: ...
+
+    @property
+    def pointers(self) -> Pointers: ...
 
     async def close(self) -> None: ...
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.stream.pointer_worlds import PointerWorld
 from tests.stream.topic_worlds import TopicWorld
 from tests.stream.worlds import ROOMY, Sizes, WatchedConsumer, World
 
@@ -28,5 +29,13 @@ async def world(
 async def topic_world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TopicWorld]:
     monkeypatch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
     world = TopicWorld()
+    yield world
+    await world.close()
+
+
+@pytest.fixture
+async def held_world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PointerWorld]:
+    monkeypatch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
+    world = PointerWorld()
     yield world
     await world.close()

@@ -48,6 +48,7 @@ class _WatchedLog:
         self._topics = topics
         self.read = log.read
         self.locate = log.locate
+        self.decisions = log.decisions
         self._expand = log.expand
 
     async def expand(self, commit: TopicEntry, after: int, limit: int) -> list[TopicRecord]:

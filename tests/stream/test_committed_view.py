@@ -12,16 +12,19 @@ from oplogd.event_id import Mark
 from oplogd.message_id import MessageId
 from oplogd.store.topics import EntryKind, TopicEntry, TopicRecord
 from oplogd.stream.filters import Filter
+from oplogd.stream.peeked import Peeked
 from oplogd.stream.router import message_frame, record_frames
 from oplogd.stream.topic_ring import SharedParts, TopicRing
 from oplogd.stream.view import View
-from oplogd.transaction import Marker, encode_marker
+from oplogd.transaction import FIRST_ID, Marker, encode_marker
 from tests.properties import examples
 from tests.stream.topic_worlds import wake_all
 
 HUGE = 10**9
 START = Mark(10, 1000, 7)
 COMMITTED = Filter(committed=True)
+# Kinds with a builder of their own, and those of pointers: see test_pointer_views.py.
+OTHERS = (EntryKind.COMMIT, EntryKind.DIRECT, EntryKind.PUBLISH)
 
 
 class Held(NamedTuple):
@@ -58,7 +61,11 @@ def held(offset: int, kind: Kind) -> Held:
     ms = START.ms + offset // 3
     data = f'{{"payload":"{offset}"}}'
     if kind.event == EntryKind.COMMIT:
-        data = encode_marker(Marker("1", kind.records, kind.records - 1))
+        data = encode_marker(Marker(str(FIRST_ID), kind.records, kind.records - 1))
+    elif kind.event == EntryKind.ABORT:
+        data = encode_marker(Marker(str(FIRST_ID)))
+    elif kind.event == EntryKind.VOID:
+        data = ""
     entry = TopicEntry(offset, ms, kind.event, data, offset, 0)
     records = [TopicRecord(lsn, f'{{"payload":"r{lsn}"}}', 0) for lsn in range(kind.records)]
     blocks = record_frames(entry, records, kind.records - 1)
@@ -79,7 +86,7 @@ def append(ring: TopicRing, made: Sequence[Held]) -> None:
 
 
 kinds = st.one_of(
-    st.sampled_from([Kind(each) for each in EntryKind if each != EntryKind.COMMIT]),
+    st.sampled_from([Kind(each) for each in EntryKind if each not in OTHERS]),
     st.builds(Kind, st.just(EntryKind.COMMIT), st.integers(0, 3), st.booleans()),
 )
 
@@ -122,7 +129,7 @@ def check_view(
     assert chunk == b"".join(block for each in blocks for block in each)
     assert count == sum(map(len, blocks))
     assert reached == view.ring.head
-    assert view.commit_after(after) is None
+    assert view.expansion_after(after) is None
     assert view.remaining(after) == (len(rest), rest[0].entry.ms if rest else 0)
 
 
@@ -136,11 +143,11 @@ def check_committed(view: View, after: int, rest: Sequence[Held], max_bytes: int
     first = next((e.entry.ms for e, share in zip(rest, shares, strict=True) if share), 0)
     assert view.remaining(after) == (sum(shares), first)
     if rest and rest[0].from_store:
-        assert view.commit_after(after) == len(rest[0].committed)
+        assert view.expansion_after(after) == len(rest[0].committed)
         return
-    assert view.commit_after(after) is None
+    assert view.expansion_after(after) is None
     place, got = after, []
-    while place < view.ring.head.offset and view.commit_after(place) is None:
+    while place < view.ring.head.offset and view.expansion_after(place) is None:
         chunk, count, reached = view.take(place, max_bytes)
         taken = [each for each in rest if place < each.entry.offset <= reached.offset]
         blocks = [block for each in taken for block in each.committed]
@@ -171,7 +178,7 @@ def check_found(ring: TopicRing, after: int, kept: Sequence[Held]) -> None:
                 break
             if each.committed:
                 expected.append((each.id, each.entry.data))
-        assert found == (expected if is_known else None)
+        assert found == (Peeked(expected) if is_known else None)
 
 
 def test_entries_of_transactions_are_counted_with_their_memory() -> None:

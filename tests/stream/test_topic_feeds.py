@@ -23,8 +23,8 @@ MB = 1_000_000
 
 def peek(world: TopicWorld, topic: Topic, after: Mark | None = None) -> list[str | None] | None:
     id_ = after and MessageId(after.ms, after.sequence)
-    messages = world.feeds.peek(topic, id_, 100, MB)
-    return None if messages is None else [decode_content(data).payload for _, data in messages]
+    found = world.feeds.peek(topic, id_, 100, MB)
+    return None if found is None else [decode_content(data).payload for _, data in found.messages]
 
 
 async def polled(world: TopicWorld, topic: Topic) -> None:

@@ -267,7 +267,7 @@ class Play(Player[History, TopicClient]):
         if found is None:
             return
         assert after >= (front.ms, front.sequence), "a gap is not announced"
-        assert found == [
+        assert found.messages == [
             (MessageId(entry.ms, entry.sequence), entry.data)
             for place, entry in history.entries.items()
             if place > after and not history.is_past_its_own_end(entry)

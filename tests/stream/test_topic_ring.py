@@ -190,8 +190,8 @@ def test_messages_are_found_by_id(gone: int) -> None:
             else:
                 expected = [id_ for id_ in IDS if id_ > (ms, sequence)]
                 assert found is not None
-                assert [id_ for id_, _ in found] == [MessageId(*id_) for id_ in expected]
-                assert [data for _, data in found] == [
+                assert [id_ for id_, _ in found.messages] == [MessageId(*id_) for id_ in expected]
+                assert [data for _, data in found.messages] == [
                     f'{{"payload":"{11 + IDS.index(id_)}"}}' for id_ in expected
                 ]
 
@@ -235,9 +235,9 @@ def test_found_messages_are_bounded_in_number_and_bytes_but_at_least_one() -> No
     ring.append([void(11, 1001), *(entry(offset, offset * 100) for offset in range(12, 20))])
 
     def found(limit: int, max_bytes: int) -> list[str]:
-        messages = ring.messages_after(1000, 7, limit, max_bytes)
-        assert messages is not None
-        return [data for _, data in messages]
+        found = ring.messages_after(1000, 7, limit, max_bytes)
+        assert found is not None
+        return [data for _, data in found.messages]
 
     assert len(found(100, HUGE)) == 8
     assert found(2, HUGE) == ['{"payload":"12"}', '{"payload":"13"}']

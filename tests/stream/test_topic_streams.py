@@ -16,6 +16,7 @@ from oplogd.web.consumers import consumer_members
 from tests.stream.topic_worlds import (
     TTL,
     TopicWorld,
+    end_of,
     id_of,
     last_id_of,
     message,
@@ -145,7 +146,7 @@ async def test_void_entries_move_the_consumer_without_a_block(topic_world: Topic
     topic_world.clock_ms += 1_001
     consumer = await topic_world.connect(topic, Millis(0))
     assert told(await read_all(consumer)) == ["last"]
-    assert consumer.phase.position == id_of(last)
+    assert consumer.phase.position == end_of(last)
 
 
 async def test_two_topics_are_followed_by_one_follower(topic_world: TopicWorld) -> None:
@@ -222,13 +223,13 @@ async def test_checkpoints_name_the_place_that_was_reached(topic_world: TopicWor
     topic = await topic_world.create()
     beginning = (await topic_world.topics.log(topic).locate()).head
     consumer = await topic_world.connect(topic, checkpoints=True)
-    assert await read_all(consumer) == checkpoint_frame(id_of(beginning))
+    assert await read_all(consumer) == checkpoint_frame(end_of(beginning))
     marks = await topic_world.publish(topic, "a", message("b", ttl=1))
     await topic_world.advance()
     topic_world.clock_ms += 1_001
     assert told(await read_all(consumer)) == ["a"]
     consumer.heartbeat = 0
-    assert await consumer.next_chunk() == HEARTBEAT + checkpoint_frame(id_of(marks[-1]))
+    assert await consumer.next_chunk() == HEARTBEAT + checkpoint_frame(end_of(marks[-1]))
     again = await topic_world.connect_at(topic, id_of(beginning))
     assert told(await read_all(again)) == ["a"]
 
@@ -266,7 +267,7 @@ async def test_a_stream_waits_while_the_store_is_away(topic_world: TopicWorld) -
     assert topic_world.hub.refused["store"] == 1
     topic_world.topics.trouble = None
     assert told(await read_all(consumer)) == ["a"]
-    assert consumer.phase.position == id_of(mark)
+    assert consumer.phase.position == end_of(mark)
 
 
 async def test_a_stream_that_is_opened_while_the_store_is_away_leaves_nothing_behind(

@@ -173,7 +173,7 @@ def test_every_reader_has_every_event_once_or_an_announced_gap(
         patch.setattr("oplogd.stream.catch_up.PAGE", page)
         patch.setattr("oplogd.stream.expansion.PAGE", records)
         patch.setattr("oplogd.stream.expansion._ENOUGH", enough)
-        patch.setattr("oplogd.stream.commits.MAX_RECORDS", small)
+        patch.setattr("oplogd.stream.blocks.MAX_RECORDS", small)
         patch.setattr("oplogd.stream.topic_follower._BATCH", batch)
         patch.setattr("oplogd.stream.live.CHUNK_BYTES", chunk)
         asyncio.run(Play(max_bytes).run([*first, *then]))
@@ -299,7 +299,7 @@ class Play(Player[EventHistory, EventClient]):
         if isolation is Isolation.READ_UNCOMMITTED:
             place = MessageId(*place[:2])
         assert not history.is_gap(place, isolation), "a gap is not announced"
-        assert found == [
+        assert found.messages == [
             (event.id, event.data)
             for event in history.between(place, None, isolation)
             if not history.is_past_its_own_end(event) and event.offset > history.front_offset

@@ -1,12 +1,13 @@
 """Clients of topics that check each block when it comes, and topics that change meanwhile."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar
 
 from oplogd.errors import TopicNotFoundError
 from oplogd.event_id import Mark, Millis
 from oplogd.message import decode_content
 from oplogd.message_id import MessageId
+from oplogd.pointer import Decision
 from oplogd.store.topics import Topic, TopicBounds, TopicEntry, TopicLog, TopicRecord
 from oplogd.stream.consumer import Consumer
 from oplogd.stream.frames import TOPIC_RESET
@@ -40,6 +41,9 @@ class _MeddledLog:
 
     async def expand(self, commit: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
         return await self._meddled(self._log.expand(commit, after, limit))
+
+    async def decisions(self, pointers: Collection[int]) -> dict[int, Decision]:
+        return await self._meddled(self._log.decisions(pointers))
 
     async def _meddled(self, call: Awaitable[_T]) -> _T:
         answer = await call

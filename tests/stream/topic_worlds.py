@@ -7,7 +7,7 @@ from typing import Any
 from oplogd.event_id import Mark, Millis
 from oplogd.health import Health
 from oplogd.message import Message, decode_content, of_payload
-from oplogd.message_id import MessageId, parse_message_id
+from oplogd.message_id import MessageId, end_id, parse_message_id
 from oplogd.names import TopicName
 from oplogd.store.topics import MessageBatch, Placed, Topic
 from oplogd.stream.consumer import Consumer
@@ -106,6 +106,11 @@ def position_of(last_id: str) -> TopicPosition:
 
 def id_of(mark: Mark) -> str:
     return str(MessageId(mark.ms, mark.sequence))
+
+
+def end_of(mark: Mark) -> str:
+    """Return the position of a consumer that has everything up to a mark."""
+    return str(end_id(mark.ms, mark.sequence))
 
 
 async def read_all(consumer: Consumer) -> bytes:

@@ -2,7 +2,7 @@
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from oplogd.errors import (
@@ -15,6 +15,7 @@ from oplogd.event_id import Mark
 from oplogd.message import Message
 from oplogd.message_id import stamp, unstamp
 from oplogd.names import TopicName
+from oplogd.pointer import Decision
 from oplogd.store.topics import (
     DEFAULT_TTL,
     EntryKind,
@@ -60,8 +61,9 @@ class MemoryTopics:
 
     ``trouble``: if set, every method raises it. ``gate``: each append waits for it, then judges and
     places its batches. ``appends``: the batches of each call that returned. ``records``: the
-    DEFERRED entries by lsn, by log and transaction; no sweep removes them. ``leases``: they judge
-    the fences.
+    DEFERRED entries by lsn, by log and transaction; no sweep removes them. ``stored``: the messages
+    that were stored, by write stamp, by log and pointer. ``decided``: the decisions by log and
+    pointer. ``leases``: they judge the fences.
     """
 
     def __init__(self, clock: Callable[[], int], topic_ttl: int = DEFAULT_TTL) -> None:
@@ -73,6 +75,8 @@ class MemoryTopics:
         self.arrived = asyncio.Event()
         self.appends: list[list[MessageBatch]] = []
         self.records: dict[tuple[int, str], dict[int, TopicEntry]] = {}
+        self.stored: dict[tuple[int, int], dict[int, Message]] = {}
+        self.decided: dict[tuple[int, int], Decision] = {}
         # Reads so far: a test of reads from memory looks that it does not grow.
         self.reads = 0
         self._ttl = topic_ttl
@@ -170,7 +174,8 @@ class MemoryTopics:
     async def sweep(self) -> int:
         self._work()
         count = 0
-        for generation in self._logs.values():
+        for log, generation in self._logs.items():
+            self.void(log, [each for each in generation.entries if self._is_aborted(log, each)])
             front = generation.head if generation.deleted else self.front(generation)
             gone = front.offset - generation.swept.offset
             del generation.entries[:gone]
@@ -194,7 +199,16 @@ class MemoryTopics:
             raise TopicNotFoundError(f"the topic {generation.topic.name} was deleted")
         return generation
 
-    def place(self, log: int, event: EntryKind, messages: Sequence[Message]) -> list[TopicEntry]:
+    def exists(self, log: int) -> bool:
+        return not self._logs[log].deleted
+
+    def place(
+        self,
+        log: int,
+        event: EntryKind,
+        messages: Sequence[Message],
+        pointer: int | None = None,
+    ) -> list[TopicEntry]:
         """Append entries of one kind. Raises TopicNotFoundError."""
         generation = self.generation(log)
         head = generation.head
@@ -204,10 +218,27 @@ class MemoryTopics:
             ms, sequence = unstamp(first + k)
             expires = ms + ttl * 1000 if ttl else 0
             offset = head.offset + k + 1
-            added.append(TopicEntry(offset, ms, event, data.decode(), sequence, expires))
+            added.append(TopicEntry(offset, ms, event, data.decode(), sequence, expires, pointer))
         generation.entries += added
         self._changed.set()
         return added
+
+    def void(self, log: int, entries: Sequence[TopicEntry]) -> None:
+        """Void entries in place, and remove the stored messages that they publish."""
+        generation = self._logs[log]
+        for entry in entries:
+            if entry.event == EntryKind.PUBLISH and entry.pointer is not None:
+                marker = decode_marker(entry.data)
+                stored = self.stored[log, entry.pointer]
+                for number in [*stored]:
+                    if marker.after < number <= marker.last:
+                        del stored[number]
+            generation.entries[entry.offset - generation.swept.offset - 1] = _void(entry)
+
+    def _is_aborted(self, log: int, entry: TopicEntry) -> bool:
+        if entry.pointer is None:
+            return False
+        return self.decided.get((log, entry.pointer)) == Decision.ABORTED
 
     def _append(self, batch: MessageBatch) -> Outcome:
         if batch.fence is not None and not self.leases.holds(batch.fence):
@@ -264,7 +295,7 @@ class _MemoryLog:
             if entries and size > READ_BYTES:
                 break
             expired = entry.expires_ms and now > entry.expires_ms
-            entries.append(entry._replace(event=EntryKind.VOID, data="") if expired else entry)
+            entries.append(_void(entry) if expired else entry)
         return entries
 
     async def locate(self, ms: int = 0, sequence: int = 0) -> TopicBounds:
@@ -274,23 +305,41 @@ class _MemoryLog:
         at = mark(generation.entries[count - 1]) if count else front
         return TopicBounds(front, generation.head, max(front, at), self._topics.clock())
 
-    async def expand(self, commit: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
+    async def expand(self, entry: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
         self._topics.generation(self._log)
-        marker = decode_marker(commit.data)
-        written = self._topics.records.get((self._log, marker.txn), {})
         records: list[TopicRecord] = []
         size = 0
-        for lsn in range(after + 1, marker.last + 1):
-            if lsn not in written:
-                continue
-            entry = written[lsn]
-            expires = commit.ms + entry.expires_ms - entry.ms if entry.expires_ms else 0
-            data = "" if 0 < expires < self._topics.clock() else entry.data
-            size += len(data)
+        for number, data, ttl_ms in self._contents(entry, after):
+            expires = entry.ms + ttl_ms if ttl_ms else 0
+            kept = "" if 0 < expires < self._topics.clock() else data
+            size += len(kept)
             if records and (len(records) == limit or size > READ_BYTES):
                 break
-            records.append(TopicRecord(lsn, data, expires))
+            records.append(TopicRecord(number, kept, expires))
         return records
+
+    async def decisions(self, pointers: Collection[int]) -> dict[int, Decision]:
+        self._topics.generation(self._log)
+        decided = self._topics.decided
+        return {each: decided[self._log, each] for each in pointers if (self._log, each) in decided}
+
+    def _contents(self, entry: TopicEntry, after: int) -> Iterator[tuple[int, str, int]]:
+        """Return the number, data and time to live in ms of an entry's records past a number."""
+        marker = decode_marker(entry.data)
+        if entry.pointer is None:
+            written = self._topics.records.get((self._log, marker.txn), {})
+            for lsn in range(after + 1, marker.last + 1):
+                if each := written.get(lsn):
+                    yield lsn, each.data, each.expires_ms and each.expires_ms - each.ms
+            return
+        stored = self._topics.stored.get((self._log, entry.pointer), {})
+        for number, (data, ttl) in stored.items():
+            if max(after, marker.after) < number <= marker.last:
+                yield number, data.decode(), 1000 * (ttl or 0)
+
+
+def _void(entry: TopicEntry) -> TopicEntry:
+    return entry._replace(event=EntryKind.VOID, data="", pointer=None)
 
 
 def _place(entry: TopicEntry) -> tuple[int, int]:

@@ -212,7 +212,7 @@ def test_the_bytes_of_answers_are_these() -> None:
 
 
 def test_the_published_schemas_are_those_of_the_bodies() -> None:
-    assert set(SCHEMAS) == {"PublishRequest", "PollRequest", "PollResponse"}
+    assert set(SCHEMAS) == {"PublishRequest", "PublishedInfo", "PollRequest", "PollResponse"}
     one = fastavro.parse_schema(json.loads(json.dumps(SCHEMAS["PublishRequest"])))
     assert one["fields"] == PUBLISH["fields"]  # type: ignore[index, call-overload]
     two = fastavro.parse_schema(json.loads(json.dumps(SCHEMAS["PollRequest"])))
@@ -367,7 +367,7 @@ def test_a_damaged_publish_is_refused_with_the_part_at_fault(
         (b"\x04\x02\x02\x02", "inclusive", "is not Avro: a boolean is 0 or 1"),
         (poll(limit=0), "limit", "must be at least 1"),
         (poll(limit=-5), "limit", "must be at least 1"),
-        (poll(txn=b"{}"), "transaction", "must be null"),
+        (poll(txn=b"{}"), "transaction.readPointer", "is required"),
         (poll() + b"\0", "body", "has bytes after the end of its Avro: 1"),
     ],
 )

@@ -180,5 +180,6 @@ def test_schemas_are_served_without_a_password(tmp_path: Path) -> None:
         answer = agent.request("GET", "/v1/schemas/pollrequest")
         assert answer.status == 404
         assert answer.json["detail"] == (
-            "there is no schema pollrequest; there are PublishRequest, PollRequest, PollResponse"
+            "there is no schema pollrequest;"
+            " there are PublishRequest, PublishedInfo, PollRequest, PollResponse"
         )

@@ -169,7 +169,7 @@ def test_a_poll_is_decoded(body: bytes, request_: PollRequest) -> None:
         (b'{"limit": "5"}', "limit"),
         (b'{"limit": false}', "limit"),
         (b'{"inclusive": null}', "inclusive"),
-        (b'{"transaction": {}}', "transaction"),
+        (b'{"transaction": 5}', "transaction"),
         (b'{"isolation": "committed"}', "isolation"),
         (b'{"isolation": ""}', "isolation"),
         (b'{"isolation": ["read_committed"]}', "isolation"),

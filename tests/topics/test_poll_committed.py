@@ -1,7 +1,7 @@
 """Polls of committed readers: places inside a commit, gaps, and long rows that give nothing."""
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, cast
 
 from oplogd.event_id import Mark
@@ -9,6 +9,7 @@ from oplogd.message import of_json
 from oplogd.message_id import MessageId, end_id
 from oplogd.names import TopicName
 from oplogd.operation import decode
+from oplogd.pointer import Decision
 from oplogd.store import Entry, LogBounds, Store
 from oplogd.store.topics import MessageBatch, Topic, TopicBounds, TopicEntry, TopicLog, TopicRecord
 from oplogd.store.transactions import Commit, Limits, NewTransaction
@@ -113,6 +114,9 @@ class _Log:
     async def expand(self, commit: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
         self._topics.reads += 1
         return await self._log.expand(commit, after, limit)
+
+    async def decisions(self, pointers: Collection[int]) -> dict[int, Decision]:
+        return await self._log.decisions(pointers)
 
 
 def payloads(answer: Answer) -> list[str]:

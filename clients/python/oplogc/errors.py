@@ -78,11 +78,17 @@ class UnavailableError(OplogError):
 
 
 class TransactionError(OplogError):
-    """A transaction is not committed. Its ``__cause__`` is the agent's refusal, if there is one."""
+    """A transaction is not committed, or must be rolled back.
+
+    Its ``__cause__`` is the agent's refusal, if there is one.
+    """
 
 
 class OutcomeUnknownError(UnavailableError):
-    """No agent has confirmed a commit in the time allowed: the transaction may be committed."""
+    """No agent has confirmed a commit in the time allowed: the transaction may be committed.
+
+    Or no agent has confirmed messages under a pointer: they may be stored.
+    """
 
 
 class ProtocolError(OplogError):

@@ -41,6 +41,7 @@ from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.log import Log
 from oplogd.store.mongo.log_row import LOST_STATES, LogRow
 from oplogd.store.mongo.notifier import wait
+from oplogd.store.mongo.pointers.pointers import MongoPointers
 from oplogd.store.mongo.projection import Projection
 from oplogd.store.mongo.room import Room
 from oplogd.store.mongo.setup import DEFAULT_CAP_BYTES, CollectionKind, Setup
@@ -109,6 +110,7 @@ class MongoStore:
         self.transactions = MongoTransactions(
             self.link, self.lease, self.topics, payloads, operations, timing, self._working
         )
+        self.pointers = MongoPointers(self.link, self.lease, self.topics, timing, self._working)
         self.leases = MongoLeases(self.link, timing.majority_seconds, self._working)
         self._checkpoint = CheckpointWaiter(
             self.link, self.log, self.lease, self.projection.changed

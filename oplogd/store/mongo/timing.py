@@ -47,7 +47,8 @@ class Timing:
     # Measures how long inserts take. It must also count while the machine sleeps.
     clock: Callable[[], float] = boot_seconds
 
-    # Called with the name of each step of a transaction when it is done. For tests only.
+    # Called with the name of each step of a transaction, or of a call under a pointer, when it is
+    # done. For tests only.
     at_step: Callable[[str], Awaitable[None]] | None = None
 
     # Topics that get the entry of a commit, or of an abort, by one step.

@@ -112,6 +112,36 @@ CREATE_LEASES = """
         ttl INTEGER NOT NULL, note TEXT NOT NULL
     ) WITHOUT ROWID"""
 
+# A row for each pointer in a topic. `state`: `open`, or the decision. `expires`: it times out then.
+# `has_entries`: something was published under it, and the sweep has not voided all of that. `last`:
+# the largest write stamp, 0 if nothing was stored. `published`: the largest one that was published
+# or rolled back; `records` and `octets`: of the stored messages past it. `publish_…`: of the last
+# PUBLISH entry, NULL if there is none or if it was rolled back. `end_…`: of the decision.
+CREATE_POINTERS = """
+    CREATE TABLE pointers (
+        log INTEGER NOT NULL, pointer INTEGER NOT NULL, state TEXT NOT NULL,
+        begun INTEGER NOT NULL, expires INTEGER NOT NULL, has_entries INTEGER NOT NULL,
+        last INTEGER NOT NULL, published INTEGER NOT NULL,
+        records INTEGER NOT NULL, octets INTEGER NOT NULL,
+        publish_offset INTEGER, publish_stamp INTEGER, end_offset INTEGER, end_stamp INTEGER,
+        PRIMARY KEY (log, pointer)
+    ) WITHOUT ROWID"""
+# The DIRECT and PUBLISH entries of each pointer. The data of these entries begins with the pointer
+# and a space.
+CREATE_POINTER_ENTRIES = """
+    CREATE TABLE pointer_entries (
+        log INTEGER NOT NULL, pointer INTEGER NOT NULL, stamp INTEGER NOT NULL,
+        place INTEGER NOT NULL,
+        PRIMARY KEY (log, pointer, stamp)
+    ) WITHOUT ROWID"""
+# `stamp`: the write stamp. `ttl`: own time to live in ms, NULL without one.
+CREATE_STORED = """
+    CREATE TABLE stored (
+        log INTEGER NOT NULL, pointer INTEGER NOT NULL, stamp INTEGER NOT NULL,
+        data TEXT NOT NULL, ttl INTEGER,
+        PRIMARY KEY (log, pointer, stamp)
+    ) WITHOUT ROWID"""
+
 # Append new steps at the end; never change one that was released. The position is the version.
 MIGRATIONS = (
     Migration(
@@ -162,6 +192,18 @@ MIGRATIONS = (
     ),
     # As above.
     Migration("leases", (CREATE_LEASES,)),
+    # As above.
+    Migration(
+        "pointers",
+        (
+            CREATE_POINTERS,
+            "CREATE INDEX open_pointers ON pointers (expires, log, begun) WHERE state = 'open'",
+            "CREATE INDEX aborted_pointers ON pointers (log, pointer)"
+            " WHERE state = 'aborted' AND has_entries",
+            CREATE_POINTER_ENTRIES,
+            CREATE_STORED,
+        ),
+    ),
 )
 
 

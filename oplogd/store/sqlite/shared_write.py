@@ -1,4 +1,4 @@
-"""Steps of transactions that share a transaction of SQLite, and so one wait for the disk."""
+"""Steps that share a transaction of SQLite, and so one wait for the disk."""
 
 import asyncio
 import sqlite3
@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from oplogd.errors import OplogError
+from oplogd.store.pointers import PointerDecisions
 from oplogd.store.sqlite.connection import ConnectionPool, savepoint, transaction
 from oplogd.store.transactions import Decisions
 
@@ -16,30 +17,35 @@ from oplogd.store.transactions import Decisions
 SHARED_SECONDS = 0.01
 
 _T = TypeVar("_T")
+_D = TypeVar("_D", Decisions, PointerDecisions)
 # Counts its decisions last: it may not raise an OplogError after that.
-Step = Callable[[sqlite3.Connection, Decisions], _T]
+Step = Callable[[sqlite3.Connection, _D], _T]
 
 
 class _Waiting(NamedTuple):
-    step: Step[Any]
+    step: Step[Any, Any]
     answer: asyncio.Future[Any]
 
 
-class SharedWrite:
+class SharedWrite(Generic[_D]):
     """Does steps in the writer's thread. Steps that come meanwhile share the next transaction.
 
-    ``written``: called in that thread after each transaction. ``decisions``: of all steps.
+    ``written``: called in that thread after each transaction. ``new_decisions``: makes the figures
+    of the decisions. ``decisions``: of all steps.
     """
 
-    def __init__(self, writer: ConnectionPool, written: Callable[[], None]) -> None:
-        self.decisions = Decisions()
+    def __init__(
+        self, writer: ConnectionPool, written: Callable[[], None], new_decisions: type[_D]
+    ) -> None:
+        self.decisions: _D = new_decisions()
+        self._new_decisions: type[_D] = new_decisions
         self._writer = writer
         self._written = written
         self._waiting: list[_Waiting] = []
         # Ends when nothing waits.
         self._task: asyncio.Task[None] | None = None
 
-    async def run(self, step: Step[_T | OplogError]) -> _T:
+    async def run(self, step: Step[_D, _T | OplogError]) -> _T:
         """Do a step. If it raises an OplogError, it has no effect; one that it returns is raised.
 
         Any other error, such as one of SQLite, fails all steps of the transaction. Raises
@@ -48,7 +54,7 @@ class SharedWrite:
         answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(step, answer))
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._work(), name="store-transactions")
+            self._task = asyncio.create_task(self._work(), name="store-shared-write")
         return await answer
 
     async def _work(self) -> None:
@@ -69,9 +75,9 @@ class SharedWrite:
                 else:
                     answer.set_result(result)
 
-    def _write(self, steps: Sequence[Step[Any]], db: sqlite3.Connection) -> list[Any]:
+    def _write(self, steps: Sequence[Step[_D, Any]], db: sqlite3.Connection) -> list[Any]:
         """Return the results of the first steps, as many as there was time for."""
-        decided = Decisions()
+        decided = self._new_decisions()
         if len(steps) == 1:  # a savepoint would keep copies of all changed pages in memory
             results = [_result(db, steps[0], decided, transaction)]
         else:
@@ -91,8 +97,8 @@ class SharedWrite:
 
 def _result(
     db: sqlite3.Connection,
-    step: Step[Any],
-    decided: Decisions,
+    step: Step[_D, Any],
+    decided: _D,
     block: Callable[[sqlite3.Connection], AbstractContextManager[None]],
 ) -> Any:
     """Do a step in a block. Return its result or its OplogError."""

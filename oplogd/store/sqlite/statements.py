@@ -9,6 +9,8 @@ from oplogd.store.sqlite.template import READ_CHARACTERS, search, steps
 STATEMENT_BYTES = 1 << 20
 STATEMENT_OPERATIONS = 5_000
 
+# FAST: without it some builds of SQLite overwrite all pages that a deletion frees. A rollback of
+# large messages then writes as many bytes as they had, takes that memory, and delays all writers.
 PRAGMAS = """
     PRAGMA journal_mode = WAL;
     PRAGMA synchronous = FULL;
@@ -16,6 +18,7 @@ PRAGMAS = """
     PRAGMA wal_autocheckpoint = 10000;
     PRAGMA journal_size_limit = 67108864;
     PRAGMA temp_store = MEMORY;
+    PRAGMA secure_delete = FAST;
 """
 SMALL_CACHE = "PRAGMA cache_size = -4096"
 NEW_LOG = "INSERT INTO logs VALUES ('ops', ?, 0, 0, ?, ?, 1, 0)"

@@ -30,6 +30,7 @@ from oplogd.store.sqlite import log, topic_statements
 from oplogd.store.sqlite import statements as sql
 from oplogd.store.sqlite.connection import ConnectionPool, StoreFile, snapshot
 from oplogd.store.sqlite.leases import SqliteLeases
+from oplogd.store.sqlite.pointers import SqlitePointers
 from oplogd.store.sqlite.topics import SqliteTopics
 from oplogd.store.sqlite.transactions import SqliteTransactions
 
@@ -82,6 +83,7 @@ class SqliteStore:
         self._transactions = SqliteTransactions(
             self._writer, self._readers, self._lookups, self._wake
         )
+        self._pointers = SqlitePointers(self._writer, self._readers, self._lookups, self._wake)
         self._leases = SqliteLeases(self._writer, self._lookups)
         self._states_count = CachedCount(lambda: self._counter.run(_count_states))
 
@@ -139,6 +141,10 @@ class SqliteStore:
     @property
     def transactions(self) -> SqliteTransactions:
         return self._transactions
+
+    @property
+    def pointers(self) -> SqlitePointers:
+        return self._pointers
 
     @property
     def leases(self) -> SqliteLeases:

@@ -8,17 +8,19 @@ from dataclasses import dataclass
 
 from oplogd.errors import TopicNotFoundError
 from oplogd.message_id import stamp
-from oplogd.store.sqlite import topic_entries
+from oplogd.pointer import decided_by
+from oplogd.store.sqlite import pointer_statements, topic_entries
 from oplogd.store.sqlite import topic_statements as sql
 from oplogd.store.sqlite.connection import transaction
-from oplogd.store.topics import MAX_OFFSET
+from oplogd.store.topics import MAX_OFFSET, EntryKind
 from oplogd.transaction import decode_marker
 
 # Entries that one step removes: a few ms.
 STEP_ENTRIES = 500
 
 # The entries of a transaction stay this much longer than others: committed readers read a record
-# where its commit is, up to 15 minutes (the longest time-out) after its own entry.
+# where its commit is, up to 15 minutes (the longest time-out) after its own entry. So do PUBLISH
+# entries with their stored messages, and decisions about pointers.
 LONGER_MS = 20 * 60_000
 
 
@@ -65,13 +67,65 @@ def forget(db: sqlite3.Connection, log: int, progress: Progress | None = None) -
     with transaction(db):
         count = _remove(db, log, MAX_OFFSET, sql.MAX_STAMP, progress)
         if progress.has_ended:
-            db.execute(sql.FORGET, (log,))
+            given = {"log": log, "limit": STEP_ENTRIES}
+            if any(db.execute(each, given).rowcount for each in pointer_statements.REMOVE_OF_LOG):
+                progress.has_ended = False
+            else:
+                db.execute(sql.FORGET, (log,))
         return count
 
 
 def void(db: sqlite3.Connection, now: int) -> int:
     """Empty messages past their own time to live: they keep their place. Return their number."""
     return db.execute(sql.VOID, {"now": now, "limit": STEP_ENTRIES}).rowcount
+
+
+def void_aborted(db: sqlite3.Connection, progress: Progress) -> int:
+    """Void some entries of pointers that were reported as aborted. Return their number."""
+    room, count = STEP_ENTRIES, 0
+    with transaction(db):
+        aborted = db.execute(pointer_statements.ABORTED, (STEP_ENTRIES,)).fetchall()
+        progress.has_ended = not aborted
+        for log, pointer in aborted:
+            given = {"log": log, "pointer": pointer, "limit": room}
+            (places,) = db.execute(pointer_statements.SOME_PLACES, given).fetchone()
+            count += db.execute(pointer_statements.VOID, (places,)).rowcount
+            room -= _forget_entries(db, log, pointer, room)
+            if room == 0:
+                return count  # the next step continues here
+            db.execute(pointer_statements.SET_VOIDED, given)
+    return count
+
+
+def _remove_with(db: sqlite3.Connection, log: int, kind: str, data: str, limit: int) -> int:
+    """Remove up to ``limit`` rows that nobody needs without this entry. Return their number."""
+    if kind == EntryKind.PUBLISH:
+        marker = decode_marker(data.split(" ", 1)[1])
+        return _forget_stored(db, log, int(marker.txn), marker.after, marker.last, limit)
+    if (decided := decided_by(kind, data)) is not None:
+        pointer, _ = decided
+        count = _forget_entries(db, log, pointer, limit)
+        if count < limit:
+            db.execute(pointer_statements.FORGET, {"log": log, "pointer": pointer})
+        return count
+    if kind == EntryKind.COMMIT:
+        records = {"txn": int(decode_marker(data).txn), "log": log, "limit": limit}
+        return db.execute(sql.REMOVE_RECORDS, records).rowcount
+    return 0
+
+
+def _forget_entries(db: sqlite3.Connection, log: int, pointer: int, limit: int) -> int:
+    """Remove up to ``limit`` rows: the index of a pointer's entries, then what it has stored."""
+    given = {"log": log, "pointer": pointer, "limit": limit}
+    count = db.execute(pointer_statements.REMOVE_SOME_ENTRIES, given).rowcount
+    return count + _forget_stored(db, log, pointer, 0, sql.MAX_STAMP, limit - count)
+
+
+def _forget_stored(
+    db: sqlite3.Connection, log: int, pointer: int, after: int, last: int, limit: int
+) -> int:
+    given = {"log": log, "pointer": pointer, "after": after, "last": last, "limit": limit}
+    return db.execute(pointer_statements.REMOVE_SOME_STORED, given).rowcount
 
 
 def _remove(db: sqlite3.Connection, log: int, upto: int, keep_from: int, progress: Progress) -> int:
@@ -89,9 +143,8 @@ def _remove(db: sqlite3.Connection, log: int, upto: int, keep_from: int, progres
         return 0
     given["upto"] = last
     room = STEP_ENTRIES
-    for (data,) in db.execute(sql.COMMITS, given).fetchall():
-        records = {"txn": int(decode_marker(data).txn), "log": log, "limit": room}
-        room -= db.execute(sql.REMOVE_RECORDS, records).rowcount
+    for kind, data in db.execute(sql.MARKERS, given).fetchall():
+        room -= _remove_with(db, log, kind, data, room)
         if room == 0:
             return 0  # there may be more of them: the next step continues here
     progress.after = last

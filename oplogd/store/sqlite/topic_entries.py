@@ -27,10 +27,11 @@ from oplogd.store.topics import (
     Refused,
     TopicBounds,
     TopicEntry,
-    TopicRecord,
 )
-from oplogd.transaction import decode_marker
 
+# Their data begins with the pointer and a space.
+_WITH_POINTER = frozenset({EntryKind.DIRECT.value, EntryKind.PUBLISH.value})
+_PLAIN = EntryKind.MESSAGE.value
 # A larger time would overflow SQLite's integers as a stamp.
 _MAX_MS = (1 << 46) - 1
 
@@ -117,12 +118,13 @@ def _outcomes(
             continue
         offset, first = firsts[log]
         last = len(messages) - 1
-        outcomes.append(Placed(_mark(offset, first), _mark(offset + last, first + last)))
+        outcomes.append(Placed(mark_of(offset, first), mark_of(offset + last, first + last)))
         firsts[log] = offset + last + 1, first + last + 1
     return outcomes
 
 
-def _mark(offset: int, number: int) -> Mark:
+def mark_of(offset: int, number: int) -> Mark:
+    """Return the mark of an entry with this offset and stamp."""
     return Mark(offset, *unstamp(number))
 
 
@@ -131,7 +133,7 @@ def read(
 ) -> list[TopicEntry]:
     row = db.execute(sql.READ, _given(log, now) | {"after": after, "limit": limit}).fetchone()
     if row is None:
-        raise _deleted(log)
+        raise deleted(log)
     lines, found_ms, is_of_this_log = row
     if at_ms is not None and (found_ms not in (None, at_ms) or not is_of_this_log):
         raise LogReplacedError(f"the entry of log {log} at offset {after} is another one")
@@ -139,7 +141,11 @@ def read(
     for line in lines.split("\n") if lines else ():
         offset, number, expires, kind, data = line.split(" ", 4)
         ms, sequence = unstamp(int(number))
-        entries.append(TopicEntry(int(offset), ms, kind, data, sequence, int(expires)))
+        pointer = None
+        if kind != _PLAIN and kind in _WITH_POINTER:  # most are plain
+            first, data = data.split(" ", 1)
+            pointer = int(first)
+        entries.append(TopicEntry(int(offset), ms, kind, data, sequence, int(expires), pointer))
     return entries
 
 
@@ -147,34 +153,9 @@ def locate(db: sqlite3.Connection, log: int, ms: int, sequence: int, now: int) -
     wanted = stamp(min(ms, _MAX_MS), sequence)
     row = db.execute(sql.LOCATE, _given(log, now) | {"stamp": wanted}).fetchone()
     if row is None:
-        raise _deleted(log)
-    front, head, at = _mark(*row[0:2]), _mark(*row[2:4]), _mark(*row[4:6])
+        raise deleted(log)
+    front, head, at = mark_of(*row[0:2]), mark_of(*row[2:4]), mark_of(*row[4:6])
     return TopicBounds(front, head, at, now)
-
-
-def expand(
-    db: sqlite3.Connection, log: int, commit: TopicEntry, after: int, limit: int, now: int
-) -> list[TopicRecord]:
-    marker = decode_marker(commit.data)
-    row = db.execute(
-        sql.EXPAND,
-        {
-            "log": log,
-            "txn": int(marker.txn),
-            "ms": commit.ms,
-            "after": after,
-            "last": marker.last,
-            "limit": limit,
-            "now": now,
-        },
-    ).fetchone()
-    if row is None:
-        raise _deleted(log)
-    records = []
-    for line in row[0].split("\n") if row[0] else ():
-        lsn, expires, data = line.split(" ", 2)
-        records.append(TopicRecord(int(lsn), data, int(expires)))
-    return records
 
 
 def raise_floor(db: sqlite3.Connection, log: int, now: int) -> Mark:
@@ -192,5 +173,5 @@ def _given(log: int, now: int) -> dict[str, int]:
     return {"log": log, "base": log << sql.OFFSET_BITS, "now": now}
 
 
-def _deleted(log: int) -> TopicNotFoundError:
+def deleted(log: int) -> TopicNotFoundError:
     return no_topic(f"of log {log}")

@@ -171,7 +171,7 @@ EXPIRED = f"""
     WHERE name IS NOT NULL AND (place <= (log << {OFFSET_BITS}) + floor OR stamp < {_OLDEST})
 """
 DELETED = "SELECT log FROM topics WHERE name IS NULL"
-# Entries of transactions stay for longer: younger ones than this.
+# Entries of transactions and PUBLISH entries stay for longer: younger ones than this.
 KEEP_FROM = f"""
     SELECT max({_OLDEST}, floor_stamp) - :longer FROM topics CROSS JOIN catalogue WHERE log = :log
 """
@@ -182,10 +182,11 @@ LAST_OF_STEP = f"""
         SELECT place FROM entries WHERE {_RANGE} ORDER BY place LIMIT :limit
     )
 """
-_KINDS = f"'{EntryKind.DEFERRED}', '{EntryKind.COMMIT}', '{EntryKind.ABORT}'"
-COMMITS = f"""
-    SELECT data FROM entries
-    WHERE {_RANGE} AND kind = '{EntryKind.COMMIT}' AND stamp < :keep_from ORDER BY place
+_MARKERS = f"'{EntryKind.COMMIT}', '{EntryKind.ABORT}', '{EntryKind.PUBLISH}'"
+_KINDS = f"'{EntryKind.DEFERRED}', {_MARKERS}"
+MARKERS = f"""
+    SELECT kind, data FROM entries
+    WHERE {_RANGE} AND kind IN ({_MARKERS}) AND stamp < :keep_from ORDER BY place
 """
 REMOVE_RECORDS = """
     DELETE FROM records WHERE txn = :txn AND lsn IN (

@@ -8,7 +8,8 @@ from functools import partial
 from oplogd.errors import StoreUnavailableError, TopicNotFoundError
 from oplogd.names import TopicName, no_topic
 from oplogd.operation import now_ms
-from oplogd.store.sqlite import catalogue, sweep, topic_entries
+from oplogd.pointer import Decision
+from oplogd.store.sqlite import catalogue, pointer_rows, sweep, topic_entries, topic_records
 from oplogd.store.sqlite import statements as sql
 from oplogd.store.sqlite.connection import ConnectionPool, StoreFile
 from oplogd.store.sqlite.news import Follower
@@ -42,10 +43,16 @@ class SqliteTopicLog:
                 lambda db: topic_entries.locate(db, self._topic.log, ms, sequence, now_ms())
             )
 
-    async def expand(self, commit: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
+    async def expand(self, entry: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
         with self._naming():
             return await self._readers.run(
-                lambda db: topic_entries.expand(db, self._topic.log, commit, after, limit, now_ms())
+                lambda db: topic_records.expand(db, self._topic.log, entry, after, limit, now_ms())
+            )
+
+    async def decisions(self, pointers: Collection[int]) -> dict[int, Decision]:
+        with self._naming():
+            return await self._lookups.run(
+                lambda db: pointer_rows.decisions(db, self._topic.log, pointers)
             )
 
     @contextmanager
@@ -137,6 +144,7 @@ class SqliteTopics:
         steps = [partial(sweep.forget, log=log) for log in await self._readers.run(sweep.deleted)]
         for log in await self._readers.run(lambda db: sweep.expired(db, now_ms())):
             steps.append(partial(sweep.trim, log=log, now=now_ms()))
+        steps.append(partial(sweep.void_aborted))
         for step in steps:
             progress = sweep.Progress()
             try:

@@ -14,6 +14,7 @@ from oplogd.store.sqlite import log as oplog
 from oplogd.store.sqlite import statements
 from oplogd.store.sqlite import transaction_rows as rows
 from oplogd.store.sqlite import transaction_statements as sql
+from oplogd.store.sqlite.topic_entries import mark_of
 from oplogd.store.sqlite.transaction_steps import (
     append_markers,
     append_message,
@@ -79,7 +80,7 @@ def _commit(db: sqlite3.Connection, transaction: Transaction, records: int, now:
     if transaction.group is None:
         place = placed.get(transaction.log)
     logs = [
-        CommittedLog(log, rows.mark_of(*placed[log]) if log in placed else None, marker.last)
+        CommittedLog(log, mark_of(*placed[log]) if log in placed else None, marker.last)
         for log, marker in markers.items()
     ]
     given = {"txn": id_, "logs": _json([*markers])}

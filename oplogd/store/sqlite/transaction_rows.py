@@ -11,8 +11,8 @@ import msgspec
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
-from oplogd.message_id import unstamp
 from oplogd.store.sqlite import transaction_statements as sql
+from oplogd.store.sqlite.topic_entries import mark_of
 from oplogd.store.transactions import (
     Commit,
     CommittedLog,
@@ -138,11 +138,6 @@ def committed(db: sqlite3.Connection, transaction: Transaction) -> Commit:
         result = _decode_result(zlib.decompress(packed))
         order = array("I", _decode_numbers(result.order))
     return Commit(transaction, result.logs, result.runs, order)
-
-
-def mark_of(offset: int, number: int) -> Mark:
-    """Return the mark of an entry with this offset and stamp."""
-    return Mark(offset, *unstamp(number))
 
 
 def _transaction(row: _Row) -> Transaction:

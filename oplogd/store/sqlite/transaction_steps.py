@@ -5,7 +5,7 @@ it found the transaction overdue, and aborted it.
 """
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -21,7 +21,7 @@ from oplogd.operation import Operation
 from oplogd.store.sqlite import topic_entries
 from oplogd.store.sqlite import transaction_rows as rows
 from oplogd.store.sqlite import transaction_statements as sql
-from oplogd.store.sqlite.statements import STATEMENT_BYTES, STATEMENT_OPERATIONS
+from oplogd.store.sqlite.parts import parts
 from oplogd.store.sqlite.topic_statements import OFFSET_BITS
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import Decisions, Limits, NewTransaction, Transaction
@@ -56,7 +56,7 @@ def write(
     new = _new_records(db, id_, records)
     octets = sum(len(record.content.data) for record in new)
     _check(transaction, new, octets, limits)
-    for part in _parts(new):
+    for part in parts(new, _size):
         _add(db, id_, part, now)
     return rows.set_written(db, transaction, {each.log for each in new}, len(new), octets)
 
@@ -165,17 +165,8 @@ def _check(transaction: Transaction, new: Sequence[Record], octets: int, limits:
         )
 
 
-def _parts(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
-    """Divide the records so that a part fits STATEMENT_OPERATIONS and STATEMENT_BYTES."""
-    start = size = 0
-    for number, record in enumerate(records):
-        size += len(record.content.data)
-        count = number - start
-        if count == STATEMENT_OPERATIONS or (count and size > STATEMENT_BYTES):
-            yield records[start:number]
-            start, size = number, len(record.content.data)
-    if records:
-        yield records[start:]
+def _size(record: Record) -> int:
+    return len(record.content.data)
 
 
 def _add(db: sqlite3.Connection, id_: int, records: Sequence[Record], now: int) -> None:

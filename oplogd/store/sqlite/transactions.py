@@ -37,7 +37,7 @@ class SqliteTransactions:
         wake: Callable[[], None],
     ) -> None:
         self._writer = writer
-        self._shared = SharedWrite(writer, wake)
+        self._shared = SharedWrite(writer, wake, Decisions)
         self._readers = readers
         self._lookups = lookups
 

@@ -5,10 +5,12 @@ from oplogd.topics.avro import SCHEMAS
 from oplogd.transaction import Isolation
 from oplogd.web.describe import FENCE, GET
 from oplogd.web.v1.describe_parts import (
-    MESSAGE_SCHEMA,
     NAMESPACE,
+    POINTER_SCHEMA,
+    PUBLISHED_EXAMPLE,
     READ_ERRORS,
     TOPIC,
+    TTL_QUERY,
     TTL_SCHEMA,
     WRITE_ERRORS,
     body_or_avro,
@@ -16,7 +18,9 @@ from oplogd.web.v1.describe_parts import (
     json_answer,
     json_body,
     json_or_avro_answer,
+    publish_body,
 )
+from oplogd.web.v1.describe_pointers import SNAPSHOT_SCHEMA
 
 _TOPIC_EXAMPLE = {"name": "orders", "properties": {"ttl": "604800"}}
 _STREAM_EXAMPLE = """id: 0000018bcfe56800000000000000000000000000
@@ -91,30 +95,27 @@ PUBLISH = endpoint(
     "publish",
     "Publish messages",
     "The messages are stored together or not at all, in their order. An answer of 200 means that"
-    " they are durable. A message for `system/oplog` is an operation, or its JSON as text.",
-    {"description": "The messages are durable."},
-    (*WRITE_ERRORS, 404, 408, 412, 413, 415, 431),
+    " they are durable. A message for `system/oplog` is an operation, or its JSON as text.\n\nWith"
+    " `transactionWritePointer` the messages belong to a foreign transaction: readers with"
+    " `isolation` `read_committed` wait for its end at POST /v1/pointers/{pointer}/commit or abort."
+    " Without messages, the stored ones of the pointer are published; repeated, the answer is the"
+    " same. A publish with a pointer takes no Oplog-Lease and no topic of `system`.",
+    {
+        **json_or_avro_answer(
+            "The messages are durable. The body is empty without `transactionWritePointer`."
+            " Otherwise it is the body of a rollback.",
+            PUBLISHED_EXAMPLE,
+        )
+    },
+    (*WRITE_ERRORS, 404, 408, 409, 412, 413, 415, 431),
     parameters=[
         NAMESPACE,
         TOPIC,
         FENCE,
-        {
-            "name": "ttl",
-            "in": "query",
-            "description": "Time to live in seconds of messages that have none of their own.",
-            "schema": {"type": "string"},
-        },
+        TTL_QUERY,
     ],
     body=body_or_avro(
-        {
-            "type": "object",
-            "required": ["messages"],
-            "additionalProperties": False,
-            "properties": {
-                "messages": {"type": "array", "minItems": 1, "items": MESSAGE_SCHEMA},
-                "transactionWritePointer": {"type": "null"},
-            },
-        },
+        publish_body({**POINTER_SCHEMA, "type": ["integer", "string", "null"]}, least=0),
         {"messages": ["one", {"payload": "two", "key": "k", "headers": [["name", "value"]]}]},
         required=True,
     ),
@@ -124,7 +125,9 @@ POLL = endpoint(
     "Poll messages",
     "Returns the messages from a position on, at once, even if there is none. Returns about 1 MB at"
     " most, but at least one message. The header `Oplog-Gap: 1` says that messages after the"
-    " position are gone.",
+    " position are gone. With `read_committed` it ends before the first message whose pointer is"
+    " open, with a snapshot before the first one whose pointer is neither visible nor invalid. The"
+    " header `Oplog-Held-By` names this pointer.",
     {
         **json_or_avro_answer(
             "The messages in their order.",
@@ -134,7 +137,12 @@ POLL = endpoint(
             "Oplog-Gap": {
                 "description": "1 if messages that followed the position are gone.",
                 "schema": {"type": "string"},
-            }
+            },
+            "Oplog-Held-By": {
+                "description": "The pointer at whose message the answer ends, because the reader"
+                " must wait.",
+                "schema": {"type": "string"},
+            },
         },
     },
     (*READ_ERRORS, 404, 408, 413, 415, 431),
@@ -154,7 +162,7 @@ POLL = endpoint(
                     "description": "false: after the id, or after all messages of that time.",
                 },
                 "limit": {"type": ["integer", "null"], "minimum": 1},
-                "transaction": {"type": "null"},
+                "transaction": SNAPSHOT_SCHEMA,
                 "isolation": {
                     "type": ["string", "null"],
                     "enum": [*Isolation, None],

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from oplogd.media_types import AVRO, JSON
+from oplogd.pointer import MAX_POINTER
 from oplogd.web.describe import PROBLEM_EXAMPLE, STALE
 
 NAME = {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"}
@@ -41,6 +42,41 @@ MESSAGE_SCHEMA = {
     ],
 }
 
+# Of a foreign transaction.
+POINTER_SCHEMA = {
+    "type": ["integer", "string"],
+    "minimum": 0,
+    "maximum": MAX_POINTER,
+    "pattern": "^(?:0|[1-9][0-9]{0,18})$",
+    "description": "The write pointer of a foreign transaction: a whole number below 2^62, also as"
+    " a string.",
+}
+PUBLISHED_EXAMPLE = {
+    "transactionWritePointer": 1732701600000000000,
+    "messages": [{"publishTimestamp": 1732701600123, "sequenceId": 0}],
+}
+
+
+def publish_body(pointer: Mapping[str, Any], *required: str, least: int) -> dict[str, Any]:
+    """Return the schema of a publish or store of at least ``least`` messages."""
+    return {
+        "type": "object",
+        "required": [*required],
+        "additionalProperties": False,
+        "properties": {
+            "messages": {"type": "array", "minItems": least, "items": MESSAGE_SCHEMA},
+            "transactionWritePointer": pointer,
+        },
+    }
+
+
+TTL_QUERY = {
+    "name": "ttl",
+    "in": "query",
+    "description": "Time to live in seconds of messages that have none of their own.",
+    "schema": {"type": "string"},
+}
+
 ERRORS = {
     400: "A name or the body is invalid. The message names the member at fault.",
     401: "The password is missing or wrong.",
@@ -48,7 +84,7 @@ ERRORS = {
     404: "There is no topic or schema of this name.",
     406: "The Accept header does not name text/event-stream.",
     408: "The headers or the body were too slow.",
-    409: "A topic of this name exists, or the namespace is reserved.",
+    409: "A topic of this name exists, the namespace is reserved, or the pointer is decided.",
     412: STALE,
     413: "The body or a message is too large, or there are more messages than the queue can hold.",
     415: "The body has another type or encoding.",

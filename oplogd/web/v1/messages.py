@@ -6,38 +6,45 @@ from fastapi import FastAPI, Request, Response
 
 from oplogd.ingest.intake import Intake
 from oplogd.media_types import JSON
-from oplogd.message import Message, ttl_seconds
 from oplogd.names import OPLOG
 from oplogd.operation import Operation, decode, format_ms, now_ms
+from oplogd.pointers.service import PointerService
 from oplogd.topics.codec import Codec, InvalidMessagesError, PollRequest, publishing
 from oplogd.topics.oplog import OplogPoller
 from oplogd.topics.poller import Poller
 from oplogd.topics.publish import Publisher
 from oplogd.topics.rights import Right, Rights
+from oplogd.transaction import Isolation
 from oplogd.web.bodies import BodyReader
-from oplogd.web.fence import fence_of
-from oplogd.web.problem import Problem
+from oplogd.web.fence import fence_of, refuse_fence
 from oplogd.web.v1 import describe
 from oplogd.web.v1.requests import (
+    CONTINUES,
     HEADERS,
+    STORES_TWICE,
     codec_for,
+    continuing,
     name_of,
     problems,
+    read_messages,
     refuse_reserved,
     refuse_stopping,
     require_known,
+    require_size,
 )
 from oplogd.web.v1.stream_request import isolation_of
 from oplogd.web.v1.topics import TOPIC
 
-# A longer poll is no poll.
+# A longer poll is no poll, unless it has a snapshot.
 _MAX_POLL_BYTES = 64 * 1024
+_MAX_SNAPSHOT_BYTES = 2 << 20
 
 
 def add_publish(
     app: FastAPI,
     rights: Rights[Request],
     publisher: Publisher,
+    pointers: PointerService,
     intake: Intake,
     bodies: BodyReader,
     is_stopping: Callable[[], bool],
@@ -58,23 +65,15 @@ def add_publish(
             if name == OPLOG:
                 await intake.store(await operations(request, codec), fence)
             else:
-                await publisher.publish(name, await messages(request, codec), fence)
+                pointer, messages = await read_messages(request, codec, bodies, publisher)
+                if pointer is not None:
+                    refuse_fence(request, "messages under a pointer")
+                    with continuing(STORES_TWICE if messages else CONTINUES):
+                        marks = await pointers.publish(name, pointer, messages)
+                    body = codec.encode_published(pointer, marks)
+                    return Response(body, 200, HEADERS, codec.media_type)
+                await publisher.publish(name, messages, fence)
         return Response(status_code=200, headers=HEADERS)
-
-    async def messages(request: Request, codec: Codec) -> list[Message]:
-        ttl = ttl_seconds(request.query_params.get("ttl"), "ttl")
-        try:
-            async with bodies.received(request, "messages") as raw:
-                return await bodies.work(
-                    publishing(
-                        codec.split(raw),
-                        lambda given: codec.message(given, ttl),
-                        publisher.max_messages,
-                    )
-                )
-        except InvalidMessagesError as error:
-            publisher.refuse_invalid(error.count)
-            raise
 
     async def operations(request: Request, codec: Codec) -> list[Operation]:
         arrival = format_ms(now_ms())
@@ -110,14 +109,19 @@ def add_poll(
             codec, asked = await read(request)
             answer = await (oplog.poll(asked) if name == OPLOG else poller.poll(name, asked))
         headers = {**HEADERS, "Oplog-Gap": "1"} if answer.gap else HEADERS
+        if answer.held_by is not None:
+            headers = {**headers, "Oplog-Held-By": str(answer.held_by)}
         return Response(codec.encode(answer.messages), 200, headers, codec.media_type)
 
     async def read(request: Request) -> tuple[Codec, PollRequest]:
-        isolation = isolation_of(request.query_params)
+        query = request.query_params
+        isolation = isolation_of(query) if "isolation" in query else None
         async with bodies.received(request, "bytes") as raw:
-            if len(raw) > _MAX_POLL_BYTES:
-                raise Problem(413, f"the body has more than {_MAX_POLL_BYTES:,} bytes")
+            require_size(raw, _MAX_SNAPSHOT_BYTES)
             codec = codec_for(request, default="" if raw.strip() else JSON)
-            if not raw.strip():
-                return codec, PollRequest(isolation=isolation)
-            return codec, codec.decode_poll(raw, isolation)
+            asked = PollRequest(isolation=isolation or Isolation.READ_UNCOMMITTED)
+            if raw.strip():
+                asked = codec.decode_poll(raw, isolation)
+            if asked.snapshot is None:
+                require_size(raw, _MAX_POLL_BYTES)
+            return codec, asked

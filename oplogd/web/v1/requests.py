@@ -25,9 +25,11 @@ from oplogd.errors import (
 from oplogd.ingest.body import TooLargeError
 from oplogd.ingest.budget import NoRoomError
 from oplogd.media_types import JSON
+from oplogd.message import Message, ttl_seconds
 from oplogd.names import OPLOG, SYSTEM, TopicName, check_name, no_topic
-from oplogd.topics.codec import Codec, InvalidMessagesError
+from oplogd.topics.codec import Codec, InvalidMessagesError, publishing
 from oplogd.topics.codecs import MEDIA_TYPES, codec_of
+from oplogd.topics.publish import Publisher
 from oplogd.transaction import is_group_log
 from oplogd.web.access.origin import is_from_page
 from oplogd.web.bodies import BodyReader
@@ -39,6 +41,10 @@ HEADERS = {"Cache-Control": "no-cache, no-store, must-revalidate"}
 
 RETRY_AFTER = {"Retry-After": "1"}
 STORE_AWAY = {"Retry-After": "5"}
+
+# Effects of repeating a request that was not confirmed.
+CONTINUES = "a repeated request continues"
+STORES_TWICE = "a repeated request may store the messages twice"
 
 
 def namespace_of(request: Request) -> str:
@@ -98,10 +104,15 @@ def not_understood(given: str, known: Collection[str]) -> Problem:
 async def read_json(bodies: BodyReader, request: Request, max_bytes: int) -> bytes:
     """Return a body of JSON, which may be empty. Raises Problem 413 and 415."""
     async with bodies.received(request, "bytes") as raw:
-        if len(raw) > max_bytes:
-            raise Problem(413, f"the body has more than {max_bytes:,} bytes")
+        require_size(raw, max_bytes)
         require_json(request, raw)
         return raw
+
+
+def require_size(raw: bytes, max_bytes: int) -> None:
+    """Raise Problem 413 for a body that is too large."""
+    if len(raw) > max_bytes:
+        raise Problem(413, f"the body has more than {max_bytes:,} bytes")
 
 
 def require_json(request: Request, raw: bytes) -> None:
@@ -115,16 +126,39 @@ def require_json(request: Request, raw: bytes) -> None:
         raise not_understood(given, (JSON,))
 
 
+async def read_messages(
+    request: Request, codec: Codec, bodies: BodyReader, publisher: Publisher
+) -> tuple[int | None, list[Message]]:
+    """Return the pointer of a publish or a store, and its messages.
+
+    Without a pointer there is at least one message. Raises MessageError, InvalidMessagesError, and
+    the errors of a body.
+    """
+    ttl = ttl_seconds(request.query_params.get("ttl"), "ttl")
+    try:
+        async with bodies.received(request, "messages") as raw:
+            pointer, given = codec.decode_publish(raw)
+            if given is None:
+                return pointer, []
+            return pointer, await bodies.work(
+                publishing(given, lambda each: codec.message(each, ttl), publisher.max_messages)
+            )
+    except InvalidMessagesError as error:
+        publisher.refuse_invalid(error.count)
+        raise
+
+
 @contextmanager
-def continuing() -> Iterator[None]:
-    """Raise the Problem for an error of a request that may have been carried out in part."""
+def continuing(then: str = CONTINUES) -> Iterator[None]:
+    """Raise the Problem for an error of a request that may have been carried out.
+
+    ``then``: the effect of a repeated request.
+    """
     with problems():
         try:
             yield
         except StoreUnavailableError as error:
-            raise Problem(
-                503, f"not confirmed; a repeated request continues: {error}", STORE_AWAY
-            ) from None
+            raise Problem(503, f"not confirmed; {then}: {error}", STORE_AWAY) from None
 
 
 @contextmanager

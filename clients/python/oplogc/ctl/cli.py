@@ -11,6 +11,7 @@ from click.shell_completion import shell_complete
 from oplogc import __version__
 from oplogc.address import shown_text
 from oplogc.ctl.options import PREFIX, VARIABLES, Failed, source_of
+from oplogc.ctl.pointer import pointer
 from oplogc.ctl.topic import topic
 from oplogc.ctl.txn import txn
 from oplogc.errors import OplogError
@@ -36,6 +37,7 @@ Examples:
   oplogctl topic publish orders - < orders.ndjson
   oplogctl topic peek orders
   oplogctl topic follow orders --from 10m --json | jq -r .payload
+  oplogctl topic entries orders
   oplogctl txn list --state open
 """
 
@@ -53,6 +55,7 @@ def command() -> None:
 
 command.add_command(topic)
 command.add_command(txn)
+command.add_command(pointer)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

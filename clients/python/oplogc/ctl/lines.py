@@ -1,12 +1,21 @@
-"""Topics and messages as lines, for people and in JSON. No I/O."""
+"""Topics, messages and entries as lines, for people and in JSON. No I/O."""
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from oplogc.answers import printable
 from oplogc.ctl.values import shown_duration
 from oplogc.terminal import as_time
-from oplogc.topics import ReceivedMessage, Reset, Topic, TopicEvent, TransactionStatus
+from oplogc.topics import (
+    Entry,
+    OpenPointer,
+    ReceivedMessage,
+    Reset,
+    Topic,
+    TopicEvent,
+    TransactionStatus,
+)
 from oplogc.topics.message import as_json
 
 _NO_TIME = " " * len("2026-01-31T12:00:00.000Z")
@@ -59,6 +68,52 @@ def transaction_line(txn: TransactionStatus) -> str:
 
 def transaction_json(txn: TransactionStatus) -> str:
     return json.dumps(_members(txn))
+
+
+_TITLES = ("OFFSET", "TIME", "KIND", "POINTER/TXN", "STATE", "RECORDS", "BYTES")
+
+
+def entry_lines(entries: Sequence[Entry]) -> list[str]:
+    """Return a table with its titles, empty if there are no entries."""
+    rows = [_TITLES, *map(_row, entries)] if entries else []
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        printable("  ".join(map(str.ljust, row, widths)).rstrip())  # a cell has no blank around it
+        for row in rows
+    ]
+
+
+def entry_json(entry: Entry) -> str:
+    """Return an entry as the agent shows it."""
+    shown = entry._asdict() | {"time": as_time(entry.time)}
+    if entry.pointer is not None:
+        shown["pointer"] = str(entry.pointer)
+    return json.dumps({name: value for name, value in shown.items() if value is not None})
+
+
+def pointer_line(pointer: OpenPointer) -> str:
+    state = "published" if pointer.published else "stored"
+    times = f"begun_at={as_time(pointer.begun_at)} expires_at={as_time(pointer.expires_at)}"
+    return f"{pointer.pointer} {state} {times}"
+
+
+def pointer_json(pointer: OpenPointer) -> str:
+    """Return an open pointer as the agent shows it."""
+    return json.dumps(
+        {
+            "pointer": str(pointer.pointer),
+            "begun_at": as_time(pointer.begun_at),
+            "expires_at": as_time(pointer.expires_at),
+            "published": pointer.published,
+        }
+    )
+
+
+def _row(entry: Entry) -> tuple[str, ...]:
+    number = entry.voided if entry.records is None else entry.records
+    cells = (entry.txn if entry.pointer is None else entry.pointer, entry.state, number)
+    shown = ("-" if cell is None else str(cell) for cell in cells)
+    return (str(entry.offset), as_time(entry.time), entry.kind, *shown, str(entry.bytes))
 
 
 def _members(txn: TransactionStatus) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Options of all subcommands: the agent, its passwords, the output."""
+"""Options of all subcommands: the agent, its passwords, the topic, the output."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -14,6 +14,7 @@ from oplogc.ctl import values
 from oplogc.tail_settings import DEFAULT_URL, agent_url, password_in_file
 from oplogc.topics import Isolation, NotAllowed, TopicConsumer, Topics
 from oplogc.topics.calls import READ_UNCOMMITTED, check_isolation
+from oplogc.topics.names import topic_name
 
 if TYPE_CHECKING:
     ParamType = click.ParamType[Any]
@@ -61,6 +62,18 @@ def source_of(param: click.Parameter, ctx: click.Context) -> str:
     return param.opts[0] if isinstance(param, click.Option) else param.make_metavar(ctx)
 
 
+def given_flag(*names: str) -> str:
+    """Return the first of these options of the command that was given, as it was; empty: none."""
+    ctx = click.get_current_context()
+    given = (
+        source_of(param, ctx)
+        for name in names
+        for param in ctx.command.params
+        if param.name == name and ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
+    )
+    return next(given, "")
+
+
 class Option(click.Option):
     """Reads its variable from the mapping in the context. An empty variable is not set."""
 
@@ -76,6 +89,15 @@ def option(
     choices = more.pop("choices", ())
     kind = Converted(metavar, convert, choices)
     return click.option(*names, cls=Option, type=kind, metavar=metavar, **more)
+
+
+def named(metavar: str = "TOPIC", **more: Any) -> Callable[[Any], Any]:
+    """Add the argument with the name of a topic."""
+
+    def checked(text: str) -> str:
+        return str(topic_name(text))
+
+    return click.argument("topic", metavar=metavar, type=Converted(metavar, checked), **more)
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,17 @@
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 
+from oplogc.ctl.options import Failed
 from oplogc.errors import MessageError, NotAllowed, OplogError
 from oplogc.topics import Message, Topics
+from oplogc.topics.message import encode
+from oplogc.topics.queue import BATCH_BYTES
 
 MAX_WAITING = 10_000
+BATCH_SIZE = 1000
 _PROGRESS_SECONDS = 0.5
 
 
@@ -20,8 +24,8 @@ class PublishError(Exception):
         super().__init__(f"{reason}. {are_published(confirmed)}")
 
 
-def are_published(count: int) -> str:
-    return "1 message is published" if count == 1 else f"{count:,} messages are published"
+def are_published(count: int, done: str = "published") -> str:
+    return f"1 message is {done}" if count == 1 else f"{count:,} messages are {done}"
 
 
 class Progress:
@@ -98,6 +102,54 @@ def publish(
     finally:
         progress.clear()
     return confirmed
+
+
+def send_batches(
+    send: Callable[[list[Message]], object],
+    payloads: Iterable[bytes],
+    message: Callable[[bytes], Message],
+    done: str,
+) -> int:
+    """Send each payload as a message, many per request. Return their number.
+
+    ``done``: the effect, in a word. Raises Failed, which tells how far it has come, and NotAllowed.
+    """
+    count = 0
+    try:
+        for batch in _batches(payloads, message):
+            send(batch)
+            count += len(batch)
+    except NotAllowed:
+        raise
+    except OplogError as error:
+        raise Failed(f"{error}. {are_published(count, done)}") from None
+    except OSError as error:
+        raise Failed(f"cannot read stdin: {error.strerror}. {are_published(count, done)}") from None
+    except KeyboardInterrupt:
+        told = f"interrupted: the last request may be {done}, too"
+        raise Failed(f"{told}. {are_published(count, done)}") from None
+    return count
+
+
+def _batches(
+    payloads: Iterable[bytes], message: Callable[[bytes], Message]
+) -> Iterator[list[Message]]:
+    """Yield messages for a request each. Raise MessageError, which names the message."""
+    batch: list[Message] = []
+    size = 0
+    for number, payload in enumerate(payloads, 1):
+        made = message(payload)
+        try:
+            more = len(encode(made))
+        except MessageError as error:
+            raise MessageError(f"message {number:,}: {error.field}", error.reason) from None
+        if batch and (len(batch) == BATCH_SIZE or size + more > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(made)
+        size += more
+    if batch:
+        yield batch
 
 
 def _settle(waiting: Iterable["Future[None]"]) -> None:

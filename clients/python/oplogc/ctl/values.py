@@ -4,6 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from oplogc.errors import MessageError
+from oplogc.topics.foreign.calls import MAX_OFFSET
 from oplogc.topics.message import MAX_TTL_SECONDS, Message, encode
 from oplogc.topics.transactions.calls import MAX_LIST, STATES
 
@@ -60,8 +61,15 @@ def count(text: str) -> int:
     return int(text)
 
 
+def offset(text: str) -> int:
+    """Return the offset of an entry. Raise ValueError."""
+    if re.fullmatch(r"[0-9]{1,13}", text, re.ASCII) and int(text) <= MAX_OFFSET:
+        return int(text)
+    raise ValueError(f"{text!r} is not an offset: give a whole number from 0 to {MAX_OFFSET}")
+
+
 def limit(text: str) -> int:
-    """Return the number of transactions to list. Raise ValueError."""
+    """Return the number of transactions, pointers or entries to list. Raise ValueError."""
     if count(text) > MAX_LIST:
         raise ValueError(f"{text!r} is more than {MAX_LIST:,}")
     return int(text)

@@ -21,6 +21,11 @@ from oplogc.events import Reset
 from oplogc.topics.calls import Isolation, Polled
 from oplogc.topics.client import AsyncTopics
 from oplogc.topics.consumer import TopicConsumer, TopicEvent
+from oplogc.topics.foreign.calls import Entry, OpenPointer, Place, Published
+from oplogc.topics.foreign.pointers import AsyncPointers
+from oplogc.topics.foreign.publisher import AsyncForeignPublisher
+from oplogc.topics.foreign.threads import ForeignPublisher, Pointers
+from oplogc.topics.foreign.transaction import ForeignTransaction
 from oplogc.topics.message import Message, ReceivedMessage
 from oplogc.topics.names import Topic, TopicName
 from oplogc.topics.queue import PublishCounters
@@ -30,22 +35,31 @@ from oplogc.topics.transactions.threads import Transaction
 from oplogc.topics.transactions.transaction import AsyncTransaction
 
 __all__ = [
+    "AsyncForeignPublisher",
+    "AsyncPointers",
     "AsyncTopics",
     "AsyncTransaction",
     "BadRequestError",
     "BufferFullError",
     "Committed",
+    "Entry",
     "FlushError",
+    "ForeignPublisher",
+    "ForeignTransaction",
     "Isolation",
     "Message",
     "MessageError",
     "NotAllowed",
+    "OpenPointer",
     "OperationError",
     "OplogError",
     "OutcomeUnknownError",
+    "Place",
+    "Pointers",
     "Polled",
     "ProtocolError",
     "PublishCounters",
+    "Published",
     "ReceivedMessage",
     "RefusedError",
     "Reset",

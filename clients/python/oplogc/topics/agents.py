@@ -73,11 +73,14 @@ class Agents:
             answer, _ = await self.ask_once(call)
         return answer
 
-    async def ask(self, call: Call, until: float | None = None) -> tuple[Answer, bool]:
+    async def ask(
+        self, call: Call, until: float | None = None, repeat: bool = True
+    ) -> tuple[Answer, bool]:
         """Return the answer, and whether an earlier attempt may have been carried out.
 
         ``until``: ``time.monotonic()`` after which nothing is tried or awaited; None: a request is
-        tried for ``retry_for`` seconds. There is a pause after all agents were asked. Raises
+        tried for ``retry_for`` seconds. There is a pause after all agents were asked. If not
+        ``repeat``, nothing is tried after an attempt that may have been carried out. Raises
         UnavailableError.
         """
         backoff = Backoff(*self._backoff)
@@ -101,7 +104,7 @@ class Agents:
             pause = 0.0
             if attempts % len(self.urls) == 0:
                 pause, asked_to_wait = backoff.next(asked_to_wait), 0.0
-            if time.monotonic() + pause > end:
+            if time.monotonic() + pause > end or (lost and not repeat):
                 raise UnavailableError(f"{shown(to.url)}: {reason}", lost)
             if reason != told:
                 logger.warning("%s: %s; trying again in %.1f s", shown(to.url), reason, pause)

@@ -1,10 +1,11 @@
 """Requests about topics, and the meaning of their answers. No I/O."""
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, Self, cast, get_args
 
 from oplogc.answers import Answer
 from oplogc.errors import (
@@ -17,10 +18,12 @@ from oplogc.errors import (
     TopicNotFound,
 )
 from oplogc.events import position_of
+from oplogc.topics.foreign.transaction import ForeignTransaction
 from oplogc.topics.message import ReceivedMessage, check_ttl, decode
 from oplogc.topics.names import Topic, TopicName, namespace_name, topics_path
 
 GAP = "oplog-gap"
+HELD_BY = "oplog-held-by"
 
 Isolation = Literal["read_uncommitted", "read_committed"]
 """The records that a reader of a topic sees: all, or those of a transaction at its commit."""
@@ -41,11 +44,26 @@ class Call(NamedTuple):
     query: Mapping[str, str] = MappingProxyType({})
 
 
-class Polled(NamedTuple):
-    """The answer to a poll. ``gap``: messages that followed the position are gone."""
-
+class _Polled(NamedTuple):
     messages: tuple[ReceivedMessage, ...]
     gap: bool
+
+
+class Polled(_Polled):
+    """The answer to a poll. ``gap``: messages that followed the position are gone.
+
+    ``held_by``: the pointer for whose foreign transaction the reader must wait before it gets the
+    following messages; None: none holds it. It is no item of the tuple.
+    """
+
+    held_by: int | None
+
+    def __new__(
+        cls, messages: tuple[ReceivedMessage, ...], gap: bool, held_by: int | None = None
+    ) -> Self:
+        polled = super().__new__(cls, messages, gap)
+        polled.held_by = held_by
+        return polled
 
 
 def create(name: TopicName, ttl: int | None) -> Call:
@@ -83,15 +101,22 @@ def poll(
     inclusive: bool,
     limit: int | None,
     isolation: Isolation,
+    transaction: ForeignTransaction | None = None,
 ) -> Call:
     """Raises ValueError."""
     if isinstance(start_from, datetime):
         start_from = int(position_of(start_from))
     if limit is not None and (type(limit) is not int or limit < 1):
         raise ValueError("limit: give a whole number of at least 1")
-    asked = {"startFrom": start_from, "inclusive": inclusive, "limit": limit}
+    asked: dict[str, object] = {
+        "startFrom": start_from,
+        "inclusive": inclusive,
+        "limit": limit,
+    }
     if check_isolation(isolation) != READ_UNCOMMITTED:
         asked["isolation"] = isolation
+    if transaction is not None:
+        asked["transaction"] = transaction.as_json()
     return Call("POST", f"{name.path}/poll", json.dumps(asked).encode())
 
 
@@ -151,7 +176,12 @@ def polled(answer: Answer) -> Polled:
         messages = tuple(decode(_id(each), each) for each in listed)
     except (ValueError, TypeError, KeyError) as error:
         raise _no_agent(answer, f"its messages cannot be read: {error!r}"[:300]) from None
-    return Polled(messages, answer.headers.get(GAP) == "1")
+    held_by = answer.headers.get(HELD_BY, "")
+    return Polled(
+        messages,
+        answer.headers.get(GAP) == "1",
+        int(held_by) if re.fullmatch("[0-9]{1,19}", held_by) else None,
+    )
 
 
 def _properties(ttl: int | None) -> bytes:

@@ -17,6 +17,12 @@ from oplogc.topics import calls
 from oplogc.topics.agents import Agents
 from oplogc.topics.calls import READ_UNCOMMITTED, Call, Isolation, Polled
 from oplogc.topics.consumer import TopicConsumer
+from oplogc.topics.foreign import calls as foreign
+from oplogc.topics.foreign.calls import Entry
+from oplogc.topics.foreign.core import MAX_BUFFERED_BYTES, ForeignCore
+from oplogc.topics.foreign.pointers import AsyncPointers
+from oplogc.topics.foreign.publisher import AsyncForeignPublisher
+from oplogc.topics.foreign.transaction import ForeignTransaction
 from oplogc.topics.message import Sendable
 from oplogc.topics.names import DEFAULT_NAMESPACE, Topic, topic_name
 from oplogc.topics.publication import Publication, done, fail, publication
@@ -87,6 +93,8 @@ class AsyncTopics:
         """The space for messages that wait to be delivered."""
         self._limits = (max_buffered, max_buffered_bytes)
         self._batch_size = batch_size
+        self.pointers = AsyncPointers(self._agents)
+        """Requests under pointers of foreign transactions, and reports of their end."""
         self._transactions: WeakSet[TransactionCore] = WeakSet()
         self._publisher = Publisher(self._agents, batch_size, lambda: Backoff(*backoff), self.room)
         self._closed = False
@@ -178,15 +186,18 @@ class AsyncTopics:
         inclusive: bool = True,
         limit: int | None = None,
         isolation: Isolation = READ_UNCOMMITTED,
+        transaction: ForeignTransaction | None = None,
     ) -> Polled:
         """Return messages that are in the topic now, without waiting for others.
 
         ``start_from``: a message's id, a time, or milliseconds since 1970; None: the oldest. If not
         ``inclusive``, the message of this id or of this millisecond is left out. ``limit``: the
-        agent may return fewer. No messages: there are none from there on. ``isolation``: see
-        ``TopicConsumer``.
+        agent may return fewer. No messages: there are none from there on, or the answer has
+        ``held_by``. ``isolation``: see ``TopicConsumer``. ``transaction``: a foreign transaction
+        that decides which messages under pointers are returned; the isolation is then always
+        read_committed.
         """
-        call = calls.poll(topic_name(topic), start_from, inclusive, limit, isolation)
+        call = calls.poll(topic_name(topic), start_from, inclusive, limit, isolation, transaction)
         return calls.polled(await self._call(call))
 
     def stream(
@@ -235,6 +246,30 @@ class AsyncTopics:
         core = TransactionCore(self._agents, begin, timeout, self._batch_size, Room(*self._limits))
         self._transactions.add(core)
         return AsyncTransaction(core)
+
+    def foreign_publisher(
+        self, *, max_buffered_bytes: int = MAX_BUFFERED_BYTES
+    ) -> AsyncForeignPublisher:
+        """Return a publisher that takes part in transactions of another transaction manager.
+
+        ``max_buffered_bytes``: messages of one transaction, as JSON, that are kept here; more are
+        stored at the agent. See ``AsyncForeignPublisher``.
+        """
+        if self._closed:
+            raise ValueError(CLOSED)
+        core = ForeignCore(self.pointers, self._batch_size, max_buffered_bytes)
+        return AsyncForeignPublisher(core)
+
+    async def entries(
+        self, topic: str, *, after: int | None = None, limit: int | None = None
+    ) -> tuple[Entry, ...]:
+        """Return entries of a topic as the agent has them, without messages, for operators.
+
+        ``after``: offset of the entry before; None: the newest entries. ``limit``: 1,000 at most;
+        None: 100.
+        """
+        call = foreign.list_entries(topic_name(topic), after, limit)
+        return foreign.entries(await self._call(call))
 
     async def list_transactions(
         self,

@@ -3,12 +3,12 @@
 import logging
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
 from oplogc.delivery import open_ones
 from oplogc.errors import FlushError
@@ -17,6 +17,11 @@ from oplogc.loop_thread import LoopThread
 from oplogc.topics.calls import READ_UNCOMMITTED, Isolation, Polled
 from oplogc.topics.client import CLOSED, AsyncTopics
 from oplogc.topics.consumer import TopicConsumer
+from oplogc.topics.foreign.calls import Entry
+from oplogc.topics.foreign.core import MAX_BUFFERED_BYTES
+from oplogc.topics.foreign.pointers import AsyncPointers
+from oplogc.topics.foreign.threads import ForeignPublisher, Pointers
+from oplogc.topics.foreign.transaction import ForeignTransaction
 from oplogc.topics.message import Sendable
 from oplogc.topics.names import DEFAULT_NAMESPACE, Topic
 from oplogc.topics.publication import done, publication
@@ -24,6 +29,7 @@ from oplogc.topics.queue import PublishCounters
 from oplogc.topics.transactions.calls import TransactionStatus
 from oplogc.topics.transactions.threads import Transaction
 
+_R = TypeVar("_R")
 logger = logging.getLogger("oplogc")
 
 
@@ -119,11 +125,17 @@ class Topics:
         inclusive: bool = True,
         limit: int | None = None,
         isolation: Isolation = READ_UNCOMMITTED,
+        transaction: ForeignTransaction | None = None,
     ) -> Polled:
         """Return messages that are in the topic now; see ``AsyncTopics.poll``."""
         return self._thread.call(
             self._topics.poll(
-                topic, start_from, inclusive=inclusive, limit=limit, isolation=isolation
+                topic,
+                start_from,
+                inclusive=inclusive,
+                limit=limit,
+                isolation=isolation,
+                transaction=transaction,
             )
         )
 
@@ -158,6 +170,27 @@ class Topics:
                 raise ValueError(CLOSED)
             made = self._topics.transaction(group, topic, timeout)
         return Transaction(self, self._thread, made.core)
+
+    @property
+    def pointers(self) -> Pointers:
+        """Requests under pointers of foreign transactions, and reports of their end."""
+        return Pointers(self._run)
+
+    def foreign_publisher(
+        self, *, max_buffered_bytes: int = MAX_BUFFERED_BYTES
+    ) -> ForeignPublisher:
+        """Return a publisher for foreign transactions; see ``AsyncTopics.foreign_publisher``."""
+        with self._lock:
+            if self._closed:
+                raise ValueError(CLOSED)
+            made = self._topics.foreign_publisher(max_buffered_bytes=max_buffered_bytes)
+        return ForeignPublisher(self, self._thread.call, made.core)
+
+    def entries(
+        self, topic: str, *, after: int | None = None, limit: int | None = None
+    ) -> tuple[Entry, ...]:
+        """Return entries of a topic without messages; see ``AsyncTopics.entries``."""
+        return self._thread.call(self._topics.entries(topic, after=after, limit=limit))
 
     def list_transactions(
         self,
@@ -219,6 +252,9 @@ class Topics:
         if not self._thread.is_running:
             return self._topics.counters
         return self._thread.call(_counters(self._topics))
+
+    def _run(self, call: Callable[[AsyncPointers], Coroutine[Any, Any, _R]]) -> _R:
+        return self._thread.call(call(self._topics.pointers))
 
     def _keep(self, future: "Future[None]") -> None:
         """Keep this object as long as one of its messages waits: they would end with it."""

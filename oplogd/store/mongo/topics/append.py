@@ -41,6 +41,7 @@ from oplogd.store.mongo.topics.groups import (
     Landing,
     Numbered,
     Once,
+    Under,
     entry_document,
 )
 from oplogd.store.mongo.topics.heads import Heads, TopicHeads
@@ -72,10 +73,15 @@ class TopicAppender:
         self._numbers = itertools.count()
 
     def numbered(
-        self, kind: str, data: bytes = b"", ttl: int | None = None, once: Once | None = None
+        self,
+        kind: str,
+        data: bytes = b"",
+        ttl: int | None = None,
+        once: Once | None = None,
+        under: Under | None = None,
     ) -> Numbered:
         """Return an entry for ``run``."""
-        return Numbered(next(self._numbers), kind, data, ttl, once)
+        return Numbered(next(self._numbers), kind, data, ttl, once, under)
 
     async def append(self, batches: Sequence[MessageBatch]) -> list[Group]:
         """Append batches of messages. Return a group with the outcome for each."""
@@ -158,7 +164,8 @@ class TopicAppender:
         conditions = [
             entry.once for entries in chunk.values() for entry in entries if entry.once is not None
         ]
-        known = await entries_of(self._link, conditions)
+        others = [group.unless for group in chunk if group.unless is not None]
+        known = await entries_of(self._link, conditions, others)
         held = await holding(self._link, {each.fence for each in chunk if each.fence is not None})
         attempts = judge(chunk, heads, await self._link.now_ms(), known, held)
         in_doubt = {each.group for each in doubtful.values()}

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from oplogd.event_id import Mark
 from oplogd.lease import Fence
-from oplogd.store.mongo.topics.layout import Document, place
+from oplogd.store.mongo.topics.layout import Document, identity, place
 from oplogd.store.topics import Outcome, Placed, Refused
 
 
@@ -21,29 +21,54 @@ class Once(NamedTuple):
     digest: str | None = None
 
 
+class Unless(NamedTuple):
+    """The condition of a group: its log has no entry with an identity from ``low`` to ``high``."""
+
+    low: str
+    high: str
+
+
+class Under(NamedTuple):
+    """The pointer of an entry. ``number``: in its identity; None: the offset of the entry."""
+
+    pointer: int
+    number: int | None = None
+
+
 class Numbered(NamedTuple):
-    """An entry to append. ``number``: the writer's. ``ttl``: own time to live in seconds."""
+    """An entry to append. ``number``: the writer's. ``ttl``: own time to live in seconds.
+
+    It has ``once`` or ``under`` or none of them.
+    """
 
     number: int
     kind: str
     data: bytes = b""
     ttl: int | None = None
     once: Once | None = None
+    under: Under | None = None
 
 
 class Group:
     """A batch on its way. ``todo``: the rest of it. ``ended``: the end of the log met instead.
 
     For entries with a condition: ``repeated`` are those that were in the log before. The group ends
-    with ``is_closed`` if its transaction has ended in this log, and with ``clash``, an entry that
-    is in the log with another digest. ``is_stale``: its fence did not hold before its last entry
-    was in the log.
+    with ``is_closed`` if its transaction has ended in this log, or its condition ``unless`` does
+    not hold, and with ``clash``, an entry that is in the log with another digest. ``is_stale``: its
+    fence did not hold before its last entry was in the log.
     """
 
-    def __init__(self, log: int, todo: list[Numbered], fence: Fence | None = None) -> None:
+    def __init__(
+        self,
+        log: int,
+        todo: list[Numbered],
+        fence: Fence | None = None,
+        unless: Unless | None = None,
+    ) -> None:
         self.log = log
         self.todo = todo
         self.fence = fence
+        self.unless = unless
         self.first: Mark | None = None
         self.last: Mark | None = None
         self.is_refused = False
@@ -121,4 +146,8 @@ def entry_document(attempt: Attempt, writer: str) -> Document:
         document["x"] = entry.once.identity
         if entry.once.digest is not None:
             document["d"] = entry.once.digest
+    if entry.under is not None:
+        pointer, number = entry.under
+        own = mark.offset if number is None else number
+        document["x"] = identity(pointer, attempt.group.log, own)
     return document

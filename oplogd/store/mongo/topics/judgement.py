@@ -1,9 +1,10 @@
 """The conditions of a conditional append to topics, judged after the heads were read.
 
 A topic must exist. An entry of a transaction is appended once, and only while the transaction has
-not ended in this log: see ``Once``. Whatever changes an answer is itself an entry of the same log
-and takes the place behind the head, so an outdated judgement meets a duplicate key. The fence of a
-batch is judged here, too: see ``fences``.
+not ended in this log: see ``Once``. Entries under a pointer go in while it is open: see ``Unless``.
+Whatever changes an answer is itself an entry of the same log and takes the place behind the head,
+so an outdated judgement meets a duplicate key. The fence of a batch is judged here, too: see
+``fences``.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -12,9 +13,9 @@ from typing import NamedTuple
 from oplogd.event_id import Mark
 from oplogd.lease import Fence
 from oplogd.store.mongo.link import Link
-from oplogd.store.mongo.topics.groups import Attempt, Group, Numbered, Once
+from oplogd.store.mongo.topics.groups import Attempt, Group, Numbered, Once, Unless
 from oplogd.store.mongo.topics.heads import Heads
-from oplogd.store.mongo.topics.layout import END, Document, following, mark_of
+from oplogd.store.mongo.topics.layout import END, Document, following, identity, mark_of
 
 Chunk = Mapping[Group, Sequence[Numbered]]
 
@@ -26,12 +27,14 @@ class Found(NamedTuple):
     digest: str | None
 
 
-async def entries_of(link: Link, conditions: Iterable[Once]) -> dict[str, Found]:
+async def entries_of(
+    link: Link, conditions: Iterable[Once], others: Sequence[Unless] = ()
+) -> dict[str, Found]:
     """Look up the entries that the conditions ask for. Return them by identity.
 
     Raises PyMongo's errors.
     """
-    clauses = _clauses(conditions)
+    clauses = _clauses(conditions, others)
     found: dict[str, Found] = {}
     if not clauses:
         return found
@@ -46,18 +49,23 @@ async def entries_of(link: Link, conditions: Iterable[Once]) -> dict[str, Found]
     return found
 
 
-def _clauses(conditions: Iterable[Once]) -> list[Document]:
-    """Return one range of identities per transaction and log. Few entries are in it."""
+def _clauses(conditions: Iterable[Once], others: Sequence[Unless]) -> list[Document]:
+    """Return one range of identities per transaction and log. Few entries are in it.
+
+    Another one per pointer and log: see ``Unless``.
+    """
     ranges: dict[str, tuple[str, str]] = {}
     single: set[str] = set()
-    for identity, end, _ in conditions:
-        low, high = ranges.get(identity[:22], (identity, identity))
-        ranges[identity[:22]] = min(low, identity), max(high, identity)
+    for own, end, _ in conditions:
+        low, high = ranges.get(own[:22], (own, own))
+        ranges[own[:22]] = min(low, own), max(high, own)
         if end is not None:
             single.add(end)
     single |= {low for low, high in ranges.values() if low == high}
+    wide = {each for each in others if each.low < each.high}
+    single |= {each.low for each in others if each.low == each.high}
     clauses: list[Document] = [
-        {"x": {"$gte": low, "$lte": high}} for low, high in ranges.values() if low < high
+        {"x": {"$gte": low, "$lte": high}} for low, high in [*ranges.values(), *wide] if low < high
     ]
     return [*clauses, {"x": {"$in": sorted(single)}}] if single else clauses
 
@@ -82,6 +90,12 @@ def judge(
         if group.fence is not None and group.fence not in held:
             group.expire()
             continue
+        if group.unless is not None:
+            if _has(known, group.unless):
+                group.close()
+                continue
+            if _has(identities, group.unless):
+                continue
         head = heads.logs.get(group.log)
         accepted = _accepted(group, entries, known, identities)
         if accepted and (head is None or head.is_ended):
@@ -103,7 +117,9 @@ def _accepted(
 
     ``identities``: of the entries that this chunk lets in. Another copy waits for the next round.
     """
-    if entries[0].once is None:  # a plain batch: none of them has one
+    if entries[0].once is None:  # none of them has one
+        if group.unless is not None:
+            identities.update(_numbered(group, entries))
         return entries
     accepted = []
     for entry in entries:
@@ -123,3 +139,16 @@ def _accepted(
             identities.add(once.identity)
             accepted.append(entry)
     return accepted
+
+
+def _numbered(group: Group, entries: Sequence[Numbered]) -> Iterable[str]:
+    """Return the identities that another condition may ask for: none of DIRECT entries."""
+    for entry in entries:
+        if entry.under is not None and entry.under.number is not None:
+            yield identity(entry.under.pointer, group.log, entry.under.number)
+
+
+def _has(identities: Collection[str], unless: Unless) -> bool:
+    if unless.low == unless.high:
+        return unless.low in identities
+    return any(unless.low <= each <= unless.high for each in identities)

@@ -16,10 +16,15 @@
 place is 6 hex digits of the log and 10 of the offset, so the index on ``_id`` keeps offsets unique.
 ``ts`` and ``q``: time in ms and sequence. ``kind``: an ``EntryKind``, or ``end``; that one ends the
 log of a deleted topic. ``w`` and ``s``: token of the writer and its number of the entry. Only
-entries of transactions have ``x``, their identity: 16 hex digits of the transaction, 6 of the log
-and 10 of the lsn, or of a number past all of them. ``d``: the digest of a record. One more
-document, the seal, shows that the collection was not dropped, and by its ``ts`` that the other one
-was not.
+entries of transactions and pointers have ``x``, their identity: 16 hex digits of the transaction or
+pointer, 6 of the log and 10 of the lsn, or of a number past all of them. ``d``: the digest of a
+record. One more document, the seal, shows that the collection was not dropped, and by its ``ts``
+that the other one was not.
+
+Under a pointer, the number of a DIRECT entry is its own offset. That of a PUBLISH entry is
+PUBLISH_BASE plus the number of the last message that it publishes. The COMMIT or ABORT entry has
+END_NUMBER, and in ``d`` the ``Decision``. An entry that was voided keeps its identity. The VOID
+entry of a rollback has a token in place of the number, which sorts past all numbers.
 """
 
 from collections.abc import Iterable
@@ -55,6 +60,15 @@ IDENTITY_INDEX = "x"
 BEGIN_NUMBER = (1 << 40) - 2
 END_NUMBER = (1 << 40) - 1
 
+# The number of a stored message is added to this in the identity of the PUBLISH entry. Offsets of
+# DIRECT entries are below.
+PUBLISH_BASE = 1 << 39
+
+# Characters of an identity with a number.
+_IDENTITY_LENGTH = 32
+
+_WITH_POINTER = (EntryKind.DIRECT, EntryKind.PUBLISH)
+
 _KINDS = {str(each): each for each in EntryKind}
 
 # The members that tell the end of a log.
@@ -84,6 +98,21 @@ def number_of(key: str) -> int:
     return int(key[22:], 16)
 
 
+def is_number(key: str) -> bool:
+    """Return whether the last part of an identity is a number."""
+    return len(key) == _IDENTITY_LENGTH
+
+
+def is_publish(key: str | None) -> bool:
+    """Return whether this is the identity of a PUBLISH entry, which may be voided."""
+    return key is not None and is_number(key) and PUBLISH_BASE < number_of(key) < BEGIN_NUMBER
+
+
+def owner_of(key: str) -> int:
+    """Return the transaction, or the pointer, of an identity."""
+    return int(key[:16], 16)
+
+
 def reservation(log: int) -> str:
     return f"#{log:06x}"
 
@@ -105,16 +134,11 @@ def following(head: Mark, now_ms: int) -> Mark:
 def entry(document: Document, now_ms: int) -> TopicEntry:
     mark = mark_of(document)
     expires = document.get("expires", 0)
-    kind = _KINDS.get(document.get("kind", ""), EntryKind.VOID)
-    is_void = kind is EntryKind.VOID or 0 < expires < now_ms
-    return TopicEntry(
-        mark.offset,
-        mark.ms,
-        EntryKind.VOID if is_void else kind,
-        "" if is_void else document["data"],
-        mark.sequence,
-        expires,
-    )
+    kind = _KINDS.get(document.get("kind", ""))
+    if kind is None or 0 < expires < now_ms:
+        return TopicEntry(mark.offset, mark.ms, EntryKind.VOID, "", mark.sequence, expires)
+    pointer = owner_of(document["x"]) if kind in _WITH_POINTER else None
+    return TopicEntry(mark.offset, mark.ms, kind, document["data"], mark.sequence, expires, pointer)
 
 
 def record(document: Document, lsn: int, commit_ms: int, now_ms: int) -> TopicRecord:

@@ -1,6 +1,6 @@
 """Reading the log of one topic. Every read sees entries that a majority has."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from pymongo.asynchronous.client_session import AsyncClientSession
@@ -9,7 +9,10 @@ from oplogd.errors import LogReplacedError, StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.message_id import stamp
 from oplogd.names import no_topic
+from oplogd.pointer import Decision
 from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.pointers.published import decisions_of
+from oplogd.store.mongo.pointers.stored import StoredMessages
 from oplogd.store.mongo.read_size import READ_CHARACTERS, ReadSize
 from oplogd.store.mongo.search import last_before
 from oplogd.store.mongo.topics.catalogue import Catalogue
@@ -30,7 +33,7 @@ from oplogd.store.mongo.topics.layout import (
     record,
     stamp_of,
 )
-from oplogd.store.topics import Topic, TopicBounds, TopicEntry, TopicRecord
+from oplogd.store.topics import EntryKind, Topic, TopicBounds, TopicEntry, TopicRecord
 from oplogd.transaction import decode_marker, parse_id
 
 _READS = 5
@@ -60,10 +63,18 @@ class Front:
 class TopicReader:
     """Reads the logs of topics. Methods raise PyMongo's errors, and those of ``TopicLog``."""
 
-    def __init__(self, link: Link, catalogue: Catalogue, heads: TopicHeads, forget: Forget) -> None:
+    def __init__(
+        self,
+        link: Link,
+        catalogue: Catalogue,
+        heads: TopicHeads,
+        stored: StoredMessages,
+        forget: Forget,
+    ) -> None:
         self._link = link
         self._catalogue = catalogue
         self._heads = heads
+        self._stored = stored
         self._forget = forget
         self._size = ReadSize()
         self._record_size = ReadSize()
@@ -197,13 +208,15 @@ class TopicReader:
         return entries
 
     async def expand(
-        self, topic: Topic, commit: TopicEntry, after: int, limit: int
+        self, topic: Topic, given: TopicEntry, after: int, limit: int
     ) -> list[TopicRecord]:
         """See ``TopicLog.expand``."""
         await self.rule(topic)
-        marker = decode_marker(commit.data)
+        marker = decode_marker(given.data)
         if marker.last <= after:
             return []
+        if given.event == EntryKind.PUBLISH:
+            return await self._stored.page(topic.log, given, after, limit)
         txn, log = parse_id(marker.txn), topic.log
         first, last = identity(txn, log, after + 1), identity(txn, log, marker.last)
         chosen = {"x": {"$gte": first, "$lte": last}}
@@ -216,14 +229,19 @@ class TopicReader:
                 async for document in cursor:
                     lsn = number_of(document["x"])
                     # A late copy of an entry may be on its way out.
-                    if records and records[-1].lsn == lsn:
+                    if records and records[-1].number == lsn:
                         continue
                     size += len(document["data"])
                     if records and size > READ_CHARACTERS:
                         break
-                    records.append(record(document, lsn, commit.ms, now_ms))
+                    records.append(record(document, lsn, given.ms, now_ms))
         self._record_size.saw(size, len(records))
         return records
+
+    async def decisions(self, topic: Topic, pointers: Collection[int]) -> dict[int, Decision]:
+        """See ``TopicLog.decisions``."""
+        await self.rule(topic)
+        return await decisions_of(self._link, topic.log, pointers)
 
 
 class MongoTopicLog:
@@ -242,9 +260,15 @@ class MongoTopicLog:
         async with self._working():
             return await self._reader.locate(self._topic, ms, sequence)
 
-    async def expand(self, commit: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
+    async def expand(self, entry: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
         async with self._working():
-            return await self._reader.expand(self._topic, commit, after, limit)
+            return await self._reader.expand(self._topic, entry, after, limit)
+
+    async def decisions(self, pointers: Collection[int]) -> dict[int, Decision]:
+        if not pointers:
+            return {}
+        async with self._working():
+            return await self._reader.decisions(self._topic, pointers)
 
 
 def _mark(found: TopicEntry) -> Mark:

@@ -9,6 +9,10 @@ The newest entry of a log always stays: it shows the log's last time and sequenc
 transactions stay for another 20 minutes: a transaction lasts at most 15, and its commit brings them
 back for readers that had passed their place. COMMIT entries stay as long, so none leaves before its
 records: an agent that slept since the decision may write it again, and it must not bring them back.
+
+PUBLISH entries and the decisions about pointers stay as long, too, for readers that have an entry
+and ask for its stored messages or its decision. The messages leave with their PUBLISH entry, and
+what is left of a pointer with its decision. The entries of aborted pointers are voided.
 """
 
 from collections.abc import Awaitable, Callable
@@ -16,6 +20,7 @@ from collections.abc import Awaitable, Callable
 from oplogd.event_id import Mark
 from oplogd.store.mongo.lease import Lease
 from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.pointers.leaving import Leaving
 from oplogd.store.mongo.timing import Timing
 from oplogd.store.mongo.topics.catalogue import Catalogue
 from oplogd.store.mongo.topics.heads import TopicHeads
@@ -24,6 +29,7 @@ from oplogd.store.mongo.topics.layout import (
     END,
     NAMES_FROM,
     Document,
+    is_publish,
     log_and_offset,
     number,
     places_of,
@@ -38,7 +44,7 @@ _STEP = 500
 
 # Time that these entries of transactions stay after the front has passed them.
 _RECORDS_STAY_MS = 20 * 60_000
-_STAYING = (EntryKind.DEFERRED, EntryKind.COMMIT)
+_STAYING = (EntryKind.DEFERRED, EntryKind.COMMIT, EntryKind.PUBLISH)
 
 
 class Sweeper:
@@ -53,6 +59,7 @@ class Sweeper:
         forget: Callable[[int, Mark], Awaitable[None]],
         lease: Lease,
         timing: Timing,
+        leaving: Leaving,
     ) -> None:
         self._link = link
         self._catalogue = catalogue
@@ -60,6 +67,7 @@ class Sweeper:
         self._reader = reader
         self._forget = forget
         self._lease = lease
+        self._leaving = leaving
         self._clock = timing.clock
         self._settle_seconds = timing.settle_seconds
         # Per log with entries to remove: offset of a head, and the time at which it was seen.
@@ -74,6 +82,7 @@ class Sweeper:
         default = await self._link.topics.find_one({"_id": CATALOGUE})
         if default is None:
             return 0
+        await self._leaving.void_aborted(lambda: self._lease.held)
         seen: dict[int, tuple[int, float]] = {}
         async for page in self._catalogue.pages():
             now_ms = await self._link.now_ms()
@@ -133,20 +142,17 @@ class Sweeper:
         have stayed.
         """
         count, after, has_left = 0, 0, False
-        members = {"kind": 1, "ts": 1}
+        members = {"kind": 1, "ts": 1, "x": 1, "d": 1}
         while self._lease.held:
             chosen = {"_id": places_of(log, after, upto)}
             found = self._link.entries.find(chosen, members).sort("_id", 1).limit(_STEP)
             if not (entries := await found.to_list()):
                 break
             after = log_and_offset(entries[-1]["_id"])[1]
-            gone = [
-                each
-                for each in entries
-                if each["kind"] not in _STAYING or each["ts"] < records_before_ms
-            ]
+            gone = [each for each in entries if not _stays(each) or each["ts"] < records_before_ms]
             has_left |= len(gone) < len(entries)
             keys = [each["_id"] for each in gone]
+            await self._leaving.remove_stored(gone)
             if keys:
                 removed = await self._link.entries.delete_many({"_id": {"$in": keys}})
                 count += removed.deleted_count - sum(each["kind"] == END for each in gone)
@@ -165,6 +171,17 @@ class Sweeper:
             # A deletion that was cut here may have left the name. Later no end of the log shows it.
             await self._catalogue.free(each["name"], log)
             count += (await self._remove(log, MAX_OFFSET))[0]
+            await self._leaving.remove_log(log)
             if self._lease.held:
                 await self._link.topics.delete_one({"_id": each["_id"]})
         return count
+
+
+def _stays(document: Document) -> bool:
+    """Return whether an entry stays for a while although the front has passed it."""
+    kind = document["kind"]
+    return (
+        kind in _STAYING
+        or (kind == EntryKind.ABORT and "d" in document)
+        or (kind == EntryKind.VOID and is_publish(document.get("x")))
+    )

@@ -7,6 +7,8 @@ from oplogd.event_id import Mark
 from oplogd.names import TopicName, no_topic
 from oplogd.store.mongo.lease import Lease
 from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.pointers.leaving import Leaving
+from oplogd.store.mongo.pointers.stored import StoredMessages
 from oplogd.store.mongo.timing import Timing
 from oplogd.store.mongo.topics.append import TopicAppender
 from oplogd.store.mongo.topics.catalogue import Catalogue
@@ -42,11 +44,19 @@ class MongoTopics:
         recent_seconds = max(timing.settle_seconds / 2, timing.late_seconds)
         self.heads = TopicHeads(link, self.catalogue, timing.clock, recent_seconds)
         self.appender = TopicAppender(link, self.catalogue, self.heads, timing)
-        self.reader = TopicReader(link, self.catalogue, self.heads, self._forget)
+        self.stored = StoredMessages(link, timing)
+        self.reader = TopicReader(link, self.catalogue, self.heads, self.stored, self._forget)
         self.expiry = Expiry(link, self.catalogue, self.reader)
         self.setup = TopicsSetup(link, self.catalogue, self.expiry.set_default_ttl, ttl)
         self.sweeper = Sweeper(
-            link, self.catalogue, self.heads, self.reader, self._forget, lease, timing
+            link,
+            self.catalogue,
+            self.heads,
+            self.reader,
+            self._forget,
+            lease,
+            timing,
+            Leaving(link, self.stored),
         )
         self._watcher = NewsWatcher(link, self.catalogue, self.heads)
 

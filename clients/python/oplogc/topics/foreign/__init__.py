@@ -1,0 +1,1 @@
+"""Publishing under the write pointer of a foreign transaction, and reading with its snapshot."""

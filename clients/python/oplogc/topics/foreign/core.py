@@ -1,0 +1,201 @@
+"""The messages of one foreign transaction: buffered, stored, published, rolled back.
+
+Common to asyncio and threads.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from oplogc.errors import (
+    OplogError,
+    RefusedError,
+    TopicNotFound,
+    TransactionError,
+    UnavailableError,
+)
+from oplogc.topics.foreign.calls import Published
+from oplogc.topics.foreign.pointers import AsyncPointers
+from oplogc.topics.names import TopicName
+from oplogc.topics.queue import BATCH_BYTES
+
+MAX_BUFFERED_BYTES = 1024 * 1024
+_INTERRUPTED = "a request was interrupted"
+
+
+@dataclass(eq=False, slots=True)
+class _Part:
+    """The messages of the transaction in one topic.
+
+    ``messages``: encoded, not sent yet. ``has_stored``: messages are stored and not published.
+    ``is_unknown``: a request is on its way, or its outcome is not known.
+    """
+
+    name: TopicName
+    messages: list[bytes] = field(default_factory=list)
+    published: list[Published] = field(default_factory=list)
+    has_stored: bool = False
+    is_unknown: bool = False
+
+
+class ForeignCore:
+    """To be used by one caller at a time; coroutines in one event loop.
+
+    ``batch_size``: messages in a request at most. ``max_buffered_bytes``: encoded messages of all
+    topics; more are stored. Raises ValueError.
+    """
+
+    def __init__(self, pointers: AsyncPointers, batch_size: int, max_buffered_bytes: int) -> None:
+        if type(max_buffered_bytes) is not int or max_buffered_bytes < 1:
+            raise ValueError("max_buffered_bytes must be a whole number of at least 1")
+        self._pointers = pointers
+        self._batch_size = batch_size
+        self._max_buffered_bytes = max_buffered_bytes
+        self._bytes = 0
+        self._parts: dict[TopicName, _Part] = {}
+        self._failure: OplogError | str = ""
+        """The reason why only a rollback is possible. Empty: everything is."""
+        self.pointer: int | None = None
+        """The write pointer of the transaction; None before ``start`` and after ``rollback``."""
+
+    def start(self, pointer: int) -> None:
+        """Raises ValueError if messages are neither persisted nor rolled back."""
+        if self._failure or any(part.messages or part.has_stored for part in self._parts.values()):
+            raise ValueError(
+                f"the messages of pointer {self.pointer} are not persisted: persist them or roll"
+                " them back first"
+            )
+        self._parts = {}
+        self.pointer = pointer
+
+    def enter(self, name: TopicName, messages: Sequence[bytes]) -> bool:
+        """Buffer encoded messages. Return whether the buffer must be stored.
+
+        Raises ValueError and TransactionError.
+        """
+        self._check()
+        if not messages:
+            raise ValueError("publish: give at least one message")
+        part = self._parts.setdefault(name, _Part(name))
+        part.messages += messages
+        self._bytes += sum(map(len, messages))
+        return self._bytes > self._max_buffered_bytes
+
+    async def spill(self) -> None:
+        """Store the buffered messages. Raises OplogError; then only a rollback is possible."""
+        self._check()
+        for part in self._parts.values():
+            await self._store(part)
+        self._bytes = 0
+
+    async def persist(self) -> tuple[Published, ...]:
+        """Publish all messages. Raises OplogError; then only a rollback is possible."""
+        pointer = self._check()
+        for part in self._parts.values():
+            if part.has_stored or len(list(batches(part.messages, self._batch_size))) > 1:
+                await self._store(part)
+            if part.has_stored or part.messages:
+                with self._sending(part):
+                    answer = await self._pointers.publish_encoded(part.name, pointer, part.messages)
+                part.published.append(answer)
+                part.messages, part.has_stored = [], False
+        self._bytes = 0
+        return tuple(answer for part in self._parts.values() for answer in part.published)
+
+    async def rollback(self) -> None:
+        """Drop the buffered messages, and remove the others from their topics.
+
+        Raises OplogError; it can then be repeated.
+        """
+        pointer = self.pointer
+        if pointer is None:
+            return
+        self._failure = self._failure or "its rollback is not complete"
+        refusal: RefusedError | None = None
+        for part in list(self._parts.values()):
+            try:
+                await self._roll_back(pointer, part)
+                del self._parts[part.name]
+            except RefusedError as error:
+                if _is_gone(error):
+                    del self._parts[part.name]
+                else:
+                    refusal = refusal or error
+        if refusal is not None:
+            raise refusal
+        self._failure, self._bytes, self.pointer = "", 0, None
+
+    def _check(self) -> int:
+        if self.pointer is None:
+            raise ValueError("no transaction: call start first")
+        if self._failure:
+            error = TransactionError(f"pointer {self.pointer} must be rolled back: {self._failure}")
+            error.__cause__ = self._failure if isinstance(self._failure, OplogError) else None
+            raise error
+        return self.pointer
+
+    async def _store(self, part: _Part) -> None:
+        pointer = self._check()
+        for batch in list(batches(part.messages, self._batch_size)):
+            with self._sending(part):
+                await self._pointers.store_encoded(part.name, pointer, batch)
+            part.has_stored = True
+        part.messages = []
+
+    async def _roll_back(self, pointer: int, part: _Part) -> None:
+        has_unpublished = part.is_unknown or part.has_stored
+        if not has_unpublished and not part.published:
+            return
+        name = str(part.name)
+        try:
+            # A request that is still on its way must find the pointer closed.
+            await self._pointers.abort(pointer, [name])
+        except RefusedError as error:
+            if error.status != 409:  # it is decided otherwise
+                raise
+        if has_unpublished:
+            await self._pointers.rollback(name, pointer)
+            return
+        for answer in part.published:
+            await self._pointers.rollback(name, pointer, answer)
+
+    @contextmanager
+    def _sending(self, part: _Part) -> Iterator[None]:
+        """Allow nothing but a rollback from a request on until it has ended well."""
+        self._failure, part.is_unknown = _INTERRUPTED, True
+        try:
+            yield
+        except OplogError as error:
+            self._failure, part.is_unknown = error, _may_be_done(error)
+            raise
+        self._failure, part.is_unknown = "", False
+
+
+def batches(messages: Iterable[bytes], most: int) -> Iterator[list[bytes]]:
+    """Yield messages in lists of at most ``most``, and of about 1 MiB at most."""
+    batch: list[bytes] = []
+    size = 0
+    for message in messages:
+        if batch and (len(batch) >= most or size + len(message) > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(message)
+        size += len(message)
+    if batch:
+        yield batch
+
+
+def _is_gone(error: RefusedError) -> bool:
+    """Return whether an agent says that the topic is gone, with its messages.
+
+    An agent or a proxy that does not know the path answers with 404, too. Then the messages may be
+    there.
+    """
+    return isinstance(error, TopicNotFound) and str(error).startswith("there is no topic")
+
+
+def _may_be_done(error: OplogError) -> bool:
+    """Return whether an agent may have carried out a request that ended with this error."""
+    if isinstance(error, UnavailableError):
+        return error.lost
+    return not isinstance(error, RefusedError)

@@ -1,0 +1,137 @@
+"""Requests under pointers of foreign transactions, one by one, from an event loop."""
+
+from collections.abc import Sequence
+
+from oplogc.answers import Answer
+from oplogc.errors import OplogError, OutcomeUnknownError, ProtocolError, UnavailableError
+from oplogc.topics.agents import Agents
+from oplogc.topics.calls import Call, confirmation, refusal
+from oplogc.topics.foreign import calls
+from oplogc.topics.foreign.calls import MAX_KEYS, OpenPointer, Published
+from oplogc.topics.foreign.transaction import HasWritePointer, pointer_of
+from oplogc.topics.message import Sendable, encode
+from oplogc.topics.names import TopicName, topic_name
+
+Pointer = int | str | HasWritePointer
+"""The write pointer of a foreign transaction: a number, its digits, or the transaction."""
+
+
+class AsyncPointers:
+    """Made by ``AsyncTopics.pointers``. ``AsyncForeignPublisher`` is the simpler way to publish.
+
+    A pointer is a whole number from 0 to 2^62 - 1. All calls are about it in one topic; its
+    messages in other topics are not concerned. Calls raise what those of ``AsyncTopics`` raise.
+
+    ``store``, and ``publish`` with messages, would store messages twice if they were repeated. If
+    the answer to an attempt is lost they raise OutcomeUnknownError; the other calls are repeated.
+    """
+
+    def __init__(self, agents: Agents) -> None:
+        self._agents = agents
+
+    async def publish(self, topic: str, pointer: Pointer, *messages: Sendable) -> Published:
+        """Publish messages under a pointer, in one request. Return their places.
+
+        No messages: publish those that are stored under the pointer. Doing so again with nothing
+        new returns the same place. Raises OutcomeUnknownError, MessageError, BadRequestError if
+        stored messages must be published first, and RefusedError once the pointer is decided.
+        """
+        name, number = topic_name(topic), pointer_of(pointer)
+        return await self.publish_encoded(name, number, [encode(each) for each in messages])
+
+    async def store(self, topic: str, pointer: Pointer, *messages: Sendable) -> None:
+        """Store messages under a pointer, in one request. Nobody reads them before ``publish``.
+
+        Raises OutcomeUnknownError, MessageError, BadRequestError if the pointer has too many stored
+        messages, and RefusedError once it is decided.
+        """
+        name, number = topic_name(topic), pointer_of(pointer)
+        if not messages:
+            raise ValueError("store: give at least one message")
+        await self.store_encoded(name, number, [encode(each) for each in messages])
+
+    async def publish_encoded(
+        self, name: TopicName, pointer: int, messages: Sequence[bytes]
+    ) -> Published:
+        """Do as ``publish``. Raise ProtocolError only if no messages were given."""
+        call = calls.publish(name, pointer, messages)
+        answer = await self._confirmed(call, repeat=not messages)
+        try:
+            published = calls.published(str(name), pointer, answer)
+            if messages and len(published.places) != len(messages):
+                raise ProtocolError(f"{answer.url} does not confirm each message")
+        except ProtocolError as error:
+            if not messages:
+                raise
+            raise _unknown(call, error) from error
+        return published
+
+    async def store_encoded(self, name: TopicName, pointer: int, messages: Sequence[bytes]) -> None:
+        """Do as ``store``."""
+        call = calls.store(name, pointer, messages)
+        answer = await self._confirmed(call, repeat=False)
+        if error := confirmation(answer):
+            raise _unknown(call, error) from error
+
+    async def rollback(
+        self, topic: str, pointer: Pointer, published: Published | Sequence[str] | None = None
+    ) -> None:
+        """Remove messages of a pointer from a topic, for every reader. It can be repeated.
+
+        ``published``: the answer of ``publish``, or keys of such answers; None: everything under
+        the pointer, stored messages included. It does not decide the pointer.
+        """
+        name, number = topic_name(topic), pointer_of(pointer)
+        keys: Sequence[str] = ()
+        if isinstance(published, Published):
+            if (published.topic, published.pointer) != (str(name), number):
+                raise ValueError("published: is of another topic or pointer")
+            keys = published.keys
+        elif published is not None:
+            if isinstance(published, str) or not published:
+                raise ValueError("published: give a list of keys, or None for everything")
+            keys = [calls.rollback_key(key) for key in published]
+        for first in range(0, max(len(keys), 1), MAX_KEYS):
+            call = calls.rollback(name, number, keys[first : first + MAX_KEYS])
+            await self._confirmed(call)
+
+    async def commit(self, pointer: Pointer, topics: Sequence[str]) -> None:
+        """Report that the transaction of a pointer has committed, for readers without a snapshot.
+
+        ``topics``: those with messages under it. They take no more of its messages. Raises
+        RefusedError if it is decided otherwise, as after its time-out.
+        """
+        await self._report(pointer, "commit", topics)
+
+    async def abort(self, pointer: Pointer, topics: Sequence[str]) -> None:
+        """Report that the transaction of a pointer was aborted; see ``commit``."""
+        await self._report(pointer, "abort", topics)
+
+    async def list(self, topic: str, limit: int | None = None) -> tuple[OpenPointer, ...]:
+        """Return the open pointers of a topic, the oldest first.
+
+        ``limit``: 1,000 at most; None: 100.
+        """
+        return calls.pointers(await self._confirmed(calls.list_pointers(topic_name(topic), limit)))
+
+    async def _report(self, pointer: Pointer, decision: str, topics: Sequence[str]) -> None:
+        call = calls.report(pointer_of(pointer), decision, calls.topic_names(topics))
+        await self._confirmed(call)
+
+    async def _confirmed(self, call: Call, repeat: bool = True) -> Answer:
+        try:
+            answer, _ = await self._agents.ask(call, repeat=repeat)
+        except UnavailableError as error:
+            if repeat or not error.lost:
+                raise
+            raise _unknown(call, error) from error
+        if refused := refusal(call, answer):
+            if not repeat and isinstance(refused, ProtocolError):
+                raise _unknown(call, refused) from refused
+            raise refused
+        return answer
+
+
+def _unknown(call: Call, error: OplogError) -> OutcomeUnknownError:
+    verb = call.path.rpartition("/")[2]
+    return OutcomeUnknownError(f"{verb}: the messages may be stored, roll them back: {error}")

@@ -1,0 +1,1 @@
+"""Pointers of foreign transactions as clients use them: publish, store, roll back, report, show."""

@@ -1,0 +1,180 @@
+"""Pointers of foreign transactions as clients use them: names of topics instead of logs."""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+from oplogd.errors import (
+    OplogError,
+    StoreUnavailableError,
+    TopicNotFoundError,
+    TransactionConflictError,
+)
+from oplogd.event_id import Mark
+from oplogd.message import Message
+from oplogd.names import TopicName
+from oplogd.pointer import Decision, decided
+from oplogd.pointers.rules import EntryShown, entry_shown
+from oplogd.store.pointers import OpenPointer, Pointers
+from oplogd.store.topics import Topic, Topics
+from oplogd.store.transactions import Limits
+from oplogd.topics.counters import TopicCounters
+from oplogd.topics.known import KnownTopics
+from oplogd.transactions.room import Room
+
+# Gets a log and the offset of its last durable entry.
+Acknowledged = Callable[[int, int], None]
+
+_T = TypeVar("_T")
+
+
+class PointerService:
+    """Publishes, stores, rolls back, decides and shows.
+
+    Methods raise StoreUnavailableError, and TopicNotFoundError. A topic that was created again
+    since it was looked up is another one: nothing is there under a pointer.
+
+    ``timeout``: of a pointer in seconds. ``acknowledged`` gets the last durable entry of a log
+    before a request is answered. ``is_followed``: whether this agent keeps the newest entries of a
+    log in memory. ``room``: for the messages of all requests that wait for the store.
+    """
+
+    def __init__(
+        self,
+        pointers: Pointers,
+        topics: Topics,
+        known: KnownTopics,
+        counters: TopicCounters,
+        limits: Limits,
+        timeout: int,
+        room: Room,
+        acknowledged: Acknowledged = lambda log, offset: None,
+        is_followed: Callable[[int], bool] = lambda log: False,
+    ) -> None:
+        self._pointers = pointers
+        self._topics = topics
+        self._known = known
+        self._counters = counters
+        self._limits = limits
+        self._timeout_ms = timeout * 1000
+        self._room = room
+        self._acknowledged = acknowledged
+        self._is_followed = is_followed
+
+    async def publish(
+        self, name: TopicName, pointer: int, messages: Sequence[Message]
+    ) -> list[Mark]:
+        """Publish messages, or the stored ones if there are none. Return the marks of the entries.
+
+        See ``Pointers.publish`` and ``Pointers.publish_stored``. Raises QueueFullError.
+        """
+
+        async def append(topic: Topic) -> tuple[int, list[Mark]]:
+            log, timeout = topic.log, self._timeout_ms
+            if not messages:
+                return log, [await self._pointers.publish_stored(log, pointer, timeout)]
+            return log, await self._pointers.publish(log, pointer, messages, timeout)
+
+        with self._counted(name, messages):
+            log, marks = await self._in(name, append)
+        self._acknowledged(log, marks[-1].offset)
+        return marks
+
+    async def store(self, name: TopicName, pointer: int, messages: Sequence[Message]) -> None:
+        """Store messages: see ``Pointers.store``. Raises QueueFullError."""
+        timeout, limits = self._timeout_ms, self._limits
+        with self._counted(name, messages):
+            await self._in(
+                name,
+                lambda topic: self._pointers.store(topic.log, pointer, messages, timeout, limits),
+            )
+
+    async def rollback(self, name: TopicName, pointer: int, stamps: Sequence[int] | None) -> None:
+        """Void entries of a pointer: see ``Pointers.rollback``."""
+
+        async def void(topic: Topic) -> tuple[Topic, Mark | None]:
+            return topic, await self._pointers.rollback(topic.log, pointer, stamps)
+
+        topic, mark = await self._in(name, void)
+        if mark is not None:
+            self._acknowledged(topic.log, mark.offset)
+        elif self._is_followed(topic.log):
+            # The same request before, at another agent perhaps, may have appended the entry.
+            with suppress(StoreUnavailableError, TopicNotFoundError):
+                bounds = await self._topics.log(topic).locate()
+                self._acknowledged(topic.log, bounds.head.offset)
+
+    async def decide(self, names: Sequence[TopicName], pointer: int, decision: Decision) -> None:
+        """Decide a pointer in topics: see ``Pointers.decide``. Nothing is if one does not exist.
+
+        Raises TransactionConflictError, which names a topic in which it is decided otherwise.
+        """
+        topics = await self._existing(names)
+        try:
+            await self._decide(topics, pointer, decision)
+        except TopicNotFoundError:
+            await self._decide(await self._existing(names), pointer, decision)
+
+    async def select(self, name: TopicName, limit: int) -> list[OpenPointer]:
+        """Return open pointers of a topic, the oldest first."""
+        return await self._in(name, lambda topic: self._pointers.select(topic.log, limit))
+
+    async def entries(self, name: TopicName, after: int | None, limit: int) -> list[dict[str, Any]]:
+        """Return up to ``limit`` entries after an offset for an answer. None: the newest."""
+        return await self._in(name, lambda topic: self._entries(topic, after, limit))
+
+    async def _in(self, name: TopicName, work: Callable[[Topic], Awaitable[_T]]) -> _T:
+        topic = await self._known.find(name)
+        try:
+            return await work(topic)
+        except TopicNotFoundError:  # deleted since it was looked up
+            return await work(await self._known.find(name, other_than=topic))
+
+    @contextmanager
+    def _counted(self, name: TopicName, messages: Sequence[Message]) -> Iterator[None]:
+        """Take room for messages, and count them. Raises QueueFullError."""
+        try:
+            with self._room.taken(len(messages), sum(len(each.data) for each in messages)):
+                yield
+        except OplogError:
+            self._counters.add_refused(len(messages))
+            raise
+        self._counters.add_published(name, len(messages))
+
+    async def _existing(self, names: Sequence[TopicName]) -> list[Topic]:
+        """Return topics that exist now. Raises TopicNotFoundError."""
+        known = [await self._known.find(name) for name in names]
+        current = await self._topics.current([topic.log for topic in known])
+        return [
+            topic if topic.log in current else await self._known.find(topic.name, other_than=topic)
+            for topic in known
+        ]
+
+    async def _decide(self, topics: Sequence[Topic], pointer: int, decision: Decision) -> None:
+        try:
+            marks = await self._pointers.decide([topic.log for topic in topics], pointer, decision)
+        except TransactionConflictError:
+            raise await self._conflict(topics, pointer, decision) from None
+        for log, mark in marks.items():
+            self._acknowledged(log, mark.offset)
+
+    async def _conflict(
+        self, topics: Sequence[Topic], pointer: int, decision: Decision
+    ) -> TransactionConflictError:
+        for topic in topics:
+            found = (await self._topics.log(topic).decisions([pointer])).get(pointer)
+            if found is not None and found is not decision:
+                return TransactionConflictError(f"{topic.name}: {decided(pointer, found)}")
+        return decided(pointer, None)
+
+    async def _entries(self, topic: Topic, after: int | None, limit: int) -> list[dict[str, Any]]:
+        log = self._topics.log(topic)
+        if after is None:
+            after = max(0, (await log.locate()).head.offset - limit)
+        shown: list[EntryShown] = []
+        while len(shown) < limit and (page := await log.read(after, limit - len(shown))):
+            shown += map(entry_shown, page)
+            after = page[-1].offset
+        pointers = {each.pointer for each in shown if each.pointer is not None}
+        decisions = await log.decisions(pointers) if pointers else {}
+        return [each.members(decisions) for each in shown]

@@ -1,0 +1,1 @@
+"""Messages under pointers in MongoDB."""

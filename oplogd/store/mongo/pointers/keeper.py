@@ -1,0 +1,91 @@
+"""The work on pointers that nobody asked about. Only the holder of the lease does it."""
+
+from pymongo.errors import PyMongoError
+
+from oplogd.errors import StoreUnavailableError
+from oplogd.pointer import Decision
+from oplogd.store.mongo.lease import Lease
+from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.pointers.decision import Decider
+from oplogd.store.mongo.pointers.published import decisions_of
+from oplogd.store.mongo.pointers.rollbacks import Rollbacks
+from oplogd.store.mongo.pointers.rows import Rows, pointer_and_log
+from oplogd.store.mongo.topics.setup import TopicsSetup
+
+# Time between two checks of the indexes.
+_TIDY_MS = 60_000
+
+
+class Keeper:
+    """Methods raise PyMongo's errors, and StoreUnavailableError."""
+
+    def __init__(
+        self,
+        link: Link,
+        lease: Lease,
+        rows: Rows,
+        decider: Decider,
+        rollbacks: Rollbacks,
+        setup: TopicsSetup,
+    ) -> None:
+        self._link = link
+        self._lease = lease
+        self._rows = rows
+        self._decider = decider
+        self._rollbacks = rollbacks
+        self._setup = setup
+        self._tidy_at = 0
+
+    async def keep(self) -> int:
+        """See ``Pointers.keep``."""
+        if not self._lease.held:
+            return 0
+        now_ms = await self._link.now_ms()
+        if now_ms >= self._tidy_at:
+            await self._setup.create_index()
+            await self._rows.create_indexes()
+            await self._rollbacks.create_indexes()
+            self._tidy_at = now_ms + _TIDY_MS
+        return await self._complete_rollbacks() + await self._end_pointers(now_ms)
+
+    async def _complete_rollbacks(self) -> int:
+        """A rollback that fails does not hold up the others."""
+        count, after = 0, ""
+        trouble: Exception | None = None
+        while self._lease.held and (notes := await self._rollbacks.due(after)):
+            for note in notes:
+                after = note["_id"]
+                try:
+                    await self._rollbacks.complete(note)
+                    count += 1
+                except (PyMongoError, StoreUnavailableError) as error:
+                    trouble = error
+        if trouble is not None:
+            raise trouble
+        return count
+
+    async def _end_pointers(self, now_ms: int) -> int:
+        """Abort overdue pointers. Finish those that were decided."""
+        count, after = 0, ""
+        while self._lease.held and (rows := await self._rows.due(after)):
+            after = rows[-1]["_id"]
+            expires = {pointer_and_log(row["_id"]): row["expires"] for row in rows}
+            by_log: dict[int, list[int]] = {}
+            for pointer, log in expires:
+                by_log.setdefault(log, []).append(pointer)
+            decided = {
+                (pointer, log): decision
+                for log, pointers in by_log.items()
+                for pointer, decision in (await decisions_of(self._link, log, pointers)).items()
+            }
+            open_ = [pair for pair in expires if pair not in decided]
+            overdue = [pair for pair in open_ if expires[pair] < now_ms]
+            groups = await self._decider.decide(overdue, Decision.TIMED_OUT)
+            for pair, group in groups.items():
+                if group.last is not None:
+                    decided[pair] = Decision.TIMED_OUT
+                    count += not group.repeated
+            await self._decider.finish(decided)
+            await self._decider.forget(p for p, group in groups.items() if group.is_refused)
+            await self._rows.calm(row["_id"] for row in rows)
+        return count

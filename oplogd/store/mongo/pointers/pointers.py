@@ -1,0 +1,242 @@
+"""Messages under pointers in a database that several agents share.
+
+    publish: register the pointer, append while it is not decided
+    store: register the pointer, store at the next numbers
+    publish what is stored: register the pointer, append one PUBLISH entry that follows the last one
+    decide: append the decision once, then drop the rest of the stored messages
+    roll back: see ``rollbacks``
+
+Everything that counts is in the log. Conditions are judged with each append, after the heads: see
+``judgement``.
+"""
+
+from collections.abc import Sequence
+
+from oplogd.errors import TopicNotFoundError, TransactionConflictError
+from oplogd.event_id import Mark
+from oplogd.message import Message
+from oplogd.names import no_topic
+from oplogd.pointer import Decision, decided, nothing_stored, stored_before
+from oplogd.store.mongo.lease import Lease
+from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.pointers.aborted import Aborted
+from oplogd.store.mongo.pointers.appends import DirectGroup, PointerAppender, to_end
+from oplogd.store.mongo.pointers.decision import Decider
+from oplogd.store.mongo.pointers.keeper import Keeper
+from oplogd.store.mongo.pointers.published import decisions_of, end_of, publish_identity
+from oplogd.store.mongo.pointers.rollbacks import Rollbacks
+from oplogd.store.mongo.pointers.rows import Rows, key
+from oplogd.store.mongo.pointers.stored import Stored, check, number_in
+from oplogd.store.mongo.timing import Timing
+from oplogd.store.mongo.topics.groups import Group, Under, Unless
+from oplogd.store.mongo.topics.layout import PUBLISH_BASE, stamp_of
+from oplogd.store.mongo.topics.log import Working
+from oplogd.store.mongo.topics.topics import MongoTopics
+from oplogd.store.pointers import OpenPointer, PointerDecisions, PointerStats
+from oplogd.store.topics import EntryKind
+from oplogd.store.transactions import Limits
+from oplogd.transaction import Marker, encode_marker
+
+
+class MongoPointers:
+    """See ``Pointers``. ``working`` guards each call."""
+
+    def __init__(
+        self, link: Link, lease: Lease, topics: MongoTopics, timing: Timing, working: Working
+    ) -> None:
+        self._link = link
+        self._topics = topics
+        self._working = working
+        self._at_step = timing.at_step
+        self._stored = topics.stored
+        self._rows = Rows(link)
+        self._appender = PointerAppender(topics.appender)
+        self._rollbacks = Rollbacks(link, self._stored, self._appender, self._step)
+        self._decider = Decider(
+            link,
+            self._rows,
+            self._stored,
+            Aborted(link, self._stored),
+            self._appender,
+            self._step,
+            timing.topics_per_step,
+        )
+        self._keeper = Keeper(link, lease, self._rows, self._decider, self._rollbacks, topics.setup)
+
+    @property
+    def decisions(self) -> PointerDecisions:
+        return self._decider.decisions
+
+    async def publish(
+        self, log: int, pointer: int, messages: Sequence[Message], timeout_ms: int
+    ) -> list[Mark]:
+        async with self._working():
+            row = await self._rows.find(pointer, log)
+            if row.get("stored"):
+                found = await self._stored.find(pointer, log)
+                if found.first_new is not None and found.published.decision is None:
+                    await self._check_topic(log)
+                    raise stored_before(pointer)
+            if not row.get("entries"):
+                await self._rows.register_entries(pointer, log, timeout_ms)
+                await self._step("registered")
+            end = end_of(pointer, log)
+            entries = [
+                self._appender.under(EntryKind.DIRECT, each.data, Under(pointer), each.ttl)
+                for each in messages
+            ]
+            group = DirectGroup(log, entries, Unless(end, end))
+            await to_end(self._append_all(pointer, log, group))
+            return group.marks
+
+    async def store(
+        self,
+        log: int,
+        pointer: int,
+        messages: Sequence[Message],
+        timeout_ms: int,
+        limits: Limits,
+    ) -> None:
+        async with self._working():
+            await self._check_topic(log)
+            check(pointer, await self._stored.find(pointer, log), messages, limits)
+            await self._rows.register_stored(pointer, log, timeout_ms)
+            await self._step("registered")
+            try:
+                await self._stored.append(
+                    pointer, log, messages, limits, lambda: self._step("looked-up")
+                )
+            except TransactionConflictError:
+                raise await self._refusal(pointer, log) from None
+            await self._step("stored")
+            if await decisions_of(self._link, log, [pointer]):
+                # It may have come before the messages, which nobody would ever read.
+                await self._stored.drop_new(pointer, log)
+                raise await self._refusal(pointer, log)
+
+    async def publish_stored(self, log: int, pointer: int, timeout_ms: int) -> Mark:
+        async with self._working():
+            await self._check_topic(log)
+            is_registered = False
+            while True:
+                found = await self._stored.find(pointer, log)
+                _, mark, decision = found.published
+                if found.first_new is None and mark is not None and not found.is_dropped:
+                    return mark
+                if decision is not None:
+                    await self._decider.finish({(pointer, log): decision})
+                    raise decided(pointer, decision)
+                if found.first_new is None:
+                    raise nothing_stored(pointer)
+                if notes := await self._rollbacks.pending(pointer, log):
+                    # A rollback that was cut must not take newer messages with it.
+                    for note in notes:
+                        await self._rollbacks.complete(note)
+                    continue
+                if not is_registered:
+                    await self._rows.register_entries(pointer, log, timeout_ms)
+                    await self._step("registered")
+                    is_registered = True
+                group = await self._publish_entry(pointer, log, found)
+                await self._step("looked-up")
+                await self._appender.run([group])
+                await self._step("appended")
+                if group.last is not None:
+                    return group.last
+                if group.is_refused:
+                    raise await self._refusal(pointer, log)
+
+    async def rollback(self, log: int, pointer: int, stamps: Sequence[int] | None) -> Mark | None:
+        """See ``Pointers.rollback``.
+
+        Entries that are appended while it runs stay.
+        """
+        async with self._working():
+            await self._check_topic(log)
+            mark = None
+            for note in await self._rollbacks.pending(pointer, log):
+                mark = await self._rollbacks.complete(note)
+            for note in await self._rollbacks.note(pointer, log, stamps):
+                mark = await self._rollbacks.complete(note) or mark
+            return mark
+
+    async def decide(
+        self, logs: Sequence[int], pointer: int, decision: Decision
+    ) -> dict[int, Mark]:
+        async with self._working():
+            await self._rows.hurry([key(pointer, log) for log in logs])
+            groups = await self._decider.decide([(pointer, log) for log in logs], decision)
+            marks = {log: group.last for (_, log), group in groups.items() if group.last}
+            await self._decider.finish({(pointer, log): decision for log in marks})
+            # A decision that was made before the topic was deleted is still in the log.
+            repeated = {log for (_, log), group in groups.items() if group.repeated}
+            heads = (await self._topics.heads.newest(repeated)).logs if repeated else {}
+            for log in repeated:
+                if (head := heads.get(log)) is None or head.is_ended:
+                    raise await self._refusal(pointer, log)
+            for log in logs:
+                if log not in marks:
+                    raise await self._refusal(pointer, log)
+            return marks
+
+    async def select(self, log: int, limit: int) -> list[OpenPointer]:
+        async with self._working():
+            await self._check_topic(log)
+            return await self._rows.select(log, limit)
+
+    async def keep(self) -> int:
+        async with self._working():
+            return await self._keeper.keep()
+
+    async def stats(self) -> PointerStats:
+        async with self._working():
+            return await self._rows.stats()
+
+    async def _publish_entry(self, pointer: int, log: int, found: Stored) -> Group:
+        """Return the PUBLISH entry of what is new, if no other one comes first."""
+        number = found.published.number
+        first, last = number_in(found.first_new), number_in(found.last_new)
+        assert found.last_new is not None
+        after = await self._stored.stamp_of(pointer, log, first - 1) if first > 1 else 0
+        marker = Marker(str(pointer), last - first + 1, int(found.last_new["t"]), after, last)
+        entry = self._appender.under(
+            EntryKind.PUBLISH, encode_marker(marker).encode(), Under(pointer, PUBLISH_BASE + last)
+        )
+        unless = Unless(publish_identity(pointer, log, number + 1), end_of(pointer, log))
+        return Group(log, [entry], unless=unless)
+
+    async def _append_all(self, pointer: int, log: int, group: DirectGroup) -> None:
+        """Append all entries of a group, or take back those that are in the log."""
+        await self._appender.run([group])
+        await self._step("appended")
+        if group.is_closed or group.is_refused:
+            # A part may be in the log, if it takes several inserts.
+            await self._take_back(pointer, log, group.marks)
+            raise await self._refusal(pointer, log)
+
+    async def _take_back(self, pointer: int, log: int, marks: Sequence[Mark]) -> None:
+        if marks:
+            for note in await self._rollbacks.note(pointer, log, [*map(stamp_of, marks)]):
+                await self._rollbacks.complete(note)
+
+    async def _refusal(self, pointer: int, log: int) -> Exception:
+        """Return the error for a pointer that is decided in this log, or whose topic is gone."""
+        try:
+            await self._check_topic(log)
+        except TopicNotFoundError as error:
+            await self._decider.forget([(pointer, log)])
+            return error
+        decision = (await decisions_of(self._link, log, [pointer])).get(pointer)
+        if decision is not None:
+            await self._decider.finish({(pointer, log): decision})
+        return decided(pointer, decision)
+
+    async def _check_topic(self, log: int) -> None:
+        """Raise TopicNotFoundError if the topic was deleted."""
+        head = (await self._topics.heads.newest([log])).logs.get(log)
+        if head is None or head.is_ended:
+            raise no_topic(await self._topics.catalogue.name_of_log(log) or f"with log {log}")
+
+    async def _step(self, name: str) -> None:
+        if self._at_step is not None:
+            await self._at_step(name)

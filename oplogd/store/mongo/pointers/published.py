@@ -1,0 +1,71 @@
+"""What a log tells of a pointer: its last PUBLISH entry, and its decision."""
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from oplogd.event_id import Mark
+from oplogd.pointer import Decision
+from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.topics.groups import Once
+from oplogd.store.mongo.topics.judgement import entries_of
+from oplogd.store.mongo.topics.layout import (
+    END_NUMBER,
+    PUBLISH_BASE,
+    identity,
+    mark_of,
+    number_of,
+    owner_of,
+    parts,
+)
+from oplogd.store.topics import EntryKind
+
+_LOOK_UP = 500
+
+
+class Published(NamedTuple):
+    """``number``: of the last stored message that a PUBLISH entry covers; 0: there is none.
+
+    ``mark``: of the last PUBLISH entry; None if there is none, or if it was voided.
+    """
+
+    number: int = 0
+    mark: Mark | None = None
+    decision: Decision | None = None
+
+
+def end_of(pointer: int, log: int) -> str:
+    """Return the identity of the decision."""
+    return identity(pointer, log, END_NUMBER)
+
+
+def publish_identity(pointer: int, log: int, number: int) -> str:
+    """Return the identity of the PUBLISH entry up to a stored message."""
+    return identity(pointer, log, PUBLISH_BASE + number)
+
+
+async def published_of(link: Link, pointer: int, log: int) -> Published:
+    """Raises PyMongo's errors."""
+    chosen = {"x": {"$gte": publish_identity(pointer, log, 0), "$lte": end_of(pointer, log)}}
+    members = {"x": 1, "d": 1, "ts": 1, "q": 1, "kind": 1}
+    decision = None
+    async with link.reading() as session:
+        found = link.entries.find(chosen, members, session=session).sort("x", -1).limit(2)
+        for each in await found.to_list():
+            number = number_of(each["x"])
+            if number == END_NUMBER:
+                decision = Decision(each["d"])
+                continue
+            mark = mark_of(each) if each["kind"] == EntryKind.PUBLISH else None
+            return Published(number - PUBLISH_BASE, mark, decision)
+    return Published(decision=decision)
+
+
+async def decisions_of(link: Link, log: int, pointers: Collection[int]) -> dict[int, Decision]:
+    """See ``TopicLog.decisions``. Raises PyMongo's errors."""
+    decisions: dict[int, Decision] = {}
+    for ends in parts((end_of(pointer, log) for pointer in pointers), _LOOK_UP):
+        found = await entries_of(link, map(Once, ends))
+        for end, entry in found.items():
+            if entry.digest is not None:
+                decisions[owner_of(end)] = Decision(entry.digest)
+    return decisions

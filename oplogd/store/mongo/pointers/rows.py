@@ -1,0 +1,140 @@
+"""The open pointers: the list of things to do for the keeper.
+
+``oplog_pointers`` holds ``{_id, log, begun, expires, entries, stored, due}`` for each pointer in
+each log. ``_id``: 16 hex digits of the pointer and 6 of the log. ``begun`` and ``expires`` are ms.
+``entries`` and ``stored``: something was, or is being, published or stored. ``due``: somebody is
+deciding; the keeper looks after this time.
+
+A row is there before the first entry is appended or the first message stored, and is removed only
+after the decision was seen in the log. Nobody decides by it: it need not be right, only there.
+"""
+
+from collections.abc import Collection, Iterable
+
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.errors import DuplicateKeyError
+
+from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.topics.layout import Document, parts
+from oplogd.store.pointers import OpenPointer, PointerStats
+
+POINTERS = "oplog_pointers"
+
+# Time after which the keeper completes the work of another agent.
+SETTLED_MS = 3_000
+
+# Rows that the keeper handles at a time.
+STEP = 500
+
+
+def key(pointer: int, log: int) -> str:
+    return f"{pointer:016x}{log:06x}"
+
+
+def pointer_and_log(key: str) -> tuple[int, int]:
+    return int(key[:16], 16), int(key[16:22], 16)
+
+
+class Rows:
+    """Methods raise PyMongo's errors."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._rows: AsyncCollection[Document] = link.database[POINTERS]
+
+    async def create_indexes(self) -> None:
+        """Create the collection and its indexes, unless they are there."""
+        await self._rows.create_index([("log", 1), ("begun", 1), ("_id", 1)], name="log")
+        await self._rows.create_index([("begun", 1)], name="begun")
+        await self._rows.create_index([("expires", 1)], name="expires")
+        await self._rows.create_index([("due", 1)], name="due", sparse=True)
+
+    async def find(self, pointer: int, log: int) -> Document:
+        """Return the row of a pointer; empty if there is none."""
+        async with self._link.reading() as session:
+            found = await self._rows.find_one({"_id": key(pointer, log)}, session=session)
+        return found or {}
+
+    async def register_entries(self, pointer: int, log: int, timeout_ms: int) -> None:
+        """Note that entries will be appended. From the first time on the pointer has so long."""
+        await self._register(pointer, log, timeout_ms, {"entries": True})
+
+    async def register_stored(self, pointer: int, log: int, timeout_ms: int) -> None:
+        """Note that messages will be stored. The pointer has so long, unless it has entries."""
+        if not await self._register(pointer, log, timeout_ms, {"stored": True}):
+            chosen = {"_id": key(pointer, log)}
+            await self._rows.update_one(chosen, {"$set": {"stored": True}})
+
+    async def _register(self, pointer: int, log: int, timeout_ms: int, members: Document) -> bool:
+        """Return False if the pointer has entries already."""
+        now_ms = await self._link.now_ms()
+        try:
+            await self._rows.update_one(
+                {"_id": key(pointer, log), "entries": None},
+                {
+                    "$set": {"log": log, "expires": now_ms + timeout_ms, **members},
+                    "$setOnInsert": {"begun": now_ms},
+                },
+                upsert=True,
+            )
+        except DuplicateKeyError:
+            return False
+        return True
+
+    async def hurry(self, keys: Collection[str]) -> None:
+        """Note that somebody is deciding these pointers."""
+        due = await self._link.now_ms() + SETTLED_MS
+        for some in parts(keys):
+            await self._rows.update_many({"_id": {"$in": some}}, {"$set": {"due": due}})
+
+    async def calm(self, keys: Iterable[str]) -> None:
+        """Note that nobody has decided these pointers in time."""
+        passed = {"$lt": await self._link.now_ms()}
+        for some in parts(keys):
+            chosen = {"_id": {"$in": some}, "due": passed}
+            await self._rows.update_many(chosen, {"$unset": {"due": ""}})
+
+    async def among(self, keys: Iterable[str]) -> list[Document]:
+        """Return the rows that have these keys."""
+        return [
+            each
+            for some in parts(keys)
+            for each in await self._rows.find({"_id": {"$in": some}}).to_list()
+        ]
+
+    async def remove(self, keys: Iterable[str]) -> None:
+        for some in parts(keys):
+            await self._rows.delete_many({"_id": {"$in": some}})
+
+    async def due(self, after: str) -> list[Document]:
+        """Return some rows past a key that are overdue, or that somebody did not finish."""
+        now_ms = await self._link.now_ms()
+        chosen = {
+            "_id": {"$gt": after},
+            "$or": [{"expires": {"$lt": now_ms}}, {"due": {"$lt": now_ms}}],
+        }
+        return await self._rows.find(chosen).sort("_id", 1).limit(STEP).to_list()
+
+    async def select(self, log: int, limit: int) -> list[OpenPointer]:
+        """See ``Pointers.select``."""
+        found = self._rows.find({"log": log}).sort([("begun", 1), ("_id", 1)]).limit(limit)
+        return [
+            OpenPointer(
+                pointer_and_log(each["_id"])[0],
+                int(each["begun"]),
+                int(each["expires"]),
+                bool(each.get("entries")),
+            )
+            for each in await found.to_list()
+        ]
+
+    async def of_log(self, log: int) -> list[str]:
+        """Return the keys of a log."""
+        return [each["_id"] for each in await self._rows.find({"log": log}, {"_id": 1}).to_list()]
+
+    async def stats(self) -> PointerStats:
+        """See ``Pointers.stats``."""
+        # All of them, by an index.
+        count = await self._rows.count_documents({"begun": {"$gt": 0}})
+        oldest = await self._rows.find_one({}, {"begun": 1}, sort=[("begun", 1)]) if count else None
+        return PointerStats(count, int(oldest["begun"])) if oldest else PointerStats(0, 0)

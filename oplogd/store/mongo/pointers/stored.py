@@ -1,0 +1,298 @@
+"""Messages that were stored under a pointer: their append, and reading them by a PUBLISH entry.
+
+They are in ``oplog_payloads``, beside the operations of transactions, whose ids are larger than all
+pointers: ``{_id, t, data, ttl, o, z, v}``. ``_id``: 16 hex digits of the pointer, 6 of the log and
+10 of the number. The numbers of a pointer in a log are dense from 1, so its index gives each to one
+message. ``t``: the write stamp. It ascends with the number. ``o``: octets of all messages before
+it, ``z``: its own.
+
+    loop:  last := the newest one that a majority has
+           insert at exactly last + 1, in order
+           duplicate key → loop
+
+A message that lands late therefore has a larger number than all that a PUBLISH entry covers. So
+that this holds for ever, a message that is dropped stays as an empty document, with ``v``: 1 if it
+was rolled back, 2 if the pointer was decided before it was published. They leave with the entries
+of the pointer.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from pymongo.errors import BulkWriteError
+
+from oplogd.errors import NotConfirmedError
+from oplogd.event_id import Mark
+from oplogd.message import Message
+from oplogd.message_id import next_write_stamp, unstamp
+from oplogd.pointer import decided, too_many_stored
+from oplogd.store.mongo.errors import DUPLICATE_KEY
+from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.obstacle import Obstacle
+from oplogd.store.mongo.pointers.published import Published, published_of
+from oplogd.store.mongo.read_size import READ_CHARACTERS, ReadSize
+from oplogd.store.mongo.search import last_before
+from oplogd.store.mongo.timing import Timing
+from oplogd.store.mongo.topics.layout import Document, stamp_of
+from oplogd.store.mongo.transactions.payloads import MOST_PAYLOADS, PAYLOADS
+from oplogd.store.topics import TopicEntry, TopicRecord
+from oplogd.store.transactions import Limits
+from oplogd.transaction import decode_marker
+
+ROLLED_BACK = 1
+DECIDED = 2
+
+MAX_NUMBER = (1 << 39) - 2
+
+# Octets of messages of one insert, approximately.
+_MOST_OCTETS = 8_000_000
+
+# Messages that are dropped at a time.
+_DROPS = 5_000
+
+# Ranges of one removal.
+_RANGES = 100
+
+_SHORT = {"t": 1, "o": 1, "z": 1, "v": 1}
+
+
+class Stored(NamedTuple):
+    """The messages of a pointer in a log.
+
+    ``last``: the newest one; None if there is none. ``first_new``, ``last_new``: the ends of those
+    that can still be published.
+    """
+
+    published: Published
+    last: Document | None
+    first_new: Document | None
+    last_new: Document | None
+
+    @property
+    def number(self) -> int:
+        """Number of the last one."""
+        return max(self.published.number, number_in(self.last))
+
+    @property
+    def last_stamp(self) -> int:
+        return 0 if self.last is None else int(self.last["t"])
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether the decision came before some of them were published."""
+        return self.last is not None and self.last.get("v") == DECIDED
+
+
+class StoredMessages:
+    """Methods raise PyMongo's errors, and StoreUnavailableError."""
+
+    def __init__(self, link: Link, timing: Timing) -> None:
+        self._link = link
+        self._payloads = link.database[PAYLOADS]
+        self._majority_seconds = timing.majority_seconds
+        self._clock: Callable[[], float] = timing.clock
+        self._late_seconds = timing.late_seconds
+        self._read_size = ReadSize()
+
+    async def find(self, pointer: int, log: int) -> Stored:
+        last, published = await asyncio.gather(
+            self._one(pointer, log), published_of(self._link, pointer, log)
+        )
+        if number_in(last) < published.number:  # it was read too early, or the sweep was faster
+            last = await self._one(pointer, log)
+        if number_in(last) <= published.number:
+            return Stored(published, last, None, None)
+        new: Document = {"v": None}
+        first = await self._one(pointer, log, published.number, new, order=1)
+        if first is None:
+            return Stored(published, last, None, None)
+        assert last is not None
+        last_new = last
+        if last.get("v") is not None:
+            last_new = await self._one(pointer, log, published.number, new) or first
+        return Stored(published, last, first, last_new)
+
+    async def stamp_of(self, pointer: int, log: int, number: int) -> int:
+        """Return the write stamp of a message; 0 if it is gone."""
+        found = await self._payloads.find_one({"_id": _key(pointer, log, number)}, {"t": 1})
+        return 0 if found is None else int(found["t"])
+
+    async def append(
+        self,
+        pointer: int,
+        log: int,
+        messages: Sequence[Message],
+        limits: Limits,
+        at_step: Callable[[], Any],
+    ) -> None:
+        """Append messages behind all that are stored. A majority has them when the call returns.
+
+        ``at_step`` is called between the look-up of the last one and the insert. Raises
+        TransactionConflictError and TransactionTooLargeError: then nothing was stored.
+        """
+        todo = list(messages)
+        obstacle = Obstacle(self._link.hosts, self._majority_seconds)
+        while todo:
+            asked_at = self._clock()
+            found = await self.find(pointer, log)
+            obstacle.compare(found.number)
+            if len(todo) == len(messages):
+                check(pointer, found, messages, limits)
+            documents = self._documents(pointer, log, todo, found, await self._link.now_ms())
+            await at_step()
+            landed = await self._insert(documents)
+            if landed and self._clock() - asked_at > self._late_seconds:
+                raise NotConfirmedError(
+                    f"MongoDB at {self._link.hosts}: storing messages took too long"
+                )
+            del todo[:landed]
+            if landed < len(documents):
+                await obstacle.met(number_in(documents[landed]))
+
+    def _documents(
+        self, pointer: int, log: int, messages: Sequence[Message], found: Stored, now_ms: int
+    ) -> list[Document]:
+        """Return the documents of the first messages that one insert takes."""
+        documents: list[Document] = []
+        write_stamp = found.last_stamp
+        octets = 0 if found.last is None else found.last["o"] + found.last["z"]
+        size = 0
+        most = min(MOST_PAYLOADS, self._link.quirks.inserts_per_command)
+        for number, message in enumerate(messages[:most], found.number + 1):
+            size += len(message.data)
+            if documents and size > _MOST_OCTETS:
+                break
+            write_stamp = next_write_stamp(write_stamp, now_ms)
+            document = {
+                "_id": _key(pointer, log, number),
+                "t": write_stamp,
+                "data": message.data.decode(),
+                "o": octets,
+                "z": len(message.data),
+            }
+            if message.ttl is not None:
+                document["ttl"] = message.ttl
+            documents.append(document)
+            octets += len(message.data)
+        return documents
+
+    async def _insert(self, documents: Sequence[Document]) -> int:
+        """Insert documents up to the first number that is taken. Return how many landed."""
+        try:
+            async with self._link.reading() as session:
+                await self._payloads.insert_many(documents, ordered=True, session=session)
+        except BulkWriteError as error:
+            errors: list[dict[str, Any]] = error.details["writeErrors"]
+            is_beaten = errors and errors[0]["code"] == DUPLICATE_KEY
+            if not is_beaten or error.details["writeConcernErrors"]:
+                raise
+            return int(errors[0]["index"])
+        return len(documents)
+
+    async def page(self, log: int, entry: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
+        """See ``TopicLog.expand``."""
+        marker = decode_marker(entry.data)
+        pointer = int(marker.txn)
+        past = marker.end - marker.records
+        if after >= marker.last:
+            return []
+        if after > marker.after:
+            low = Mark(past, *unstamp(marker.after))
+            past = (await self._last_at(pointer, log, low, marker.end + 1, after)).offset
+        now_ms = await self._link.now_ms()
+        chosen = {"_id": _keys(pointer, log, past, marker.end), "t": {"$gt": after}, "v": None}
+        records: list[TopicRecord] = []
+        size = 0
+        async with self._link.reading() as session:
+            found = self._payloads.find(chosen, session=session).sort("_id", 1).limit(limit)
+            async with found.batch_size(self._read_size.documents(limit)):
+                async for document in found:
+                    size += document["z"]
+                    if records and size > READ_CHARACTERS:
+                        break
+                    records.append(_record(document, entry.ms, now_ms))
+        self._read_size.saw(size, len(records))
+        return records
+
+    async def drop(self, pointer: int, log: int, after: int, upto: int, reason: int) -> None:
+        """Empty the messages past a number up to another one."""
+        for start in range(after, upto, _DROPS):
+            chosen = {"_id": _keys(pointer, log, start, min(upto, start + _DROPS)), "v": None}
+            await self._payloads.update_many(chosen, {"$set": {"data": "", "v": reason}})
+
+    async def drop_new(self, pointer: int, log: int) -> None:
+        """Empty the messages of a pointer that was decided before they were published."""
+        found = await self.find(pointer, log)
+        await self.drop(pointer, log, found.published.number, found.number, DECIDED)
+
+    async def remove(self, ranges: Sequence[tuple[int, int, int]]) -> None:
+        """Remove messages: of each pointer, log and number those up to that number."""
+        for start in range(0, len(ranges), _RANGES):
+            some = ranges[start : start + _RANGES]
+            keys = [{"_id": _keys(pointer, log, 0, upto)} for pointer, log, upto in some]
+            await self._payloads.delete_many({"$or": keys})
+
+    async def _one(
+        self,
+        pointer: int,
+        log: int,
+        after: int = 0,
+        others: Document | None = None,
+        order: int = -1,
+    ) -> Document | None:
+        """Return the last message past a number, or the first one."""
+        chosen = {"_id": _keys(pointer, log, after, MAX_NUMBER), **(others or {})}
+        async with self._link.reading() as session:
+            return await self._payloads.find_one(
+                chosen, _SHORT, sort=[("_id", order)], session=session
+            )
+
+    async def _last_at(
+        self, pointer: int, log: int, low: Mark, high: int, write_stamp: int
+    ) -> Mark:
+        """Return number and write stamp of the last message at or before a write stamp."""
+
+        async def look_up(numbers: Sequence[int]) -> dict[int, Mark]:
+            keys = [_key(pointer, log, number) for number in numbers]
+            found = self._payloads.find({"_id": {"$in": keys}}, {"t": 1})
+            return {
+                number_in(each): Mark(number_in(each), *unstamp(each["t"])) async for each in found
+            }
+
+        end = Mark(high, *unstamp(write_stamp + 1))
+        return await last_before(low, end, lambda mark: stamp_of(mark) <= write_stamp, look_up)
+
+
+def check(pointer: int, found: Stored, messages: Sequence[Message], limits: Limits) -> None:
+    """Raise TransactionConflictError or TransactionTooLargeError if messages may not be stored."""
+    if found.published.decision is not None:
+        raise decided(pointer, found.published.decision)
+    records, octets = len(messages), sum(len(message.data) for message in messages)
+    first, last = found.first_new, found.last_new
+    if first is not None and last is not None:
+        records += number_in(last) - number_in(first) + 1
+        octets += last["o"] + last["z"] - first["o"]
+    if records > limits.records or octets > limits.octets:
+        raise too_many_stored(pointer, limits.records, limits.octets)
+
+
+def number_in(document: Document | None) -> int:
+    """Return the number of a message; 0 if there is none."""
+    return 0 if document is None else int(document["_id"][22:], 16)
+
+
+def _record(document: Document, publish_ms: int, now_ms: int) -> TopicRecord:
+    ttl = document.get("ttl")
+    expires = 0 if ttl is None else publish_ms + 1000 * ttl
+    is_gone = 0 < expires < now_ms
+    return TopicRecord(int(document["t"]), "" if is_gone else document["data"], expires)
+
+
+def _key(pointer: int, log: int, number: int) -> str:
+    return f"{pointer:016x}{log:06x}{number:010x}"
+
+
+def _keys(pointer: int, log: int, after: int, upto: int) -> Document:
+    """Return the range of keys past a number up to another one, for a filter of ``_id``."""
+    return {"$gt": _key(pointer, log, after), "$lte": _key(pointer, log, upto)}

@@ -1,0 +1,133 @@
+"""The interface between the agent and the pointers of foreign transactions in a store."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from oplogd.event_id import Mark
+from oplogd.message import Message
+from oplogd.pointer import Decision
+from oplogd.store.transactions import Limits
+
+
+class OpenPointer(NamedTuple):
+    """A pointer that is not decided in a topic. Times are ms since 1970 by the store's clock.
+
+    ``expires_ms``: it times out then. ``has_entries``: something was published under it; otherwise
+    messages are only stored.
+    """
+
+    pointer: int
+    begun_ms: int
+    expires_ms: int
+    has_entries: bool
+
+
+@dataclass
+class PointerDecisions:
+    """Pointers that this process has decided since its start, each topic counted."""
+
+    committed: int = 0
+    aborted: int = 0
+    timed_out: int = 0
+
+    def add(self, decision: Decision, count: int) -> None:
+        match decision:
+            case Decision.COMMITTED:
+                self.committed += count
+            case Decision.ABORTED:
+                self.aborted += count
+            case Decision.TIMED_OUT:
+                self.timed_out += count
+
+
+class PointerStats(NamedTuple):
+    """``open``: pairs of a pointer and a topic that are not decided. ``oldest_ms``: begin of the
+    oldest one; 0: there is none.
+    """
+
+    open: int
+    oldest_ms: int
+
+
+class Pointers(Protocol):
+    """What is published under pointers, in each topic on its own.
+
+    A pointer is open in a topic from its first message there until its decision: the COMMIT or
+    ABORT entry that ``decide`` appends once. Nothing is appended under it afterwards, so that entry
+    is the last one of the pointer in this log. It is registered before its first entry goes in.
+    From the first entry on it has ``timeout_ms``, however many follow; before it, from the last
+    ``store`` on.
+
+    Every method may raise StoreUnavailableError. Those with a ``log`` raise TopicNotFoundError
+    after the topic was deleted. Methods may be called concurrently.
+    """
+
+    @property
+    def decisions(self) -> PointerDecisions: ...
+
+    async def publish(
+        self, log: int, pointer: int, messages: Sequence[Message], timeout_ms: int
+    ) -> list[Mark]:
+        """Append a DIRECT entry for each message; return their marks.
+
+        They are durable when the call returns. All of them or none. A repeated call appends them
+        again. Raises TransactionConflictError if the pointer is decided, and MessageError if
+        messages are stored under it that were not published (see ``pointer.stored_before``).
+        """
+
+    async def store(
+        self,
+        log: int,
+        pointer: int,
+        messages: Sequence[Message],
+        timeout_ms: int,
+        limits: Limits,
+    ) -> None:
+        """Store messages that nobody can read yet. They are durable when the call returns.
+
+        Each gets the next write stamp of this pointer in this log: larger than all before. Raises
+        TransactionConflictError if the pointer is decided, and TransactionTooLargeError if more
+        than ``limits`` would be stored and not published.
+        """
+
+    async def publish_stored(self, log: int, pointer: int, timeout_ms: int) -> Mark:
+        """Append a PUBLISH entry for the messages that were stored and not yet published.
+
+        Return its mark. A message that is stored later is not among them. If there are none since
+        the last PUBLISH entry, return the mark of that one, whether the pointer is decided or not.
+        Raises TransactionConflictError if the pointer is decided, and MessageError if there is
+        nothing (see ``pointer.nothing_stored``), also after a rollback of the last one.
+        """
+
+    async def rollback(self, log: int, pointer: int, stamps: Sequence[int] | None) -> Mark | None:
+        """Void the entries of a pointer that have these stamps; None: all, and what is stored.
+
+        They are voided in place, with the stored messages of PUBLISH entries, and one VOID entry is
+        appended that names them: see ``Voided``. Return its mark; None if nothing was left to void.
+        Other entries with these stamps stay as they are. A call that was cut is completed by a
+        repeated one or by ``keep``.
+        """
+
+    async def decide(
+        self, logs: Sequence[int], pointer: int, decision: Decision
+    ) -> dict[int, Mark]:
+        """Append a COMMIT or ABORT entry to each of these logs, once. Return its mark by log.
+
+        Also where nothing was published yet: a publish that arrives later is then refused. Stored
+        messages that were not published are removed. Raises TransactionConflictError if the pointer
+        is decided in another way in one of the logs; the others may be decided then. A repeated
+        call returns the same.
+        """
+
+    async def select(self, log: int, limit: int) -> list[OpenPointer]:
+        """Return open pointers of a topic, the oldest first."""
+
+    async def keep(self) -> int:
+        """Decide overdue pointers as TIMED_OUT, complete rollbacks, remove what is left behind.
+
+        Return the number of pointers that timed out and of rollbacks. Of several agents on one
+        store only one does it.
+        """
+
+    async def stats(self) -> PointerStats: ...

@@ -1,0 +1,121 @@
+"""The rows of pointers, each function one or two statements in the caller's transaction."""
+
+import sqlite3
+from collections.abc import Collection
+from typing import NamedTuple
+
+import msgspec
+
+from oplogd.errors import StoreUnavailableError
+from oplogd.event_id import Mark
+from oplogd.message_id import stamp
+from oplogd.pointer import Decision, decided
+from oplogd.store.pointers import OpenPointer, PointerStats
+from oplogd.store.sqlite import pointer_statements as sql
+from oplogd.store.sqlite.topic_entries import deleted, mark_of
+from oplogd.store.sqlite.topic_statements import MAX_STAMP
+
+
+class Row(NamedTuple):
+    """A pointer in a topic: see the table ``pointers``.
+
+    ``decision``: None while it is open. ``begun``: None if there is no row yet. ``publish`` and
+    ``end``: marks of the last PUBLISH entry and of the decision.
+    """
+
+    log: int
+    pointer: int
+    decision: Decision | None = None
+    begun: int | None = None
+    expires: int = 0
+    has_entries: int = 0
+    last: int = 0
+    published: int = 0
+    records: int = 0
+    octets: int = 0
+    publish: Mark | None = None
+    end: Mark | None = None
+
+
+def find(db: sqlite3.Connection, log: int, pointer: int) -> Row:
+    """Return the row of a pointer. Raises TopicNotFoundError."""
+    found = db.execute(sql.FIND, {"log": log, "pointer": pointer}).fetchone()
+    if found is None:
+        raise deleted(log)
+    if found[0] is None:
+        return Row(log, pointer)
+    state, *numbers, publish_offset, publish_stamp, end_offset, end_stamp = found
+    publish, end = _mark(publish_offset, publish_stamp), _mark(end_offset, end_stamp)
+    return Row._make((log, pointer, _decision(pointer, state), *numbers, publish, end))
+
+
+def find_open(db: sqlite3.Connection, log: int, pointer: int) -> Row:
+    """Return the row of a pointer. Raises TopicNotFoundError and TransactionConflictError."""
+    row = find(db, log, pointer)
+    if row.decision is not None:
+        raise decided(pointer, row.decision)
+    return row
+
+
+def save(db: sqlite3.Connection, row: Row) -> None:
+    state = sql.OPEN if row.decision is None else row.decision.value
+    publish, end = _numbers(row.publish), _numbers(row.end)
+    db.execute(sql.SAVE, (row.log, row.pointer, state, *row[3:10], *publish, *end))
+
+
+def registered(row: Row, now: int, timeout_ms: int, *, has_entries: bool) -> Row:
+    """Return the row with its time-out, which runs from the first entry on if there is one."""
+    if row.has_entries:
+        return row
+    begun = now if row.begun is None else row.begun
+    return row._replace(begun=begun, expires=now + timeout_ms, has_entries=has_entries)
+
+
+def decisions(db: sqlite3.Connection, log: int, pointers: Collection[int]) -> dict[int, Decision]:
+    if not db.execute(sql.EXISTS, (log,)).fetchone()[0]:
+        raise deleted(log)
+    given = msgspec.json.encode(list(pointers)).decode()
+    found = db.execute(sql.DECISIONS, (log, given)).fetchall()
+    return {pointer: _decided(pointer, state) for pointer, state in found}
+
+
+def select(db: sqlite3.Connection, log: int, limit: int) -> list[OpenPointer]:
+    if not db.execute(sql.EXISTS, (log,)).fetchone()[0]:
+        raise deleted(log)
+    found = db.execute(sql.SELECT, {"log": log, "limit": limit})
+    return [
+        OpenPointer(pointer, begun, expires, bool(has_entries))
+        for pointer, begun, expires, has_entries in found
+    ]
+
+
+def stats(db: sqlite3.Connection) -> PointerStats:
+    return PointerStats(*db.execute(sql.STATS).fetchone())
+
+
+def remove_stored(
+    db: sqlite3.Connection, log: int, pointer: int, after: int, last: int = MAX_STAMP
+) -> None:
+    """Remove messages with write stamps past ``after``, up to ``last``."""
+    db.execute(sql.REMOVE_STORED, {"log": log, "pointer": pointer, "after": after, "last": last})
+
+
+def _decision(pointer: int, state: str) -> Decision | None:
+    return None if state == sql.OPEN else _decided(pointer, state)
+
+
+def _decided(pointer: int, state: str) -> Decision:
+    try:
+        return Decision(state)
+    except ValueError as error:
+        raise StoreUnavailableError(
+            f"the row of pointer {pointer} is damaged, restore a sound copy: {error}"
+        ) from None
+
+
+def _mark(offset: int | None, number: int | None) -> Mark | None:
+    return None if offset is None or number is None else mark_of(offset, number)
+
+
+def _numbers(mark: Mark | None) -> tuple[int | None, int | None]:
+    return (None, None) if mark is None else (mark.offset, stamp(mark.ms, mark.sequence))

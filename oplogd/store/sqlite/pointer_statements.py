@@ -1,0 +1,151 @@
+"""The SQL statements of pointers."""
+
+from oplogd.pointer import Decision
+from oplogd.store.sqlite.template import READ_CHARACTERS
+from oplogd.store.topics import EntryKind
+
+OPEN = "open"
+
+# --- Rows ---
+
+_COLUMNS = """state, begun, expires, has_entries, last, published, records, octets,
+    publish_offset, publish_stamp, end_offset, end_stamp"""
+# A row without a state if the pointer is not known; none if the topic was deleted.
+FIND = f"""
+    SELECT {_COLUMNS} FROM topics LEFT JOIN pointers ON pointers.log = topics.log
+    AND pointer = :pointer WHERE topics.log = :log AND name IS NOT NULL
+"""
+SAVE = "INSERT OR REPLACE INTO pointers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+EXISTS = "SELECT EXISTS (SELECT 1 FROM topics WHERE log = ? AND name IS NOT NULL)"
+DECISIONS = f"""
+    SELECT pointer, state FROM pointers
+    WHERE log = ? AND pointer IN (SELECT value FROM json_each(?)) AND state <> '{OPEN}'
+"""
+# The planner would read all pointers of the topic, of which most are decided.
+_OPEN = "pointers INDEXED BY open_pointers"
+SELECT = f"""
+    SELECT pointer, begun, expires, has_entries FROM {_OPEN}
+    WHERE state = '{OPEN}' AND log = :log ORDER BY begun, pointer LIMIT :limit
+"""
+STATS = f"""
+    SELECT count(*), coalesce(min(begun), 0) FROM {_OPEN} CROSS JOIN topics USING (log)
+    WHERE state = '{OPEN}' AND name IS NOT NULL
+"""
+OVERDUE = f"""
+    SELECT log, pointer, records FROM {_OPEN} CROSS JOIN topics USING (log)
+    WHERE state = '{OPEN}' AND expires < :now AND name IS NOT NULL ORDER BY expires LIMIT :limit
+"""
+
+# --- Entries ---
+
+ADD_ENTRIES = """
+    INSERT INTO pointer_entries
+    SELECT :log, :pointer, stamp, place FROM entries
+    WHERE place >= :first AND place < :first + :count
+"""
+_OF_POINTER = "log = :log AND pointer = :pointer"
+_GIVEN = "AND pointer_entries.stamp IN (SELECT value FROM json_each(:stamps))"
+_KINDS = f"'{EntryKind.DIRECT}', '{EntryKind.PUBLISH}'"
+
+
+def entries(*, given: bool) -> str:
+    """Return the SQL that finds entries that are not void, all or those with the stamps given.
+
+    Three columns: places as a JSON array, stamps of the PUBLISH entries as a JSON array, their data
+    by lines.
+    """
+    publish = f"FILTER (WHERE kind = '{EntryKind.PUBLISH}')"
+    return f"""
+        SELECT json_group_array(place), json_group_array(entries.stamp) {publish},
+        group_concat(data, char(10)) {publish}
+        FROM pointer_entries CROSS JOIN entries USING (place)
+        WHERE {_OF_POINTER} {_GIVEN * given} AND kind IN ({_KINDS})
+    """
+
+
+def remove_entries(*, given: bool) -> str:
+    """Return the SQL that removes the entries, all or those given, from their index."""
+    return f"DELETE FROM pointer_entries WHERE {_OF_POINTER} {_GIVEN * given}"
+
+
+VOID = f"""
+    UPDATE entries SET kind = '{EntryKind.VOID}', data = '', expires = 0
+    WHERE place IN (SELECT value FROM json_each(?)) AND kind <> '{EntryKind.VOID}'
+"""
+
+# --- Stored messages ---
+
+# `[[write stamp, ttl in ms, data as a string], …]`
+STORE = """
+    INSERT INTO stored
+    SELECT :log, :pointer, json_extract(value, '$[0]'), json_extract(value, '$[2]'),
+    json_extract(value, '$[1]') FROM json_each(:body)
+"""
+REMOVE_STORED = f"DELETE FROM stored WHERE {_OF_POINTER} AND stamp > :after AND stamp <= :last"
+
+
+def _next_stored(after: str) -> str:
+    return f"""stored.log = :log AND stored.pointer = :txn AND stored.stamp = (
+            SELECT stamp FROM stored WHERE log = :log AND pointer = :txn
+            AND stamp > {after} AND stamp <= :last ORDER BY stamp LIMIT 1
+        )"""
+
+
+EXPAND = f"""
+    WITH RECURSIVE found (stamp, ttl, data, size) AS (
+        SELECT stamp, ttl, data, length(data) FROM stored WHERE {_next_stored(":after")}
+        UNION ALL
+        SELECT stored.stamp, stored.ttl, stored.data, size + length(stored.data)
+        FROM found CROSS JOIN stored
+        WHERE size + length(stored.data) <= {READ_CHARACTERS} AND {_next_stored("found.stamp")}
+        LIMIT :limit
+    )
+    SELECT (
+        SELECT group_concat(
+            stamp || ' ' || ends || ' ' || iif(ends AND ends < :now, '', data), char(10)
+        ) FROM (SELECT stamp, data, coalesce(:ms + ttl, 0) AS ends FROM found)
+    ) FROM topics WHERE log = :log AND name IS NOT NULL
+"""
+
+# --- Sweep ---
+
+REMOVE_SOME_STORED = f"""
+    DELETE FROM stored WHERE {_OF_POINTER} AND stamp IN (
+        SELECT stamp FROM stored
+        WHERE {_OF_POINTER} AND stamp > :after AND stamp <= :last LIMIT :limit
+    )
+"""
+REMOVE_SOME_ENTRIES = f"""
+    DELETE FROM pointer_entries WHERE {_OF_POINTER} AND stamp IN (
+        SELECT stamp FROM pointer_entries WHERE {_OF_POINTER} LIMIT :limit
+    )
+"""
+SOME_PLACES = f"""
+    SELECT json_group_array(place) FROM (
+        SELECT place FROM pointer_entries WHERE {_OF_POINTER} ORDER BY stamp LIMIT :limit
+    )
+"""
+FORGET = f"DELETE FROM pointers WHERE {_OF_POINTER}"
+ABORTED = f"""
+    SELECT log, pointer FROM pointers INDEXED BY aborted_pointers
+    WHERE state = '{Decision.ABORTED}' AND has_entries LIMIT ?
+"""
+SET_VOIDED = f"UPDATE pointers SET has_entries = 0 WHERE {_OF_POINTER}"
+# Of a deleted topic.
+REMOVE_OF_LOG = (
+    """
+    DELETE FROM pointer_entries WHERE log = :log AND (pointer, stamp) IN (
+        SELECT pointer, stamp FROM pointer_entries WHERE log = :log LIMIT :limit
+    )
+    """,
+    """
+    DELETE FROM stored WHERE log = :log AND (pointer, stamp) IN (
+        SELECT pointer, stamp FROM stored WHERE log = :log LIMIT :limit
+    )
+    """,
+    """
+    DELETE FROM pointers WHERE log = :log AND pointer IN (
+        SELECT pointer FROM pointers WHERE log = :log LIMIT :limit
+    )
+    """,
+)

@@ -1,0 +1,237 @@
+"""The steps of pointers, each in the caller's transaction of SQLite.
+
+A step that raises an OplogError has no effect.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+
+import msgspec
+
+from oplogd.event_id import Mark
+from oplogd.message import Message
+from oplogd.message_id import next_write_stamp, stamp
+from oplogd.pointer import (
+    Decision,
+    Voided,
+    decided,
+    encode_voided,
+    nothing_stored,
+    runs_of,
+    stored_before,
+    too_many_stored,
+)
+from oplogd.store.pointers import PointerDecisions
+from oplogd.store.sqlite import pointer_rows as rows
+from oplogd.store.sqlite import pointer_statements as sql
+from oplogd.store.sqlite import topic_entries
+from oplogd.store.sqlite.parts import parts
+from oplogd.store.sqlite.topic_statements import OFFSET_BITS
+from oplogd.store.topics import EntryKind
+from oplogd.store.transactions import Limits
+from oplogd.transaction import Marker, decode_marker, encode_marker
+
+# Runs that one VOID entry names.
+RUNS_PER_ENTRY = 5000
+# Pointers that one step of the keeper decides, and about the number of stored messages that it
+# removes.
+STEP_POINTERS = 500
+STEP_STORED = 5000
+
+_decode_numbers = msgspec.json.Decoder(list[int]).decode
+
+
+def publish(
+    db: sqlite3.Connection,
+    log: int,
+    pointer: int,
+    messages: Sequence[Message],
+    timeout_ms: int,
+    now: int,
+) -> list[Mark]:
+    row = rows.find_open(db, log, pointer)
+    if row.last > row.published:
+        raise stored_before(pointer)
+    marks = []
+    for part in parts(messages, _size):
+        contents = [(_ms(ttl), f"{pointer} {data.decode()}") for data, ttl in part]
+        marks += _append(db, EntryKind.DIRECT, row, contents, now)
+    opened = rows.registered(row, now, timeout_ms, has_entries=True)
+    if opened != row:
+        rows.save(db, opened)
+    return marks
+
+
+def store(
+    db: sqlite3.Connection,
+    log: int,
+    pointer: int,
+    messages: Sequence[Message],
+    timeout_ms: int,
+    limits: Limits,
+    now: int,
+) -> None:
+    row = rows.find_open(db, log, pointer)
+    records = row.records + len(messages)
+    octets = row.octets + sum(len(data) for data, _ in messages)
+    if records > limits.records or octets > limits.octets:
+        raise too_many_stored(pointer, *limits)
+    last = row.last
+    for part in parts(messages, _size):
+        lines = []
+        for data, ttl in part:
+            last = next_write_stamp(last, now)
+            lines.append((last, _ms(ttl), data.decode()))
+        db.execute(sql.STORE, {"log": log, "pointer": pointer, "body": _json(lines)})
+    row = rows.registered(row, now, timeout_ms, has_entries=False)
+    rows.save(db, row._replace(last=last, records=records, octets=octets))
+
+
+def publish_stored(
+    db: sqlite3.Connection, log: int, pointer: int, timeout_ms: int, now: int
+) -> Mark:
+    row = rows.find(db, log, pointer)
+    is_new = row.last > row.published
+    if not is_new and row.publish is not None:
+        return row.publish
+    if row.decision is not None:
+        raise decided(pointer, row.decision)
+    if not is_new:
+        raise nothing_stored(pointer)
+    marker = encode_marker(Marker(str(pointer), row.records, row.last, row.published))
+    (mark,) = _append(db, EntryKind.PUBLISH, row, [(None, f"{pointer} {marker}")], now)
+    row = rows.registered(row, now, timeout_ms, has_entries=True)
+    rows.save(db, row._replace(published=row.last, records=0, octets=0, publish=mark))
+    return mark
+
+
+def rollback(
+    db: sqlite3.Connection, log: int, pointer: int, stamps: Sequence[int] | None, now: int
+) -> Mark | None:
+    row = rows.find(db, log, pointer)
+    if row.begun is None:
+        return None
+    given: dict[str, object] = {"log": log, "pointer": pointer}
+    some = stamps is not None
+    if some:
+        given["stamps"] = _json(stamps)
+    places, published, markers = db.execute(sql.entries(given=some), given).fetchone()
+    db.execute(sql.VOID, (places,))
+    db.execute(sql.remove_entries(given=some), given)
+    if some:
+        for data in markers.split("\n") if markers else ():
+            marker = decode_marker(data.split(" ", 1)[1])
+            rows.remove_stored(db, log, pointer, marker.after, marker.last)
+        if row.publish is not None and _stamp(row.publish) in _decode_numbers(published):
+            rows.save(db, row._replace(publish=None))
+    else:
+        rows.remove_stored(db, log, pointer, 0)
+        rows.save(db, row._replace(published=row.last, records=0, octets=0, publish=None))
+    offsets = [place - (log << OFFSET_BITS) for place in _decode_numbers(places)]
+    return _append_voided(db, row, offsets, now)
+
+
+def decide(
+    db: sqlite3.Connection,
+    logs: Sequence[int],
+    pointer: int,
+    decision: Decision,
+    now: int,
+    decisions: PointerDecisions,
+) -> dict[int, Mark]:
+    found = [rows.find(db, log, pointer) for log in dict.fromkeys(logs)]
+    for row in found:
+        if row.decision not in (None, decision):
+            raise decided(pointer, row.decision)
+    marks = {row.log: row.end for row in found if row.end is not None}
+    return marks | _end(db, [row for row in found if row.end is None], decision, now, decisions)
+
+
+def time_out(db: sqlite3.Connection, now: int, decisions: PointerDecisions) -> int:
+    """Decide some overdue pointers. Return their number."""
+    overdue: list[tuple[int, int]] = []
+    records = 0
+    for log, pointer, stored in db.execute(sql.OVERDUE, {"now": now, "limit": STEP_POINTERS}):
+        records += stored
+        if overdue and records > STEP_STORED:
+            break
+        overdue.append((log, pointer))
+    found = [rows.find(db, *each) for each in overdue]
+    _end(db, found, Decision.TIMED_OUT, now, decisions)
+    return len(found)
+
+
+def _end(
+    db: sqlite3.Connection,
+    ending: Sequence[rows.Row],
+    decision: Decision,
+    now: int,
+    decisions: PointerDecisions,
+) -> dict[int, Mark]:
+    """Decide open pointers. Return the marks of the decisions by log."""
+    by_log: dict[int, list[rows.Row]] = {}
+    for row in ending:
+        by_log.setdefault(row.log, []).append(row)
+    body = [
+        (log, [(None, encode_marker(Marker(str(row.pointer)))) for row in each])
+        for log, each in by_log.items()
+    ]
+    placed = topic_entries.place(db, decision.kind, _json(body), now)
+    marks = {}
+    for log, each in by_log.items():
+        offset, first = placed[log]
+        for number, row in enumerate(each):
+            marks[log] = topic_entries.mark_of(offset + number, first + number)
+            row = rows.registered(row, now, 0, has_entries=False)
+            row = row._replace(decision=decision, end=marks[log])
+            rows.save(db, row)
+            if row.records:
+                rows.remove_stored(db, log, row.pointer, row.published)
+    decisions.add(decision, len(ending))
+    return marks
+
+
+def _append(
+    db: sqlite3.Connection,
+    kind: EntryKind,
+    row: rows.Row,
+    contents: Sequence[tuple[int | None, str]],
+    now: int,
+) -> list[Mark]:
+    """Append entries of a pointer: own time to live in ms, and data. Return their marks."""
+    placed = topic_entries.place(db, kind, _json([(row.log, contents)]), now)
+    offset, first = placed[row.log]
+    count = len(contents)
+    if kind is not EntryKind.VOID:
+        place = (row.log << OFFSET_BITS) + offset
+        given = {"log": row.log, "pointer": row.pointer, "first": place, "count": count}
+        db.execute(sql.ADD_ENTRIES, given)
+    return [topic_entries.mark_of(offset + n, first + n) for n in range(count)]
+
+
+def _append_voided(
+    db: sqlite3.Connection, row: rows.Row, offsets: Sequence[int], now: int
+) -> Mark | None:
+    """Append the VOID entries that name these offsets. Return the mark of the last one."""
+    runs = runs_of(offsets)
+    mark = None
+    for start in range(0, len(runs), RUNS_PER_ENTRY):
+        voided = Voided(str(row.pointer), runs[start : start + RUNS_PER_ENTRY])
+        (mark,) = _append(db, EntryKind.VOID, row, [(None, encode_voided(voided))], now)
+    return mark
+
+
+def _size(message: Message) -> int:
+    return len(message.data)
+
+
+def _ms(ttl: int | None) -> int | None:
+    return None if ttl is None else ttl * 1000
+
+
+def _stamp(mark: Mark) -> int:
+    return stamp(mark.ms, mark.sequence)
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,92 @@
+"""The pointers of foreign transactions in the embedded store: see ``Pointers``."""
+
+from collections.abc import Callable, Sequence
+
+from oplogd.event_id import Mark
+from oplogd.message import Message
+from oplogd.operation import now_ms
+from oplogd.pointer import Decision
+from oplogd.store.pointers import OpenPointer, PointerDecisions, PointerStats
+from oplogd.store.sqlite import pointer_rows as rows
+from oplogd.store.sqlite import pointer_statements as sql
+from oplogd.store.sqlite import pointer_steps as steps
+from oplogd.store.sqlite.connection import ConnectionPool
+from oplogd.store.sqlite.shared_write import SharedWrite
+from oplogd.store.transactions import Limits
+
+
+class SqlitePointers:
+    """Uses the pools of its store. Each call is one transaction of SQLite.
+
+    ``wake``: called in the writer's thread after a step; it may have appended to any logs.
+    """
+
+    def __init__(
+        self,
+        writer: ConnectionPool,
+        readers: ConnectionPool,
+        lookups: ConnectionPool,
+        wake: Callable[[], None],
+    ) -> None:
+        self._shared = SharedWrite(writer, wake, PointerDecisions)
+        self._readers = readers
+        self._lookups = lookups
+
+    @property
+    def decisions(self) -> PointerDecisions:
+        return self._shared.decisions
+
+    async def publish(
+        self, log: int, pointer: int, messages: Sequence[Message], timeout_ms: int
+    ) -> list[Mark]:
+        return await self._shared.run(
+            lambda db, _: steps.publish(db, log, pointer, messages, timeout_ms, now_ms())
+        )
+
+    async def store(
+        self,
+        log: int,
+        pointer: int,
+        messages: Sequence[Message],
+        timeout_ms: int,
+        limits: Limits,
+    ) -> None:
+        await self._shared.run(
+            lambda db, _: steps.store(db, log, pointer, messages, timeout_ms, limits, now_ms())
+        )
+
+    async def publish_stored(self, log: int, pointer: int, timeout_ms: int) -> Mark:
+        return await self._shared.run(
+            lambda db, _: steps.publish_stored(db, log, pointer, timeout_ms, now_ms())
+        )
+
+    async def rollback(self, log: int, pointer: int, stamps: Sequence[int] | None) -> Mark | None:
+        return await self._shared.run(
+            lambda db, _: steps.rollback(db, log, pointer, stamps, now_ms())
+        )
+
+    async def decide(
+        self, logs: Sequence[int], pointer: int, decision: Decision
+    ) -> dict[int, Mark]:
+        return await self._shared.run(
+            lambda db, decisions: steps.decide(db, logs, pointer, decision, now_ms(), decisions)
+        )
+
+    async def select(self, log: int, limit: int) -> list[OpenPointer]:
+        return await self._readers.run(lambda db: rows.select(db, log, limit))
+
+    async def keep(self) -> int:
+        """Do ``Pointers.keep``: each step is a transaction of its own. No rollback is ever cut."""
+        now = now_ms()
+        given = {"now": now, "limit": 1}
+        if not await self._lookups.run(lambda db: db.execute(sql.OVERDUE, given).fetchone()):
+            return 0
+        ended = 0
+        while count := await self._shared.run(
+            lambda db, decisions: steps.time_out(db, now, decisions)
+        ):
+            ended += count
+        return ended
+
+    async def stats(self) -> PointerStats:
+        return await self._lookups.run(rows.stats)
