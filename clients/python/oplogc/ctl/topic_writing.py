@@ -90,17 +90,20 @@ def publish_(
     print(json.dumps(shown) if as_json else f"{are_published(count)} to {topic}")
 
 
-@click.command()
-@named()
-@click.argument("messages", nargs=-1, metavar="MESSAGE...|-")
-@_content
-@option(
+_pointer = option(
     "--pointer",
     metavar="POINTER",
     convert=pointer_of,
     required=True,
     help="The write pointer of a foreign transaction.",
 )
+
+
+@click.command()
+@named()
+@click.argument("messages", nargs=-1, metavar="MESSAGE...|-")
+@_content
+@_pointer
 @as_json
 @connected(writes=True)
 def store(
@@ -134,13 +137,7 @@ def store(
 @click.command()
 @named()
 @click.argument("keys", nargs=-1, metavar="[KEY...|@FILE|-]")
-@option(
-    "--pointer",
-    metavar="POINTER",
-    convert=pointer_of,
-    required=True,
-    help="The write pointer of a foreign transaction.",
-)
+@_pointer
 @as_json
 @connected(writes=True)
 def rollback(
