@@ -162,7 +162,8 @@ class Reader:
         before = self._connections()
         self._staying.append(Staying(f"exec {self.here(command)}", self.folder, self.environ))
         deadline = time.monotonic() + DEADLINE
-        while self._connections() == before:
+        # A program that connects again must not count as this one.
+        while (count := self._connections()) == before or count < len(self._staying):
             assert time.monotonic() < deadline, f"{command} does not follow"
             time.sleep(0.01)
 
