@@ -26,7 +26,7 @@ lint: $(VENV)/.dev ## check style, formatting, types and imports between folders
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports --no-logo
 
-test: tools $(VENV)/.dev $(VENV)/.release .cache/mongo-servers $(AXE) ## run all tests; on Debian it installs missing programs
+test: tools $(VENV)/.dev $(VENV)/.release .cache/mongo-servers .cache/opensearch-server $(AXE) ## run all tests; on Debian it installs missing programs
 	@$(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder
 
 ##@ Longer runs
@@ -86,6 +86,11 @@ $(VENV)/.release: pyproject.toml constraints.txt | $(VENV)/.created
 # The two MongoDB stand-ins of the tests; needs Go (or a wheel of it), Java and Maven.
 .cache/mongo-servers: $(wildcard tests/mongo/ferretdb/* tests/mongo/javaserver/*) | tools $(VENV)/.dev
 	@PYTHONPATH=. $(BIN)/python -m tests.mongo.servers
+	@touch $@
+
+# OpenSearch for the tests; needs Java and Maven. It downloads 53 MB.
+.cache/opensearch-server: $(wildcard tests/opensearch/server/*) | tools $(VENV)/.dev
+	@PYTHONPATH=. $(BIN)/python -m tests.opensearch.servers
 	@touch $@
 
 # Checks the dashboard for accessibility; needs npm. The package sets old file times, hence touch.

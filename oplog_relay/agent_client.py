@@ -2,11 +2,10 @@
 
 import asyncio
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import httpx
 
+from oplog_kit import tls
 from oplog_relay.errors import ConfigError
 from oplog_relay.settings import AgentSettings
 from oplogc.address import Endpoint, base_endpoint, below
@@ -97,35 +96,7 @@ def tls_context(settings: AgentSettings) -> ssl.SSLContext | bool:
 
     Raises ConfigError, which names the setting.
     """
-    if settings.key_file and not settings.cert_file:
-        raise ConfigError("agents.cert_file: is missing; key_file is its private key")
-    if not settings.ca_file and not settings.cert_file:
-        return True
-    with _readable("ca_file", settings.ca_file, "certificates in PEM"):
-        # Without a file: as httpx does by itself, from SSL_CERT_FILE or the usual authorities.
-        context = (
-            ssl.create_default_context(cafile=settings.ca_file)
-            if settings.ca_file
-            else httpx.create_ssl_context()
-        )
-    if settings.key_file:
-        with _readable("key_file", settings.key_file, "a private key"), open(settings.key_file):
-            pass
-    if settings.cert_file:
-        wanted = "a certificate and its private key in PEM, without a pass phrase"
-        with _readable("cert_file", settings.cert_file, wanted):
-            # Without the last argument OpenSSL asks for a pass phrase at the terminal.
-            context.load_cert_chain(settings.cert_file, settings.key_file, lambda: "")
-    return context
-
-
-@contextmanager
-def _readable(setting: str, path: str | None, wanted: str) -> Iterator[None]:
-    place, file = (f"agents.{setting}", repr(path)) if path else ("SSL_CERT_FILE", "its file")
     try:
-        yield
-    except ssl.SSLError:
-        raise ConfigError(f"{place}: {file} does not hold {wanted}") from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(f"{place}: cannot read {file}: {reason}") from None
+        return tls.tls_context(settings.ca_file, settings.cert_file, settings.key_file, "agents.")
+    except ValueError as error:
+        raise ConfigError(str(error)) from None

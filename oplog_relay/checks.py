@@ -1,12 +1,12 @@
 """The rules of the settings: ranges, relations and names. No I/O."""
 
-import ipaddress
-import re
 from collections.abc import Collection, Iterator
 
+from oplog_kit.listen import listen_address
+from oplog_kit.texts import duration_text
 from oplog_relay.db import names
 from oplog_relay.errors import ConfigError
-from oplog_relay.fields import FIELDS, Field, Kind, duration_text, range_text
+from oplog_relay.fields import FIELDS, Field, Kind, range_text
 from oplog_relay.settings import Limits, RelaySettings
 from oplogc.address import base_endpoint
 from oplogc.topics.names import namespace_name
@@ -14,7 +14,6 @@ from oplogc.topics.names import namespace_name
 # An agent may extend a lease without writing it down if it did so less than a twentieth of the
 # session ago. With this factor the lease still outlives the heartbeat.
 SESSION_FACTOR = 1.1
-_LISTEN = re.compile(r"(?:\[([^\]]+)\]|([^\s:/@\[\]]*)):([0-9]{1,5})")
 
 
 def check(settings: RelaySettings) -> None:
@@ -43,14 +42,6 @@ def mistakes(settings: RelaySettings, unread: Collection[str] = ()) -> Iterator[
             listen_address(settings.metrics_listen)
         except ValueError as error:
             yield "metrics_listen", str(error)
-
-
-def listen_address(text: str) -> tuple[str, int]:
-    """Return host and port of ``HOST:PORT``, where HOST may be empty. Raises ValueError."""
-    match = _LISTEN.fullmatch(text)
-    if match is None or int(match[3]) > 65535 or (match[1] and not _is_ipv6(match[1])):
-        raise ValueError(f"{text!r} is not an address such as :9108, localhost:9108 or [::1]:9108")
-    return match[1] or match[2], int(match[3])
 
 
 def _name(name: str) -> str | None:
@@ -103,11 +94,3 @@ def _relations(limits: Limits) -> Iterator[tuple[str, str, str]]:
     if limits.blocked_backoff[0] > limits.blocked_backoff[1]:
         path = "limits.blocked_backoff"
         yield path, path, "the first pause must be at most the longest"
-
-
-def _is_ipv6(text: str) -> bool:
-    try:
-        ipaddress.IPv6Address(text)
-    except ValueError:
-        return False
-    return True

@@ -1,7 +1,6 @@
 """Reads the settings of a relay from a YAML file and the environment, and shows them."""
 
 import os
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,18 +8,21 @@ from typing import Any, TypeVar
 
 import yaml
 
+from oplog_kit import scalars
+from oplog_kit.mistakes import Mistakes
+from oplog_kit.texts import duration_text
+from oplog_kit.urls import hide_password
+from oplog_kit.yaml_file import is_null, is_text, line, read_yaml
 from oplog_relay.agent_client import tls_context
 from oplog_relay.checks import mistakes
-from oplog_relay.database_url import hide_password, with_password
+from oplog_relay.database_url import with_password
 from oplog_relay.db import url as database
 from oplog_relay.errors import ConfigError
-from oplog_relay.fields import BY_PATH, FIELDS, Field, Kind, duration_text
+from oplog_relay.fields import BY_PATH, FIELDS, Field, Kind
 from oplog_relay.group_name import name_of_program
 from oplog_relay.settings import AgentSettings, DatabaseSettings, Limits, RelaySettings, Table
-from oplog_relay.yaml_file import is_null, is_text, line, read_text, read_yaml
 from oplogc.address import base_endpoint
 from oplogc.address import shown as address_shown
-from oplogc.answers import printable
 from oplogc.variables import near, unknown_variable
 
 PREFIX = "OPLOG_RELAY_"
@@ -30,10 +32,6 @@ VARIABLES = {
     "OPLOG_RELAY_DATABASE_PASSWORD": "database.password",
 }
 HIDDEN = "***"
-_SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(ms|s|m|h|)")
-_COUNT = re.compile(r"[0-9]{1,9}")
-_DOLLAR = re.compile(r"\$(?:(\$)|\{([A-Za-z_][A-Za-z0-9_]*)\}|)", re.ASCII)
 _T = TypeVar("_T")
 
 
@@ -43,7 +41,10 @@ def load(path: str | Path, environ: Mapping[str, str] | None = None) -> RelaySet
     ``environ``: the environment; None: that of the process.
     """
     reader = _Reader(str(path), os.environ if environ is None else environ)
-    reader.sections(read_yaml(path))
+    try:
+        reader.sections(read_yaml(path))
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     reader.variables()
     return reader.settings()
 
@@ -81,11 +82,10 @@ class _Reader:
     """Collects values by their paths, and mistakes with their lines."""
 
     def __init__(self, file: str, environ: Mapping[str, str]) -> None:
-        self._file = file
         self._environ = environ
         self._values: dict[str, Any] = {}
         self._lines: dict[str, int] = {}
-        self._mistakes: set[tuple[int, str, str]] = set()
+        self._mistakes = Mistakes(file)
 
     def sections(self, node: yaml.Node | None) -> None:
         """Read the whole file."""
@@ -96,7 +96,7 @@ class _Reader:
         """Let variables take precedence over the file, and refuse unknown ones."""
         for name in self._environ:
             if sentence := unknown_variable({name: self._environ[name]}, PREFIX, VARIABLES):
-                self._mistakes.add((0, "", sentence))
+                self._mistakes.add("", sentence)
         for name, path in VARIABLES.items():
             if self._environ.get(name):
                 self._values[path] = self._environ[name]
@@ -104,7 +104,7 @@ class _Reader:
 
     def settings(self) -> RelaySettings:
         """Raises ConfigError."""
-        unread = {path for _, path, _ in self._mistakes}
+        unread = self._mistakes.paths
         url = self._url(unread)
         name = self._values.get("name") or name_of_program(sys.argv[0])
         if name is None and "name" not in unread:
@@ -120,13 +120,13 @@ class _Reader:
             if path not in unread:
                 self._mistake(path, sentence)
         try:
-            if not any(path.startswith("agents.") for _, path, _ in self._mistakes):
+            if not any(path.startswith("agents.") for path in self._mistakes.paths):
                 tls_context(settings.agents)
         except ConfigError as error:
             path, _, sentence = str(error).partition(": ")
             self._mistake(path, sentence)
         if self._mistakes:
-            raise ConfigError("\n".join(map(self._located, sorted(self._mistakes))))
+            raise ConfigError(str(self._mistakes))
         return settings
 
     def _section(self, node: yaml.Node, prefix: str) -> None:
@@ -170,43 +170,20 @@ class _Reader:
     def _value(self, field: Field, node: yaml.Node) -> Any:
         """Raises ValueError."""
         if field.kind is Kind.COUNT:
-            return _count(self._scalar(node), node)
+            return scalars.count(node, self._environ)
         if field.kind is Kind.DURATION:
-            return _duration(self._scalar(node), node)
+            return scalars.duration(node, self._environ)
         if field.kind is Kind.DURATIONS:
-            pair = _elements(node, "two durations, such as [500ms, 30s]")
+            pair = scalars.elements(node, "two durations, such as [500ms, 30s]")
             if len(pair) != 2:
                 raise ValueError("must be a list of two durations, such as [500ms, 30s]")
-            return tuple(_duration(self._scalar(each), each) for each in pair)
+            return tuple(scalars.duration(each, self._environ) for each in pair)
         if field.kind is Kind.TEXTS:
-            return tuple(self._text(each) for each in _elements(node, "texts"))
-        text = self._text(node)
-        return _secret_in(text) if field.kind is Kind.SECRET_FILE else text
-
-    def _text(self, node: yaml.Node) -> str:
-        if not is_text(node):
-            raise ValueError("must be text; put a number or a word such as yes in quotes")
-        if not node.value:
-            raise ValueError("is empty")
-        if not (text := self._scalar(node)):
-            raise ValueError(f"is empty: {node.value} is")
-        return text
-
-    def _scalar(self, node: yaml.Node) -> str:
-        """Return the text of a scalar with the values of its variables."""
-        if not isinstance(node, yaml.ScalarNode):
-            raise ValueError("must be a single value")
-        return _DOLLAR.sub(self._variable, node.value)
-
-    def _variable(self, match: "re.Match[str]") -> str:
-        dollar, name = match.groups()
-        if dollar:
-            return "$"
-        if not name:
-            raise ValueError("a variable is written ${NAME}, and a dollar $$")
-        if name not in self._environ:
-            raise ValueError(f"the environment has no variable {name}")
-        return self._environ[name]
+            return tuple(
+                scalars.text(each, self._environ) for each in scalars.elements(node, "texts")
+            )
+        text = scalars.text(node, self._environ)
+        return scalars.secret_in(text) if field.kind is Kind.SECRET_FILE else text
 
     def _url(self, unread: set[str]) -> str:
         url, password = self._values.get("database.url"), self._values.get("database.password")
@@ -234,46 +211,9 @@ class _Reader:
 
     def _mistake(self, path: str, sentence: str, node: yaml.Node | None = None) -> None:
         at = self._lines.get(path, 0) if node is None else line(node)
-        self._mistakes.add((at, printable(path), printable(sentence)))
-
-    def _located(self, mistake: tuple[int, str, str]) -> str:
-        at, path, sentence = mistake
-        place = f"{self._file}:{at}" if at else self._file
-        if path:
-            return f"{place}: {path}: {sentence}"
-        return f"{place}: {sentence}" if at else sentence  # of a variable
+        self._mistakes.add(path, sentence, at)
 
 
 def _names_below(prefix: str) -> list[str]:
     below = [path.removeprefix(prefix) for path in BY_PATH if path.startswith(prefix)]
     return list(dict.fromkeys(path.partition(".")[0] for path in below))
-
-
-def _elements(node: yaml.Node, wanted: str) -> list[yaml.Node]:
-    if not isinstance(node, yaml.SequenceNode):
-        raise ValueError(f"must be a list of {wanted}")
-    return list(node.value)
-
-
-def _count(text: str, node: yaml.Node) -> int:
-    if not _COUNT.fullmatch(text):
-        raise ValueError(f"{node.value!r} is not a whole number")
-    return int(text)
-
-
-def _duration(text: str, node: yaml.Node) -> float:
-    match = _DURATION.fullmatch(text)
-    if match is None:
-        raise ValueError(f"{node.value!r} is not a duration, such as 100ms, 5s or 1m")
-    return round(float(match[1]) * _SECONDS[match[2]], 9)
-
-
-def _secret_in(path: str) -> str:
-    """Return the text of a file; one newline at its end is ignored. Raises ValueError."""
-    try:
-        text = read_text(path).removesuffix("\n").removesuffix("\r")
-    except ConfigError as error:
-        raise ValueError(str(error)) from None
-    if not text or not text.isprintable():
-        raise ValueError(f"{path!r} must hold one line of text")
-    return text

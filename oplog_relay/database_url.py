@@ -1,13 +1,11 @@
 """The password in the URL of a database. No I/O."""
 
 import re
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import quote
 
 from oplog_relay.errors import ConfigError
 
 _URL = re.compile(r"(?P<driver>[\w+]+://)(?:(?P<user>[^:/@]*)(?::[^@]*)?@)?(?P<rest>.*)", re.DOTALL)
-# Greedy up to the last at sign: a password may hold one that is not percent-encoded.
-_CREDENTIALS = re.compile(r"(?P<driver>[\w+]+://)(?P<user>[^:@]*)(?P<password>:.*)?@", re.DOTALL)
 
 
 def with_password(url: str, password: str) -> str:
@@ -16,15 +14,3 @@ def with_password(url: str, password: str) -> str:
     if match is None or url.startswith("sqlite"):
         raise ConfigError("database.password: belongs to a URL such as postgresql://user@host/db")
     return f"{match['driver']}{match['user'] or ''}:{quote(password, safe='')}@{match['rest']}"
-
-
-def hide_password(url: str, hidden: str) -> str:
-    """Return the URL with ``hidden`` for the password, also for one among its parameters."""
-
-    def without(match: "re.Match[str]") -> str:
-        return f"{match['driver']}{match['user']}{f':{hidden}' if match['password'] else ''}@"
-
-    address, mark, query = _CREDENTIALS.sub(without, url, count=1).partition("?")
-    pairs = parse_qsl(query, keep_blank_values=True)
-    shown = [(name, hidden if "pass" in name.lower() else value) for name, value in pairs]
-    return f"{address}{mark}{urlencode(shown, safe='/:*,')}"

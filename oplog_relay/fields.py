@@ -6,6 +6,7 @@ The reference of the settings is generated from this table.
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
+from oplog_kit.texts import duration_text
 from oplog_relay.settings import RelaySettings
 
 
@@ -185,12 +186,6 @@ FIELDS = (
     ),
 )
 BY_PATH = {field.path: field for field in FIELDS}
-
-
-def duration_text(seconds: float) -> str:
-    """Return a duration as the file has it, such as ``100ms`` or ``5s``."""
-    number, unit = (seconds * 1000, "ms") if 0 < seconds < 1 else (seconds, "s")
-    return f"{number:.6f}".rstrip("0").rstrip(".") + unit
 
 
 def range_text(field: Field) -> str:

@@ -2,6 +2,7 @@
 
 import logging
 
+from oplog_kit.texts import counted, seconds
 from oplog_relay.events import (
     Event,
     LeaderAcquired,
@@ -53,20 +54,3 @@ def progress(reading: MeterRead) -> str:
     if reading.blocked:
         parts.append(f"{counted(reading.blocked, 'blocked key')}")
     return ", ".join(parts)
-
-
-def seconds(number: float) -> str:
-    """Return a duration for people: ``850 ms``, ``3.2 s``, ``4 min 10 s``, ``2 h 5 min``."""
-    if number < 1:
-        return f"{number * 1000:.0f} ms"
-    if number < 60:
-        return f"{number:.1f} s"
-    minutes, rest = divmod(int(number), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: ``1 row``, ``2,000 rows``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -21,8 +21,11 @@ ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
 TRIAL = ROOT / "build" / "trial"
 PYTHON_PACKAGES = {"oplog": ROOT, "oplogc": ROOT / "clients/python"}
-MODULES = {"oplog": ("oplogd", "oplog_relay", "oplog_sync"), "oplogc": ("oplogc",)}
-COMMANDS = ("oplogd", "oplog-relay", "oplog-sync", "oplog-tail", "oplogctl")
+MODULES = {
+    "oplog": ("oplogd", "oplog_kit", "oplog_pipe", "oplog_relay", "oplog_sync"),
+    "oplogc": ("oplogc",),
+}
+COMMANDS = ("oplogd", "oplog-pipe", "oplog-relay", "oplog-sync", "oplog-tail", "oplogctl")
 # Files that a package must not hold.
 UNWANTED = re.compile(r"(^|/)(tests?|__pycache__|node_modules|\.[a-z_]+_cache)(/|$)|\.pyc$|\.db$")
 
@@ -80,7 +83,9 @@ def install() -> Path:
     options = ("-q", "--disable-pip-version-check", "-c", ROOT / "constraints.txt")
     (agent,) = DIST.glob("oplog-*.whl")
     (client,) = DIST.glob("oplogc-*.whl")
-    run(bin_ / "python", "-m", "pip", "install", *options, f"{agent}[relay]", client, cwd=TRIAL)
+    run(
+        bin_ / "python", "-m", "pip", "install", *options, f"{agent}[pipe,relay]", client, cwd=TRIAL
+    )
     for name in COMMANDS:
         if run(bin_ / name, "--version", cwd=TRIAL) != f"{name} {version()}\n":
             sys.exit(f"{name} --version is not {version()}")

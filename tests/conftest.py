@@ -6,8 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.mongo.servers import URL_VARIABLE, MongoServer, RunningMongo, ferretdb, java_server
+from tests.mongo.servers import (
+    URL_VARIABLE,
+    MissingToolError,
+    MongoServer,
+    RunningMongo,
+    ferretdb,
+    java_server,
+)
 from tests.needs import UNIT, Guard, mark
+from tests.opensearch.servers import OpenSearchServer
 from tests.postgres import MissingPostgresError, PostgresServer
 
 TESTS = Path(__file__).resolve().parent
@@ -48,6 +56,17 @@ def postgres() -> Iterator[PostgresServer]:
     try:
         server = PostgresServer()
     except MissingPostgresError as missing:
+        pytest.skip(str(missing))
+    with server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def opensearch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSearchServer]:
+    """Run an OpenSearch server. Each test has indexes of its own."""
+    try:
+        server = OpenSearchServer(tmp_path_factory.mktemp("opensearch"))
+    except MissingToolError as missing:
         pytest.skip(str(missing))
     with server:
         yield server

@@ -22,6 +22,7 @@ FIXTURES = {
     "go_example": "go",
     "java": "mongo",
     "node": "node",
+    "opensearch": "opensearch",
     "php_example": "php",
     "plain_url": "mongo",
     "postgres": "postgres",
@@ -29,6 +30,7 @@ FIXTURES = {
 }
 PARAMETERS = {
     "capped": "mongo",
+    "elasticsearch": "opensearch",
     "go": "go",
     "go_example": "go",
     "javascript": "node",
@@ -36,6 +38,7 @@ PARAMETERS = {
     "mongo-capped": "mongo",
     "mongo-plain": "mongo",
     "mongo-plain-small": "mongo",
+    "mongodb": "mongo",
     "php": "php",
     "php_example": "php",
     "plain": "mongo",
@@ -43,7 +46,7 @@ PARAMETERS = {
     "postgres": "postgres",
 }
 # Folders in which a parameter of these names means one of the needs above.
-CHOOSING = ("clients", "conformance", "contract", "e2e", "relay", "store", "stream", "sync")
+CHOOSING = ("clients", "conformance", "contract", "e2e", "pipe", "relay", "store", "stream", "sync")
 # Program -> the mark of a test that starts it. Agents and shells need no mark.
 PROGRAMS = {
     "chromium": "browser",
@@ -73,6 +76,20 @@ UNIT = (
     "ingest/test_spool*.py",
     "ingest/test_writer*.py",
     "leases/test_*.py",
+    "pipe/commitlog/test_*.py",
+    "pipe/sinks/test_factory.py",
+    "pipe/sinks/test_file.py",
+    "pipe/test_cli*.py",
+    "pipe/test_config*.py",
+    "pipe/test_design_walk.py",
+    "pipe/test_docs.py",
+    "pipe/test_engine_*.py",
+    "pipe/test_metrics_docs.py",
+    "pipe/test_operate.py",
+    "pipe/test_progress.py",
+    "pipe/test_recorder.py",
+    "pipe/test_steps.py",
+    "pipe/test_streams.py",
     "pointers/test_*.py",
     "relay/db/test_url.py",
     "relay/test_checker.py",
@@ -110,11 +127,11 @@ UNIT = (
     "topics/test_avro.py",
     "topics/test_counters.py",
     "topics/test_json_codec.py",
+    "topics/test_pointer_bodies.py",
     "topics/test_poll_committed.py",
     "topics/test_poll_model.py",
     "topics/test_poll_pointers*.py",
     "topics/test_poll_transactions.py",
-    "topics/test_pointer_bodies.py",
     "topics/test_publish.py",
     "topics/test_publish_fenced.py",
     "topics/test_stream_request.py",

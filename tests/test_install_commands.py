@@ -21,7 +21,7 @@ _COMMAND = re.compile(
     r"\b(?:pip3?|pipx|uv|poetry|pdm|conda|npm|npx|pnpm|yarn|bun|deno|go|composer)(?: pip| global)?"
     r" +(?:install|i|add|wheel|download|run|exec|dlx|get|require) +([^\n`]*)"
 )
-_EXTRA = re.compile(r"\boplog[a-z]*\[(?:[a-z, ]*,)?(?:relay|sync|dev)\b", re.IGNORECASE)
+_EXTRA = re.compile(r"\boplog[a-z]*\[(?:[a-z, ]*,)?(?:pipe|relay|sync|dev)\b", re.IGNORECASE)
 
 
 def own_names() -> set[str]:
@@ -108,6 +108,7 @@ def test_no_package_of_this_project_requires_another_one_by_name() -> None:
         "go get oplog.example/clients/producer@latest",
         "the Python that oplog[sync] is installed in",
         "pip install 'oplog[relay]'",
+        "needs the package psycopg: install oplog[pipe]",
         "the extra is oplog[relay]",
         "install oplog-relay with: pip install oplog-relay",
         "`oplog[sync,relay]`",

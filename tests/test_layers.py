@@ -12,7 +12,9 @@ import pytest
 from tests.conftest import ROOT
 from tests.environment import python_program
 
-PACKAGES = ("oplogd", "oplog_relay", "oplog_sync", "clients/python/oplogc")
+PACKAGES = (
+    "oplogd", "oplog_kit", "oplog_pipe", "oplog_relay", "oplog_sync", "clients/python/oplogc",
+)  # fmt: skip
 CONTRACTS: dict[str, dict[str, Any]] = {
     contract["id"]: contract
     for contract in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][

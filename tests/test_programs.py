@@ -53,8 +53,16 @@ SEND = (
     Program("docs/howto/search-index.md", "service.py", ("insert", "x1", "title")),
 )
 ASK_NO_AGENT = {("docs/howto/search-index.md", "search.py")}
-# tests/test_howto_outbox.py runs them: they need a database.
-SERVICES = {("docs/howto/outbox.md", "service.py"), ("docs/howto/outbox.md", "embedded.py")}
+# tests/test_howto_outbox.py and tests/test_howto_pipe.py run them: they need a database, or a pipe.
+SERVICES = {
+    ("docs/howto/outbox.md", "embedded.py"),
+    ("docs/howto/outbox.md", "service.py"),
+    ("docs/howto/postgres.md", "service.py"),
+    ("docs/howto/search-index.md", "api.py"),
+    ("docs/howto/search-index.md", "titles.py"),
+    ("docs/pipe.md", "printing.py"),
+    ("docs/pipe.md", "shape.py"),
+}
 
 
 class Running:

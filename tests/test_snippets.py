@@ -12,6 +12,7 @@ from tests.snippets import Snippet, documents, name_of, snippets
 BOOTSTRAP = "tests/sync/test_bootstrap.py"
 CLIENT_DOCS = "tests/clients/test_docs.py"
 OUTBOX = "tests/test_howto_outbox.py"
+PIPE = "tests/test_howto_pipe.py"
 # Document -> language -> the module that runs all its snippets in that language.
 ELSEWHERE = {
     "clients/go/README.md": dict.fromkeys(("sh", "go"), CLIENT_DOCS),
@@ -21,6 +22,13 @@ ELSEWHERE = {
     "docs/clients.md": dict.fromkeys(("python", "sh", "js", "go", "php"), CLIENT_DOCS),
     "docs/howto/bootstrap.md": dict.fromkeys(("sh", "text"), BOOTSTRAP),
     "docs/howto/outbox.md": dict.fromkeys(("python", "sh", "text", "yaml"), OUTBOX),
+    "docs/howto/postgres.md": dict.fromkeys(("python", "sh", "text", "yaml"), PIPE),
+    "docs/howto/search-index.md": dict.fromkeys(("python", "sh", "text", "yaml"), PIPE),
+    "docs/pipe.md": {
+        **dict.fromkeys(("yaml", "text"), "tests/pipe/test_config_docs.py"),
+        "python": "tests/pipe/test_docs.py",
+    },
+    "docs/pipe-operations.md": dict.fromkeys(("sh", "text"), "tests/pipe/test_cli_docs.py"),
     "docs/reference.md": {
         "json": "tests/test_docs.py",
         "sh": "tests/test_docs.py",
@@ -55,6 +63,13 @@ NOT_RUN = {
         ),
         "kubectl create secret generic oplog-relay --namespace oplog --from-file=database-url"
         " --from-file=ingest-password": f"needs a cluster; {NAMES}",
+        "docker compose --file deploy/compose-pipe.yaml up --build --detach": (
+            f"needs Docker; {NAMES}"
+        ),
+        "systemd-run --pipe --wait --property=DynamicUser=yes --property=User=oplog-pipe"
+        " --property=StateDirectory=oplog-pipe \\": f"needs root and systemd; {NAMES}",
+        "kubectl create secret generic oplog-pipe --namespace oplog --from-file=database-url"
+        " --from-file=oplog-password": f"needs a cluster; {NAMES}",
         "kubectl create namespace oplog": f"needs a cluster; {NAMES}",
         "PATH=/opt/oplog/bin:$PATH SPARK_DRIVER_MEMORY=4g deploy/spark/oplog-sync.sh"
         " --store /var/lib/oplogd/oplog.db --max-deletes 5% /dumps/": (
@@ -65,6 +80,7 @@ NOT_RUN = {
         "producers ──UDP──► ingest/udp ─┐                                  "
         "┌─► stream ──► consumers": PICTURE,
         "┌──────────── oplog_relay ─────────────────────────────────────────────┐": PICTURE,
+        "┌──────────────────────── oplog_pipe ─────────────────────────────────────────┐": PICTURE,
     },
     "docs/howto/browser.md": {
         "<!doctype html>": "tests/test_howto_browser.py opens it",
@@ -84,9 +100,24 @@ NOT_RUN = {
         "publishes with its term": PICTURE,
     },
     "docs/howto/search-index.md": {
-        "service ── writes ──► its database ◄── reads the object ── indexer ── writes ──► index": (
-            PICTURE
+        "pip install -c constraints.txt -e '.[pipe]' -e ./clients/python": "needs a package index",
+        "docker run --detach --name search --env discovery.type=single-node --env"
+        " DISABLE_SECURITY_PLUGIN=true --env DISABLE_INSTALL_DEMO_CONFIG=true --publish"
+        " 127.0.0.1:9200:9200 docker.io/opensearchproject/opensearch:2": "needs Docker",
+        "service ── writes ──► its database ◄── reads ── its API ◄── fetches the object ──"
+        " oplog-pipe ── writes ──► index": PICTURE,
+    },
+    "docs/howto/postgres.md": {
+        "pip install -c constraints.txt -e '.[pipe]' -e ./clients/python": "needs a package index",
+        "docker run --detach --name reports --env POSTGRES_PASSWORD=secret --env"
+        " POSTGRES_DB=reports --publish 127.0.0.1:5432:5432 docker.io/library/postgres:17": (
+            "needs Docker"
         ),
+        'service ── "order 1 changed" ──► oplogd ──► oplog-pipe ── one row per order ──►'
+        " PostgreSQL": PICTURE,
+    },
+    "docs/pipe.md": {
+        "┌───────────────────────── oplog-pipe ──────────────────────────┐": PICTURE,
     },
     "docs/migration.md": {
         'db.oplog_states.countDocuments({ event: "insert" });': MONGOSH,

@@ -11,11 +11,12 @@ from typing import Any
 
 import click
 
-from oplog_relay.commands.options import Duration, Positive, settings_option
+from oplog_kit.options import Duration
+from oplog_kit.texts import counted
+from oplog_relay.commands.options import Positive, settings_option
 from oplog_relay.errors import RowError
 from oplog_relay.exits import EXIT_OK
 from oplog_relay.outbox import OutboxWriter
-from oplog_relay.progress import counted
 from oplog_relay.settings import RelaySettings
 from oplog_relay.table import connect, translated
 

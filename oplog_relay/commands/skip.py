@@ -4,9 +4,9 @@ import sys
 
 import click
 
+from oplog_kit.texts import counted, seconds
 from oplog_relay.commands.options import Positive, settings_option
 from oplog_relay.exits import EXIT_FAILED, EXIT_OK
-from oplog_relay.progress import counted, seconds
 from oplog_relay.settings import RelaySettings
 from oplog_relay.table import OperatedTable, StoredRow
 from oplogc.answers import printable

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from oplog_kit.texts import counted, seconds
 from oplog_relay.bindings import Backlog, LeaseState, MeasurableOutbox
 from oplog_relay.commands.options import PATIENCE, settings_option
 from oplog_relay.commands.validate import check_that_it_has_leases
@@ -16,7 +17,6 @@ from oplog_relay.db import open_outbox
 from oplog_relay.errors import ConfigError, LeaseUnavailableError, OutboxError
 from oplog_relay.exits import EXIT_FAILED, EXIT_OK
 from oplog_relay.lease import HttpLease
-from oplog_relay.progress import counted, seconds
 from oplog_relay.settings import RelaySettings
 from oplog_relay.table import OperatedTable
 from oplogc.answers import printable

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import click
 
+from oplog_kit.texts import counted
 from oplog_relay.commands.options import PATIENCE, settings_option
 from oplog_relay.commands.shown import without_password
 from oplog_relay.config import shown
@@ -15,7 +16,6 @@ from oplog_relay.db import open_outbox
 from oplog_relay.errors import ConfigError, LeaseUnavailableError, RelayError
 from oplog_relay.exits import EXIT_FAILED, EXIT_OK, PROGRAM
 from oplog_relay.lease import HttpLease
-from oplog_relay.progress import counted
 from oplog_relay.settings import RelaySettings
 from oplogc.answers import printable
 

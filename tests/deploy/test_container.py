@@ -69,14 +69,14 @@ def test_the_ignore_file_lets_exactly_the_copied_files_through() -> None:
     allowed = {path for line in lines if line.startswith("!") for path in ROOT.glob(line[1:])}
     assert allowed == {
         path
-        for stage in ("build", "build-relay", "build-client", "client")
+        for stage in ("build", "build-relay", "build-pipe", "build-client", "client")
         for path, _ in copied(stage)
     }
     assert all(path.exists() for path in allowed)
 
 
 def test_every_image_runs_as_the_same_user_who_is_not_root() -> None:
-    users = {stage: of(stage, "USER") for stage in ("agent", "sync", "relay", "client")}
+    users = {stage: of(stage, "USER") for stage in ("agent", "sync", "relay", "pipe", "client")}
     assert set(map(tuple, users.values())) == {("8042:8042",)}
     assert "--uid 8042" in of("base", "RUN")[0]
     for pod in filter(None, map(pod_spec, manifests())):
@@ -147,12 +147,14 @@ def test_the_copied_files_are_enough_to_install_and_to_start(image: Path, tmp_pa
             process.kill()
     assert (tmp_path / "oplog.db").exists()
     origins = (
-        "import oplogd, oplog_relay, oplog_sync, oplogc;"
-        "print(oplogd.__file__, oplog_relay.__file__, oplog_sync.__file__, oplogc.__file__)"
+        "import oplogd, oplog_kit, oplog_pipe, oplog_relay, oplog_sync, oplogc;"
+        "print(*(each.__file__ for each in "
+        "(oplogd, oplog_kit, oplog_pipe, oplog_relay, oplog_sync, oplogc)))"
     )
-    assert must_pass(bin_ / "python", "-I", "-c", origins).stdout.count(str(image)) == 4
+    assert must_pass(bin_ / "python", "-I", "-c", origins).stdout.count(str(image)) == 6
     for stage, program_ in (
-        ("sync", "oplog-sync"), ("relay", "oplog-relay"), ("client", "oplog-tail"),
+        ("sync", "oplog-sync"), ("relay", "oplog-relay"), ("pipe", "oplog-pipe"),
+        ("client", "oplog-tail"),
     ):  # fmt: skip
         assert of(stage, "ENTRYPOINT") == [f'["{program_}"]']
         assert must_pass(bin_ / program_, "--version").stdout.startswith(program_)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from oplog_pipe.commands.group import command as pipe
 from oplog_relay.commands.group import command as relay
 from oplog_sync.errors import (
     EXIT_EMPTY_DUMP,
@@ -39,6 +40,7 @@ OF_OTHER_PROGRAMS = {
     "--from-file", "--namespace",  # kubectl
     "--driver-memory", "--conf", "--packages",  # spark-submit
     "--now", "--replicate",  # systemctl, oplog-tail
+    "--pipe", "--wait", "--property",  # systemd-run
 }  # fmt: skip
 
 
@@ -56,9 +58,8 @@ def test_every_variable_that_is_named_is_a_variable_of_the_agent() -> None:
 def test_every_flag_that_is_named_is_a_flag_of_a_program() -> None:
     ours = {flag.name for flag in flag_table()}
     ours |= {flag.name for flag in sync_flag_table()} | {"--help", "--version"}
-    ours |= {
-        flag for each in relay.commands.values() for option in each.params for flag in option.opts
-    }
+    commands = [*relay.commands.values(), *pipe.commands.values()]
+    ours |= {flag for each in commands for option in each.params for flag in option.opts}
     named = {
         (path.name, flag)
         for path, text in texts(WRITTEN)

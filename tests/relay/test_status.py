@@ -8,6 +8,8 @@ from uuid import UUID
 
 import pytest
 
+from oplog_kit import logs as relay_logs
+from oplog_kit.texts import seconds
 from oplog_relay import (
     Backlog,
     Blocked,
@@ -18,10 +20,9 @@ from oplog_relay import (
     LeaseState,
     MeterRead,
 )
-from oplog_relay import logs as relay_logs
 from oplog_relay.commands.status import MAX_COUNTED, Status, lines, members, read_note
 from oplog_relay.note import note
-from oplog_relay.progress import is_busy, log_event, progress, seconds
+from oplog_relay.progress import is_busy, log_event, progress
 
 IDLE = MeterRead(0.0, 5000, 0, 0, 0, 0.0, 0)
 MINE = UUID("4ffe2e3e-a1d3-4ee8-ac0e-b9bee02d8a12")

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
+import ssl
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Generic
 
@@ -23,10 +24,17 @@ SETTLED_SECONDS = 5.0
 logger = logging.getLogger("oplogc")
 
 
+def warn(url: str, reason: str, delay: float) -> None:
+    """Log why the stream of an agent is not open. ``delay``: seconds until the next attempt."""
+    logger.warning("%s: %s; trying again in %.1f s", url, reason, delay)
+
+
 class Receiver(Generic[E]):
     """Receives events and reconnects, at the next of the agents and after pauses.
 
     ``endpoints``: the stream of each agent. ``last_event_id``: the first position; empty: none.
+    ``verify``: TLS context; True: the usual one. ``tell_failure``: called with the address, the
+    reason and the seconds of the pause whenever a connection fails or ends.
     """
 
     def __init__(
@@ -38,6 +46,9 @@ class Receiver(Generic[E]):
         heartbeat_timeout: float,
         backoff: Backoff,
         last_event_id: str,
+        *,
+        verify: ssl.SSLContext | bool = True,
+        tell_failure: Callable[[str, str, float], None] = warn,
     ) -> None:
         self._endpoints = deque(endpoints)
         """The present one first."""
@@ -48,6 +59,8 @@ class Receiver(Generic[E]):
         self._heartbeat_timeout = heartbeat_timeout
         self._backoff = backoff
         self._last_event_id = last_event_id
+        self._verify = verify
+        self._tell_failure = tell_failure
         self._sequence = count(1)
         self._client: httpx.AsyncClient | None = None
         self._stream: Stream[E] | None = None
@@ -57,6 +70,16 @@ class Receiver(Generic[E]):
         self._loop: asyncio.AbstractEventLoop | None = None
         self.connections = 0
         """Number of streams opened so far."""
+
+    @property
+    def address(self) -> str:
+        """Address of the present agent's stream, without query and credentials."""
+        return shown(self._endpoints[0].url)
+
+    @property
+    def connected(self) -> bool:
+        """Whether a stream is open."""
+        return self._stream is not None
 
     def start(self) -> "asyncio.Task[list[E | Checkpoint]]":
         """Return the task that waits for the next events: a new one unless the last has not been
@@ -112,12 +135,12 @@ class Receiver(Generic[E]):
                 items = await self._stream.read()
             except DisconnectedError as error:
                 await self._disconnect()
-                url = shown(self._endpoints[0].url)
+                url = self.address
                 self._endpoints.rotate(-1)
                 self._failures += 1
                 is_round = self._failures % len(self._endpoints) == 0
                 delay = self._backoff.next(error.retry_after) if is_round else 0.0
-                logger.warning("%s: %s; trying again in %.1f s", url, error, delay)
+                self._tell_failure(url, str(error), delay)
                 await asyncio.sleep(delay)
                 continue
             except BaseException:
@@ -130,7 +153,7 @@ class Receiver(Generic[E]):
 
     async def _connect(self) -> Stream[E]:
         if self._client is None:
-            self._client = http_client(self._proxy)
+            self._client = http_client(self._proxy, verify=self._verify)
         response = await open_stream(
             self._client,
             self._endpoints[0],
@@ -140,7 +163,7 @@ class Receiver(Generic[E]):
         )
         self._connected_at = asyncio.get_running_loop().time()
         self.connections += 1
-        logger.info("following %s", shown(self._endpoints[0].url))
+        logger.info("following %s", self.address)
         return Stream(
             response,
             self._format,

@@ -8,10 +8,11 @@ from typing import Literal
 
 Format = Literal["text", "json"]
 FORMATS: tuple[Format, ...] = ("text", "json")
+LOGGERS = ("oplog_pipe", "oplog_relay")
 
 
 def configure(fmt: Format, debug: bool) -> None:
-    """Log to stderr: ``oplog_relay`` from INFO or DEBUG on, everything else from WARNING on.
+    """Log to stderr: LOGGERS from INFO or DEBUG on, everything else from WARNING on.
 
     A traceback is logged if ``debug`` is set; else an exception is one line.
     """
@@ -20,7 +21,8 @@ def configure(fmt: Format, debug: bool) -> None:
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
-    logging.getLogger("oplog_relay").setLevel(logging.DEBUG if debug else logging.INFO)
+    for name in LOGGERS:
+        logging.getLogger(name).setLevel(logging.DEBUG if debug else logging.INFO)
 
 
 class _Formatter(logging.Formatter):

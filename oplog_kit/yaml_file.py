@@ -5,8 +5,6 @@ from pathlib import Path
 
 import yaml
 
-from oplog_relay.errors import ConfigError
-
 _MAX_BYTES = 1024 * 1024
 # A single character, also an escaped one such as a tab, and a kind of token tell no secret.
 _QUOTED = re.compile(r"""('(?:\\.|[^'\\]|<[a-z ]+>)')|'[^']*'|"[^"]*\"""")
@@ -14,28 +12,28 @@ _TAG = "tag:yaml.org,2002:"
 
 
 def read_yaml(path: str | Path) -> yaml.Node | None:
-    """Return the one document of a file, None if it is empty. Raises ConfigError."""
+    """Return the one document of a file, None if it is empty. Raises ValueError."""
     return parse_yaml(read_text(path), str(path))
 
 
 def read_text(path: str | Path) -> str:
-    """Return the text of a small file. Raises ConfigError, which names the file."""
+    """Return the text of a small file. Raises ValueError, which names the file."""
     try:
         with open(path, "rb") as file:
             raw = file.read(_MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(f"cannot read {str(path)!r}: {reason}") from None
+        raise ValueError(f"cannot read {str(path)!r}: {reason}") from None
     if len(raw) > _MAX_BYTES:
-        raise ConfigError(f"{str(path)!r} is larger than {_MAX_BYTES:,} bytes")
+        raise ValueError(f"{str(path)!r} is larger than {_MAX_BYTES:,} bytes")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ConfigError(f"{str(path)!r} is not UTF-8 text") from None
+        raise ValueError(f"{str(path)!r} is not UTF-8 text") from None
 
 
 def parse_yaml(text: str, path: str) -> yaml.Node | None:
-    """Return the one document of a text. Raises ConfigError, which names ``path`` and the line."""
+    """Return the one document of a text. Raises ValueError, which names ``path`` and the line."""
     try:
         loader = yaml.SafeLoader(text)
         try:
@@ -47,11 +45,11 @@ def parse_yaml(text: str, path: str) -> yaml.Node | None:
         place = f"{path}:{mark.line + 1}" if mark else path
         # The parser quotes the text that it stumbles over, which may be a password.
         problem = _QUOTED.sub(_hidden, error.problem or error.context or "it cannot be read")
-        raise ConfigError(f"{place}: not valid YAML: {problem}") from None
+        raise ValueError(f"{place}: not valid YAML: {problem}") from None
     except yaml.YAMLError:
-        raise ConfigError(f"{path}: not valid YAML: it has a control character") from None
+        raise ValueError(f"{path}: not valid YAML: it has a control character") from None
     except RecursionError:
-        raise ConfigError(f"{path}: not valid YAML: nested too deeply") from None
+        raise ValueError(f"{path}: not valid YAML: nested too deeply") from None
     return None if node is None or is_null(node) else node
 
 

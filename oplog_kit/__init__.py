@@ -1,0 +1,1 @@
+"""Parts that the commands oplog-relay and oplog-pipe share."""

@@ -1,0 +1,53 @@
+"""The end of a process by signals: the first one asks, the second one ends it at once."""
+
+import asyncio
+import logging
+import os
+import signal
+import threading
+
+EXIT_FAILED = 1
+_SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP")
+
+
+class Ending:
+    """Ends the process. ``code``: its exit code. ``asked``: set by the first signal.
+
+    ``last_words``: logged when a second signal ends the process at once, with exit code 1.
+    """
+
+    def __init__(self, logger: logging.Logger, last_words: str) -> None:
+        self.code = EXIT_FAILED
+        self.asked = asyncio.Event()
+        self._logger = logger
+        self._last_words = last_words
+
+    def listen(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Handle the signals. A signal that is ignored (SIGHUP under ``nohup``) stays ignored."""
+
+        def first(number: signal.Signals) -> None:
+            for each in heeded:
+                loop.remove_signal_handler(each)
+                signal.signal(each, lambda *_: self._leave_at_once())
+            self._logger.info("stopping: %s", number.name)
+            self.asked.set()
+
+        heeded = [
+            signal.Signals[name]
+            for name in _SIGNALS
+            if signal.getsignal(signal.Signals[name]) is not signal.SIG_IGN
+        ]
+        for number in heeded:
+            loop.add_signal_handler(number, first, number)
+
+    def within(self, seconds: float) -> None:
+        """End the process after this time, whatever hangs: a thread may wait for a database."""
+        watchdog = threading.Timer(seconds, lambda: os._exit(self.code))
+        watchdog.daemon = True
+        watchdog.start()
+
+    def _leave_at_once(self) -> None:
+        try:
+            self._logger.warning("%s", self._last_words)
+        finally:  # the signal may have interrupted a write to the log
+            os._exit(EXIT_FAILED)

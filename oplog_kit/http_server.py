@@ -1,0 +1,96 @@
+"""A small HTTP server beside an event loop. A thread answers, the event loop collects."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import AF_INET, AF_INET6
+from socketserver import TCPServer
+from typing import NamedTuple
+
+from oplog_kit.listen import listen_address
+
+# Seconds within which the event loop must answer.
+_PATIENCE = 5.0
+
+
+class Answer(NamedTuple):
+    status: int
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
+
+
+@contextmanager
+def serving(listen: str, paths: Mapping[str, Callable[[], Answer]], program: str) -> Iterator[str]:
+    """Serve GET and HEAD until the end of the context. Return the address.
+
+    Call it in the event loop, which then calls the functions of the paths. ``listen``:
+    ``HOST:PORT``. Raises ValueError.
+    """
+    loop = asyncio.get_running_loop()
+    *others, last = paths
+    unknown = Answer(404, f"{', '.join(others)} and {last} are here\n".encode())
+
+    async def answer(path: str) -> Answer:
+        return paths[path]() if path in paths else unknown
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = _PATIENCE
+
+        def do_GET(self) -> None:
+            path = self.path.partition("?")[0]
+            asked = asyncio.run_coroutine_threadsafe(answer(path), loop)
+            try:
+                self._send(asked.result(_PATIENCE))
+            except TimeoutError:
+                asked.cancel()
+                self._send(Answer(503, b"the event loop hangs\n"))
+
+        do_HEAD = do_GET
+
+        def _send(self, answer: Answer) -> None:
+            self.send_response(answer.status)
+            self.send_header("Content-Type", answer.content_type)
+            self.send_header("Content-Length", str(len(answer.body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(answer.body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Log nothing."""
+
+        def version_string(self) -> str:
+            return program
+
+    server = _open(listen, Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="metrics", daemon=True)
+    thread.start()
+    host, port = str(server.server_address[0]), server.server_address[1]
+    try:
+        yield f"{f'[{host}]' if ':' in host else host}:{port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _open(listen: str, handler: type[BaseHTTPRequestHandler]) -> ThreadingHTTPServer:
+    host, port = listen_address(listen)
+
+    class Server(ThreadingHTTPServer):
+        address_family = AF_INET6 if ":" in host else AF_INET
+        daemon_threads = True
+        block_on_close = False  # a connection that stays open delays nothing
+
+        def server_bind(self) -> None:
+            # That of HTTPServer also looks up the name of this machine, which may take seconds.
+            TCPServer.server_bind(self)
+
+        def handle_error(self, request: object, client_address: object) -> None:
+            """Log nothing: the client has gone."""
+
+    try:
+        return Server((host, port), handler)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ValueError(f"cannot listen on {listen}: {reason}") from None

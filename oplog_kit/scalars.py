@@ -1,0 +1,99 @@
+"""The values of settings in a YAML file. Every function raises ValueError with a sentence."""
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+
+import yaml
+
+from oplog_kit.yaml_file import is_text, read_text
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(ms|s|m|h|)")
+_COUNT = re.compile(r"[0-9]{1,9}")
+_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,12})?) ?(B|KB|MB|GB|TB|)")
+_BYTES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_DOLLAR = re.compile(r"\$(?:(\$)|\{([A-Za-z_][A-Za-z0-9_]*)\}|)", re.ASCII)
+
+
+def text(node: yaml.Node, environ: Mapping[str, str]) -> str:
+    """Return a text, which is not empty, with the values of its variables."""
+    written = plain_text(node)
+    if not (found := scalar(node, environ)):
+        raise ValueError(f"is empty: {written} is")
+    return found
+
+
+def plain_text(node: yaml.Node) -> str:
+    """Return a text, which is not empty, as it is written."""
+    if not is_text(node):
+        raise ValueError("must be text; put a number or a word such as yes in quotes")
+    if not node.value:
+        raise ValueError("is empty")
+    return str(node.value)
+
+
+def count(node: yaml.Node, environ: Mapping[str, str]) -> int:
+    """Return a whole number below a billion."""
+    found = scalar(node, environ)
+    if not _COUNT.fullmatch(found):
+        raise ValueError(f"{node.value!r} is not a whole number")
+    return int(found)
+
+
+def duration(node: yaml.Node, environ: Mapping[str, str]) -> float:
+    """Return seconds: of ``100ms``, ``5s``, ``1m``, ``0.5h`` or a number."""
+    match = _DURATION.fullmatch(scalar(node, environ))
+    if match is None:
+        raise ValueError(f"{node.value!r} is not a duration, such as 100ms, 5s or 1m")
+    return round(float(match[1]) * _SECONDS[match[2]], 9)
+
+
+def flag(node: yaml.Node, environ: Mapping[str, str]) -> bool:
+    """Return ``true`` or ``false``."""
+    found = scalar(node, environ)
+    if found not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return found == "true"
+
+
+def size(node: yaml.Node, environ: Mapping[str, str]) -> int:
+    """Return bytes: of ``64 KB``, ``10 MB``, ``1.5 GB`` or a number. Powers of 1,000."""
+    match = _SIZE.fullmatch(scalar(node, environ))
+    number = Decimal(match[1]) * _BYTES[match[2]] if match else None
+    if number is None or number % 1:
+        raise ValueError(f"{node.value!r} is not a size, such as 64 KB, 10 MB or 1 GB")
+    return int(number)
+
+
+def scalar(node: yaml.Node, environ: Mapping[str, str]) -> str:
+    """Return the text of a single value with the values of its variables ``${NAME}``."""
+    if not isinstance(node, yaml.ScalarNode):
+        raise ValueError("must be a single value")
+
+    def variable(match: "re.Match[str]") -> str:
+        dollar, name = match.groups()
+        if dollar:
+            return "$"
+        if not name:
+            raise ValueError("a variable is written ${NAME}, and a dollar $$")
+        if name not in environ:
+            raise ValueError(f"the environment has no variable {name}")
+        return environ[name]
+
+    return _DOLLAR.sub(variable, node.value)
+
+
+def elements(node: yaml.Node, wanted: str) -> list[yaml.Node]:
+    """Return the elements of a list."""
+    if not isinstance(node, yaml.SequenceNode):
+        raise ValueError(f"must be a list of {wanted}")
+    return list(node.value)
+
+
+def secret_in(path: str) -> str:
+    """Return the text of a file; one newline at its end is ignored."""
+    found = read_text(path).removesuffix("\n").removesuffix("\r")
+    if not found or not found.isprintable():
+        raise ValueError(f"{path!r} must hold one line of text")
+    return found

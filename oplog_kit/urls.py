@@ -1,0 +1,19 @@
+"""The URL of a database without its password. No I/O."""
+
+import re
+from urllib.parse import parse_qsl, urlencode
+
+# Greedy up to the last at sign: a password may hold one that is not percent-encoded.
+_CREDENTIALS = re.compile(r"(?P<driver>[\w+]+://)(?P<user>[^:@]*)(?P<password>:.*)?@", re.DOTALL)
+
+
+def hide_password(url: str, hidden: str) -> str:
+    """Return the URL with ``hidden`` for the password, also for one among its parameters."""
+
+    def without(match: "re.Match[str]") -> str:
+        return f"{match['driver']}{match['user']}{f':{hidden}' if match['password'] else ''}@"
+
+    address, mark, query = _CREDENTIALS.sub(without, url, count=1).partition("?")
+    pairs = parse_qsl(query, keep_blank_values=True)
+    shown = [(name, hidden if "pass" in name.lower() else value) for name, value in pairs]
+    return f"{address}{mark}{urlencode(shown, safe='/:*,')}"

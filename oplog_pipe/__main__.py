@@ -1,0 +1,5 @@
+import sys
+
+from oplog_pipe.cli import main
+
+sys.exit(main())

@@ -1,0 +1,1 @@
+"""The subcommands of ``oplog-pipe``, a file for each."""

@@ -1,0 +1,22 @@
+"""What the subcommands share."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from oplog_kit.options import ParamType as ParamType
+from oplog_kit.options import Settings
+from oplog_pipe.config import load
+
+# Seconds that a command waits for one answer of an agent.
+PATIENCE = 10.0
+
+
+def settings_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option ``-f``. The command gets ``settings``."""
+    return click.option(
+        "-f", "--file", "settings",
+        type=Settings(load), required=True, metavar="PATH",
+        help="File with the settings of the pipe.",
+    )  # fmt: skip

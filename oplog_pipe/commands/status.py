@@ -1,0 +1,180 @@
+"""``oplog-pipe status``: the log, the sources and the sinks, for people and in JSON."""
+
+import json
+from typing import Any
+
+import click
+import msgspec
+
+from oplog_kit.texts import counted, seconds
+from oplog_pipe.checkpoints import SourceCheckpoint
+from oplog_pipe.commands.options import settings_option
+from oplog_pipe.commands.shown import size, table
+from oplog_pipe.listen import ask
+from oplog_pipe.operate import Folder, log_status, view
+from oplog_pipe.settings import PipeSettings
+from oplog_pipe.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
+from oplog_pipe.streams import START, is_oplog
+from oplogc.answers import printable
+
+
+@click.command()
+@settings_option()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def status(settings: PipeSettings, as_json: bool) -> None:
+    """Show the log, the positions of sources, offset and lag of sinks.
+
+    A running pipe that serves `listen` gives its live figures. Otherwise they come from the folder:
+    sinks have their flushed offsets, and nobody knows whether a pipe runs.
+    """
+    live = None if settings.listen is None else ask(settings.listen)
+    if live is not None and not _is_of(settings, live):
+        live = None
+    folder = view(settings) if live is None else None
+    if as_json:
+        found = msgspec.to_builtins(live) if folder is None else folder_members(settings, folder)
+        print(json.dumps({"live": folder is None, **found}))
+        return
+    if live is not None:
+        lines = live_lines(live)
+    else:
+        assert folder is not None
+        lines = folder_lines(settings, folder)
+    print("\n".join(lines))
+
+
+def _is_of(settings: PipeSettings, live: PipeStatus) -> bool:
+    """Return whether the answer can be that of this pipe: another one may listen there."""
+    return live.folder == str(settings.dir.resolve())
+
+
+def folder_members(settings: PipeSettings, folder: Folder) -> dict[str, Any]:
+    """Return the JSON of a folder: the members of /status that are on disk."""
+    return {
+        "log": msgspec.to_builtins(log_status(folder.log)),
+        "sources": [
+            {
+                "name": each.name,
+                "log": each.log,
+                "phase": each.phase,
+                "position": each.position,
+                "copied": each.copied,
+                "copy_total": each.copy_total,
+            }
+            for each in _sources(settings, folder)
+        ],
+        "sinks": [
+            {
+                "name": each.name,
+                "type": each.type,
+                "flushed": -1 if each.offset is None else each.offset,
+                "lag": each.lag(folder.log.end),
+            }
+            for each in folder.sinks
+        ],
+    }
+
+
+def _sources(settings: PipeSettings, folder: Folder) -> list[SourceStatus]:
+    """Return the sources of the settings as they are on disk."""
+    found = []
+    for each in settings.sources:
+        saved = folder.sources.get(each.name) or SourceCheckpoint(each.log, START, 0)
+        begins = is_oplog(each.log) and saved.position == START
+        found.append(
+            SourceStatus(
+                each.name,
+                each.log,
+                phase="copy" if begins or saved.copy is not None else "sync",
+                position=saved.position,
+                copied=saved.copied,
+                copy_total=saved.copy_total,
+            )
+        )
+    return found
+
+
+def folder_lines(settings: PipeSettings, folder: Folder) -> list[str]:
+    """Return the lines for people, from the folder."""
+    where = "" if settings.listen is None else f"; no answer from this pipe at {settings.listen}"
+    end = folder.log.end
+    sources = [
+        (each.name, _phase(each), each.position or "none") for each in _sources(settings, folder)
+    ]
+    sinks = [
+        (
+            each.name,
+            each.type or "not in the settings",
+            "none" if each.offset is None else each.offset,
+            each.lag(end),
+        )
+        for each in folder.sinks
+    ]
+    return [
+        f"pipe: as on disk{where}",
+        _log_line(log_status(folder.log)),
+        "",
+        *table(["SOURCE", "PHASE", "POSITION"], sources),
+        "",
+        *table(["SINK", "TYPE", "FLUSHED", "LAG"], sinks, "FLUSHED LAG"),
+    ]
+
+
+def live_lines(live: PipeStatus) -> list[str]:
+    """Return the lines for people, from a running pipe."""
+    sources = [
+        (
+            each.name,
+            _phase(each),
+            each.position or "none",
+            each.received,
+            "connected" if each.connected else "not connected",
+        )
+        for each in live.sources
+    ]
+    sinks = [
+        (each.name, each.type, each.phase, each.offset, each.flushed, each.lag, _age(each),
+         each.written, each.filtered, each.dead, each.retries)
+        for each in live.sinks
+    ]  # fmt: skip
+    counts = "WRITTEN FILTERED DEAD RETRIES"
+    return [
+        f"pipe: runs for {seconds(live.uptime_seconds)}, version {printable(live.version)}",
+        _log_line(live.log),
+        "",
+        *table(["SOURCE", "PHASE", "POSITION", "RECEIVED", ""], sources, "RECEIVED"),
+        "",
+        *table(
+            ["SINK", "TYPE", "PHASE", "OFFSET", "FLUSHED", "LAG", "AGE", *counts.split()],
+            sinks,
+            f"OFFSET FLUSHED LAG {counts}",
+        ),
+        *_errors(live),
+    ]
+
+
+def _errors(live: PipeStatus) -> list[str]:
+    told = [
+        *(f"source {each.name}: {each.error}" for each in live.sources if each.error),
+        *(f"sink {each.name}: {each.error}" for each in live.sinks if each.error),
+    ]
+    return ["", *map(printable, told)] if told else []
+
+
+def _phase(source: SourceStatus) -> str:
+    if source.phase != "copy" or not (source.copied or source.copy_total):
+        return source.phase
+    total = "" if source.copy_total is None else f" of {source.copy_total:,}"
+    return f"copy: {source.copied:,}{total}"
+
+
+def _age(sink: SinkStatus) -> str:
+    return seconds(sink.lag_seconds) if sink.lag else ""
+
+
+def _log_line(log: LogStatus) -> str:
+    if log.oldest is None:
+        return "log: empty"
+    where = f"{size(log.bytes)} in {counted(log.segments, 'segment')}"
+    compacted = "" if log.compacted < 0 else f", compacted up to {log.compacted}"
+    return f"log: offsets {log.oldest} to {log.end - 1}, {where}{compacted}"

@@ -1,0 +1,151 @@
+"""``oplog-pipe validate``: checks the settings, and all that they name."""
+
+import asyncio
+import dataclasses
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import click
+
+from oplog_kit.texts import counted
+from oplog_kit.tls import tls_context
+from oplog_pipe.commands.options import PATIENCE, settings_option
+from oplog_pipe.config import shown
+from oplog_pipe.errors import ConfigError, PipeError, SinkError
+from oplog_pipe.exits import EXIT_FAILED, EXIT_OK, PROGRAM
+from oplog_pipe.settings import FunctionStep, PipeSettings, SinkSettings, SourceSettings
+from oplog_pipe.sinks.base import Sink
+from oplog_pipe.sinks.options import FileOptions
+from oplog_pipe.streams import is_oplog, oplog_endpoints, topic_endpoints
+from oplogc.address import Endpoint
+from oplogc.address import shown as address_shown
+from oplogc.answers import printable
+from oplogc.errors import OplogError, RefusedError
+from oplogc.http_client import http_client
+from oplogc.stream import open_stream
+
+
+@click.command()
+@settings_option()
+@click.option("--offline", is_flag=True, help="Ask neither sinks nor agents.")
+@click.option("--show", is_flag=True, help="Print the settings with all defaults, as YAML.")
+def validate(settings: PipeSettings, offline: bool, show: bool) -> int:
+    """Check the settings, and all that they name.
+
+    Imports the modules of transforms and sinks. Then opens and closes each sink, which may create
+    its table or index, and asks each agent for the log. A file is not opened: a pipe may be writing
+    to it. Exit code: 0 all is well, 1 a sink or an agent has a problem, 2 the settings have
+    mistakes.
+    """
+    sinks = _made(settings)
+    if show:
+        print(shown(settings).rstrip())
+    if not offline:
+        return EXIT_FAILED if asyncio.run(_tell(settings, sinks)) else EXIT_OK
+    if not show:
+        told = counted(len(settings.sources), "source"), counted(len(settings.sinks), "sink")
+        print(f"the settings are right: {', '.join(told)}")
+    return EXIT_OK
+
+
+def _made(settings: PipeSettings) -> list[Sink]:
+    """Import all modules and make all sinks. Raises ConfigError, which has a line per problem."""
+    from oplog_pipe.imports import load as load_module
+    from oplog_pipe.sinks.factory import build
+
+    sinks, problems = [], []
+    for each in settings.sinks:
+        for place, step in enumerate(each.transforms):
+            if isinstance(step, FunctionStep):
+                try:
+                    if not callable(load_module(step.function, settings.root)):
+                        raise ConfigError(f"{step.function}: is no function")
+                except ConfigError as error:
+                    problems.append(f"sink {each.name}: transforms[{place}]: {error}")
+        try:
+            sinks.append(build(each, settings.root))
+        except ConfigError as error:
+            problems.append(str(error))
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return sinks
+
+
+async def _tell(settings: PipeSettings, sinks: list[Sink]) -> int:
+    """Print each answer, and each problem to stderr. Return the number of problems."""
+    problems = 0
+    async for what, sentence in _answers(settings, sinks):
+        if what:
+            print(f"# {printable(what)}: {printable(sentence)}")
+        else:
+            problems += 1
+            print(f"{PROGRAM}: {printable(sentence)}", file=sys.stderr)
+    return problems
+
+
+async def _answers(settings: PipeSettings, sinks: list[Sink]) -> AsyncIterator[tuple[str, str]]:
+    """Yield the subject of each answer and a sentence. A problem has no subject."""
+    for own, sink in zip(settings.sinks, sinks, strict=True):
+        try:
+            yield f"sink {own.name}", await asyncio.to_thread(_opened, own, sink)
+        except PipeError as error:
+            yield "", f"sink {own.name}: {error}"
+    for source in settings.sources:
+        for endpoint in _endpoints(source):
+            try:
+                await _asked(source, endpoint)
+                yield f"source {source.name}", f"{address_shown(endpoint.url)} serves {source.log}"
+            except OplogError as error:
+                hint = "; look at password" if _is_unauthorized(error) else ""
+                said = f"{address_shown(endpoint.url)}: {error}{hint}"
+                yield "", f"source {source.name}: {said}"
+
+
+def _opened(settings: SinkSettings, sink: Sink) -> str:
+    """Open and close a sink. Raises PipeError."""
+    if isinstance(settings.options, FileOptions):
+        return _writable(Path(settings.options.path))
+    try:
+        try:
+            sink.open()
+        finally:
+            sink.close()
+    except PipeError:
+        raise
+    except Exception as error:  # of a class of the user's own
+        raise SinkError(f"{type(error).__name__}: {error}") from error
+    return f"{settings.type} can be opened"
+
+
+def _writable(path: Path) -> str:
+    """Raises SinkError."""
+    place = path
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if place == path and not place.is_file():
+        raise SinkError(f"{str(path)!r} is no file")
+    if place != path and not place.is_dir():
+        raise SinkError(f"{str(place)!r} is no folder")
+    if not os.access(place, os.W_OK):
+        raise SinkError(f"{str(place)!r} must not be written")
+    return f"{path} can be written"
+
+
+def _endpoints(source: SourceSettings) -> Iterator[Endpoint]:
+    if is_oplog(source.log):
+        yield from oplog_endpoints(source.agents, source.password)
+    else:
+        yield from topic_endpoints(source.agents, source.password, source.log, source.isolation)
+
+
+async def _asked(source: SourceSettings, endpoint: Endpoint) -> None:
+    """Open the stream of one agent, and close it. Raises OplogError."""
+    async with http_client(None, verify=tls_context(**dataclasses.asdict(source.tls))) as client:
+        response = await open_stream(client, endpoint, "", PATIENCE, RefusedError)
+        await response.aclose()
+
+
+def _is_unauthorized(error: OplogError) -> bool:
+    return isinstance(error, RefusedError) and error.status == 401

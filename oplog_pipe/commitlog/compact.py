@@ -1,0 +1,66 @@
+"""Rewrite one closed segment without the entries that later ones replace."""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import NamedTuple
+
+from oplog_pipe.commitlog.codec import Entry, NewEntry, encode
+from oplog_pipe.commitlog.files import Files
+from oplog_pipe.commitlog.index import INTERVAL, Mark
+from oplog_pipe.commitlog.segment import Segment, damaged, scan
+
+
+class Compaction(NamedTuple):
+    """How many entries and bytes were removed."""
+
+    entries: int
+    bytes: int
+
+
+class Kept(NamedTuple):
+    """The entries of a segment that stay. ``keys``: all its keys. ``removed``: number of others."""
+
+    entries: list[Entry]
+    keys: set[str]
+    removed: int
+
+
+def choose(files: Files, segment: Segment, later: Collection[str], compacted: int) -> Kept:
+    """Return the last entry per key, without the keys that have a later one.
+
+    Raises LogDamagedError, OSError. Holds one entry per key in memory.
+    """
+    last: dict[str, Entry] = {}
+    count = 0
+    file = files.open(segment.path)
+    for part in scan(file, 0, segment.bytes, segment.base, compacted=compacted):
+        if not part.valid:
+            raise damaged(segment.path, part.end)
+        count += len(part.entries)
+        last.update((entry.key, entry) for entry in part.entries)
+    entries = sorted(entry for key, entry in last.items() if key not in later)
+    return Kept(entries, set(last), count - len(entries))
+
+
+def write_kept(
+    files: Files, segment: Segment, entries: list[Entry]
+) -> tuple[Path, Segment, list[Mark]]:
+    """Write a new file for a segment, and put it on disk.
+
+    Returns its path, the segment as it will be, and the marks for its index.
+    """
+    path = segment.path.with_name(segment.path.name + ".tmp")
+    file = files.open(path, write=True)
+    file.truncate(0)
+    marks = [Mark(segment.base, 0)]
+    place = 0
+    for entry in entries:
+        if place - marks[-1].place >= INTERVAL:
+            marks.append(Mark(entry.offset, place))
+        data = encode(entry.offset, NewEntry(*entry[1:]))
+        file.write(data, place)
+        place += len(data)
+    file.sync()
+    newest = entries[-1].offset
+    marks.append(Mark(newest + 1, place))
+    return path, segment._replace(newest=newest, bytes=place), marks[1:]

@@ -1,0 +1,139 @@
+"""All that the commit log does to a file system, so that tests can let it fail at each step."""
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Protocol, Self
+
+from oplog_pipe.errors import LogLockedError
+
+
+class File(Protocol):
+    """An open file. It closes itself when nobody refers to it any more."""
+
+    def read(self, size: int, at: int) -> bytes:
+        """Return up to ``size`` bytes; fewer only at the end of the file."""
+
+    def write(self, data: bytes, at: int) -> None: ...
+    def size(self) -> int: ...
+    def truncate(self, size: int) -> None: ...
+    def sync(self) -> None: ...
+
+
+class Files(Protocol):
+    """A file system. Everything raises OSError."""
+
+    def open(self, path: Path, *, write: bool = False) -> File:
+        """Open a file; create it if ``write`` is set. Raises FileNotFoundError."""
+
+    def replace(self, path: Path, target: Path) -> None: ...
+    def unlink(self, path: Path) -> None: ...
+    def names(self, folder: Path) -> list[str]:
+        """Return the names in a folder, sorted; none if there is no such folder."""
+
+    def make_folder(self, folder: Path) -> None:
+        """Create a folder and those above it, if they do not exist."""
+
+    def sync_folder(self, folder: Path) -> None:
+        """Put the names in a folder on disk."""
+
+    def lock(self, path: Path) -> object:
+        """Lock a file until nobody refers to the result. Raises LogLockedError."""
+
+
+class OsFile:
+    def __init__(self, path: Path, flags: int) -> None:
+        self._descriptor = -1
+        self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
+
+    def read(self, size: int, at: int) -> bytes:
+        found = os.pread(self._descriptor, size, at)
+        if len(found) == size or not found:
+            return found
+        parts = [found]
+        while found and (got := sum(map(len, parts))) < size:
+            found = os.pread(self._descriptor, size - got, at + got)
+            parts.append(found)
+        return b"".join(parts)
+
+    def write(self, data: bytes, at: int) -> None:
+        rest = memoryview(data)
+        while rest:
+            written = os.pwrite(self._descriptor, rest, at)
+            rest = rest[written:]
+            at += written
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def sync(self) -> None:
+        os.fsync(self._descriptor)
+
+    def lock(self) -> Self:
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return self
+
+    # Not by hand: another thread may be reading, and the number soon belongs to another file.
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+
+class OsFiles:
+    """The file system of the machine."""
+
+    def open(self, path: Path, *, write: bool = False) -> OsFile:
+        return OsFile(path, os.O_RDWR | os.O_CREAT if write else os.O_RDONLY)
+
+    def replace(self, path: Path, target: Path) -> None:
+        os.replace(path, target)
+
+    def unlink(self, path: Path) -> None:
+        path.unlink()
+
+    def names(self, folder: Path) -> list[str]:
+        try:
+            return sorted(os.listdir(folder))
+        except FileNotFoundError:
+            return []
+
+    def make_folder(self, folder: Path) -> None:
+        if folder.is_dir():
+            return
+        self.make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        self.sync_folder(folder.parent)
+
+    def sync_folder(self, folder: Path) -> None:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def lock(self, path: Path) -> OsFile:
+        try:
+            return OsFile(path, os.O_RDWR | os.O_CREAT).lock()
+        except BlockingIOError:
+            raise LogLockedError(f"{path.parent} is in use by another process") from None
+
+
+FILES: Files = OsFiles()
+
+
+def read_all(file: File) -> bytes:
+    return file.read(file.size(), 0)
+
+
+def write_whole(files: Files, path: Path, data: bytes) -> None:
+    """Replace a file's content so that after a crash it is the old one or the new one."""
+    other = path.with_name(path.name + ".tmp")
+    file = files.open(other, write=True)
+    file.truncate(0)
+    file.write(data, 0)
+    file.sync()
+    files.replace(other, path)
+    files.sync_folder(path.parent)

@@ -1,0 +1,157 @@
+"""The offsets of one sink on disk."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+from urllib.parse import quote, unquote
+
+from oplog_pipe.commitlog.codec import Entry, Mode, NewEntry, encode_all
+from oplog_pipe.commitlog.files import FILES, File, Files, write_whole
+from oplog_pipe.commitlog.segment import scan
+from oplog_pipe.errors import LogDamagedError, LogError
+
+_SUFFIX = ".log"
+_SPARE_ENTRIES = 1000
+
+
+class OffsetLog:
+    """The last acknowledged offset of each namespace of a sink.
+
+    The file holds entries as the log does: key is the namespace, data the offset as decimal text.
+    The last one of a namespace counts. One thread uses it at a time.
+    """
+
+    def __init__(self, path: Path, files: Files) -> None:
+        self._path = path
+        self._files = files
+        self._offsets: dict[str, int] = {}
+        self._file: File | None = None
+        self._end = 0
+        self._bytes = 0
+
+    @classmethod
+    def open(cls, folder: Path, name: str, files: Files = FILES) -> Self:
+        """Read a sink's offsets in the folder of a log; cut a torn tail.
+
+        Nothing is created before the first ``write``. Raises LogDamagedError, LogError.
+        """
+        log = cls(_path(folder, name), files)
+        try:
+            log._read(write=True)
+        except OSError as error:
+            raise LogError(f"cannot read {log._path}: {error.strerror}") from error
+        return log
+
+    @classmethod
+    def view(cls, folder: Path, name: str, files: Files = FILES) -> Self:
+        """Read a sink's offsets and change nothing, also while another process writes them."""
+        log = cls(_path(folder, name), files)
+        try:
+            log._read(write=False)
+        except OSError as error:
+            raise LogError(f"cannot read {log._path}: {error.strerror}") from error
+        return log
+
+    @staticmethod
+    def names(folder: Path, files: Files = FILES) -> list[str]:
+        """Return the names of all sinks with offsets, sorted."""
+        found = files.names(folder / "offsets")
+        return sorted(
+            unquote(name.removesuffix(_SUFFIX)) for name in found if name.endswith(_SUFFIX)
+        )
+
+    @staticmethod
+    def delete(folder: Path, name: str, files: Files = FILES) -> None:
+        """Remove a sink's offsets, if it has any. Raises LogError."""
+        path = _path(folder, name)
+        try:
+            files.unlink(path)
+            files.sync_folder(path.parent)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise LogError(f"cannot remove {path}: {error.strerror}") from error
+
+    @property
+    def offsets(self) -> dict[str, int]:
+        return dict(self._offsets)
+
+    @property
+    def offset(self) -> int | None:
+        """The largest offset. None: nothing was ever written."""
+        return max(self._offsets.values(), default=None)
+
+    def write(self, changes: Mapping[str, int]) -> None:
+        """Write offsets; they are on disk when this returns. Raises LogError."""
+        if not changes:
+            return
+        offsets = {**self._offsets, **changes}
+        if self._file is None or self._end + len(changes) > 10 * len(offsets) + _SPARE_ENTRIES:
+            self.replace(offsets)
+            return
+        data = b"".join(encode_all(self._end, _entries(changes)))
+        try:
+            try:
+                self._file.write(data, self._bytes)
+                self._file.sync()
+            except OSError:
+                self._file.truncate(self._bytes)
+                raise
+        except OSError as error:
+            raise LogError(f"cannot write {self._path}: {error.strerror}") from error
+        self._end += len(changes)
+        self._bytes += len(data)
+        self._offsets = offsets
+
+    def replace(self, offsets: Mapping[str, int]) -> None:
+        """Forget all offsets and write these. A crash leaves the old ones or these.
+
+        Raises LogError.
+        """
+        data = b"".join(encode_all(0, _entries(offsets)))
+        try:
+            self._files.make_folder(self._path.parent)
+            write_whole(self._files, self._path, data)
+            self._file = self._files.open(self._path, write=True)
+        except OSError as error:
+            raise LogError(f"cannot write {self._path}: {error.strerror}") from error
+        self._end = len(offsets)
+        self._bytes = len(data)
+        self._offsets = dict(offsets)
+
+    def close(self) -> None:
+        self._file = None
+
+    def _read(self, *, write: bool) -> None:
+        try:
+            file = self._files.open(self._path)
+        except FileNotFoundError:
+            return
+        if write:
+            file = self._files.open(self._path, write=True)
+        size = file.size()
+        for part in scan(file, 0, size, 0):
+            for entry in part.entries:
+                self._offsets[entry.key] = self._offset_of(entry)
+            self._bytes, self._end = part.end, part.expected
+        if write:
+            if self._bytes < size:
+                file.truncate(self._bytes)
+                file.sync()
+            self._file = file
+
+    def _offset_of(self, entry: Entry) -> int:
+        try:
+            return int(entry.data)
+        except ValueError:
+            raise LogDamagedError(f"{self._path} is damaged: entry {entry.offset}") from None
+
+
+def _path(folder: Path, name: str) -> Path:
+    return folder / "offsets" / f"{quote(name, safe='')}{_SUFFIX}"
+
+
+def _entries(offsets: Mapping[str, int]) -> list[NewEntry]:
+    now = time.time_ns() // 1_000_000
+    return [NewEntry(now, Mode.SYNC, key, b"%d" % offset) for key, offset in offsets.items()]

@@ -1,0 +1,89 @@
+"""One file of the log, and how it is scanned."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from oplog_pipe.commitlog.codec import Entry, decode
+from oplog_pipe.commitlog.files import File
+from oplog_pipe.errors import LogDamagedError
+
+_CHUNK = 1 << 20
+_SUFFIX = ".log"
+
+
+class Segment(NamedTuple):
+    """A segment as it is now.
+
+    ``base``: offset in its name. ``newest``: offset of its last entry; ``base`` - 1: it has none.
+    ``closed``: nothing is appended any more.
+    """
+
+    path: Path
+    base: int
+    newest: int
+    bytes: int
+    closed: bool
+
+
+class Part(NamedTuple):
+    """Entries that follow each other. ``at``: place of the first. ``end``: behind the last.
+
+    ``valid``: False if the bytes at ``end`` are no entry.
+    """
+
+    entries: list[Entry]
+    at: int
+    end: int
+    expected: int
+    valid: bool
+
+
+def segment_path(folder: Path, base: int) -> Path:
+    return folder / f"{base:020d}{_SUFFIX}"
+
+
+def segment_base(name: str) -> int | None:
+    """Return the offset in the name of a segment. None: of no segment."""
+    number = name.removesuffix(_SUFFIX)
+    return (
+        int(number) if name.endswith(_SUFFIX) and len(number) == 20 and number.isdecimal() else None
+    )
+
+
+def read_part(
+    file: File,
+    at: int,
+    end: int,
+    expected: int,
+    *,
+    compacted: int = -1,
+    start: int = 0,
+    max_bytes: int = _CHUNK,
+    max_entries: int | None = None,
+) -> Part:
+    """Read entries from place ``at``, at most ``max_bytes``, but at least one before ``end``."""
+    size = min(max_bytes, end - at)
+    while True:
+        found = decode(
+            file.read(size, at), expected, compacted=compacted, start=start, max_entries=max_entries
+        )
+        if found.at or not found.valid or not found.missing:
+            return Part(found.entries, at, at + found.at, found.expected, found.valid)
+        if at + found.missing > end:
+            return Part([], at, at, expected, False)
+        size = found.missing
+
+
+def scan(file: File, at: int, end: int, expected: int, *, compacted: int = -1) -> Iterator[Part]:
+    """Read all entries from place ``at``. The last part may be invalid."""
+    while at < end:
+        part = read_part(file, at, end, expected, compacted=compacted)
+        yield part
+        if not part.valid:
+            return
+        at, expected = part.end, part.expected
+
+
+def damaged(path: Path, place: int) -> LogDamagedError:
+    return LogDamagedError(f"{path} is damaged at byte {place}: there is no valid entry")

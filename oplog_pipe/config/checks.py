@@ -1,0 +1,104 @@
+"""The rules for single texts. Each function raises ValueError with a sentence. No I/O."""
+
+import re
+import warnings
+
+import httpx
+
+from oplog_kit.listen import listen_address
+from oplogc.address import base_endpoint
+from oplogc.topics.names import topic_name
+
+_WORD = r"[A-Za-z_][A-Za-z0-9_]*"
+_TARGET = re.compile(rf"{_WORD}(\.{_WORD})*:{_WORD}(\.{_WORD})*", re.ASCII)
+_SINK = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+_SOURCE = re.compile(r"[A-Za-z0-9._/-]{1,64}", re.ASCII)
+_PLACEHOLDER = re.compile(r"\{[^{}]*\}|[{}]")
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?", re.ASCII)
+_PATH = re.compile(r"[^.]+(\.[^.]+)*", re.DOTALL)
+
+
+def sink_name(text: str) -> None:
+    if not _SINK.fullmatch(text):
+        raise ValueError(f"{text!r} must be 1 to 64 ASCII letters, digits, '.', '_' or '-'")
+
+
+def source_name(text: str) -> None:
+    if not _SOURCE.fullmatch(text):
+        raise ValueError(f"{text!r} must be 1 to 64 ASCII letters, digits, '.', '_', '-' or '/'")
+
+
+def log(text: str) -> str:
+    """Return the name of a log with its namespace."""
+    return str(topic_name(text))
+
+
+def agent(text: str) -> None:
+    base_endpoint(text, None)
+
+
+def http_url(text: str) -> None:
+    try:
+        url = httpx.URL(text)
+        if url.scheme in ("http", "https") and url.host and url.port != 0:
+            return
+    except (httpx.InvalidURL, ValueError):
+        pass
+    raise ValueError("must be an address such as http://localhost:9200 or https://host/path")
+
+
+def host(text: str) -> None:
+    if not _HOST.fullmatch(text):
+        raise ValueError(
+            f"{text!r} must be a host in lower case, such as api.example.com or localhost:8000"
+        )
+
+
+def postgres_url(text: str) -> None:
+    if not text.startswith(("postgresql://", "postgres://")):
+        raise ValueError("must be an address such as postgresql://user@host/database")
+
+
+def mongodb_url(text: str) -> None:
+    if not text.startswith(("mongodb://", "mongodb+srv://")):
+        raise ValueError("must be an address such as mongodb://host:27017")
+
+
+def listen(text: str) -> None:
+    listen_address(text)
+
+
+def target(text: str) -> None:
+    """Check ``module:name``."""
+    if not _TARGET.fullmatch(text):
+        raise ValueError(f"{text!r} must be module:name, such as shape:video")
+
+
+def template(text: str) -> None:
+    for found in _PLACEHOLDER.findall(text):
+        if found not in ("{namespace}", "{id}"):
+            raise ValueError(f"{text!r} has {found!r}; use {{namespace}} and {{id}}")
+
+
+def path_in_data(text: str) -> None:
+    """Check a path in ``data``, such as ``owner.name``."""
+    if not _PATH.fullmatch(text):
+        raise ValueError(f"{text!r} must be a path such as owner.name")
+
+
+def pattern(text: str) -> None:
+    """Check a regular expression."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a set such as [[a] works, but may not for ever
+            re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"{text!r} is not a regular expression: {error}") from None
+
+
+_LITERAL = re.compile(r"(?:\^|\\A)(?:[^\\.^$*+?{}\[\]|()]|\\[^A-Za-z0-9])+(?:\$|\\Z)")
+
+
+def is_literal(text: str) -> bool:
+    """Return whether a regular expression matches one namespace only, as ``^video$`` does."""
+    return _LITERAL.fullmatch(text) is not None

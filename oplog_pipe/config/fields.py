@@ -1,0 +1,67 @@
+"""What a setting is: its name, kind, range and meaning. No I/O."""
+
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import NamedTuple
+
+from oplog_kit.texts import duration_text, size_text
+
+
+class Kind(Enum):
+    TEXT = auto()
+    # A text that no message and no output may show.
+    SECRET = auto()
+    # A text that is shown without its password.
+    URL = auto()
+    TEXTS = auto()
+    # A list of texts that are shown without their passwords.
+    URLS = auto()
+    COUNT = auto()
+    DURATION = auto()
+    SIZE = auto()
+    FLAG = auto()
+    CHOICE = auto()
+    # A regular expression.
+    PATTERN = auto()
+    # A path; a relative one begins at the folder of the settings file.
+    FILE = auto()
+    # A mapping of texts.
+    TEXT_MAPPING = auto()
+    # The same, with values that no output may show.
+    SECRET_MAPPING = auto()
+    # A mapping of anything, with values that no output may show.
+    ANY_MAPPING = auto()
+    # A mapping or a list with a table of its own.
+    SECTION = auto()
+
+
+SECRETS = (Kind.SECRET, Kind.URL)
+
+
+class Field(NamedTuple):
+    """- ``least``, ``most``: of a count, a duration in seconds, a size in bytes; both are allowed.
+    - ``choices``: of a choice. ``check``: raises ValueError for a text that cannot be used.
+    - ``required``: how to give it, as the end of a sentence; empty: it has a default.
+    """
+
+    name: str
+    kind: Kind
+    meaning: str
+    least: float = 0
+    most: float = 0
+    choices: tuple[str, ...] = ()
+    check: Callable[[str], object] | None = None
+    required: str = ""
+
+
+def range_text(field: Field) -> str:
+    """Return the range of a number, such as ``1 to 100``; empty for other kinds."""
+    least, most = field.least, field.most
+    match field.kind:
+        case Kind.COUNT:
+            return f"{least:,} to {most:,}"
+        case Kind.DURATION:
+            return f"{duration_text(least)} to {duration_text(most)}"
+        case Kind.SIZE:
+            return f"{size_text(int(least))} to {size_text(int(most))}"
+    return ""

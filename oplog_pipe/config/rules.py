@@ -1,0 +1,139 @@
+"""The rules that concern more than one setting."""
+
+import re
+
+from oplog_pipe.config import checks
+from oplog_pipe.config.reader import Reader, Section
+from oplog_pipe.settings import OPLOG, SinkSettings, SourceSettings
+from oplog_pipe.sinks.options import (
+    ElasticsearchOptions,
+    FileOptions,
+    MongodbOptions,
+    OplogOptions,
+    PostgresOptions,
+)
+
+
+class Rules:
+    """Collects sources and sinks, and adds to a reader the mistakes that it finds."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._sources: list[tuple[Section, SourceSettings]] = []
+        self._sinks: list[tuple[Section, SinkSettings]] = []
+
+    def source(self, section: Section, settings: SourceSettings) -> None:
+        self._sources.append((section, settings))
+
+    def sink(self, section: Section, settings: SinkSettings) -> None:
+        self._sinks.append((section, settings))
+        self._credentials(section)
+        options = settings.options
+        match options:
+            case ElasticsearchOptions():
+                self._place(section, settings, "index", options.index, options.id)
+            case PostgresOptions():
+                self._place(section, settings, "table", options.table, options.id)
+            case MongodbOptions():
+                self._place(section, settings, "collection", options.collection, options.id)
+
+    def fetch(self, section: Section) -> None:
+        self._credentials(section)
+
+    def check(self) -> None:
+        """Compare sources and sinks with one another."""
+        self._unique("name", [(section, made.name) for section, made in self._sources])
+        self._unique("name", [(section, made.name) for section, made in self._sinks])
+        files = [
+            (section, made.options.path)
+            for section, made in self._sinks
+            if isinstance(made.options, FileOptions)
+        ]
+        self._unique("path", files)
+        dead = [(section, made.dead_letter or "") for section, made in self._sinks]
+        self._unique("dead_letter", [each for each in dead if each[1]])
+        for section, made in self._sinks:
+            if made.start == "copy" and "namespace" not in section.unread:
+                self._copy(section, made)
+            if isinstance(made.options, OplogOptions) and not made.transforms:
+                self._loop(section, made.options)
+
+    def _add(self, section: Section, name: str, sentence: str) -> None:
+        if name not in section.unread:
+            self._reader.mistake(section, name, sentence)
+
+    def _unique(self, name: str, values: list[tuple[Section, str]]) -> None:
+        first: dict[str, Section] = {}
+        for section, value in values:
+            if name in section.unread:
+                continue
+            if (other := first.setdefault(value, section)) is not section:
+                told = f"{value!r} is the {name} of {other.prefix.rstrip('.')}, too"
+                self._reader.mistake(section, name, told)
+
+    def _credentials(self, section: Section) -> None:
+        """Check a user, a password and an API key of a section that may have them all."""
+        if section.prefix.count(".") == 1 and section.values.get("type") == "oplog":
+            return  # an agent has no users
+        if section.has("password") and not section.has("user"):
+            self._add(section, "user", "is missing: password belongs to a user")
+        if section.has("user") and not section.has("password"):
+            self._add(section, "password", "is missing: it belongs to user")
+        if section.prefix.endswith(".fetch.") and section.has("user") and not section.has("hosts"):
+            # A `ref` may come from whoever publishes, and would get the password.
+            self._add(section, "hosts", "is missing: name the hosts that may get the password")
+        if section.has("api_key") and section.has("user"):
+            self._add(section, "api_key", "excludes user")
+
+    def _place(
+        self, section: Section, settings: SinkSettings, name: str, place: str, id: str
+    ) -> None:
+        """Check that each object has a place of its own: templates with both parts of its key."""
+        if {name, "id", "namespace"} & section.unread:
+            return
+        both = place + id
+        if "{id}" not in both:
+            self._add(section, "id", "must hold {id}: else objects overwrite one another")
+        if "{namespace}" not in both and not checks.is_literal(settings.namespace):
+            told = (
+                f"must hold {{namespace}}, because {name} does not: else objects of two namespaces "
+                "overwrite one another; or let namespace be one literal, such as ^video$"
+            )
+            self._add(section, "id", told)
+
+    def _loop(self, section: Section, options: OplogOptions) -> None:
+        """Check that a sink does not send messages to the log that they come from, without end."""
+        if section.unread:
+            return
+        log = checks.log(options.log)
+        for part, source in self._sources:
+            both = {each.rstrip("/") for each in source.agents} & {
+                each.rstrip("/") for each in options.agents
+            }
+            if both and source.log == log and not part.unread:
+                told = (
+                    f"{log} of these agents is the log of {part.prefix.rstrip('.')}, too: its "
+                    "messages would come again and again"
+                )
+                self._add(section, "log" if section.has("log") else "agents", told)
+                return
+
+    def _copy(self, section: Section, sink: SinkSettings) -> None:
+        """Check that a copy brings all messages of a sink: the messages of topics have none."""
+        good = [
+            made for part, made in self._sources if not part.unread & {"log", "namespace", "name"}
+        ]
+        if len(good) < len(self._sources):
+            return
+        for each in good:
+            if each.log != OPLOG and all(
+                re.search(pattern, each.log) for pattern in (each.namespace, sink.namespace)
+            ):
+                told = (
+                    f"copy is not possible, because {each.log} is a topic, of which there is no "
+                    "copy; let namespace exclude it, or use end"
+                )
+                self._add(section, "start", told)
+                return
+        if good and all(each.log != OPLOG for each in good):
+            self._add(section, "start", f"copy needs a source with log: {OPLOG}")

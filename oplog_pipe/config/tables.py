@@ -1,0 +1,352 @@
+"""Every setting of the file: a table for each mapping, and one for each type of sink.
+
+The reference of the settings is generated from these tables.
+"""
+
+from oplog_pipe.config import checks
+from oplog_pipe.config.fields import Field, Kind
+
+_HOUR = 3600
+_DAY = 24 * _HOUR
+_NAMESPACE = "Regular expression, which is searched in the namespace: a type, or `namespace/topic`."
+
+
+def _timeout(meaning: str) -> Field:
+    return Field("timeout", Kind.DURATION, meaning, 0.01, _HOUR)
+
+
+def _template(name: str, meaning: str) -> Field:
+    return Field(name, Kind.TEXT, meaning, check=checks.template)
+
+
+def _tls(whose: str) -> tuple[Field, ...]:
+    return (
+        Field(
+            "ca_file",
+            Kind.FILE,
+            "Certificates of the authorities to trust, in PEM. Without it: those of "
+            "`SSL_CERT_FILE` or the usual ones.",
+        ),
+        Field("cert_file", Kind.FILE, f"Certificate of {whose}, in PEM."),
+        Field(
+            "key_file",
+            Kind.FILE,
+            "Private key of `cert_file`, in PEM, without a pass phrase. Without it: in "
+            "`cert_file`.",
+        ),
+    )
+
+
+_TLS = _tls("the pipe")
+_USER = (
+    Field("user", Kind.TEXT, "User for Basic authentication."),
+    Field("password", Kind.SECRET, "Password of `user`."),
+)
+_AGENTS = "give the addresses of agents, such as [http://localhost:8042]"
+
+PIPE = (
+    Field(
+        "dir",
+        Kind.FILE,
+        "Folder of the commit log, positions and offsets. One process at a time uses it.",
+        required="give the folder of the commit log, such as ./pipe",
+    ),
+    Field(
+        "max_segment_bytes",
+        Kind.SIZE,
+        "A segment of the commit log is closed at this size. Only closed ones are compacted.",
+        1000,
+        10**12,
+    ),
+    Field(
+        "offset_flush",
+        Kind.DURATION,
+        "Interval at which the sinks' offsets are written to disk. After a crash, sinks get the "
+        "messages of this time again.",
+        0.01,
+        60,
+    ),
+    Field(
+        "shutdown_timeout",
+        Kind.DURATION,
+        "Time for the sinks to reach the end of the log when the pipe stops.",
+        0,
+        _HOUR,
+    ),
+    Field(
+        "listen",
+        Kind.TEXT,
+        "Address for `/status`, `/live` and `/metrics`, such as `localhost:9109`; an empty host is "
+        "all interfaces. Without it: none. Variable: `OPLOG_PIPE_LISTEN`.",
+        check=checks.listen,
+    ),
+    Field(
+        "sources",
+        Kind.SECTION,
+        "Logs to follow, a list.",
+        required="give a list of logs to follow",
+    ),
+    Field(
+        "sinks",
+        Kind.SECTION,
+        "Where messages go, a list.",
+        required="give a list of sinks",
+    ),
+)
+
+SOURCE = (
+    Field(
+        "name",
+        Kind.TEXT,
+        "Name under which the position is kept: 1 to 64 ASCII letters, digits, `.`, `_`, `-` or "
+        "`/`. Unique. Without it: the log.",
+        check=checks.source_name,
+    ),
+    Field(
+        "agents",
+        Kind.URLS,
+        "Addresses of agents on one store. If one is away, the next one is asked.",
+        check=checks.agent,
+        required=_AGENTS,
+    ),
+    Field(
+        "log",
+        Kind.TEXT,
+        "`system/oplog`, or a topic as `namespace/topic`.",
+        check=checks.log,
+    ),
+    Field("password", Kind.SECRET, "Password for reading; of a topic, the right to read it."),
+    Field(
+        "namespace",
+        Kind.PATTERN,
+        f"{_NAMESPACE} Messages that do not match are not kept.",
+    ),
+    Field(
+        "on_gap",
+        Kind.CHOICE,
+        "If messages of a topic are gone before they were read: stop with exit code 5, or continue "
+        "with a warning.",
+        choices=("stop", "continue"),
+    ),
+    Field(
+        "isolation",
+        Kind.CHOICE,
+        "Whether messages of open and aborted transactions of a topic are read.",
+        choices=("read_committed", "read_uncommitted"),
+    ),
+    *_TLS,
+)
+
+BATCH = (
+    Field("messages", Kind.COUNT, "Messages of one write.", 1, 100_000),
+    Field("bytes", Kind.SIZE, "Bytes of the data of one write.", 1, 10**9),
+    Field(
+        "time",
+        Kind.DURATION,
+        "Time to wait for more messages, from the first one on.",
+        0,
+        60,
+    ),
+)
+
+FUNCTION = (
+    Field(
+        "function",
+        Kind.TEXT,
+        "`module:function`, called with each message. It returns the message, or None to drop it. "
+        "The text alone may stand for the mapping.",
+        check=checks.target,
+    ),
+    Field("namespace", Kind.PATTERN, f"{_NAMESPACE} Messages that do not match are dropped."),
+)
+
+FETCH = (
+    Field("concurrency", Kind.COUNT, "Requests at a time.", 1, 1000),
+    _timeout("Time for one request."),
+    Field(
+        "hosts",
+        Kind.TEXTS,
+        "Hosts that may be asked, such as `api.example.com` or `localhost:8000`. A `ref` to "
+        "another one is refused. Without it: every host.",
+        check=checks.host,
+    ),
+    *_USER,
+    *_TLS,
+)
+STEP = (
+    *FUNCTION,
+    Field("fetch", Kind.SECTION, "Replaces `data` by the document at `data.ref`."),
+)
+
+SINK = (
+    Field(
+        "name",
+        Kind.TEXT,
+        "Name under which the offset is kept: 1 to 64 ASCII letters, digits, `.`, `_` or `-`. "
+        "Unique.",
+        check=checks.sink_name,
+        required="give the sink a name, under which its offset is kept",
+    ),
+    Field(
+        "type",
+        Kind.TEXT,
+        "`file`, `http`, `postgres`, `elasticsearch`, `mongodb`, `oplog`, or `module:Class`.",
+        required="give file, http, postgres, elasticsearch, mongodb, oplog or module:Class",
+    ),
+    Field(
+        "namespace",
+        Kind.PATTERN,
+        f"{_NAMESPACE} Messages that do not match are acknowledged and go no further.",
+    ),
+    Field(
+        "transforms",
+        Kind.SECTION,
+        "Steps that change or drop messages, a list: `module:function`, `fetch`, or a mapping.",
+    ),
+    Field("batch", Kind.SECTION, "When messages are written. The first limit counts."),
+    Field(
+        "retry_for",
+        Kind.DURATION,
+        "How long a write that fails for a passing reason is repeated. After it the failure "
+        "counts as permanent.",
+        0,
+        7 * _DAY,
+    ),
+    Field(
+        "dead_letter",
+        Kind.FILE,
+        "File for messages that the sink refuses for good. Without it: the pipe stops with exit "
+        "code 4.",
+    ),
+    Field(
+        "start",
+        Kind.CHOICE,
+        "Where a sink that is new in the folder begins: at the `end` of the log, or with a new "
+        "`copy` of all objects, for all sinks. Without it: at the oldest message, which is refused "
+        "if the log is compacted.",
+        choices=("end", "copy"),
+    ),
+)
+
+_ID = "Id of the object there, with `{namespace}` and `{id}`."
+TYPES: dict[str, tuple[Field, ...]] = {
+    "file": (
+        Field(
+            "path",
+            Kind.FILE,
+            "File to append to, a JSON object per line.",
+            required="give the file to write",
+        ),
+        Field(
+            "rotate_bytes",
+            Kind.SIZE,
+            "A file of this size is set aside, and a new one begins. 0: never.",
+            0,
+            10**13,
+        ),
+    ),
+    "http": (
+        Field(
+            "url",
+            Kind.URL,
+            "Address to which batches are sent with POST.",
+            check=checks.http_url,
+            required="give the address of the receiver, such as https://host/path",
+        ),
+        Field(
+            "format",
+            Kind.CHOICE,
+            "A JSON array, or a JSON object per line.",
+            choices=("json", "ndjson"),
+        ),
+        *_USER,
+        Field("headers", Kind.SECRET_MAPPING, "Headers of each request. Their values are hidden."),
+        _timeout("Time for one request."),
+        Field("copies", Kind.FLAG, "Tell the receiver when copies begin and end."),
+        *_TLS,
+    ),
+    "postgres": (
+        Field(
+            "url",
+            Kind.URL,
+            "Database, such as `postgresql://user@host/database`.",
+            check=checks.postgres_url,
+            required="give the database, such as postgresql://user@host/database",
+        ),
+        _template("table", "Table, or `schema.table`, with `{namespace}`."),
+        _template("id", _ID),
+        Field(
+            "columns",
+            Kind.TEXT_MAPPING,
+            "Columns and their paths in `data`, such as `owner: owner.name`. Without it: one "
+            "column `data` with all of it.",
+            check=checks.path_in_data,
+        ),
+        Field("create", Kind.FLAG, "Create a table that is missing."),
+        _timeout("Time for one write."),
+    ),
+    "elasticsearch": (
+        Field(
+            "urls",
+            Kind.URLS,
+            "Addresses of nodes of Elasticsearch or OpenSearch.",
+            check=checks.http_url,
+            required="give the addresses of nodes, such as [http://localhost:9200]",
+        ),
+        _template("index", "Index, with `{namespace}`."),
+        _template("id", _ID),
+        *_USER,
+        Field("api_key", Kind.SECRET, "API key. Excludes `user`."),
+        Field("create", Kind.FLAG, "Create an index that is missing."),
+        _timeout("Time for one request."),
+        *_TLS,
+    ),
+    "mongodb": (
+        Field(
+            "url",
+            Kind.URL,
+            "Servers, such as `mongodb://host:27017`.",
+            check=checks.mongodb_url,
+            required="give the servers, such as mongodb://host:27017",
+        ),
+        Field(
+            "database",
+            Kind.TEXT,
+            "Name of the database.",
+            required="give the name of the database",
+        ),
+        _template("collection", "Collection, with `{namespace}`."),
+        _template("id", _ID),
+        _timeout("Time for one write."),
+    ),
+    "oplog": (
+        Field(
+            "agents",
+            Kind.URLS,
+            "Addresses of agents on one store.",
+            check=checks.agent,
+            required=_AGENTS,
+        ),
+        Field(
+            "log",
+            Kind.TEXT,
+            "`system/oplog`, or a topic as `namespace/topic`.",
+            check=checks.log,
+        ),
+        Field("password", Kind.SECRET, "Password for sending."),
+        _timeout("Time for one request."),
+        *_TLS,
+    ),
+}
+CUSTOM = (
+    Field(
+        "options",
+        Kind.ANY_MAPPING,
+        "Keyword arguments of the class. Their values are hidden.",
+    ),
+)
+
+
+def of_type(name: str) -> tuple[Field, ...] | None:
+    """Return the table of a type of sink; None: there is no such type."""
+    return CUSTOM if ":" in name else TYPES.get(name)

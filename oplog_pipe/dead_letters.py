@@ -1,0 +1,55 @@
+"""The file for messages that a sink refuses for good."""
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from oplog_pipe.errors import SinkError
+from oplog_pipe.message import Message
+
+
+class DeadLetters:
+    """Adds JSON lines to a file: a message as the log has it, and the reason.
+
+    A message may have two lines after a crash. The file is created by the first one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def add(self, message: Message, reason: str) -> None:
+        """Add a line. It is on disk when this returns. Raises SinkError."""
+        line = msgspec.json.encode(
+            {
+                "offset": message.offset,
+                "op": message.op,
+                "timestamp": message.timestamp,
+                "namespace": message.namespace,
+                "id": message.id,
+                "data": msgspec.Raw(message.json()),
+                "error": reason,
+            }
+        )
+        try:
+            is_new = not self._path.exists()
+            with self._path.open("ab+") as file:
+                if file.tell():
+                    file.seek(-1, os.SEEK_END)
+                    if file.read(1) != b"\n":  # a crash has torn the last line
+                        line = b"\n" + line
+                file.write(line + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            if is_new:
+                _sync_folder(self._path.parent)
+        except OSError as error:
+            raise SinkError(f"dead_letter: {self._path}: {error.strerror}") from error
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

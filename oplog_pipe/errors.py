@@ -1,0 +1,55 @@
+"""Every error that the pipe raises on purpose. Messages name no secret."""
+
+
+class PipeError(Exception):
+    """Base of them all."""
+
+
+class ConfigError(PipeError):
+    """A setting cannot be used. The message names it and says what to do."""
+
+
+class LogError(PipeError):
+    """The commit log cannot be read or written. The message names the file."""
+
+
+class LogDamagedError(LogError):
+    """Bytes before the tail of a file are damaged. Names the file, and the place in it."""
+
+
+class LogLockedError(LogError):
+    """Another process uses the folder."""
+
+
+class SourceError(PipeError):
+    """A source refuses for good, or is no agent."""
+
+
+class GapError(SourceError):
+    """Messages of a topic after the position are gone."""
+
+
+class SinkError(PipeError):
+    """A sink did not take messages. Nothing is acknowledged; some may have been written.
+
+    - ``transient``: the same write may succeed later: the system is away or busy. Otherwise it
+      fails again, because of the message or of the settings.
+    - ``index``: the message that the system refused, counted in the batch; None: not known, or none
+      in particular.
+    """
+
+    def __init__(self, message: str, *, transient: bool = False, index: int | None = None) -> None:
+        super().__init__(message)
+        self.transient = transient
+        self.index = index
+
+
+class TargetError(SinkError):
+    """The target refuses every message: a wrong password, a missing table.
+
+    No message is at fault, so none becomes a dead letter.
+    """
+
+
+class TransformError(SinkError):
+    """A transform or a fetch failed."""

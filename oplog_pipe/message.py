@@ -1,0 +1,95 @@
+"""The message that transforms and sinks see. No I/O, and nothing of the engine that runs them."""
+
+from typing import Any, Literal
+
+import msgspec
+
+Op = Literal["insert", "update", "delete"]
+
+_VERSIONS_PER_MS = 1 << 20
+_UNREAD: Any = object()
+
+
+class Message:
+    """One change of one object, or one message of a topic.
+
+    - ``op``: ``insert``, ``update`` or ``delete``. Write ``insert`` and ``update`` in the same way:
+      both bring an object as it is now.
+    - ``timestamp``: when the object changed, or when the message was published, in milliseconds
+      since 1970.
+    - ``namespace``: the type of the object, or ``namespace/topic``.
+    - ``data``: the operation as streamed, or the message of a topic as a poll shows it, decoded at
+      the first access. A transform may change it or set another one.
+    - ``id``: of the object in its namespace; of a message of a topic: its key, else its id.
+    - ``offset``: in the commit log. ``version``: ascends with it, across folders too; a sink writes
+      nothing over a larger one. ``source``: name of the source.
+
+    A transform may set ``op``, ``timestamp``, ``namespace``, ``data`` and ``id``.
+    """
+
+    __slots__ = (
+        "_data",
+        "_raw",
+        "id",
+        "namespace",
+        "offset",
+        "op",
+        "source",
+        "timestamp",
+        "version",
+    )
+
+    def __init__(
+        self,
+        op: Op,
+        timestamp: int,
+        namespace: str,
+        raw: bytes | memoryview | msgspec.Raw,
+        *,
+        id: str,
+        offset: int,
+        version: int,
+        source: str,
+    ) -> None:
+        self.op: Op = op
+        self.timestamp = timestamp
+        self.namespace = namespace
+        self.id = id
+        self.offset = offset
+        self.version = version
+        self.source = source
+        self._raw: bytes | memoryview | msgspec.Raw | None = raw
+        self._data: Any = _UNREAD
+
+    @property
+    def data(self) -> Any:
+        if self._data is _UNREAD:
+            assert self._raw is not None
+            self._data = msgspec.json.decode(self._raw)
+            self._raw = None  # it may be changed in place from now on
+        return self._data
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        self._data = value
+        self._raw = None
+
+    def json(self) -> bytes:
+        """Return ``data`` as JSON: without decoding it if nobody has read it.
+
+        Raises TypeError or ValueError if a transform has set something that JSON cannot express.
+        """
+        return msgspec.json.encode(self._data) if self._raw is None else bytes(self._raw)
+
+    def __repr__(self) -> str:
+        return f"Message({self.op} {self.namespace!r} {self.id!r}, offset {self.offset})"
+
+
+def version_of(created: int, offset: int) -> int:
+    """Return the version of an offset in a folder that was created at this time, ms since 1970.
+
+    Versions ascend with the offset. A folder that is created later has larger versions, as long as
+    the older one has taken fewer than a million entries per millisecond of its life. At most
+    2^63 - 1 until the year 2248.
+    """
+    return created * _VERSIONS_PER_MS + offset

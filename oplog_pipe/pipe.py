@@ -1,0 +1,333 @@
+"""The pipe: sources, commit log, sinks, and the order in which they start and stop."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from oplog_kit.texts import counted
+from oplog_pipe.ages import Ages
+from oplog_pipe.commitlog.log import CommitLog
+from oplog_pipe.dead_letters import DeadLetters
+from oplog_pipe.errors import ConfigError, GapError, PipeError, SinkError
+from oplog_pipe.exits import EXIT_FAILED, EXIT_GAP, EXIT_OK, EXIT_SINK, EXIT_USAGE
+from oplog_pipe.keeper import Keeper, Kept
+from oplog_pipe.retry import Clock
+from oplog_pipe.settings import PipeSettings, SinkSettings, SourceSettings
+from oplog_pipe.sinks.base import Sink
+from oplog_pipe.sources import Sources
+from oplog_pipe.start import Copies, begin, held_by_others
+from oplog_pipe.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
+from oplog_pipe.steps import build_steps
+from oplog_pipe.worker import FOR_EVER, Worker
+from oplogc import __version__
+
+# Seconds that threads get at the end of shutdown_timeout to finish their present step.
+_GRACE = 1.0
+# Seconds between two looks at threads that end.
+_LOOK = 0.02
+
+logger = logging.getLogger("oplog_pipe")
+
+
+class SourcesOfPipe(Copies, Protocol):
+    """What the pipe needs of its sources."""
+
+    async def run(self) -> None:
+        """Append what comes until cancelled. Raises SourceError, GapError, LogError.
+
+        However it ends, everything received is on disk.
+        """
+
+    def status(self) -> list[SourceStatus]: ...
+
+
+Build = Callable[[SinkSettings, Path], Sink]
+Open = Callable[[Sequence[SourceSettings], CommitLog, Path], SourcesOfPipe]
+
+
+class Pipe:
+    """Runs once. ``one_at_a_time``: never write batches.
+
+    ``build``, ``sources``: make sinks and sources of your own instead of those of the settings.
+    """
+
+    def __init__(
+        self,
+        settings: PipeSettings,
+        *,
+        one_at_a_time: bool = False,
+        build: Build | None = None,
+        sources: Open | None = None,
+        clock: Clock = Clock(),  # noqa: B008 - it holds no state
+    ) -> None:
+        self._settings = settings
+        self._one_at_a_time = one_at_a_time
+        self._build = build
+        self._open_sources = sources
+        self._clock = clock
+        self._began = time.monotonic()
+        self._ages = Ages()
+        self._log: CommitLog | None = None
+        self._sources: SourcesOfPipe | None = None
+        self._workers: list[Worker] = []
+        self._keeper: Keeper | None = None
+        self._told: set[int] = set()
+        self._code: int | None = None
+        self._hanging = False
+        self._recovers = False
+
+    @property
+    def hangs(self) -> bool:
+        """Whether threads are still running after ``run``: a sink did not return. Use os._exit."""
+        return self._hanging
+
+    async def run(self, stop: asyncio.Event) -> int:
+        """Run until ``stop`` or a failure, drain the sinks, and return the exit code.
+
+        Failures are logged. A sink that hangs does not delay the end beyond ``shutdown_timeout``.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+        try:
+            self._open()
+            self._tell_start()
+            for worker in self._workers:
+                worker.start()
+            assert self._keeper is not None
+            self._keeper.start()
+            following = await self._feed(stop)
+            await self._drain(following)
+        except PipeError as error:
+            self._fail(error)
+        finally:
+            self._close()
+        return EXIT_OK if self._code is None else self._code
+
+    def status(self) -> PipeStatus:
+        """Return the present state. Any thread may call it."""
+        log, sources = self._log, self._sources
+        return PipeStatus(
+            __version__,
+            time.monotonic() - self._began,
+            LogStatus(None, 0, 0, 0, -1)
+            if log is None
+            else LogStatus(log.oldest, log.end, log.bytes, len(log.segments), log.compacted),
+            [] if sources is None else sources.status(),
+            [self._status_of(worker) for worker in self._workers],
+            str(self._settings.dir.resolve()),
+        )
+
+    def _status_of(self, worker: Worker) -> SinkStatus:
+        status = worker.status()
+        if status.lag:
+            return msgspec.structs.replace(status, lag_seconds=self._ages.of(status.offset + 1))
+        return status
+
+    # Start
+
+    def _open(self) -> None:
+        """Raises ConfigError, LogError."""
+        settings = self._settings
+        steps = [
+            build_steps(sink.transforms, settings.root, f"sinks[{number}]")
+            for number, sink in enumerate(settings.sinks)
+        ]
+        build = self._build or _sink_builder()
+        sinks = [build(each, settings.root) for each in settings.sinks]
+        log = self._log = CommitLog.open(settings.dir, max_segment_bytes=settings.max_segment_bytes)
+        self._sources = (self._open_sources or Sources)(settings.sources, log, settings.dir)
+        starts = begin(settings, log, self._sources)
+        end = log.end - 1
+        workers = []
+        for number, (each, start) in enumerate(zip(settings.sinks, starts, strict=True)):
+            single_until = -1 if start.is_new else end
+            workers.append(
+                Worker(
+                    each,
+                    sinks[number],
+                    steps[number],
+                    log,
+                    offset=start.offset,
+                    single_until=FOR_EVER if self._one_at_a_time else single_until,
+                    recover_until=single_until,
+                    dead_letters=_dead_letters(each, settings.root),
+                    place=f"sinks[{number}]",
+                    changed=self._changed,
+                    clock=self._clock,
+                )
+            )
+        self._ages.note(log.end)
+        self._keeper = Keeper(
+            log,
+            [Kept(worker, start.offsets) for worker, start in zip(workers, starts, strict=True)],
+            held=held_by_others(settings.dir, settings.sinks),
+            interval=settings.offset_flush,
+            tick=lambda: self._ages.note(log.end),
+            failed=self._changed,
+        )
+        self._workers = workers
+
+    def _tell_start(self) -> None:
+        assert self._log is not None
+        settings, end = self._settings, self._log.end
+        logger.info(
+            "folder %s, %s; sources: %s; sinks: %s",
+            settings.dir, counted(end, "entry", "entries"),
+            ", ".join(each.name for each in settings.sources),
+            ", ".join(f"{each.name} ({each.type})" for each in settings.sinks),
+        )  # fmt: skip
+        backlogs = [
+            f"{each.name} {end - 1 - each.offset:,}" for each in self._workers if not each.is_ready
+        ]
+        if backlogs:
+            logger.info(
+                "recovery: the sources wait until sinks have written their backlogs, one message"
+                " at a time: %s", ", ".join(backlogs),
+            )  # fmt: skip
+        self._recovers = bool(backlogs)
+
+    def _changed(self) -> None:
+        """Look at the threads again. Called in any of them."""
+        try:
+            self._loop.call_soon_threadsafe(self._news.set)
+        except RuntimeError:  # a sink returns after the end of the loop
+            return
+
+    # Life
+
+    async def _feed(self, stop: asyncio.Event) -> "asyncio.Task[None] | None":
+        """Run the sources once all backlogs are written; return at a stop or a failure."""
+        assert self._sources is not None
+        asked = asyncio.create_task(stop.wait(), name="stop")
+        asked.add_done_callback(lambda _: self._news.set())
+        following: asyncio.Task[None] | None = None
+        try:
+            while True:
+                self._news.clear()
+                self._tell_failures()
+                if asked.done() or self._code is not None:
+                    return following
+                if following is None and all(each.is_ready for each in self._workers):
+                    if self._recovers:
+                        logger.info("recovery is complete")
+                    following = asyncio.create_task(self._sources.run(), name="sources")
+                    following.add_done_callback(lambda _: self._news.set())
+                if following is not None and following.done():
+                    return following
+                await self._news.wait()
+        except asyncio.CancelledError:
+            if following is not None:
+                following.cancel()
+            raise
+        finally:
+            asked.cancel()
+
+    async def _drain(self, following: "asyncio.Task[None] | None") -> None:
+        """End the sources, then the sinks at the end of the log, within ``shutdown_timeout``."""
+        assert self._keeper is not None
+        grace = min(_GRACE, self._settings.shutdown_timeout)
+        deadline = self._loop.time() + self._settings.shutdown_timeout
+        if following is not None:
+            following.cancel()
+            await asyncio.wait({following}, timeout=self._settings.shutdown_timeout)
+            self._end_of(following)
+        for worker in self._workers:
+            worker.drain()
+        await self._ended(deadline)
+        for worker in self._workers:
+            worker.leave()
+        await self._ended(self._loop.time() + grace)
+        self._keeper.stop(max(deadline - self._loop.time(), grace))
+        self._tell_failures()
+        for worker in self._workers:
+            if not worker.is_done:
+                logger.warning(
+                    "sink %r hangs: stopping without it; it continues behind offset %d at the"
+                    " next start", worker.name, worker.offset,
+                )  # fmt: skip
+
+    async def _ended(self, deadline: float) -> None:
+        """Wait until all sinks have ended, or until the deadline."""
+        assert self._log is not None
+        while not all(each.is_done for each in self._workers):
+            self._log.wake()  # also a thread that was about to wait
+            if self._loop.time() >= deadline:
+                return
+            self._news.clear()
+            try:
+                async with asyncio.timeout(_LOOK):
+                    await self._news.wait()
+            except TimeoutError:
+                continue
+
+    def _end_of(self, following: "asyncio.Task[None]") -> None:
+        if not following.done():
+            logger.warning("the sources hang: stopping without them")
+            self._hanging = True
+        elif not following.cancelled():
+            error = following.exception()
+            self._fail(PipeError("the sources have ended") if error is None else error)
+
+    def _close(self) -> None:
+        log, keeper = self._log, self._keeper
+        for worker in self._workers:
+            worker.leave()
+        if keeper is not None:
+            keeper.close()
+            self._hanging |= keeper.is_running
+        self._hanging |= any(not each.is_done for each in self._workers)
+        if log is not None:
+            log.close()
+
+    # Failures
+
+    def _tell_failures(self) -> None:
+        for worker in self._workers:
+            if worker.error is not None:
+                self._fail(worker.error, worker)
+        if self._keeper is not None and self._keeper.error is not None:
+            self._fail(self._keeper.error)
+
+    def _fail(self, error: BaseException, worker: Worker | None = None) -> None:
+        """Log a failure once. The first one gives the exit code."""
+        if id(error) in self._told:
+            return
+        self._told.add(id(error))
+        if self._code is None:
+            self._code = exit_code(error)
+        if not isinstance(error, PipeError):
+            logger.error("a defect of this program", exc_info=error)
+        elif worker is not None and isinstance(error, SinkError):
+            logger.error(
+                "sink %r stops the pipe: %s; its offset is %d, and the next start takes the"
+                " messages behind it one at a time", worker.name, error, worker.offset,
+            )  # fmt: skip
+        else:
+            logger.error("%s", error)
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the exit code of a failure."""
+    for kind, code in (
+        (ConfigError, EXIT_USAGE),
+        (SinkError, EXIT_SINK),
+        (GapError, EXIT_GAP),
+    ):
+        if isinstance(error, kind):
+            return code
+    return EXIT_FAILED
+
+
+def _sink_builder() -> Build:
+    from oplog_pipe.sinks.factory import build
+
+    return build
+
+
+def _dead_letters(sink: SinkSettings, root: Path) -> DeadLetters | None:
+    return None if sink.dead_letter is None else DeadLetters(root / sink.dead_letter)

@@ -1,0 +1,97 @@
+"""The settings of a pipe, as frozen values. Times are seconds, sizes bytes."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from oplog_pipe.sinks.options import SinkOptions, TlsOptions
+
+OPLOG = "system/oplog"
+
+
+@dataclass(frozen=True)
+class SourceSettings:
+    """One log, and the agents that serve it from one store.
+
+    - ``name``: under which the folder keeps its position; by default the log.
+    - ``namespace``: regular expression, searched in the type or the topic.
+    - ``on_gap``: of a topic. ``isolation``: of a topic.
+    """
+
+    name: str
+    agents: tuple[str, ...] = field(repr=False)
+    log: str = OPLOG
+    password: str | None = field(default=None, repr=False)
+    namespace: str = ".*"
+    on_gap: Literal["stop", "continue"] = "stop"
+    isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    tls: TlsOptions = field(default_factory=TlsOptions)
+
+
+@dataclass(frozen=True)
+class FunctionStep:
+    """``function``: ``module:function``, called with a Message; returns a Message, or None."""
+
+    function: str
+    namespace: str = ".*"
+
+
+@dataclass(frozen=True)
+class FetchStep:
+    """Replace ``data`` by the JSON document at ``data["ref"]``. Deletes pass. 404 and 410 drop.
+
+    ``hosts``: that are asked, ``host`` or ``host:port``; None: every host.
+    """
+
+    namespace: str = ".*"
+    concurrency: int = 8
+    timeout: float = 10.0
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    tls: TlsOptions = field(default_factory=TlsOptions)
+    hosts: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch is written when one of these is reached. ``time`` counts from its first message."""
+
+    messages: int = 1000
+    bytes: int = 1_000_000
+    time: float = 0.1
+
+
+@dataclass(frozen=True)
+class SinkSettings:
+    """- ``type``: as in the file, such as ``postgres`` or ``module:Class``.
+    - ``retry_for``: seconds for which a transient failure is tried again, with growing pauses.
+    - ``dead_letter``: file for messages that the sink refuses for good; None: stop instead.
+    - ``start``: of a sink that is new in the folder; None: at the oldest entry, which is refused if
+      the log is compacted.
+    """
+
+    name: str
+    type: str
+    options: SinkOptions
+    namespace: str = ".*"
+    transforms: tuple[FunctionStep | FetchStep, ...] = ()
+    batch: Batch = Batch()
+    retry_for: float = 60.0
+    dead_letter: str | None = None
+    start: Literal["end", "copy"] | None = None
+
+
+@dataclass(frozen=True)
+class PipeSettings:
+    """``dir``: folder of the commit log. ``root``: folder of the settings file; modules are
+    imported from it, and relative paths start there.
+    """
+
+    dir: Path
+    root: Path
+    sources: tuple[SourceSettings, ...]
+    sinks: tuple[SinkSettings, ...]
+    max_segment_bytes: int = 1_000_000_000
+    offset_flush: float = 1.0
+    shutdown_timeout: float = 30.0
+    listen: str | None = None

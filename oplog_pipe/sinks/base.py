@@ -1,0 +1,49 @@
+"""What a sink is."""
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from oplog_pipe.message import Message
+
+
+class Sink(Protocol):
+    """Takes messages, in the order of the log. One thread calls the methods, one after another.
+
+    Messages may come again after a crash or a failure: write them by ``version``, so that an older
+    one never replaces a newer one. Raise SinkError, with ``transient`` if a repetition may help;
+    any other exception counts as permanent.
+    """
+
+    def open(self) -> None:
+        """Connect. Called once, before everything else. Raises SinkError."""
+
+    def write(self, messages: Sequence[Message]) -> None:
+        """Write messages. They count as acknowledged when this returns.
+
+        At least one, in ascending order of their offsets. Several of them may concern one object.
+        """
+
+    def begin_copy(self, generation: int, source: str) -> None:
+        """A copy of all objects of a source begins. ``generation``: the version at which it does.
+
+        May be called again with the same arguments. A copy may begin while another one of the
+        source has not ended, and never will.
+        """
+
+    def end_copy(self, generation: int, source: str) -> None:
+        """The copy is complete: remove the source's objects of a version below ``generation``."""
+
+    def close(self) -> None:
+        """Disconnect. Called once at the end, also after a failure. Nothing is written any more."""
+
+
+@runtime_checkable
+class Versioned(Protocol):
+    """A sink that can tell the largest version in its target."""
+
+    def newest_version(self) -> int | None:
+        """Return it; None if the target is empty. Called after ``open``. Raises SinkError.
+
+        A larger one than that of the newest entry means that the target belongs to another folder,
+        and that it would ignore new messages.
+        """

@@ -1,0 +1,297 @@
+"""A sink for Elasticsearch and OpenSearch: each object is a document, with its version."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from oplog_pipe.calls import Calls
+from oplog_pipe.errors import SinkError, TargetError
+from oplog_pipe.message import Message
+from oplog_pipe.sinks.headers import check_headers
+from oplog_pipe.sinks.options import ElasticsearchOptions
+from oplog_pipe.sinks.search_bulk import OWN, Item, bodies, check, items, reason_of
+from oplog_pipe.sinks.search_index import IndexNames
+from oplog_pipe.sinks.template import Template
+from oplogc.answers import Answer
+from oplogc.http_client import NoAnswer
+
+MAX_BODY_BYTES = 10_000_000
+# Documents that one request deletes at the end of a copy: it must end within the time-out.
+MAX_DELETES = 10_000
+# Requests in a row that delete nothing because others change the same documents.
+_MAX_CONFLICTS = 20
+# Namespaces in one index.
+_MAX_NAMESPACES = 10_000
+_MAPPING = {
+    "properties": {
+        OWN: {
+            "properties": {
+                "version": {"type": "long"},
+                "source": {"type": "keyword"},
+                "namespace": {"type": "keyword"},
+                "timestamp": {"type": "date"},
+            }
+        }
+    }
+}
+# By itself a server passes over shards that are away, for example after its start.
+_SEARCH = "_search?allow_partial_search_results=false"
+_NDJSON = "application/x-ndjson"
+_JSON = "application/json"
+
+
+class ElasticsearchSink:
+    """Writes documents: the data of a message, and ``oplog`` with its version, source, namespace
+    and timestamp. An older version never replaces a newer one.
+
+    ``namespace``: regular expression of the namespaces that the sink gets. The end of a copy
+    removes documents from their indexes only. Raises ValueError for an option that cannot be used.
+    """
+
+    def __init__(
+        self,
+        options: ElasticsearchOptions,
+        namespace: str = ".*",
+        *,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        max_deletes: int = MAX_DELETES,
+    ) -> None:
+        self._names = IndexNames(options.index, namespace)
+        if self._names.is_fixed:
+            self._names.of("")  # raises if no index can have this name
+        self._ids = Template(options.id)
+        self._create = options.create
+        self._max_body_bytes = max_body_bytes
+        self._max_deletes = max_deletes
+        self._headers = (
+            {"Authorization": f"ApiKey {options.api_key}"} if options.api_key is not None else {}
+        )
+        check_headers(self._headers, "api_key")
+        self._calls = Calls(
+            options.urls,
+            options.tls,
+            options.timeout,
+            user=options.user,
+            password=options.password,
+        )
+        # Indexes that have the mapping.
+        self._ready: set[str] = set()
+
+    def open(self) -> None:
+        found = self._ask("GET", "/")
+        if not isinstance(found, dict) or "version" not in found:
+            raise SinkError(f"{self._calls.server} is neither Elasticsearch nor OpenSearch")
+
+    def write(self, messages: Sequence[Message]) -> None:
+        actions = items(messages, self._names, self._ids)
+        for index in dict.fromkeys(action.target for action in actions):
+            if index not in self._ready:
+                self._prepare(index, self._create)
+        for group in bodies(actions, self._max_body_bytes):
+            self._write(group)
+
+    def begin_copy(self, generation: int, source: str) -> None:
+        pass
+
+    def end_copy(self, generation: int, source: str) -> None:
+        for index, own in self._existing().items():
+            self._prepare(index, False)
+            older = [
+                *own,
+                {"term": {f"{OWN}.source": source}},
+                {"range": {f"{OWN}.version": {"lt": generation}}},
+            ]
+            self._delete(index, {"bool": {"filter": older}})
+
+    def newest_version(self) -> int | None:
+        # Not by an aggregation: its numbers are doubles, which hold 53 bits of a version.
+        newest = None
+        for index, own in self._existing().items():
+            body = {
+                "size": 1,
+                "_source": False,
+                "query": {"bool": {"filter": own}},
+                "sort": [{f"{OWN}.version": {"order": "desc", "unmapped_type": "long"}}],
+            }
+            self._ask("POST", f"{_path(index)}/_refresh")
+            for hit in self._ask("POST", f"{_path(index)}/{_SEARCH}", body)["hits"]["hits"]:
+                newest = max(newest or 0, int(hit["sort"][0]))
+        return newest
+
+    def close(self) -> None:
+        self._calls.close()
+
+    def _existing(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the indexes of this sink that exist, each with the filters for its documents."""
+        pattern = quote(self._names.pattern, safe="*")
+        found = self._ask("GET", f"/_resolve/index/{pattern}", missing_is_none=True) or {}
+        # Name -> indexes that it stands for: several if it is the name of an alias.
+        indexes = {each["name"]: [each["name"]] for each in found.get("indices", ())}
+        indexes |= {each["name"]: each["indices"] for each in found.get("aliases", ())}
+        exists: dict[str, Any] = {"exists": {"field": f"{OWN}.version"}}
+        if self._names.is_fixed:
+            return {index: [exists, self._of_the_sink(index)] for index in indexes}
+        # A pattern such as * matches indexes of others, too: they do not have the mapping.
+        # Not by _mapping/field, which asks the shards: while they recover, it finds nothing.
+        path = f"/{pattern}/_mapping?filter_path=*.mappings.properties.{OWN}.properties.version"
+        mapped = self._ask("GET", path, missing_is_none=True) or {}
+        spaces = {
+            index: self._names.namespace_of(index)
+            for index, members in indexes.items()
+            if any(each in mapped for each in members)
+        }
+        return {
+            index: [exists, {"term": {f"{OWN}.namespace": namespace}}]
+            for index, namespace in spaces.items()
+            if namespace is not None
+        }
+
+    def _of_the_sink(self, index: str) -> dict[str, Any]:
+        """Return the filter for documents of the sink's namespaces, which share this index."""
+        self._ask("POST", f"{_path(index)}/_refresh")
+        field = {"field": f"{OWN}.namespace", "size": _MAX_NAMESPACES}
+        body = {"size": 0, "aggs": {"namespaces": {"terms": field}}}
+        found = self._ask("POST", f"{_path(index)}/{_SEARCH}", body).get("aggregations", {})
+        counted = found.get("namespaces", {"buckets": []})
+        if counted.get("sum_other_doc_count"):
+            raise SinkError(f"index {index} has more than {_MAX_NAMESPACES} namespaces")
+        spaces = self._names.matching(bucket["key"] for bucket in counted["buckets"])
+        return {"terms": {f"{OWN}.namespace": spaces}}
+
+    def _prepare(self, index: str, create: bool) -> None:
+        """Give the index the mapping. ``create``: also create it if it is missing.
+
+        By the mapping of a search server's own choice, no source could be found again.
+        """
+        if create:
+            answer = self._send("PUT", _path(index), {"mappings": _MAPPING})
+            if answer.status < 300:
+                self._ready.add(index)
+                return
+            if answer.status != 400:
+                raise self._refused(answer)
+            kind = _error_type(answer)
+            # The second one: the name is that of an alias.
+            if kind not in ("resource_already_exists_exception", "invalid_index_name_exception"):
+                raise self._refused(answer)
+        answer = self._send("PUT", f"{_path(index)}/_mapping", _MAPPING)
+        if answer.status == 404:
+            raise TargetError(f"index {index} does not exist: create it, or set create: true")
+        if answer.status >= 300:
+            raise self._refused(answer, f"index {index} cannot get the mapping of {OWN!r}: ")
+        self._ready.add(index)
+
+    def _write(self, group: list[Item]) -> None:
+        body = b"".join(action.body for action in group)
+        answer = self._send("POST", "/_bulk", body)
+        if answer.status == 413 and len(group) > 1:
+            half = len(group) // 2
+            self._write(group[:half])
+            self._write(group[half:])
+            return
+        place = group[0].place if len(group) == 1 else None
+        if answer.status >= 300:
+            raise self._refused(answer, index=place)
+        try:
+            check(self._json(answer), group)
+        except SinkError:
+            self._ready.clear()  # somebody may have deleted an index
+            raise
+
+    def _delete(self, index: str, query: Mapping[str, Any]) -> None:
+        """Delete documents until none of them is left. Others may change them meanwhile."""
+        path = f"{_path(index)}/_delete_by_query?conflicts=proceed&max_docs={self._max_deletes}"
+        conflicts = 0
+        while True:
+            # Without it a query does not see the newest documents, nor their newest versions.
+            self._ask("POST", f"{_path(index)}/_refresh")
+            done = self._ask("POST", path, {"query": query})
+            if done.get("failures"):
+                reason = reason_of(done["failures"][0].get("cause"))
+                raise SinkError(f"index {index}: {reason}", transient=True)
+            if not done["total"] and not done.get("timed_out"):
+                return
+            conflicts = 0 if done["deleted"] else conflicts + 1
+            if conflicts > _MAX_CONFLICTS:
+                raise SinkError(
+                    f"index {index}: others change the documents that are to be deleted",
+                    transient=True,
+                )
+
+    def _ask(
+        self, method: str, path: str, body: object = None, *, missing_is_none: bool = False
+    ) -> Any:
+        answer = self._send(method, path, body)
+        if missing_is_none and answer.status == 404:
+            return None
+        if answer.status >= 300:
+            raise self._refused(answer)
+        return self._json(answer)
+
+    def _send(self, method: str, path: str, body: object = None) -> Answer:
+        """Send a request to the first server that answers, each of them once.
+
+        Raises SinkError if none does, or if it is busy.
+        """
+        raw = body if isinstance(body, bytes | None) else msgspec.json.encode(body)
+        kind = {"Content-Type": _NDJSON if isinstance(body, bytes) else _JSON}
+        headers = {**self._headers, **(kind if raw is not None else {})}
+        reason = ""
+        for _ in range(self._calls.count):
+            answer = self._calls.ask(method, path, raw, headers)
+            if isinstance(answer, NoAnswer):
+                reason = f"{self._calls.server}: {answer.reason}"
+            elif answer.status >= 500 or answer.status in (408, 425):
+                reason = str(self._refused(answer))
+            elif answer.status == 429:
+                raise self._refused(answer)
+            else:
+                return answer
+            self._calls.move_on()
+        raise SinkError(reason, transient=True)
+
+    def _refused(self, answer: Answer, before: str = "", index: int | None = None) -> SinkError:
+        transient = answer.passes
+        reason = self._error(answer)
+        if answer.status in (401, 403):
+            blocked = _error_type(answer) == "cluster_block_exception"
+            transient = transient or blocked
+            reason += "" if blocked else "; look at user, password and api_key"
+        if 300 <= answer.status < 400:
+            reason = f"redirects to {answer.location or 'nowhere'}: give that address instead"
+        if not transient and (answer.status in (401, 403) or 300 <= answer.status < 400):
+            return TargetError(f"{self._calls.server}: {before}{reason} (HTTP {answer.status})")
+        return SinkError(
+            f"{self._calls.server}: {before}{reason} (HTTP {answer.status})",
+            transient=transient,
+            index=index,
+        )
+
+    def _error(self, answer: Answer) -> str:
+        error = _error_of(answer)
+        return answer.detail() if error is None else reason_of(error)
+
+    def _json(self, answer: Answer) -> Any:
+        try:
+            return msgspec.json.decode(answer.body)
+        except ValueError:
+            raise SinkError(f"{self._calls.server} does not answer in JSON") from None
+
+
+def _error_of(answer: Answer) -> Any:
+    try:
+        found = msgspec.json.decode(answer.body)
+    except ValueError:
+        return None
+    return found.get("error") if isinstance(found, dict) else None
+
+
+def _error_type(answer: Answer) -> str:
+    error = _error_of(answer)
+    return str(error.get("type", "")) if isinstance(error, dict) else ""
+
+
+def _path(index: str) -> str:
+    return "/" + quote(index, safe="")

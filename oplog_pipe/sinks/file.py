@@ -1,0 +1,155 @@
+"""A sink that appends JSON lines to a file.
+
+A message that comes again, after a crash, has a second line with the same offset.
+"""
+
+import fcntl
+import os
+import re
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from oplog_pipe.errors import SinkError
+from oplog_pipe.message import Message
+from oplog_pipe.sinks.lines import encode_lines
+from oplog_pipe.sinks.options import FileOptions
+
+_BEGINS = b'{"offset":'
+_BLOCK = 1 << 16
+
+
+class FileSink:
+    """Appends a line per message, and syncs the file before a write returns.
+
+    - A last line without a line feed is cut off when the file is opened.
+    - With ``rotate_bytes``, a write renames a file that has this size to ``PATH.1``, ``PATH.2`` and
+      so on, one above the largest number that is there, and begins a new file.
+    - If another process renames or removes the file, the next write begins a new one.
+    - One process at a time writes the file: it is locked with ``flock``.
+    """
+
+    def __init__(self, options: FileOptions, root: Path) -> None:
+        """``root``: the folder at which a relative path starts."""
+        self._path = root / options.path
+        self._rotate_bytes = options.rotate_bytes
+        self._file: int | None = None
+
+    def open(self) -> None:
+        try:
+            self._open()
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def write(self, messages: Sequence[Message]) -> None:
+        block = b"".join(encode_lines(messages))
+        try:
+            self._append(block)
+        except OSError as error:
+            # Also a full disk or a folder that is gone: somebody must help, and the message is
+            # good. Were this permanent, a dead-letter file would swallow the rest of the log.
+            raise self._failed(error, transient=True) from error
+
+    def begin_copy(self, generation: int, source: str) -> None:
+        """Write nothing: a file keeps the history."""
+
+    def end_copy(self, generation: int, source: str) -> None:
+        """Write nothing: a file keeps the history."""
+
+    def close(self) -> None:
+        if self._file is not None:
+            file, self._file = self._file, None
+            os.close(file)
+
+    def _open(self) -> None:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+        file = os.open(self._path, flags, 0o666)
+        try:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise SinkError(f"path: {self._path} is no regular file")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise SinkError(f"path: another process writes {self._path}") from None
+            self._cut_torn_line(file)
+            _sync_folder(self._path.parent)
+        except BaseException:
+            os.close(file)
+            raise
+        self._file = file
+
+    def _cut_torn_line(self, file: int) -> None:
+        size = os.fstat(file).st_size
+        end = _end_of_lines(file, size)
+        if end == size:
+            return
+        begins = os.pread(file, min(len(_BEGINS), size - end), end)
+        # A crash of the machine may leave zeros.
+        if not _BEGINS.startswith(begins) and not begins.startswith(b"\0"):
+            raise SinkError(f"path: the last line of {self._path} is not one of this sink")
+        os.ftruncate(file, end)
+        os.fsync(file)
+
+    def _append(self, block: bytes) -> None:
+        if self._file is not None and not self._is_in_place(self._file):
+            self.close()
+        if self._file is None:
+            self._open()
+        if self._rotate_bytes and self._size() >= self._rotate_bytes:
+            self._set_aside()
+            self._open()
+        assert self._file is not None
+        size = self._size()
+        try:
+            rest = memoryview(block)
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+            os.fsync(self._file)
+        except OSError:
+            try:
+                os.ftruncate(self._file, size)  # the block comes again
+            finally:
+                self.close()  # the next write looks for a torn line
+            raise
+
+    def _size(self) -> int:
+        assert self._file is not None
+        return os.fstat(self._file).st_size
+
+    def _is_in_place(self, file: int) -> bool:
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(file))
+        except FileNotFoundError:
+            return False
+
+    def _set_aside(self) -> None:
+        name = re.compile(re.escape(self._path.name) + r"\.([0-9]+)")
+        found = [name.fullmatch(each) for each in os.listdir(self._path.parent)]
+        number = max((int(each[1]) for each in found if each), default=0) + 1
+        os.rename(self._path, f"{self._path}.{number}")
+        self.close()
+        _sync_folder(self._path.parent)
+
+    def _failed(self, error: OSError, *, transient: bool = False) -> SinkError:
+        reason = error.strerror or type(error).__name__
+        return SinkError(f"path: cannot write {self._path}: {reason}", transient=transient)
+
+
+def _end_of_lines(file: int, size: int) -> int:
+    """Return the offset behind the last line feed of a file; 0 if it has none."""
+    end = size
+    while end > 0:
+        start = max(0, end - _BLOCK)
+        found = os.pread(file, end - start, start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

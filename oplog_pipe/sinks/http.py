@@ -1,0 +1,135 @@
+"""A sink that posts messages to a URL, a webhook."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+
+from oplog_kit.tls import tls_context
+from oplog_pipe.errors import SinkError, TargetError
+from oplog_pipe.message import Message
+from oplog_pipe.sinks.headers import check_headers
+from oplog_pipe.sinks.lines import encode_lines, full_line, version_text
+from oplog_pipe.sinks.options import HttpOptions
+from oplogc.address import Endpoint, shown
+from oplogc.answers import Answer
+from oplogc.http_client import Http, NoAnswer
+
+# Idle connections are closed before the server does so: a request that meets this has no answer.
+_IDLE_SECONDS = 3.0
+# The rest of a longer answer is not read.
+_MAX_ANSWER_BYTES = 64_000
+_TOO_LARGE = 413
+# Whatever the message: wrong password, wrong address.
+_OF_TARGET = (401, 403, 404, 405, 407, 410)
+
+
+class HttpSink:
+    """Sends each batch in one POST request. A status of 2xx acknowledges it.
+
+    - No answer, 408, 425, 429 and 5xx are transient. Until the time of a ``Retry-After`` nothing is
+      sent.
+    - After 413 the batch is sent in two halves, one after the other.
+    - Every other status is permanent. Redirects are not followed.
+    """
+
+    def __init__(
+        self, options: HttpOptions, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """``clock``: seconds. Raises ValueError for an option that cannot be used."""
+        self._to = _endpoint(options)
+        self._url = shown(self._to.url)
+        self._is_array = options.format == "json"
+        self._copies = options.copies
+        media_type = "application/json" if self._is_array else "application/x-ndjson"
+        check_headers(options.headers, "headers")
+        self._headers = {"Content-Type": media_type, **options.headers}
+        tls = options.tls
+        self._http = Http(
+            None,
+            options.timeout,
+            _MAX_ANSWER_BYTES,
+            verify=tls_context(tls.ca_file, tls.cert_file, tls.key_file),
+            limits=httpx.Limits(keepalive_expiry=_IDLE_SECONDS),
+        )
+        self._clock = clock
+        self._wait_until = 0.0
+        self._runner: asyncio.Runner | None = None
+
+    def open(self) -> None:
+        """Send nothing: only a message shows whether the receiver takes messages."""
+        self._runner = asyncio.Runner()
+
+    def write(self, messages: Sequence[Message]) -> None:
+        self._post(encode_lines(messages, full_line), 0)
+
+    def begin_copy(self, generation: int, source: str) -> None:
+        self._announce("begin_copy", generation, source)
+
+    def end_copy(self, generation: int, source: str) -> None:
+        self._announce("end_copy", generation, source)
+
+    def close(self) -> None:
+        if self._runner is not None:
+            runner, self._runner = self._runner, None
+            runner.run(self._http.aclose())
+            runner.close()
+
+    def _announce(self, op: str, generation: int, source: str) -> None:
+        if self._copies:
+            notice = {"op": op, "source": source, "generation": version_text(generation)}
+            self._post([msgspec.json.encode(notice) + b"\n"], None)
+
+    def _post(self, lines: Sequence[bytes], start: int | None) -> None:
+        """Send lines. ``start``: number of the first one in the batch; None: of a notice."""
+        answer = self._ask(self._body(lines))
+        if answer.status // 100 == 2:
+            return
+        if answer.status == _TOO_LARGE and len(lines) > 1 and start is not None:
+            half = len(lines) // 2
+            self._post(lines[:half], start)
+            self._post(lines[half:], start + half)
+            return
+        index = start if len(lines) == 1 else None
+        if answer.passes:
+            self._wait_until = self._clock() + answer.retry_after
+            raise SinkError(f"{self._url}: {answer.sentence()}", transient=True)
+        if answer.status // 100 == 3:
+            to = f" to {answer.location}" if answer.location else ""
+            raise TargetError(f"url: {self._url} redirects{to}; give the address of the receiver")
+        if answer.status in _OF_TARGET:
+            raise TargetError(f"{self._url}: {answer.sentence()}")
+        raise SinkError(f"{self._url}: {answer.sentence()}", index=index)
+
+    def _body(self, lines: Sequence[bytes]) -> bytes:
+        if not self._is_array:
+            return b"".join(lines)
+        return b"[" + b",".join(line[:-1] for line in lines) + b"]"
+
+    def _ask(self, body: bytes) -> Answer:
+        assert self._runner is not None
+        left = self._wait_until - self._clock()
+        if left > 0:
+            raise SinkError(f"{self._url}: asks for a pause, {left:.0f} s are left", transient=True)
+        answer = self._runner.run(self._http.ask("POST", self._to, body, self._headers))
+        if isinstance(answer, NoAnswer):
+            raise SinkError(f"{self._url}: {answer.reason}", transient=True)
+        return answer
+
+
+def _endpoint(options: HttpOptions) -> Endpoint:
+    """Return the address without user and password; these as Basic auth. Raises ValueError."""
+    try:
+        urlsplit(options.url).port  # noqa: B018  # raises for a number beyond 65535
+        url = httpx.URL(options.url)
+        url.host.encode("idna")
+    except (ValueError, httpx.InvalidURL):
+        url = httpx.URL()
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ValueError("url: is no address such as https://receiver.example/hook")
+    user, password = options.user or url.username, options.password or url.password
+    auth = httpx.BasicAuth(user, password) if user or password else None
+    return Endpoint(url.copy_with(userinfo=b"", fragment=None), auth)

@@ -1,0 +1,95 @@
+"""Messages as JSON objects on one line each. No I/O."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+import msgspec
+
+from oplog_pipe.errors import SinkError
+from oplog_pipe.message import Message
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@lru_cache(4096)
+def rfc3339(timestamp: int) -> str:
+    """Return a time in milliseconds since 1970 as RFC 3339, with milliseconds and ``Z``.
+
+    Raises OverflowError outside of the years 1 to 9999.
+    """
+    return (_EPOCH + timedelta(milliseconds=timestamp)).isoformat("T", "milliseconds")[:-6] + "Z"
+
+
+@lru_cache(1024)
+def quoted(text: str) -> bytes:
+    """Return text as a JSON string. Raises ValueError for half a surrogate pair."""
+    return msgspec.json.encode(text)
+
+
+@lru_cache(4096)
+def _time(timestamp: int) -> bytes:
+    return rfc3339(timestamp).encode()
+
+
+def short_line(message: Message) -> bytes:
+    """Return ``{"offset", "op", "timestamp", "namespace", "data"}`` and a line feed."""
+    return b'{"offset":%d,"op":"%s","timestamp":"%s","namespace":%s,"data":%s}\n' % (
+        message.offset,
+        message.op.encode(),
+        _time(message.timestamp),
+        quoted(message.namespace),
+        message.json(),
+    )
+
+
+def full_line(message: Message) -> bytes:
+    """Return the same with version, source and id.
+
+    The version is text of 19 digits, in the order of the numbers: JavaScript's numbers would round
+    it.
+    """
+    return (
+        b'{"offset":%d,"version":"%s","source":%s,"op":"%s","timestamp":"%s","namespace":%s,'
+        b'"id":%s,"data":%s}\n'
+    ) % (
+        message.offset,
+        version_text(message.version).encode(),
+        quoted(message.source),
+        message.op.encode(),
+        _time(message.timestamp),
+        quoted(message.namespace),
+        quoted(message.id),
+        message.json(),
+    )
+
+
+def version_text(version: int) -> str:
+    return f"{version:019d}"
+
+
+def encode_lines(
+    messages: Sequence[Message], encode: Callable[[Message], bytes] = short_line
+) -> list[bytes]:
+    """Return a line for each message. Raises SinkError with the index of one that is no JSON."""
+    try:
+        lines = [encode(each) for each in messages]
+    except Exception:
+        lines = [_encoded(index, each, encode) for index, each in enumerate(messages)]
+    # Outside of strings a line feed is white space; inside of them JSON allows none.
+    return [
+        line if line.find(b"\n") == len(line) - 1 else line[:-1].replace(b"\n", b" ") + b"\n"
+        for line in lines
+    ]
+
+
+def _encoded(index: int, message: Message, encode: Callable[[Message], bytes]) -> bytes:
+    try:
+        return encode(message)
+    except Exception as error:
+        raise not_json(index, message, error) from error
+
+
+def not_json(index: int, message: Message, error: Exception) -> SinkError:
+    """Return the error for a message that cannot be encoded."""
+    return SinkError(f"{message!r} cannot be written as JSON: {error}", index=index)

@@ -1,0 +1,240 @@
+"""A sink that keeps collections of MongoDB equal to the source, through PyMongo.
+
+A document is ``{_id, version, source, timestamp, data}``. All collections whose names fit the
+template belong to the sink.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import Any, TypeVar
+
+import bson
+from bson import Int64
+from bson.datetime_ms import DatetimeMS
+from bson.raw_bson import RawBSONDocument
+from pymongo import DeleteOne, MongoClient, ReplaceOne
+from pymongo.collection import Collection
+from pymongo.database import Database
+from pymongo.errors import (
+    BulkWriteError,
+    ConnectionFailure,
+    ExecutionTimeout,
+    InvalidName,
+    OperationFailure,
+    PyMongoError,
+    WaitQueueTimeoutError,
+    WTimeoutError,
+)
+
+from oplog_pipe.errors import SinkError, TargetError
+from oplog_pipe.message import Message
+from oplog_pipe.sinks.collapse import Numbered, collapse
+from oplog_pipe.sinks.options import MongodbOptions
+from oplog_pipe.sinks.template import Template
+
+Document = Mapping[str, Any]
+Result = TypeVar("Result")
+
+# Documents that the end of a copy deletes with one command.
+_PIECE = 1000
+_DUPLICATE_KEY = 11000
+_LARGEST = 16 * 1024 * 1024
+# Codes that pass by themselves: hosts and networks; elections and shutdown; time-outs; conflicts;
+# no room on the disk.
+# Whatever the message: wrong user or password, a missing right.
+_OF_TARGET = (13, 18)
+_PASSING = frozenset(
+    (
+        6,
+        7,
+        89,
+        9001,
+        91,
+        189,
+        10058,
+        10107,
+        11600,
+        11602,
+        13435,
+        13436,
+        50,
+        64,
+        202,
+        262,
+        112,
+        14031,
+    )
+)
+_AWAY = (ConnectionFailure, ExecutionTimeout, WTimeoutError, WaitQueueTimeoutError)
+_LABELS = ("RetryableWriteError", "TransientTransactionError", "SystemOverloadedError")
+
+
+class MongodbSink:
+    """Writes a batch with one unordered bulk write per collection.
+
+    A deleted object leaves nothing behind: until its delete comes again, an older message that
+    comes again brings it back.
+    """
+
+    def __init__(self, options: MongodbOptions, namespace: str = ".*") -> None:
+        """``namespace``: regular expression of the namespaces that the sink gets.
+
+        The end of a copy removes documents from their collections only.
+        """
+        self._namespace = re.compile(namespace)
+        self._options = options
+        self._collection = Template(options.collection)
+        self._id = Template(options.id)
+        self._client: MongoClient[Document] | None = None
+
+    def open(self) -> None:
+        milliseconds = round(self._options.timeout * 1000)
+        try:
+            self._client = MongoClient(
+                self._options.url,
+                socketTimeoutMS=milliseconds,
+                connectTimeoutMS=min(milliseconds, 5000),
+                serverSelectionTimeoutMS=min(milliseconds, 5000),
+                appname="oplog-pipe",
+            )
+        except Exception:  # its words may hold the password
+            raise SinkError(
+                "url: not a URL such as mongodb://user:password@host; percent-encode special"
+                " characters of the password"
+            ) from None
+        self._run(lambda database: database.command("ping"))
+
+    def write(self, messages: Sequence[Message]) -> None:
+        for name, objects in collapse(messages, self._collection.of, self._id.of).items():
+            index = next(iter(objects.values()))[0]
+            self._run(_Writes(objects, name).run, index)
+
+    def begin_copy(self, generation: int, source: str) -> None:
+        """Do nothing: the versions of the copy's messages are above the generation."""
+
+    def end_copy(self, generation: int, source: str) -> None:
+        old = {"source": source, "version": {"$lt": generation}}
+
+        def remove(database: Database[Document]) -> None:
+            for collection in self._collections(database):
+                with collection.find(old, {"_id": 1}, batch_size=_PIECE) as found:
+                    while ids := [each["_id"] for each in islice(found, _PIECE)]:
+                        collection.delete_many({"_id": {"$in": ids}, **old})
+
+        self._run(remove)
+
+    def newest_version(self) -> int | None:
+        def look(database: Database[Document]) -> int | None:
+            # Of a large collection this takes long without an index on the version.
+            newest = [
+                collection.find_one({}, {"version": 1}, sort=[("version", -1)])
+                for collection in self._collections(database)
+            ]
+            versions = [each.get("version") for each in newest if each]
+            return max((each for each in versions if isinstance(each, int)), default=None)
+
+        return self._run(look)
+
+    def close(self) -> None:
+        if self._client is not None:
+            client, self._client = self._client, None
+            client.close()
+
+    def _collections(self, database: Database[Document]) -> list[Collection[Document]]:
+        names = database.list_collection_names(filter={"type": "collection"})
+        return [
+            database[each] for each in sorted(names) if self._collection.fits(each, self._namespace)
+        ]
+
+    def _run(
+        self, work: Callable[[Database[Document]], Result], index: int | None = None
+    ) -> Result:
+        """Run work, and translate its errors. ``index``: of a message whose names it uses."""
+        assert self._client is not None
+        try:
+            return work(self._client[self._options.database])
+        except InvalidName as error:
+            raise SinkError(f"MongoDB: {error}", index=index) from error
+        except PyMongoError as error:
+            if isinstance(error, OperationFailure) and error.code in _OF_TARGET:
+                raise TargetError(f"MongoDB: {error}") from error
+            raise SinkError(f"MongoDB: {error}", transient=_passes(error)) from error
+
+
+class _Writes:
+    """The last message of each object of one collection."""
+
+    def __init__(self, objects: Mapping[str, Numbered], collection: str) -> None:
+        """Raises SinkError with the index of a message that is no document of MongoDB."""
+        self._collection = collection
+        # Writes of one kind in a row share a command.
+        self._objects = sorted(objects.items(), key=lambda each: each[1][1].op == "delete")
+        self._requests = [_request(id, *each) for id, each in self._objects]
+
+    def run(self, database: Database[Document]) -> None:
+        collection = database[self._collection]
+        try:
+            collection.bulk_write(self._requests, ordered=False)
+        except BulkWriteError as error:
+            self._judge(collection, error.details)
+
+    def _judge(self, collection: Collection[Document], details: Mapping[str, Any]) -> None:
+        """Raise SinkError unless each refused message is older than its document.
+
+        The upsert of an older message finds no document of its version or below, and cannot insert
+        a second one with this id.
+        """
+        errors = sorted(details.get("writeErrors", ()), key=self._place)
+        others = [each for each in errors if each["code"] != _DUPLICATE_KEY]
+        losers = [each for each in errors if each["code"] == _DUPLICATE_KEY]
+        ids = [self._objects[each["index"]][0] for each in losers]
+        newest = {
+            each["_id"]: each.get("version")
+            for each in (collection.find({"_id": {"$in": ids}}, {"version": 1}) if ids else ())
+        }
+        for each in losers:
+            id, (_, message) = self._objects[each["index"]]
+            version = newest.get(id)
+            if not isinstance(version, int) or version <= message.version:
+                others.append(each)  # a unique index of the user refuses it
+        if others:
+            first = min(others, key=self._place)
+            raise SinkError(
+                f"MongoDB: {str(first.get('errmsg', 'refused'))[:500]}",
+                transient=all(each["code"] in _PASSING for each in others),
+                index=self._place(first),
+            )
+        for concern in details.get("writeConcernErrors", ()):
+            raise SinkError(f"MongoDB: {concern.get('errmsg', 'write concern')}", transient=True)
+
+    def _place(self, error: Mapping[str, Any]) -> int:
+        index: int = error["index"]
+        return self._objects[index][1][0]
+
+
+def _request(id: str, index: int, message: Message) -> ReplaceOne[Document] | DeleteOne:
+    not_newer = {"_id": id, "version": {"$lte": message.version}}
+    if message.op == "delete":
+        return DeleteOne(not_newer)
+    try:
+        encoded = bson.encode(
+            {
+                "_id": id,
+                "version": Int64(message.version),
+                "source": message.source,
+                "timestamp": DatetimeMS(message.timestamp),
+                "data": message.data,
+            }
+        )
+    except Exception as error:
+        raise SinkError(f"{message!r} is no document of MongoDB: {error}", index=index) from error
+    if len(encoded) > _LARGEST:
+        raise SinkError(f"{message!r} is larger than a document of MongoDB may be", index=index)
+    return ReplaceOne(not_newer, RawBSONDocument(encoded), upsert=True)
+
+
+def _passes(error: PyMongoError) -> bool:
+    if isinstance(error, _AWAY) or any(error.has_error_label(each) for each in _LABELS):
+        return True
+    return isinstance(error, OperationFailure) and error.code in _PASSING

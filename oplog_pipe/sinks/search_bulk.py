@@ -1,0 +1,131 @@
+"""Bodies of bulk requests, and the meaning of their answers. No I/O."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import msgspec
+
+from oplog_pipe.errors import SinkError, TargetError
+from oplog_pipe.message import Message
+from oplog_pipe.sinks.search_index import IndexNames, check_id
+from oplog_pipe.sinks.template import Template
+from oplogc.answers import printable
+
+# The member of a document that tells which message it is from.
+OWN = "oplog"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_BUSY = frozenset({429, 500, 502, 503, 504})
+_encode = msgspec.json.Encoder().encode
+
+
+class Item(NamedTuple):
+    """One action. ``place``: of its message in the batch. ``target``: an index."""
+
+    place: int
+    target: str
+    body: bytes
+
+
+def items(messages: Sequence[Message], names: IndexNames, ids: Template) -> list[Item]:
+    """Return the actions of messages, in their order.
+
+    Raises SinkError, with the place of a message that can be no document.
+    """
+    found = []
+    for place, message in enumerate(messages):
+        try:
+            index = names.of(message.namespace)
+            id_ = check_id(ids.of(message))
+            found.append(Item(place, index, _action(message, index, id_)))
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
+            raise SinkError(f"{message!r}: {error}", index=place) from None
+    return found
+
+
+def bodies(actions: Sequence[Item], max_bytes: int) -> Iterator[list[Item]]:
+    """Yield the actions in groups of at most this size; a single one may be larger."""
+    group: list[Item] = []
+    size = 0
+    for action in actions:
+        if group and size + len(action.body) > max_bytes:
+            yield group
+            group, size = [], 0
+        group.append(action)
+        size += len(action.body)
+    if group:
+        yield group
+
+
+def check(answer: object, actions: Sequence[Item]) -> None:
+    """Raise SinkError unless the answer says that each action is done, or was done before.
+
+    A failure that no repetition cures takes precedence over the others.
+    """
+    entries = answer.get("items") if isinstance(answer, dict) else None
+    if not isinstance(entries, list) or len(entries) != len(actions):
+        raise SinkError("the answer does not confirm the documents: is it Elasticsearch?")
+    busy: SinkError | None = None
+    for entry, action in zip(entries, actions, strict=True):
+        kind, result = next(iter(entry.items()))
+        status = result["status"]
+        # 409: the index has a newer version. 404 of a deletion: there is nothing to delete.
+        error = result.get("error")
+        if status < 300 or status == 409 or (kind == "delete" and status == 404 and not error):
+            continue
+        reason = f"index {action.target}: {reason_of(error)} (HTTP {status})"
+        # A node that has little room blocks writing until it has more.
+        blocked = isinstance(error, dict) and error.get("type") == "cluster_block_exception"
+        if not (status in _BUSY or blocked):
+            of_target = status in (401, 403, 404)
+            raise TargetError(reason) if of_target else SinkError(reason, index=action.place)
+        busy = busy or SinkError(reason, transient=True, index=action.place)
+    if busy:
+        raise busy
+
+
+def reason_of(error: Any) -> str:
+    """Return the sentence of an error as the server writes it, with its first cause."""
+    if not isinstance(error, dict):
+        return printable(str(error)[:500])
+    reason = f"{error.get('type', 'error')}: {error.get('reason', 'no reason given')}"
+    cause = error.get("caused_by")
+    if isinstance(cause, dict) and cause.get("reason"):
+        reason += f"; {cause['reason']}"
+    return printable(reason[:500])
+
+
+def _action(message: Message, index: str, id_: str) -> bytes:
+    target = {
+        "_index": index,
+        "_id": id_,
+        "version": message.version,
+        "version_type": "external_gte",
+    }
+    if message.op == "delete":
+        return _encode({"delete": target}) + b"\n"
+    return _encode({"index": target}) + b"\n" + _document(message) + b"\n"
+
+
+def _document(message: Message) -> bytes:
+    own = {
+        "version": message.version,
+        "source": message.source,
+        "namespace": message.namespace,
+        "timestamp": _time(message.timestamp),
+    }
+    data = message.data
+    if not isinstance(data, dict):
+        kind = "null" if data is None else type(data).__name__
+        raise ValueError(f"data must be an object, not {kind}: use a transform")
+    if OWN in data:
+        raise ValueError(f"data has a member {OWN!r}, which the sink needs: use a transform")
+    return _encode({**data, OWN: own})
+
+
+def _time(ms: int) -> str:
+    try:
+        time = _EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        raise ValueError(f"the timestamp {ms} is out of range") from None
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,130 @@
+"""Decides from which offset each sink continues."""
+
+import logging
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from oplog_pipe.commitlog.log import CommitLog
+from oplog_pipe.commitlog.offsets import OffsetLog
+from oplog_pipe.errors import ConfigError
+from oplog_pipe.exits import PROGRAM
+from oplog_pipe.settings import OPLOG, PipeSettings, SinkSettings, SourceSettings
+
+logger = logging.getLogger("oplog_pipe")
+
+
+class Copies(Protocol):
+    """The sources, as far as a new sink needs them."""
+
+    def restart_copy(self, names: Iterable[str]) -> None:
+        """Let sources of the oplog begin a new copy. It is on disk when this returns."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """``offset``: last acknowledged, -1: none. ``is_new``: the folder did not know the sink."""
+
+    offsets: OffsetLog
+    offset: int
+    is_new: bool
+
+
+def begin(settings: PipeSettings, log: CommitLog, sources: Copies) -> list[Start]:
+    """Return the start of each sink. A new one gets its offset log.
+
+    Raises ConfigError for a sink that would miss entries. Then nothing has changed.
+    """
+    folder = settings.dir
+    found = [OffsetLog.open(folder, sink.name) for sink in settings.sinks]
+    offsets = [
+        _first_offset(f"sinks[{number}]", sink, settings.sources, log)
+        if each.offset is None
+        else _checked(f"sinks[{number}]", sink, each.offset, log)
+        for number, (sink, each) in enumerate(zip(settings.sinks, found, strict=True))
+    ]
+    starts = [
+        Start(each, offset, each.offset is None)
+        for each, offset in zip(found, offsets, strict=True)
+    ]
+    new = [
+        (sink, start) for sink, start in zip(settings.sinks, starts, strict=True) if start.is_new
+    ]
+    # Before the offsets: after a crash in between the sink is new again, and gets its copy.
+    if log.end and any(sink.start == "copy" for sink, _ in new):
+        sources.restart_copy([each.name for each in settings.sources if each.log == OPLOG])
+    for _, start in new:
+        # A sink that stops before its first flush must not be new again.
+        start.offsets.write({"": start.offset})
+    return starts
+
+
+def _first_offset(
+    place: str, sink: SinkSettings, sources: Sequence[SourceSettings], log: CommitLog
+) -> int:
+    if sink.start == "end":
+        return log.end - 1
+    if sink.start == "copy" and log.end:
+        _check_copy(place, sink, sources)
+        return log.end - 1
+    if log.compacted >= 0:
+        raise ConfigError(
+            f"{place}.start: sink {sink.name!r} is new, and the log is compacted up to offset"
+            f" {log.compacted}: set start: copy, to copy all objects again, or start: end"
+        )
+    return -1
+
+
+def _check_copy(place: str, sink: SinkSettings, sources: Sequence[SourceSettings]) -> None:
+    if all(each.log != OPLOG for each in sources):
+        raise ConfigError(f"{place}.start: copy needs a source of {OPLOG}; topics have no copy")
+    for each in sources:
+        if (
+            each.log != OPLOG
+            and re.search(each.namespace, each.log)
+            and re.search(sink.namespace, each.log)
+        ):
+            raise ConfigError(
+                f"{place}.start: copy would leave out older messages of the topic {each.log}, and"
+                f" the namespace of sink {sink.name!r} matches it: set start: end, or another"
+                " namespace"
+            )
+
+
+def _checked(place: str, sink: SinkSettings, offset: int, log: CommitLog) -> int:
+    delete = f"`{PROGRAM} offset delete {sink.name}`"
+    if offset < log.compacted:
+        raise ConfigError(
+            f"{place}: sink {sink.name!r} is at offset {offset}, and the log is compacted up to"
+            f" {log.compacted}: entries are gone. Run {delete}, and set start: copy or start: end"
+        )
+    if offset >= log.end:
+        raise ConfigError(
+            f"{place}: sink {sink.name!r} is at offset {offset}, and the log ends at"
+            f" {log.end - 1}: it is not the log that the sink has read. Run {delete}, and set"
+            " start: copy or start: end"
+        )
+    return offset
+
+
+def held_by_others(folder: Path, sinks: Sequence[SinkSettings]) -> int | None:
+    """Return the lowest offset of sinks that are not in the settings. None: there is no such sink.
+
+    Their offsets hold compaction back, and a warning tells it.
+    """
+    names = {each.name for each in sinks}
+    lowest: int | None = None
+    for name in OffsetLog.names(folder):
+        if name in names:
+            continue
+        offset = OffsetLog.view(folder, name).offset
+        offset = -1 if offset is None else offset
+        logger.warning(
+            "sink %r is not in the settings, and its offset %d holds compaction back; if it does"
+            " not come back, run `%s offset delete %s`",
+            name, offset, PROGRAM, name,
+        )  # fmt: skip
+        lowest = offset if lowest is None else min(lowest, offset)
+    return lowest

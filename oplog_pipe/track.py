@@ -1,0 +1,85 @@
+"""The present state of a source. No I/O."""
+
+import re
+from collections.abc import Callable
+from typing import Literal
+
+from oplog_pipe.checkpoints import SourceCheckpoint
+from oplog_pipe.settings import SourceSettings
+from oplog_pipe.status import SourceStatus
+from oplog_pipe.streams import START, is_oplog, is_replicated
+
+Phase = Literal["copy", "changes", "sync"]
+
+_MAX_REMEMBERED = 10_000
+
+
+class Track:
+    """The state of a source behind its last entry on disk, and its figures since the start.
+
+    The recorder's thread changes it; ``error``, ``connected`` and ``copy_total`` belong to the
+    source. Any thread may read it.
+    """
+
+    def __init__(self, settings: SourceSettings, found: SourceCheckpoint) -> None:
+        self.name = settings.name
+        self.log = settings.log
+        self.matches = namespace_filter(settings.namespace)
+        self.received = 0
+        self.filtered = 0
+        self.newest_ms: int | None = None
+        self.connected: Callable[[], bool] = lambda: False
+        self.error: str | None = None
+        self.begin(found)
+
+    def begin(self, found: SourceCheckpoint) -> None:
+        """Continue from this state."""
+        self.position = found.position
+        self.copy = found.copy
+        self.copied = found.copied
+        self.copy_total = found.copy_total
+        self.is_live = not is_replicated(found.position)
+
+    def checkpoint(self, end: int) -> SourceCheckpoint:
+        return SourceCheckpoint(
+            self.log, self.position, end, self.copy, self.copied, self.copy_total
+        )
+
+    def status(self) -> SourceStatus:
+        connected = self.connected()
+        return SourceStatus(
+            name=self.name,
+            log=self.log,
+            phase=self._phase(),
+            connected=connected,
+            position=self.position,
+            received=self.received,
+            filtered=self.filtered,
+            copied=self.copied,
+            copy_total=self.copy_total,
+            newest_ms=self.newest_ms,
+            error=None if connected else self.error,
+        )
+
+    def _phase(self) -> Phase:
+        if not is_oplog(self.log):
+            return "sync"
+        if self.copy is not None or self.position == START:
+            return "copy"
+        return "sync" if self.is_live else "changes"
+
+
+def namespace_filter(pattern: str) -> Callable[[str], bool]:
+    """Return whether a namespace matches a regular expression. Namespaces are few: remember."""
+    search = re.compile(pattern).search
+    remembered: dict[str, bool] = {}
+
+    def matches(namespace: str) -> bool:
+        known = remembered.get(namespace)
+        if known is None:
+            if len(remembered) >= _MAX_REMEMBERED:
+                remembered.clear()
+            known = remembered[namespace] = search(namespace) is not None
+        return known
+
+    return matches

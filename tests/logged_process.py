@@ -1,0 +1,101 @@
+"""A process whose log lines a test waits for."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from tests.agents import DEADLINE
+
+
+class LoggedProcess:
+    """A Python program that logs to stderr. ``log``: its lines."""
+
+    def __init__(self, arguments: Sequence[str], environ: Mapping[str, str] | None = None) -> None:
+        self.log: list[str] = []
+        self._logged = threading.Condition()
+        self._ended = False
+        self.process = subprocess.Popen(
+            [sys.executable, *arguments],
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, **(environ or {})},
+        )
+        self._reader = threading.Thread(target=self._read_log, daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def count(self, words: str) -> int:
+        """Return the number of log lines with these words."""
+        with self._logged:
+            return sum(words in line for line in self.log)
+
+    def wait_log(self, words: str, times: int = 1) -> str:
+        """Wait until so many log lines contain these words, and return the last of them."""
+
+        def found() -> list[str]:
+            return [line for line in self.log if words in line]
+
+        with self._logged:
+            self._logged.wait_for(lambda: self._ended or len(found()) >= times, DEADLINE)
+            has = len(found()) >= times
+            assert has, f"{len(found())} of {times} lines with {words!r} in the log:\n{self.text()}"
+            return found()[-1]
+
+    def text(self) -> str:
+        return "".join(self.log)
+
+    def freeze(self) -> None:
+        """Stop the process (SIGSTOP): it keeps its connections and does nothing."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def stop(self) -> int:
+        """Send SIGTERM and return the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.wait()
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()  # also ends a process that is stopped
+        self.wait()
+
+    def wait(self) -> int:
+        code = self.process.wait(2 * DEADLINE)
+        self._reader.join(DEADLINE)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        return code
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+        if error is not None:  # pytest prints it with the failure
+            print(f"the log of process {self.pid}:\n{self.text()}", file=sys.stderr)
+
+    def _read_log(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            with self._logged:
+                self.log.append(line)
+                self._logged.notify_all()
+        with self._logged:
+            self._ended = True
+            self._logged.notify_all()

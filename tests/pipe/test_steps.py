@@ -1,0 +1,132 @@
+"""Steps, the functions that users bring, and the transform that comes with the pipe."""
+
+import base64
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oplog_pipe.errors import ConfigError, SinkError, TransformError
+from oplog_pipe.message import Message
+from oplog_pipe.settings import FunctionStep
+from oplog_pipe.steps import FunctionCalls, Steps, build_steps
+from oplog_pipe.transforms import json_payload
+
+
+def message(namespace: str = "video", data: Any = None, op: Any = "update") -> Message:
+    raw = json.dumps(data).encode()
+    return Message(op, 1, namespace, raw, id="7", offset=3, version=3, source="oplog")
+
+
+def rename(found: Message) -> Message:
+    found.namespace = "film"
+    return found
+
+
+def test_a_step_sees_the_result_of_the_step_before_it_in_order() -> None:
+    seen: list[str] = []
+
+    def see(found: Message) -> Message | None:
+        seen.append(found.namespace)
+        return found if found.data != 2 else None
+
+    steps = Steps(
+        [("^video$", FunctionCalls("rename", rename)), ("^film$", FunctionCalls("see", see))]
+    )
+    found = steps([message(data=1), message("user", 1), message(data=2), message(data=3)])
+    assert [(each.namespace, each.data) for each in found] == [("film", 1), ("film", 3)]
+    assert seen == ["film", "film", "film"]
+
+
+def test_a_namespace_is_searched_and_no_step_passes_all() -> None:
+    found = [message("video"), message("my-video-x"), message("user")]
+    assert Steps([])(list(found)) == found
+    same = FunctionCalls("same", lambda each: each)
+    assert Steps([("video", same)])(list(found)) == found[:2]
+
+
+def test_no_step_reads_the_data() -> None:
+    broken = Message("update", 1, "video", b"not read", id="", offset=0, version=0, source="")
+    (found,) = Steps([(".*", FunctionCalls("rename", rename))])([broken])
+    assert found.json() == b"not read"
+
+
+@pytest.mark.parametrize(
+    ("function", "text", "transient"),
+    [
+        (lambda _: 1 / 0, "ZeroDivisionError: division by zero", False),
+        (lambda _: {}, "it returned dict instead of a message or None", False),
+        (lambda _: _raise(SinkError("busy", transient=True)), "SinkError: busy", True),
+        (lambda _: sys.exit("bye"), "SystemExit: bye", False),
+        (
+            lambda each: _with(each, op="deleted"),
+            "op is 'deleted', not insert, update or delete",
+            False,
+        ),
+        (lambda each: _with(each, op=[]), "op is [], not insert, update or delete", False),
+        (lambda each: _with(each, namespace=None), "namespace is NoneType, not text", False),
+        (lambda each: _with(each, id=5), "id is int, not text", False),
+        (
+            lambda each: _with(each, timestamp=1.5),
+            "timestamp is float, not a number of milliseconds",
+            False,
+        ),
+    ],
+)
+def test_an_error_names_the_function_and_the_message(
+    function: Any, text: str, transient: bool
+) -> None:
+    calls = FunctionCalls("shape:video", lambda each: function(each) if each.data else each)
+    with pytest.raises(TransformError) as caught:
+        calls([message(data=0), message(data=1)])
+    assert str(caught.value) == f"transform shape:video: video 7, offset 3: {text}"
+    assert (caught.value.index, caught.value.transient) == (1, transient)
+
+
+def _with(found: Message, **changes: Any) -> Message:
+    for name, value in changes.items():
+        setattr(found, name, value)
+    return found
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def test_functions_are_found_beside_the_settings(tmp_path: Path) -> None:
+    (tmp_path / "steps_shape.py").write_text("def drop(message): return None\nnumber = 1\n")
+    (tmp_path / "steps_exit.py").write_text("raise SystemExit(0)\n")
+    steps = build_steps([FunctionStep("steps_shape:drop")], tmp_path, "sinks[0]")
+    assert steps([message()]) == []
+    for target in (
+        "steps_shape:number",
+        "steps_shape:missing",
+        "steps_gone:f",
+        "steps_exit:f",
+        "steps_shape",
+    ):
+        with pytest.raises(ConfigError, match=r"sinks\[0\]\.transforms\[1\]: .*" + target):
+            build_steps(
+                [FunctionStep("steps_shape:drop"), FunctionStep(target)], tmp_path, "sinks[0]"
+            )
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({"id": "1", "payload": '{"a": [1]}'}, {"a": [1]}),
+        ({"id": "1", "payload": "3", "key": "k"}, 3),
+        ({"payload": base64.b64encode(b'"\\u00e9"').decode(), "encoding": "base64"}, "é"),
+        ({"id": "1", "payload": None, "key": "k"}, None),
+    ],
+)
+def test_json_payload_decodes_the_payload_and_keeps_the_id(data: Any, expected: Any) -> None:
+    found = json_payload(message("shop/orders", data))
+    assert (found.data, found.id) == (expected, "7")
+
+
+def test_json_payload_refuses_a_payload_that_is_no_json() -> None:
+    with pytest.raises(ValueError, match="the payload is no JSON"):
+        json_payload(message("shop/orders", {"payload": "{"}))
