@@ -72,9 +72,9 @@ class PipeFolder:
         settings = load(self.settings)
         return folder_members(settings, view(settings))
 
-    def wait_status(self, is_reached: Callable[[Any], bool]) -> Any:
+    def wait_status(self, is_reached: Callable[[Any], bool], seconds: float = DEADLINE) -> Any:
         """Wait until the status of the folder is as wanted, and return it."""
-        deadline = time.monotonic() + DEADLINE
+        deadline = time.monotonic() + seconds
         while True:
             status: Any = None
             if self.log.exists():  # a pipe that has just started may not have created it
