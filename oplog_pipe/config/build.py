@@ -196,7 +196,7 @@ def _made(kind: type[_T], section: Section, **others: Any) -> _T:
     """Return settings of one kind with the values of a section. A missing one is empty."""
     given = {**others}
     tls = {name: section.values[name] for name in _TLS if name in section.values}
-    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]  # a dataclass
         if field.name in section.values:
             given[field.name] = section.values[field.name]
         elif field.name == "tls":
