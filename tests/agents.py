@@ -12,12 +12,14 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlencode, urlsplit
+
+from tests.kits.processes.forked import start
 
 # Seconds that a single wait of a test may take, even on a busy machine.
 DEADLINE = 30.0
@@ -48,6 +50,7 @@ class Agent:
 
     # Arguments of Python. A test's own program can change the agent beyond its flags.
     program: Sequence[str] = ("-m", "oplogd")
+    start: Callable[..., "subprocess.Popen[str]"] = staticmethod(start)
 
     def __init__(
         self, folder: Path, *flags: str, environ: Mapping[str, str] | None = None, **popen: Any
@@ -56,7 +59,7 @@ class Agent:
         if "--mongo-url" not in flags:
             command += ["--store", str(folder / "oplog.db")]
         self.log: deque[str] = deque(maxlen=1000)
-        self.process = subprocess.Popen(
+        self.process = self.start(
             [*command, *flags],
             stderr=subprocess.PIPE,
             text=True,
@@ -183,6 +186,12 @@ class Agent:
                 self.udp_port = int(match[2].rpartition(":")[2]) if match[2] != "off" else 0
                 self._ready.set()
         self._ready.set()
+
+
+class NewAgent(Agent):
+    """An agent in a new Python, for tests of its start, its end, its memory or its CPU time."""
+
+    start = staticmethod(subprocess.Popen)
 
 
 class Answer(NamedTuple):

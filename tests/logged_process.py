@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.agents import DEADLINE
+from tests.kits.processes.forked import start
 
 
 class LoggedProcess:
@@ -19,7 +20,7 @@ class LoggedProcess:
         self.log: list[str] = []
         self._logged = threading.Condition()
         self._ended = False
-        self.process = subprocess.Popen(
+        self.process: subprocess.Popen[str] = start(
             [sys.executable, *arguments],
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,

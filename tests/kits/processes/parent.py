@@ -1,0 +1,158 @@
+"""The parent of forked Python programs: ``python -m tests.kits.processes.parent DESCRIPTOR``.
+
+It has imported the programs of this project, so a fork of it starts in a twentieth of the time of
+a new Python. It has one thread and no event loop, connection or open database, because a fork
+copies none of them properly. ``forked.py`` sends the requests over the socket ``DESCRIPTOR``. When
+the socket ends, the parent kills the programs that still run, and ends.
+"""
+
+import contextlib
+import gc
+import importlib
+import io
+import json
+import os
+import pkgutil
+import runpy
+import selectors
+import signal
+import socket
+import sys
+import threading
+from typing import Any, NamedTuple
+
+MAX_REQUEST = 1 << 18
+# Standard input, output and error, and the pipe for the process id and the exit code.
+DESCRIPTORS = 4
+PACKAGES = ("oplogd", "oplogc", "oplog_kit", "oplog_relay", "oplog_pipe")
+
+
+class Program(NamedTuple):
+    """``target``: a module or the path of a script. ``environ``: all variables."""
+
+    is_module: bool
+    target: str
+    arguments: list[str]
+    cwd: str | None
+    environ: dict[str, str]
+
+
+def preload() -> None:
+    """Import the programs and all that they import late."""
+    for name in PACKAGES:
+        package = importlib.import_module(name)
+        for module in pkgutil.walk_packages(package.__path__, f"{name}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+    import uvloop  # noqa: F401 - oplogd imports it when it runs
+
+
+class Parent:
+    def __init__(self, requests: socket.socket) -> None:
+        self._requests = requests
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(requests, selectors.EVENT_READ)
+        # Descriptor of a running program -> its id, and the pipe for its exit code.
+        self._running: dict[int, tuple[int, int]] = {}
+
+    def serve(self) -> Program | None:
+        """Fork for each request. Return the program in the child, and None at the end."""
+        while True:
+            for key, _ in self._selector.select():
+                if key.fileobj is not self._requests:
+                    self._reap(key.fd)
+                    continue
+                raw, descriptors, _, _ = socket.recv_fds(self._requests, MAX_REQUEST, DESCRIPTORS)
+                if not raw:
+                    self._kill_all()
+                    return None
+                if program := self._fork(Program(**json.loads(raw)), descriptors):
+                    return program
+
+    def _fork(self, program: Program, descriptors: list[int]) -> Program | None:
+        *standard, status = descriptors
+        assert threading.active_count() == 1
+        pid = os.fork()
+        if pid == 0:
+            self._become_child(standard, status)
+            return program
+        for each in standard:
+            os.close(each)
+        descriptor = os.pidfd_open(pid)
+        self._running[descriptor] = (pid, status)
+        self._selector.register(descriptor, selectors.EVENT_READ)
+        _tell(status, pid)
+        return None
+
+    def _become_child(self, standard: list[int], status: int) -> None:
+        os.setsid()
+        for target, each in enumerate(standard):
+            os.dup2(each, target)
+        self._selector.close()
+        self._requests.close()
+        others = (each for pair in self._running.items() for each in (pair[0], pair[1][1]))
+        for each in (*standard, status, *others):
+            os.close(each)
+        self._running.clear()
+
+    def _reap(self, descriptor: int) -> None:
+        self._selector.unregister(descriptor)
+        os.close(descriptor)
+        pid, status = self._running.pop(descriptor)
+        _tell(status, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        os.close(status)
+
+    def _kill_all(self) -> None:
+        for descriptor in list(self._running):
+            os.kill(self._running[descriptor][0], signal.SIGKILL)
+            self._reap(descriptor)
+
+
+def _tell(pipe: int, number: int) -> None:
+    with contextlib.suppress(BrokenPipeError):  # the test has ended
+        os.write(pipe, b"%d\n" % number)
+
+
+def run(program: Program) -> None:
+    """Run a program in this process, as a new Python would."""
+    if program.cwd is not None:
+        os.chdir(program.cwd)
+    os.environ.clear()
+    os.environ.update(program.environ)
+    sys.argv = [program.target, *program.arguments]
+    sys.path[0] = os.getcwd() if program.is_module else os.path.dirname(program.target)
+    _open_standard_streams()
+    if program.is_module:
+        runpy.run_module(program.target, run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(program.target, run_name="__main__")
+
+
+def _open_standard_streams() -> None:
+    """Replace the standard streams: these have the state of the parent's."""
+
+    def text(descriptor: int, mode: str, **options: Any) -> io.TextIOWrapper:
+        raw = open(descriptor, mode, closefd=False)  # noqa: SIM115 - they stay open
+        return io.TextIOWrapper(raw, encoding="utf-8", **options)
+
+    sys.stdin = sys.__stdin__ = text(0, "rb")  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = text(1, "wb", line_buffering=os.isatty(1))  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = text(  # type: ignore[misc]
+        2, "wb", line_buffering=True, errors="backslashreplace"
+    )
+
+
+def main() -> None:
+    # A new Python has these dispositions, whatever its parent ignores.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    preload()
+    gc.collect()
+    gc.freeze()  # a collection in a child would copy the pages of all these objects
+    requests = socket.socket(fileno=int(sys.argv[1]))
+    program = Parent(requests).serve()
+    if program is not None:
+        run(program)
+
+
+if __name__ == "__main__":
+    main()
