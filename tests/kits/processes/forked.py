@@ -53,7 +53,7 @@ class Forked(subprocess.Popen[AnyStr]):
         program = _program(args, cwd, os.environ if env is None else env)
         self._status, write_end = os.pipe()
         try:
-            for_child = (pipes[0], pipes[3], pipes[5])
+            for_child: Sequence[int] = (pipes[0], pipes[3], pipes[5])
             standard = [at if each == -1 else each for at, each in enumerate(for_child)]
             _ask(program, [*standard, write_end])
         finally:
