@@ -54,7 +54,7 @@ class Forked(subprocess.Popen[AnyStr]):
         self._status, write_end = os.pipe()
         try:
             for_child: Sequence[int] = (pipes[0], pipes[3], pipes[5])
-            standard = [at if each == -1 else each for at, each in enumerate(for_child)]
+            standard: list[int] = [at if each == -1 else each for at, each in enumerate(for_child)]
             _ask(program, [*standard, write_end])
         finally:
             os.close(write_end)
