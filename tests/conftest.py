@@ -1,22 +1,21 @@
 import os
 import signal
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from tests.kits.servers.room import Address, ServerRoom, UnavailableError, address_of
 from tests.mongo.servers import (
     URL_VARIABLE,
-    MissingToolError,
-    MongoServer,
     RunningMongo,
     ferretdb,
     java_server,
 )
 from tests.needs import UNIT, Guard, mark
 from tests.opensearch.servers import OpenSearchServer
-from tests.postgres import MissingPostgresError, PostgresServer
+from tests.postgres import PostgresServer
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
@@ -39,47 +38,47 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def ferret(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningMongo]:
-    """Run a MongoDB stand-in with capped collections, for small data."""
-    yield from _running(ferretdb, tmp_path_factory, "ferretdb")
+def ferret() -> RunningMongo:
+    """A MongoDB stand-in with capped collections, for small data. All tests of a run share it."""
+    return _mongo("ferretdb")
 
 
 @pytest.fixture(scope="session")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningMongo]:
-    """Run a fast MongoDB stand-in."""
-    yield from _running(java_server, tmp_path_factory, "java-server")
+def java() -> RunningMongo:
+    """A fast MongoDB stand-in. All tests of a run share it."""
+    return _mongo("java-server")
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    """Run a PostgreSQL server. A test that needs a database of its own creates it."""
-    try:
-        server = PostgresServer()
-    except MissingPostgresError as missing:
-        pytest.skip(str(missing))
-    with server:
+def postgres() -> PostgresServer:
+    """A PostgreSQL server. All tests of a run share it, so each creates its own database."""
+    return PostgresServer(reached_at=_shared("postgres"))
+
+
+@pytest.fixture(scope="session")
+def own_postgres(postgres: PostgresServer) -> Iterator[PostgresServer]:
+    """A PostgreSQL server for tests that kill it or change its users."""
+    with PostgresServer() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def opensearch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSearchServer]:
-    """Run an OpenSearch server. Each test has indexes of its own."""
-    try:
-        server = OpenSearchServer(tmp_path_factory.mktemp("opensearch"))
-    except MissingToolError as missing:
-        pytest.skip(str(missing))
-    with server:
-        yield server
+def opensearch() -> OpenSearchServer:
+    """An OpenSearch server. All tests of a run share it, so each has its own indexes."""
+    return OpenSearchServer.at(_shared("opensearch"))
 
 
-def _running(
-    make: Callable[[Path], MongoServer], folders: pytest.TempPathFactory, name: str
-) -> Iterator[RunningMongo]:
+def _mongo(name: str) -> RunningMongo:
     if real := os.environ.get(URL_VARIABLE):
-        yield RunningMongo(real, None)
-        return
-    with make(folders.mktemp(name)) as server:
-        yield RunningMongo(server.url, server)
+        return RunningMongo(real, is_stand_in=False)
+    return RunningMongo(_shared(name)["url"], is_stand_in=True)
+
+
+def _shared(name: str) -> Address:
+    try:
+        return address_of(name)
+    except UnavailableError as missing:
+        pytest.skip(str(missing))
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -87,6 +86,16 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(Guard())
+    if not hasattr(config, "workerinput"):
+        room = ServerRoom(
+            {
+                "ferretdb": ferretdb,
+                "java-server": java_server,
+                "postgres": lambda _: PostgresServer(),
+                "opensearch": OpenSearchServer,
+            }
+        )
+        config.add_cleanup(room.close)
     if os.environ.get(REQUIRE_ALL):
         config.pluginmanager.register(RequireAll())
 

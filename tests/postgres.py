@@ -13,6 +13,8 @@ import threading
 from pathlib import Path
 from typing import IO, Self
 
+from tests.kits.servers.room import Address, UnavailableError
+
 DEADLINE = 60.0
 # Scram for this user from everywhere, trust for all others.
 GUARDED_USER = "guarded"
@@ -25,39 +27,39 @@ _READY = "database system is ready to accept connections"
 _numbers = itertools.count(1)
 
 
-class MissingPostgresError(Exception):
-    """PostgreSQL's server is not on this machine."""
-
-
 def programs() -> Path:
     """Return the folder of ``initdb`` and ``postgres``: from PATH, else Debian's newest.
 
-    Raises MissingPostgresError.
+    Raises UnavailableError.
     """
     if found := shutil.which("initdb"):
         return Path(found).resolve().parent
     versions = list(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     if not versions:
-        raise MissingPostgresError("PostgreSQL is missing: `make test` installs it on Debian")
+        raise UnavailableError("PostgreSQL is missing: `make test` installs it on Debian")
     return max(versions, key=lambda path: float(path.parent.parent.name)).parent
 
 
 class PostgresServer:
     """A server on 127.0.0.1 and on a Unix socket. It starts again at the same port.
 
-    ``fsync``: as in production; without it a crash of the machine may lose data, a killed server
-    loses none.
+    ``reached_at``: of a server that another process has started. ``fsync``: as in production;
+    without it a crash of the machine may lose data, a killed server loses none.
     """
 
-    def __init__(self, *, fsync: bool = False) -> None:
-        self._programs = programs()
+    def __init__(self, *, fsync: bool = False, reached_at: Address | None = None) -> None:
         self._fsync = fsync
         self._process: subprocess.Popen[str] | None = None
         # PostgreSQL refuses to run as root.
         self._user = _other_user() if os.getuid() == 0 else None
         # A path of a Unix socket has at most 107 bytes; folders of pytest are for one user only.
-        self.folder = Path(tempfile.mkdtemp(prefix="oplog-pg-", dir="/tmp"))
-        self.port = 0
+        self.folder = Path(
+            reached_at["folder"] if reached_at else tempfile.mkdtemp(prefix="oplog-pg-", dir="/tmp")
+        )
+        self.port: int = reached_at["port"] if reached_at else 0
+
+    def reached_at(self) -> Address:
+        return {"folder": str(self.folder), "port": self.port}
 
     def start(self) -> None:
         """Start the server, and wait until it accepts connections."""
@@ -85,7 +87,7 @@ class PostgresServer:
 
     def new_database(self) -> str:
         """Create a database, and return its URL."""
-        name = f"test_{next(_numbers)}"
+        name = f"test_{os.getpid()}_{next(_numbers)}"
         self.run(f"CREATE DATABASE {name}")
         return self.url(name)
 
@@ -115,7 +117,7 @@ class PostgresServer:
             shutil.chown(self.folder, self._user)
         options = ["--auth=trust", "--encoding=UTF8", "--no-locale", "--username=postgres"]
         ended = subprocess.run(
-            [self._programs / "initdb", *options, "--no-sync", "-D", self.folder / "data"],
+            [programs() / "initdb", *options, "--no-sync", "-D", self.folder / "data"],
             cwd=self.folder,
             user=self._user,
             capture_output=True,
@@ -138,7 +140,7 @@ class PostgresServer:
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         process = subprocess.Popen(
-            [self._programs / "postgres", "-D", self.folder / "data", *options],
+            [programs() / "postgres", "-D", self.folder / "data", *options],
             cwd=self.folder,
             user=self._user,
             stdout=subprocess.DEVNULL,

@@ -9,7 +9,7 @@ import pytest
 
 from oplogd.store.sqlite import statements
 from tests.agents import Agent
-from tests.mongo.servers import RunningMongo, new_database
+from tests.mongo.servers import RunningMongo, drop_database, new_database
 
 if TYPE_CHECKING:  # tests on SQLite must not need the driver
     from oplogd.store.mongo.setup import CollectionKind
@@ -78,7 +78,9 @@ def new_place(request: pytest.FixtureRequest, sort: str) -> StorePlace:
         folder: Path = request.getfixturevalue("tmp_path")
         return StorePlace(folder / "oplog.db")
     running: RunningMongo = request.getfixturevalue(server)
-    return StorePlace(new_database(running.url), kind)
+    url = new_database(running.url)
+    request.addfinalizer(lambda: drop_database(url))
+    return StorePlace(url, kind)
 
 
 def skip_fsync(patch: pytest.MonkeyPatch) -> None:

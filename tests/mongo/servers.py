@@ -22,6 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from tests.kits.servers.room import Address, UnavailableError
+
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parent.parent / ".cache"
 
@@ -33,10 +35,6 @@ OLDEST_GO = 22
 _START_SECONDS = 60.0
 _BUILD_SECONDS = 900.0
 _numbers = itertools.count(1)
-
-
-class MissingToolError(Exception):
-    """A tool that builds a stand-in is not on this machine."""
 
 
 class MongoServer:
@@ -52,6 +50,9 @@ class MongoServer:
     @property
     def url(self) -> str:
         return f"mongodb://{self.address}"
+
+    def reached_at(self) -> Address:
+        return {"url": self.url}
 
     def start(self) -> None:
         host, port = self.address.split(":")
@@ -107,10 +108,10 @@ class MongoServer:
 
 
 class RunningMongo(NamedTuple):
-    """``server``: None for a server that the tests did not start, and must not stop."""
+    """A server that the tests share. ``is_stand_in``: no real MongoDB."""
 
     url: str
-    server: MongoServer | None
+    is_stand_in: bool
 
 
 def with_database(url: str, name: str) -> str:
@@ -125,6 +126,14 @@ def new_database(url: str) -> str:
     return with_database(url, f"oplog_test_{os.getpid()}_{next(_numbers)}")
 
 
+def drop_database(url: str) -> None:
+    """Drop the database of this URL: the tests of a run share a server."""
+    from pymongo import MongoClient  # only tests on MongoDB need the driver
+
+    with MongoClient[dict[str, object]](url) as client:
+        client.drop_database(client.get_default_database().name)
+
+
 def ferretdb(folder: Path) -> MongoServer:
     return MongoServer([str(build_ferretdb())], folder, separate_port=False)
 
@@ -133,7 +142,7 @@ def java_server(folder: Path) -> MongoServer:
     classes = build_java_server()
     command = [
         "java",
-        "-Xmx700m",
+        "-Xmx2g",
         "-XX:+UseSerialGC",
         "-cp",
         f"{classes}:{classes}/lib/*",
@@ -145,13 +154,13 @@ def java_server(folder: Path) -> MongoServer:
 def build_ferretdb() -> Path:
     """Build the program in about a minute, if its sources have changed. Return its path.
 
-    Raises MissingToolError.
+    Raises UnavailableError.
     """
     return build("ferretdb", HERE / "ferretdb", _go_build) / "ferretdb"
 
 
 def build_java_server() -> Path:
-    """Build the classes. Return their folder, with `lib` in it. Raises MissingToolError."""
+    """Build the classes. Return their folder, with `lib` in it. Raises UnavailableError."""
     return build("java-server", HERE / "javaserver", _java_build)
 
 
@@ -202,7 +211,7 @@ def go_program() -> str:
                 os.environ,
             )
         except AssertionError as error:
-            raise MissingToolError(
+            raise UnavailableError(
                 "FerretDB, the tests' MongoDB, is built with Go 1.22 or later: install it"
                 f" (apt: golang).\n{error}"
             ) from None
@@ -212,7 +221,7 @@ def go_program() -> str:
 def _java_build(source: Path, target: Path) -> None:
     missing = [tool for tool in ("java", "javac", "mvn") if not shutil.which(tool)]
     if missing:
-        raise MissingToolError(
+        raise UnavailableError(
             f"mongo-java-server, the tests' MongoDB, needs {', '.join(missing)}:"
             " apt install default-jdk-headless maven"
         )
@@ -256,7 +265,7 @@ def main() -> int:
     try:
         build_ferretdb()
         build_java_server()
-    except MissingToolError as error:
+    except UnavailableError as error:
         print(error, file=sys.stderr)
         return 1
     return 0

@@ -38,7 +38,7 @@ FERRETDB = Quirks(
 
 async def test_servers_are_known_by_their_answers(ferret: RunningMongo, java: RunningMongo) -> None:
     for running, quirks in ((java, JAVA_SERVER), (ferret, FERRETDB)):
-        is_stand_in = running.server is not None
+        is_stand_in = running.is_stand_in
         assert await greeted(running.url) == (quirks if is_stand_in else Quirks())
 
 

@@ -12,7 +12,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any, Self
 
-from tests.mongo.servers import MissingToolError, build, first_line, run
+from tests.kits.servers.room import Address, UnavailableError
+from tests.mongo.servers import build, first_line, run
 
 HERE = Path(__file__).resolve().parent
 DEADLINE = 60.0
@@ -21,18 +22,26 @@ DEADLINE = 60.0
 class OpenSearchServer:
     """A server with its data in ``folder``. It starts again at the same address."""
 
-    def __init__(self, folder: Path) -> None:
-        self._classes = build_opensearch()
+    def __init__(self, folder: Path, url: str = "http://127.0.0.1:0") -> None:
         self._folder = folder
         self._process: subprocess.Popen[str] | None = None
-        self.url = "http://127.0.0.1:0"
+        self.url = url
+
+    def reached_at(self) -> Address:
+        return {"folder": str(self._folder), "url": self.url}
+
+    @classmethod
+    def at(cls, address: Address) -> Self:
+        """Return a server that another process has started."""
+        return cls(Path(address["folder"]), address["url"])
 
     def start(self) -> None:
         """Start the server in about two seconds, and wait until it answers."""
         self._folder.mkdir(parents=True, exist_ok=True)
         port = self.url.rpartition(":")[2]
         options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        path = f"{self._classes}:{self._classes}/lib/*"
+        classes = build_opensearch()
+        path = f"{classes}:{classes}/lib/*"
         with (self._folder / "server.log").open("a") as log:
             self._process = subprocess.Popen(
                 ["java", *options, "-cp", path, "Server", port, str(self._folder)],
@@ -81,14 +90,14 @@ class OpenSearchServer:
 
 
 def build_opensearch() -> Path:
-    """Build the classes. Return their folder, with `lib` in it. Raises MissingToolError."""
+    """Build the classes. Return their folder, with `lib` in it. Raises UnavailableError."""
     return build("opensearch", HERE / "server", _java_build)
 
 
 def _java_build(source: Path, target: Path) -> None:
     missing = [tool for tool in ("java", "javac", "mvn") if not shutil.which(tool)]
     if missing:
-        raise MissingToolError(
+        raise UnavailableError(
             f"OpenSearch for tests needs {', '.join(missing)}: apt install"
             " default-jdk-headless maven"
         )
@@ -97,14 +106,14 @@ def _java_build(source: Path, target: Path) -> None:
     try:
         run(copy, source, os.environ)
     except AssertionError as error:
-        raise MissingToolError(f"OpenSearch cannot be downloaded:\n{error}") from None
+        raise UnavailableError(f"OpenSearch cannot be downloaded:\n{error}") from None
     run(["javac", "-cp", f"{lib}/*", "-d", str(target), "Server.java"], source, os.environ)
 
 
 def main() -> int:
     try:
         build_opensearch()
-    except MissingToolError as error:
+    except UnavailableError as error:
         print(error, file=sys.stderr)
         return 1
     return 0

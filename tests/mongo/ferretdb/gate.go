@@ -15,12 +15,13 @@ const (
 	mostBytes  = 48_000_000
 )
 
-// gate passes messages between clients and the server. Of all connections together one write command is with the server at
-// a time; it is there until its answer has come. Everything else (reads, cursors that wait, monitors) passes at once.
+// gate passes messages between clients and the server. For each database, one write command of all connections is with the
+// server at a time; it is there until its answer has come. Everything else (reads, cursors that wait, monitors) passes at
+// once, and so do write commands for other databases.
 type gate struct {
 	server   string
 	together bool
-	writing  sync.Mutex
+	writing  sync.Map // name of a database -> *sync.Mutex
 }
 
 func (g *gate) serve(listener net.Listener) error {
@@ -76,7 +77,8 @@ func (g *gate) pass(client net.Conn) {
 			}
 			continue
 		}
-		g.writing.Lock()
+		writing := g.lockOf(request)
+		writing.Lock()
 		pending.Lock()
 		pending.id, pending.waits = binary.LittleEndian.Uint32(request[4:]), true
 		pending.Unlock()
@@ -86,8 +88,23 @@ func (g *gate) pass(client net.Conn) {
 			case <-ended:
 			}
 		}
-		g.writing.Unlock()
+		writing.Unlock()
 	}
+}
+
+// lockOf returns the lock of the database that a request names. No test stores a member $db, so the first one is the command's.
+func (g *gate) lockOf(request []byte) *sync.Mutex {
+	const lengthSize = 4
+	member := []byte("\x02$db\x00")
+	name := ""
+	if at := bytes.Index(request, member); at >= 0 {
+		start := at + len(member) + lengthSize
+		if end := bytes.IndexByte(request[start:], 0); end >= 0 {
+			name = string(request[start : start+end])
+		}
+	}
+	lock, _ := g.writing.LoadOrStore(name, new(sync.Mutex))
+	return lock.(*sync.Mutex)
 }
 
 // message reads one whole message of the wire protocol.

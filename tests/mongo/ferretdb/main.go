@@ -1,6 +1,6 @@
 // A FerretDB with its SQLite backend, for tests: ferretdb [-together] ADDRESS FOLDER prints its URL and runs until it is killed.
 //
-// Clients reach it through a gate that lets one write command pass at a time, since FerretDB's updates are not atomic: without
+// Clients reach it through a gate that lets one write command of a database pass at a time, since FerretDB's updates are not atomic: without
 // the gate (-together) a compare-and-set that two clients race for now and again has two winners.
 package main
 

@@ -17,11 +17,14 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 
 @pytest.fixture
-def place(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def server(request: pytest.FixtureRequest, kind: Kind) -> PostgresServer | None:
+    """The server of the database. Tests that kill it replace this fixture."""
+    return request.getfixturevalue("postgres") if kind == "postgres" else None
+
+
+@pytest.fixture
+def place(kind: Kind, server: PostgresServer | None, tmp_path: Path) -> Place:
     """Return a new database with the default table."""
-    server: PostgresServer | None = None
-    if kind == "postgres":
-        server = request.getfixturevalue("postgres")
     made = Place(kind, tmp_path, server)
     made.create()
     return made

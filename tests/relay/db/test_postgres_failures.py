@@ -17,22 +17,27 @@ A, B = uuid4(), uuid4()
 
 
 @pytest.fixture
-def kind(postgres: PostgresServer) -> Kind:
+def kind() -> Kind:
     return "postgres"
 
 
+@pytest.fixture
+def server(own_postgres: PostgresServer) -> PostgresServer:
+    return own_postgres
+
+
 async def test_a_killed_server_fails_calls_until_it_is_back(
-    place: Place, outbox: DatabaseOutbox, postgres: PostgresServer
+    place: Place, outbox: DatabaseOutbox, own_postgres: PostgresServer
 ) -> None:
     place.insert(*"abc")
     assert ids_of(await outbox.mark(A, 1)) == [1]
     assert await outbox.purge([1]) == 1
-    postgres.kill()
+    own_postgres.kill()
     for _ in range(2):
         for call in (outbox.mark(A, 1), outbox.purge([2]), outbox.reset(A), outbox.backlog(1)):
             with pytest.raises(OutboxError, match=r"^PostgreSQL \(database\.url\): "):
                 await call
-    postgres.start()
+    own_postgres.start()
     assert ids_of(await outbox.mark(A, 5)) == [2, 3]
     assert await outbox.purge([1, 2]) == 1
     assert place.leaders() == [(3, str(A))]

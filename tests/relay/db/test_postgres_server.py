@@ -7,24 +7,24 @@ from tests.postgres import GUARDED_USER, PostgresServer
 
 
 def test_a_killed_server_comes_back_at_its_address_with_what_was_committed(
-    postgres: PostgresServer,
+    own_postgres: PostgresServer,
 ) -> None:
-    url = postgres.new_database()
+    url = own_postgres.new_database()
     with psycopg.connect(url) as connection:
         connection.execute("CREATE TABLE t AS SELECT generate_series(1, 3) AS i")
         connection.commit()
         connection.execute("INSERT INTO t VALUES (4)")
-        postgres.restart()
+        own_postgres.restart()
         with pytest.raises(psycopg.OperationalError):
             connection.execute("SELECT 1")
     with psycopg.connect(url) as connection:
         assert connection.execute("SELECT count(*) FROM t").fetchone() == (3,)
-    with psycopg.connect(postgres.socket_url()) as connection:
+    with psycopg.connect(own_postgres.socket_url()) as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_one_user_needs_a_password(postgres: PostgresServer) -> None:
-    postgres.run(f"CREATE USER {GUARDED_USER} PASSWORD 'right'")
+def test_one_user_needs_a_password(own_postgres: PostgresServer) -> None:
+    own_postgres.run(f"CREATE USER {GUARDED_USER} PASSWORD 'right'")
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
-        psycopg.connect(postgres.url(user=GUARDED_USER, password="wrong"))
-    psycopg.connect(postgres.url(user=GUARDED_USER, password="right")).close()
+        psycopg.connect(own_postgres.url(user=GUARDED_USER, password="wrong"))
+    psycopg.connect(own_postgres.url(user=GUARDED_USER, password="right")).close()

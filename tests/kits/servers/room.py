@@ -1,0 +1,102 @@
+"""Servers that all processes of a test run share. The first test that needs one starts it.
+
+The main process of the run has the room, and ends the servers with the run. Its test processes ask
+for a server by name over a Unix socket, whose path is in a variable of the environment.
+"""
+
+import json
+import os
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+VARIABLE = "OPLOG_TEST_SERVERS"
+# Seconds for the start of a server on a busy machine.
+DEADLINE = 180.0
+
+Address = dict[str, Any]
+
+
+class Server(Protocol):
+    """A server that runs within ``with``."""
+
+    def reached_at(self) -> Address:
+        """Return all that another process needs to reach the server, for JSON."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: Any) -> None: ...
+
+
+class UnavailableError(Exception):
+    """The server cannot run on this machine. The text names the missing program."""
+
+
+class ServerRoom:
+    """``makers``: how to make each server, given an empty folder. They raise UnavailableError."""
+
+    def __init__(self, makers: Mapping[str, Callable[[Path], Server]]) -> None:
+        self._makers = makers
+        self._locks = {name: threading.Lock() for name in makers}
+        self._answers: dict[str, Address] = {}
+        self._servers = ExitStack()
+        self._folder = Path(tempfile.mkdtemp(prefix="oplog-servers-"))
+        path = str(self._folder / "socket")
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(path)
+        self._listener.listen(64)
+        os.environ[VARIABLE] = path
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # closed
+            while True:
+                connection, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, connection.makefile("rw") as file:
+            name = file.readline().strip()
+            with self._locks[name]:
+                if name not in self._answers:
+                    self._answers[name] = self._start(name)
+                file.write(json.dumps(self._answers[name]) + "\n")
+
+    def _start(self, name: str) -> Address:
+        folder = self._folder / name
+        folder.mkdir()
+        try:
+            return self._servers.enter_context(self._makers[name](folder)).reached_at()
+        except UnavailableError as missing:
+            return {"unavailable": str(missing)}
+        except Exception as error:
+            return {"error": str(error)}
+
+    def close(self) -> None:
+        """End all servers and remove their data."""
+        self._listener.close()
+        self._servers.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def address_of(name: str) -> Address:
+    """Return the address of a shared server. Start the server if no test has needed it yet.
+
+    Raises UnavailableError.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.settimeout(DEADLINE)
+        sock.connect(os.environ[VARIABLE])
+        with sock.makefile("rw") as file:
+            file.write(f"{name}\n")
+            file.flush()
+            answer: Address = json.loads(file.readline())
+    if reason := answer.get("unavailable"):
+        raise UnavailableError(reason)
+    assert "error" not in answer, f"{name} did not start:\n{answer['error']}"
+    return answer
