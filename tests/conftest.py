@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kits.servers.postgres import MissingPostgresError, PostgresServer
 from tests.mongo.servers import (
     URL_VARIABLE,
     MissingToolError,
@@ -16,7 +17,6 @@ from tests.mongo.servers import (
 )
 from tests.needs import UNIT, Guard, mark
 from tests.opensearch.servers import OpenSearchServer
-from tests.postgres import MissingPostgresError, PostgresServer
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent

@@ -24,8 +24,8 @@ from oplogd.store import FencedBatch
 from oplogd.store.leases import LeaseRequest
 from oplogd.store.sqlite import SqliteStore
 from oplogd.store.topics import MessageBatch, Placed
-from tests.operations import operation
-from tests.stores import skip_fsync
+from tests.kits.models.operations import operation
+from tests.kits.servers.stores import skip_fsync
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LEASE = "orders"

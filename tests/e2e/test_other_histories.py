@@ -7,10 +7,10 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.agents import DEADLINE, Agent
 from tests.e2e.append_process import appender
 from tests.e2e.histories import assert_reset, assert_resumes, ids_of, names, replication_ids, write
 from tests.e2e.streams import ByteStream, ms_of, offset_of, offsets, operation
+from tests.kits.agents.agent import DEADLINE, Agent
 
 NEW_YEAR_2099 = int(datetime(2099, 1, 1, tzinfo=UTC).timestamp() * 1000)
 

@@ -9,9 +9,9 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.agents import DEADLINE, Agent, fold
 from tests.e2e.append_process import appender
 from tests.e2e.streams import ByteStream, offset_of, offsets, operation
+from tests.kits.agents.agent import DEADLINE, Agent, fold
 
 
 def test_operations_of_another_process_reach_the_consumers_within_100_ms(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from threading import Event
 
 import pytest
 
-from tests.agents import DEADLINE
 from tests.e2e.clocks import StoreClock
 from tests.e2e.topics import Line, Polled, Topic, ok, received
+from tests.kits.agents.agent import DEADLINE
+from tests.kits.servers.stores import StorePlace
 from tests.mongo.agents import wait_for
-from tests.stores import StorePlace
 
 TTL = 30
 STEP = 100

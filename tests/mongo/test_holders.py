@@ -11,7 +11,7 @@ from typing import Any
 
 from pymongo import MongoClient
 
-from tests.agents import DEADLINE, Agent, fold
+from tests.kits.agents.agent import DEADLINE, Agent, fold
 from tests.mongo.agents import agent, replicated, wait_for
 from tests.mongo.proxy import CommandProxy
 

@@ -14,7 +14,7 @@ from oplogd.store import Correction, CorrectionResult
 from oplogd.store.mongo import MongoStore, Timing
 from oplogd.store.mongo.layout import Document
 from oplogd.store.mongo.trim import Trimmer
-from tests.agents import DEADLINE, Agent, fold
+from tests.kits.agents.agent import DEADLINE, Agent, fold
 from tests.mongo.agents import agent, operation, replicated, wait_for
 from tests.mongo.conftest import MakeStore
 from tests.mongo.operations import live_states, offsets, op

@@ -9,8 +9,8 @@ import pytest
 from pymongo.database import Database
 
 from oplogd.store.mongo.layout import Document
-from tests.agents import DEADLINE, Agent, Answer
 from tests.e2e.topics import Topic, ok, received
+from tests.kits.agents.agent import DEADLINE, Agent, Answer
 from tests.mongo.agents import LEASE, wait_for
 from tests.mongo.wire import Command, Wire
 

@@ -13,8 +13,8 @@ from oplog_pipe.commands.status import folder_members
 from oplog_pipe.config import load
 from oplog_pipe.errors import LogError
 from oplog_pipe.operate import view
-from tests.agents import DEADLINE
-from tests.logged_process import LoggedProcess
+from tests.kits.agents.agent import DEADLINE
+from tests.kits.processes.logged import LoggedProcess
 
 
 class PipeProcess(LoggedProcess):

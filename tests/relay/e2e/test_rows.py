@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import DEADLINE
+from tests.kits.agents.agent import DEADLINE
 from tests.mongo.agents import wait_for
 from tests.relay.e2e.chain import LONG, Chain
 from tests.relay.e2e.checker import Arrival, Sent

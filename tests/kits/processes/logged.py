@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from tests.agents import DEADLINE
+from tests.kits.agents.agent import DEADLINE
 from tests.kits.processes.forked import start
 
 
