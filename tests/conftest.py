@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kits.servers.postgres import PostgresServer
 from tests.kits.servers.room import Address, ServerRoom, UnavailableError, address_of
 from tests.mongo.servers import (
     URL_VARIABLE,
@@ -15,7 +16,6 @@ from tests.mongo.servers import (
 )
 from tests.needs import UNIT, Guard, mark
 from tests.opensearch.servers import OpenSearchServer
-from tests.postgres import PostgresServer
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent

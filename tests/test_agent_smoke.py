@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.agents import Agent, fold
+from tests.kits.agents.agent import Agent, fold
 
 
 def test_an_operation_travels_from_producer_to_consumer(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from shutil import copy2
 import pytest
 
 import oplogd
-from tests.agents import DEADLINE
 from tests.clients.restart import free_port
 from tests.conftest import ROOT
-from tests.snippets import snippets
+from tests.kits.agents.agent import DEADLINE
+from tests.kits.documents.snippets import snippets
 from tests.test_install_commands import tracked
 
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from httpx_sse import EventSource, ServerSentEvent, connect_sse
 
-from tests.agents import DEADLINE, Agent
+from tests.kits.agents.agent import DEADLINE, Agent
 
 Told = tuple[str, str]
 

@@ -29,8 +29,8 @@ from oplogd.flags import Flag
 from oplogd.operation import EVENTS
 from oplogd.settings import Settings
 from oplogd.web.app import create_app
-from tests.agents import Agent, Event, fold
 from tests.clients.restart import agent_on, free_port
+from tests.kits.agents.agent import Agent, Event, fold
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs/reference.md"

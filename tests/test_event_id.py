@@ -17,7 +17,7 @@ from oplogd.event_id import (
     parse_position,
     prefix,
 )
-from tests.properties import examples
+from tests.kits.models.properties import examples
 
 POSITION = re.compile(r"^(?:[0-9]{1,13}|[0-9a-f]{24})\Z", re.ASCII)
 

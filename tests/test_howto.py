@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import DEADLINE, Agent
 from tests.contract.wire import wait_until
-from tests.reader import Reader
-from tests.snippets import snippet_of
+from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.documents.reader import Reader
+from tests.kits.documents.snippets import snippet_of
 
 
 @pytest.fixture

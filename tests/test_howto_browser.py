@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import DEADLINE
 from tests.clients.restart import agent_on, free_port
 from tests.contract.wire import wait_until
-from tests.snippets import snippet_of
+from tests.kits.agents.agent import DEADLINE
+from tests.kits.documents.snippets import snippet_of
 
 
 @pytest.mark.browser

@@ -13,13 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.agents import DEADLINE, Agent
 from tests.clients.restart import free_port
 from tests.conftest import ROOT
 from tests.contract.wire import wait_until
-from tests.postgres import PostgresServer
-from tests.snippets import Snippet, snippets
-from tests.staying import shape
+from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.documents.snippets import Snippet, snippets
+from tests.kits.documents.staying import shape
+from tests.kits.servers.postgres import PostgresServer
 
 PAGE = ROOT / "docs/howto/outbox.md"
 # Commands of the page -> arguments of Python: they need not be installed.

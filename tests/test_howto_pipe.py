@@ -4,9 +4,9 @@ import signal
 from pathlib import Path
 
 from tests.conftest import ROOT
+from tests.kits.servers.postgres import PostgresServer
 from tests.opensearch.servers import OpenSearchServer
 from tests.pipe.walk import Walk
-from tests.postgres import PostgresServer
 
 HOWTO = ROOT / "docs/howto"
 

@@ -6,8 +6,8 @@ import pytest
 
 from oplogd.histogram import Histogram
 from oplogd.latency import LatencyProbe
-from tests.agents import Agent
-from tests.operations import entry, numbered
+from tests.kits.agents.agent import Agent
+from tests.kits.models.operations import entry, numbered
 
 
 def test_a_duration_is_counted_in_every_bucket_that_it_does_not_exceed() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT
-from tests.environment import python_program
+from tests.kits.processes.environment import python_program
 
 PACKAGES = (
     "oplogd", "oplog_kit", "oplog_pipe", "oplog_relay", "oplog_sync", "clients/python/oplogc",

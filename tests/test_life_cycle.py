@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import DEADLINE, Agent, write_lock
 from tests.contract.wire import RawStream, Target, data_of, operation, said
-from tests.processes import (
+from tests.kits.agents.agent import DEADLINE, Agent, write_lock
+from tests.kits.agents.runs import (
     a_folder,
     another_program,
     refusal,

@@ -22,7 +22,7 @@ from oplogd.message import (
     of_payload,
     ttl_seconds,
 )
-from tests.properties import examples
+from tests.kits.models.properties import examples
 
 LINE_ENDS = "\u0085\u2028\u2029"
 # Text as JSON can hold it: all characters except surrogates.

@@ -19,7 +19,7 @@ from oplogd.message_id import (
     stored_id,
     unstamp,
 )
-from tests.properties import examples
+from tests.kits.models.properties import examples
 
 MAX_MS = (1 << 64) - 1
 START_MS = 1_700_000_000_000

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oplogd.nesting import MAX_DEPTH, is_too_deep
-from tests.properties import examples
+from tests.kits.models.properties import examples
 
 
 @pytest.mark.parametrize(

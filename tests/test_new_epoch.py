@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import Agent
 from tests.contract.wire import RESET, Target, id_of, operation, said
-from tests.processes import (
+from tests.kits.agents.agent import Agent
+from tests.kits.agents.runs import (
     a_folder,
     a_newer_schema,
     another_program,

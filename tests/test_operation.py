@@ -17,7 +17,7 @@ from oplogd.operation import (
     Operation,
     decode,
 )
-from tests.properties import examples
+from tests.kits.models.properties import examples
 
 ARRIVAL = "2026-01-02T03:04:05.006Z"
 TIME = "2014-11-06T11:04:39.041Z"

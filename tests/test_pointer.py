@@ -29,7 +29,7 @@ from oplogd.pointer import (
     too_many_stored,
 )
 from oplogd.transaction import FIRST_ID, Isolation, Marker, encode_marker
-from tests.properties import examples
+from tests.kits.models.properties import examples
 
 PASS, SKIP, HOLD = Reading.PASS, Reading.SKIP, Reading.HOLD
 LEAST, MOST = -(2**63), 2**63 - 1

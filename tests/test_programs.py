@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.agents import DEADLINE, Agent
 from tests.clients.restart import agent_on, free_port
 from tests.conftest import ROOT
 from tests.contract.wire import wait_until
-from tests.snippets import documents, name_of, snippets
+from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.documents.snippets import documents, name_of, snippets
 
 DEPLOY = "deploy/compose"
 

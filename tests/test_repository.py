@@ -12,7 +12,7 @@ import yaml
 from scripts.version import COPIES, version
 from tests.conftest import ROOT
 from tests.deploy.files import must_pass, run
-from tests.environment import python_program
+from tests.kits.processes.environment import python_program
 
 PACKAGES = [ROOT / "pyproject.toml", ROOT / "clients/python/pyproject.toml"]
 WORKFLOW = ROOT / ".github/workflows/check.yml"

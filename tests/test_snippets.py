@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.reader import Reader
-from tests.snippets import Snippet, documents, name_of, snippets
+from tests.kits.documents.reader import Reader
+from tests.kits.documents.snippets import Snippet, documents, name_of, snippets
 
 BOOTSTRAP = "tests/sync/test_bootstrap.py"
 CLIENT_DOCS = "tests/clients/test_docs.py"

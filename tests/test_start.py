@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from oplogd.sockets import base_url, bind, interfaces
-from tests.agents import DEADLINE, Agent
 from tests.contract.wire import Target, operation, said
-from tests.processes import (
+from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.agents.runs import (
     a_folder,
     a_newer_schema,
     another_program,

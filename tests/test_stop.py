@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from oplogd.store.sqlite.connection import BUSY_SECONDS
-from tests.agents import DEADLINE, Agent, write_lock
+from tests.kits.agents.agent import DEADLINE, Agent, write_lock
 
 FLOOD = """
 import itertools, socket, sys

@@ -15,7 +15,7 @@ from oplogd.operation import (
     normalise_timestamp,
     parse_timestamp,
 )
-from tests.properties import examples
+from tests.kits.models.properties import examples
 
 
 def days_before(year: int, month: int, day: int) -> int:

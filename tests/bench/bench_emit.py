@@ -24,9 +24,9 @@ from oplog_sync import apply
 from oplog_sync.backend.sqlite import SqliteBackend
 from oplogd.operation import Operation
 from oplogd.store import MAX_CORRECTIONS, Correction, CorrectionResult
-from tests.agents import Agent
 from tests.bench import kit
 from tests.bench.bench_sync import NEW, data, make_store
+from tests.kits.agents.agent import Agent
 
 ALONE_SECONDS = 10.0
 

@@ -27,8 +27,8 @@ from typing import NamedTuple, cast
 import uvloop
 
 from oplogd.server import raise_file_limit
-from tests.agents import Agent
 from tests.bench import filters, kit
+from tests.kits.agents.agent import Agent
 
 _REQUEST = b"GET /ops HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"
 

@@ -30,10 +30,10 @@ import psycopg
 
 from oplog_pipe.commitlog import CommitLog, Mode, NewEntry, OffsetLog
 from oplog_pipe.record import Record, encode_record
-from tests.agents import Agent
 from tests.bench import kit
+from tests.kits.agents.agent import Agent
+from tests.kits.servers.postgres import PostgresServer
 from tests.pipe.e2e.processes import PipeFolder
-from tests.postgres import PostgresServer
 
 PARTS = ("rate", "memory")
 _DATA_BYTES = 10_000

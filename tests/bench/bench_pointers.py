@@ -18,10 +18,10 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 
 from oplogd.server import raise_file_limit
-from tests.agents import Agent
 from tests.bench import kit
 from tests.bench.bench_topics import Rate, agent_with, measure, result, start
 from tests.bench.topic_load import PAYLOAD_BYTES, topic_path
+from tests.kits.agents.agent import Agent
 
 PARTS = ("publish", "store", "held")
 POINTER = 7

@@ -31,12 +31,12 @@ from typing import NamedTuple
 import psycopg
 
 from oplog_relay.schema import ddl
-from tests.agents import Agent
 from tests.bench import kit
 from tests.bench.plain_loop import BATCH, BEGINS
 from tests.bench.topic_load import PAYLOAD_BYTES, Follower, open_streams, topic_path
 from tests.e2e.topics import Topic
-from tests.postgres import PostgresServer
+from tests.kits.agents.agent import Agent
+from tests.kits.servers.postgres import PostgresServer
 from tests.relay.e2e.processes import RelayProcess, write_settings
 
 TOPIC = "bench/t0"

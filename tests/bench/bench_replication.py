@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from oplogd.store.sqlite import SqliteStore
-from tests.agents import Agent
 from tests.bench import kit
+from tests.kits.agents.agent import Agent
 
 HEARTBEAT = 1.0
 _POLL_SECONDS = 0.05

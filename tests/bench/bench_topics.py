@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from oplogd.server import raise_file_limit
-from tests.agents import Agent
 from tests.bench import kit
 from tests.bench.redis_server import is_installed, redis_server
 from tests.bench.topic_load import PAYLOAD_BYTES, WARM_UP_SECONDS, topic_path
+from tests.kits.agents.agent import Agent
 
 PARTS = ("publish", "oplog", "read", "memory")
 SHAPES = [(1, 1), (1, 100), (100, 1), (100, 100)]

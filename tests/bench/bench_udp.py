@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.agents import Agent
 from tests.bench import kit
+from tests.kits.agents.agent import Agent
 
 STEPS = (
     *range(10_000, 40_000, 10_000),

@@ -29,8 +29,8 @@ from oplogd.stream.follower import advance
 from oplogd.stream.frames import Framer
 from oplogd.stream.ring import Ring
 from oplogd.stream.waker import Waker
-from tests.agents import Agent
 from tests.bench import kit
+from tests.kits.agents.agent import Agent
 
 _SETTLE_SECONDS = 2.0
 _BATCH = 2_000

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.agents import DEADLINE
 from tests.clients.restart import free_port
+from tests.kits.agents.agent import DEADLINE
 
 
 def is_installed() -> bool:

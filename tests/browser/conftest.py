@@ -8,9 +8,9 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright, expect
 
-from tests.agents import DEADLINE, Agent
 from tests.browser.visit import ARGUMENTS, Visit
 from tests.browser.website import Website
+from tests.kits.agents.agent import DEADLINE, Agent
 
 expect.set_options(timeout=DEADLINE * 1000)
 

@@ -7,9 +7,9 @@ from typing import Any, Literal
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from tests.agents import Agent
 from tests.browser.visit import SIZES, Visit
 from tests.conftest import ROOT
+from tests.kits.agents.agent import Agent
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.agents import Agent
 from tests.browser.visit import Visit
 from tests.clients.restart import agent_on, free_port
+from tests.kits.agents.agent import Agent
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

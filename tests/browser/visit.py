@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from playwright.async_api import Browser, ConsoleMessage, Page, Request, Response, ViewportSize
 
-from tests.agents import DEADLINE
+from tests.kits.agents.agent import DEADLINE
 
 # Host name that resolves to this machine, as after DNS rebinding.
 REBOUND = "rebound.example"

@@ -7,7 +7,7 @@ from oplogc import (
     Event,
     Operation,
 )
-from tests.agents import DEADLINE
+from tests.kits.agents.agent import DEADLINE
 
 FAST = (0.01, 0.05)
 

@@ -5,8 +5,8 @@ import os
 import subprocess
 from typing import NamedTuple
 
-from tests.agents import DEADLINE
 from tests.clients.following import Following
+from tests.kits.agents.agent import DEADLINE
 
 FAST = {"backoff": "0.01,0.02"}
 

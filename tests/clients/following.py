@@ -4,7 +4,7 @@ import subprocess
 import threading
 from typing import Any
 
-from tests.agents import DEADLINE
+from tests.kits.agents.agent import DEADLINE
 
 
 class Following:

@@ -4,7 +4,7 @@ import random
 import socket
 from pathlib import Path
 
-from tests.agents import Agent
+from tests.kits.agents.agent import Agent
 
 
 def free_port() -> int:

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 
 from oplogc import Consumer, Event, Operation
-from tests.agents import DEADLINE
 from tests.clients.chaos import Server
+from tests.kits.agents.agent import DEADLINE
 
 FAST = (0.01, 0.05)
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"

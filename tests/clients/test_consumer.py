@@ -20,10 +20,10 @@ from oplogc import (
     Reset,
     StateFileError,
 )
-from tests.agents import DEADLINE, Agent
 from tests.clients.chaos import ScriptedAgent, Server, answer
 from tests.clients.copies import FAST, ids, operations, take
 from tests.clients.restart import agent_on, free_port
+from tests.kits.agents.agent import DEADLINE, Agent
 
 
 async def test_a_copy_then_what_happens(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from oplogc import (
     Live,
     Reset,
 )
-from tests.agents import DEADLINE, Agent
 from tests.clients.copies import ids, operations, take
+from tests.kits.agents.agent import DEADLINE, Agent
 
 
 async def test_a_position_is_kept_before_the_first_event(tmp_path: Path) -> None:

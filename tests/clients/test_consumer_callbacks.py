@@ -10,8 +10,8 @@ from oplogc import (
     Operation,
     Reset,
 )
-from tests.agents import Agent
 from tests.clients.copies import operations
+from tests.kits.agents.agent import Agent
 
 
 def test_callbacks(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from oplogc import Consumer, Event, Operation, OplogError, Reset
-from tests.agents import DEADLINE, Agent
 from tests.clients.copies import operations, take
+from tests.kits.agents.agent import DEADLINE, Agent
 
 
 @pytest.mark.filterwarnings(

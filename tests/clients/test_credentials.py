@@ -13,9 +13,9 @@ import pytest
 
 from oplogc import AsyncProducer, Consumer, FlushError, Producer, RefusedError
 from oplogc.stream import origin
-from tests.agents import DEADLINE, Agent
 from tests.clients.chaos import ScriptedAgent, Server, answer
 from tests.clients.producers import Producers
+from tests.kits.agents.agent import DEADLINE, Agent
 
 SECRET = "geh%2Feim-%C3%A9"
 PASSWORD = "geh/eim-é"

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.agents import DEADLINE
 from tests.clients.restart import agent_on, free_port
 from tests.conftest import ROOT
+from tests.kits.agents.agent import DEADLINE
 from tests.mongo.servers import go_program
 
 CLIENTS = ROOT / "clients"

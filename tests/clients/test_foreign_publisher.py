@@ -13,11 +13,11 @@ from oplogc.topics import (
     Place,
     Published,
 )
-from tests.agents import DEADLINE
 from tests.clients.restart import free_port
 from tests.clients.scripted_pointers import MS, PointerServer, key
 from tests.clients.scripted_transactions import refused
 from tests.clients.topics_of import TopicsOf
+from tests.kits.agents.agent import DEADLINE
 
 FAST = (0.01, 0.05)
 # As large as those of Tephra: milliseconds times a million.

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import DEADLINE, Agent
 from tests.clients.chaos import ScriptedAgent, Server, answer
 from tests.clients.examples import FAST, Example, shown, videos
 from tests.clients.restart import agent_on, free_port
+from tests.kits.agents.agent import DEADLINE, Agent
 
 
 def test_from_producer_to_consumer(tmp_path: Path, example: Example) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import DEADLINE, Agent
 from tests.clients.chaos import ScriptedAgent, answer
 from tests.clients.examples import FAST, Example, videos
 from tests.contract.wire import wait_until
+from tests.kits.agents.agent import DEADLINE, Agent
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from tests.agents import Agent
 from tests.clients.test_js_topics import create, publish, run
+from tests.kits.agents.agent import Agent
 
 
 def test_committed_readers_get_the_records_of_a_transaction_at_its_commit(

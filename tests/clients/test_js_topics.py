@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.agents import DEADLINE, Agent
 from tests.clients.following import Following
 from tests.clients.restart import agent_on, free_port
 from tests.clients.test_js import JS, documented, install
 from tests.contract.passwords import basic
 from tests.contract.wire import wait_until
+from tests.kits.agents.agent import DEADLINE, Agent
 
 TOPIC = "/v1/namespaces/shop/topics/orders"
 PASSWORD = "gehéim"

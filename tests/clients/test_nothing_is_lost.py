@@ -8,8 +8,8 @@ import threading
 from pathlib import Path
 
 from oplogc import Consumer, Operation, Producer
-from tests.agents import DEADLINE, Agent
 from tests.clients.chaos import ChaosProxy
+from tests.kits.agents.agent import DEADLINE, Agent
 
 FAST = (0.005, 0.02)
 

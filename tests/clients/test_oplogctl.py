@@ -16,10 +16,10 @@ import pytest
 from oplogc.ctl import cli
 from oplogc.ctl.options import VARIABLES
 from oplogc.topics import Message, Topics
-from tests.agents import DEADLINE, Agent
 from tests.clients.chaos import ScriptedAgent, answer
 from tests.clients.restart import agent_on, free_port
 from tests.contract.wire import wait_until
+from tests.kits.agents.agent import DEADLINE, Agent
 
 TIME = r"[0-9-]{10}T[0-9:]{8}\.[0-9]{3}Z"
 COMMANDS = ("create", "update", "list", "show", "delete", "publish", "poll", "peek", "follow")

@@ -12,8 +12,8 @@ import pytest
 from oplogc.ctl import cli
 from oplogc.ctl.options import VARIABLES
 from oplogc.topics import ForeignTransaction, Topics
-from tests.agents import Agent
 from tests.clients.chaos import ScriptedAgent, answer
+from tests.kits.agents.agent import Agent
 
 TIME = r"[0-9-]{10}T[0-9:]{8}\.[0-9]{3}Z"
 POINTER = "1790000000000000000"

@@ -14,7 +14,7 @@ import pytest
 from oplogc.ctl import cli
 from oplogc.ctl.options import VARIABLES
 from oplogc.topics import Topics, Transaction
-from tests.agents import DEADLINE, Agent
+from tests.kits.agents.agent import DEADLINE, Agent
 
 COMMANDS = ("list", "show", "abort", "log")
 TIME = r"[0-9-]{10}T[0-9:]{8}\.[0-9]{3}Z"

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from oplogc import AsyncProducer, BufferFullError, FlushError, OperationError, Overflow, Producer
-from tests.agents import Agent
 from tests.clients.chaos import ChaosProxy, ScriptedAgent, answer
 from tests.clients.restart import agent_on, free_port
 from tests.contract.wire import wait_until
+from tests.kits.agents.agent import Agent
 
 FAST = (0.01, 0.05)
 OK = answer("200 OK", "%COUNT%")

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from oplogc import AsyncProducer, FlushError, Producer
-from tests.agents import DEADLINE, Agent
 from tests.clients.chaos import ScriptedAgent, answer
 from tests.clients.producers import Producers
 from tests.clients.restart import free_port
 from tests.contract.wire import wait_until
+from tests.kits.agents.agent import DEADLINE, Agent
 
 FAST = (0.01, 0.05)
 OK = answer("200 OK", "%COUNT%")

@@ -16,9 +16,9 @@ import pytest
 
 from oplogc import Consumer, StateFileError
 from oplogc.state_file import Saver, StateFile
-from tests.agents import DEADLINE, Agent
 from tests.clients.following import Following
 from tests.contract.wire import wait_until
+from tests.kits.agents.agent import DEADLINE, Agent
 
 _FOLLOW = """
 import sys

@@ -16,8 +16,8 @@ import pytest
 from oplogc import tail
 from oplogc.tail_command import parse
 from oplogc.tail_settings import FLAGS, agent_url, start_position, start_time
-from tests.agents import DEADLINE, Agent
 from tests.clients.restart import agent_on, free_port
+from tests.kits.agents.agent import DEADLINE, Agent
 
 
 def start(

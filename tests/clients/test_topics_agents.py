@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from oplogc.topics import AsyncTopics, TopicConsumer, TopicNotFound, Topics
-from tests.agents import DEADLINE
 from tests.clients.chaos import ScriptedAgent, answer
 from tests.clients.restart import free_port
 from tests.clients.streams import Streams
 from tests.clients.test_topics_stream import IDS, block
 from tests.clients.topics_of import TopicsOf
+from tests.kits.agents.agent import DEADLINE
 
 NEVER = (600, 600)
 OK = answer("200 OK", "")

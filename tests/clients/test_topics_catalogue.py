@@ -21,10 +21,10 @@ from oplogc.topics import (
     Topics,
     UnavailableError,
 )
-from tests.agents import Agent
 from tests.clients.chaos import ScriptedAgent, answer
 from tests.clients.restart import agent_on, free_port
 from tests.clients.topics_of import TopicsOf
+from tests.kits.agents.agent import Agent
 
 FAST = (0.01, 0.05)
 SHOWN = answer("200 OK", '{"name":"t","properties":{"ttl":"60"}}')

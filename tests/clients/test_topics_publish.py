@@ -23,11 +23,11 @@ from oplogc.topics import (
     Topics,
     UnavailableError,
 )
-from tests.agents import DEADLINE, Agent
 from tests.clients.chaos import ChaosProxy, ScriptedAgent, Server, answer
 from tests.clients.restart import agent_on, free_port
 from tests.clients.topics_of import TopicsOf
 from tests.contract.wire import wait_until
+from tests.kits.agents.agent import DEADLINE, Agent
 
 FAST = (0.01, 0.05)
 OK = answer("200 OK", "")

@@ -20,11 +20,11 @@ from oplogc.topics import (
     Topics,
 )
 from oplogd.message_id import MessageId
-from tests.agents import DEADLINE, Agent
 from tests.clients.chaos import ChaosProxy, ScriptedAgent, answer
 from tests.clients.restart import agent_on, free_port
 from tests.clients.streams import FAST, HEAD, Streams, chunked
 from tests.contract.wire import wait_until
+from tests.kits.agents.agent import DEADLINE, Agent
 
 IDS = [str(MessageId(1_415_271_879_041, number)) for number in range(10)]
 

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from oplogc.topics import AsyncTopics, Topics, TransactionError
-from tests.agents import DEADLINE
 from tests.clients.scripted_transactions import TXN, TransactionServer, id_of, refused
 from tests.clients.topics_of import TopicsOf
 from tests.contract.wire import wait_until
+from tests.kits.agents.agent import DEADLINE
 
 
 def is_closed(topics: Topics | AsyncTopics) -> bool:

@@ -17,9 +17,9 @@ from oplogc.topics import (
     Topics,
     TransactionError,
 )
-from tests.agents import DEADLINE
 from tests.clients.scripted_transactions import TransactionServer, id_of, refused
 from tests.contract.wire import wait_until
+from tests.kits.agents.agent import DEADLINE
 
 
 async def asked(server: TransactionServer, count: int) -> None:

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.agents import DEADLINE
 from tests.conformance.clients import ENVIRONMENT, EVERY_CLIENT, command
 from tests.conformance.disk import Disk
 from tests.conformance.server import Progress, Request, ScriptedServer
 from tests.conformance.steps import Script, Signal
+from tests.kits.agents.agent import DEADLINE
 
 AT_ONCE = 8
 

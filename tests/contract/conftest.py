@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.agents import Agent
 from tests.contract.passwords import READER, WRITER
 from tests.contract.store_kinds import STORE_KINDS, StoreKind
 from tests.contract.wire import Target
+from tests.kits.agents.agent import Agent
 
 URL = "OPLOG_CONTRACT_URL"
 UDP = "OPLOG_CONTRACT_UDP"

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.agents import Agent, write_lock
+from tests.kits.agents.agent import Agent, write_lock
 from tests.mongo.proxy import CommandProxy
 from tests.mongo.servers import RunningMongo, new_database
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import Agent
 from tests.contract.passwords import basic
 from tests.contract.wire import JSON, SSE, RawStream, Target
+from tests.kits.agents.agent import Agent
 
 PASSWORD = "secret"
 STRANGER, OWNER = "203.0.113.9", "198.51.100.7"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import Agent
 from tests.contract.wire import JSON, NDJSON, Reply, Target, operation
+from tests.kits.agents.agent import Agent
 
 FOREIGN = [
     "evil.example",

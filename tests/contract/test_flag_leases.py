@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import Agent, write_lock
 from tests.contract.leases import LeaseClient
 from tests.contract.passwords import READER, WRITER, basic
 from tests.contract.store_kinds import StoreKind
 from tests.contract.topics import OPLOG, TopicClient
 from tests.contract.wire import JSON, Reply, Target, fresh_type, operation
+from tests.kits.agents.agent import Agent, write_lock
 
 
 def test_each_request_needs_its_password(guarded: Target) -> None:

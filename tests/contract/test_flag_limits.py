@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.agents import DEADLINE
 from tests.contract.store_kinds import StoreKind
 from tests.contract.wire import JSON, NDJSON, SSE, Reply, Target, id_of, operation, said, wait_until
+from tests.kits.agents.agent import DEADLINE
 
 BODY = 200 * 1024
 QUEUED = 10

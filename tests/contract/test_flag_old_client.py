@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from tests.agents import Agent
 from tests.clients.restart import agent_on, free_port
 from tests.contract.old_client import OldEvent, read
 from tests.contract.passwords import basic
 from tests.contract.wire import SSE, RawStream, Target, operation
+from tests.kits.agents.agent import Agent
 
 # Headers of such a client. It asks for gzip but cannot read it.
 GIVEN = {**SSE, **basic("secret"), "Accept-Encoding": "gzip"}

@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from tests.agents import Agent
 from tests.contract.passwords import LOGIN, READER, WRITER, basic, sign_in
 from tests.contract.wire import JSON, SSE, Target, operation
+from tests.kits.agents.agent import Agent
 
 
 def test_after_many_different_wrong_passwords_no_more_are_checked(tmp_path: Path) -> None:

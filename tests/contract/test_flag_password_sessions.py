@@ -10,7 +10,6 @@ import pytest
 
 from oplogd.operation import parse_timestamp
 from oplogd.web.access.signing import ExpiringSigner, Purpose
-from tests.agents import Agent
 from tests.contract.passwords import (
     BROWSER_CHALLENGE,
     DEEP,
@@ -22,6 +21,7 @@ from tests.contract.passwords import (
     sign_in,
 )
 from tests.contract.wire import JSON, SSE, Target, operation, said, wait_until
+from tests.kits.agents.agent import Agent
 
 
 def test_a_cookie_opens_the_stream_of_every_agent_with_the_password(

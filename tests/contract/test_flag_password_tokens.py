@@ -5,9 +5,9 @@ import time
 import pytest
 
 from oplogd.web.access.signing import ExpiringSigner, Purpose
-from tests.agents import Agent
 from tests.contract.passwords import OPTIONS, READER, basic, get_token, sign_in
 from tests.contract.wire import JSON, SSE, Target, operation
+from tests.kits.agents.agent import Agent
 
 
 def test_a_token_opens_the_stream_of_every_agent_with_the_password(

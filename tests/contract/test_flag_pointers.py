@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.agents import Agent
 from tests.contract.passwords import READER, WRITER, basic
 from tests.contract.pointers import TEPHRA, PointerClient, report, shown
 from tests.contract.store_kinds import StoreKind
 from tests.contract.topics import TopicClient
 from tests.contract.transactions import on_one_store, said
 from tests.contract.wire import JSON, Target, operation, wait_until
+from tests.kits.agents.agent import Agent
 
 WRITES = ("publish", "store", "rollback")
 READS = ("pointers", "entries")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import DEADLINE
 from tests.contract.store_kinds import StoreKind
 from tests.contract.wire import Target, operation, said
+from tests.kits.agents.agent import DEADLINE
 
 
 @pytest.fixture(scope="module")

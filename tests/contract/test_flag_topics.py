@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.agents import Agent
 from tests.contract.passwords import READER, WRITER, basic
 from tests.contract.store_kinds import StoreKind
 from tests.contract.topics import TopicClient
 from tests.contract.wire import JSON, SSE, Target
+from tests.kits.agents.agent import Agent
 
 COUNTS = (
     "publishes",

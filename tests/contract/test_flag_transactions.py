@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.agents import Agent
 from tests.contract.passwords import READER, WRITER, basic
 from tests.contract.store_kinds import StoreKind
 from tests.contract.topics import TopicClient
 from tests.contract.transactions import TXNS, TransactionClient, post, record
 from tests.contract.wire import JSON, Target, operation, wait_until
+from tests.kits.agents.agent import Agent
 
 WRITES = ("", "/{}/records", "/{}/commit", "/{}/abort")
 

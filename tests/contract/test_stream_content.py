@@ -4,7 +4,6 @@ import time
 
 import pytest
 
-from tests.agents import DEADLINE
 from tests.contract.wire import (
     RESET,
     SSE,
@@ -17,6 +16,7 @@ from tests.contract.wire import (
     path_with,
     said,
 )
+from tests.kits.agents.agent import DEADLINE
 
 A, B, C, P = fresh_type(), fresh_type(), fresh_type(), fresh_type()
 OPERATIONS = [

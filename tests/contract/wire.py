@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote, urlsplit
 
-from tests.agents import DEADLINE, Agent
+from tests.kits.agents.agent import DEADLINE, Agent
 
 JSON = {"Content-Type": "application/json"}
 NDJSON = {"Content-Type": "application/x-ndjson"}

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.agents import DEADLINE
 from tests.conftest import ROOT
+from tests.kits.agents.agent import DEADLINE
 
 DEPLOY = ROOT / "deploy"
 KUBERNETES = DEPLOY / "kubernetes/base"

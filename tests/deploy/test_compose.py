@@ -15,9 +15,9 @@ from typing import Self
 
 import pytest
 
-from tests.agents import DEADLINE, Agent, Answer, Event, Stream
 from tests.conftest import ROOT
 from tests.deploy.files import DEPLOY, must_pass, program, read_yaml, run
+from tests.kits.agents.agent import DEADLINE, Agent, Answer, Event, Stream
 
 COMPOSE = DEPLOY / "compose.yaml"
 JSON = {"Content-Type": "application/json"}

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import pytest
 
 from oplogd.settings import Settings
-from tests.agents import DEADLINE
 from tests.conftest import ROOT
 from tests.deploy.files import DEPLOY, manifests, must_pass, pod_spec, program, run
+from tests.kits.agents.agent import DEADLINE
 
 CONTAINERFILE = DEPLOY / "Containerfile"
 

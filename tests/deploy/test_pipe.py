@@ -23,7 +23,7 @@ from tests.conftest import ROOT
 from tests.deploy.files import DEPLOY, must_pass, pod_spec, program, read_yaml, run
 from tests.deploy.test_compose import SCHEMA
 from tests.deploy.test_kubernetes import VERSIONS
-from tests.snippets import snippets
+from tests.kits.documents.snippets import snippets
 
 COMPOSE = DEPLOY / "compose-pipe.yaml"
 KUBERNETES = DEPLOY / "kubernetes/pipe"

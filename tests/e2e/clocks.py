@@ -4,8 +4,8 @@ import os
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from tests.agents import Agent
-from tests.stores import StorePlace
+from tests.kits.agents.agent import Agent
+from tests.kits.servers.stores import StorePlace
 
 _LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
 

@@ -9,14 +9,12 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from unittest import mock
 
 from oplogd.store.sqlite import SqliteStore, statements, transaction_commit
-
-ROOT = Path(__file__).resolve().parent.parent.parent
+from tests.kits.processes.stopping import stopped
 
 # Changed pages go to the -wal before the commit, as those of a very large one do.
 SMALL_CACHE = "PRAGMA cache_size = 20;"
@@ -46,23 +44,12 @@ async def main(path: Path, id_: int, records: int, point: str) -> None:
         stop("answered")
 
 
-@contextmanager
 def committing(
     path: Path, id_: int, records: int, point: str
-) -> Iterator["subprocess.Popen[bytes]"]:
+) -> AbstractContextManager["subprocess.Popen[bytes]"]:
     """Run such a process until it has stopped. At the end it is killed."""
-    command = [
-        *(sys.executable, "-m", "tests.e2e.commit_process"),
-        *(str(path), str(id_), str(records), point),
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
-        try:
-            assert process.stdout is not None
-            wanted = b"answered\n" if point == "nothing" else b"stopped\n"
-            assert process.stdout.readline() == wanted
-            yield process
-        finally:
-            process.kill()
+    line = b"answered\n" if point == "nothing" else b"stopped\n"
+    return stopped("tests.e2e.commit_process", path, id_, records, point, line=line)
 
 
 if __name__ == "__main__":

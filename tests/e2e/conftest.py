@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.stores import StorePlace, new_place
+from tests.kits.servers.stores import StorePlace, new_place
 
 SMALL = "mongo-capped"
 

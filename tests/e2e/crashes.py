@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.agents import DEADLINE, Agent, Answer
 from tests.e2e.topics import Topic, ok
 from tests.e2e.transactions import Txn, record, records
+from tests.kits.agents.agent import DEADLINE, Agent, Answer
 
 RECORDS = 6
 CLIENT, TIMEOUT = "aborted by the client", "timed out"

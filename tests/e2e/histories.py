@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from tests.agents import Agent, Event
 from tests.e2e.streams import ByteStream, operation
+from tests.kits.agents.agent import Agent, Event
 
 
 def write(agent: Agent, *ids: str) -> list[Event]:

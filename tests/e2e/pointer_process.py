@@ -6,17 +6,15 @@ before SQLite commits it, and waits.
 
 import asyncio
 import sqlite3
-import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from unittest import mock
 
 from oplogd.pointer import Decision
 from oplogd.store.sqlite import SqliteStore, pointer_steps, statements
 from oplogd.store.transactions import Limits
-from tests.e2e.commit_process import ROOT, SMALL_CACHE, stop
+from tests.e2e.commit_process import SMALL_CACHE, stop
 from tests.store.messages import messages
 
 POINTER = 7
@@ -51,19 +49,6 @@ def calls(store: SqliteStore, log: int) -> dict[str, Callable[[], Awaitable[obje
         "rollback": lambda: pointers.rollback(log, POINTER, None),
         "decide": lambda: pointers.decide([log], POINTER, Decision.COMMITTED),
     }
-
-
-@contextmanager
-def stopped(path: Path, log: int, step: str) -> Iterator[None]:
-    """Run such a process until it has stopped. At the end it is killed."""
-    command = [sys.executable, "-m", "tests.e2e.pointer_process", str(path), str(log), step]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"stopped\n"
-            yield
-        finally:
-            process.kill()
 
 
 if __name__ == "__main__":

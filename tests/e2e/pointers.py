@@ -6,12 +6,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from tests.agents import Agent, Answer
 from tests.contract.wire import SSE, RawStream, Target
 from tests.e2e.topics import Polled, Topic, ok
 from tests.e2e.transactions import COMMITTED
+from tests.kits.agents.agent import Agent, Answer
+from tests.kits.servers.stores import StorePlace
 from tests.mongo.agents import wait_for
-from tests.stores import StorePlace
 
 UNCOMMITTED = "read_uncommitted"
 HELD_BY = "oplog-held-by"

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, Self
 from urllib.parse import urlencode
 
-from tests.agents import DEADLINE, Agent, Event
+from tests.kits.agents.agent import DEADLINE, Agent, Event
 
 
 class ChunkedBody:

@@ -6,11 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.agents import DEADLINE, Agent
 from tests.e2e.append_process import appender
 from tests.e2e.clocks import MovingClock
 from tests.e2e.histories import assert_accepted, assert_reset, ids_of, names, replication_ids, write
 from tests.e2e.streams import ByteStream, ms_of, offset_of, operation
+from tests.kits.agents.agent import DEADLINE, Agent
 
 
 def new_epoch(folder: Path, clock: MovingClock) -> None:

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tests.agents import DEADLINE, Agent, fold
 from tests.e2e.streams import ByteStream, operation
+from tests.kits.agents.agent import DEADLINE, Agent, fold
 
 
 def resident_bytes(agent: Agent) -> int:

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.agents import DEADLINE, Agent, Event
 from tests.e2e.streams import ByteStream, offset_of, offsets, operation
+from tests.kits.agents.agent import DEADLINE, Agent, Event
 
 KILLS = 20
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.agents import DEADLINE, Agent
 from tests.e2e.streams import ByteStream, ChunkedBody, offsets, operation, parse, request
+from tests.kits.agents.agent import DEADLINE, Agent
 
 CONSUMERS = 1000
 OPERATIONS = 2000

@@ -10,7 +10,6 @@ from contextlib import ExitStack
 import fastavro
 import pytest
 
-from tests.agents import Agent
 from tests.e2e.losing import LosingProxy
 from tests.e2e.pointers import (
     ALL_VISIBLE,
@@ -30,8 +29,9 @@ from tests.e2e.pointers import (
 )
 from tests.e2e.topics import Topic, numbered, ok, received
 from tests.e2e.transactions import COMMITTED
+from tests.kits.agents.agent import Agent
+from tests.kits.servers.stores import SORTS, StorePlace
 from tests.mongo.servers import RunningMongo, new_database
-from tests.stores import SORTS, StorePlace
 from tests.topics.test_avro_pointers import PointerClient
 
 Agents = tuple[Agent, Agent, Agent]

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.agents import Agent, Event
 from tests.contract.wire import RawStream
 from tests.e2e.clocks import StoreClock
 from tests.e2e.pointers import (
@@ -22,8 +21,9 @@ from tests.e2e.pointers import (
 from tests.e2e.streams import ByteStream
 from tests.e2e.topics import Polled, Topic, received
 from tests.e2e.transactions import COMMITTED
+from tests.kits.agents.agent import Agent, Event
+from tests.kits.servers.stores import SORTS, StorePlace
 from tests.mongo.servers import RunningMongo, new_database
-from tests.stores import SORTS, StorePlace
 
 QUERY = f"isolation={COMMITTED}&checkpoint=1"
 TIMEOUT_SECONDS = 60

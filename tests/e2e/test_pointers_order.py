@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.agents import DEADLINE, Agent
 from tests.e2e.pointers import Pointer, agents_on, read, read_committed, read_snapshot
 from tests.e2e.topics import Polled, Topic, received
 from tests.e2e.transactions import COMMITTED, Txn, records
+from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.servers.stores import StorePlace
 from tests.mongo.agents import wait_for
-from tests.stores import StorePlace
 
 WRITERS = 4
 KINDS = ("plain", "own", "direct", "stored")

@@ -13,9 +13,9 @@ import pytest
 
 from oplogd.operation import now_ms
 from oplogd.store.sqlite import SqliteStore, log
-from tests.agents import Agent, Event, fold
 from tests.e2e.append_process import decode_operations
 from tests.e2e.streams import ByteStream, ms_of, offset_of, offsets
+from tests.kits.agents.agent import Agent, Event, fold
 
 OPERATIONS = 7354
 UDP_IN_FLIGHT = 500

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.agents import DEADLINE, Agent, Event, fold
 from tests.e2e.streams import ByteStream, ms_of, offset_of, offsets, operation
+from tests.kits.agents.agent import DEADLINE, Agent, Event, fold
 
 
 def test_an_object_is_in_the_replication_that_begins_right_after_its_insert_1000_times(

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tests.agents import Agent
 from tests.bench.bench_replication import HEARTBEAT, fill, measure, replications
+from tests.kits.agents.agent import Agent
 
 GENEROUS = 20
 

@@ -2,16 +2,15 @@
 
 import http.client
 import json
-import signal
 import statistics
 import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.agents import DEADLINE, Agent, fold
 from tests.e2e.append_process import appender
 from tests.e2e.streams import ByteStream, offset_of, offsets, operation
+from tests.kits.agents.agent import DEADLINE, Agent, fold
 
 
 def test_operations_of_another_process_reach_the_consumers_within_100_ms(tmp_path: Path) -> None:
@@ -48,10 +47,10 @@ def test_a_log_that_outran_a_suspended_agent_is_bridged_by_the_states(tmp_path: 
     ):
         other.append([operation("insert", f"n{number}") for number in range(10)])
         events = stream.take(10)
-        agent.process.send_signal(signal.SIGSTOP)
+        agent.freeze()
         for number in range(100):
             other.append([operation("insert" if number % 3 else "delete", f"n{number}")])
-        agent.process.send_signal(signal.SIGCONT)
+        agent.thaw()
         events += stream.until_live()
         assert offset_of(agent.status()["store"]["oldest_id"]) > 11
         assert events[-1].id == agent.status()["store"]["newest_id"]

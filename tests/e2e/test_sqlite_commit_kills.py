@@ -8,7 +8,7 @@ from oplogd.event_id import Mark, format_id
 from oplogd.store.topics import EntryKind
 from oplogd.transaction import Marker, State
 from tests.e2e.commit_process import committing
-from tests.operations import numbered
+from tests.kits.models.operations import numbered
 from tests.store.kits import log_of, states_of
 from tests.store.messages import named
 from tests.store.sqlite_files import opened

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from tests.e2e.pointer_process import MESSAGES, POINTER, calls, stopped
+from tests.e2e.pointer_process import MESSAGES, POINTER, calls
+from tests.kits.processes.stopping import stopped
 from tests.store.messages import NAME
 from tests.store.pointing import committed, kinds_in, uncommitted
 from tests.store.sqlite_files import count, opened
@@ -31,7 +32,7 @@ async def test_a_call_that_was_killed_before_its_commit_has_not_happened_and_can
         }
         before: Result = ([], 0, [])
         for step, after in expected.items():
-            with stopped(path, topic.log, step):
+            with stopped("tests.e2e.pointer_process", path, topic.log, step, line=b"stopped\n"):
                 pass
             for result in (before, after):
                 assert await kinds_in(store, topic) == result[0]

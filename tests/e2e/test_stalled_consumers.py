@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import DEADLINE, Agent
 from tests.e2e.streams import ByteStream, operation
+from tests.kits.agents.agent import DEADLINE, Agent
 
 FULL = "p" * 60_000
 

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.agents import DEADLINE, Agent, Answer
 from tests.e2e.streams import ByteStream, offsets, operation
+from tests.kits.agents.agent import DEADLINE, Agent, Answer
 
 
 @contextmanager

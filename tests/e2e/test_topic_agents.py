@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import DEADLINE
 from tests.e2e.topics import Line, Polled, Topic, ok, received, tail
-from tests.stores import StorePlace
+from tests.kits.agents.agent import DEADLINE
+from tests.kits.servers.stores import StorePlace
 
 PUBLISHERS = 4
 

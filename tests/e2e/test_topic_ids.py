@@ -7,7 +7,7 @@ import pytest
 
 from tests.e2e.clocks import MovingClock, StoreClock
 from tests.e2e.topics import Topic, numbered
-from tests.stores import StorePlace
+from tests.kits.servers.stores import StorePlace
 
 # Ids that fit into a ms.
 PER_MS = 65_536

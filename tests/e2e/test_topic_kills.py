@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import DEADLINE
 from tests.e2e.topics import Line, Polled, Topic
-from tests.stores import StorePlace
+from tests.kits.agents.agent import DEADLINE
+from tests.kits.servers.stores import StorePlace
 
 NAMES = ("tests/one", "tests/two", "tests/three")
 BATCH = 25

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.e2e.streams import ByteStream, operation
 from tests.e2e.topics import Topic, numbered, ok
-from tests.stores import StorePlace
+from tests.kits.servers.stores import StorePlace
 
 OPLOG = "system/oplog"
 

@@ -1,7 +1,6 @@
 """A writer that stops for longer than messages live loses nothing that it acknowledged."""
 
 import random
-import signal
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import count
@@ -10,11 +9,11 @@ from threading import Event
 
 import pytest
 
-from tests.agents import DEADLINE
 from tests.e2e.clocks import StoreClock
 from tests.e2e.topics import Line, Polled, Topic, ok, received
+from tests.kits.agents.agent import DEADLINE
+from tests.kits.servers.stores import StorePlace
 from tests.mongo.agents import wait_for
-from tests.stores import StorePlace
 
 TTL = 30
 STEP = 100
@@ -75,19 +74,19 @@ def test_an_agent_stopped_while_the_front_passes_its_head_loses_nothing_acknowle
                         "messages",
                         lambda enough=enough: publishing.done() or len(acknowledged) >= enough,
                     )
-                    paused.process.send_signal(signal.SIGSTOP)
+                    paused.freeze()
                     if publish_beside(f"before-{attempt}"):
                         wait_for("the consumer", all_seen)
                         steps += 1
                         clock.set(steps * STEP)
                         assert publish_beside(f"after-{attempt}")
                         Event().wait(PAUSE_SECONDS)
-                    paused.process.send_signal(signal.SIGCONT)
+                    paused.thaw()
                     if steps == pauses:
                         break
             finally:
                 ended.set()
-                paused.process.send_signal(signal.SIGCONT)
+                paused.thaw()
             publishing.result(DEADLINE)
             theirs.publish("end")
             consuming.result(DEADLINE)

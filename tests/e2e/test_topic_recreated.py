@@ -9,10 +9,10 @@ from threading import Event
 
 import pytest
 
-from tests.agents import DEADLINE
 from tests.e2e.topics import RESET, Line, Topic, numbered, received
+from tests.kits.agents.agent import DEADLINE
+from tests.kits.servers.stores import StorePlace
 from tests.mongo.agents import wait_for
-from tests.stores import StorePlace
 
 
 @pytest.mark.parametrize(

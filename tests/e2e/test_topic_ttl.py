@@ -3,10 +3,10 @@
 import time
 from pathlib import Path
 
-from tests.agents import DEADLINE
 from tests.e2e.clocks import StoreClock
 from tests.e2e.topics import RESET, Topic, received
-from tests.stores import StorePlace
+from tests.kits.agents.agent import DEADLINE
+from tests.kits.servers.stores import StorePlace
 
 HOUR = 3_600
 

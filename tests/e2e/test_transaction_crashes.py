@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import Agent, Event
 from tests.e2e.crashed import (
     ENDERS,
     NO_KEEPER,
@@ -32,9 +31,10 @@ from tests.e2e.transactions import (
     record,
     wait_for_committed,
 )
+from tests.kits.agents.agent import Agent, Event
+from tests.kits.servers.stores import SORTS, StorePlace
 from tests.mongo.agents import wait_for
 from tests.mongo.servers import RunningMongo, new_database
-from tests.stores import SORTS, StorePlace
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from threading import Event as Flag
 
 import pytest
 
-from tests.agents import DEADLINE, Agent
 from tests.e2e.test_consumer_memory import resident_bytes
 from tests.e2e.topics import Topic, ok, received
 from tests.e2e.transactions import (
@@ -20,7 +19,8 @@ from tests.e2e.transactions import (
     record,
     records,
 )
-from tests.stores import StorePlace
+from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.servers.stores import StorePlace
 
 # Threads that race, each with lines of its own.
 RACERS = 4

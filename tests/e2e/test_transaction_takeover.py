@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.agents import Agent, Event
 from tests.e2e.killed_agent import OPERATIONS_VARIABLE, PAGES_VARIABLE
-from tests.stores import new_place
+from tests.kits.agents.agent import Agent, Event
+from tests.kits.servers.stores import new_place
 
 # Operations that the killed agent appends at a time, and how often it does so.
 PAGES = 4

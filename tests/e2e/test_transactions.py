@@ -10,7 +10,6 @@ from typing import Any
 import fastavro
 import pytest
 
-from tests.agents import Agent
 from tests.e2e.topics import Topic, ok, received
 from tests.e2e.transactions import (
     COMMITTED,
@@ -21,8 +20,9 @@ from tests.e2e.transactions import (
     records,
     wait_for_committed,
 )
+from tests.kits.agents.agent import Agent
+from tests.kits.servers.stores import SORTS, StorePlace
 from tests.mongo.servers import RunningMongo, new_database
-from tests.stores import SORTS, StorePlace
 from tests.topics.test_avro_http import AVRO, Client, written
 
 Agents = tuple[Agent, Agent, Agent]

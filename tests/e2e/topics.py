@@ -8,8 +8,8 @@ from contextlib import ExitStack, closing
 from itertools import cycle
 from typing import Any, NamedTuple, Self
 
-from tests.agents import DEADLINE, Agent, Answer, Event
 from tests.e2e.streams import ByteStream
+from tests.kits.agents.agent import DEADLINE, Agent, Answer, Event
 from tests.mongo.agents import wait_for
 
 JSON = {"Content-Type": "application/json"}

@@ -4,8 +4,8 @@ import http.client
 import json
 from typing import Any, Self
 
-from tests.agents import DEADLINE, Agent, Answer
 from tests.e2e.topics import JSON, Polled, Topic, ok
+from tests.kits.agents.agent import DEADLINE, Agent, Answer
 from tests.mongo.agents import wait_for
 
 COMMITTED = "read_committed"

@@ -25,7 +25,7 @@ from oplogd.lease import Fence
 from oplogd.leases.counters import LeaseCounters
 from oplogd.operation import Operation
 from oplogd.store import FencedBatch, Store
-from tests.operations import numbered
+from tests.kits.models.operations import numbered
 
 DEADLINE = 30.0
 OLD, NEW, OTHER = Fence("l", 1), Fence("l", 2), Fence("other", 5)

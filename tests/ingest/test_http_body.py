@@ -26,7 +26,7 @@ from oplogd.ingest.body import (
 from oplogd.media_types import JSON, NDJSON
 from oplogd.nesting import MAX_DEPTH
 from oplogd.operation import decode
-from tests.properties import examples
+from tests.kits.models.properties import examples
 
 ARRIVAL = "2026-01-02T03:04:05.006Z"
 GOOD = {"event": "insert", "type": "a", "id": "1"}

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from oplogd.errors import QueueFullError, StoreUnavailableError
 from oplogd.ingest.queue import IngestQueue, Item
 from oplogd.operation import Operation
-from tests.operations import numbered, operation
-from tests.properties import examples
+from tests.kits.models.operations import numbered, operation
+from tests.kits.models.properties import examples
 
 DEADLINE = 30.0
 HUGE = 10**9

@@ -16,7 +16,7 @@ from oplogd.ingest import spool as spool_module
 from oplogd.ingest.spool import Spool
 from oplogd.operation import Operation
 from oplogd.store import BatchId
-from tests.operations import numbered, operation
+from tests.kits.models.operations import numbered, operation
 
 DEADLINE = 30.0
 HUGE = 1 << 40

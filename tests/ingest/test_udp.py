@@ -12,7 +12,7 @@ from oplogd.ingest.counters import Counters
 from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.udp import UdpIngest, open_sockets
 from oplogd.operation import format_ms, now_ms
-from tests.operations import operation
+from tests.kits.models.operations import operation
 
 CALLS = 8
 A_CALL = 16

@@ -11,8 +11,8 @@ from oplogd.ingest import writer
 from oplogd.ingest.counters import Counters
 from oplogd.operation import Operation
 from tests.ingest.writing import Bench, FailingStore
-from tests.operations import numbered
-from tests.properties import examples
+from tests.kits.models.operations import numbered
+from tests.kits.models.properties import examples
 
 
 @pytest.fixture(autouse=True)

@@ -18,8 +18,8 @@ from oplogd.ingest.spool import Spool
 from oplogd.ingest.spool_file import SpoolFile
 from oplogd.operation import Operation
 from tests.ingest.writing import HUGE, FailingStore, Writing
-from tests.operations import numbered
-from tests.properties import examples
+from tests.kits.models.operations import numbered
+from tests.kits.models.properties import examples
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.agents import DEADLINE, Agent, Event, fold
+from tests.kits.agents.agent import DEADLINE, Agent, Event, fold
 
 LEASE = "3s"
 
@@ -62,7 +62,7 @@ class ResumingConsumer(threading.Thread):
             self.established.set()
 
     def _follow(self) -> None:
-        from tests.agents import Stream
+        from tests.kits.agents.agent import Stream
 
         last_id: str | None = None
         while len(self.events) < self._count:

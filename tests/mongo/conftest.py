@@ -11,9 +11,9 @@ from pymongo.database import Database
 from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.layout import Document
 from oplogd.store.mongo.setup import CollectionKind
+from tests.kits.servers.stores import new_place
 from tests.mongo.servers import RunningMongo, new_database
 from tests.mongo.wire import Wire
-from tests.stores import new_place
 
 MakeStore = Callable[..., MongoStore]
 

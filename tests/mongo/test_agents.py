@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.agents import Agent, fold
+from tests.kits.agents.agent import Agent, fold
 from tests.mongo.agents import ResumingConsumer, agent, replicated, run_all
 
 AGENTS = 3

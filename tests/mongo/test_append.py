@@ -16,7 +16,7 @@ from oplogd.store import BatchId, Correction, CorrectionResult
 from oplogd.store.mongo import Timing
 from oplogd.store.mongo.fold import forget_writers
 from oplogd.store.mongo.layout import Document
-from tests.agents import DEADLINE, fold
+from tests.kits.agents.agent import DEADLINE, fold
 from tests.mongo.agents import agent, operation, replicated
 from tests.mongo.conftest import MakeStore
 from tests.mongo.operations import document, live_states, offsets, op, whole_log

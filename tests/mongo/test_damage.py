@@ -13,7 +13,7 @@ from pymongo import MongoClient
 from oplogd.operation import decode_data
 from oplogd.store.mongo.damage import FIRST_MS, LAST_MS, Damage, sound_data
 from oplogd.store.mongo.layout import entry, key_of, state, state_document
-from tests.agents import DEADLINE, fold
+from tests.kits.agents.agent import DEADLINE, fold
 from tests.mongo.agents import agent
 from tests.mongo.conftest import MakeStore
 from tests.mongo.operations import live_states, op, whole_log

@@ -3,7 +3,6 @@
 import http.client
 import itertools
 import json
-import signal
 import threading
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 from pymongo import MongoClient
 
-from tests.agents import DEADLINE, Agent, fold
+from tests.kits.agents.agent import DEADLINE, Agent, fold
 from tests.mongo.agents import agent, replicated, wait_for
 from tests.mongo.proxy import CommandProxy
 
@@ -163,13 +162,13 @@ def test_a_stopped_holder_of_the_lease_changes_nothing_when_it_goes_on(
                 for b in range(4)
             ]
             assert other.post(batches[0]) == 200
-            holder.process.send_signal(signal.SIGSTOP)
+            holder.freeze()
             for batch in batches[1:]:
                 assert other.post(batch) == 200
             wait_for("another one folds", lambda: last_fold(other) > last_fold(holder))
             expected = fold(stream.take(2000))
             assert replicated(other) == expected
-            holder.process.send_signal(signal.SIGCONT)
+            holder.thaw()
             assert holder.post({"event": "insert", "type": "t", "id": "last"}) == 204
             expected = fold(stream.take(1), expected)
         assert replicated(holder) == replicated(other) == expected

@@ -1,7 +1,6 @@
 """Inserts that are carried out after the log was trimmed past their place are not lost."""
 
 import asyncio
-import signal
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +13,7 @@ from oplogd.store import Correction, CorrectionResult
 from oplogd.store.mongo import MongoStore, Timing
 from oplogd.store.mongo.layout import Document
 from oplogd.store.mongo.trim import Trimmer
-from tests.agents import DEADLINE, Agent, fold
+from tests.kits.agents.agent import DEADLINE, Agent, fold
 from tests.mongo.agents import agent, operation, replicated, wait_for
 from tests.mongo.conftest import MakeStore
 from tests.mongo.operations import live_states, offsets, op
@@ -70,12 +69,12 @@ def test_an_operation_whose_writer_paused_while_the_log_was_trimmed_past_its_pla
         posted: Future[int] = pool.submit(paused.post, operation(5))
         held.wait()
         if how == "stopped":
-            paused.process.send_signal(signal.SIGSTOP)
+            paused.freeze()
             held.release()
         threading.Event().wait(PAUSE_SECONDS)
         turn_over(database, other, 6)
         if how == "stopped":
-            paused.process.send_signal(signal.SIGCONT)
+            paused.thaw()
         else:
             held.release()
         assert posted.result(DEADLINE) == 204

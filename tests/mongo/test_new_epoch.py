@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from bson import ObjectId
 from pymongo import AsyncMongoClient
 
-from tests.agents import DEADLINE
+from tests.kits.agents.agent import DEADLINE
 from tests.mongo.conftest import MakeStore, drop
 from tests.mongo.operations import op, whole_log
 

@@ -16,10 +16,10 @@ import pytest
 from oplogd.health import Health
 from oplogd.ingest.spool import Spool
 from oplogd.store import BatchId
-from tests.agents import DEADLINE, Agent
+from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.models.operations import operation as made
 from tests.mongo.agents import adds_up, agent, wait_for
 from tests.mongo.servers import MongoServer, ferretdb, with_database
-from tests.operations import operation as made
 
 AWAY = "serverSelectionTimeoutMS=500&connectTimeoutMS=500"
 NOWHERE = f"mongodb://127.0.0.1:1/nowhere?{AWAY}"

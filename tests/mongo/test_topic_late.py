@@ -1,6 +1,5 @@
 """Inserts into topics that are carried out after the front has passed their place are not lost."""
 
-import signal
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -9,8 +8,8 @@ import pytest
 from pymongo.database import Database
 
 from oplogd.store.mongo.layout import Document
-from tests.agents import DEADLINE, Agent, Answer
 from tests.e2e.topics import Topic, ok, received
+from tests.kits.agents.agent import DEADLINE, Agent, Answer
 from tests.mongo.agents import LEASE, wait_for
 from tests.mongo.wire import Command, Wire
 
@@ -71,7 +70,7 @@ def test_a_message_whose_writer_paused_while_the_front_passed_its_place_is_not_l
             published: Future[Answer] = pool.submit(here.try_publish, ["late"])
             held.wait()
             if how == "stopped":
-                paused.process.send_signal(signal.SIGSTOP)
+                paused.freeze()
                 held.release()
             threading.Event().wait(PAUSE_SECONDS)
             for number in range(beside):
@@ -82,7 +81,7 @@ def test_a_message_whose_writer_paused_while_the_front_passed_its_place_is_not_l
             wait_for("the sweep", lambda: stored(database, 5 + beside - 1) == 0)
             there.change(ttl=HOUR)
             if how == "stopped":
-                paused.process.send_signal(signal.SIGCONT)
+                paused.thaw()
             else:
                 held.release()
             ok(published.result(DEADLINE))

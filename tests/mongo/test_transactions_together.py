@@ -11,7 +11,7 @@ from oplogd.store.mongo.layout import Document
 from oplogd.store.mongo.topics.groups import Group, Once
 from oplogd.store.topics import EntryKind, Topic
 from oplogd.transaction import State
-from tests.agents import DEADLINE
+from tests.kits.agents.agent import DEADLINE
 from tests.mongo.committing import (
     KilledError,
     Steps,

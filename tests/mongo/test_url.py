@@ -11,7 +11,7 @@ from oplog_sync.errors import OptionError
 from oplogd.errors import StoreFlagError
 from oplogd.store.mongo.errors import UNREADABLE, shown
 from oplogd.store.mongo.link import Link
-from tests.agents import DEADLINE
+from tests.kits.agents.agent import DEADLINE
 
 SECRET = ("hunter", "secret", "s3")
 

@@ -13,7 +13,7 @@ import bson
 from bson import Timestamp
 from bson.codec_options import CodecOptions, DatetimeConversion
 
-from tests.agents import DEADLINE
+from tests.kits.agents.agent import DEADLINE
 from tests.mongo.relay import HEADER, OP_MSG, Relay, read_message
 
 Command = dict[str, Any]

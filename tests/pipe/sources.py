@@ -11,8 +11,8 @@ from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.record import decode_record
 from oplog_pipe.settings import SourceSettings
 from oplog_pipe.sources import Sources
-from tests.agents import DEADLINE
 from tests.clients.streams import Streams
+from tests.kits.agents.agent import DEADLINE
 
 FAST = (0.01, 0.05)
 

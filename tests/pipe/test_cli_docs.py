@@ -17,7 +17,7 @@ from oplog_pipe.commands.group import command
 from oplog_pipe.commitlog import CommitLog, Mode, NewEntry, OffsetLog
 from oplog_pipe.record import Record, encode_record
 from tests.conftest import ROOT
-from tests.snippets import Snippet, snippets
+from tests.kits.documents.snippets import Snippet, snippets
 
 PAGE = ROOT / "docs/pipe-operations.md"
 # Of the entries of the folder.

@@ -26,7 +26,7 @@ from oplog_pipe.settings import (
 )
 from oplog_pipe.sinks.options import CustomOptions
 from tests.conftest import ROOT
-from tests.snippets import snippets
+from tests.kits.documents.snippets import snippets
 
 PAGE = ROOT / "docs/pipe.md"
 # Values that a setting has if nothing but the required ones is given.

@@ -10,7 +10,7 @@ from oplog_pipe.commitlog import Mode
 from oplog_pipe.message import Message
 from oplog_pipe.sinks.base import Sink
 from tests.conftest import ROOT
-from tests.snippets import snippet_of
+from tests.kits.documents.snippets import snippet_of
 
 PAGE = ROOT / "docs/pipe.md"
 

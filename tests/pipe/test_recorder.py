@@ -17,7 +17,7 @@ from oplog_pipe.settings import SourceSettings
 from oplog_pipe.source import Failures
 from oplog_pipe.streams import Change
 from oplog_pipe.track import Track
-from tests.agents import DEADLINE
+from tests.kits.agents.agent import DEADLINE
 from tests.pipe.sources import ops
 
 

@@ -17,8 +17,8 @@ from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.errors import ConfigError, LogError, SourceError
 from oplog_pipe.sinks.options import TlsOptions
 from oplog_pipe.sources import Sources
-from tests.agents import Agent
 from tests.clients.streams import IDS
+from tests.kits.agents.agent import Agent
 from tests.pipe.sources import FAST, Script, ops, running, source, written
 from tests.relay.http_agents import respond
 from tests.relay.tls_files import certificate

@@ -11,8 +11,8 @@ from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.errors import ConfigError, GapError, LogDamagedError, SourceError
 from oplog_pipe.sources import Sources
 from oplogc.topics import Message, Topics
-from tests.agents import Agent
 from tests.clients.restart import agent_on, free_port
+from tests.kits.agents.agent import Agent
 from tests.pipe.sources import ops, running, source, written
 
 

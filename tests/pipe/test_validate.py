@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from oplog_pipe.cli import main
-from tests.agents import Agent
+from tests.kits.agents.agent import Agent
 from tests.pipe.settings_file import SettingsFile
 
 SINKS = """

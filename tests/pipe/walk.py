@@ -19,12 +19,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.agents import DEADLINE, Agent
 from tests.clients.restart import free_port
 from tests.conftest import ROOT
 from tests.contract.wire import wait_until
-from tests.snippets import Snippet, snippets
-from tests.staying import Staying, shape
+from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.documents.snippets import Snippet, snippets
+from tests.kits.documents.staying import Staying, shape
 
 # Commands of the pages -> arguments of Python: they need not be installed.
 COMMANDS = {"oplog-pipe": "-m oplog_pipe", "python": "", "uvicorn": "-m uvicorn"}

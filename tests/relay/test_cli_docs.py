@@ -24,7 +24,7 @@ from oplog_relay.note import note
 from oplog_relay.progress import progress
 from oplog_relay.schema import ddl
 from tests.conftest import ROOT
-from tests.snippets import snippets
+from tests.kits.documents.snippets import snippets
 
 PAGE = ROOT / "docs/relay-operations.md"
 OUTPUTS = {

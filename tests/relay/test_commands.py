@@ -22,12 +22,12 @@ import pytest
 from oplog_relay.cli import main
 from oplog_relay.outbox import OutboxWriter
 from oplog_relay.schema import ddl
-from tests.agents import DEADLINE, Agent
 from tests.clients.chaos import ScriptedAgent
 from tests.clients.restart import free_port
 from tests.conftest import ROOT
+from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.servers.postgres import PostgresServer
 from tests.mongo.agents import wait_for
-from tests.postgres import PostgresServer
 from tests.relay.e2e.http_proxy import Fault, HttpProxy
 from tests.relay.e2e.processes import BEGINS, ENDS, RelayProcess
 

@@ -16,8 +16,8 @@ from oplog_relay.config import load
 from oplog_relay.fields import FIELDS, Field, Kind, range_text
 from oplog_relay.settings import DatabaseSettings, RelaySettings
 from tests.conftest import ROOT
+from tests.kits.documents.snippets import snippets
 from tests.relay.settings_file import LEAST, SettingsFile
-from tests.snippets import snippets
 
 PAGE = ROOT / "docs/relay.md"
 DEFAULTS = RelaySettings("", DatabaseSettings(""))

@@ -5,7 +5,7 @@
 
 import pytest
 
-from tests.properties import EXAMPLES
+from tests.kits.models.properties import EXAMPLES
 from tests.relay.broken import BROKEN
 from tests.relay.schedule import Schedule
 

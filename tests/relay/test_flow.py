@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from oplog_relay import Limits, Row
 from oplog_relay.blocked import BlockedKeys
 from oplog_relay.flow import Flow, Request
-from tests.properties import examples
+from tests.kits.models.properties import examples
 from tests.relay.world import NOON
 
 _ONE_SHARD = Limits(in_flight=10, mark=5, batch=3, shards=1)

@@ -18,7 +18,7 @@ from oplog_relay.lease import HttpLease
 from oplog_relay.publisher import HttpPublisher
 from oplog_relay.row import Row
 from oplog_relay.settings import AgentSettings, DatabaseSettings, RelaySettings
-from tests.agents import DEADLINE, Agent
+from tests.kits.agents.agent import DEADLINE, Agent
 from tests.relay.http_agents import respond
 from tests.relay.tls_files import Certificate, certificate
 

@@ -13,8 +13,8 @@ from oplog_relay.bindings import LeaseState
 from oplog_relay.errors import LeaseUnavailableError
 from oplog_relay.lease import HttpLease
 from oplog_relay.settings import RelaySettings
-from tests.agents import DEADLINE
 from tests.clients.chaos import ScriptedAgent
+from tests.kits.agents.agent import DEADLINE
 from tests.relay.http_agents import Holding, nobody, problem, respond, settings_of
 
 PATH = "/v1/leases/orders"

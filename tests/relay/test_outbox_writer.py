@@ -16,7 +16,7 @@ from oplog_relay.errors import RowError
 from oplog_relay.outbox import OutboxWriter
 from oplog_relay.schema import ddl
 from oplog_relay.settings import Table
-from tests.postgres import PostgresServer
+from tests.kits.servers.postgres import PostgresServer
 
 WRITER = OutboxWriter()
 ROW = ("default/t", "k:%s?", "vä:l", ["h:%s"], ["1"])

@@ -8,7 +8,7 @@ import pytest
 
 from oplogd.settings import Settings, command, flag_table, parse
 from oplogd.values import Secret
-from tests.command_lines import refusal
+from tests.kits.processes.command_lines import refusal
 
 
 @pytest.mark.parametrize(

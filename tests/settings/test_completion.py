@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from oplogd.settings import flag_table
-from tests import command_lines
-from tests.agents import DEADLINE
-from tests.command_lines import completion_script, completions
+from tests.kits.agents.agent import DEADLINE
+from tests.kits.processes import command_lines
+from tests.kits.processes.command_lines import completion_script, completions
 
 PROGRAMS = list(command_lines.PROGRAMS.items())
 

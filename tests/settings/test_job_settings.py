@@ -6,7 +6,7 @@ import pytest
 
 from oplog_sync.guard import Limit
 from oplog_sync.settings import JobSettings, command, flag_table, parse
-from tests.command_lines import refusal
+from tests.kits.processes.command_lines import refusal
 
 URL = "mongodb://user:hunter2@db/oplog"
 

@@ -7,7 +7,7 @@ import pytest
 
 from oplogd.settings import command, parse
 from oplogd.values import Address, Secret
-from tests.command_lines import refusal
+from tests.kits.processes.command_lines import refusal
 
 KB, MB, GB = 1 << 10, 1 << 20, 1 << 30
 

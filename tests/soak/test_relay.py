@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import Agent
+from tests.kits.agents.agent import Agent
+from tests.kits.servers.postgres import PostgresServer
+from tests.kits.servers.stores import SORTS, StorePlace
 from tests.mongo.servers import RunningMongo, new_database
-from tests.postgres import PostgresServer
 from tests.relay.e2e.chain import SHORT, Chain
 from tests.relay.e2e.http_proxy import LEASE, PUBLISH, Fault, HttpProxy
 from tests.relay.e2e.outbox import OutboxTable
@@ -24,7 +25,6 @@ from tests.relay.e2e.processes import (
     RelayProcess,
 )
 from tests.soak.conftest import Rounds
-from tests.stores import SORTS, StorePlace
 
 ROUND_SECONDS = 60.0
 # All sent, not all sent, and terminated before it had begun.

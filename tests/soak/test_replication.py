@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from tests.agents import Agent
 from tests.bench.bench_replication import HEARTBEAT, fill, measure, replications
+from tests.kits.agents.agent import Agent
 from tests.soak.conftest import Rounds
 
 CONSUMERS, RATE, SECONDS, REPLICATIONS = 10, 200, 20, 50

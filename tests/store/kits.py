@@ -15,8 +15,8 @@ from oplogd.store import BatchId, Entry, State, StateCursor, Store
 from oplogd.store.mongo import MongoStore, Timing
 from oplogd.store.mongo.link import Link
 from oplogd.store.sqlite import SqliteStore
-from tests.operations import Known, key_of
-from tests.stores import StorePlace, new_place, skip_fsync
+from tests.kits.models.operations import Known, key_of
+from tests.kits.servers.stores import StorePlace, new_place, skip_fsync
 
 START_MS = 1_700_000_000_000
 

@@ -4,7 +4,7 @@ from oplogd.lease import Fence
 from oplogd.store import FencedBatch, Store
 from oplogd.store.leases import Lease, LeaseRequest
 from oplogd.store.topics import MessageBatch, Placed, Refused, Topic
-from tests.operations import operation
+from tests.kits.models.operations import operation
 from tests.store.kits import log_of
 from tests.store.messages import messages, payloads_of
 

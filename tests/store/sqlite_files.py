@@ -11,7 +11,7 @@ from oplogd.operation import Operation
 from oplogd.store.sqlite import (
     SqliteStore,
 )
-from tests.operations import fold
+from tests.kits.models.operations import fold
 from tests.store.kits import START_MS, contents, expected, known, log_of, states_of, wanted
 
 

@@ -9,7 +9,7 @@ from oplogd.event_id import Mark
 from oplogd.lease import Fence
 from oplogd.store import Store
 from oplogd.store.topics import Placed, Refused
-from tests.operations import fold, operation
+from tests.kits.models.operations import fold, operation
 from tests.store.kits import LARGE, Kit, contents, expected, known, log_of, states_of, wanted
 from tests.store.leasing import (
     ORDERS,

@@ -12,7 +12,7 @@ from oplogd.lease import Fence
 from oplogd.store import Store
 from oplogd.store.leases import Leases
 from oplogd.store.topics import Placed, Refused, Topic
-from tests.properties import examples
+from tests.kits.models.properties import examples
 from tests.store.kits import Kit, Kits
 from tests.store.leasing import ORDERS, TTL_MS, fenced, fenced_messages, ids_of, request
 from tests.store.messages import named, payloads_of

@@ -18,7 +18,7 @@ from oplogd.store.sqlite import (
     log,
     statements,
 )
-from tests.operations import key_of, numbered, operation
+from tests.kits.models.operations import key_of, numbered, operation
 from tests.store.sqlite_files import opened
 
 Patch = pytest.MonkeyPatch

@@ -13,7 +13,7 @@ from oplogd.store.sqlite import (
     log,
     statements,
 )
-from tests.operations import numbered, operation
+from tests.kits.models.operations import numbered, operation
 from tests.store.kits import contents, log_of, states_of, wanted
 from tests.store.sqlite_files import content, direct, made_at, opened, put_in_place, replace, whole
 

@@ -28,7 +28,8 @@ from oplogd.store.sqlite import (
     topic_statements,
 )
 from oplogd.store.topics import MessageBatch, Refused
-from tests.operations import fold, numbered
+from tests.kits.models.operations import fold, numbered
+from tests.kits.servers.stores import skip_fsync
 from tests.store.kits import START_MS, contents, expected, known, log_of, states_of, wanted
 from tests.store.leasing import (
     ORDERS,
@@ -44,7 +45,6 @@ from tests.store.leasing import (
 from tests.store.messages import NAME, message, messages, named, payloads_of, publish
 from tests.store.sqlite_files import SqliteClock, count, direct, number, opened
 from tests.store.test_sqlite_schema import create_at_version, schema_of
-from tests.stores import skip_fsync
 
 Patch = pytest.MonkeyPatch
 

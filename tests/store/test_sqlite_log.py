@@ -10,7 +10,7 @@ from oplogd.operation import Operation
 from oplogd.store.sqlite import (
     statements,
 )
-from tests.operations import numbered, operation
+from tests.kits.models.operations import numbered, operation
 from tests.store.kits import log_of
 from tests.store.sqlite_files import direct, opened, whole
 

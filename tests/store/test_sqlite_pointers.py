@@ -19,7 +19,8 @@ from oplogd.store.pointers import PointerDecisions, PointerStats
 from oplogd.store.sqlite import MIGRATIONS, SqliteStore, news, pointer_rows, pointer_steps, schema
 from oplogd.store.topics import Topic
 from oplogd.transaction import decode_marker
-from tests.operations import numbered
+from tests.kits.models.operations import numbered
+from tests.kits.servers.stores import skip_fsync
 from tests.store.kits import contents, log_of, wanted
 from tests.store.messages import NAME, entries_of, named, publish
 from tests.store.pointing import (
@@ -39,7 +40,6 @@ from tests.store.pointing import (
 from tests.store.sqlite_files import SqliteClock, count, direct, number, opened
 from tests.store.test_sqlite_cost import steps_of
 from tests.store.test_sqlite_schema import create_at_version, schema_of
-from tests.stores import skip_fsync
 
 Patch = pytest.MonkeyPatch
 

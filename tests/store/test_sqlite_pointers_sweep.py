@@ -7,6 +7,7 @@ import pytest
 from oplogd.pointer import Decision
 from oplogd.store.sqlite import sweep
 from oplogd.store.topics import Topic
+from tests.kits.servers.stores import skip_fsync
 from tests.store.messages import NAME, named, publish
 from tests.store.pointing import (
     committed,
@@ -20,7 +21,6 @@ from tests.store.pointing import (
 )
 from tests.store.sqlite_files import SqliteClock, count, opened
 from tests.store.transacting import TWENTY_MINUTES_MS, StoreHandle
-from tests.stores import skip_fsync
 
 Patch = pytest.MonkeyPatch
 

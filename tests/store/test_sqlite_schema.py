@@ -15,7 +15,7 @@ from oplogd.store.sqlite import (
     schema,
 )
 from oplogd.store.sqlite.schema import Migration
-from tests.operations import numbered
+from tests.kits.models.operations import numbered
 from tests.store.kits import contents, log_of, states_of, wanted
 from tests.store.sqlite_files import content, direct, opened, replace, whole
 

@@ -13,7 +13,8 @@ from oplogd.event_id import Mark
 from oplogd.message import Message
 from oplogd.store.sqlite import MIGRATIONS, news, schema, statements, sweep, topic_entries, topics
 from oplogd.store.topics import DEFAULT_TTL, MessageBatch, Placed, Refused, Topic
-from tests.operations import numbered
+from tests.kits.models.operations import numbered
+from tests.kits.servers.stores import skip_fsync
 from tests.store.kits import START_MS
 from tests.store.messages import (
     NAME,
@@ -28,7 +29,6 @@ from tests.store.messages import (
 from tests.store.sqlite_files import direct, opened, whole
 from tests.store.test_sqlite_cost import steps_of
 from tests.store.test_sqlite_schema import create_at_version
-from tests.stores import skip_fsync
 
 Patch = pytest.MonkeyPatch
 

@@ -14,7 +14,8 @@ from oplogd.store.sqlite.schema import APPLICATION_ID
 from oplogd.store.topics import Topic
 from oplogd.store.transactions import NewTransaction, Transaction
 from oplogd.transaction import State
-from tests.operations import fold, numbered, operation
+from tests.kits.models.operations import fold, numbered, operation
+from tests.kits.servers.stores import skip_fsync
 from tests.store.kits import START_MS, contents, expected, known, log_of, states_of, wanted
 from tests.store.messages import NAME, entries_of, named, publish
 from tests.store.sqlite_files import SqliteClock, count, direct, number, opened
@@ -32,7 +33,6 @@ from tests.store.transacting import (
     records,
     write,
 )
-from tests.stores import skip_fsync
 
 Patch = pytest.MonkeyPatch
 

@@ -6,6 +6,7 @@ import pytest
 
 from oplogd.store.sqlite import sweep
 from oplogd.store.topics import EntryKind
+from tests.kits.servers.stores import skip_fsync
 from tests.store.kits import START_MS
 from tests.store.messages import NAME, entries_of, named, payloads_of, publish
 from tests.store.sqlite_files import SqliteClock, count, opened
@@ -20,7 +21,6 @@ from tests.store.transacting import (
     records,
     write,
 )
-from tests.stores import skip_fsync
 
 Patch = pytest.MonkeyPatch
 

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
-from tests.operations import entry, fold, numbered, operation, operations
-from tests.properties import examples
+from tests.kits.models.operations import entry, fold, numbered, operation, operations
+from tests.kits.models.properties import examples
 from tests.store.kits import (
     START_MS,
     Kit,

@@ -2,7 +2,7 @@
 
 from oplogd.event_id import Mark
 from oplogd.store import Store
-from tests.operations import numbered, operation
+from tests.kits.models.operations import numbered, operation
 from tests.store.kits import (
     START_MS,
     Kit,

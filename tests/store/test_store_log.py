@@ -7,7 +7,7 @@ import pytest
 from oplogd.errors import LogReplacedError
 from oplogd.event_id import Mark
 from oplogd.store import Store
-from tests.operations import entry, key_of, numbered, operation
+from tests.kits.models.operations import entry, key_of, numbered, operation
 from tests.store.kits import (
     START_MS,
     Kit,

@@ -3,7 +3,7 @@
 import pytest
 
 from oplogd.event_id import MAX_MS, Mark
-from tests.operations import numbered, operation
+from tests.kits.models.operations import numbered, operation
 from tests.store.kits import START_MS, TRIMMING, Kit
 
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
 from oplogd.store import Entry, StateCursor, Store
-from tests.operations import fold, key_of, numbered, operation, operations
-from tests.properties import examples
+from tests.kits.models.operations import fold, key_of, numbered, operation, operations
+from tests.kits.models.properties import examples
 from tests.store.kits import (
     START_MS,
     Kit,

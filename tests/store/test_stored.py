@@ -5,7 +5,7 @@ import pytest
 from oplogd.errors import OperationError, StoreUnavailableError
 from oplogd.operation import decode_data
 from oplogd.store import decode_stored
-from tests.operations import operation
+from tests.kits.models.operations import operation
 
 
 def test_stored_data_is_decoded() -> None:

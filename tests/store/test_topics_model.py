@@ -19,7 +19,7 @@ from oplogd.store.topics import (
     TopicEntry,
     Topics,
 )
-from tests.properties import examples
+from tests.kits.models.properties import examples
 from tests.store.kits import LARGE, Kit, Kits
 from tests.store.messages import entries_of, mark, message, named
 

@@ -15,7 +15,7 @@ from oplogd.store.transactions import (
     CommittedLog,
 )
 from oplogd.transaction import Marker, State
-from tests.operations import numbered
+from tests.kits.models.operations import numbered
 from tests.store.kits import Kit
 from tests.store.messages import NAME, entries_of, mark, named, publish
 from tests.store.transacting import (

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.properties import examples
+from tests.kits.models.properties import examples
 from tests.store.kits import Kits
 from tests.store.pointer_machine import PointerMachine
 from tests.store.transaction_machine import TransactionMachine

@@ -9,7 +9,7 @@ from oplogd.operation import Operation
 from oplogd.store import Store
 from oplogd.store.topics import EntryKind
 from oplogd.transaction import Marker
-from tests.operations import numbered, operation
+from tests.kits.models.operations import numbered, operation
 from tests.store.kits import Kit, Kits, known, log_of, states_of
 from tests.store.messages import NAME
 from tests.store.transacting import (

@@ -16,7 +16,7 @@ from oplogd.event_id import Mark
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import Limits
 from oplogd.transaction import FIRST_ID, MAX_ID, Marker, Record, State
-from tests.operations import numbered
+from tests.kits.models.operations import numbered
 from tests.store.kits import START_MS, Kit
 from tests.store.messages import NAME, entries_of, ids, mark, named, publish
 from tests.store.transacting import (

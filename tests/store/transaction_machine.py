@@ -11,7 +11,7 @@ from oplogd.isolation import EntryKind
 from oplogd.message_id import stamp
 from oplogd.store.transactions import Transaction
 from oplogd.transaction import Record, State
-from tests.operations import operation
+from tests.kits.models.operations import operation
 from tests.store.messages import named, publish
 from tests.store.model_readers import Pair
 from tests.store.reader_machine import AGENTS, NUMBERS, ReaderMachine

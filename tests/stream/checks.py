@@ -9,7 +9,7 @@ from oplogd.store import Entry
 from oplogd.stream.consumer import Consumer
 from oplogd.stream.filters import Filter
 from oplogd.stream.live import LogPhase
-from tests.operations import key_of
+from tests.kits.models.operations import key_of
 from tests.stream.blocks import Block
 from tests.stream.worlds import TYPES, WatchedConsumer, World
 

@@ -9,7 +9,7 @@ from oplogd.stream.filters import Filter
 from oplogd.stream.frames import Framer
 from oplogd.stream.ring import Ring
 from oplogd.stream.view import View, Waiter
-from tests.operations import entry
+from tests.kits.models.operations import entry
 
 HUGE = 10**9
 

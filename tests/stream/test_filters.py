@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from oplogd.operation import Data
 from oplogd.stream.filters import Filter, parse_filter
-from tests.properties import examples
+from tests.kits.models.properties import examples
 
 ALL: frozenset[str] = frozenset()
 

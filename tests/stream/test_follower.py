@@ -10,7 +10,7 @@ from oplogd.stream.follower import advance
 from oplogd.stream.frames import Framer
 from oplogd.stream.ring import Ring
 from oplogd.stream.waker import Waker
-from tests.operations import entry, numbered
+from tests.kits.models.operations import entry, numbered
 from tests.stream.worlds import START_MS
 
 

@@ -17,8 +17,8 @@ from oplogd.stream.frames import (
     checkpoint_frame,
     live_frame,
 )
-from tests.operations import entry, operation
-from tests.properties import examples
+from tests.kits.models.operations import entry, operation
+from tests.kits.models.properties import examples
 
 
 def data_of(made: Operation) -> Data:

@@ -11,7 +11,7 @@ from oplogd.stream.filters import Filter
 from oplogd.stream.frames import HEARTBEAT, RESET
 from oplogd.stream.hub import END_SPREAD_SECONDS
 from oplogd.stream.phase import IN_FLIGHT
-from tests.operations import numbered
+from tests.kits.models.operations import numbered
 from tests.stream.clients import Client
 from tests.stream.worlds import START_MS, World
 

@@ -15,8 +15,8 @@ from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import EventId, Mark, format_id
 from oplogd.operation import Operation
 from oplogd.stream.filters import Filter
-from tests.operations import operation, operations
-from tests.properties import examples
+from tests.kits.models.operations import operation, operations
+from tests.kits.models.properties import examples
 from tests.stream.clients import Client
 from tests.stream.worlds import ROOMY, Sizes, World
 

@@ -10,7 +10,7 @@ from oplogd.stream.consumer import Consumer
 from oplogd.stream.filters import Filter
 from oplogd.stream.hub import TooManyClientsError, TooManyFromAddressError
 from oplogd.stream.lags import MAX_NAMES, MeasuredLag, Named, survey
-from tests.operations import numbered
+from tests.kits.models.operations import numbered
 from tests.stream.clients import Client
 from tests.stream.worlds import Sizes, World
 

@@ -18,7 +18,7 @@ from oplogd.pointer import Decision
 from oplogd.store.topics import MessageBatch, Topic
 from oplogd.store.transactions import Limits
 from oplogd.transaction import Isolation
-from tests.properties import examples
+from tests.kits.models.properties import examples
 from tests.stream.player import TOPICS, Player
 from tests.stream.pointer_clients import PointerClient, PointerHistory
 from tests.stream.topic_worlds import TTL, message

@@ -18,7 +18,7 @@ from oplogd.stream.router import message_frame, record_frames
 from oplogd.stream.topic_ring import SharedParts, TopicRing
 from oplogd.stream.view import View
 from oplogd.transaction import Marker, encode_marker
-from tests.properties import examples
+from tests.kits.models.properties import examples
 from tests.stream.topic_worlds import wake_all
 
 HUGE = 10**9

@@ -17,7 +17,7 @@ from oplogd.stream.frames import RESET, Framer
 from oplogd.stream.hub import Hub
 from oplogd.stream.ring import Ring
 from oplogd.stream.waker import Waker
-from tests.operations import numbered
+from tests.kits.models.operations import numbered
 from tests.stream.worlds import DEADLINE, START_MS, Clock
 
 

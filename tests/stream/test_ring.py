@@ -8,7 +8,7 @@ from oplogd.event_id import Mark
 from oplogd.stream.filters import Filter
 from oplogd.stream.postings import Posting
 from oplogd.stream.window import ENTRY_BYTES
-from tests.operations import entry, numbered, operation
+from tests.kits.models.operations import entry, numbered, operation
 from tests.stream.rings import HUGE, Sleeper, drain, follow_on, frame, make_ring
 
 

@@ -11,7 +11,7 @@ from oplogd.operation import Operation
 from oplogd.stream.filters import Filter
 from oplogd.stream.frames import Framer
 from oplogd.stream.ring import Ring
-from tests.operations import entry, operation
+from tests.kits.models.operations import entry, operation
 
 BYTES = 1_500_000
 PARENTS = [f"p{number}" for number in range(1000)]

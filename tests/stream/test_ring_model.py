@@ -13,8 +13,8 @@ from oplogd.stream.filters import Filter
 from oplogd.stream.postings import MAX_IDLE, is_posted_whole
 from oplogd.stream.view import View
 from oplogd.stream.window import ENTRY_BYTES
-from tests.operations import operations
-from tests.properties import examples
+from tests.kits.models.operations import operations
+from tests.kits.models.properties import examples
 from tests.stream.rings import HUGE, Sleeper, drain, follow_on, make_ring, passing
 
 

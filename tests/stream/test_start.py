@@ -15,7 +15,7 @@ from oplogd.stream.start import (
     resolve_mark,
     states_cover,
 )
-from tests.properties import examples
+from tests.kits.models.properties import examples
 
 CREATED = 1_700_000_000_000
 NOW = CREATED + 1_000_000

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from oplogd.message_id import MessageId
 from oplogd.store.topics import MessageBatch, Placed, Topic
-from tests.properties import examples
+from tests.kits.models.properties import examples
 from tests.stream.player import TOPICS, Player
 from tests.stream.topic_clients import History, TopicClient
 from tests.stream.topic_worlds import TTL, message

@@ -14,7 +14,7 @@ from oplogd.message import Message
 from oplogd.message_id import MessageId
 from oplogd.store.topics import MessageBatch, Topic
 from oplogd.transaction import Isolation
-from tests.properties import examples
+from tests.kits.models.properties import examples
 from tests.stream.player import TOPICS, Player
 from tests.stream.topic_worlds import TTL, message
 from tests.stream.transacted_topics import Transacting, Writer

@@ -24,8 +24,8 @@ from oplogd.stream.frames import Framer
 from oplogd.stream.hub import Hub
 from oplogd.stream.ring import Ring
 from oplogd.stream.waker import Waker
-from tests.operations import Known, entry, fold
-from tests.stores import skip_fsync
+from tests.kits.models.operations import Known, entry, fold
+from tests.kits.servers.stores import skip_fsync
 
 if TYPE_CHECKING:
     from tests.stream.clients import Client

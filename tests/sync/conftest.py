@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 from oplog_sync.errors import SyncError
 from oplog_sync.session import check_java
 from oplog_sync.source import register
+from tests.kits.servers.stores import StorePlace, new_place
 from tests.mongo.conftest import capped_url, plain_url
-from tests.stores import StorePlace, new_place
 from tests.sync.class_data import class_data_options
 
 __all__ = ["capped_url", "plain_url"]

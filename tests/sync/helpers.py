@@ -21,9 +21,9 @@ from oplogd.operation import decode
 from oplogd.store import Correction, CorrectionResult, Entry
 from oplogd.store.mongo import MongoStore
 from oplogd.store.sqlite import SqliteStore
+from tests.kits.servers.stores import StoreLocation as StoreLocation
+from tests.kits.servers.stores import StorePlace as StorePlace
 from tests.mongo.operations import live_states
-from tests.stores import StoreLocation as StoreLocation
-from tests.stores import StorePlace as StorePlace
 
 ARRIVAL = "2020-01-01T00:00:00.000Z"
 

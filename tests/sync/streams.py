@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.agents import DEADLINE
+from tests.kits.agents.agent import DEADLINE
 
 
 def stream_of(spark: SparkSession, options: dict[str, str]) -> DataFrame:

@@ -16,7 +16,7 @@ from oplog_sync.source.agent import AgentClient
 from oplog_sync.source.columns import full_schema
 from oplog_sync.source.options import read_options
 from oplog_sync.source.stream import HOLD_SECONDS, StreamReader
-from tests.agents import DEADLINE, Agent
+from tests.kits.agents.agent import DEADLINE, Agent
 from tests.mongo.relay import Relay
 from tests.sync.helpers import operation
 from tests.sync.streams import StreamSink, stream_of

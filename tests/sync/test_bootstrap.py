@@ -5,7 +5,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tests.conftest import ROOT
-from tests.reader import Reader
+from tests.kits.documents.reader import Reader
 from tests.sync.helpers import sync
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import DEADLINE
+from tests.kits.agents.agent import DEADLINE
 from tests.sync.helpers import live, looking, row, write_dump
 
 

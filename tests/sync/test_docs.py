@@ -14,9 +14,9 @@ from examples import pipeline
 from oplog_sync.settings import flag_table
 from oplog_sync.source.columns import full_schema
 from oplog_sync.source.options import OPTION_NAMES
-from tests.agents import Agent
 from tests.clients.restart import agent_on, free_port
 from tests.contract.wire import wait_until
+from tests.kits.agents.agent import Agent
 from tests.sync.helpers import append, live, log, operation
 
 _FOLDER = Path(__file__).parents[2] / "docs"

@@ -13,7 +13,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
 from oplog_sync.failure import reason
-from tests.agents import DEADLINE
+from tests.kits.agents.agent import DEADLINE
 from tests.sync.dumps import lines
 from tests.sync.helpers import row
 

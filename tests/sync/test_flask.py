@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oplog_sync.errors import EXIT_TOO_MANY_DELETES, SafetyRuleError
-from tests.agents import fold
+from tests.kits.agents.agent import fold
 from tests.sync.helpers import Json, StorePlace, append, dump_state, live, log, read_lines, sync
 
 

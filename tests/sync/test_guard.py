@@ -22,7 +22,7 @@ from oplog_sync.backend import Wanted, make_backend
 from oplog_sync.emit import emit
 from oplogd.operation import Operation, encode_data
 from oplogd.store import Correction, CorrectionResult
-from tests.agents import DEADLINE, fold
+from tests.kits.agents.agent import DEADLINE, fold
 from tests.sync.helpers import (
     StoreLocation,
     StorePlace,

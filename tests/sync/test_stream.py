@@ -15,7 +15,7 @@ from oplog_sync.source.columns import full_schema
 from oplog_sync.source.options import read_options
 from oplog_sync.source.stream import HOLD_SECONDS, LogPart, StatePart, StreamReader
 from oplogd.event_id import Mark, format_id
-from tests.agents import DEADLINE, Agent
+from tests.kits.agents.agent import DEADLINE, Agent
 from tests.sync.helpers import StoreLocation, StorePlace, append, log, operation
 from tests.sync.streams import StreamSink, stream_of
 

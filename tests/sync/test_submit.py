@@ -17,8 +17,8 @@ import pytest
 
 import oplog_sync
 import oplogd
-from tests.agents import DEADLINE
 from tests.conftest import ROOT
+from tests.kits.agents.agent import DEADLINE
 from tests.sync.class_data import class_data_options
 from tests.sync.helpers import StorePlace, append, dump_state, live, log, operation, row, write_dump
 

@@ -17,7 +17,7 @@ from oplogd.message import MAX_MESSAGE_BYTES, Message, of_json, of_payload
 from oplogd.topics.avro import SCHEMAS, AvroCodec
 from oplogd.topics.codec import InvalidMessagesError, Polled, PollRequest, publishing
 from oplogd.transaction import Isolation
-from tests.properties import examples
+from tests.kits.models.properties import examples
 
 CODEC = AvroCodec()
 MOST = 100_000

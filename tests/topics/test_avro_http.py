@@ -10,8 +10,8 @@ from typing import Any
 import fastavro
 import pytest
 
-from tests.agents import Agent, Answer
 from tests.contract.wire import wait_until
+from tests.kits.agents.agent import Agent, Answer
 
 AVRO = {"Content-Type": "avro/binary"}
 NAMES = ("PublishRequest", "PollRequest", "PollResponse")

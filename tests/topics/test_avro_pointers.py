@@ -8,7 +8,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from tests.agents import Agent, Answer
+from tests.kits.agents.agent import Agent, Answer
 from tests.topics.test_avro_http import AVRO, Client, written
 
 TEPHRA = 1_800_000_000_000_000_001

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from oplogd.names import TopicName
 from oplogd.topics.counters import OTHER, Busiest, Counts, TopicCounters
-from tests.properties import examples
+from tests.kits.models.properties import examples
 
 
 @examples()

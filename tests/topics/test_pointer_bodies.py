@@ -19,7 +19,7 @@ from oplogd.topics.avro import SCHEMAS, AvroCodec
 from oplogd.topics.codec import MAX_KEYS, Codec, PublishRequest, Rollback, publishing
 from oplogd.topics.json_codec import JsonCodec
 from oplogd.transaction import Isolation
-from tests.properties import examples
+from tests.kits.models.properties import examples
 
 JSON, AVRO = JsonCodec(), AvroCodec()
 BOTH = pytest.mark.parametrize("codec", [JSON, AVRO], ids=["json", "avro"])

@@ -27,7 +27,7 @@ from oplogd.topics.poll import PASSING_ENTRIES
 from oplogd.topics.poller import Poller
 from oplogd.topics.publish import MessageQueue, Publisher
 from oplogd.topics.writer import MessageWriter
-from tests.properties import examples
+from tests.kits.models.properties import examples
 from tests.topics.memory import MemoryTopics
 from tests.topics.polling import TopicModel
 

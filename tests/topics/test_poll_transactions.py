@@ -23,7 +23,7 @@ from oplogd.topics.json_codec import JsonCodec
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.poller import Poller
 from oplogd.transaction import MAX_TIMEOUT_MS, Isolation, Record
-from tests.properties import examples
+from tests.kits.models.properties import examples
 from tests.topics.memory import MemoryTopics
 from tests.topics.memory_transactions import MemoryTransactions
 

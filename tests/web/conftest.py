@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.agents import Agent
+from tests.kits.agents.agent import Agent
 from tests.web.connection import Growth
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from tests.agents import DEADLINE, Agent
+from tests.kits.agents.agent import DEADLINE, Agent
 
 H2C = (
     b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"

@@ -16,7 +16,7 @@ from oplogd.web.access.attempts import (
     MemoryBounds,
     units_of,
 )
-from tests.properties import examples
+from tests.kits.models.properties import examples
 
 HERE, THERE = "192.0.2.1", "198.51.100.2"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import DEADLINE, Agent, write_lock
+from tests.kits.agents.agent import DEADLINE, Agent, write_lock
 from tests.web.connection import NDJSON, RawConnection, length, lines
 
 JSON = NDJSON.replace(b"x-ndjson", b"json")

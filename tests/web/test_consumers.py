@@ -11,7 +11,7 @@ from oplogd.event_id import format_id
 from oplogd.stream.filters import Filter
 from oplogd.stream.lags import survey
 from oplogd.web.consumers import MAX_CONSUMERS, consumer_members
-from tests.operations import numbered, operation
+from tests.kits.models.operations import numbered, operation
 from tests.stream.clients import Client
 from tests.stream.worlds import START_MS, Sizes, World
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from starlette.types import Receive, Scope, Send
 
 from oplogd.web.forwarded import LOOPBACK, ClientAddress, TrustedProxies, plain_address
-from tests.properties import examples
+from tests.kits.models.properties import examples
 
 CLIENT = ("203.0.113.9", 0)
 INNER = "127.0.0.1,::1,10.0.0.0/8,192.0.2.1,2001:db8::/32"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import Agent
+from tests.kits.agents.agent import Agent
 from tests.web.connection import H2C, NDJSON, Growth, RawConnection, chunked, length, lines
 
 WEBSOCKET = (

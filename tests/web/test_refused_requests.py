@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.agents import Agent
+from tests.kits.agents.agent import Agent
 from tests.web.connection import H2C, NDJSON, Growth, RawConnection, chunked, length, lines
 
 CHUNKS = chunked([lines(1)])

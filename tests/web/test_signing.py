@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oplogd.web.access.signing import ExpiringSigner, Purpose
-from tests.properties import examples
+from tests.kits.models.properties import examples
 
 SIGNER, SAME, OTHER = ExpiringSigner("gehéim"), ExpiringSigner("gehéim"), ExpiringSigner("geheim")
 NOW = 1_800_000_000

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import DEADLINE, Agent, write_lock
+from tests.kits.agents.agent import DEADLINE, Agent, write_lock
 from tests.web.connection import NDJSON, RawConnection, chunked, length, lines
 
 GET = b"GET /live HTTP/1.1\r\nHost: a\r\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import DEADLINE, Agent
+from tests.kits.agents.agent import DEADLINE, Agent
 from tests.mongo.servers import go_program
 from tests.web.connection import lines
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import Agent
+from tests.kits.agents.agent import Agent
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.agents import DEADLINE
+from tests.kits.agents.agent import DEADLINE
 from tests.pipe.e2e import controlled
 
 

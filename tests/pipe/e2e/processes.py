@@ -1,7 +1,6 @@
 """Pipes as processes of their own, in a folder with their settings."""
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +12,9 @@ from oplog_pipe.commands.status import folder_members
 from oplog_pipe.config import load
 from oplog_pipe.errors import LogError
 from oplog_pipe.operate import view
-from tests.agents import DEADLINE
-from tests.logged_process import LoggedProcess
+from tests.kits.agents.agent import DEADLINE
+from tests.kits.processes.forked import run
+from tests.kits.processes.logged import LoggedProcess
 
 
 class PipeProcess(LoggedProcess):
@@ -57,7 +57,7 @@ class PipeFolder:
 
     def command(self, *arguments: str, code: int = 0) -> str:
         """Run a command, expect its exit code, and return its output; its errors if it failed."""
-        ended = subprocess.run(
+        ended = run(
             [sys.executable, "-m", "oplog_pipe", *arguments, "-f", str(self.settings)],
             capture_output=True,
             text=True,

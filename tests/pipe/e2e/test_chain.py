@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import DEADLINE, Agent
 from tests.e2e.topics import Topic
+from tests.kits.agents.agent import DEADLINE, Agent
 from tests.pipe.answering import Answering, Asked, Reply
 from tests.pipe.e2e.control import Control
 from tests.pipe.e2e.processes import PipeFolder

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import Agent
+from tests.kits.agents.agent import Agent
 from tests.pipe.e2e.control import Control
 from tests.pipe.e2e.processes import PipeFolder, PipeProcess
 

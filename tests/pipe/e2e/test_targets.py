@@ -15,11 +15,11 @@ from typing import Any
 import httpx
 import psycopg
 
-from tests.agents import DEADLINE, Agent
 from tests.clients.restart import agent_on, free_port
+from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.servers.postgres import PostgresServer
 from tests.opensearch.servers import OpenSearchServer
 from tests.pipe.e2e.processes import PipeFolder, PipeProcess
-from tests.postgres import PostgresServer
 
 KILLS = 20
 _OBJECTS = 150

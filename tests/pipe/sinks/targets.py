@@ -17,9 +17,9 @@ from oplog_pipe.sinks.mongodb import MongodbSink
 from oplog_pipe.sinks.options import ElasticsearchOptions, MongodbOptions, PostgresOptions
 from oplog_pipe.sinks.postgres import PostgresSink
 from tests.clients.restart import free_port
+from tests.kits.servers.postgres import PostgresServer
 from tests.mongo.servers import RunningMongo, new_database
 from tests.opensearch.servers import OpenSearchServer
-from tests.postgres import PostgresServer
 
 # A password that no message of an error may show.
 SECRET = "geheim-4711"

@@ -11,7 +11,7 @@ from oplog_pipe.errors import SinkError
 from oplog_pipe.message import Op
 from oplog_pipe.sinks.oplog import OplogSink
 from oplog_pipe.sinks.options import OplogOptions
-from tests.agents import Agent
+from tests.kits.agents.agent import Agent
 from tests.pipe.answering import Answering, Asked, Reply
 from tests.pipe.made import message
 

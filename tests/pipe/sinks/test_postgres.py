@@ -14,9 +14,9 @@ import pytest
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.sinks.options import PostgresOptions
 from oplog_pipe.sinks.postgres import PostgresSink
+from tests.kits.servers.postgres import PostgresServer
 from tests.pipe.sinks.messages import OPLOG, message, version
 from tests.pipe.sinks.targets import PostgresTarget
-from tests.postgres import PostgresServer
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 import pytest_asyncio
 
 from oplog_relay.db import DatabaseOutbox
-from tests.postgres import PostgresServer
+from tests.kits.servers.postgres import PostgresServer
 from tests.relay.db.places import Kind, Place
 
 

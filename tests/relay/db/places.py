@@ -12,7 +12,7 @@ from oplog_relay.db import DatabaseOutbox, open_outbox
 from oplog_relay.outbox import Headers, OutboxWriter
 from oplog_relay.schema import ddl
 from oplog_relay.settings import DatabaseSettings, Table
-from tests.postgres import PostgresServer
+from tests.kits.servers.postgres import PostgresServer
 
 Kind = Literal["postgres", "sqlite"]
 

@@ -14,7 +14,7 @@ from oplog_relay.errors import ConfigError, OutboxError
 from oplog_relay.outbox import OutboxWriter
 from oplog_relay.row import Row
 from oplog_relay.settings import Table
-from tests.properties import examples
+from tests.kits.models.properties import examples
 from tests.relay.db.places import Place, ids_of
 
 A, B = uuid4(), uuid4()

@@ -14,7 +14,7 @@ from oplog_relay.row import Row
 from oplog_relay.schema import ddl
 from oplog_relay.settings import DatabaseSettings, Table
 from oplog_relay.table import OperatedTable
-from tests.postgres import GUARDED_USER, PostgresServer
+from tests.kits.servers.postgres import GUARDED_USER, PostgresServer
 from tests.relay.db.places import Kind, Place, ids_of
 
 A, B = uuid4(), uuid4()

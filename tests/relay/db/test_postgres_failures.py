@@ -9,7 +9,7 @@ import pytest
 from oplog_relay.db import DatabaseOutbox, open_outbox
 from oplog_relay.errors import OutboxError
 from oplog_relay.settings import DatabaseSettings
-from tests.postgres import PostgresServer
+from tests.kits.servers.postgres import PostgresServer
 from tests.relay.db.places import Kind, Place, ids_of
 from tests.relay.db.wire import Wire
 

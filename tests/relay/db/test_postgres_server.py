@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from tests.postgres import GUARDED_USER, PostgresServer
+from tests.kits.servers.postgres import GUARDED_USER, PostgresServer
 
 
 def test_a_killed_server_comes_back_at_its_address_with_what_was_committed(

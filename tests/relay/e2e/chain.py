@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.agents import Agent, Answer
 from tests.e2e.topics import Topic
+from tests.kits.agents.agent import Agent, Answer
 from tests.mongo.agents import wait_for
 from tests.relay.e2e.checker import Arrival, Sent, check
 from tests.relay.e2e.outbox import OPLOG, NewRow, OutboxTable

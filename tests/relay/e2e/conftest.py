@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import Agent
+from tests.kits.agents.agent import Agent
+from tests.kits.servers.postgres import PostgresServer
+from tests.kits.servers.stores import SORTS, StorePlace
 from tests.mongo.servers import new_database
-from tests.postgres import PostgresServer
 from tests.relay.e2e.chain import Chain
 from tests.relay.e2e.outbox import OutboxTable
 from tests.relay.e2e.processes import EMBEDDED, TALKATIVE
-from tests.stores import SORTS, StorePlace
 
 _numbers = itertools.count(1)
 PROGRAMS = {"standalone": TALKATIVE, "embedded": EMBEDDED}

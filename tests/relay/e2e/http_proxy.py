@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from tests.agents import DEADLINE
 from tests.clients.chaos import Server, answer
+from tests.kits.agents.agent import DEADLINE
 
 PUBLISH = "/publish"
 LEASE = "/v1/leases/"

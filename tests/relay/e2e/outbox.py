@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from oplog_relay.schema import ddl
-from tests.agents import DEADLINE
+from tests.kits.agents.agent import DEADLINE
 
 # Oplog operations carry no number of their own, so their time is the number, in seconds from here.
 ZERO = datetime(2000, 1, 1, tzinfo=UTC)

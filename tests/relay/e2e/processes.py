@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.logged_process import LoggedProcess
+from tests.kits.processes.logged import LoggedProcess
 
 STANDALONE = ("-m", "oplog_relay", "run")
 # Logs each failure of a series.

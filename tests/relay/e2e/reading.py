@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Any
 
-from tests.agents import Agent
 from tests.e2e.topics import Topic, ok
+from tests.kits.agents.agent import Agent
 from tests.relay.e2e.checker import Arrival
 from tests.relay.e2e.outbox import OPLOG, ZERO
 

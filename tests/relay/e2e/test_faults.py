@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.kits.servers.postgres import PostgresServer
 from tests.mongo.agents import wait_for
-from tests.postgres import PostgresServer
 from tests.relay.e2e.chain import LONG, SHORT, Chain
 from tests.relay.e2e.http_proxy import HttpProxy
 from tests.relay.e2e.postgres_proxy import PostgresProxy, StatementFault

@@ -8,7 +8,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from tests.agents import DEADLINE, Agent
+from tests.kits.agents.agent import DEADLINE, Agent
 
 
 def run(*flags: str | Path) -> subprocess.CompletedProcess[str]:

@@ -9,7 +9,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from tests.agents import DEADLINE
+from tests.kits.agents.agent import DEADLINE
 
 # Exit codes after Ctrl-C.
 _QUIET_ENDS = (0, 128 + signal.SIGINT, -signal.SIGINT)

@@ -1,31 +1,40 @@
-"""A process whose log lines a test waits for."""
+"""A program whose log lines a test waits for."""
 
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from tests.agents import DEADLINE
 from tests.kits.processes.forked import start
+
+# Seconds that a single wait of a test may take, even on a busy machine.
+DEADLINE = 30.0
 
 
 class LoggedProcess:
     """A Python program that logs to stderr. ``log``: its lines."""
 
-    def __init__(self, arguments: Sequence[str], environ: Mapping[str, str] | None = None) -> None:
+    start: Callable[..., "subprocess.Popen[str]"] = staticmethod(start)
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        environ: Mapping[str, str] | None = None,
+        **popen: Any,
+    ) -> None:
         self.log: list[str] = []
         self._logged = threading.Condition()
         self._ended = False
-        self.process: subprocess.Popen[str] = start(
+        self.process = self.start(
             [sys.executable, *arguments],
             stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
             text=True,
             env={**os.environ, **(environ or {})},
+            **{"stdin": subprocess.DEVNULL, **popen},
         )
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()
@@ -41,15 +50,20 @@ class LoggedProcess:
 
     def wait_log(self, words: str, times: int = 1) -> str:
         """Wait until so many log lines contain these words, and return the last of them."""
+        found: list[str] = []
+        read = 0
 
-        def found() -> list[str]:
-            return [line for line in self.log if words in line]
+        def is_complete() -> bool:
+            nonlocal read
+            found.extend(line for line in self.log[read:] if words in line)
+            read = len(self.log)
+            return self._ended or len(found) >= times
 
         with self._logged:
-            self._logged.wait_for(lambda: self._ended or len(found()) >= times, DEADLINE)
-            has = len(found()) >= times
-            assert has, f"{len(found())} of {times} lines with {words!r} in the log:\n{self.text()}"
-            return found()[-1]
+            self._logged.wait_for(is_complete, DEADLINE)
+            has = len(found) >= times
+            assert has, f"{len(found)} of {times} lines with {words!r} in the log:\n{self.text()}"
+        return found[-1]
 
     def text(self) -> str:
         return "".join(self.log)
@@ -61,9 +75,9 @@ class LoggedProcess:
     def thaw(self) -> None:
         self.process.send_signal(signal.SIGCONT)
 
-    def stop(self) -> int:
-        """Send SIGTERM and return the exit code."""
-        self.process.send_signal(signal.SIGTERM)
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal and return the exit code."""
+        self.process.send_signal(number)
         return self.wait()
 
     def kill(self) -> None:
@@ -94,9 +108,13 @@ class LoggedProcess:
     def _read_log(self) -> None:
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            with self._logged:
-                self.log.append(line)
-                self._logged.notify_all()
+            self._add(line)
         with self._logged:
             self._ended = True
+            self._logged.notify_all()
+
+    def _add(self, line: str) -> None:
+        """Add a line to the log."""
+        with self._logged:
+            self.log.append(line)
             self._logged.notify_all()

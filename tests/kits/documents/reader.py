@@ -16,11 +16,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.agents import DEADLINE, Agent
 from tests.clients.restart import free_port
 from tests.conftest import ROOT
-from tests.snippets import Snippet, name_of, snippets
-from tests.staying import Staying, shape
+from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.documents.snippets import Snippet, name_of, snippets
+from tests.kits.documents.staying import Staying, shape
 
 _PORT = "8042"
 

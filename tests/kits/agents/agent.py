@@ -2,27 +2,20 @@
 
 import http.client
 import json
-import os
 import re
-import signal
 import socket
 import sqlite3
 import subprocess
-import sys
-import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlencode, urlsplit
 
-from tests.kits.processes.forked import start
-
-# Seconds that a single wait of a test may take, even on a busy machine.
-DEADLINE = 30.0
+from tests.kits.processes.logged import DEADLINE as DEADLINE
+from tests.kits.processes.logged import LoggedProcess
 
 _READY = re.compile(r"oplogd \S+ on (https?://\S+)(?: \([^)]+\))?, UDP (\S+), store")
 
@@ -45,36 +38,26 @@ class Event(NamedTuple):
         return f"{operation['type']}/{operation['id']}"
 
 
-class Agent:
+class Agent(LoggedProcess):
     """``oplogd`` with its store in ``folder``; ``flags`` are added to ``--listen localhost:0``."""
 
     # Arguments of Python. A test's own program can change the agent beyond its flags.
     program: Sequence[str] = ("-m", "oplogd")
-    start: Callable[..., "subprocess.Popen[str]"] = staticmethod(start)
 
     def __init__(
         self, folder: Path, *flags: str, environ: Mapping[str, str] | None = None, **popen: Any
     ) -> None:
-        command = [sys.executable, *self.program, "--listen", "127.0.0.1:0"]
+        command = [*self.program, "--listen", "127.0.0.1:0"]
         if "--mongo-url" not in flags:
             command += ["--store", str(folder / "oplog.db")]
-        self.log: deque[str] = deque(maxlen=1000)
-        self.process = self.start(
-            [*command, *flags],
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **(environ or {})},
-            **popen,
-        )
-        self._logged = threading.Condition()
-        self._ready = threading.Event()
         self.url = ""
         self.udp_port = 0
-        self._reader = threading.Thread(target=self._read_log, daemon=True)
-        self._reader.start()
-        if not self._ready.wait(DEADLINE) or not self.url:
+        super().__init__([*command, *flags], environ, **popen)
+        with self._logged:
+            self._logged.wait_for(lambda: self._ended or self.url, DEADLINE)
+        if not self.url:
             self.kill()
-            raise AssertionError("the agent did not start:\n" + "".join(self.log))
+            raise AssertionError("the agent did not start:\n" + self.text())
 
     @property
     def port(self) -> int:
@@ -121,12 +104,6 @@ class Agent:
             assert time.monotonic() < deadline, f"wanted {wanted}, still {status}"
             time.sleep(0.01)
 
-    def wait_log(self, words: str) -> None:
-        """Wait until a log line contains these words."""
-        with self._logged:
-            found = self._logged.wait_for(lambda: any(words in line for line in self.log), DEADLINE)
-        assert found, f"no {words!r} in the log:\n" + "".join(self.log)
-
     def follow(self, last_event_id: str | None = None, **query: str) -> "Stream":
         """Open a stream. It has its position in the log when this returns."""
         headers = {"Last-Event-ID": last_event_id} if last_event_id is not None else {}
@@ -141,51 +118,11 @@ class Agent:
                     objects[event.key] = event
             return objects
 
-    def stop(self, number: int = signal.SIGTERM) -> int:
-        """Send a signal and return the exit code."""
-        self.process.send_signal(number)
-        return self.wait()
-
-    def wait(self) -> int:
-        code = self.process.wait(DEADLINE)
-        self._reader.join(DEADLINE)
-        assert self.process.stderr is not None
-        self.process.stderr.close()
-        return code
-
-    def kill(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.wait()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.wait()
-        if error is not None:  # pytest prints it with the failure
-            print(
-                f"the log of the agent on port {self.port}:\n{''.join(self.log)}", file=sys.stderr
-            )
-
-    def _read_log(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            with self._logged:
-                self.log.append(line)
-                self._logged.notify_all()
-            if match := _READY.search(line):
-                self.url = match[1]
-                self.udp_port = int(match[2].rpartition(":")[2]) if match[2] != "off" else 0
-                self._ready.set()
-        self._ready.set()
+    def _add(self, line: str) -> None:
+        if match := _READY.search(line):
+            self.udp_port = int(match[2].rpartition(":")[2]) if match[2] != "off" else 0
+            self.url = match[1]
+        super()._add(line)
 
 
 class NewAgent(Agent):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from oplogd.settings_command import SettingsCommand
-from tests.agents import DEADLINE
+from tests.kits.agents.agent import DEADLINE
 
 # Module -> command.
 PROGRAMS = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from oplogd.store.sqlite import statements
-from tests.agents import Agent
+from tests.kits.agents.agent import Agent
 from tests.mongo.servers import RunningMongo, drop_database, new_database
 
 if TYPE_CHECKING:  # tests on SQLite must not need the driver
