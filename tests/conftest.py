@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kits.durations import Durations
 from tests.mongo.servers import (
     URL_VARIABLE,
     MissingToolError,
@@ -87,6 +88,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(Guard())
+    if not hasattr(config, "workerinput"):  # only the process that sees the reports of all
+        config.pluginmanager.register(Durations())
     if os.environ.get(REQUIRE_ALL):
         config.pluginmanager.register(RequireAll())
 
