@@ -17,7 +17,7 @@ def summary(config: pytest.Config, **seconds: float) -> list[str]:
                     pytest.TestReport(
                         f"tests/{name}.py::{test}", ("", 0, ""), {}, "passed", None,
                         when, duration=spent / 9,
-                    )  # type: ignore[arg-type]
+                    )
                 )  # fmt: skip
     written = io.StringIO()
     durations.pytest_terminal_summary(pytest.TerminalReporter(config, written))

@@ -14,6 +14,7 @@ from oplog_pipe.config import load
 from oplog_pipe.errors import LogError
 from oplog_pipe.operate import view
 from tests.agents import DEADLINE
+from tests.kits.processes import forked
 from tests.logged_process import LoggedProcess
 
 
@@ -57,12 +58,11 @@ class PipeFolder:
 
     def command(self, *arguments: str, code: int = 0) -> str:
         """Run a command, expect its exit code, and return its output; its errors if it failed."""
-        ended = subprocess.run(
+        ended: subprocess.CompletedProcess[str] = forked.run(
             [sys.executable, "-m", "oplog_pipe", *arguments, "-f", str(self.settings)],
             capture_output=True,
             text=True,
             timeout=2 * DEADLINE,
-            check=False,
         )
         assert ended.returncode == code, ended.stdout + ended.stderr
         return ended.stderr if code else ended.stdout
