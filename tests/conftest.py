@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kits.durations import Durations
 from tests.kits.servers.postgres import PostgresServer
 from tests.kits.servers.room import Address, ServerRoom, UnavailableError, address_of
 from tests.mongo.servers import (
@@ -86,7 +87,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(Guard())
-    if not hasattr(config, "workerinput"):
+    if not hasattr(config, "workerinput"):  # only the process that sees the reports of all
+        config.pluginmanager.register(Durations())
         room = ServerRoom(
             {
                 "ferretdb": ferretdb,

@@ -112,6 +112,7 @@ UNIT = (
     "store/test_*.py",
     "stream/test_*.py",
     "test_design_walk.py",
+    "test_durations.py",
     "test_event_id.py",
     "test_health.py",
     "test_isolation.py",

@@ -13,6 +13,8 @@ from tests.contract.wire import wait_until
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.documents.reader import Reader
 from tests.kits.documents.snippets import snippet_of
+from tests.kits.processes import forked
+from tests.kits.processes.forked import Forked
 
 
 @pytest.fixture
@@ -23,8 +25,8 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 
 @contextmanager
 def running(reader: Reader, *command: str) -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(
-        [sys.executable, *command], cwd=reader.folder, env=reader.environ, stdout=subprocess.DEVNULL
+    with Forked[bytes](
+        [sys.executable, *command], cwd=reader.folder, stdout=subprocess.DEVNULL
     ) as process:
         try:
             yield process
@@ -58,7 +60,11 @@ def test_the_search_index_forgets_what_a_reset_does_not_bring(
         for path in (service, index):
             path.write_text(path.read_text().replace("localhost:8042", f"127.0.0.1:{agent.port}"))
         for number in range(3):
-            reader.run([sys.executable, "service.py", "insert", f"x{number}", f"title {number}"])
+            forked.run(
+                [sys.executable, "service.py", "insert", f"x{number}", f"title {number}"],
+                cwd=reader.folder,
+                check=True,
+            )
         with running(reader, "index.py"):
             assert wait_until(
                 lambda: (

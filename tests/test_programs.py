@@ -20,6 +20,7 @@ from tests.conftest import ROOT
 from tests.contract.wire import wait_until
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.documents.snippets import documents, name_of, snippets
+from tests.kits.processes.forked import Forked
 
 DEPLOY = "deploy/compose"
 
@@ -101,20 +102,16 @@ def started(program: Program, folder: Path, port: int) -> Iterator[Running]:
         return text.replace("localhost:8042", f"127.0.0.1:{port}")
 
     (folder / program.name).write_text(here(program.code()))
-    environ = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT / "clients/python"),
-        "OPLOG_URL": f"http://127.0.0.1:{port}",
-    }
     with (
         tempfile.TemporaryFile() as errors,
-        subprocess.Popen(
-            [sys.executable, "-u", program.name, *map(here, program.arguments)],
-            cwd=folder, env=environ, stdout=subprocess.DEVNULL, stderr=errors,
-            # A shell starts background processes with SIGINT ignored.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        Forked[bytes](
+            [sys.executable, program.name, *map(here, program.arguments)],
+            cwd=folder,
+            env={**os.environ, "OPLOG_URL": f"http://127.0.0.1:{port}"},
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
         ) as process,
-    ):  # fmt: skip
+    ):
         try:
             yield Running(process, errors.fileno())
         finally:

@@ -9,7 +9,7 @@ import pytest
 
 from oplogd.sockets import base_url, bind, interfaces
 from tests.contract.wire import Target, operation, said
-from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.agents.agent import DEADLINE, Agent, NewAgent
 from tests.kits.agents.runs import (
     a_folder,
     a_newer_schema,
@@ -24,7 +24,7 @@ from tests.kits.agents.runs import (
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
     """An agent on all interfaces, for tests that do not end it."""
-    with Agent(tmp_path_factory.mktemp("agent"), "--listen", ":0") as agent:
+    with NewAgent(tmp_path_factory.mktemp("agent"), "--listen", ":0") as agent:
         yield agent
 
 
@@ -137,7 +137,7 @@ def test_the_agent_notifies_systemd_when_it_is_ready_and_when_it_stops(tmp_path:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(path)
         listening.settimeout(DEADLINE)
-        with Agent(tmp_path, environ={"NOTIFY_SOCKET": path}) as agent:
+        with NewAgent(tmp_path, environ={"NOTIFY_SOCKET": path}) as agent:
             assert listening.recv(100) == b"READY=1"
             assert agent.post(operation("insert", "a", "thing")) == 204
             agent.process.send_signal(signal.SIGTERM)

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
+from check_jsonschema import main as check_jsonschema
+from click.testing import CliRunner
 
 from tests.conftest import ROOT
 from tests.kits.agents.agent import DEADLINE
@@ -52,6 +54,13 @@ def must_pass(
     done = run(*command, cwd=cwd, environ=environ)
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done
+
+
+def fits(schema: str, path: Path) -> bool:
+    """Return True if the file fits this schema of check-jsonschema, False if it does not."""
+    done = CliRunner().invoke(check_jsonschema, ["--builtin-schema", f"vendor.{schema}", str(path)])
+    assert done.exit_code in (0, 1), done.output
+    return done.exit_code == 0
 
 
 def read_yaml(path: Path) -> Any:

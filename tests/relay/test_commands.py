@@ -26,6 +26,7 @@ from tests.clients.chaos import ScriptedAgent
 from tests.clients.restart import free_port
 from tests.conftest import ROOT
 from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.processes.forked import Forked
 from tests.kits.servers.postgres import PostgresServer
 from tests.mongo.agents import wait_for
 from tests.relay.e2e.http_proxy import Fault, HttpProxy
@@ -336,7 +337,7 @@ def test_skip_asks_at_a_terminal(place: Place) -> None:
     place.insert("pump", "pump")
     for answer, code, left in (("n", 1, 2), ("y", 0, 1)):
         ours, theirs = pty.openpty()
-        with subprocess.Popen(
+        with Forked[str](
             [sys.executable, "-m", "oplog_relay", "skip", "1", "-f", str(place.path)],
             stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         ) as process:  # fmt: skip

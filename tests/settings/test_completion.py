@@ -9,7 +9,7 @@ import pytest
 
 from oplogd.settings import flag_table
 from tests.kits.agents.agent import DEADLINE
-from tests.kits.processes import command_lines
+from tests.kits.processes import command_lines, forked
 from tests.kits.processes.command_lines import completion_script, completions
 
 PROGRAMS = list(command_lines.PROGRAMS.items())
@@ -78,7 +78,7 @@ def test_a_stdout_that_fails_ends_without_a_traceback(module: str, program: str,
     with os.fdopen(write_end, "wb") as closed, open("/dev/full", "wb") as full:
         full_sentence = f"{program}: cannot write to stdout: No space left on device\n"
         for stdout, ended in ((closed, (0, "")), (full, (1, full_sentence))):
-            done = subprocess.run(
+            done = forked.run(
                 command,
                 env=environ,
                 stdout=stdout,

@@ -9,12 +9,13 @@ from contextlib import closing
 from pathlib import Path
 
 from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.processes import forked
 
 
 def run(*flags: str | Path) -> subprocess.CompletedProcess[str]:
     """Run ``oplogd`` until it ends by itself."""
     command = [sys.executable, "-m", "oplogd", "--listen", "127.0.0.1:0", *map(str, flags)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    return forked.run(command, capture_output=True, text=True, timeout=DEADLINE)
 
 
 def refusal(*flags: str | Path, code: int = 1) -> str:

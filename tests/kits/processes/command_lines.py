@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 
 from oplogd.settings_command import SettingsCommand
 from tests.kits.agents.agent import DEADLINE
+from tests.kits.processes import forked
 
 # Module -> command.
 PROGRAMS = {
@@ -57,13 +57,12 @@ def completion_script(module: str, program: str, shell: str) -> str:
 
 def _ask(module: str, program: str, instruction: str, **more: str) -> str:
     variable = "_" + re.sub(r"\W", "_", program).upper() + "_COMPLETE"
-    ended = subprocess.run(
+    ended = forked.run(
         [sys.executable, "-m", module],
         env={**os.environ, variable: instruction, **more},
         capture_output=True,
         text=True,
         timeout=DEADLINE,
-        check=False,
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     return ended.stdout

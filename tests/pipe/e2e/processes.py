@@ -13,7 +13,7 @@ from oplog_pipe.config import load
 from oplog_pipe.errors import LogError
 from oplog_pipe.operate import view
 from tests.kits.agents.agent import DEADLINE
-from tests.kits.processes.forked import run
+from tests.kits.processes import forked
 from tests.kits.processes.logged import LoggedProcess
 
 
@@ -57,12 +57,11 @@ class PipeFolder:
 
     def command(self, *arguments: str, code: int = 0) -> str:
         """Run a command, expect its exit code, and return its output; its errors if it failed."""
-        ended = run(
+        ended = forked.run(
             [sys.executable, "-m", "oplog_pipe", *arguments, "-f", str(self.settings)],
             capture_output=True,
             text=True,
             timeout=2 * DEADLINE,
-            check=False,
         )
         assert ended.returncode == code, ended.stdout + ended.stderr
         return ended.stderr if code else ended.stdout
