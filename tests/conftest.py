@@ -17,6 +17,7 @@ from tests.mongo.servers import (
 from tests.needs import UNIT, Guard, mark
 from tests.opensearch.servers import OpenSearchServer
 from tests.postgres import MissingPostgresError, PostgresServer
+from tests.properties import settings as settings  # the default of all property tests
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
