@@ -16,6 +16,8 @@ def test_kills_and_cut_connections_lose_nothing(rounds: Rounds) -> None:
         run_tests("-m", "not mongo", *tests)
 
 
-def test_killed_requests_of_transactions_on_mongodb_lose_nothing(rounds: Rounds) -> None:
+def test_killed_requests_and_holders_on_mongodb_lose_nothing(rounds: Rounds) -> None:
     for _ in rounds():
-        run_tests("tests/mongo/test_transactions_kills.py")
+        run_tests(
+            "tests/mongo/test_transactions_kills.py", "tests/mongo/test_holders.py", examples=400
+        )
