@@ -1,12 +1,13 @@
 """A TCP proxy that cuts connections in the middle, and servers that answer as a test says."""
 
 import asyncio
-import random
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
+
+from tests.kits.models.properties import chance
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
 
@@ -82,7 +83,7 @@ class ChaosProxy(Server):
         super().__init__(self._pass_on)
         self.target = port
         self.cuts = 0
-        self._choose = random.Random(seed)
+        self._choose = chance(seed)
         self._most_bytes = most_bytes
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

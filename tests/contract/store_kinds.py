@@ -5,6 +5,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+import pytest
+
 from tests.kits.agents.agent import Agent, write_lock
 from tests.mongo.proxy import CommandProxy
 from tests.mongo.servers import RunningMongo, new_database
@@ -60,6 +62,10 @@ STORE_KINDS: dict[str, Callable[[Callable[[str], Any]], StoreKind]] = {
     "plain": lambda fixture: Mongo(fixture("java"), "plain"),
     "capped": lambda fixture: Mongo(fixture("ferret"), "capped"),
 }
+# A claim about requests, streams or figures alone: it holds the same on every store.
+on_one_store = pytest.mark.parametrize("store_kind", ["sqlite"], indirect=True)
+# Kinds that keep records in another way: a capped collection changes only the log of operations.
+on_each_driver = pytest.mark.parametrize("store_kind", ["sqlite", "plain"], indirect=True)
 # Kinds with a log of a few kilobytes: a capped collection is larger, and FerretDB does not trim
 # one.
 TRIMMING = ["sqlite", "plain"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.contract.store_kinds import TRIMMING, StoreKind
+from tests.contract.store_kinds import StoreKind, on_one_store
 from tests.contract.wire import SSE, RawStream, Target, fresh_type, operation, wait_until
 
 Samples = dict[tuple[str, str], float]
@@ -44,6 +44,7 @@ def grown(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
 # --- The consumers ---
 
 
+@on_one_store
 def test_the_lag_of_a_named_consumer_is_reported_under_its_name(target: Target) -> None:
     with (
         target.follow(name="search-1.eu_West"),
@@ -77,6 +78,7 @@ def test_the_lag_of_a_named_consumer_is_reported_under_its_name(target: Target) 
     assert not [name for name in metrics(target) if name[0] == "oplog_named_consumers"]
 
 
+@on_one_store
 @pytest.mark.parametrize("name", ["a b", "a/b", "ä", "x" * 101, 'a"', "a\n"])
 def test_an_invalid_name_is_refused(target: Target, name: str) -> None:
     before = refusals(target)
@@ -85,7 +87,7 @@ def test_an_invalid_name_is_refused(target: Target, name: str) -> None:
     assert grown(before, refusals(target)) == {"bad_request": 1}
 
 
-@pytest.mark.parametrize("store_kind", TRIMMING, indirect=True)
+@on_one_store
 def test_a_consumer_that_reads_nothing_lags_in_metrics_and_status(
     store_kind: StoreKind, tmp_path: Path
 ) -> None:
@@ -117,6 +119,7 @@ def test_a_consumer_that_reads_nothing_lags_in_metrics_and_status(
         assert target.status()["consumer_lag"]["operations"] == lag > 0
 
 
+@on_one_store
 def test_refused_consumers_are_counted_by_the_reason(store_kind: StoreKind, tmp_path: Path) -> None:
     flags = ("--max-clients", "2", "--max-clients-per-address", "1", "--password", "right")
     right = {**SSE, "Authorization": "Basic OnJpZ2h0"}
@@ -168,6 +171,7 @@ def test_fallbacks_are_counted(store_kind: StoreKind, tmp_path: Path) -> None:
 # --- Times ---
 
 
+@on_one_store
 def test_commits_and_the_time_to_the_consumers_are_measured(target: Target) -> None:
     def counts() -> list[int]:
         status = target.status()
@@ -194,6 +198,7 @@ def test_commits_and_the_time_to_the_consumers_are_measured(target: Target) -> N
 # --- Refused datagrams ---
 
 
+@on_one_store
 def test_readers_see_refused_datagrams_with_sender_and_reason(
     store_kind: StoreKind, tmp_path: Path
 ) -> None:

@@ -11,12 +11,13 @@ import pytest
 
 from tests.contract.leases import LeaseClient
 from tests.contract.passwords import READER, WRITER, basic
-from tests.contract.store_kinds import StoreKind
+from tests.contract.store_kinds import StoreKind, on_one_store
 from tests.contract.topics import OPLOG, TopicClient
 from tests.contract.wire import JSON, Reply, Target, fresh_type, operation
 from tests.kits.agents.agent import Agent, write_lock
 
 
+@on_one_store
 def test_each_request_needs_its_password(guarded: Target) -> None:
     lease = LeaseClient(guarded, headers=basic(WRITER))
     lease.poll()
@@ -29,6 +30,7 @@ def test_each_request_needs_its_password(guarded: Target) -> None:
     assert lease.request("GET", None, basic(READER)).json["term"] == 1
 
 
+@on_one_store
 def test_a_page_under_an_unknown_name_writes_no_lease(target: Target) -> None:
     lease = LeaseClient(target)
     lease.poll()
@@ -111,7 +113,7 @@ def require_not_confirmed(reply: Reply) -> None:
     assert "not confirmed, it may still be stored" in reply.problem()
 
 
-@pytest.mark.parametrize("store_kind", ["sqlite"], indirect=True)  # the store is not asked
+@on_one_store  # the store is not asked
 def test_an_agent_that_stops_changes_no_lease(store_kind: StoreKind, tmp_path: Path) -> None:
     with store_kind.held_agent(tmp_path) as (agent, hold):
         lease = LeaseClient(Target.of(agent))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.contract.store_kinds import StoreKind
+from tests.contract.store_kinds import StoreKind, on_one_store
 from tests.contract.wire import JSON, NDJSON, SSE, Reply, Target, id_of, operation, said, wait_until
 from tests.kits.agents.agent import DEADLINE
 
@@ -40,6 +40,7 @@ def lines(count: int) -> bytes:
     )
 
 
+@on_one_store
 def test_a_body_of_the_limit_is_taken(small: Target) -> None:
     reply = small.post(lines(1).ljust(BODY, b" "), NDJSON)
     assert (reply.status, reply.json) == (200, {"ingested": 1})
@@ -48,12 +49,14 @@ def test_a_body_of_the_limit_is_taken(small: Target) -> None:
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
 
 
+@on_one_store
 def test_a_body_over_the_limit_is_refused_before_it_is_sent(small: Target) -> None:
     reply = small.exchange(HEAD + b"Content-Length: %d\r\n\r\n" % (BODY + 1))
     assert reply.status == 413
     assert f"{BODY:,}" in reply.problem()
 
 
+@on_one_store
 @pytest.mark.parametrize("chunk", [100, BODY + 1])
 def test_a_body_in_chunks_over_the_limit_is_refused(small: Target, chunk: int) -> None:
     head = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -66,6 +69,7 @@ def test_a_body_in_chunks_over_the_limit_is_refused(small: Target, chunk: int) -
     assert f"{BODY:,}" in reply.problem()
 
 
+@on_one_store
 @pytest.mark.parametrize("parts", [1, 50])
 def test_a_body_over_the_limit_once_decompressed_is_refused(small: Target, parts: int) -> None:
     body = b"".join(gzip.compress(b" " * (100 * BODY // parts)) for _ in range(parts))
@@ -75,6 +79,7 @@ def test_a_body_over_the_limit_once_decompressed_is_refused(small: Target, parts
     assert f"{BODY:,}" in reply.problem()
 
 
+@on_one_store
 @pytest.mark.parametrize("form", ["ndjson", "array"])
 def test_more_operations_than_the_queue_can_hold_are_refused_with_413(
     small: Target, form: str
@@ -100,6 +105,7 @@ def test_more_operations_than_the_queue_can_hold_are_refused_with_413(
     }
 
 
+@on_one_store
 def test_more_bytes_than_the_queue_can_hold_are_refused_with_413(small: Target) -> None:
     reply = small.post([operation("insert", str(n), "thing", "p" * 30_000) for n in range(3)])
     assert reply.status == 413
@@ -107,6 +113,7 @@ def test_more_bytes_than_the_queue_can_hold_are_refused_with_413(small: Target) 
     assert reply.header("Retry-After") is None
 
 
+@on_one_store
 def test_a_consumer_too_many_is_told_to_come_later(small: Target) -> None:
     with small.follow() as first, small.follow() as second:
         reply = small.request("GET", "/ops", headers=SSE)
@@ -120,6 +127,7 @@ def test_a_consumer_too_many_is_told_to_come_later(small: Target) -> None:
         assert small.status()["clients"] == 2
 
 
+@on_one_store
 def test_a_stream_ends_properly_at_its_age_and_goes_on_at_its_last_id(
     store_kind: StoreKind, tmp_path: Path
 ) -> None:

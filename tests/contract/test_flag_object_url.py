@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.contract.old_client import read
-from tests.contract.store_kinds import StoreKind
+from tests.contract.store_kinds import StoreKind, on_one_store
 from tests.contract.wire import Target, frame, id_of, operation
 
 TIME = "2014-11-06T11:04:39.041Z"
@@ -18,6 +18,7 @@ def referring(store_kind: StoreKind, tmp_path_factory: pytest.TempPathFactory) -
         yield Target.of(agent)
 
 
+@on_one_store
 @pytest.mark.parametrize(
     ("type_", "id_", "ref"),
     [

@@ -20,10 +20,12 @@ from tests.contract.passwords import (
     basic,
     sign_in,
 )
+from tests.contract.store_kinds import on_one_store
 from tests.contract.wire import JSON, SSE, Target, operation, said, wait_until
 from tests.kits.agents.agent import Agent
 
 
+@on_one_store
 def test_a_cookie_opens_the_stream_of_every_agent_with_the_password(
     guarded: Target, other: Agent
 ) -> None:
@@ -37,6 +39,7 @@ def test_a_cookie_opens_the_stream_of_every_agent_with_the_password(
         assert parse_timestamp(session["expires"]) > datetime.now(UTC)
 
 
+@on_one_store
 @pytest.mark.parametrize(
     ("headers", "more"),
     [
@@ -56,6 +59,7 @@ def test_the_cookie_is_limited_to_this_site_and_hidden_from_scripts(
     assert reply.header("Cache-Control") == "no-store"
 
 
+@on_one_store
 def test_signing_out_deletes_the_cookie(guarded: Target) -> None:
     reply = guarded.request("DELETE", "/session", headers={"Cookie": sign_in(guarded)})
     assert reply.status == 204
@@ -65,6 +69,7 @@ def test_signing_out_deletes_the_cookie(guarded: Target) -> None:
         assert session == {"password_needed": True, "signed_in": False, "expires": None}
 
 
+@on_one_store
 @pytest.mark.parametrize("path", ["/session", "/token"])
 def test_no_page_of_another_origin_can_sign_in_or_read_a_token(guarded: Target, path: str) -> None:
     from_elsewhere = {"Origin": "http://a.example"}
@@ -83,6 +88,7 @@ def test_no_page_of_another_origin_can_sign_in_or_read_a_token(guarded: Target, 
         )
 
 
+@on_one_store
 @pytest.mark.parametrize(
     "body",
     [
@@ -104,6 +110,7 @@ def test_an_unreadable_sign_in_is_refused(guarded: Target, body: bytes) -> None:
     assert "password" in reply.problem()
 
 
+@on_one_store
 def test_signing_out_and_in_have_no_options(guarded: Target) -> None:
     for body in OPTIONS:
         reply = guarded.request("DELETE", "/session", body)
@@ -113,6 +120,7 @@ def test_signing_out_and_in_have_no_options(guarded: Target) -> None:
     assert guarded.request("DELETE", "/session", b"x" * 20_000).status == 413
 
 
+@on_one_store
 def test_a_large_sign_in_is_refused(guarded: Target) -> None:
     assert (
         guarded.request("POST", "/session", b'{"password": "%s"}' % (b"x" * 20_000), JSON).status
@@ -120,6 +128,7 @@ def test_a_large_sign_in_is_refused(guarded: Target) -> None:
     )
 
 
+@on_one_store
 def test_a_wrong_sign_in_opens_no_dialog_of_the_browser(guarded: Target) -> None:
     reply = guarded.request("POST", "/session", b'{"password": "guess"}', JSON)
     assert (reply.status, reply.header("WWW-Authenticate")) == (401, BROWSER_CHALLENGE)
@@ -128,6 +137,7 @@ def test_a_wrong_sign_in_opens_no_dialog_of_the_browser(guarded: Target) -> None
     assert (reply.status, reply.header("WWW-Authenticate")) == (401, BROWSER_CHALLENGE)
 
 
+@on_one_store
 def test_a_cookie_that_expires_does_not_cut_a_running_stream(guarded: Target) -> None:
     value = ExpiringSigner(READER).sign(Purpose.COOKIE, int(time.time()) + 2)
     cookie = {"Cookie": f"oplog={value}"}

@@ -6,10 +6,12 @@ import pytest
 
 from oplogd.web.access.signing import ExpiringSigner, Purpose
 from tests.contract.passwords import OPTIONS, READER, basic, get_token, sign_in
+from tests.contract.store_kinds import on_one_store
 from tests.contract.wire import JSON, SSE, Target, operation
 from tests.kits.agents.agent import Agent
 
 
+@on_one_store
 def test_a_token_opens_the_stream_of_every_agent_with_the_password(
     guarded: Target, other: Agent
 ) -> None:
@@ -34,6 +36,7 @@ def test_neither_cookie_nor_token_may_send_operations_or_get_tokens(other: Agent
     assert target.status()["events_received"] == 0
 
 
+@on_one_store
 def test_a_cookie_is_no_token_and_a_token_is_no_cookie(guarded: Target) -> None:
     cookie, token = sign_in(guarded), get_token(guarded)
     assert guarded.request("GET", "/ops", headers={**SSE, "Cookie": f"oplog={token}"}).status == 401
@@ -43,6 +46,7 @@ def test_a_cookie_is_no_token_and_a_token_is_no_cookie(guarded: Target) -> None:
     )
 
 
+@on_one_store
 @pytest.mark.parametrize("type_", [JSON["Content-Type"], "application/x-www-form-urlencoded", ""])
 def test_a_request_for_a_token_with_options_is_refused(guarded: Target, type_: str) -> None:
     headers = {**basic(READER), "Content-Type": type_}
@@ -65,6 +69,7 @@ def test_a_request_for_a_token_with_options_is_refused(guarded: Target, type_: s
     assert guarded.exchange(chunked.encode() + b'7\r\n{"a":1}\r\n0\r\n\r\n').status == 400
 
 
+@on_one_store
 def test_the_password_is_checked_before_the_body(guarded: Target) -> None:
     for path, body in (
         ("/token", OPTIONS[0]),

@@ -10,6 +10,7 @@ from tests.contract.passwords import (
     basic,
     sign_in,
 )
+from tests.contract.store_kinds import on_one_store
 from tests.contract.wire import JSON, SSE, Target, operation, said
 
 WRONG = {
@@ -24,6 +25,7 @@ WRONG = {
 }
 
 
+@on_one_store
 @pytest.mark.parametrize(
     "wrong", [*WRONG.values(), basic(WRITER)], ids=[*WRONG, "that of producers"]
 )
@@ -36,6 +38,7 @@ def test_the_stream_needs_its_password(guarded: Target, wrong: dict[str, str]) -
         assert guarded.request("HEAD", path, headers={**SSE, **wrong}).status == 401
 
 
+@on_one_store
 @pytest.mark.parametrize(
     "wrong", [*WRONG.values(), basic(READER)], ids=[*WRONG, "that of consumers"]
 )
@@ -49,6 +52,7 @@ def test_sending_needs_its_password(guarded: Target, wrong: dict[str, str]) -> N
     assert guarded.status()["events_received"] == before["events_received"]
 
 
+@on_one_store
 @pytest.mark.parametrize("user", ["", "anybody", "ü"])
 def test_each_password_gives_its_right_to_any_user_name(guarded: Target, user: str) -> None:
     with guarded.follow(None, {**SSE, **basic(READER, user)}) as stream:
@@ -59,6 +63,7 @@ def test_each_password_gives_its_right_to_any_user_name(guarded: Target, user: s
         assert said(stream.block()) == ("insert", "a")
 
 
+@on_one_store
 def test_udp_and_everything_but_the_stream_need_no_password(guarded: Target) -> None:
     with guarded.follow(None, {**SSE, **basic(READER)}) as stream:
         guarded.send_udp(b'{"event":"insert","type":"thing","id":"udp"}')
@@ -68,11 +73,13 @@ def test_udp_and_everything_but_the_stream_need_no_password(guarded: Target) -> 
     assert guarded.request("GET", "/", headers={"Accept": "text/html"}).status == 200
 
 
+@on_one_store
 def test_a_preflight_needs_no_password(guarded: Target) -> None:
     asked = {"Origin": "http://a.example", "Access-Control-Request-Method": "GET"}
     assert guarded.request("OPTIONS", "/ops", headers=asked).status == 204
 
 
+@on_one_store
 def test_only_clients_that_may_read_see_the_consumers(guarded: Target) -> None:
     rights = [basic(READER), {"Cookie": sign_in(guarded)}]
     with guarded.follow(None, {**SSE, **basic(READER)}, types="a,b", parents="x") as stream:

@@ -11,9 +11,9 @@ import pytest
 
 from tests.contract.passwords import READER, WRITER, basic
 from tests.contract.pointers import TEPHRA, PointerClient, report, shown
-from tests.contract.store_kinds import StoreKind
+from tests.contract.store_kinds import StoreKind, on_each_driver, on_one_store
 from tests.contract.topics import TopicClient
-from tests.contract.transactions import on_one_store, said
+from tests.contract.transactions import said
 from tests.contract.wire import JSON, Target, operation, wait_until
 from tests.kits.agents.agent import Agent
 
@@ -156,7 +156,7 @@ def test_pointers_survive_a_kill(tmp_path: Path) -> None:
         assert left.kinds() == ["direct", "commit", "void", "publish", "void"]
 
 
-@pytest.mark.parametrize("store_kind", ["sqlite", "plain"], indirect=True)
+@on_each_driver
 def test_the_keeper_ends_what_nobody_reports(store_kind: StoreKind, tmp_path: Path) -> None:
     with store_kind.agent(tmp_path, "--pointer-timeout", "1s") as agent:
         target = Target.of(agent)
@@ -189,7 +189,7 @@ def test_the_keeper_ends_what_nobody_reports(store_kind: StoreKind, tmp_path: Pa
         assert f"\noplog_{line}\n" in metrics
 
 
-@pytest.mark.parametrize("store_kind", ["sqlite", "plain"], indirect=True)
+@on_each_driver
 def test_status_counts_open_pointers_and_messages(store_kind: StoreKind, tmp_path: Path) -> None:
     with store_kind.agent(tmp_path) as agent:
         target = Target.of(agent)

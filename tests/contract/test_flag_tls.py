@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.store_kinds import StoreKind
+from tests.contract.store_kinds import StoreKind, on_one_store
 from tests.contract.wire import Target, operation, said
 from tests.kits.agents.agent import DEADLINE
 
@@ -41,6 +41,7 @@ def secure(
         yield Target.of(agent, ssl.create_default_context(cafile=str(certificate[0])))
 
 
+@on_one_store
 def test_operations_and_stream_go_over_tls(secure: Target) -> None:
     with secure.follow() as stream:
         secure.store(operation("insert", "a", "thing"))
@@ -50,6 +51,7 @@ def test_operations_and_stream_go_over_tls(secure: Target) -> None:
         assert [said(block) for block in stream.take(2)] == [("reset", ""), ("live", "")]
 
 
+@on_one_store
 def test_plain_http_gets_no_answer_from_a_tls_port(secure: Target) -> None:
     with socket.create_connection((secure.host, secure.port), DEADLINE) as sock:
         sock.sendall(b"GET /status HTTP/1.1\r\nHost: a\r\n\r\n")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.contract.passwords import READER, WRITER, basic
-from tests.contract.store_kinds import StoreKind
+from tests.contract.store_kinds import StoreKind, on_each_driver, on_one_store
 from tests.contract.topics import TopicClient
 from tests.contract.wire import JSON, SSE, Target
 from tests.kits.agents.agent import Agent
@@ -36,6 +36,7 @@ def test_the_default_ttl_is_that_of_the_flag(small: Target) -> None:
     assert topic.request("GET").json["properties"] == {"ttl": "3600"}
 
 
+@on_one_store
 def test_a_poll_returns_at_most_its_limit(small: Target) -> None:
     topic = TopicClient(small).create()
     topic.store("a", "b", "c", "d")
@@ -44,6 +45,7 @@ def test_a_poll_returns_at_most_its_limit(small: Target) -> None:
     assert topic.payloads(limit=2) == ["a", "b"]
 
 
+@on_one_store
 def test_more_messages_than_the_queue_can_hold_are_too_large(small: Target) -> None:
     topic = TopicClient(small).create()
     reply = topic.publish(*"abcdef")
@@ -52,6 +54,7 @@ def test_more_messages_than_the_queue_can_hold_are_too_large(small: Target) -> N
     topic.store(*"abcde")
 
 
+@on_one_store
 def test_a_stream_too_many_is_told_the_limit(small: Target) -> None:
     topic = TopicClient(small).create()
     with topic.follow():
@@ -59,6 +62,7 @@ def test_a_stream_too_many_is_told_the_limit(small: Target) -> None:
     assert (reply.status, reply.header("Retry-After")) == (503, "10")
 
 
+@on_one_store
 def test_reading_and_writing_need_their_own_passwords(guarded: Target) -> None:
     writer = TopicClient(guarded, headers=basic(WRITER))
     reader = TopicClient(guarded, writer.name, basic(READER))
@@ -91,6 +95,7 @@ def test_reading_and_writing_need_their_own_passwords(guarded: Target) -> None:
     assert guarded.request("GET", "/v1/schemas/PollRequest").status == 200
 
 
+@on_one_store
 @pytest.mark.parametrize(
     ("method", "path"),
     [("PUT", ""), ("PUT", "/properties"), ("DELETE", ""), ("POST", "/publish")],
@@ -105,6 +110,7 @@ def test_a_page_under_an_unknown_name_may_not_write(small: Target, method: str, 
     assert "web page" in reply.problem()
 
 
+@on_each_driver  # it lasts as long as the store may take
 def test_a_publish_that_the_store_does_not_confirm_is_told_so(
     store_kind: StoreKind, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.contract.passwords import READER, WRITER, basic
-from tests.contract.store_kinds import StoreKind
+from tests.contract.store_kinds import StoreKind, on_each_driver, on_one_store
 from tests.contract.topics import TopicClient
 from tests.contract.transactions import TXNS, TransactionClient, post, record
 from tests.contract.wire import JSON, Target, operation, wait_until
@@ -48,6 +48,7 @@ def test_a_transaction_has_at_most_the_bytes_of_the_flag(small: Target) -> None:
     assert len(txn.commit(2)["records"]) == 2
 
 
+@on_one_store
 def test_a_body_over_the_limit_is_too_large(small: Target) -> None:
     topic, txn = TopicClient(small).create(), TransactionClient(small)
     reply = txn.records(record(topic, 0, "x" * 5000))
@@ -55,6 +56,7 @@ def test_a_body_over_the_limit_is_too_large(small: Target) -> None:
     assert "fewer records" in reply.problem()
 
 
+@on_one_store
 def test_each_request_needs_its_password(guarded: Target) -> None:
     topic = TopicClient(guarded, headers=basic(WRITER)).create()
     txn = TransactionClient(guarded, basic(WRITER))
@@ -70,6 +72,7 @@ def test_each_request_needs_its_password(guarded: Target) -> None:
         assert guarded.request("GET", path, None, basic(READER)).status == 200
 
 
+@on_one_store
 @pytest.mark.parametrize("path", WRITES)
 def test_a_page_under_an_unknown_name_writes_no_transaction(small: Target, path: str) -> None:
     txn = TransactionClient(small)
@@ -84,7 +87,7 @@ def test_a_page_under_an_unknown_name_writes_no_transaction(small: Target, path:
 
 
 # It lasts as long as the store may take. Records are stored in the same way beside a capped log.
-@pytest.mark.parametrize("store_kind", ["sqlite", "plain"], indirect=True)
+@on_each_driver
 def test_records_that_the_store_does_not_confirm_can_be_sent_again(
     store_kind: StoreKind, tmp_path: Path
 ) -> None:
@@ -101,7 +104,7 @@ def test_records_that_the_store_does_not_confirm_can_be_sent_again(
         assert len(txn.commit(2)["records"]) == 2
 
 
-@pytest.mark.parametrize("store_kind", ["sqlite"], indirect=True)  # the store is not asked
+@on_one_store  # the store is not asked
 def test_an_agent_that_stops_takes_no_transaction(store_kind: StoreKind, tmp_path: Path) -> None:
     with store_kind.held_agent(tmp_path) as (agent, hold):
         target = Target.of(agent)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.contract.operations import ACCEPTED, LARGEST_DATAGRAM, REJECTED, Accepted, Rejected
+from tests.contract.store_kinds import on_one_store
 from tests.contract.wire import (
     JSON,
     NDJSON,
@@ -51,6 +52,7 @@ def test_a_valid_operation_is_stored_and_sent_as_written(target: Target, row: Ac
         assert block == frame(id_of(block), row.event, row.data)
 
 
+@on_one_store
 @pytest.mark.parametrize("row", REJECTED, ids=lambda row: row.name)
 def test_an_invalid_operation_is_refused_with_the_field_named(
     target: Target, row: Rejected
@@ -76,6 +78,7 @@ def test_each_datagram_is_counted_as_ingested_or_error(target: Target) -> None:
     counted.wait(received=len(good) + len(bad), ingested=len(good), error=len(bad))
 
 
+@on_one_store
 def test_a_datagram_with_a_batch_is_an_error(target: Target) -> None:
     counted = Counted(target)
     one = json.dumps(operation("insert", "a", "thing"))
@@ -83,6 +86,7 @@ def test_a_datagram_with_a_batch_is_an_error(target: Target) -> None:
     counted.wait(received=2, ingested=0, error=2)
 
 
+@on_one_store
 @pytest.mark.parametrize("member", [{}, {"timestamp": None}])
 def test_an_operation_without_timestamp_gets_the_time_of_its_arrival(
     target: Target, member: dict[str, None]
@@ -97,6 +101,7 @@ def test_an_operation_without_timestamp_gets_the_time_of_its_arrival(
     assert before.replace(microsecond=before.microsecond // 1000 * 1000) <= arrived <= after
 
 
+@on_one_store
 @pytest.mark.parametrize("path", ["/", "/ops"])
 @pytest.mark.parametrize(
     "content_type",
@@ -130,6 +135,7 @@ def test_an_array_is_stored_in_its_order(target: Target, path: str) -> None:
     counted.wait(received=100, ingested=100, error=0)
 
 
+@on_one_store
 @pytest.mark.parametrize(
     "content_type", ["application/x-ndjson", "application/x-ndjson; charset=utf-8"]
 )
@@ -146,6 +152,7 @@ def test_ndjson_is_stored_in_its_order_without_its_empty_lines(
         assert [said(block) for block in stream.take(3)] == [("insert", str(n)) for n in range(3)]
 
 
+@on_one_store
 @pytest.mark.parametrize(
     ("headers", "body"), [(JSON, b"[]"), (JSON, b""), (NDJSON, b""), (NDJSON, b"\n\r\n ")]
 )
@@ -159,6 +166,7 @@ def test_a_body_without_an_operation_is_refused(
     counted.wait(received=1, ingested=0, error=1)
 
 
+@on_one_store
 def test_a_batch_names_every_bad_line_and_stores_nothing(target: Target) -> None:
     good = json.dumps(operation("insert", "good", "thing"))
     wrong_event = json.dumps(operation("upsert", "a", "thing"))
@@ -181,6 +189,7 @@ def test_a_batch_names_every_bad_line_and_stores_nothing(target: Target) -> None
     counted.wait(received=10, ingested=1, error=9)
 
 
+@on_one_store
 @pytest.mark.parametrize("body", [b"[", b"[{}", b'[{"event":"insert"},]', b"[1 2]", b"[\xff]"])
 def test_an_array_that_cannot_be_read_is_refused(target: Target, body: bytes) -> None:
     reply = target.post(body)
@@ -188,6 +197,7 @@ def test_an_array_that_cannot_be_read_is_refused(target: Target, body: bytes) ->
     assert reply.problem().startswith("operation: ")
 
 
+@on_one_store
 @pytest.mark.parametrize("coding", ["gzip", "GZIP"])
 @pytest.mark.parametrize("members", [1, 3])
 def test_a_gzip_body_is_taken(target: Target, coding: str, members: int) -> None:
@@ -203,6 +213,7 @@ def test_a_gzip_body_is_taken(target: Target, coding: str, members: int) -> None
         ]
 
 
+@on_one_store
 @pytest.mark.parametrize(
     "body", [b"{}", gzip.compress(b"{}" * 50)[:-5]], ids=["no gzip", "cut off"]
 )
@@ -212,6 +223,7 @@ def test_a_body_that_is_no_gzip_is_refused(target: Target, body: bytes) -> None:
     assert "gzip" in reply.problem()
 
 
+@on_one_store
 def test_another_compression_is_refused(target: Target) -> None:
     reply = target.post(b"{}", {**JSON, "Content-Encoding": "br"})
     assert reply.status == 415
@@ -219,6 +231,7 @@ def test_another_compression_is_refused(target: Target) -> None:
     assert reply.header("Accept-Encoding") == "gzip"
 
 
+@on_one_store
 @pytest.mark.parametrize(
     "headers",
     [
@@ -237,6 +250,7 @@ def test_a_body_of_another_content_type_is_refused(target: Target, headers: dict
     counted.wait(received=0, ingested=0, error=0)
 
 
+@on_one_store
 def test_a_web_page_cannot_write_without_a_preflight_that_is_not_granted(target: Target) -> None:
     """Only these three types need no preflight. The preflight does not allow POST."""
     for content_type in ("text/plain", "multipart/form-data", "application/x-www-form-urlencoded"):
@@ -251,7 +265,7 @@ def test_a_web_page_cannot_write_without_a_preflight_that_is_not_granted(target:
 
 def test_an_answered_operation_is_durable_and_sent(target: Target) -> None:
     type_ = fresh_type()
-    for number in range(20):
+    for number in range(8):
         assert target.post(operation("insert", str(number), type_)).status == 204
         with target.follow("1", types=type_) as stream:
             told = [said(block) for block in stream.until("live") if event_of(block) == "insert"]

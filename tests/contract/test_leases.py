@@ -10,8 +10,9 @@ import pytest
 from oplogd.media_types import AVRO
 from oplogd.topics.avro import SCHEMAS
 from tests.contract.leases import LEASES, LeaseClient, fence
+from tests.contract.store_kinds import on_one_store
 from tests.contract.topics import OPLOG, TopicClient
-from tests.contract.transactions import TransactionClient, on_one_store, record
+from tests.contract.transactions import TransactionClient, record
 from tests.contract.wire import JSON, NDJSON, Reply, Target, fresh_type, operation, wait_until
 
 HOLDER = "höst:4711"

@@ -4,6 +4,7 @@ import pytest
 
 from tests.contract.old_client import BrokenStreamError, OldEvent, read
 from tests.contract.operations import ACCEPTED
+from tests.contract.store_kinds import on_one_store
 from tests.contract.wire import RawStream, Target, frame, fresh_type, id_of, operation
 
 DATA = '{"timestamp":"2014-11-06T11:04:39.041Z","parents":[],"type":"video","id":"a"}'
@@ -50,6 +51,7 @@ def sent(stream: RawStream) -> list[tuple[str, str]]:
     ]
 
 
+@on_one_store
 def test_an_old_client_reads_live_operations_and_heartbeats(target: Target) -> None:
     with target.follow() as stream:
         stream.next_heartbeat()
@@ -91,6 +93,7 @@ def test_an_old_client_replicates_all_objects(target: Target) -> None:
         assert len(list(read(bytes(stream.received)))) == len(blocks)
 
 
+@on_one_store
 def test_an_old_client_cannot_read_checkpoints(
     target: Target,
 ) -> None:

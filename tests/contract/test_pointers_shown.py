@@ -18,8 +18,9 @@ from tests.contract.pointers import (
     shown,
     snapshot,
 )
+from tests.contract.store_kinds import on_one_store
 from tests.contract.topics import OPLOG, TopicClient
-from tests.contract.transactions import TransactionClient, on_one_store, record, said
+from tests.contract.transactions import TransactionClient, record, said
 from tests.contract.wire import JSON, Target
 
 MB = 1 << 20

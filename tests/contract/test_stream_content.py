@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from tests.contract.store_kinds import on_one_store
 from tests.contract.wire import (
     RESET,
     SSE,
@@ -82,6 +83,7 @@ def test_a_filter_that_nothing_passes_lets_reset_and_live_through(target: Target
         assert [said(block) for block in stream.take(2)] == [("reset", ""), ("live", "")]
 
 
+@on_one_store
 def test_a_silent_stream_sends_heartbeats_and_nothing_else(target: Target) -> None:
     with target.follow() as stream:
         stream.next_heartbeat()
@@ -89,6 +91,7 @@ def test_a_silent_stream_sends_heartbeats_and_nothing_else(target: Target) -> No
         assert stream.received == b":\n:\n"
 
 
+@on_one_store
 @pytest.mark.parametrize("query", [{}, {"checkpoint": "0"}, {"checkpoint": ""}], ids=str)
 def test_checkpoints_are_sent_only_on_request(target: Target, query: dict[str, str]) -> None:
     with target.follow("0", types=fresh_type(), **query) as stream:
@@ -145,6 +148,7 @@ def test_the_checkpoints_of_a_narrow_filter_move_on_while_others_write(target: T
         assert resumed.block() == block
 
 
+@on_one_store
 def test_no_checkpoint_comes_between_the_start_of_a_replication_and_its_live(
     target: Target,
 ) -> None:

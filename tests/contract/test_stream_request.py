@@ -4,9 +4,11 @@ import re
 
 import pytest
 
+from tests.contract.store_kinds import on_one_store
 from tests.contract.wire import SSE, Headers, RawStream, Target, operation, said, wait_until
 
 
+@on_one_store
 @pytest.mark.parametrize("path", ["/", "/ops"])
 @pytest.mark.parametrize(
     "accept",
@@ -29,6 +31,7 @@ def test_an_accept_that_names_the_event_stream_gets_it(
         assert said(stream.block()) == ("insert", "a")
 
 
+@on_one_store
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 @pytest.mark.parametrize("path", ["/", "/ops"])
 @pytest.mark.parametrize(
@@ -56,6 +59,7 @@ def test_any_other_accept_is_answered_with_the_right_one(
         assert "Accept" in reply.problem()
 
 
+@on_one_store
 def test_a_browser_gets_the_stream_only_at_its_own_path(target: Target) -> None:
     browser = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
     assert target.request("GET", "/ops", headers=browser).status == 406
@@ -65,6 +69,7 @@ def test_a_browser_gets_the_stream_only_at_its_own_path(target: Target) -> None:
     )
 
 
+@on_one_store
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 @pytest.mark.parametrize("path", ["/", "/ops"])
 def test_the_headers_of_a_stream(target: Target, method: str, path: str) -> None:
@@ -83,11 +88,13 @@ def test_the_headers_of_a_stream(target: Target, method: str, path: str) -> None
     }
 
 
+@on_one_store
 @pytest.mark.parametrize("sent", [[], [("Last-Event-ID", "")]], ids=["no id", "empty id"])
 def test_no_id_is_echoed_if_none_was_sent(target: Target, sent: list[tuple[str, str]]) -> None:
     assert not _headers_of(target, "GET", "/ops", [*SSE.items(), *sent]).get("last-event-id")
 
 
+@on_one_store
 def test_a_head_request_is_no_consumer(target: Target) -> None:
     assert wait_until(lambda: target.status()["clients"] == 0)
     before = target.status()
@@ -114,6 +121,7 @@ BAD_IDS = [
 ]
 
 
+@on_one_store
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 @pytest.mark.parametrize("bad", BAD_IDS)
 def test_a_bad_id_in_the_header_is_refused(target: Target, method: str, bad: str) -> None:
@@ -123,6 +131,7 @@ def test_a_bad_id_in_the_header_is_refused(target: Target, method: str, bad: str
         assert "event id" in reply.problem()
 
 
+@on_one_store
 @pytest.mark.parametrize("bad", [*BAD_IDS[1:], "%20", "1%20", "1%0A", "%D9%A3", "1%00"])
 def test_a_bad_id_in_the_query_is_refused(target: Target, bad: str) -> None:
     reply = target.request("GET", f"/ops?last_event_id={bad.replace('+', '%2B')}", headers=SSE)
@@ -130,6 +139,7 @@ def test_a_bad_id_in_the_query_is_refused(target: Target, bad: str) -> None:
     assert "event id" in reply.problem()
 
 
+@on_one_store
 @pytest.mark.parametrize(
     "bad",
     [
@@ -149,6 +159,7 @@ def test_a_bad_time_is_refused(target: Target, bad: str) -> None:
     assert reply.problem().startswith("since: ")
 
 
+@on_one_store
 def test_an_invalid_checkpoint_parameter_is_refused(target: Target) -> None:
     reply = target.request("GET", "/ops?checkpoint=yes", headers=SSE)
     assert reply.status == 400

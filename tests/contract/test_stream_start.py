@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from tests.contract.store_kinds import on_each_driver
 from tests.contract.wire import (
     RESET,
     RawStream,
@@ -330,6 +331,7 @@ def test_the_header_wins_over_the_query(target: Target) -> None:
         assert stream.block() == third
 
 
+@on_each_driver  # states are the same beside both kinds of log
 def test_many_states_of_one_commit_are_all_replicated(target: Target) -> None:
     type_ = fresh_type()
     target.store(*(operation("insert", str(number), type_) for number in range(2000)))

@@ -8,6 +8,7 @@ import re
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.contract.store_kinds import on_one_store
 from tests.contract.wire import Target, operation, said, wait_until
 
 COMPAT = (
@@ -89,6 +90,7 @@ def test_the_metrics_equal_the_status(target: Target) -> None:
     assert families["oplog_store_up"].samples[0].value == 1
 
 
+@on_one_store
 def test_every_get_has_a_head_with_the_same_headers(target: Target) -> None:
     html = target.request("GET", "/docs").body.decode()
     parts = set(re.findall(r"(?:src|href)=\"([^\"]+)\"", html))
@@ -110,6 +112,7 @@ def test_every_get_has_a_head_with_the_same_headers(target: Target) -> None:
         assert head.header("Content-Type") == get.header("Content-Type"), path
 
 
+@on_one_store
 def test_the_api_is_described(target: Target) -> None:
     reply = target.request("GET", "/openapi.json")
     assert (reply.status, reply.header("Content-Type")) == (200, "application/json")
@@ -154,6 +157,7 @@ def test_the_api_is_described(target: Target) -> None:
     }
 
 
+@on_one_store
 def test_the_documentation_needs_no_other_host(target: Target) -> None:
     reply = target.request("GET", "/docs")
     assert (reply.status, reply.header("Content-Type")) == (200, "text/html; charset=utf-8")
@@ -165,6 +169,7 @@ def test_the_documentation_needs_no_other_host(target: Target) -> None:
         assert target.request("GET", path).status == 200, path
 
 
+@on_one_store
 def test_a_browser_gets_a_page_that_may_only_talk_to_its_agent(target: Target) -> None:
     reply = target.request("GET", "/", headers=BROWSER)
     assert (reply.status, reply.header("Content-Type")) == (200, "text/html; charset=utf-8")
@@ -198,6 +203,7 @@ def _hashes(html: str, tag: str) -> str:
     )
 
 
+@on_one_store
 @pytest.mark.parametrize("path", ["/", "/ops", "/status", "/live", "/v1/txns", "/v1/txns/5"])
 def test_a_preflight_grants_reading_and_no_writing(target: Target, path: str) -> None:
     asked = {
@@ -217,12 +223,14 @@ def test_a_preflight_grants_reading_and_no_writing(target: Target, path: str) ->
     assert "content-type" not in granted
 
 
+@on_one_store
 @pytest.mark.parametrize("path", ["/status", "/live", "/ready", "/metrics"])
 def test_a_web_page_of_another_origin_may_read_the_answer(target: Target, path: str) -> None:
     reply = target.request("GET", path, headers={"Origin": "http://example.com"})
     assert reply.header("Access-Control-Allow-Origin") == "*"
 
 
+@on_one_store
 @pytest.mark.parametrize(
     ("path", "allowed"),
     [
@@ -246,6 +254,7 @@ def test_another_method_is_answered_with_the_allowed_methods(
     assert method in reply.problem()
 
 
+@on_one_store
 @pytest.mark.parametrize("path", ["/nowhere", "/ops/", "/ops/1", "//"])
 def test_another_path_is_not_found(target: Target, path: str) -> None:
     for method in ("GET", "HEAD", "POST"):
@@ -255,6 +264,7 @@ def test_another_path_is_not_found(target: Target, path: str) -> None:
             assert path in reply.problem()
 
 
+@on_one_store
 def test_the_sentence_about_another_path_names_those_that_exist(target: Target) -> None:
     problem = target.request("GET", "/v1/txns/").problem()
     for path in ("/ops", "/v1/namespaces/NAMESPACE/topics", "/v1/txns"):

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.contract.store_kinds import on_one_store
 from tests.contract.topics import OPLOG, TopicClient, fresh_namespace
 from tests.contract.wire import Target
 
@@ -24,12 +25,14 @@ def test_without_a_ttl_a_topic_has_the_default(target: Target, body: Any) -> Non
     assert TopicClient(target).request("PUT", body=body).json["properties"] == WEEK
 
 
+@on_one_store
 @pytest.mark.parametrize("ttl", [3600, "3600", 3600.0])
 def test_a_ttl_is_a_number_or_a_numeric_string(target: Target, ttl: Any) -> None:
     topic = TopicClient(target).create({"ttl": ttl})
     assert topic.request("GET").json == {"name": "t", "properties": {"ttl": "3600"}}
 
 
+@on_one_store
 @pytest.mark.parametrize("path", ["", "/properties"])
 @pytest.mark.parametrize(
     ("body", "field"),
@@ -112,6 +115,7 @@ def test_an_unknown_topic_is_not_found(target: Target, method: str, path: str, b
     assert topic.name in reply.problem()
 
 
+@on_one_store
 @pytest.mark.parametrize(
     ("namespace", "topic", "field"),
     [
@@ -139,6 +143,7 @@ def test_the_longest_name_is_a_name(target: Target) -> None:
     assert topic.payloads() == ["x"]
 
 
+@on_one_store
 @pytest.mark.parametrize("name", ["oplog", "other"])
 @pytest.mark.parametrize(("method", "path"), [("PUT", ""), ("PUT", "/properties"), ("DELETE", "")])
 def test_the_namespace_system_is_reserved(
@@ -158,6 +163,7 @@ def test_the_oplog_shows_its_size(target: Target) -> None:
     assert TopicClient(target, "system/other").request("GET").status == 404
 
 
+@on_one_store
 def test_other_methods_and_paths_say_which_there_are(target: Target) -> None:
     topic = TopicClient(target)
     reply = topic.request("POST")
@@ -175,5 +181,6 @@ def test_each_get_has_a_head(target: Target) -> None:
         assert head.header("Content-Length") == get.header("Content-Length")
 
 
+@on_one_store
 def test_a_body_that_is_too_large_for_properties_is_refused(target: Target) -> None:
     assert TopicClient(target).request("PUT", body=b" " * 20_000).status == 413

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.contract.store_kinds import on_one_store
 from tests.contract.topics import OPLOG, TopicClient
 from tests.contract.wire import JSON, Target, fresh_type, operation
 
@@ -105,6 +106,7 @@ def test_an_answer_has_a_megabyte_or_at_least_one_message(topic: TopicClient) ->
     assert topic.payloads() == [small, small]
 
 
+@on_one_store
 @pytest.mark.parametrize(
     ("member", "value"),
     [
@@ -127,6 +129,7 @@ def test_a_bad_poll_names_its_member(topic: TopicClient, member: str, value: Any
     assert reply.problem().startswith(f"{member}: ")
 
 
+@on_one_store
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -171,6 +174,7 @@ def test_a_poll_has_an_isolation_in_its_body_or_its_query(
         assert len({each.body for each in answers}) == 1, "no transaction wrote a record"
 
 
+@on_one_store
 def test_another_isolation_is_refused_in_every_topic(target: Target, topic: TopicClient) -> None:
     for name in (topic.name, OPLOG):
         polled = TopicClient(target, name)
@@ -186,6 +190,7 @@ def test_another_isolation_is_refused_in_every_topic(target: Target, topic: Topi
                 assert (answer.status, answer.json["detail"]) == (400, said)
 
 
+@on_one_store
 def test_each_bad_message_is_listed(topic: TopicClient) -> None:
     reply = topic.publish("a", 5, {"payload": 5})
     assert reply.json["errors"] == [
@@ -201,10 +206,12 @@ def test_a_message_of_a_megabyte_is_the_largest(topic: TopicClient) -> None:
     assert reply.problem().startswith("messages[0]: has 1,048,577 bytes")
 
 
+@on_one_store
 def test_a_body_that_is_too_large_is_refused(topic: TopicClient) -> None:
     assert topic.publish(*["x" * MB] * 17).status == 413
 
 
+@on_one_store
 def test_a_body_may_be_compressed(topic: TopicClient) -> None:
     body = gzip.compress(json.dumps({"messages": ["a"]}).encode())
     packed = {**JSON, "Content-Encoding": "gzip"}
@@ -216,6 +223,7 @@ def test_a_body_may_be_compressed(topic: TopicClient) -> None:
     assert (other.status, other.header("Accept-Encoding")) == (415, "gzip")
 
 
+@on_one_store
 @pytest.mark.parametrize("path", ["/publish", "/poll"])
 @pytest.mark.parametrize("headers", [{}, {"Content-Type": "text/plain"}])
 def test_another_type_is_refused(topic: TopicClient, path: str, headers: dict[str, str]) -> None:
@@ -224,6 +232,7 @@ def test_another_type_is_refused(topic: TopicClient, path: str, headers: dict[st
     assert "application/json" in reply.problem()
 
 
+@on_one_store
 def test_a_type_may_have_parameters(topic: TopicClient) -> None:
     headers = {"Content-Type": "Application/JSON; charset=utf-8"}
     assert topic.request("POST", "/publish", b'{"messages":["a"]}', headers).status == 200
@@ -236,6 +245,7 @@ def test_a_ttl_of_the_request_counts_for_messages_without_their_own(topic: Topic
     assert (reply.status, reply.problem().startswith("ttl: ")) == (400, True)
 
 
+@on_one_store
 def test_no_page_of_another_origin_may_read_the_answers(topic: TopicClient) -> None:
     assert topic.publish("a").header("Access-Control-Allow-Origin") is None
     assert topic.poll().header("Access-Control-Allow-Origin") is None
@@ -276,6 +286,7 @@ def test_an_operation_from_a_poll_can_be_published_again(target: Target) -> None
     assert first.split(b"\n")[1:] == again.split(b"\n")[1:]
 
 
+@on_one_store
 def test_a_bad_operation_is_named(target: Target) -> None:
     reply = TopicClient(target, OPLOG).publish(
         operation("insert", "a", fresh_type()), {"event": "insert", "type": "a"}, "x"
@@ -284,12 +295,14 @@ def test_a_bad_operation_is_named(target: Target) -> None:
     assert [each["field"] for each in reply.json["errors"]] == ["messages[1].id", "messages[2]"]
 
 
+@on_one_store
 def test_the_oplog_refuses_ids_of_topics(target: Target) -> None:
     reply = TopicClient(target, OPLOG).poll(ZEROS)
     assert reply.status == 400
     assert "24" in reply.problem()
 
 
+@on_one_store
 def test_there_is_no_other_topic_in_the_namespace_of_the_oplog(target: Target) -> None:
     other = TopicClient(target, "system/other")
     assert other.publish("a").status == 404

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.contract.store_kinds import on_one_store
 from tests.contract.topics import OPLOG, TopicClient
 from tests.contract.wire import SSE, Target, frame, fresh_type, id_of, operation, said, wait_until
 
@@ -74,6 +75,7 @@ def test_a_checkpoint_tells_the_position_of_an_empty_topic(topic: TopicClient) -
         assert stream.block() == block(topic.polled()[0])
 
 
+@on_one_store
 @pytest.mark.parametrize(
     "query",
     [
@@ -97,6 +99,7 @@ def test_an_unknown_topic_has_no_stream(target: Target) -> None:
     assert TopicClient(target, "system/other").request("GET", "/stream", headers=SSE).status == 404
 
 
+@on_one_store
 def test_a_client_that_takes_no_event_stream_is_told(topic: TopicClient) -> None:
     reply = topic.request("GET", "/stream")
     assert reply.status == 406
@@ -110,6 +113,7 @@ def test_the_stream_of_the_oplog_is_that_of_operations(target: Target) -> None:
         assert said(stream.block()) == ("insert", "a")
 
 
+@on_one_store
 def test_consumers_of_topics_are_counted_and_shown(target: Target, topic: TopicClient) -> None:
     assert wait_until(lambda: target.status()["clients"] == 0)
     with topic.follow(query="?name=search"):

@@ -7,15 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.contract.store_kinds import on_one_store
 from tests.contract.topics import OPLOG, TopicClient
-from tests.contract.transactions import (
-    TXNS,
-    TransactionClient,
-    on_one_store,
-    post,
-    record,
-    said,
-)
+from tests.contract.transactions import TXNS, TransactionClient, post, record, said
 from tests.contract.wire import JSON, Target, fresh_type, operation, wait_until
 
 MB = 1 << 20
@@ -202,6 +196,7 @@ def test_a_page_needs_a_content_type_even_for_an_empty_body(
     assert post(target, f"/{txn.id}/abort", b"", own_page).status == 200
 
 
+@on_one_store
 @pytest.mark.parametrize("path", ["", "/{}/commit", "/{}/abort"])
 def test_a_long_body_without_records_is_too_large(
     target: Target, txn: TransactionClient, path: str

@@ -4,17 +4,9 @@ from typing import Any
 
 import pytest
 
+from tests.contract.store_kinds import on_one_store
 from tests.contract.topics import TopicClient
-from tests.contract.transactions import (
-    TXNS,
-    UNKNOWN,
-    TransactionClient,
-    events,
-    on_one_store,
-    post,
-    record,
-    said,
-)
+from tests.contract.transactions import TXNS, UNKNOWN, TransactionClient, events, post, record, said
 from tests.contract.wire import JSON, Target, fresh_type, wait_until
 
 GROUP_LOG = "system/_txn.default"

@@ -3,17 +3,12 @@
 import json
 from typing import Any
 
-import pytest
-
 from tests.contract.topics import TopicClient
 from tests.contract.wire import JSON, Headers, Reply, Target
 
 TXNS = "/v1/txns"
 # An id that no transaction has.
 UNKNOWN = str((1 << 62) + 5)
-
-# A claim about requests alone: it would hold the same on another store.
-on_one_store = pytest.mark.parametrize("store_kind", ["sqlite"], indirect=True)
 
 
 class TransactionClient:

@@ -3,13 +3,13 @@
 import http.client
 import itertools
 import json
-import random
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.e2e.streams import ByteStream, offset_of, offsets, operation
 from tests.kits.agents.agent import DEADLINE, Agent, Event
+from tests.kits.models import properties
 
 KILLS = 20
 
@@ -65,7 +65,7 @@ def test_acknowledged_operations_survive_20_kills_under_load_exactly_once(
     tmp_path: Path,
 ) -> None:
     ids = itertools.count()
-    chance = random.Random(9)
+    chance = properties.chance(9)
     acknowledged: list[str] = []
     batches: list[list[str]] = []
     log: list[Event] = []

@@ -38,7 +38,7 @@ def producer(source: Agent, numbers: range, keys: int, over: str, size: int) -> 
 
 @pytest.mark.parametrize(
     ("kind", "total", "keys", "cut", "size"),
-    [("capped", 1_512, 40, 300, 28), ("plain", 30_006, 200, 700, 200)],
+    [("capped", 756, 40, 150, 28), ("plain", 10_008, 200, 240, 200)],
 )
 def test_three_agents_show_nine_consumers_one_order(
     kind: str,

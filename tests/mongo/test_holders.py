@@ -11,6 +11,7 @@ from typing import Any
 from pymongo import MongoClient
 
 from tests.kits.agents.agent import DEADLINE, Agent, fold
+from tests.kits.models.properties import EXAMPLES
 from tests.mongo.agents import agent, replicated, wait_for
 from tests.mongo.proxy import CommandProxy
 
@@ -26,6 +27,10 @@ def last_fold(*agents: Agent) -> str:
 
 # More than the number of objects, so that a batch changes most of them twice.
 BATCH = 500
+
+
+# Kills of a holder; more of them in `make soak`.
+KILLS = max(5, EXAMPLES // 20)
 
 
 class Updates(threading.Thread):
@@ -92,7 +97,7 @@ def test_killed_holders_of_the_lease_leave_states_that_are_the_fold(
         updates = Updates(agents)
         updates.start()
         holders = []
-        for _ in range(10):
+        for _ in range(KILLS):
             wait_for("an agent folds", lambda agents=agents: last_fold(*agents))
             before = folded()
             wait_for("it folds what is sent now", lambda before=before: folded() > before)
@@ -109,7 +114,7 @@ def test_killed_holders_of_the_lease_leave_states_that_are_the_fold(
             agents = [other, start()]
             updates.agents = agents
         updates.end()
-        assert len(set(holders)) == 10
+        assert len(set(holders)) == KILLS
         log = list(database["oplog_ops"].find().sort("n", 1))
         assert [entry["n"] for entry in log] == list(range(1, len(log) + 1))
         wait_for("all is folded", lambda: folded() == len(log))

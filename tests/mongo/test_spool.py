@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -19,17 +20,18 @@ from oplogd.store import BatchId
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.models.operations import operation as made
 from tests.mongo.agents import adds_up, agent, wait_for
-from tests.mongo.servers import MongoServer, ferretdb, with_database
+from tests.mongo.interruptions import InterruptedServer
 
-AWAY = "serverSelectionTimeoutMS=500&connectTimeoutMS=500"
-NOWHERE = f"mongodb://127.0.0.1:1/nowhere?{AWAY}"
+# An agent soon notices that its server is away.
+AWAY = {"serverSelectionTimeoutMS": "500", "connectTimeoutMS": "500"}
+NOWHERE = f"mongodb://127.0.0.1:1/nowhere?{urlencode(AWAY)}"
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[MongoServer]:
-    """A FerretDB of the test's own, to stop and to kill."""
-    with ferretdb(tmp_path / "data") as running:
-        yield running
+def server(plain_url: str) -> Iterator[InterruptedServer]:
+    """A server to stop and to kill."""
+    with InterruptedServer(plain_url) as made:
+        yield made
 
 
 @pytest.fixture
@@ -41,7 +43,7 @@ def spool(tmp_path: Path) -> Path:
 
 
 def start(folder: Path, url: str, spool: Path, *flags: str, **options: Any) -> Agent:
-    return agent(folder, url, "capped", "--spool", str(spool), *flags, **options)
+    return agent(folder, url, "plain", "--spool", str(spool), *flags, **options)
 
 
 def operation(number: int, size: int = 0) -> dict[str, Any]:
@@ -79,9 +81,9 @@ def reason(only: Agent) -> str:
 
 
 def test_a_folder_that_is_gone_keeps_operations_in_memory_until_it_is_back(
-    server: MongoServer, spool: Path, tmp_path: Path
+    server: InterruptedServer, spool: Path, tmp_path: Path
 ) -> None:
-    url = with_database(server.url, "gone") + f"?{AWAY}"
+    url = server.url(**AWAY)
     with start(tmp_path, url, spool) as only:
         server.kill()
         spool.parent.rename(tmp_path / "away")
@@ -98,9 +100,9 @@ def test_a_folder_that_is_gone_keeps_operations_in_memory_until_it_is_back(
 
 
 def test_a_spool_that_cannot_be_read_holds_back_what_comes_later_and_goes_on_by_itself(
-    server: MongoServer, spool: Path, tmp_path: Path
+    server: InterruptedServer, spool: Path, tmp_path: Path
 ) -> None:
-    url = with_database(server.url, "unreadable") + f"?{AWAY}"
+    url = server.url(**AWAY)
     with start(tmp_path, url, spool) as only:
         server.kill()
         only.send_udp(*(operation(number) for number in range(10)))
@@ -117,9 +119,9 @@ def test_a_spool_that_cannot_be_read_holds_back_what_comes_later_and_goes_on_by_
 
 
 def test_operations_that_cannot_be_deleted_from_the_spool_are_stored_once(
-    server: MongoServer, spool: Path, tmp_path: Path
+    server: InterruptedServer, spool: Path, tmp_path: Path
 ) -> None:
-    url = with_database(server.url, "undeleted") + f"?{AWAY}"
+    url = server.url(**AWAY)
     with start(tmp_path, url, spool) as only:
         server.kill()
         only.send_udp(*(operation(number) for number in range(10)))
@@ -142,9 +144,9 @@ def test_operations_that_cannot_be_deleted_from_the_spool_are_stored_once(
 
 
 def test_a_full_disk_keeps_operations_in_memory_until_there_is_room(
-    server: MongoServer, spool: Path, tmp_path: Path
+    server: InterruptedServer, spool: Path, tmp_path: Path
 ) -> None:
-    url = with_database(server.url, "full") + f"?{AWAY}"
+    url = server.url(**AWAY)
     with start(tmp_path, url, spool) as only:
         server.kill()
         only.send_udp(operation(0))
@@ -163,9 +165,9 @@ def test_a_full_disk_keeps_operations_in_memory_until_there_is_room(
 
 
 def test_a_batch_that_is_larger_than_the_spool_does_not_stop_the_writer(
-    server: MongoServer, spool: Path, tmp_path: Path
+    server: InterruptedServer, spool: Path, tmp_path: Path
 ) -> None:
-    url = with_database(server.url, "large") + f"?{AWAY}"
+    url = server.url(**AWAY)
     with start(tmp_path, url, spool, "--spool-size", "1MB") as only:
         server.kill()
         only.send_udp(operation(0))
@@ -245,11 +247,11 @@ async def test_a_spool_of_large_operations_takes_little_memory(spool: Path) -> N
     "flags", [(), ("--spool", "spool.db")], ids=["without a spool", "with a spool"]
 )
 def test_a_server_that_hangs_does_not_hold_up_the_exit(
-    server: MongoServer, tmp_path: Path, flags: tuple[str, ...]
+    server: InterruptedServer, tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
-    url = with_database(server.url, "hangs")
+    url = server.url()
     flags = tuple(str(tmp_path / flag) if flag.endswith(".db") else flag for flag in flags)
-    with agent(tmp_path, url, "capped", *flags, "--shutdown-timeout", "1s") as only:
+    with agent(tmp_path, url, "plain", *flags, "--shutdown-timeout", "1s") as only:
         assert only.post(operation(0)) == 204
         server.stop()
         only.send_udp(operation(1))

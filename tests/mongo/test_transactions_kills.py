@@ -1,7 +1,6 @@
 """Three agents whose requests are killed at random steps, and sent again to any of them."""
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
@@ -10,6 +9,7 @@ from oplogd.operation import Operation
 from oplogd.store.mongo import MongoStore, Timing
 from oplogd.store.transactions import Commit, Transaction
 from oplogd.transaction import Record
+from tests.kits.models import properties
 from tests.mongo.committing import (
     KilledError,
     begin,
@@ -39,7 +39,7 @@ class Ended(NamedTuple):
 async def test_transactions_of_agents_that_are_killed_at_any_step_end_whole_and_in_one_order(
     plain_url: str, make_store: MakeStore
 ) -> None:
-    chance = random.Random(13)
+    chance = properties.chance(13)
     kills = 0
 
     async def step(name: str) -> None:

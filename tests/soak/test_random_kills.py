@@ -5,7 +5,7 @@ from tests.soak.conftest import Rounds
 from tests.soak.repeating import run_tests
 
 FOLDERS = ("clients", "e2e")
-FILES = ("test_nothing_is_lost.py", "test_durability.py", "test_kills.py")
+FILES = ("test_nothing_is_lost.py", "test_kills.py")
 
 
 def test_kills_and_cut_connections_lose_nothing(rounds: Rounds) -> None:
@@ -14,3 +14,10 @@ def test_kills_and_cut_connections_lose_nothing(rounds: Rounds) -> None:
     assert len(tests) > 1
     for _ in rounds():
         run_tests("-m", "not mongo", *tests)
+
+
+def test_killed_requests_and_holders_on_mongodb_lose_nothing(rounds: Rounds) -> None:
+    for _ in rounds():
+        run_tests(
+            "tests/mongo/test_transactions_kills.py", "tests/mongo/test_holders.py", examples=400
+        )

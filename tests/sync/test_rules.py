@@ -135,9 +135,7 @@ def _correction(state: KnownState | None, moment: datetime, parents: list[str] |
 def _collect(count: int) -> list[RulesCase]:
     cases: list[RulesCase] = []
 
-    @settings(
-        max_examples=count, database=None, deadline=None, suppress_health_check=list(HealthCheck)
-    )
+    @settings(max_examples=count, suppress_health_check=list(HealthCheck))
     @given(_cases | _colliding)
     def collect(case: RulesCase) -> None:
         cases.append(case)
