@@ -135,9 +135,7 @@ def test_a_stream_ends_properly_at_its_age_and_goes_on_at_its_last_id(
         assert [*map(said, blocks)] == [("insert", "b")]
 
 
-def streams_until(
-    target: Target, last_id: str, wanted: tuple[str, str]
-) -> tuple[list[bytes], str]:
+def streams_until(target: Target, last_id: str, wanted: tuple[str, str]) -> tuple[list[bytes], str]:
     """Read streams to their ends until a block comes. Return all blocks and the last id.
 
     On a busy machine a stream may end before it.
