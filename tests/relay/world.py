@@ -136,6 +136,17 @@ class Link:
     def __init__(self, world: World, process: Process) -> None:
         self.world = world
         self.process = process
+        # Publishes that wait in the network; None: they do not wait.
+        self.held: list[Callable[[], object]] | None = None
+
+    def hold(self) -> None:
+        """Keep all publishes in the network until ``release``, whatever their sender does."""
+        self.held = []
+
+    def release(self) -> list[object]:
+        """Let the publishes arrive. Return the world's answers."""
+        held, self.held = self.held or [], None
+        return [arrive() for arrive in held]
 
     async def call(self, name: str, run: Callable[[], _T], seconds: float) -> _T:
         """Run something in the world. Raises ConnectionError if there is no answer in time."""
@@ -153,11 +164,16 @@ class Link:
             if not answer.done():
                 answer.set_result(result)
 
-        def arrive(is_answered: bool) -> None:
+        def arrive(is_answered: bool) -> _T:
             result = run()
             if is_answered:
                 after(back, lambda: succeed(result))
+            return result
 
+        if self.held is not None and name == "publish":
+            self.held.append(lambda: arrive(True))
+            after(seconds, fail)
+            return await answer
         draw = random.random()
         if self.process.is_cut or draw < faults.fail:
             kind = random.choice(("unsent", "unanswered", "silent"))

@@ -261,9 +261,13 @@ class PointerMachine(TransactionMachine):
             self.held.end(model, pointer, Decision.TIMED_OUT)
 
     async def after_sweep(self) -> None:
-        """Take over the entries of aborted pointers that the sweep has voided."""
+        """Take over what the sweep has removed: entries of aborted pointers, old decisions."""
         for pair in self.existing:
-            entries = await entries_of(self.store(0).topics.log(pair.topic))
+            log = self.store(0).topics.log(pair.topic)
+            known = await log.decisions([*ALL_POINTERS])
+            for pointer in pair.model.decisions.keys() - known.keys():
+                self.held.forget(pair.model, pointer)
+            entries = await entries_of(log)
             left = {stamp(each.ms, each.sequence) for each in entries if each.event != VOID}
             for item in pair.model.items:
                 decision = pair.model.decisions.get(item.pointer or 0)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from oplogd.errors import MessageError, TopicNotFoundError, TransactionTooLargeError
 from oplogd.isolation import EntryKind
 from oplogd.pointer import Decision
+from tests.store.transacting import TWENTY_MINUTES_MS
 from tests.store.transaction_reference import CONFLICT, Errors, Item, Line, Named, PointerState
 
 DELETED: Errors = {TopicNotFoundError}
@@ -96,11 +97,21 @@ class PointerReference:
         return [each for each in topic.pointers if each not in topic.decisions]
 
     def end(self, topic: Named, pointer: int, decision: Decision) -> None:
+        if pointer in topic.decisions:
+            return
         topic.decisions[pointer] = decision
-        known = topic.pointers.get(pointer)
-        if known and known.waiting:
+        now = self._clock()
+        known = topic.pointers.setdefault(pointer, PointerState(now, 0))
+        known.decided = now
+        if known.waiting:
             # A publish of them is refused, although there may be an earlier PUBLISH entry.
             known.waiting, known.last = [], None
+
+    def forget(self, topic: Named, pointer: int) -> None:
+        """Forget a decision that a sweep has removed: the pointer may begin again."""
+        decided = topic.pointers.pop(pointer).decided
+        del topic.decisions[pointer]
+        assert decided < self._clock() - 1000 * topic.ttl - TWENTY_MINUTES_MS
 
     def _register(
         self, topic: Named, pointer: int, timeout: int, *, has_entries: bool

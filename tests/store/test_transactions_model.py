@@ -11,9 +11,10 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from oplogd.pointer import Decision
 from tests.kits.models.properties import examples
 from tests.store.kits import Kits
-from tests.store.pointer_machine import PointerMachine
+from tests.store.pointer_machine import TIMEOUT_MS, PointerMachine
 from tests.store.transaction_machine import TransactionMachine
 from tests.stream.worlds import WatchedConsumer
 
@@ -47,3 +48,28 @@ def test_all_readers_see_what_the_lists_have(
     run_state_machine_as_test(
         OfStore, settings=settings(examples(share), stateful_step_count=calls)
     )
+
+
+@pytest.mark.parametrize("txn_kits", SAMPLES, indirect=True)
+def test_the_model_follows_a_sweep_that_removes_a_decision_and_a_pointer_that_begins_again(
+    txn_kits: Kits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
+
+    class OfStore(PointerMachine):
+        kits = staticmethod(txn_kits)
+
+    machine = OfStore()
+    machine.create_all()
+    machine.create("short", 5, 0)
+    machine.publish_direct(0, 0, 1, None, TIMEOUT_MS, 0)
+    machine.decide(0, {0}, Decision.COMMITTED, 1, 1)
+    for _ in range(2):
+        machine.wait(901_000)
+        machine.sweep(0)
+        machine.pointers_are_open_or_decided()
+        machine.readers_see_what_the_lists_have()
+    machine.publish_direct(0, 0, 1, None, TIMEOUT_MS, 1)
+    machine.pointers_are_open_or_decided()
+    machine.readers_see_what_the_lists_have()
+    machine.teardown()

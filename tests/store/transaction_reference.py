@@ -84,11 +84,12 @@ class Sight(NamedTuple):
 @dataclass(eq=False)
 class PointerState:
     """A pointer in a topic. ``waiting``: stored and not published. ``last``: its last PUBLISH
-    entry, None after a rollback of it.
+    entry, None after a rollback of it. ``decided``: time of its decision.
     """
 
     begun: int
     expires: int
+    decided: int = 0
     has_entries: bool = False
     waiting: list[Line] = field(default_factory=list)
     last: Item | None = None

@@ -78,7 +78,7 @@ def test_database_that_is_away_is_waited_for(chain: Chain, postgres: PostgresSer
 @pytest.mark.parametrize("agents", ["sqlite", "mongo-plain"], indirect=True)
 @pytest.mark.parametrize("chain", ["standalone", "embedded"], indirect=True)
 def test_agent_that_is_away_for_longer_than_every_limit_loses_no_row(chain: Chain) -> None:
-    limits = {**SHORT, "queue_timeout": 1.0, "request_timeout": 0.5}
+    limits = {**SHORT, "queue_timeout": 3.0, "request_timeout": 2.0}
     with (
         HttpProxy(chain.agents[0].port) as proxy,
         chain.relay(proxy.url, limits=limits) as leader,

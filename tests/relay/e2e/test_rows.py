@@ -80,7 +80,7 @@ def test_request_that_was_given_up_is_refused_when_it_arrives_late(chain: Chain)
     with (
         HttpProxy(chain.agents[0].port) as first,
         HttpProxy(chain.agents[-1].port) as second,
-        chain.relay(first.url, second.url, limits=LONG, request_timeout=0.5) as relay,
+        chain.relay(first.url, second.url, limits=LONG, request_timeout=5.0) as relay,
     ):
         relay.wait_leads()
         held = first.disturb(Fault.HOLD)
