@@ -11,14 +11,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import msgspec
 
+from oplogd.clock import SYSTEM, now_ms
 from oplogd.ingest.body import decode_body
 from oplogd.media_types import JSON
-from oplogd.operation import Operation, format_ms, now_ms
-from oplogd.store.sqlite import SqliteStore, log
+from oplogd.operation import Operation, format_ms
+from oplogd.store.sqlite import SqliteStore
+from tests.kits.clock.virtual import VirtualClock
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -28,13 +29,12 @@ def decode_operations(array: bytes) -> list[Operation]:
 
 
 async def main(path: Path, clock_ms: int | None) -> None:
-    with mock.patch.object(log, "now_ms", now_ms if clock_ms is None else lambda: clock_ms):
-        store = SqliteStore(path)
-        await store.open()
-        for line in sys.stdin.buffer:
-            await store.append(decode_operations(line))
-            print(now_ms(), flush=True)
-        await store.close()
+    store = SqliteStore(path, clock=SYSTEM if clock_ms is None else VirtualClock(clock_ms).dates)
+    await store.open()
+    for line in sys.stdin.buffer:
+        await store.append(decode_operations(line))
+        print(now_ms(), flush=True)
+    await store.close()
 
 
 class Appender:

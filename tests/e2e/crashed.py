@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.agents import Agent
-from tests.e2e.clocks import StoreClock
 from tests.e2e.crashes import Crash, Hold, Work, lost
 from tests.e2e.streams import ByteStream
 from tests.e2e.topics import Topic
 from tests.e2e.transactions import COMMITTED
+from tests.kits.clock.moved import StoreClock
 from tests.stores import StorePlace
 
 # Who ends the transactions: the client asks again, or nobody asks and the keeper acts.

@@ -8,7 +8,6 @@ import pytest
 
 from tests.agents import Agent, Event
 from tests.contract.wire import RawStream
-from tests.e2e.clocks import StoreClock
 from tests.e2e.pointers import (
     TEPHRA,
     Pointer,
@@ -22,6 +21,7 @@ from tests.e2e.pointers import (
 from tests.e2e.streams import ByteStream
 from tests.e2e.topics import Polled, Topic, received
 from tests.e2e.transactions import COMMITTED
+from tests.kits.clock.moved import StoreClock
 from tests.mongo.servers import RunningMongo, new_database
 from tests.stores import SORTS, StorePlace
 

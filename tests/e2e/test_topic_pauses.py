@@ -11,8 +11,8 @@ from threading import Event
 import pytest
 
 from tests.agents import DEADLINE
-from tests.e2e.clocks import StoreClock
 from tests.e2e.topics import Line, Polled, Topic, ok, received
+from tests.kits.clock.moved import StoreClock
 from tests.mongo.agents import wait_for
 from tests.stores import StorePlace
 

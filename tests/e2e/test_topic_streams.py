@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.agents import DEADLINE, Agent, Event
-from tests.e2e.clocks import StoreClock
 from tests.e2e.streams import parse
 from tests.e2e.topics import RESET, Topic, numbered, received
+from tests.kits.clock.moved import StoreClock
 from tests.mongo.agents import wait_for
 from tests.stores import StorePlace
 

@@ -4,8 +4,8 @@ import time
 from pathlib import Path
 
 from tests.agents import DEADLINE
-from tests.e2e.clocks import StoreClock
 from tests.e2e.topics import RESET, Topic, received
+from tests.kits.clock.moved import StoreClock
 from tests.stores import StorePlace
 
 HOUR = 3_600

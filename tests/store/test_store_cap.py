@@ -5,19 +5,10 @@ from hypothesis import strategies as st
 
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
+from tests.kits.clock.virtual import START_MS
 from tests.operations import entry, fold, numbered, operation, operations
 from tests.properties import examples
-from tests.store.kits import (
-    START_MS,
-    Kit,
-    Kits,
-    contents,
-    expected,
-    known,
-    log_of,
-    states_of,
-    wanted,
-)
+from tests.store.kits import Kit, Kits, contents, expected, known, log_of, states_of, wanted
 
 DEADLINE = 30.0
 
