@@ -12,6 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.agents import DEADLINE
 from tests.contract.store_kinds import StoreKind
 from tests.contract.wire import JSON, NDJSON, SSE, Reply, Target, id_of, operation, said, wait_until
+from tests.kits.clock.moved import MovedClock
+
+HOUR = 3_600
 
 BODY = 200 * 1024
 QUEUED = 10
@@ -123,17 +126,20 @@ def test_a_consumer_too_many_is_told_to_come_later(small: Target) -> None:
 def test_a_stream_ends_properly_at_its_age_and_goes_on_at_its_last_id(
     store_kind: StoreKind, tmp_path: Path
 ) -> None:
-    with store_kind.agent(tmp_path, "--max-connection-age", "300ms") as agent:
+    clock = MovedClock(tmp_path)
+    with store_kind.agent(tmp_path, "--max-connection-age", "1h", clock=clock) as agent:
         target = Target.of(agent)
         with target.follow("0") as stream:
             assert [said(block) for block in stream.take(2)] == [("reset", ""), ("live", "")]
             target.store(operation("insert", "a", "thing"))
             first = stream.block()
+            clock.move(2 * HOUR)
             assert stream.rest() == []
         assert agent.wait_status(clients=0)["status"] == "OK"
         target.store(operation("insert", "b", "thing"))
         with target.follow(id_of(first)) as stream:
             assert said(stream.block()) == ("insert", "b")
+            clock.move(2 * HOUR)
             assert stream.rest() == []
 
 
