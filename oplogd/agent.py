@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Coroutine, Sequence
 from socket import socket
 from typing import Any
 
+from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import StoreUnavailableError
 from oplogd.garbage import Freezer
 from oplogd.health import Health
@@ -51,25 +51,32 @@ class Agent:
     The caller opens and closes the store.
     """
 
-    def __init__(self, settings: Settings, store: Store, udp_sockets: Sequence[socket]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        udp_sockets: Sequence[socket],
+        clock: Clock = SYSTEM,
+    ) -> None:
         self.settings = settings
+        self.clock = clock
         self.store = store
         self.health = Health()
         self.counters = Counters()
         self.leases = LeaseCounters()
         self.queue = IngestQueue(settings.max_queued_events, settings.max_queued_bytes)
         self.fenced = FencedQueue(settings.max_queued_events, settings.max_queued_bytes)
-        self.udp = UdpIngest(udp_sockets, self.queue, self.counters)
+        self.udp = UdpIngest(udp_sockets, self.queue, self.counters, clock)
         self.spool = (
-            Spool(settings.spool, settings.spool_size, self.health, self.counters)
+            Spool(settings.spool, settings.spool_size, self.health, self.counters, clock)
             if settings.spool
             else None
         )
-        self.latency = LatencyProbe()
+        self.latency = LatencyProbe(clock.monotonic)
         framer = Framer(settings.object_url or "")
         waker = Waker()
         self.ring = Ring(framer, settings.ring_size, settings.ring_bytes, waker.wake)
-        self.feeds = Feeds(store.topics, waker.wake, max_bytes=settings.ring_bytes)
+        self.feeds = Feeds(store.topics, waker.wake, max_bytes=settings.ring_bytes, clock=clock)
         self.hub = Hub(
             store,
             self.ring,
@@ -80,6 +87,7 @@ class Agent:
             max_clients_per_address=settings.max_clients_per_address,
             stall_timeout=settings.stall_timeout,
             feeds=self.feeds,
+            clock=clock,
         )
         self.topics = TopicParts(
             store,
@@ -117,10 +125,11 @@ class Agent:
             self.feeds.acknowledged,
             is_followed,
         )
-        self.started = time.monotonic()
+        self.started = clock.monotonic()
         self.stopping = False
         self._meter = RateMeter(
-            lambda: (self.counters.received, self.counters.ingested, self.hub.counters.events_sent)
+            lambda: (self.counters.received, self.counters.ingested, self.hub.counters.events_sent),
+            clock,
         )
         # Resolves with a sentence when a task that must not end has died.
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -161,15 +170,17 @@ class Agent:
             self.ring.restart(bounds.head)
         self.udp.start()
         writer = Writer(
-            self.store, self.queue, self.counters, self.health, self.spool, self.latency
+            self.store, self.queue, self.counters, self.health, self.spool, self.latency, self.clock
         )
         self._writer = self._run("writer", writer.run())
         fenced = FencedWriter(self.store, self.fenced, self.counters, self.leases, self.health)
         self._fenced_writer = self._run("writer of fenced operations", fenced.run())
         self._message_writer = self._run("message writer", self.topics.writer.run())
-        self._run("sweep", sweep_topics(self.store.topics, self.settings.topic_cleanup))
-        self._run("keeper of transactions", keep_transactions(self.store.transactions))
-        self._run("keeper of pointers", keep_pointers(self.store.pointers))
+        self._run("sweep", sweep_topics(self.store.topics, self.settings.topic_cleanup, self.clock))
+        self._run(
+            "keeper of transactions", keep_transactions(self.store.transactions, clock=self.clock)
+        )
+        self._run("keeper of pointers", keep_pointers(self.store.pointers, clock=self.clock))
         self._run("follower", follow(self.store, self.ring, self.health, self.latency))
         self._run("topic follower", follow_topics(self.store.topics, self.feeds, self.health))
         self._run("ticker", self.hub.tick())
@@ -178,7 +189,7 @@ class Agent:
         if self.spool is not None:
             self._run("spool", self.spool.mend())
         if retention := self.settings.tombstone_retention:
-            self._run("purge", purge_tombstones(self.store, retention))
+            self._run("purge", purge_tombstones(self.store, retention, self.clock))
 
     async def drain(self) -> None:
         """Stop intake, store the queue, send it to the consumers, then end their streams."""

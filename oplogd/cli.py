@@ -5,11 +5,12 @@ import os
 import sys
 from pathlib import Path
 
+from oplogd.clock import SYSTEM, Clock
 from oplogd.settings import Settings, command
 from oplogd.stop import EXIT_FAILED
 
 
-def main() -> None:
+def main(clock: Clock = SYSTEM) -> None:
     oplogd = command()
     oplogd.complete(os.environ)
     settings = oplogd.parse(sys.argv[1:], os.environ)
@@ -20,7 +21,7 @@ def main() -> None:
         if path is not None and (reason := _unusable_now(path)):
             print(f"oplogd: {name}: {path} {reason}", file=sys.stderr)
             sys.exit(EXIT_FAILED)
-    sys.exit(_run(settings))
+    sys.exit(_run(settings, clock))
 
 
 def _file(settings: Settings) -> tuple[str, Path | None]:
@@ -37,18 +38,20 @@ def _unusable_now(path: Path) -> str | None:
     return None
 
 
-def _run(settings: Settings) -> int:
+def _run(settings: Settings, clock: Clock) -> int:
     # Imported late: --help, --version, a bad flag and a completion need no server.
     from oplogd import logs, new_epoch, server
     from oplogd.errors import SettingError, StartupError, StoreError, StoreFlagError
 
     async def begin_epoch() -> int:
-        print(await new_epoch.begin(settings))
+        print(await new_epoch.begin(settings, clock))
         return server.EXIT_OK
 
     logs.configure(settings.log_format, settings.debug)
     try:
-        return asyncio.run(begin_epoch()) if settings.new_epoch else server.run(settings)
+        return (
+            asyncio.run(begin_epoch()) if settings.new_epoch else server.run(settings, clock=clock)
+        )
     except (StartupError, StoreError) as error:
         print(f"oplogd: {error}", file=sys.stderr)
         is_setting = isinstance(error, SettingError | StoreFlagError)

@@ -4,11 +4,12 @@ import asyncio
 from pathlib import Path
 
 from oplogd import server
+from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import StartupError, StoreError
 from oplogd.settings import Settings
 
 
-async def begin(settings: Settings) -> str:
+async def begin(settings: Settings, clock: Clock = SYSTEM) -> str:
     """Begin a new log and return a sentence for the user.
 
     Raises StartupError and StoreError, also if there is no log yet or if another process has the
@@ -16,16 +17,16 @@ async def begin(settings: Settings) -> str:
     """
     if settings.mongo_url is not None:
         await _require_database(settings.mongo_url.reveal())
-        return await _begin(settings)
+        return await _begin(settings, clock)
     await asyncio.to_thread(_require_file, settings.store)
     try:
-        return await _begin(settings)
+        return await _begin(settings, clock)
     except StoreError as error:
         raise StartupError(f"{error} (--store)") from None
 
 
-async def _begin(settings: Settings) -> str:
-    store = server.make_store(settings)
+async def _begin(settings: Settings, clock: Clock) -> str:
+    store = server.make_store(settings, clock)
     await store.open()
     try:
         was_empty = (await store.locate()).oldest is None

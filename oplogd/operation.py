@@ -1,7 +1,6 @@
 """The operation: its decoding, its rules, and the encoding that is stored and sent. No I/O."""
 
 import re
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
@@ -94,10 +93,6 @@ _decode_data: Callable[[str], Data] = msgspec.json.Decoder(Data).decode
 def format_ms(ms: int) -> str:
     """Format milliseconds since 1970 as RFC 3339 in UTC, e.g. ``2014-11-06T11:04:39.041Z``."""
     return f"{datetime.fromtimestamp(ms // 1000, UTC).isoformat()[:19]}.{ms % 1000:03d}Z"
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def parse_timestamp(text: str) -> datetime:

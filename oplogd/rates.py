@@ -1,10 +1,10 @@
 """Operations per second, for /status."""
 
-import asyncio
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
+
+from oplogd.clock import SYSTEM, Clock
 
 SECONDS = 10
 
@@ -23,7 +23,7 @@ class RateMeter:
     def __init__(
         self,
         totals: Callable[[], tuple[int, int, int]],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = SYSTEM,
     ) -> None:
         self.rates = Rates()
         self._totals = totals
@@ -34,10 +34,10 @@ class RateMeter:
         """Measure until cancelled."""
         while True:
             self.measure()
-            await asyncio.sleep(1)
+            await self._clock.sleep(1)
 
     def measure(self) -> None:
-        now, totals = self._clock(), self._totals()
+        now, totals = self._clock.monotonic(), self._totals()
         self._history.append((now, totals))
         began, before = self._history[0]
         if now > began:

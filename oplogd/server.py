@@ -14,6 +14,7 @@ import uvicorn
 
 from oplogd import __version__, systemd
 from oplogd.agent import Agent
+from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import (
     ForeignStoreError,
     SettingError,
@@ -43,7 +44,7 @@ _CONSUMER_SECONDS = 2
 logger = logging.getLogger("oplogd")
 
 
-def make_store(settings: Settings) -> Store:
+def make_store(settings: Settings, clock: Clock = SYSTEM) -> Store:
     """Return the store that the settings choose, not yet open. Raises StoreError."""
     if settings.mongo_url is not None:
         # Imported here because it takes a sixth of the start.
@@ -55,13 +56,16 @@ def make_store(settings: Settings) -> Store:
             max_bytes=settings.capped_collection_size,
             lease=settings.lease,
             topic_ttl=settings.topic_ttl,
+            clock=clock,
         )
     return SqliteStore(
-        settings.store, settings.capped_collection_size, topic_ttl=settings.topic_ttl
+        settings.store, settings.capped_collection_size, topic_ttl=settings.topic_ttl, clock=clock
     )
 
 
-async def serve(settings: Settings, on_ready: Callable[[str], None] | None = None) -> int:
+async def serve(
+    settings: Settings, on_ready: Callable[[str], None] | None = None, clock: Clock = SYSTEM
+) -> int:
     """Run an agent until a signal ends it and return the exit code. ``on_ready`` gets the base URL.
 
     Raises StartupError, and StoreFlagError if a flag cannot be used whatever the store holds. Does
@@ -70,7 +74,7 @@ async def serve(settings: Settings, on_ready: Callable[[str], None] | None = Non
     stop = Stop(settings.shutdown_timeout)
     stop.listen()
     http, udp = open_listeners(settings)
-    opening = asyncio.create_task(_open(settings, stop, http, udp), name="opening")
+    opening = asyncio.create_task(_open(settings, stop, http, udp, clock), name="opening")
     asked = asyncio.create_task(stop.asked.wait(), name="signal")
     await asyncio.wait({opening, asked}, return_when=asyncio.FIRST_COMPLETED)
     asked.cancel()
@@ -95,11 +99,11 @@ async def serve(settings: Settings, on_ready: Callable[[str], None] | None = Non
 
 
 async def _open(
-    settings: Settings, stop: Stop, http: list[socket], udp: list[socket]
+    settings: Settings, stop: Stop, http: list[socket], udp: list[socket], clock: Clock
 ) -> "_Process":
-    store = make_store(settings)
+    store = make_store(settings, clock)
     try:
-        agent = Agent(settings, store, udp)
+        agent = Agent(settings, store, udp, clock)
         server = _Server(_uvicorn_config(settings, agent))
         logger.debug("opening the store")
         await agent.open_spool()
@@ -260,15 +264,17 @@ def _uvicorn_config(settings: Settings, agent: Agent) -> uvicorn.Config:
     return config
 
 
-def run(settings: Settings, on_ready: Callable[[str], None] | None = None) -> int:
+def run(
+    settings: Settings, on_ready: Callable[[str], None] | None = None, clock: Clock = SYSTEM
+) -> int:
     """Call ``serve`` in a new event loop, of uvloop except on Windows."""
     raise_file_limit()
     sys.setswitchinterval(SWITCH_SECONDS)
     if sys.platform == "win32":
-        return asyncio.run(serve(settings, on_ready))
+        return asyncio.run(serve(settings, on_ready, clock))
     import uvloop
 
-    return uvloop.run(serve(settings, on_ready))
+    return uvloop.run(serve(settings, on_ready, clock))
 
 
 def raise_file_limit() -> None:

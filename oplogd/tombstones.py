@@ -1,8 +1,8 @@
 """The purge of old tombstones."""
 
-import asyncio
 import logging
 
+from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import StoreUnavailableError
 from oplogd.store import Store
 
@@ -11,7 +11,7 @@ LONGEST_PAUSE_SECONDS = 3600.0
 logger = logging.getLogger("oplogd.agent")
 
 
-async def purge_tombstones(store: Store, retention: float) -> None:
+async def purge_tombstones(store: Store, retention: float, clock: Clock = SYSTEM) -> None:
     """Purge tombstones older than ``retention`` seconds, ten times per retention or hourly."""
     while True:
         try:
@@ -21,4 +21,4 @@ async def purge_tombstones(store: Store, retention: float) -> None:
                 logger.info("purged %d objects deleted more than %g s ago", count, retention)
         except StoreUnavailableError as error:
             logger.warning("cannot purge deleted objects: %s", error)
-        await asyncio.sleep(min(LONGEST_PAUSE_SECONDS, max(retention / 10, 1)))
+        await clock.sleep(min(LONGEST_PAUSE_SECONDS, max(retention / 10, 1)))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import tests.kits.models.properties  # noqa: F401 - the defaults of all property tests
 from tests.kits.durations import Durations
-from tests.kits.models.properties import settings as settings  # the default of all property tests
 from tests.kits.servers.postgres import PostgresServer
 from tests.kits.servers.room import Address, ServerRoom, UnavailableError, address_of
 from tests.mongo.servers import (

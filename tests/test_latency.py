@@ -7,6 +7,7 @@ import pytest
 from oplogd.histogram import Histogram
 from oplogd.latency import LatencyProbe
 from tests.kits.agents.agent import Agent
+from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import entry, numbered
 
 
@@ -18,46 +19,39 @@ def test_a_duration_is_counted_in_every_bucket_that_it_does_not_exceed() -> None
     assert (histogram.count, round(histogram.sum, 6)) == (4, 2.15)
 
 
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock(seconds=100.0)
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def probe(clock: Clock) -> LatencyProbe:
-    return LatencyProbe(clock)
+def probe(clock: VirtualClock) -> LatencyProbe:
+    return LatencyProbe(clock.monotonic)
 
 
 ONE, TWO, THREE = numbered(3)
 
 
 def test_an_operation_is_timed_from_its_arrival_until_the_follower_has_it(
-    clock: Clock, probe: LatencyProbe
+    clock: VirtualClock, probe: LatencyProbe
 ) -> None:
     probe.begin(TWO.data, 99.0)
-    clock.now += 2
+    clock.seconds += 2
     probe.end([entry(1, 1, ONE)])
     assert probe.seconds.count == 0
-    clock.now += 1
+    clock.seconds += 1
     probe.end([entry(2, 1, THREE), entry(3, 1, TWO)])
     probe.end([entry(4, 1, TWO)])
     assert (probe.seconds.count, probe.seconds.sum) == (1, 4.0)
 
 
-def test_one_operation_is_timed_at_a_time(clock: Clock, probe: LatencyProbe) -> None:
+def test_one_operation_is_timed_at_a_time(clock: VirtualClock, probe: LatencyProbe) -> None:
     probe.begin(ONE.data, 100.0)
     probe.begin(TWO.data, 100.0)
     probe.end([entry(1, 1, TWO)])
     assert probe.seconds.count == 0
-    clock.now += 700
-    probe.begin(TWO.data, clock.now)
+    clock.seconds += 700
+    probe.begin(TWO.data, clock.seconds)
     probe.end([entry(2, 1, ONE)])
     assert probe.seconds.count == 0, "a lost operation is given up for the next"
     probe.end([entry(3, 1, TWO)])

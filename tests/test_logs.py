@@ -7,6 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from oplogd.logs import Episode, configure
+from tests.kits.clock.virtual import VirtualClock
 
 AT = 1_795_168_800.0  # 2026-11-20T10:00:00Z
 LOGGERS = ("", "oplogd", "uvicorn", "uvicorn.error", "uvicorn.asgi", "uvicorn.access")
@@ -130,25 +131,17 @@ def test_the_time_of_a_line_is_now(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def test_an_episode_is_two_lines(caplog: pytest.LogCaptureFixture) -> None:
-    clock = Clock()
-    episode = Episode(logging.getLogger("oplogd.test"), "queue full", clock=clock)
+    clock = VirtualClock()
+    episode = Episode(logging.getLogger("oplogd.test"), "queue full", clock=clock.monotonic)
     episode.end()
     assert not episode.active
     episode.occurred(detail="100 waiting")
     assert episode.active
     for _ in range(3):
-        clock.now += 0.5
+        clock.seconds += 0.5
         episode.occurred(2)
-    clock.now += 1
+    clock.seconds += 1
     episode.end()
     episode.end()
     assert not episode.active
@@ -157,9 +150,9 @@ def test_an_episode_is_two_lines(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_second_episode_counts_anew(caplog: pytest.LogCaptureFixture) -> None:
-    clock = Clock()
+    clock = VirtualClock()
     episode = Episode(
-        logging.getLogger("oplogd.test"), "50% full", level=logging.ERROR, clock=clock
+        logging.getLogger("oplogd.test"), "50% full", level=logging.ERROR, clock=clock.monotonic
     )
     for _ in range(2):
         episode.occurred()
@@ -168,20 +161,22 @@ def test_a_second_episode_counts_anew(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_an_episode_with_quiet_outlives_short_pauses(caplog: pytest.LogCaptureFixture) -> None:
-    clock = Clock()
-    episode = Episode(logging.getLogger("oplogd.test"), "full", quiet=5, clock=clock)
+    clock = VirtualClock()
+    episode = Episode(logging.getLogger("oplogd.test"), "full", quiet=5, clock=clock.monotonic)
     for _ in range(4):
         episode.occurred()
-        clock.now += 4
+        clock.seconds += 4
         episode.end()
     assert caplog.messages == ["full"]
-    clock.now += 1
+    clock.seconds += 1
     episode.end()
     assert caplog.messages == ["full", "full: over, 4 times in 12.0 s"]
 
 
 def test_a_forced_end_does_not_wait_for_the_quiet(caplog: pytest.LogCaptureFixture) -> None:
-    episode = Episode(logging.getLogger("oplogd.test"), "full", quiet=5, clock=Clock())
+    episode = Episode(
+        logging.getLogger("oplogd.test"), "full", quiet=5, clock=VirtualClock().monotonic
+    )
     episode.occurred()
     episode.end(force=True)
     assert caplog.messages == ["full", "full: over, 1 time in 0.0 s"]

@@ -1,17 +1,18 @@
 """Rates are averages over the last ten seconds."""
 
 from oplogd.rates import SECONDS, RateMeter, Rates
+from tests.kits.clock.virtual import VirtualClock
 
 
 class Totals:
     def __init__(self) -> None:
-        self.now = 100.0
+        self.clock = VirtualClock()
         self.counts = (0, 0, 0)
-        self.meter = RateMeter(lambda: self.counts, lambda: self.now)
+        self.meter = RateMeter(lambda: self.counts, self.clock.clock)
         self.meter.measure()
 
     def measure(self, seconds: float, received: int, ingested: int, sent: int) -> Rates:
-        self.now += seconds
+        self.clock.move(seconds)
         before = self.counts
         self.counts = (before[0] + received, before[1] + ingested, before[2] + sent)
         self.meter.measure()

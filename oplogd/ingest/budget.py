@@ -1,10 +1,10 @@
 """Bounds the memory of all request bodies that are received and decoded. No I/O."""
 
-import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import OplogError
 from oplogd.ingest.body import TooLargeError
 
@@ -20,7 +20,8 @@ class MemoryBudget:
     up: a few slow senders must not keep out all others.
     """
 
-    def __init__(self, total: int, seconds: float) -> None:
+    def __init__(self, total: int, seconds: float, clock: Clock = SYSTEM) -> None:
+        self.clock = clock
         self.total = total
         self.used = 0
         self._seconds = seconds
@@ -37,7 +38,7 @@ class MemoryBudget:
 
     def make_room(self, octets: int) -> None:
         """Give up the oldest slow bodies, as many as needed. Each frees its room when it ends."""
-        due = time.monotonic() - self._seconds
+        due = self.clock.monotonic() - self._seconds
         for share, give_up in list(self._arriving.items()):
             if octets <= 0 or share.begun > due:
                 return
@@ -51,7 +52,7 @@ class Share:
 
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
-        self.begun = time.monotonic()
+        self.begun = budget.clock.monotonic()
         self.taken = 0
 
     def take(self, octets: int) -> None:

@@ -6,12 +6,12 @@ Each operation keeps the batch id of its first attempt, so the log gets it once.
 import asyncio
 import contextlib
 import sqlite3
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import StoreError
 from oplogd.health import Health, Part
 from oplogd.ingest.counters import Counters
@@ -33,8 +33,14 @@ class Spool:
     """
 
     def __init__(
-        self, path: Path, max_bytes: int, health: Health, counters: Counters | None = None
+        self,
+        path: Path,
+        max_bytes: int,
+        health: Health,
+        counters: Counters | None = None,
+        clock: Clock = SYSTEM,
     ) -> None:
+        self._clock = clock
         self._path = path
         self._counters = counters or Counters()
         self.max_bytes = max_bytes
@@ -63,8 +69,8 @@ class Spool:
     async def mend(self) -> None:
         """While the file cannot be written, try again once per second. Runs until cancelled."""
         while True:
-            await asyncio.sleep(MEND_SECONDS)
-            if self._writing.trouble and time.monotonic() - self._tried > MEND_SECONDS:
+            await self._clock.sleep(MEND_SECONDS)
+            if self._writing.trouble and self._clock.monotonic() - self._tried > MEND_SECONDS:
                 with contextlib.suppress(StoreError):
                     await self._run(self._file.delete_sent, self._writing)
 
@@ -104,7 +110,7 @@ class Spool:
                 part.bad(message)
             raise StoreError(message) from error
         finally:
-            self._tried = time.monotonic()
+            self._tried = self._clock.monotonic()
             self._count_found_and_lost()
         if part is not None:
             part.good()

@@ -12,12 +12,13 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
+from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import OperationError, QueueFullError
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.refused import RefusedDatagrams, shown_address
 from oplogd.logs import Episode
-from oplogd.operation import Operation, decode, format_ms, now_ms
+from oplogd.operation import Operation, decode, format_ms
 from oplogd.sockets import address_of, bind
 
 RECEIVE_BUFFER = 32 * 1024 * 1024
@@ -68,8 +69,13 @@ class UdpIngest:
     """Reads sockets into the queue. Operations that find the queue full are dropped and counted."""
 
     def __init__(
-        self, sockets: Sequence[socket.socket], queue: IngestQueue, counters: Counters
+        self,
+        sockets: Sequence[socket.socket],
+        queue: IngestQueue,
+        counters: Counters,
+        clock: Clock = SYSTEM,
     ) -> None:
+        self._clock = clock
         self._sockets = list(sockets)
         self._queue = queue
         self._counters = counters
@@ -128,7 +134,7 @@ class UdpIngest:
 
     def _drain(self, sock: socket.socket) -> int:
         refused = self.refused
-        now = now_ms()
+        now = self._clock.now_ms()
         arrival = format_ms(now)
         operations: list[Operation] = []
         first = ""

@@ -4,9 +4,9 @@ import asyncio
 import logging
 import random
 import secrets
-import time
 from collections.abc import Sequence
 
+from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import NotConfirmedError, StoreError, StoreUnavailableError
 from oplogd.health import Health
 from oplogd.ingest.counters import Counters
@@ -60,7 +60,9 @@ class Writer:
         health: Health,
         spool: Spool | None = None,
         latency: LatencyProbe | None = None,
+        clock: Clock = SYSTEM,
     ) -> None:
+        self._clock = clock
         self._store = store
         self._queue = queue
         self._counters = counters
@@ -94,7 +96,7 @@ class Writer:
                     return None
                 if self._spool is not None and self._spool.operations:
                     return batch
-                await asyncio.sleep(delay * random.uniform(0.5, 1.0))
+                await self._clock.sleep(delay * random.uniform(0.5, 1.0))
                 delay = min(2 * delay, LAST_RETRY_SECONDS)
             else:
                 self._part.good()
@@ -136,7 +138,7 @@ class Writer:
                 delay = FIRST_RETRY_SECONDS
             except StoreError as error:
                 self._report([], error)
-                await asyncio.sleep(delay * random.uniform(0.5, 1.0))
+                await self._clock.sleep(delay * random.uniform(0.5, 1.0))
                 delay = min(2 * delay, LAST_RETRY_SECONDS)
         self._part.good()
 
@@ -164,10 +166,10 @@ class Writer:
 
     async def _append(self, operations: Sequence[Operation], batch_id: BatchId) -> None:
         """Append to the store. Raises StoreUnavailableError for every failure."""
-        begun = time.monotonic()
+        begun = self._clock.monotonic()
         with as_unavailable(self._part, logger):
             await self._store.append(operations, batch_id)
-        self._counters.commit_seconds.observe(time.monotonic() - begun)
+        self._counters.commit_seconds.observe(self._clock.monotonic() - begun)
 
     async def _move_to_spool(self, batch: _QueuedBatch) -> bool:
         """Move operations to the spool. Return True if it took all of them."""

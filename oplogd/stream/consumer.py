@@ -1,11 +1,11 @@
 """One connected consumer: its phase, its heartbeats and its end."""
 
 import asyncio
-import time
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+from oplogd.clock import Clock
 from oplogd.errors import TopicNotFoundError
 from oplogd.names import TopicName
 from oplogd.stream.catch_up import CatchUp
@@ -37,12 +37,15 @@ class Consumer:
     checkpoints: bool
     # Monotonic time at which the stream is ended; ``inf``: never.
     ends_at: float
+    clock: Clock
+    # Seconds since 1970.
+    connected_at: float
+    # Monotonic time of the last write, at first of the connection.
+    last_write: float
     # The consumer's own name for itself; empty without one.
     name: str = ""
-    connected_at: float = field(default_factory=time.time)
     connection: Connection = field(default_factory=Connection)
     ending: bool = False
-    last_write: float = field(default_factory=time.monotonic)
     _waiter: asyncio.Future[None] | None = None
     # The step that asks the store, until its result is taken.
     _asking: asyncio.Task[Step] | None = None
@@ -90,7 +93,7 @@ class Consumer:
             if not chunk and self._beat_is_due():
                 chunk = self._beat()
             if chunk:
-                self.last_write = time.monotonic()
+                self.last_write = self.clock.monotonic()
                 return chunk
         return b""
 
@@ -107,7 +110,7 @@ class Consumer:
 
     def end(self) -> None:
         self.ending = True
-        self.ends_at = min(self.ends_at, time.monotonic())
+        self.ends_at = min(self.ends_at, self.clock.monotonic())
         self.wake()
 
     def stalled_seconds(self, now: float) -> float:
@@ -156,7 +159,7 @@ class Consumer:
             timer.cancel()
         if not self._beat_is_due():
             return b""
-        self.last_write = time.monotonic()
+        self.last_write = self.clock.monotonic()
         return HEARTBEAT
 
     async def _ask_store(self) -> bytes:
@@ -233,7 +236,7 @@ class Consumer:
         return HEARTBEAT + self.phase.checkpoint()
 
     def _beat_is_due(self) -> bool:
-        return time.monotonic() - self.last_write >= self.heartbeat
+        return self.clock.monotonic() - self.last_write >= self.heartbeat
 
 
 def _ignore_error(asked: asyncio.Task[Step]) -> None:

@@ -1,11 +1,11 @@
 """The feeds of topics: each exists while somebody listens to its topic."""
 
 import asyncio
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from oplogd.clock import SYSTEM, Clock
 from oplogd.message_id import MessageId
 from oplogd.store.topics import Topic, Topics
 from oplogd.stream.peeked import Peeked
@@ -25,10 +25,6 @@ IDLE_SECONDS = 60.0
 _LOOK_SECONDS = 1.0
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class FeedStats(NamedTuple):
     """``feeds``: topics that somebody listens to. ``bytes``: memory of their rings' entries."""
 
@@ -40,8 +36,7 @@ class Feeds:
     """All feeds of an agent's topics. ``follow_topics`` fills their rings.
 
     ``max_bytes``: bound of all rings together. Over it, the topics that had no message for the
-    longest time give up their oldest messages first. ``clock`` returns ms since 1970, ``timer``
-    monotonic seconds.
+    longest time give up their oldest messages first.
     """
 
     def __init__(
@@ -50,13 +45,12 @@ class Feeds:
         wake: Callable[[Iterable[Waiter]], None],
         *,
         max_bytes: int,
-        clock: Callable[[], int] = _now_ms,
-        timer: Callable[[], float] = time.monotonic,
+        clock: Clock = SYSTEM,
     ) -> None:
         self._topics = topics
-        self._shared = SharedParts(wake, clock)
+        self._shared = SharedParts(wake, clock.now_ms)
         self.max_bytes = max_bytes
-        self._timer = timer
+        self._monotonic = clock.monotonic
         # Time to live of topics without their own; None until the store was asked.
         self.default_ttl: int | None = None
         # Whether the follower cannot reach the store: then no ring may answer a poll.
@@ -168,7 +162,7 @@ class Feeds:
 
     def drop_unused(self) -> None:
         """Drop the feeds that nobody has used for IDLE_SECONDS. Looks once per second at most."""
-        now = self._timer()
+        now = self._monotonic()
         if now - self._looked_at < _LOOK_SECONDS:
             return
         self._looked_at = now
@@ -215,7 +209,7 @@ class Feeds:
     def _create(self, topic: Topic) -> TopicFeed:
         ring = TopicRing(self._shared, self.default_ttl if topic.ttl is None else topic.ttl)
         bridge = TopicBridge(topic, self._topics.log(topic))
-        feed = TopicFeed(ring, bridge, topic.name, topic=topic, timer=self._timer)
+        feed = TopicFeed(ring, bridge, topic.name, topic=topic, monotonic=self._monotonic)
         feed.use()
         self._feeds[topic.log] = feed
         self._polled.pop(topic.log, None)
@@ -232,7 +226,7 @@ class Feeds:
 
     def _is_polled(self, topic: Topic) -> bool:
         """Note a poll. Return whether it is the second one within POLL_SECONDS."""
-        now = self._timer()
+        now = self._monotonic()
         while self._polled and now - next(iter(self._polled.values())) > POLL_SECONDS:
             self._polled.popitem(last=False)
         if topic.log in self._polled:

@@ -1,13 +1,12 @@
 """The hub connects, wakes, counts and ends all consumers of an agent."""
 
-import asyncio
 import logging
 import random
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal, get_args
 
+from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Position
 from oplogd.store import Store
@@ -81,8 +80,10 @@ class Hub:
         max_clients_per_address: int = 0,
         stall_timeout: float = 0,
         feeds: Feeds | None = None,
+        clock: Clock = SYSTEM,
     ) -> None:
         """``feeds``: the feeds of the topics; None where the store has none."""
+        self._clock = clock
         self._feed = Feed(ring, OplogBridge(store, framer))
         self._feeds = feeds
         self._tick = min(_TICK_SECONDS, heartbeat / 4)
@@ -214,6 +215,9 @@ class Hub:
             heartbeat=self._heartbeat,
             checkpoints=checkpoints,
             ends_at=self._end_of_connection(),
+            clock=self._clock,
+            connected_at=self._clock.now_ms() / 1000,
+            last_write=self._clock.monotonic(),
             name=name,
         )
         self.consumers.add(consumer)
@@ -234,7 +238,7 @@ class Hub:
         """Return the monotonic time at which a new stream ends: near the maximal age, at random."""
         if not self._max_age:
             return float("inf")
-        return time.monotonic() + self._max_age * random.uniform(0.8, 1.2)
+        return self._clock.monotonic() + self._max_age * random.uniform(0.8, 1.2)
 
     def _count(self, host: str, change: int) -> None:
         count = self._per_host.get(host, 0) + change
@@ -246,8 +250,8 @@ class Hub:
     async def tick(self) -> None:
         """Look at all consumers regularly until cancelled."""
         while True:
-            await asyncio.sleep(self._tick)
-            self.look(time.monotonic())
+            await self._clock.sleep(self._tick)
+            self.look(self._clock.monotonic())
 
     def look(self, now: float) -> None:
         """Wake the consumers whose heartbeat or end is due, and cut off stalled ones.
@@ -282,11 +286,11 @@ class Hub:
         consumers = list(self.consumers)
         random.shuffle(consumers)
         seconds = END_SPREAD_SECONDS * min(1.0, len(consumers) / 1000)
-        begun = time.monotonic()
+        begun = self._clock.monotonic()
         ended = 0
         while ended < len(consumers):
-            await asyncio.sleep(min(_END_PAUSE_SECONDS, seconds))
-            share = (time.monotonic() - begun) / seconds
+            await self._clock.sleep(min(_END_PAUSE_SECONDS, seconds))
+            share = (self._clock.monotonic() - begun) / seconds
             due = len(consumers) if share >= 1 else int(len(consumers) * share)
             for consumer in consumers[ended:due]:
                 consumer.end()
@@ -297,9 +301,9 @@ class Hub:
 
         Call it after ``end_all``.
         """
-        until = time.monotonic() + END_WAIT_SECONDS
-        while self.consumers and time.monotonic() < until:
-            await asyncio.sleep(_END_PAUSE_SECONDS)
+        until = self._clock.monotonic() + END_WAIT_SECONDS
+        while self.consumers and self._clock.monotonic() < until:
+            await self._clock.sleep(_END_PAUSE_SECONDS)
         if cut_off := sum(consumer.connection.abort() for consumer in self.consumers):
             logger.info("%d consumers did not read to the end of their streams: cut off", cut_off)
 

@@ -18,14 +18,14 @@ from oplogd.transaction import Isolation
 class TopicFeed(Feed):
     """``acknowledged``: the newest offset that this agent has told a publisher to be durable.
 
-    ``used_at``: monotonic time of the last use, by ``timer``. ``counted``: bytes of the ring that
+    ``used_at``: time of the last use, by ``monotonic``. ``counted``: bytes of the ring that
     are counted in the sum of all rings.
     """
 
     ring: TopicRing
     bridge: TopicBridge
     topic: Topic = field(kw_only=True)
-    timer: Callable[[], float] = field(kw_only=True)
+    monotonic: Callable[[], float] = field(kw_only=True)
     acknowledged: int = 0
     used_at: float = 0.0
     counted: int = 0
@@ -55,7 +55,7 @@ class TopicFeed(Feed):
                 self.ring.restart(bounds.head)
 
     def use(self) -> None:
-        self.used_at = self.timer()
+        self.used_at = self.monotonic()
 
     def release(self, view: View) -> None:
         """Undo one call of ``ring.view``."""

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from oplogd.stream.view import Waiter
 
@@ -19,7 +19,8 @@ _TURN_SECONDS = 0.01
 class Waker:
     """Wakes in the order of the calls; a consumer that is already due keeps its turn."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
         self._due: OrderedDict[Waiter, None] = OrderedDict()
         self._running = False
         self._per_turn = _MOST_PER_TURN
@@ -32,10 +33,10 @@ class Waker:
             self._wake_some()
 
     def _begin(self) -> None:
-        self._began = time.perf_counter()
+        self._began = self._clock()
 
     def _turn(self) -> None:
-        took_long = time.perf_counter() - self._began > _TURN_SECONDS
+        took_long = self._clock() - self._began > _TURN_SECONDS
         self._per_turn = (
             max(1, self._per_turn // 2) if took_long else min(_MOST_PER_TURN, self._per_turn * 2)
         )

@@ -1,8 +1,8 @@
 """The sweep of expired messages."""
 
-import asyncio
 import logging
 
+from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import StoreUnavailableError
 from oplogd.store.topics import Topics
 
@@ -12,9 +12,9 @@ FIRST_SECONDS = 10.0
 logger = logging.getLogger("oplogd.topics")
 
 
-async def sweep_topics(topics: Topics, seconds: float) -> None:
+async def sweep_topics(topics: Topics, seconds: float, clock: Clock = SYSTEM) -> None:
     """Remove expired messages every ``seconds`` until cancelled. A failure is logged."""
-    await asyncio.sleep(min(FIRST_SECONDS, seconds))
+    await clock.sleep(min(FIRST_SECONDS, seconds))
     while True:
         try:
             if count := await topics.sweep():
@@ -23,4 +23,4 @@ async def sweep_topics(topics: Topics, seconds: float) -> None:
             logger.warning("cannot remove expired messages: %s", error)
         except Exception as error:
             logger.error("cannot remove expired messages", exc_info=error)
-        await asyncio.sleep(seconds)
+        await clock.sleep(seconds)

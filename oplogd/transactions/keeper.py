@@ -1,9 +1,9 @@
 """The task that ends transactions which nobody ends: overdue ones, and those left half-way."""
 
-import asyncio
 import logging
 from typing import Protocol
 
+from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import StoreUnavailableError
 from oplogd.logs import Episode
 from oplogd.store.transactions import Transactions
@@ -19,19 +19,21 @@ class Kept(Protocol):
     async def keep(self) -> int: ...
 
 
-async def keep_transactions(transactions: Transactions, seconds: float = SECONDS) -> None:
+async def keep_transactions(
+    transactions: Transactions, seconds: float = SECONDS, clock: Clock = SYSTEM
+) -> None:
     """Abort overdue transactions and complete decided ones every ``seconds`` until cancelled.
 
     A failure is logged once for each episode, and disturbs nothing else.
     """
-    await keep(transactions, "transactions", seconds, logger)
+    await keep(transactions, "transactions", seconds, logger, clock)
 
 
-async def keep(kept: Kept, things: str, seconds: float, log: logging.Logger) -> None:
+async def keep(kept: Kept, things: str, seconds: float, log: logging.Logger, clock: Clock) -> None:
     """Call ``keep`` every ``seconds`` until cancelled. ``things``: their plural for the log."""
     trouble = Episode(log, f"cannot look after {things}")
     while True:
-        await asyncio.sleep(seconds)
+        await clock.sleep(seconds)
         try:
             count = await kept.keep()
         except StoreUnavailableError as error:

@@ -34,8 +34,8 @@ def create_app(agent: Agent) -> FastAPI:
     settings = agent.settings
     private_files = (settings.store, settings.spool)
     allowed_hosts = settings.allowed_hosts or frozenset()
-    readers = ReadAuthenticator(settings.password, allowed_hosts)
-    writers = WriteAuthenticator(settings.ingest_password, allowed_hosts)
+    readers = ReadAuthenticator(settings.password, allowed_hosts, agent.clock)
+    writers = WriteAuthenticator(settings.ingest_password, allowed_hosts, agent.clock)
 
     def is_stopping() -> bool:
         return agent.stopping
@@ -46,7 +46,9 @@ def create_app(agent: Agent) -> FastAPI:
     add_error_handlers(app, private_files)
     intake = Intake(agent.queue, agent.fenced, agent.counters, agent.health.part("writer"))
     bodies = BodyReader(
-        MemoryBudget(settings.max_upload_memory, settings.body_timeout), settings.max_body_size
+        MemoryBudget(settings.max_upload_memory, settings.body_timeout, agent.clock),
+        settings.max_body_size,
+        agent.clock,
     )
     add_ingest(app, writers, intake, bodies, is_stopping)
     streams = Streams(
@@ -70,10 +72,11 @@ def create_app(agent: Agent) -> FastAPI:
         hub=agent.hub,
         topics=figures,
         leases=agent.leases,
-        transactions=TransactionFigures(agent.store.transactions),
-        pointers=PointerFigures(agent.store.pointers),
+        transactions=TransactionFigures(agent.store.transactions, agent.clock),
+        pointers=PointerFigures(agent.store.pointers, agent.clock),
         rates=lambda: agent.rates._asdict(),
         started=agent.started,
+        clock=agent.clock,
     )
     add_monitoring(
         app,

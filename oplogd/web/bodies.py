@@ -8,9 +8,10 @@ from typing import TypeVar
 
 from fastapi import Request
 
+from oplogd.clock import SYSTEM, Clock
 from oplogd.ingest.body import Body, Pieces, TooLargeError, decoding, decompressing
 from oplogd.ingest.budget import MemoryBudget, NoRoomError, Share
-from oplogd.operation import format_ms, now_ms
+from oplogd.operation import format_ms
 from oplogd.web.problem import Problem
 
 # Longest time for which the work on a body blocks the event loop.
@@ -27,7 +28,8 @@ class BodyReader:
     ``max_size``: bytes of a body, before and after decompression.
     """
 
-    def __init__(self, budget: MemoryBudget, max_size: int) -> None:
+    def __init__(self, budget: MemoryBudget, max_size: int, clock: Clock = SYSTEM) -> None:
+        self._clock = clock
         self._budget = budget
         self._max_size = max_size
         self._decoding_large = asyncio.Lock()
@@ -39,7 +41,11 @@ class BodyReader:
         """
         with self._budget.share() as share:
             body = await self._decompressed(request, share, "operations")
-            return await self.work(decoding(body, media_type, format_ms(now_ms()), max_operations))
+            return await self.work(decoding(body, media_type, self.arrival(), max_operations))
+
+    def arrival(self) -> str:
+        """Return the timestamp of operations that arrive now without one."""
+        return format_ms(self._clock.now_ms())
 
     @asynccontextmanager
     async def received(self, request: Request, things: str) -> AsyncIterator[bytes]:

@@ -1,12 +1,12 @@
 """A snapshot of the agent, for /status and /metrics."""
 
 import asyncio
-import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from oplogd import __version__
+from oplogd.clock import Clock
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import format_id
 from oplogd.health import Health
@@ -18,7 +18,6 @@ from oplogd.ingest.spool import Spool
 from oplogd.ingest.udp import UdpIngest
 from oplogd.latency import LatencyProbe
 from oplogd.leases.counters import LeaseCounters
-from oplogd.operation import now_ms
 from oplogd.store import Store, StoreStats
 from oplogd.stream.hub import Hub
 from oplogd.stream.lags import Lags, survey
@@ -114,7 +113,9 @@ class StatusReport:
         leases: LeaseCounters,
         rates: Callable[[], Mapping[str, float]],
         started: float,
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._store = store
         self._counters = counters
         self._queue = queue
@@ -132,7 +133,7 @@ class StatusReport:
         self._started = started
 
     async def lags(self) -> Lags:
-        return await survey(self._hub.consumers, now_ms())
+        return await survey(self._hub.consumers, self._clock.now_ms())
 
     async def members(self, lags: Lags) -> _Members:
         """Return the members for everybody."""
@@ -144,7 +145,7 @@ class StatusReport:
             "status": "DEGRADED" if troubles else "OK",
             **({"reason": "; ".join(troubles)} if troubles else {}),
             "version": __version__,
-            "uptime_seconds": round(time.monotonic() - self._started, 1),
+            "uptime_seconds": round(self._clock.monotonic() - self._started, 1),
             **self._ingest_members(),
             **self._stream_members(lags),
             "commit_seconds": _histogram(self._counters.commit_seconds),

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import pytest
 
 from tests.kits.agents.agent import Agent, write_lock
+from tests.kits.clock.moved import MovedAgent, MovedClock
 from tests.mongo.proxy import CommandProxy
 from tests.mongo.servers import RunningMongo, new_database
 
@@ -18,8 +19,11 @@ Hold = Callable[[], AbstractContextManager[None]]
 
 
 class StoreKind(Protocol):
-    def agent(self, folder: Path, *flags: str) -> Agent:
-        """Return an agent with its own empty store, in ``folder`` if the store is a file."""
+    def agent(self, folder: Path, *flags: str, clock: MovedClock | None = None) -> Agent:
+        """Return an agent with its own empty store, in ``folder`` if the store is a file.
+
+        ``clock``: the agent's, and that of its store.
+        """
 
     def held_agent(self, folder: Path, *flags: str) -> AbstractContextManager[tuple[Agent, Hold]]:
         """Return such an agent, and a context in which its store takes no operations."""
@@ -29,8 +33,8 @@ class Sqlite:
     def __init__(self, fixture: Callable[[str], Any]) -> None:
         pass
 
-    def agent(self, folder: Path, *flags: str) -> Agent:
-        return Agent(folder, *flags)
+    def agent(self, folder: Path, *flags: str, clock: MovedClock | None = None) -> Agent:
+        return _agent(folder, flags, clock)
 
     @contextmanager
     def held_agent(self, folder: Path, *flags: str) -> Iterator[tuple[Agent, Hold]]:
@@ -43,8 +47,8 @@ class Mongo:
         self._running = running
         self._kind = kind
 
-    def agent(self, folder: Path, *flags: str) -> Agent:
-        return self._agent(new_database(self._running.url), folder, flags)
+    def agent(self, folder: Path, *flags: str, clock: MovedClock | None = None) -> Agent:
+        return self._agent(new_database(self._running.url), folder, flags, clock)
 
     @contextmanager
     def held_agent(self, folder: Path, *flags: str) -> Iterator[tuple[Agent, Hold]]:
@@ -53,8 +57,17 @@ class Mongo:
             with self._agent(url, folder, flags) as agent:
                 yield agent, lambda: proxy.hold("insert")
 
-    def _agent(self, url: str, folder: Path, flags: Sequence[str]) -> Agent:
-        return Agent(folder, "--mongo-url", url, "--log-collection", self._kind, *flags)
+    def _agent(
+        self, url: str, folder: Path, flags: Sequence[str], clock: MovedClock | None = None
+    ) -> Agent:
+        store = ("--mongo-url", url, "--log-collection", self._kind)
+        return _agent(folder, (*store, *flags), clock)
+
+
+def _agent(folder: Path, flags: Sequence[str], clock: MovedClock | None) -> Agent:
+    if clock is None:
+        return Agent(folder, *flags)
+    return MovedAgent(folder, *flags, environ=clock.environ)
 
 
 STORE_KINDS: dict[str, Callable[[Callable[[str], Any]], StoreKind]] = {

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.contract.store_kinds import StoreKind, on_one_store
+from tests.contract.store_kinds import StoreKind
 from tests.contract.wire import JSON, NDJSON, SSE, Reply, Target, id_of, operation, said, wait_until
 from tests.kits.agents.agent import DEADLINE
+from tests.kits.clock.moved import MovedClock
+
+HOUR = 3_600
 
 BODY = 200 * 1024
 QUEUED = 10
@@ -40,7 +43,6 @@ def lines(count: int) -> bytes:
     )
 
 
-@on_one_store
 def test_a_body_of_the_limit_is_taken(small: Target) -> None:
     reply = small.post(lines(1).ljust(BODY, b" "), NDJSON)
     assert (reply.status, reply.json) == (200, {"ingested": 1})
@@ -49,14 +51,12 @@ def test_a_body_of_the_limit_is_taken(small: Target) -> None:
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
 
 
-@on_one_store
 def test_a_body_over_the_limit_is_refused_before_it_is_sent(small: Target) -> None:
     reply = small.exchange(HEAD + b"Content-Length: %d\r\n\r\n" % (BODY + 1))
     assert reply.status == 413
     assert f"{BODY:,}" in reply.problem()
 
 
-@on_one_store
 @pytest.mark.parametrize("chunk", [100, BODY + 1])
 def test_a_body_in_chunks_over_the_limit_is_refused(small: Target, chunk: int) -> None:
     head = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -69,7 +69,6 @@ def test_a_body_in_chunks_over_the_limit_is_refused(small: Target, chunk: int) -
     assert f"{BODY:,}" in reply.problem()
 
 
-@on_one_store
 @pytest.mark.parametrize("parts", [1, 50])
 def test_a_body_over_the_limit_once_decompressed_is_refused(small: Target, parts: int) -> None:
     body = b"".join(gzip.compress(b" " * (100 * BODY // parts)) for _ in range(parts))
@@ -79,7 +78,6 @@ def test_a_body_over_the_limit_once_decompressed_is_refused(small: Target, parts
     assert f"{BODY:,}" in reply.problem()
 
 
-@on_one_store
 @pytest.mark.parametrize("form", ["ndjson", "array"])
 def test_more_operations_than_the_queue_can_hold_are_refused_with_413(
     small: Target, form: str
@@ -105,7 +103,6 @@ def test_more_operations_than_the_queue_can_hold_are_refused_with_413(
     }
 
 
-@on_one_store
 def test_more_bytes_than_the_queue_can_hold_are_refused_with_413(small: Target) -> None:
     reply = small.post([operation("insert", str(n), "thing", "p" * 30_000) for n in range(3)])
     assert reply.status == 413
@@ -113,7 +110,6 @@ def test_more_bytes_than_the_queue_can_hold_are_refused_with_413(small: Target) 
     assert reply.header("Retry-After") is None
 
 
-@on_one_store
 def test_a_consumer_too_many_is_told_to_come_later(small: Target) -> None:
     with small.follow() as first, small.follow() as second:
         reply = small.request("GET", "/ops", headers=SSE)
@@ -127,35 +123,24 @@ def test_a_consumer_too_many_is_told_to_come_later(small: Target) -> None:
         assert small.status()["clients"] == 2
 
 
-@on_one_store
 def test_a_stream_ends_properly_at_its_age_and_goes_on_at_its_last_id(
     store_kind: StoreKind, tmp_path: Path
 ) -> None:
-    with store_kind.agent(tmp_path, "--max-connection-age", "300ms") as agent:
+    clock = MovedClock(tmp_path)
+    with store_kind.agent(tmp_path, "--max-connection-age", "1h", clock=clock) as agent:
         target = Target.of(agent)
-        target.store(operation("insert", "a", "thing"))
-        blocks, last_id = streams_until(target, "0", ("live", ""))
-        told = [*dict.fromkeys(map(said, blocks))]
-        assert told == [("reset", ""), ("insert", "a"), ("live", "")]
+        with target.follow("0") as stream:
+            assert [said(block) for block in stream.take(2)] == [("reset", ""), ("live", "")]
+            target.store(operation("insert", "a", "thing"))
+            first = stream.block()
+            clock.move(2 * HOUR)
+            assert stream.rest() == []
         assert agent.wait_status(clients=0)["status"] == "OK"
         target.store(operation("insert", "b", "thing"))
-        blocks, _ = streams_until(target, last_id, ("insert", "b"))
-        assert [*map(said, blocks)] == [("insert", "b")]
-
-
-def streams_until(target: Target, last_id: str, wanted: tuple[str, str]) -> tuple[list[bytes], str]:
-    """Read streams to their ends until a block comes. Return all blocks and the last id.
-
-    On a busy machine a stream may end before it.
-    """
-    blocks: list[bytes] = []
-    for _ in range(100):
-        with target.follow(last_id) as stream:
-            blocks += stream.rest()
-        last_id = id_of(blocks[-1]) if blocks else last_id
-        if wanted in map(said, blocks):
-            return blocks, last_id
-    raise AssertionError(f"{wanted} is not in {blocks}")
+        with target.follow(id_of(first)) as stream:
+            assert said(stream.block()) == ("insert", "b")
+            clock.move(2 * HOUR)
+            assert stream.rest() == []
 
 
 def test_a_full_queue_and_a_store_that_is_away_ask_to_try_again(

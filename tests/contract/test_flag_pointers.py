@@ -16,6 +16,7 @@ from tests.contract.topics import TopicClient
 from tests.contract.transactions import said
 from tests.contract.wire import JSON, Target, operation, wait_until
 from tests.kits.agents.agent import Agent
+from tests.kits.clock.moved import MovedClock
 
 WRITES = ("publish", "store", "rollback")
 READS = ("pointers", "entries")
@@ -158,7 +159,8 @@ def test_pointers_survive_a_kill(tmp_path: Path) -> None:
 
 @on_each_driver
 def test_the_keeper_ends_what_nobody_reports(store_kind: StoreKind, tmp_path: Path) -> None:
-    with store_kind.agent(tmp_path, "--pointer-timeout", "1s") as agent:
+    clock = MovedClock(tmp_path, is_of_server=True)
+    with store_kind.agent(tmp_path, "--pointer-timeout", "1h", clock=clock) as agent:
         target = Target.of(agent)
         assert figures(target) == NONE
         topic, other = TopicClient(target).create(), TopicClient(target).create()
@@ -168,6 +170,7 @@ def test_the_keeper_ends_what_nobody_reports(store_kind: StoreKind, tmp_path: Pa
         topic.store("plain")
         assert report(target, 1, "commit", topic, other).status == 200
         assert report(target, 2, "abort", topic).status == 200
+        clock.move(2 * 3_600)
         assert wait_until(lambda: figures(target)["timed_out"] == 1)
         assert figures(target) == NONE | {"committed": 2, "aborted": 1, "timed_out": 1}
         reply = topic.poll(isolation="read_committed")

@@ -11,15 +11,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import msgspec
 
+from oplogd.clock import SYSTEM, now_ms
 from oplogd.ingest.body import decode_body
 from oplogd.media_types import JSON
-from oplogd.operation import Operation, format_ms, now_ms
-from oplogd.store.sqlite import SqliteStore, log
-from tests.kits.processes.forked import ROOT, start
+from oplogd.operation import Operation, format_ms
+from oplogd.store.sqlite import SqliteStore
+from tests.kits.clock.virtual import VirtualClock
+
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def decode_operations(array: bytes) -> list[Operation]:
@@ -27,13 +29,12 @@ def decode_operations(array: bytes) -> list[Operation]:
 
 
 async def main(path: Path, clock_ms: int | None) -> None:
-    with mock.patch.object(log, "now_ms", now_ms if clock_ms is None else lambda: clock_ms):
-        store = SqliteStore(path)
-        await store.open()
-        for line in sys.stdin.buffer:
-            await store.append(decode_operations(line))
-            print(now_ms(), flush=True)
-        await store.close()
+    store = SqliteStore(path, clock=SYSTEM if clock_ms is None else VirtualClock(clock_ms).dates)
+    await store.open()
+    for line in sys.stdin.buffer:
+        await store.append(decode_operations(line))
+        print(now_ms(), flush=True)
+    await store.close()
 
 
 class Appender:
@@ -60,7 +61,9 @@ def appender(path: Path, clock_ms: int | None = None) -> Iterator[Appender]:
         str(path),
         *([str(clock_ms)] if clock_ms else []),
     ]
-    with start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
+    ) as process:
         try:
             yield Appender(process)
         finally:

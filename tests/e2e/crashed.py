@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.e2e.clocks import StoreClock
 from tests.e2e.crashes import Crash, Hold, Work, lost
 from tests.e2e.streams import ByteStream
 from tests.e2e.topics import Topic
 from tests.e2e.transactions import COMMITTED
 from tests.kits.agents.agent import Agent
+from tests.kits.clock.moved import StoreClock
 from tests.kits.servers.stores import StorePlace
 
 # Who ends the transactions: the client asks again, or nobody asks and the keeper acts.

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from oplogd.cli import main
+from oplogd.clock import SYSTEM
 from oplogd.pointers.keeper import keep_pointers
 from oplogd.store.sqlite import connection, shared_write, transaction_commit, transaction_steps
 from oplogd.transactions.keeper import keep_transactions
@@ -105,7 +106,7 @@ def hold_sqlite(steps: Steps) -> None:
 if __name__ == "__main__":
     if "OPLOG_TEST_NO_KEEPER" in os.environ:
         for keep in (keep_transactions, keep_pointers):
-            setattr(keep, "__defaults__", (3_600.0,))  # noqa: B010
+            setattr(keep, "__defaults__", (3_600.0, SYSTEM))  # noqa: B010
     if "OPLOG_TEST_HOLD" in os.environ:
         to_hold = Steps(Path(os.environ["OPLOG_TEST_HOLD"]))
         if "--mongo-url" in sys.argv:

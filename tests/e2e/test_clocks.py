@@ -2,21 +2,21 @@
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 from tests.e2e.append_process import appender
-from tests.e2e.clocks import MovingClock
 from tests.e2e.histories import assert_accepted, assert_reset, ids_of, names, replication_ids, write
 from tests.e2e.streams import ByteStream, ms_of, offset_of, operation
-from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.agents.agent import DEADLINE, Agent, NewAgent
+from tests.kits.clock.faketime import FakeTime
+from tests.kits.clock.moved import MovedAgent, MovedClock
+from tests.kits.processes.forked import run
 
 
-def new_epoch(folder: Path, clock: MovingClock) -> None:
-    command = [sys.executable, "-m", "oplogd", "--new-epoch", "--store", str(folder / "oplog.db")]
-    subprocess.run(
-        command,
+def new_epoch(folder: Path, clock: MovedClock) -> None:
+    run(
+        [sys.executable, *MovedAgent.program, "--new-epoch", "--store", str(folder / "oplog.db")],
         check=True,
         timeout=DEADLINE,
         capture_output=True,
@@ -27,8 +27,8 @@ def new_epoch(folder: Path, clock: MovingClock) -> None:
 def test_a_replication_interrupted_in_a_log_that_was_set_aside_brings_reset(
     tmp_path: Path,
 ) -> None:
-    clock = MovingClock(tmp_path)
-    with Agent(tmp_path, environ=clock.environ) as agent:
+    clock = MovedClock(tmp_path)
+    with MovedAgent(tmp_path, environ=clock.environ) as agent:
         write(agent, *names("a", 3))
         clock.set(3600)
         foreign = write(agent, *names("b", 3))
@@ -38,7 +38,7 @@ def test_a_replication_interrupted_in_a_log_that_was_set_aside_brings_reset(
         assert agent.stop() == 0
     new_epoch(tmp_path, clock)
     objects = names("a", 3) + names("b", 3)
-    with Agent(tmp_path, environ=clock.environ) as agent:
+    with MovedAgent(tmp_path, environ=clock.environ) as agent:
         own = replication_ids(agent)
         assert_reset(agent, times, objects)
         log = write(agent, *names("c", 3))
@@ -85,12 +85,12 @@ def test_replication_ids_given_out_after_the_copy_that_was_restored_bring_reset(
 
 
 def test_ids_given_out_after_a_clock_went_back_behind_the_opening_are_known(tmp_path: Path) -> None:
-    clock = MovingClock(tmp_path)
-    with Agent(tmp_path, environ=clock.environ) as agent:
+    clock = MovedClock(tmp_path)
+    with MovedAgent(tmp_path, environ=clock.environ) as agent:
         write(agent, *names("a", 3))
         assert agent.stop() == 0
     clock.set(600)
-    with Agent(tmp_path, "--capped-collection-size", "4096", environ=clock.environ) as agent:
+    with MovedAgent(tmp_path, "--capped-collection-size", "4096", environ=clock.environ) as agent:
         clock.set(1)
         log = write(agent, *names("b", 5))
         write(agent, *names("c", 40))
@@ -98,12 +98,11 @@ def test_ids_given_out_after_a_clock_went_back_behind_the_opening_are_known(tmp_
         given_out = [*ids_of(log), *(str(ms_of(event.id)) for event in log)]
         assert_accepted(agent, given_out)
         assert agent.stop() == 0
-    with Agent(tmp_path, environ=clock.environ) as agent:
+    with MovedAgent(tmp_path, environ=clock.environ) as agent:
         assert_accepted(agent, given_out)
 
 
 def test_a_start_with_a_clock_of_1970_forgets_nothing_about_copies(tmp_path: Path) -> None:
-    clock = MovingClock(tmp_path)
     store, copy = tmp_path / "oplog.db", tmp_path / "copy.db"
     with Agent(tmp_path) as agent:
         write(agent, *names("a", 3))
@@ -116,8 +115,8 @@ def test_a_start_with_a_clock_of_1970_forgets_nothing_about_copies(tmp_path: Pat
     with Agent(tmp_path) as agent:
         write(agent, *names("c", 3))
         assert agent.stop() == 0
-    clock.set(-50 * 365 * 86_400)
-    with Agent(tmp_path, environ=clock.environ) as agent:
+    clock = FakeTime(tmp_path, ahead=-50 * 365 * 86_400)
+    with NewAgent(tmp_path, environ=clock.environ) as agent:
         assert_reset(agent, lost_times, names("a", 3) + names("c", 3))
 
 

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import pytest
 
 from tests.contract.wire import RawStream
-from tests.e2e.clocks import StoreClock
 from tests.e2e.pointers import (
     TEPHRA,
     Pointer,
@@ -22,6 +21,7 @@ from tests.e2e.streams import ByteStream
 from tests.e2e.topics import Polled, Topic, received
 from tests.e2e.transactions import COMMITTED
 from tests.kits.agents.agent import Agent, Event
+from tests.kits.clock.moved import StoreClock
 from tests.kits.servers.stores import SORTS, StorePlace
 from tests.mongo.servers import RunningMongo, new_database
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.e2e.clocks import StoreClock
 from tests.e2e.crashed import LATER_SECONDS, NO_KEEPER, HeldAgent
 from tests.e2e.crashes import Hold, lost
 from tests.e2e.pointers import Pointer, entries, read_committed
@@ -20,6 +19,7 @@ from tests.e2e.streams import ByteStream
 from tests.e2e.topics import Topic, ok, received
 from tests.e2e.transactions import COMMITTED
 from tests.kits.agents.agent import Agent, Answer
+from tests.kits.clock.moved import StoreClock
 from tests.kits.servers.stores import StorePlace
 from tests.mongo.agents import wait_for
 

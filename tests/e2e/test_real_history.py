@@ -7,15 +7,15 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
-from unittest import mock
 
 import pytest
 
-from oplogd.operation import now_ms
-from oplogd.store.sqlite import SqliteStore, log
+from oplogd.clock import now_ms
+from oplogd.store.sqlite import SqliteStore
 from tests.e2e.append_process import decode_operations
 from tests.e2e.streams import ByteStream, ms_of, offset_of, offsets
 from tests.kits.agents.agent import Agent, Event, fold
+from tests.kits.clock.virtual import VirtualClock
 
 OPERATIONS = 7354
 UDP_IN_FLIGHT = 500
@@ -211,13 +211,13 @@ def test_ids_that_left_the_log_are_bridged_by_the_states_since_their_second(
 
 async def write_slowly(path: Path, lines: list[bytes], began: int, step: int) -> None:
     """Append ten operations per step of the clock. Times are in ms."""
-    with mock.patch.object(log, "now_ms", return_value=began) as clock:
-        store = SqliteStore(path)
-        await store.open()
-        for at in range(0, len(lines), 10):
-            clock.return_value = began + at // 10 * step
-            await store.append(decode_operations(b"[" + b",".join(lines[at : at + 10]) + b"]"))
-        await store.close()
+    clock = VirtualClock(began)
+    store = SqliteStore(path, clock=clock.dates)
+    await store.open()
+    for at in range(0, len(lines), 10):
+        clock.ms = began + at // 10 * step
+        await store.append(decode_operations(b"[" + b",".join(lines[at : at + 10]) + b"]"))
+    await store.close()
 
 
 def first_event(history: History, first_id: str) -> Event:

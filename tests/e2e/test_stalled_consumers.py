@@ -1,58 +1,47 @@
 """Stalled consumers are cut off and give way to others; slow ones stay."""
 
-import itertools
-import signal
+import socket
+import time
 from pathlib import Path
+from typing import Self
 
 import pytest
 
-from tests.e2e.streams import ByteStream, operation
-from tests.kits.agents.agent import Agent
+from tests.e2e.streams import ByteStream, operation, request
+from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.clock.moved import MovedAgent, MovedClock
 
 FULL = "p" * 60_000
+HOUR = 3_600
+# More than the kernel holds for a stream with a small receive buffer.
+PART = 256 * 1024
 
 
-class HastyAgent(Agent):
-    """Cuts a stalled stream off half a second after its end was due."""
+class Looks:
+    """An idle stream. Time that passes by its agent's clock brings it a heartbeat.
 
-    program = (
-        "-c",
-        "import sys, oplogd.stream.hub as hub, oplogd.cli;"
-        " hub.END_GRACE_SECONDS = 0.5; sys.exit(oplogd.cli.main())",
-    )
+    The agent has then looked at all its consumers.
+    """
 
+    def __init__(self, agent: Agent) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", agent.port), DEADLINE)
+        self._lines = self._socket.makefile("rb")
+        self._socket.sendall(request(query={"types": "none"}))
+        self._read_past(b"\r\n")
 
-STEPPED = """
-import asyncio, itertools, signal, sys, time
-from oplogd.cli import main
-from oplogd.stream.hub import Hub
+    def wait(self) -> None:
+        self._read_past(b":\n")
 
-async def tick(hub):
-    begun = time.monotonic()
-    looks = itertools.count(1)
-    def look():
-        number = next(looks)
-        hub.look(begun + number)
-        print("look", number, "is done", file=sys.stderr, flush=True)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, look)
-    print("ready to look", file=sys.stderr, flush=True)
-    await asyncio.Event().wait()
+    def _read_past(self, line: bytes) -> None:
+        while (found := self._lines.readline()) != line:
+            assert found, "the stream ended"
 
-Hub.tick = tick
-sys.exit(main())
-"""
+    def __enter__(self) -> Self:
+        return self
 
-
-class SteppedAgent(Agent):
-    """Looks at its consumers only when a test says so. For it a second passes with every look."""
-
-    program = ("-c", STEPPED)
-
-    def look(self, number: int) -> None:
-        """Wait until the agent has looked for the time ``number``."""
-        self.wait_log("ready to look")
-        self.process.send_signal(signal.SIGUSR1)
-        self.wait_log(f"look {number} is done")
+    def __exit__(self, *_: object) -> None:
+        self._lines.close()
+        self._socket.close()
 
 
 def fill(agent: Agent, megabytes: int = 12) -> None:
@@ -64,52 +53,66 @@ def fill(agent: Agent, megabytes: int = 12) -> None:
         )
 
 
-def assert_cut_off(stream: ByteStream, agent: Agent) -> None:
-    """Assert that the stream ends early and that another consumer gets its place."""
-    agent.wait_status(clients=0)
-    with ByteStream(agent):
-        pass
+def assert_cut_off(stream: ByteStream, agent: Agent, clock: MovedClock, step: float) -> None:
+    """Assert that the stream ends early and that another consumer gets its place.
+
+    ``step``: seconds that pass between two looks at the agent.
+    """
+    deadline = time.monotonic() + DEADLINE
+    while agent.status()["clients"]:
+        assert time.monotonic() < deadline, "it is still there"
+        clock.move(step)
+    with ByteStream(agent) as other:
+        assert agent.post(operation("insert", "later")) == 204
+        assert [event.operation["id"] for event in other.take(1)] == ["later"]
+        agent.wait_status(clients=1)
     assert len(list(stream.blocks())) < 12 * 17
 
 
 def test_a_consumer_that_takes_no_byte_for_the_stall_timeout_is_cut_off(
     tmp_path: Path,
 ) -> None:
-    flags = ("--max-clients", "1", "--stall-timeout", "500ms", "--heartbeat", "200ms")
-    with Agent(tmp_path, *flags) as agent, ByteStream(agent, receive_buffer=4096) as stalled:
+    clock = MovedClock(tmp_path)
+    flags = ("--max-clients", "1", "--stall-timeout", "1h")
+    with (
+        MovedAgent(tmp_path, *flags, environ=clock.environ) as agent,
+        ByteStream(agent, receive_buffer=4096) as stalled,
+    ):
         fill(agent)
-        assert_cut_off(stalled, agent)
+        assert_cut_off(stalled, agent, clock, HOUR / 4)
         agent.wait_log("--stall-timeout")
 
 
-@pytest.mark.parametrize("stall_timeout", ["0", "1h"])
+@pytest.mark.parametrize("stall_timeout", ["0", "100h"])
 def test_a_consumer_that_takes_nothing_is_cut_off_after_its_end_was_due(
     tmp_path: Path, stall_timeout: str
 ) -> None:
-    flags = ("--max-clients", "1", "--max-connection-age", "1s", "--stall-timeout", stall_timeout)
-    with HastyAgent(tmp_path, *flags) as agent, ByteStream(agent, receive_buffer=4096) as stalled:
+    clock = MovedClock(tmp_path)
+    flags = ("--max-clients", "1", "--max-connection-age", "1m", "--stall-timeout", stall_timeout)
+    with (
+        MovedAgent(tmp_path, *flags, environ=clock.environ) as agent,
+        ByteStream(agent, receive_buffer=4096) as stalled,
+    ):
         fill(agent)
-        assert_cut_off(stalled, agent)
-
-
-def take_a_little(slow: ByteStream, agent: SteppedAgent, look: int) -> None:
-    assert look < 50, "the consumer that reads nothing is still there"
-    slow.read(65_536)
-    agent.look(look)
+        assert_cut_off(stalled, agent, clock, 5)
+        agent.wait_log("its end was due")
 
 
 def test_a_consumer_that_takes_a_little_now_and_then_is_not_cut_off(tmp_path: Path) -> None:
     """Its connection is as full as one that is cut off, and lasts several times as long."""
+    clock = MovedClock(tmp_path)
+    flags = ("--max-clients", "3", "--stall-timeout", "1h", "--heartbeat", "25s")
     with (
-        SteppedAgent(tmp_path, "--max-clients", "2", "--stall-timeout", "3s") as agent,
+        MovedAgent(tmp_path, *flags, environ=clock.environ) as agent,
         ByteStream(agent, receive_buffer=4096) as slow,
         ByteStream(agent, receive_buffer=4096),
+        Looks(agent) as looks,
     ):
         fill(agent)
-        looks = itertools.count(1)
-        while agent.status()["clients"] == 2:
-            take_a_little(slow, agent, next(looks))
-        for _ in range(4 * 3):
-            take_a_little(slow, agent, next(looks))
-        assert agent.status()["clients"] == 1
+        for _ in range(8):
+            slow.read(PART)
+            clock.move(HOUR / 2)
+            looks.wait()
+        agent.wait_status(clients=2)  # the one that reads nothing has gone
+        agent.wait_log("--stall-timeout")
         slow.read_past(b"n11-16")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.clocks import MovingClock, StoreClock
 from tests.e2e.topics import Topic, numbered
+from tests.kits.clock.moved import MovedAgent, MovedClock, StoreClock
 from tests.kits.servers.stores import StorePlace
 
 # Ids that fit into a ms.
@@ -87,10 +87,10 @@ def test_ids_ascend_while_the_clock_goes_back_over_restarts_and_deletions(
 
 
 def test_ids_of_two_agents_with_different_clocks_ascend(place: StorePlace, tmp_path: Path) -> None:
-    clock = MovingClock(tmp_path)
+    clock = MovedClock(tmp_path)
     clock.set(HOUR)
     with (
-        place.agent(tmp_path, environ=clock.environ) as ahead,
+        place.agent(tmp_path, make=MovedAgent, environ=clock.environ) as ahead,
         place.agent(tmp_path) as behind,
     ):
         topics = [Topic(ahead).create(ttl=10 * HOUR), Topic(behind)]

@@ -9,9 +9,9 @@ from threading import Event
 
 import pytest
 
-from tests.e2e.clocks import StoreClock
 from tests.e2e.topics import Line, Polled, Topic, ok, received
 from tests.kits.agents.agent import DEADLINE
+from tests.kits.clock.moved import StoreClock
 from tests.kits.servers.stores import StorePlace
 from tests.mongo.agents import wait_for
 

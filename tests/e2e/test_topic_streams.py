@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.clocks import StoreClock
 from tests.e2e.streams import parse
 from tests.e2e.topics import RESET, Topic, numbered, received
 from tests.kits.agents.agent import DEADLINE, Agent, Event
+from tests.kits.clock.moved import StoreClock
 from tests.kits.servers.stores import StorePlace
 from tests.mongo.agents import wait_for
 

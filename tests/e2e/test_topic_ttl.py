@@ -3,9 +3,9 @@
 import time
 from pathlib import Path
 
-from tests.e2e.clocks import StoreClock
 from tests.e2e.topics import RESET, Topic, received
 from tests.kits.agents.agent import DEADLINE
+from tests.kits.clock.moved import StoreClock
 from tests.kits.servers.stores import StorePlace
 
 HOUR = 3_600

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from oplogd.clock import now_ms
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.udp import UdpIngest, open_sockets
-from oplogd.operation import format_ms, now_ms
+from oplogd.operation import format_ms
 from tests.kits.models.operations import operation
 
 CALLS = 8

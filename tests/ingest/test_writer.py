@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oplogd.clock import Clock
 from oplogd.errors import NotConfirmedError, StoreError, StoreUnavailableError
 from oplogd.ingest import writer
 from oplogd.ingest.counters import Counters
@@ -102,12 +103,10 @@ async def test_the_delay_doubles_up_to_its_bound(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(writer, "FIRST_RETRY_SECONDS", 1.0)
     monkeypatch.setattr("oplogd.ingest.writer.random.uniform", lambda low, high: high)
-    bench = Bench(FailingStore([8]))
+    bench = Bench(FailingStore([8]), Clock(sleep=note))
     bench.put(numbered(1))
-    with monkeypatch.context() as patch:
-        patch.setattr("oplogd.ingest.writer.asyncio.sleep", note)
-        async with bench.writing():
-            pass
+    async with bench.writing():
+        pass
     assert delays == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
 
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import cast
 
+from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import StoreUnavailableError
 from oplogd.health import Health
 from oplogd.ingest import writer
@@ -55,8 +56,9 @@ class FailingStore:
 
 
 class Bench:
-    def __init__(self, store: FailingStore) -> None:
+    def __init__(self, store: FailingStore, clock: Clock = SYSTEM) -> None:
         self.store = store
+        self.clock = clock
         self.queue = IngestQueue(HUGE, HUGE)
         self.counters = Counters()
         self.health = Health()
@@ -74,9 +76,8 @@ class Bench:
         """Run the writer until the queue is empty. The test fails if the writer dies."""
         async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
             store = cast(Store, self.store)
-            task = group.create_task(
-                writer.Writer(store, self.queue, self.counters, self.health).run(), name="writer"
-            )
+            made = writer.Writer(store, self.queue, self.counters, self.health, clock=self.clock)
+            task = group.create_task(made.run(), name="writer")
             yield
             self.store.gate.set()
             await self.queue.emptied()

@@ -11,8 +11,15 @@ from tests.kits.agents.agent import DEADLINE, Agent, Event, fold
 LEASE = "3s"
 
 
-def agent(folder: Path, url: str, kind: str, *flags: str, **options: Any) -> Agent:
-    return Agent(
+def agent(
+    folder: Path,
+    url: str,
+    kind: str,
+    *flags: str,
+    make: Callable[..., Agent] = Agent,
+    **options: Any,
+) -> Agent:
+    return make(
         folder, "--mongo-url", url, "--log-collection", kind, "--lease", LEASE, *flags, **options
     )
 

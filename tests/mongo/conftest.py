@@ -8,9 +8,11 @@ import pytest
 from pymongo import AsyncMongoClient, MongoClient
 from pymongo.database import Database
 
+from oplogd.clock import SYSTEM
 from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.layout import Document
 from oplogd.store.mongo.setup import CollectionKind
+from tests.kits.clock.virtual import VirtualClock
 from tests.kits.servers.stores import new_place
 from tests.mongo.servers import RunningMongo, new_database
 from tests.mongo.wire import Wire
@@ -59,13 +61,22 @@ def place(request: pytest.FixtureRequest) -> tuple[str, CollectionKind]:
 
 
 @pytest.fixture
-async def make_store() -> AsyncIterator[MakeStore]:
+def clock() -> VirtualClock:
+    """The clock of the servers: of the stores by ``make_store`` in a test that asks for it."""
+    return VirtualClock()
+
+
+@pytest.fixture
+async def make_store(request: pytest.FixtureRequest) -> AsyncIterator[MakeStore]:
     """Makes stores. The test opens them; afterwards they are closed and dropped."""
+    is_dated = "clock" in request.fixturenames
+    clock: VirtualClock | None = request.getfixturevalue("clock") if is_dated else None
+    defaults: dict[str, Any] = {"lease": 0.5, "clock": clock.dates if clock else SYSTEM}
     made: list[MongoStore] = []
     urls: list[str] = []
 
     def make(url: str, kind: CollectionKind, **options: Any) -> MongoStore:
-        store = MongoStore(url, collection=kind, **{"lease": 0.5, **options})
+        store = MongoStore(url, collection=kind, **{**defaults, **options})
         made.append(store)
         urls.append(url)
         return store

@@ -1,15 +1,14 @@
 """The server's clock dates the entries, so an agent's own clock may be wrong."""
 
-import time
-
 import pytest
 
 from oplogd.agent import Agent
+from oplogd.clock import SYSTEM, Clock, now_ms
 from oplogd.event_id import Millis
 from oplogd.settings import parse
 from oplogd.store.mongo import MongoStore
-from oplogd.store.mongo.link import Link
 from oplogd.stream.start import Since, resolve
+from tests.kits.clock.virtual import VirtualClock
 from tests.mongo.conftest import MakeStore
 from tests.mongo.operations import op, whole_log
 
@@ -18,8 +17,8 @@ MINUTE_MS = 60_000
 WARNING = "ahead of the clock"
 
 
-async def start_an_agent(store: MongoStore) -> None:
-    agent = Agent(parse([], {}), store, [])
+async def start_an_agent(store: MongoStore, clock: Clock) -> None:
+    agent = Agent(parse([], {}), store, [], clock)
     await agent.start()
     await agent.drain()
     await agent.stop()
@@ -29,19 +28,16 @@ async def start_an_agent(store: MongoStore) -> None:
 async def test_an_agents_wrong_clock_neither_dates_entries_nor_warns(
     plain_url: str,
     make_store: MakeStore,
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     wrong_by: int,
 ) -> None:
-    right = time.time_ns
-    monkeypatch.setattr(time, "time_ns", lambda: right() + wrong_by * 1_000_000)
-    monkeypatch.setattr(time, "time", lambda: right() / 1e9 + wrong_by / 1000)
-    store = make_store(plain_url, "plain")
+    wrong = Clock(now_ms=lambda: now_ms() + wrong_by)
+    store = make_store(plain_url, "plain", clock=wrong)
     await store.open()
     began = (await store.locate()).now_ms
-    assert abs(began - right() // 1_000_000) < MINUTE_MS
+    assert abs(began - now_ms()) < MINUTE_MS
     await store.append([op("a"), op("b", "delete")])
-    await start_an_agent(store)
+    await start_an_agent(store, wrong)
     assert WARNING not in caplog.text
     bounds = await store.locate()
     assert [
@@ -53,19 +49,14 @@ async def test_an_agents_wrong_clock_neither_dates_entries_nor_warns(
 async def test_a_log_ahead_of_the_servers_clock_is_named_at_the_start(
     plain_url: str,
     make_store: MakeStore,
-    monkeypatch: pytest.MonkeyPatch,
+    clock: VirtualClock,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    clock.move(3600)
     store = make_store(plain_url, "plain")
     await store.open()
-    now_ms = Link.now_ms
-
-    async def ahead(link: Link) -> int:
-        return await now_ms(link) + HOUR_MS
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Link, "now_ms", ahead)
-        await store.append([op("a")])
-    await start_an_agent(store)
+    await store.append([op("a")])
+    clock.move(-3600)
+    await start_an_agent(store, SYSTEM)
     assert WARNING in caplog.text
     assert "--new-epoch" in caplog.text

@@ -7,9 +7,9 @@ import pytest
 from pymongo import AsyncMongoClient
 from pymongo.errors import PyMongoError
 
+from oplogd.clock import now_ms
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import EventId
-from oplogd.operation import now_ms
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.log import Log
 from oplogd.store.mongo.setup import CollectionKind, Setup

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from oplogd.operation import now_ms
+from oplogd.clock import now_ms
 from oplogd.store.mongo.layout import LOG, STATES
 from tests.kits.agents.agent import DEADLINE, Agent, Event, Stream, fold
+from tests.kits.clock.moved import MovedAgent, MovedClock
 from tests.mongo.agents import adds_up, agent, operation, replicated, wait_for
 from tests.mongo.proxy import CommandProxy
 from tests.mongo.servers import MongoServer, ferretdb, with_database
@@ -249,17 +250,10 @@ def test_a_log_that_is_dropped_and_made_smaller_goes_on_for_agents_and_consumers
 
 
 def test_an_agent_with_its_clock_an_hour_ahead_harms_nobody(plain_url: str, tmp_path: Path) -> None:
-    ahead = tmp_path / "ahead"
-    ahead.mkdir()
-    (ahead / "sitecustomize.py").write_text(
-        "import time\n"
-        "_time, _ns = time.time, time.time_ns\n"
-        "time.time = lambda: _time() + 3600\n"
-        "time.time_ns = lambda: _ns() + 3600 * 10**9\n"
-    )
-    environ = {"PYTHONPATH": f"{ahead}:{Path(__file__).parents[2]}"}
+    clock = MovedClock(tmp_path)
+    clock.set(3600)
     with (
-        agent(tmp_path, plain_url, "plain", environ=environ) as wrong,
+        agent(tmp_path, plain_url, "plain", make=MovedAgent, environ=clock.environ) as wrong,
         agent(tmp_path, plain_url, "plain") as right,
     ):
         with right.follow() as stream:

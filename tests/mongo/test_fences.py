@@ -15,6 +15,7 @@ from oplogd.store import Correction, CorrectionResult
 from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.layout import Document
 from oplogd.store.topics import Placed, Refused
+from tests.kits.clock.virtual import VirtualClock
 from tests.mongo.conftest import MakeStore
 from tests.mongo.fenced import (
     LEASE,
@@ -130,12 +131,10 @@ async def test_a_batch_that_is_stored_in_part_when_its_term_ends_is_not_told_as_
 
 @both
 async def test_a_fence_holds_past_the_expiry_and_does_not_after_a_release(
-    log: str, wire: Wire, plain_url: str, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    log: str, wire: Wire, plain_url: str, make_store: MakeStore, clock: VirtualClock
 ) -> None:
     made = await schedule(log, wire, plain_url, make_store)
-    now_ms = await made.old.link.now_ms()
-    for store in (made.old, made.new):
-        monkeypatch.setattr(store.link, "now_ms", lambda: _at(now_ms + 3_600_000))
+    clock.move(3600)
     assert (await made.new.leases.find(LEASE)).left_ms == 0
     assert await made.target.append(made.old, 1, "expired")
     await made.new.leases.release(LEASE, "leader", 1)
@@ -144,10 +143,6 @@ async def test_a_fence_holds_past_the_expiry_and_does_not_after_a_release(
     assert (await poll(made.new, "other")).term == 2
     assert await made.target.append(made.new, 2, "other")
     assert await made.target.ids(made.new) == ["first", "expired", "other"]
-
-
-async def _at(ms: int) -> int:
-    return ms
 
 
 @both

@@ -9,11 +9,13 @@ import pytest
 from pymongo import MongoClient
 from pymongo.database import Database
 
+from oplogd.clock import Clock
 from oplogd.store import Correction, CorrectionResult
 from oplogd.store.mongo import MongoStore, Timing
 from oplogd.store.mongo.layout import Document
 from oplogd.store.mongo.trim import Trimmer
 from tests.kits.agents.agent import DEADLINE, Agent, fold
+from tests.kits.clock.virtual import VirtualClock
 from tests.mongo.agents import agent, operation, replicated, wait_for
 from tests.mongo.conftest import MakeStore
 from tests.mongo.operations import live_states, offsets, op
@@ -25,8 +27,11 @@ SMALL = ("--capped-collection-size", str(CAP), "--lease", "500ms")
 # Longer than an insert may take without being late.
 PAUSE_SECONDS = 1.2
 
+# Entries leave the log as soon as it is full.
+TRIMMED_AT_ONCE = Timing(trim_seconds=0.0)
+
 # The clock of a machine that sleeps: by it no insert is late.
-STANDING_STILL = Timing(clock=lambda: 0.0)
+STANDING_STILL = Clock(boot=lambda: 0.0)
 
 
 def turn_over(database: Database[Document], other: Agent, past: int) -> None:
@@ -132,14 +137,15 @@ async def test_an_operation_that_came_late_to_a_capped_log_is_appended_again(
         log = client.get_default_database()["oplog_ops"]
         other = make_store(capped_url, "capped", lease=60)
         await other.open()
-        writer = MongoStore(wire.url(), collection="capped")
+        own = VirtualClock()
+        writer = MongoStore(wire.url(), collection="capped", clock=Clock(boot=own.monotonic))
         await writer.open()
         try:
             await writer.append([op("first")])
             held = wire.hold(inserts)
             writing = asyncio.create_task(writer.append([op("late"), op("later")]))
             await asyncio.to_thread(held.wait)
-            await asyncio.sleep(PAUSE_SECONDS)
+            own.move(PAUSE_SECONDS)
             await other.append([op(str(number)) for number in range(20)])
             await other.checkpoint()
             log.delete_many({"n": {"$lte": 11}})  # as the server does with the oldest entries
@@ -158,8 +164,9 @@ async def test_an_operation_that_came_late_to_a_capped_log_is_appended_again(
 async def test_a_correction_carried_out_behind_the_log_is_judged_again(
     touched: bool, wire: Wire, database: Database[Document], plain_url: str, make_store: MakeStore
 ) -> None:
-    other = make_store(plain_url, "plain", max_bytes=10_000)
-    store = make_store(wire.url(), "plain", max_bytes=10_000)
+    own = VirtualClock()
+    other = make_store(plain_url, "plain", max_bytes=10_000, timing=TRIMMED_AT_ONCE)
+    store = make_store(wire.url(), "plain", max_bytes=10_000, clock=Clock(boot=own.monotonic))
     await other.open()
     await store.open()
     await other.append([op("a", "update"), op("b")])
@@ -169,7 +176,7 @@ async def test_a_correction_carried_out_behind_the_log_is_judged_again(
         store.correct([Correction(op("a", "delete"), 1), Correction(op("c"), None)])
     )
     await asyncio.to_thread(held.wait)
-    await asyncio.sleep(PAUSE_SECONDS)
+    own.move(PAUSE_SECONDS)
     async with asyncio.timeout(30):
         while (await other.read(0, 1))[0].offset < 10:
             await other.append([op("x") for _ in range(100)])
@@ -192,13 +199,13 @@ async def test_a_writer_whose_clock_stood_still_learns_from_the_clusters_time_th
     database: Database[Document], plain_url: str, make_store: MakeStore
 ) -> None:
     with Wire(plain_url, as_replica_set=True) as wire:
-        other = make_store(plain_url, "plain", max_bytes=10_000, lease=60)
+        other = make_store(plain_url, "plain", max_bytes=10_000, lease=60, timing=TRIMMED_AT_ONCE)
         await other.open()
         store = MongoStore(
             wire.url(retryWrites="false"),
             collection="plain",
             max_bytes=10_000,
-            timing=STANDING_STILL,
+            clock=STANDING_STILL,
         )
         await store.open()
         try:
@@ -227,7 +234,7 @@ async def test_what_was_put_in_the_way_of_an_insert_that_is_not_late_stays_in_th
     timing = Timing(trim_seconds=3600.0)
     other = make_store(plain_url, "plain", max_bytes=10_000, lease=60, timing=timing)
     await other.open()
-    store = make_store(wire.url(), "plain", max_bytes=10_000, timing=STANDING_STILL)
+    store = make_store(wire.url(), "plain", max_bytes=10_000, clock=STANDING_STILL)
     await store.open()
     await store.append([op("first")])
     held = wire.hold(inserts)

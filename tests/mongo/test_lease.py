@@ -9,6 +9,7 @@ import pytest
 from oplogd.store.mongo.fold import fold, raise_checkpoint
 from oplogd.store.mongo.lease import Lease
 from oplogd.store.mongo.link import Link
+from tests.kits.clock.virtual import VirtualClock
 from tests.mongo.conftest import MakeStore, drop
 from tests.mongo.operations import folded, live_states, op, states_of, whole_log
 from tests.mongo.wire import Wire
@@ -16,30 +17,15 @@ from tests.mongo.wire import Wire
 SECONDS = 5.0
 
 
-class TurnedClock:
-    """A clock that the test turns."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> TurnedClock:
-    return TurnedClock()
-
-
 MakeLease = Callable[..., Lease]
 
 
 @pytest.fixture
-def lease(link: Link, clock: TurnedClock) -> MakeLease:
+def lease(link: Link, clock: VirtualClock) -> MakeLease:
     """Makes leases on one document, by default with the lease time SECONDS."""
 
     def make(seconds: float = SECONDS, meta: Any = None) -> Lease:
-        return Lease(link.meta if meta is None else meta, seconds, clock=clock)
+        return Lease(link.meta if meta is None else meta, seconds, clock=clock.monotonic)
 
     return make
 
@@ -73,52 +59,54 @@ async def test_only_one_of_two_agents_that_find_the_lease_free_takes_it(
 
 
 async def test_a_silent_holder_is_replaced_after_the_leases_time_and_not_before(
-    lease: MakeLease, clock: TurnedClock
+    lease: MakeLease, clock: VirtualClock
 ) -> None:
     holder, observer = lease(), lease()
     assert await holder.hold()
     assert not await observer.hold(), "seen for the first time"
-    clock.now += SECONDS - 0.001
+    clock.seconds += SECONDS - 0.001
     assert not await observer.hold(), "not yet unchanged for the whole time"
-    clock.now += 0.001
+    clock.seconds += 0.001
     assert not holder.held, "it knows before anybody else takes over"
     assert await observer.hold()
     assert not await holder.hold()
 
 
-async def test_a_holder_that_renews_is_never_replaced(lease: MakeLease, clock: TurnedClock) -> None:
+async def test_a_holder_that_renews_is_never_replaced(
+    lease: MakeLease, clock: VirtualClock
+) -> None:
     holder, observer = lease(), lease()
     for _ in range(20):
         assert await holder.hold()
         assert not await observer.hold()
-        clock.now += SECONDS * 0.6
+        clock.seconds += SECONDS * 0.6
 
 
 async def test_what_counts_is_how_long_the_observer_saw_a_revision_not_how_old_it_is(
-    lease: MakeLease, clock: TurnedClock
+    lease: MakeLease, clock: VirtualClock
 ) -> None:
     assert await lease().hold()
-    clock.now += 100 * SECONDS
+    clock.seconds += 100 * SECONDS
     observer = lease()
     assert not await observer.hold()
-    clock.now += SECONDS
+    clock.seconds += SECONDS
     assert await observer.hold()
 
 
 async def test_of_several_that_see_it_run_out_one_takes_over(
-    lease: MakeLease, clock: TurnedClock
+    lease: MakeLease, clock: VirtualClock
 ) -> None:
     observers = [lease() for _ in range(8)]
     assert await lease().hold()
     for observer in observers:
         assert not await observer.hold()
-    clock.now += SECONDS
+    clock.seconds += SECONDS
     assert sorted(await asyncio.gather(*(observer.hold() for observer in observers))) == [
         False
     ] * 7 + [True]
 
 
-async def test_a_released_lease_is_free_at_once(lease: MakeLease, clock: TurnedClock) -> None:
+async def test_a_released_lease_is_free_at_once(lease: MakeLease, clock: VirtualClock) -> None:
     holder, observer = lease(), lease()
     assert await holder.hold()
     assert not await observer.hold()
@@ -129,26 +117,26 @@ async def test_a_released_lease_is_free_at_once(lease: MakeLease, clock: TurnedC
     assert not await holder.hold(), "what it released is another's now"
 
 
-async def test_the_longer_of_two_lease_times_counts(lease: MakeLease, clock: TurnedClock) -> None:
+async def test_the_longer_of_two_lease_times_counts(lease: MakeLease, clock: VirtualClock) -> None:
     holder, hasty = lease(60.0), lease()
     assert await holder.hold()
     assert not await hasty.hold()
-    clock.now += 59.9
+    clock.seconds += 59.9
     assert not await hasty.hold(), "the holder's own time stands in the document"
-    clock.now += 0.1
+    clock.seconds += 0.1
     assert await hasty.hold()
     patient = lease(60.0)
     assert not await patient.hold()
-    clock.now += 59.9
+    clock.seconds += 59.9
     assert not await patient.hold(), "its own time is longer than the holder's"
-    clock.now += 0.1
+    clock.seconds += 0.1
     assert await patient.hold()
 
 
 class SlowMeta:
     """A collection whose answers to a look-up take ``seconds`` of the test's clock."""
 
-    def __init__(self, meta: Any, clock: TurnedClock) -> None:
+    def __init__(self, meta: Any, clock: VirtualClock) -> None:
         self._meta, self._clock = meta, clock
         self.seconds = 0.0
 
@@ -157,12 +145,12 @@ class SlowMeta:
 
     async def find_one(self, chosen: Any) -> Any:
         found = await self._meta.find_one(chosen)
-        self._clock.now += self.seconds
+        self._clock.seconds += self.seconds
         return found
 
 
 async def test_the_time_that_an_answer_takes_does_not_count_against_the_holder(
-    link: Link, lease: MakeLease, clock: TurnedClock
+    link: Link, lease: MakeLease, clock: VirtualClock
 ) -> None:
     slow = SlowMeta(link.meta, clock)
     holder, observer = lease(), lease(meta=slow)
@@ -170,14 +158,14 @@ async def test_the_time_that_an_answer_takes_does_not_count_against_the_holder(
     slow.seconds = 2 * SECONDS
     assert not await observer.hold(), "seen for the first time"
     slow.seconds = 0.0
-    clock.now += SECONDS - 0.001
+    clock.seconds += SECONDS - 0.001
     assert not await observer.hold()
-    clock.now += 0.001
+    clock.seconds += 0.001
     assert await observer.hold()
 
 
 async def test_a_lease_document_of_an_older_version_or_a_damaged_one_can_be_taken(
-    link: Link, lease: MakeLease, clock: TurnedClock
+    link: Link, lease: MakeLease, clock: VirtualClock
 ) -> None:
     for found in (
         {"holder": "other", "revision": 7},
@@ -187,7 +175,7 @@ async def test_a_lease_document_of_an_older_version_or_a_damaged_one_can_be_take
         await link.meta.replace_one({"_id": "oplog_ops:lease"}, found, upsert=True)
         observer = lease()
         assert not await observer.hold()
-        clock.now += SECONDS
+        clock.seconds += SECONDS
         assert await observer.hold()
 
 

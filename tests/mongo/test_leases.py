@@ -14,9 +14,9 @@ from oplogd.lease import MAX_TERM
 from oplogd.store.leases import LeaseRequest
 from oplogd.store.mongo import MongoStore, Timing
 from oplogd.store.mongo.layout import Document
+from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.mongo.conftest import MakeStore
 from tests.mongo.fenced import LEASE, TTL_MS, Target, new_term, poll
-from tests.mongo.topics import START_MS, ServerClock
 from tests.mongo.wire import Command, Wire
 
 
@@ -37,9 +37,8 @@ async def opened(make_store: MakeStore, *urls: str) -> list[MongoStore]:
 
 
 async def test_500_races_for_one_lease_have_one_winner_each(
-    plain_url: str, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    plain_url: str, make_store: MakeStore, clock: VirtualClock
 ) -> None:
-    clock = ServerClock(monkeypatch)
     stores = await opened(make_store, plain_url, plain_url)
     wins = [0, 0]
     for number in range(1, 501):
@@ -148,9 +147,8 @@ class Writes(monitoring.CommandListener):
 
 
 async def test_a_poll_writes_only_if_it_changes_something_and_extends_20_times_per_ttl_at_most(
-    plain_url: str, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    plain_url: str, make_store: MakeStore, clock: VirtualClock
 ) -> None:
-    clock = ServerClock(monkeypatch)
     writes = Writes()
     store = make_store(plain_url, "plain", lease=60, event_listeners=[writes])
     await store.open()
@@ -172,10 +170,9 @@ async def test_terms_do_not_begin_again_after_leases_were_lost(
     plain_url: str,
     database: Database[Document],
     make_store: MakeStore,
-    monkeypatch: pytest.MonkeyPatch,
+    clock: VirtualClock,
 ) -> None:
     """Otherwise the fence of an old leader would hold again."""
-    clock = ServerClock(monkeypatch)
     (store,) = await opened(make_store, plain_url)
     assert [await new_term(store) for _ in range(3)] == [1, 2, 3]
     assert (await poll(store, "a", "other")).term == 1
@@ -190,9 +187,8 @@ async def test_terms_do_not_begin_again_after_leases_were_lost(
 
 
 async def test_a_lease_that_ends_too_late_by_a_clock_that_was_set_back_expires_all_the_same(
-    plain_url: str, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    plain_url: str, make_store: MakeStore, clock: VirtualClock
 ) -> None:
-    clock = ServerClock(monkeypatch)
     (store,) = await opened(make_store, plain_url)
     await poll(store, "dead")
     clock.ms -= 86_400_000

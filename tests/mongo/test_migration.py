@@ -9,9 +9,9 @@ from bson import ObjectId
 from pymongo import AsyncMongoClient
 from pymongo.asynchronous.database import AsyncDatabase
 
+from oplogd.clock import now_ms
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import EventId
-from oplogd.operation import now_ms
 from oplogd.store.mongo import MongoStore
 from oplogd.stream.start import Since, resolve
 from tests.conftest import ROOT

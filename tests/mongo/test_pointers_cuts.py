@@ -11,6 +11,7 @@ from oplogd.pointer import Decision
 from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.layout import Document
 from oplogd.store.topics import Topic
+from tests.kits.clock.virtual import VirtualClock
 from tests.mongo.committing import KilledError, Steps, opened, stepping, topics_of
 from tests.mongo.conftest import MakeStore
 from tests.mongo.pointing import (
@@ -26,7 +27,7 @@ from tests.mongo.pointing import (
     stores_messages,
     voided,
 )
-from tests.mongo.topics import ServerClock, inserts_entries
+from tests.mongo.topics import inserts_entries
 from tests.mongo.wire import Command, Matches, Wire
 
 _SETTLED_MS = 3_001
@@ -77,10 +78,9 @@ async def test_a_publish_of_stored_messages_killed_after_any_step_is_repeated(
 
 
 async def test_a_pointer_whose_agent_is_killed_while_it_begins_times_out(
-    agents: Agents, monkeypatch: pytest.MonkeyPatch
+    agents: Agents, clock: VirtualClock
 ) -> None:
     """Whatever was registered or appended, a committed reader goes on."""
-    clock = ServerClock(monkeypatch)
     topics = []
     calls: list[tuple[str, Callable[..., Awaitable[object]]]]
     calls = [("registered", publish), ("appended", publish)]
@@ -108,11 +108,10 @@ async def test_a_pointer_whose_agent_is_killed_while_it_begins_times_out(
 async def test_a_rollback_killed_after_any_step_is_completed(
     agents: Agents,
     database: Database[Document],
-    monkeypatch: pytest.MonkeyPatch,
+    clock: VirtualClock,
     is_kept: bool,
     everything: bool,
 ) -> None:
-    clock = ServerClock(monkeypatch)
     for step in ("rollback-noted", "dropped", "voided", "void-entry"):
         topic = await agents.topic()
         marks = await publish(agents.keeper, topic, "a", "b")
@@ -180,10 +179,9 @@ async def test_messages_that_are_stored_after_a_rollback_was_cut_stay(
 async def test_a_decision_killed_after_any_step_is_completed(
     agents: Agents,
     database: Database[Document],
-    monkeypatch: pytest.MonkeyPatch,
+    clock: VirtualClock,
     is_kept: bool,
 ) -> None:
-    clock = ServerClock(monkeypatch)
     for step, times in (("decision", 1), ("decision", 2), ("dropped", 1), ("dropped", 2)):
         topics = [await agents.topic(), await agents.topic()]
         logs = [topic.log for topic in topics]
@@ -216,9 +214,8 @@ async def test_a_decision_killed_after_any_step_is_completed(
 
 
 async def test_a_keeper_that_dies_is_followed_by_the_next_one(
-    plain_url: str, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    plain_url: str, make_store: MakeStore, clock: VirtualClock
 ) -> None:
-    clock = ServerClock(monkeypatch)
     steps = Steps()
     keeper = await stepping(make_store, plain_url, steps)
     (one, two) = await topics_of(keeper, "a", "b")
@@ -253,9 +250,8 @@ class FailsOnce(Steps):
 
 
 async def test_a_rollback_that_fails_is_told_and_holds_up_no_other(
-    plain_url: str, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    plain_url: str, make_store: MakeStore, clock: VirtualClock
 ) -> None:
-    clock = ServerClock(monkeypatch)
     steps = FailsOnce()
     keeper = await stepping(make_store, plain_url, steps)
     topics = await topics_of(keeper, "a", "b")

@@ -10,6 +10,7 @@ from oplogd.pointer import Decision
 from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.layout import Document
 from oplogd.store.topics import Topic
+from tests.kits.clock.virtual import VirtualClock
 from tests.mongo.committing import opened, topics_of
 from tests.mongo.conftest import MakeStore
 from tests.mongo.pointing import (
@@ -22,7 +23,7 @@ from tests.mongo.pointing import (
     stores_messages,
     voided,
 )
-from tests.mongo.topics import ServerClock, entries_of, inserts_entries
+from tests.mongo.topics import entries_of, inserts_entries
 from tests.mongo.wire import Command, Wire
 
 
@@ -166,10 +167,9 @@ async def test_write_stamps_ascend_although_a_publish_comes_between_two_look_ups
     store: MongoStore,
     other: MongoStore,
     topic: Topic,
-    monkeypatch: pytest.MonkeyPatch,
+    clock: VirtualClock,
 ) -> None:
     """The look-up of the last stored message is older than that of the last PUBLISH entry."""
-    ServerClock(monkeypatch)
     found = 0
 
     def second(command: Command) -> bool:

@@ -5,10 +5,12 @@ import asyncio
 import pytest
 from pymongo.database import Database
 
+from oplogd.clock import Clock
 from oplogd.errors import NotConfirmedError
 from oplogd.pointer import Decision
 from oplogd.store.mongo import Timing
 from oplogd.store.mongo.layout import Document
+from tests.kits.clock.virtual import VirtualClock
 from tests.mongo.committing import opened, topics_of
 from tests.mongo.conftest import MakeStore
 from tests.mongo.pointing import (
@@ -21,7 +23,7 @@ from tests.mongo.pointing import (
     stamp_of,
     store_messages,
 )
-from tests.mongo.topics import ENTRIES, ServerClock, entries_of, place, stored
+from tests.mongo.topics import ENTRIES, entries_of, place, stored
 from tests.mongo.wire import Wire
 
 TTL = 5
@@ -32,9 +34,8 @@ async def test_stored_messages_leave_with_their_entry_and_the_rest_with_the_deci
     plain_url: str,
     make_store: MakeStore,
     database: Database[Document],
-    monkeypatch: pytest.MonkeyPatch,
+    clock: VirtualClock,
 ) -> None:
-    clock = ServerClock(monkeypatch)
     store = await opened(make_store, plain_url, timing=Timing(settle_seconds=0.0))
     (topic,) = await topics_of(store, "a")
     await store.topics.change(topic.name, TTL)
@@ -72,9 +73,8 @@ async def test_numbers_go_on_after_the_sweep_of_an_open_pointer(
     plain_url: str,
     make_store: MakeStore,
     database: Database[Document],
-    monkeypatch: pytest.MonkeyPatch,
+    clock: VirtualClock,
 ) -> None:
-    clock = ServerClock(monkeypatch)
     store = await opened(make_store, plain_url, timing=Timing(settle_seconds=0.0))
     (topic,) = await topics_of(store, "a")
     await store.topics.change(topic.name, TTL)
@@ -93,10 +93,9 @@ async def test_numbers_go_on_after_the_sweep_of_an_open_pointer(
 
 
 async def test_a_message_that_is_stored_during_a_sweep_can_be_published(
-    wire: Wire, plain_url: str, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    wire: Wire, plain_url: str, make_store: MakeStore, clock: VirtualClock
 ) -> None:
     """The stored messages leave before their entry. A number that it covers is not used again."""
-    clock = ServerClock(monkeypatch)
     sweeping = await opened(make_store, wire.url(), timing=Timing(settle_seconds=0.0))
     other = await opened(make_store, plain_url)
     (topic,) = await topics_of(other, "a")
@@ -120,9 +119,8 @@ async def test_nothing_of_a_deleted_topic_stays(
     plain_url: str,
     make_store: MakeStore,
     database: Database[Document],
-    monkeypatch: pytest.MonkeyPatch,
+    clock: VirtualClock,
 ) -> None:
-    clock = ServerClock(monkeypatch)
     store = await opened(make_store, plain_url, timing=Timing(settle_seconds=0.0))
     one, two, kept = await topics_of(store, "a", "b", "c")
     for topic in (one, two, kept):
@@ -179,15 +177,14 @@ async def test_a_store_that_took_too_long_is_not_confirmed(
     plain_url: str, make_store: MakeStore
 ) -> None:
     """The sweep may have removed the messages that had its numbers before."""
-    now = 0.0
+    own = VirtualClock()
 
     async def pass_time(name: str) -> None:
-        nonlocal now
         if name == "looked-up":
-            now += 31.0
+            own.move(31.0)
 
-    timing = Timing(clock=lambda: now, late_seconds=30.0, at_step=pass_time)
-    store = await opened(make_store, plain_url, timing=timing)
+    timing = Timing(late_seconds=30.0, at_step=pass_time)
+    store = await opened(make_store, plain_url, timing=timing, clock=Clock(boot=own.monotonic))
     (topic,) = await topics_of(store, "a")
     with pytest.raises(NotConfirmedError):
         await store_messages(store, topic, "a")

@@ -11,9 +11,10 @@ from bson.int64 import Int64
 from pymongo import AsyncMongoClient
 from pymongo.asynchronous.database import AsyncDatabase
 
+from oplogd.clock import now_ms
 from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.event_id import EventId, format_id
-from oplogd.operation import Operation, now_ms
+from oplogd.operation import Operation
 from oplogd.store import BatchId
 from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.link import Link

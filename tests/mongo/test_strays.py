@@ -1,11 +1,10 @@
 """Strays before the log: none counts as the oldest entry, and no writer appends behind one."""
 
-import time
-
-import pytest
 from pymongo.database import Database
 
+from oplogd.clock import Clock
 from oplogd.store.mongo.layout import Document
+from tests.kits.clock.virtual import VirtualClock
 from tests.mongo.conftest import MakeStore
 from tests.mongo.operations import document, offsets, op
 from tests.mongo.test_late import PAUSE_SECONDS
@@ -15,14 +14,13 @@ async def test_an_agent_that_was_idle_does_not_go_on_behind_a_stray(
     database: Database[Document],
     plain_url: str,
     make_store: MakeStore,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    store = make_store(plain_url, "plain", lease=60)
+    own = VirtualClock()
+    store = make_store(plain_url, "plain", lease=60, clock=Clock(boot=own.monotonic))
     await store.open()
     await store.append([op(str(number)) for number in range(1, 6)])
     await store.checkpoint()
-    right = time.clock_gettime
-    monkeypatch.setattr(time, "clock_gettime", lambda clock: right(clock) + 2 * PAUSE_SECONDS)
+    own.move(2 * PAUSE_SECONDS)
     log = database["oplog_ops"]
     log.delete_many({})
     log.insert_many([document(6), *(document(n) for n in range(100, 121))])

@@ -2,15 +2,15 @@
 
 import contextlib
 
-import pytest
 from pymongo.database import Database
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.store.mongo import Timing
 from oplogd.store.mongo.layout import Document
 from oplogd.store.topics import Placed, Refused
+from tests.kits.clock.virtual import VirtualClock
 from tests.mongo.conftest import MakeStore
-from tests.mongo.topics import ENTRIES, NAME, ServerClock, append, payloads_of, place, stored
+from tests.mongo.topics import ENTRIES, NAME, append, payloads_of, place, stored
 from tests.mongo.wire import Command, Wire
 
 MOST_COMMANDS = 30
@@ -92,9 +92,8 @@ async def test_a_sweep_frees_the_name_that_a_cut_deletion_has_left(
     database: Database[Document],
     plain_url: str,
     make_store: MakeStore,
-    monkeypatch: pytest.MonkeyPatch,
+    clock: VirtualClock,
 ) -> None:
-    clock = ServerClock(monkeypatch)
     sweeper = make_store(plain_url, "plain", lease=600, timing=Timing(settle_seconds=0.0))
     await sweeper.open()
     store = make_store(wire.url(retryWrites="false", retryReads="false"), "plain", lease=600)

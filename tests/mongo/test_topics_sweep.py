@@ -1,6 +1,7 @@
 """Sweeps of topics, and inserts that are carried out after a sweep has passed their place."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from pymongo.database import Database
@@ -10,11 +11,11 @@ from oplogd.names import TopicName
 from oplogd.store.mongo import MongoStore, Timing
 from oplogd.store.mongo.layout import Document
 from oplogd.store.topics import Placed, Refused
+from tests.kits.clock.virtual import VirtualClock
 from tests.mongo.conftest import MakeStore
 from tests.mongo.topics import (
     ENTRIES,
     NAME,
-    ServerClock,
     append,
     inserts_entries,
     payloads_of,
@@ -27,39 +28,25 @@ TTL = 5
 AT_ONCE = Timing(settle_seconds=0.0)
 
 
-class Turned:
-    """A clock of a machine. ``seconds`` is its time."""
-
-    def __init__(self) -> None:
-        self.seconds = 1_000.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-
 async def ready(store: MongoStore) -> MongoStore:
     await store.open()
     return store
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> ServerClock:
-    return ServerClock(monkeypatch)
-
-
 @pytest.mark.parametrize("by", ["own clock", "clock of the cluster"])
 async def test_a_message_whose_writer_paused_while_its_place_was_swept_is_not_lost(
     by: str,
-    clock: ServerClock,
+    clock: VirtualClock,
     database: Database[Document],
     plain_url: str,
     make_store: MakeStore,
 ) -> None:
-    own = Turned()
+    own = VirtualClock()
+    own_clock = replace(clock.dates, boot=own.monotonic)
     with Wire(plain_url, as_replica_set=by == "clock of the cluster") as wire:
         other = await ready(make_store(plain_url, "plain", lease=60, timing=AT_ONCE))
         url = wire.url(retryWrites="false")
-        store = await ready(MongoStore(url, collection="plain", timing=Timing(clock=own)))
+        store = await ready(MongoStore(url, collection="plain", clock=own_clock))
         try:
             topic = await other.topics.create(NAME, TTL)
             await place(store.topics, topic, "first")
@@ -84,15 +71,16 @@ async def test_a_message_whose_writer_paused_while_its_place_was_swept_is_not_lo
 
 
 async def test_a_message_whose_writer_paused_while_its_topic_was_swept_away_is_refused(
-    clock: ServerClock,
+    clock: VirtualClock,
     wire: Wire,
     database: Database[Document],
     plain_url: str,
     make_store: MakeStore,
 ) -> None:
-    own = Turned()
+    own = VirtualClock()
+    own_clock = replace(clock.dates, boot=own.monotonic)
     other = await ready(make_store(plain_url, "plain", lease=60, timing=AT_ONCE))
-    store = await ready(make_store(wire.url(), "plain", timing=Timing(clock=own)))
+    store = await ready(make_store(wire.url(), "plain", clock=own_clock))
     topic = await other.topics.create(NAME, None)
     held = wire.hold(inserts_entries)
     writing = asyncio.create_task(append(store.topics, topic, "late"))
@@ -110,12 +98,13 @@ async def test_a_message_whose_writer_paused_while_its_topic_was_swept_away_is_r
 
 
 async def test_a_sweep_removes_only_entries_that_an_earlier_one_saw_long_enough_ago(
-    clock: ServerClock, database: Database[Document], plain_url: str, make_store: MakeStore
+    clock: VirtualClock, database: Database[Document], plain_url: str, make_store: MakeStore
 ) -> None:
     """A writer that paused for less than that has met a duplicate key."""
-    own = Turned()
-    timing = Timing(clock=own)
-    store = await ready(make_store(plain_url, "plain", lease=60, timing=timing))
+    own = VirtualClock()
+    timing = Timing()
+    own_clock = replace(clock.dates, boot=own.monotonic)
+    store = await ready(make_store(plain_url, "plain", lease=60, timing=timing, clock=own_clock))
     topic = await store.topics.create(NAME, TTL)
     await place(store.topics, topic, *"abc")
     clock.ms += 1000 * TTL + 1
@@ -135,7 +124,7 @@ async def test_a_sweep_removes_only_entries_that_an_earlier_one_saw_long_enough_
 
 
 async def test_the_log_of_a_deleted_topic_stays_as_long(
-    clock: ServerClock, database: Database[Document], plain_url: str, make_store: MakeStore
+    clock: VirtualClock, database: Database[Document], plain_url: str, make_store: MakeStore
 ) -> None:
     timing = Timing()
     store = await ready(make_store(plain_url, "plain", lease=60, timing=timing))
@@ -153,7 +142,7 @@ async def test_the_log_of_a_deleted_topic_stays_as_long(
 
 
 async def test_only_the_holder_of_the_lease_sweeps(
-    clock: ServerClock, database: Database[Document], plain_url: str, make_store: MakeStore
+    clock: VirtualClock, database: Database[Document], plain_url: str, make_store: MakeStore
 ) -> None:
     holder = await ready(make_store(plain_url, "plain", lease=60, timing=AT_ONCE))
     other = await ready(make_store(plain_url, "plain", lease=60, timing=AT_ONCE))
@@ -166,7 +155,7 @@ async def test_only_the_holder_of_the_lease_sweeps(
 
 
 async def test_sweeps_beside_the_appends_of_two_stores_lose_nothing(
-    clock: ServerClock, plain_url: str, make_store: MakeStore
+    clock: VirtualClock, plain_url: str, make_store: MakeStore
 ) -> None:
     stores = [make_store(plain_url, "plain", lease=60, timing=AT_ONCE) for _ in range(2)]
     for store in stores:
@@ -196,7 +185,7 @@ async def test_sweeps_beside_the_appends_of_two_stores_lose_nothing(
 
 
 async def test_the_rest_of_a_sweep_that_was_cut_goes_with_the_next_one(
-    clock: ServerClock, wire: Wire, database: Database[Document], make_store: MakeStore
+    clock: VirtualClock, wire: Wire, database: Database[Document], make_store: MakeStore
 ) -> None:
     store = await ready(make_store(wire.url(), "plain", lease=60, timing=AT_ONCE))
     topic = await store.topics.create(NAME, TTL)
@@ -300,7 +289,7 @@ async def test_a_database_without_collections_of_topics_gets_them(
 
 
 async def test_no_number_of_a_swept_log_returns_by_a_store_that_reserved_one_long_ago(
-    clock: ServerClock, plain_url: str, make_store: MakeStore
+    clock: VirtualClock, plain_url: str, make_store: MakeStore
 ) -> None:
     stores = [
         await ready(make_store(plain_url, "plain", lease=60, timing=AT_ONCE)) for _ in range(2)

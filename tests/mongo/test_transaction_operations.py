@@ -10,13 +10,15 @@ from pymongo.database import Database
 
 from oplog_sync.backend.base import Wanted
 from oplog_sync.backend.mongo import MongoBackend
+from oplogd.clock import Clock
 from oplogd.errors import StoreUnavailableError, TransactionNotFoundError
 from oplogd.store import Correction, CorrectionResult, Entry
-from oplogd.store.mongo import MongoStore, Timing
+from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.layout import Document
 from oplogd.store.mongo.setup import CollectionKind
 from oplogd.store.mongo.transactions.places import forget_notes
 from oplogd.store.mongo.trim import Trimmer
+from tests.kits.clock.virtual import VirtualClock
 from tests.mongo.conftest import MakeStore
 from tests.mongo.operations import live_states, offsets, op, whole_log
 from tests.mongo.transactions import (
@@ -251,10 +253,10 @@ async def turned_over(other: MongoStore, database: Database[Document], past: int
 async def test_an_insert_behind_a_trimmed_front_loses_and_doubles_nothing(
     by: str, wire: Wire, database: Database[Document], plain_url: str, make_store: MakeStore
 ) -> None:
-    now = [1000.0]
+    own = VirtualClock()
     other = await opened(make_store(plain_url, "plain", max_bytes=20_000, lease=60))
     store = await opened(
-        make_store(wire.url(), "plain", max_bytes=20_000, timing=Timing(clock=lambda: now[0]))
+        make_store(wire.url(), "plain", max_bytes=20_000, clock=Clock(boot=own.monotonic))
     )
     lsns = range(10)
     await written(other, lsns)
@@ -264,7 +266,7 @@ async def test_an_insert_behind_a_trimmed_front_loses_and_doubles_nothing(
     await asyncio.to_thread(held.wait)
     done = await append(other, 10) if by == "another agent" else None
     await turned_over(other, database, 20)
-    now[0] += 60.0
+    own.move(60.0)
     await asyncio.to_thread(held.release)
     runs = await appending
     oldest = (await other.locate()).oldest
@@ -288,15 +290,15 @@ async def test_an_insert_behind_a_trimmed_front_loses_and_doubles_nothing(
 async def test_an_insert_that_was_folded_before_its_late_answer_stays_in_the_log(
     wire: Wire, plain_url: str, make_store: MakeStore
 ) -> None:
-    now = [1000.0]
+    own = VirtualClock()
     other = await opened(make_store(plain_url, "plain", lease=60))
-    store = await opened(make_store(wire.url(), "plain", timing=Timing(clock=lambda: now[0])))
+    store = await opened(make_store(wire.url(), "plain", clock=Clock(boot=own.monotonic)))
     await written(other)
     held = wire.hold(inserts, "after")
     appending = asyncio.create_task(append(store, 240))
     await asyncio.to_thread(held.wait)
     await other.checkpoint()
-    now[0] += 60.0
+    own.move(60.0)
     await asyncio.to_thread(held.release)
     runs = await appending
     assert of_transaction(await whole_log(other), LSNS) == ids(runs)

@@ -10,6 +10,7 @@ from oplogd.store.mongo.layout import Document
 from oplogd.store.topics import Topic
 from oplogd.store.transactions import Transaction
 from oplogd.transaction import Reason, Record, State
+from tests.kits.clock.virtual import VirtualClock
 from tests.mongo.committing import (
     KilledError,
     Steps,
@@ -29,7 +30,6 @@ from tests.mongo.committing import (
     written,
 )
 from tests.mongo.conftest import MakeStore
-from tests.mongo.topics import ServerClock
 
 # The steps of a commit that touches two topics and the oplog.
 COMMIT_STEPS = [
@@ -46,7 +46,7 @@ FINISHERS = ["repeated", "asked", "kept", "later commit"]
 _KEPT_AFTER_MS = 5_000
 
 
-async def finish(store: MongoStore, clock: ServerClock, txn: Transaction, way: str) -> None:
+async def finish(store: MongoStore, clock: VirtualClock, txn: Transaction, way: str) -> None:
     transactions = store.transactions
     if way == "repeated":
         found = await transactions.find(txn.id)
@@ -71,9 +71,8 @@ def records_of(first: Topic, second: Topic, name: str) -> list[Record]:
 
 
 async def test_a_commit_killed_after_any_step_is_finished_by_any_other_agent(
-    plain_url: str, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    plain_url: str, make_store: MakeStore, clock: VirtualClock
 ) -> None:
-    clock = ServerClock(monkeypatch)
     keeper = await opened(make_store, plain_url)
     steps = Steps()
     store = await stepping(make_store, plain_url, steps)
@@ -104,9 +103,8 @@ async def test_a_commit_killed_after_any_step_is_finished_by_any_other_agent(
 
 
 async def test_an_abort_killed_after_any_step_is_finished_by_any_other_agent(
-    plain_url: str, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    plain_url: str, make_store: MakeStore, clock: VirtualClock
 ) -> None:
-    clock = ServerClock(monkeypatch)
     keeper = await opened(make_store, plain_url)
     steps = Steps()
     store = await stepping(make_store, plain_url, steps)
@@ -130,9 +128,8 @@ async def test_an_abort_killed_after_any_step_is_finished_by_any_other_agent(
 
 
 async def test_a_transaction_whose_agent_is_killed_before_the_decision_is_aborted_when_overdue(
-    plain_url: str, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    plain_url: str, make_store: MakeStore, clock: VirtualClock
 ) -> None:
-    clock = ServerClock(monkeypatch)
     keeper = await opened(make_store, plain_url)
     steps = Steps()
     store = await stepping(make_store, plain_url, steps)
@@ -245,9 +242,8 @@ async def test_a_transaction_that_cannot_be_completed_does_not_hold_up_the_other
     plain_url: str,
     make_store: MakeStore,
     database: Database[Document],
-    monkeypatch: pytest.MonkeyPatch,
+    clock: VirtualClock,
 ) -> None:
-    clock = ServerClock(monkeypatch)
     steps = Steps()
     store = await stepping(make_store, plain_url, steps)
     (topic,) = await topics_of(store, "a")

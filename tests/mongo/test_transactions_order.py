@@ -13,6 +13,7 @@ from oplogd.store.mongo.layout import Document
 from oplogd.store.mongo.setup import CollectionKind
 from oplogd.store.transactions import Commit
 from oplogd.transaction import Reason, State
+from tests.kits.clock.virtual import VirtualClock
 from tests.mongo.committing import (
     KilledError,
     Steps,
@@ -32,7 +33,7 @@ from tests.mongo.committing import (
     written,
 )
 from tests.mongo.conftest import MakeStore
-from tests.mongo.topics import ServerClock, inserts_entries
+from tests.mongo.topics import inserts_entries
 from tests.mongo.wire import Wire
 
 STEPS = ["decided", "commit-record", "marker", "operations", "finished"]
@@ -243,9 +244,8 @@ async def test_a_commit_and_an_abort_at_the_same_time_have_one_winner(
 
 
 async def test_a_commit_that_is_slower_than_the_time_out_is_refused(
-    wire: Wire, plain_url: str, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    wire: Wire, plain_url: str, make_store: MakeStore, clock: VirtualClock
 ) -> None:
-    clock = ServerClock(monkeypatch)
     store = await opened(make_store, wire.url())
     other = await opened(make_store, plain_url)
     (topic,) = await topics_of(store, "a")
@@ -267,9 +267,8 @@ async def test_a_commit_that_is_slower_than_the_time_out_is_refused(
 
 
 async def test_a_decision_before_the_time_out_is_completed_after_it(
-    plain_url: str, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    plain_url: str, make_store: MakeStore, clock: VirtualClock
 ) -> None:
-    clock = ServerClock(monkeypatch)
     steps = Steps()
     keeper = await opened(make_store, plain_url)
     store = await stepping(make_store, plain_url, steps)
@@ -295,9 +294,8 @@ async def test_a_table_that_was_dropped_disturbs_nothing_else_and_is_created_aga
     plain_url: str,
     make_store: MakeStore,
     database: Database[Document],
-    monkeypatch: pytest.MonkeyPatch,
+    clock: VirtualClock,
 ) -> None:
-    clock = ServerClock(monkeypatch)
     store = await opened(make_store, plain_url)
     (topic,) = await topics_of(store, "a")
     await store.transactions.keep()

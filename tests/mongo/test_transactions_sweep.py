@@ -2,12 +2,12 @@
 
 import asyncio
 
-import pytest
 from pymongo.database import Database
 
 from oplogd.store.mongo import Timing
 from oplogd.store.mongo.layout import Document
 from oplogd.store.topics import EntryKind
+from tests.kits.clock.virtual import VirtualClock
 from tests.mongo.committing import (
     Steps,
     begin,
@@ -21,7 +21,7 @@ from tests.mongo.committing import (
     written,
 )
 from tests.mongo.conftest import MakeStore
-from tests.mongo.topics import ServerClock, place, stored
+from tests.mongo.topics import place, stored
 
 TTL = 5
 TWENTY_MINUTES_MS = 20 * 60_000
@@ -31,9 +31,8 @@ async def test_records_stay_for_twenty_minutes_and_leave_although_nothing_new_co
     plain_url: str,
     make_store: MakeStore,
     database: Database[Document],
-    monkeypatch: pytest.MonkeyPatch,
+    clock: VirtualClock,
 ) -> None:
-    clock = ServerClock(monkeypatch)
     store = await opened(make_store, plain_url, timing=Timing(settle_seconds=0.0))
     (topic,) = await topics_of(store, "a")
     await store.topics.change(topic.name, TTL)
@@ -60,9 +59,8 @@ async def test_records_stay_for_twenty_minutes_and_leave_although_nothing_new_co
 
 
 async def test_an_agent_that_slept_past_the_sweep_of_its_commit_brings_no_record_back(
-    plain_url: str, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    plain_url: str, make_store: MakeStore, clock: VirtualClock
 ) -> None:
-    clock = ServerClock(monkeypatch)
     steps = Steps()
     store = await opened(make_store, plain_url, timing=Timing(settle_seconds=0.0))
     slow = await stepping(make_store, plain_url, steps)

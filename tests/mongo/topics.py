@@ -1,32 +1,17 @@
-"""Topics for the tests of MongoDB: commands to disturb, and a server's clock to set."""
+"""Topics for the tests of MongoDB: commands to disturb."""
 
 from collections.abc import Sequence
 
-import pytest
 from pymongo.database import Database
 
 from oplogd.message import of_payload
 from oplogd.names import TopicName
 from oplogd.store.mongo.layout import Document
-from oplogd.store.mongo.link import Link
 from oplogd.store.topics import MessageBatch, Outcome, Placed, Topic, TopicEntry, Topics
 from tests.mongo.wire import Command
 
 ENTRIES = "oplog_entries"
 NAME = TopicName("ns", "t")
-START_MS = 1_700_000_000_000
-
-
-class ServerClock:
-    """The clock of all servers in a test. ``ms`` since 1970."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.ms = START_MS
-
-        async def now_ms(_: Link) -> int:
-            return self.ms
-
-        patch.setattr(Link, "now_ms", now_ms)
 
 
 def inserts_entries(command: Command) -> bool:

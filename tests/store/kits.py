@@ -13,12 +13,10 @@ from pymongo import AsyncMongoClient
 from oplogd.operation import Operation
 from oplogd.store import BatchId, Entry, State, StateCursor, Store
 from oplogd.store.mongo import MongoStore, Timing
-from oplogd.store.mongo.link import Link
 from oplogd.store.sqlite import SqliteStore
+from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import Known, key_of
 from tests.kits.servers.stores import StorePlace, new_place, skip_fsync
-
-START_MS = 1_700_000_000_000
 
 # The clock of a test stands still, so tombstones and swept messages need not stay.
 MONGO_TIMING = Timing(keep_seconds=0.02, trim_seconds=0.0, purge_leases=-1, settle_seconds=0.0)
@@ -27,8 +25,8 @@ MONGO_TIMING = Timing(keep_seconds=0.02, trim_seconds=0.0, purge_leases=-1, sett
 class Kit(Protocol):
     """An empty database. All its handles are closed at the end."""
 
-    # The time by the store's clock.
-    clock_ms: int
+    # Dates the entries. Durations are real.
+    clock: VirtualClock
     # Documents that the database can hold in a test.
     bulk: int
 
@@ -39,16 +37,14 @@ class Kit(Protocol):
 
 
 class SqliteKit:
-    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
-        self.clock_ms = START_MS
+    def __init__(self, folder: Path) -> None:
+        self.clock = VirtualClock()
         self.bulk = 12_000
         self._path = folder / "oplog.db"
         self._open: list[SqliteStore] = []
-        for module in ("log", "topics", "transactions", "leases", "pointers"):
-            patch.setattr(f"oplogd.store.sqlite.{module}.now_ms", lambda: self.clock_ms)
 
     async def open(self, max_bytes: int | None = None, topic_ttl: int | None = None) -> Store:
-        store = SqliteStore(self._path, max_bytes, topic_ttl=topic_ttl)
+        store = SqliteStore(self._path, max_bytes, topic_ttl=topic_ttl, clock=self.clock.dates)
         self._open.append(store)
         await store.open()
         return store
@@ -73,7 +69,7 @@ def sqlite_kits(request: pytest.FixtureRequest, patch: pytest.MonkeyPatch) -> Ki
     async def kit() -> AsyncIterator[Kit]:
         folder = tmp_path / str(next(numbers))
         folder.mkdir()
-        made = SqliteKit(folder, patch)
+        made = SqliteKit(folder)
         try:
             yield made
         finally:
@@ -85,18 +81,13 @@ def sqlite_kits(request: pytest.FixtureRequest, patch: pytest.MonkeyPatch) -> Ki
 class MongoKit:
     """A MongoDB with the kit's clock. The lease is short, so that tests wait less for it."""
 
-    def __init__(self, place: StorePlace, bulk: int, patch: pytest.MonkeyPatch) -> None:
-        self.clock_ms = START_MS
+    def __init__(self, place: StorePlace, bulk: int) -> None:
+        self.clock = VirtualClock()
         self.bulk = bulk
         self._url = str(place.store)
         self._kind = place.kind
         self._open: list[MongoStore] = []
         self._has_cap = False
-
-        async def now_ms(_: Link) -> int:
-            return self.clock_ms
-
-        patch.setattr(Link, "now_ms", now_ms)
 
     async def open(self, max_bytes: int | None = None, topic_ttl: int | None = None) -> Store:
         self._has_cap |= max_bytes is not None
@@ -106,6 +97,7 @@ class MongoKit:
             max_bytes=max_bytes,
             topic_ttl=topic_ttl,
             lease=1,
+            clock=self.clock.dates,
             timing=MONGO_TIMING,
         )
         self._open.append(store)
@@ -143,7 +135,7 @@ def mongo_kits(sort: str, bulk: int) -> MakeKits:
     def make(request: pytest.FixtureRequest, patch: pytest.MonkeyPatch) -> Kits:
         @contextlib.asynccontextmanager
         async def kit() -> AsyncIterator[Kit]:
-            made = MongoKit(new_place(request, sort), bulk, patch)
+            made = MongoKit(new_place(request, sort), bulk)
             try:
                 yield made
             finally:

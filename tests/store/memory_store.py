@@ -12,7 +12,8 @@ from oplogd.store.leases import Leases
 from oplogd.store.pointers import Pointers
 from oplogd.store.topics import DEFAULT_TTL, Topics
 from oplogd.store.transactions import Transactions
-from tests.store.kits import START_MS, Kits
+from tests.kits.clock.virtual import VirtualClock
+from tests.store.kits import Kits
 from tests.topics.memory import MemoryTopics
 from tests.topics.memory_pointers import MemoryPointers
 from tests.topics.memory_transactions import MemoryTransactions
@@ -58,7 +59,7 @@ class MemoryStore:
 
 class MemoryKit:
     def __init__(self) -> None:
-        self.clock_ms = START_MS
+        self.clock = VirtualClock()
         self.bulk = 12_000
         self._topics: MemoryTopics | None = None
         self._transactions: MemoryTransactions | None = None
@@ -66,7 +67,7 @@ class MemoryKit:
 
     async def open(self, max_bytes: int | None = None, topic_ttl: int | None = None) -> MemoryStore:
         if self._topics is None or self._transactions is None or self._pointers is None:
-            self._topics = MemoryTopics(lambda: self.clock_ms, topic_ttl or DEFAULT_TTL)
+            self._topics = MemoryTopics(self.clock.now_ms, topic_ttl or DEFAULT_TTL)
             self._transactions = MemoryTransactions(self._topics)
             self._pointers = MemoryPointers(self._topics)
         return MemoryStore(self._topics, self._transactions.another(), self._pointers.another())

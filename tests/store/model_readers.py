@@ -1,6 +1,5 @@
 """Readers of one agent for the model-based test: of the store's entries, polls and streams."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.poller import Poller
 from oplogd.transaction import Isolation, decode_marker
+from tests.kits.clock.virtual import VirtualClock
 from tests.store.stream_readers import Streams, read_messages
 from tests.store.transacting import StoreHandle, payload_of
 from tests.store.transaction_reference import ALL, Named, Part, View
@@ -96,7 +96,7 @@ async def _expand(log: TopicLog, entry: TopicEntry, after: int) -> list[Found]:
 class Agent:
     """A handle on the store, and the polls and streams of an agent."""
 
-    def __init__(self, store: StoreHandle, clock: Callable[[], int]) -> None:
+    def __init__(self, store: StoreHandle, clock: VirtualClock) -> None:
         self.store = store
         self.streams = Streams(store.topics, clock)
         known = KnownTopics(store.topics)

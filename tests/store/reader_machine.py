@@ -58,7 +58,7 @@ class ReaderMachine(RuleBasedStateMachine):
         self._stack = contextlib.AsyncExitStack()
         self.kit: Kit = self.run(self._stack.enter_async_context(self.kits()))
         self.agents = [self._agent() for _ in range(2)]
-        self.reference = Reference(self.kit.clock_ms)
+        self.reference = Reference(self.kit.clock.ms)
         self.pairs: list[Pair] = []
         self.begun: list[tuple[Transaction, Txn]] = []
         # The answers to commits by id.
@@ -69,7 +69,7 @@ class ReaderMachine(RuleBasedStateMachine):
         self.snapshots = [NOTHING, NOTHING]
 
     def _agent(self) -> Agent:
-        return Agent(self.run(self.kit.open()), lambda: self.kit.clock_ms)
+        return Agent(self.run(self.kit.open()), self.kit.clock)
 
     def teardown(self) -> None:
         for agent in self.agents:

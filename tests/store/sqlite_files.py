@@ -5,19 +5,22 @@ import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import pytest
-
+from oplogd.clock import SYSTEM
 from oplogd.operation import Operation
 from oplogd.store.sqlite import (
     SqliteStore,
 )
+from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import fold
-from tests.store.kits import START_MS, contents, expected, known, log_of, states_of, wanted
+from tests.store.kits import contents, expected, known, log_of, states_of, wanted
 
 
 @contextlib.asynccontextmanager
-async def opened(path: Path, max_bytes: int | None = None) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(path, max_bytes)
+async def opened(
+    path: Path, clock: VirtualClock | None = None, *, max_bytes: int | None = None
+) -> AsyncIterator[SqliteStore]:
+    """Open a store. ``clock`` dates its entries."""
+    store = SqliteStore(path, max_bytes, clock=clock.dates if clock else SYSTEM)
     try:
         await store.open()
         yield store
@@ -40,15 +43,6 @@ def number(path: Path, query: str) -> int:
 
 def count(path: Path, table: str) -> int:
     return number(path, f"SELECT count(*) FROM {table}")
-
-
-class SqliteClock:
-    """The time by the clock of all stores in SQLite files."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.ms = START_MS
-        for module in ("log", "topics", "transactions", "leases", "pointers"):
-            patch.setattr(f"oplogd.store.sqlite.{module}.now_ms", lambda: self.ms)
 
 
 async def whole(store: SqliteStore, made: list[Operation]) -> None:

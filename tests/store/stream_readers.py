@@ -1,6 +1,6 @@
 """Streams of topics over a store, read until nothing is left. A test decides every step."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from oplogd.event_id import Millis
 from oplogd.message_id import parse_message_id
@@ -13,6 +13,7 @@ from oplogd.stream.ring import Ring
 from oplogd.stream.topic_follower import TopicFollower
 from oplogd.stream.view import Waiter
 from oplogd.transaction import Isolation
+from tests.kits.clock.virtual import VirtualClock
 from tests.store.transacting import payload_of
 from tests.stream.topic_worlds import read_all
 
@@ -28,10 +29,8 @@ def _wake(waiters: Iterable[Waiter]) -> None:
 class Streams:
     """The streams of one agent."""
 
-    def __init__(self, topics: Topics, clock: Callable[[], int]) -> None:
-        feeds = Feeds(
-            topics, _wake, max_bytes=RING_BYTES, clock=clock, timer=lambda: clock() / 1000
-        )
+    def __init__(self, topics: Topics, clock: VirtualClock) -> None:
+        feeds = Feeds(topics, _wake, max_bytes=RING_BYTES, clock=clock.clock)
         self._feeds = feeds
         self._follower = TopicFollower(topics, feeds)
         framer = Framer()

@@ -45,7 +45,7 @@ async def test_a_term_holds_past_the_expiry_until_the_lease_is_acquired(
 ) -> None:
     topic = await lease_store.topics.create(NAME, None)
     first = await lead(lease_store, "a", ttl_ms=100)
-    txn_kit.clock_ms += 2 * TTL_MS
+    txn_kit.clock.ms += 2 * TTL_MS
     assert await is_accepted(lease_store, topic, first)
     second = await lead(lease_store, "b")
     assert not await is_accepted(lease_store, topic, first)
@@ -169,7 +169,7 @@ async def test_a_leader_that_goes_on_sending_lands_nothing_behind_the_next_leade
     for round_ in range(1, 11):
         old, new = stores[(round_ - 1) % 2], stores[round_ % 2]
         assert await send(old, fence)
-        txn_kit.clock_ms += TTL_MS
+        txn_kit.clock.ms += TTL_MS
         late = asyncio.create_task(send_until_refused(old, fence))
         fence = await lead(new, str(round_))
         assert await send(new, fence)

@@ -71,7 +71,7 @@ class _World:
         self.kit = kit
         self.stores = stores
         self.topics = topics
-        self.model = MemoryLeases(lambda: kit.clock_ms)
+        self.model = MemoryLeases(lambda: kit.clock.ms)
         self.known = dict.fromkeys(HOLDERS, 1)
         self.stored: dict[str, list[str]] = {name: [] for name in (*topics, "log")}
         self.number = 0
@@ -93,7 +93,7 @@ class _World:
             case Send(batches):
                 await self._send(batches)
             case Pass(ms):
-                self.kit.clock_ms += ms
+                self.kit.clock.ms += ms
 
     async def check(self) -> None:
         for name, topic in self.topics.items():

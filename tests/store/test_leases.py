@@ -17,7 +17,7 @@ async def test_the_first_poll_acquires_the_lease_and_others_change_nothing(
 ) -> None:
     other = await txn_kit.open()
     assert await lease_store.leases.poll(request("a")) == held("a", 1)
-    txn_kit.clock_ms += 4_000
+    txn_kit.clock.ms += 4_000
     found = held("a", 1, TTL_MS - 4_000)
     for refresh in (False, True):
         polled = await other.leases.poll(
@@ -33,7 +33,7 @@ async def test_polls_of_the_holder_extend_the_lease_and_keep_the_term(
 ) -> None:
     for ttl_ms in (TTL_MS, 1_000, 100, TTL_MS):
         assert await lease_store.leases.poll(request("a", ttl_ms=ttl_ms)) == held("a", 1, ttl_ms)
-        txn_kit.clock_ms += ttl_ms - 1
+        txn_kit.clock.ms += ttl_ms - 1
     assert await lease_store.leases.poll(request("b")) == held("a", 1, 1)
 
 
@@ -42,14 +42,14 @@ async def test_polls_in_quick_succession_tell_the_time_that_is_really_left(
 ) -> None:
     """A store may leave the lease as it is until a twentieth of its time to live has passed."""
     await lead(lease_store, "a")
-    ends = txn_kit.clock_ms + TTL_MS
+    ends = txn_kit.clock.ms + TTL_MS
     for _ in range(40):
-        txn_kit.clock_ms += 100
+        txn_kit.clock.ms += 100
         lease = await lease_store.leases.poll(request("a"))
         assert lease == await lease_store.leases.find(ORDERS)
         assert TTL_MS - TTL_MS // 20 < lease.left_ms <= TTL_MS
-        assert txn_kit.clock_ms + lease.left_ms >= ends
-        ends = txn_kit.clock_ms + lease.left_ms
+        assert txn_kit.clock.ms + lease.left_ms >= ends
+        ends = txn_kit.clock.ms + lease.left_ms
 
 
 async def test_each_refresh_takes_the_next_term_and_extends_the_lease(
@@ -57,7 +57,7 @@ async def test_each_refresh_takes_the_next_term_and_extends_the_lease(
 ) -> None:
     assert await lease_store.leases.poll(request("a", refresh=True)) == held("a", 1)
     for term in (2, 3, 4):
-        txn_kit.clock_ms += 1
+        txn_kit.clock.ms += 1
         assert await lease_store.leases.poll(request("a", refresh=True)) == held("a", term)
     assert await lease_store.leases.poll(request("a")) == held("a", 4)
 
@@ -68,11 +68,11 @@ async def test_an_expired_lease_goes_to_the_next_poll_with_the_next_term(
     txn_kit: Kit, lease_store: Store, holder: str, refresh: bool
 ) -> None:
     await lead(lease_store, "a")
-    txn_kit.clock_ms += TTL_MS - 1
+    txn_kit.clock.ms += TTL_MS - 1
     assert await lease_store.leases.poll(request("b")) == held("a", 1, 1)
-    txn_kit.clock_ms += 1
+    txn_kit.clock.ms += 1
     assert await lease_store.leases.find(ORDERS) == held("a", 1, 0)
-    txn_kit.clock_ms += 1_000_000
+    txn_kit.clock.ms += 1_000_000
     assert await lease_store.leases.find(ORDERS) == held("a", 1, 0)
     assert await lease_store.leases.poll(request(holder, refresh=refresh)) == held(holder, 2)
 
@@ -81,7 +81,7 @@ async def test_a_lease_can_be_acquired_in_the_millisecond_of_its_end(
     txn_kit: Kit, lease_store: Store
 ) -> None:
     await lead(lease_store, "a")
-    txn_kit.clock_ms += TTL_MS
+    txn_kit.clock.ms += TTL_MS
     assert await lease_store.leases.poll(request("b")) == held("b", 2)
     assert await lease_store.leases.poll(request("a")) == held("b", 2)
 
@@ -96,13 +96,13 @@ async def test_a_released_lease_goes_to_the_next_poll_with_the_next_term(
     for _ in range(3):
         assert await lease_store.leases.release(ORDERS, "a", 2) == released
         assert await lease_store.leases.find(ORDERS) == released
-        txn_kit.clock_ms += 1
+        txn_kit.clock.ms += 1
     assert await lease_store.leases.poll(request(holder)) == held(holder, 3)
 
 
 async def test_an_expired_lease_can_be_released(txn_kit: Kit, lease_store: Store) -> None:
     await lead(lease_store, "a")
-    txn_kit.clock_ms += 2 * TTL_MS
+    txn_kit.clock.ms += 2 * TTL_MS
     assert await lease_store.leases.release(ORDERS, "a", 1) == held(None, 1, 0)
 
 
@@ -140,14 +140,14 @@ async def test_a_note_stays_until_its_holder_replaces_it_or_the_lease_is_acquire
     polled = await lease_store.leases.poll(request("a", note='{"ä": "\U0001f600"}'))
     assert polled.note == await note() == '{"ä": "\U0001f600"}'
     await lead(lease_store, "a", refresh=True)
-    txn_kit.clock_ms += TTL_MS // 2
+    txn_kit.clock.ms += TTL_MS // 2
     await lead(lease_store, "a")
     assert await note() == '{"ä": "\U0001f600"}'
     assert (await lease_store.leases.poll(request("a", note="second"))).note == "second"
     assert (await lease_store.leases.poll(request("a", note=""))).note == await note() == ""
     await lease_store.leases.poll(request("a", note="last"))
     assert (await lease_store.leases.poll(request("b", note="no holder"))).note == "last"
-    txn_kit.clock_ms += TTL_MS
+    txn_kit.clock.ms += TTL_MS
     assert await note() == "last"
     assert (await lease_store.leases.poll(request("b"))).note == ""
     await lease_store.leases.poll(request("b", note="of b"))
@@ -186,7 +186,7 @@ async def test_of_many_candidates_at_a_time_one_leads_and_all_know_it(
         if term % 2:
             await lease_store.leases.release(ORDERS, holder, term)
         else:
-            txn_kit.clock_ms += TTL_MS
+            txn_kit.clock.ms += TTL_MS
     assert won.total() == 10
 
 
@@ -214,7 +214,7 @@ async def test_terms_persist_when_everything_else_is_new(txn_kit: Kit, lease_sto
     await lease_store.close()
     reopened = await txn_kit.open()
     assert await reopened.leases.find(ORDERS) == held("a", 2)
-    txn_kit.clock_ms += 366 * 86_400_000
+    txn_kit.clock.ms += 366 * 86_400_000
     await reopened.topics.sweep()
     await reopened.transactions.keep()
     assert await reopened.leases.poll(request("b")) == held("b", 3)

@@ -10,7 +10,8 @@ from oplogd.pointer import Decision
 from oplogd.store.pointers import OpenPointer, PointerDecisions, PointerStats
 from oplogd.store.topics import EntryKind
 from oplogd.transaction import Marker
-from tests.store.kits import START_MS, Kit
+from tests.kits.clock.virtual import START_MS
+from tests.store.kits import Kit
 from tests.store.messages import NAME, named
 from tests.store.pointing import (
     POINTERS,
@@ -152,9 +153,9 @@ async def test_the_keeper_aborts_overdue_pointers_and_nothing_else(
     await publish_under(txn_store, one, 8, "b", timeout_ms=5000)
     await publish_under(txn_store, one, 9, "c", timeout_ms=1000)
     await txn_store.pointers.decide([one.log], 9, Decision.COMMITTED)
-    txn_kit.clock_ms += 1000
+    txn_kit.clock.ms += 1000
     assert await txn_store.pointers.keep() == 0
-    txn_kit.clock_ms += 1
+    txn_kit.clock.ms += 1
     assert await txn_store.topics.log(one).decisions([TEPHRA]) == {}
     assert (await committed(txn_store, one)).held_by == TEPHRA
     assert await txn_store.pointers.keep() == 2
@@ -187,7 +188,7 @@ async def test_the_time_out_runs_from_the_first_entry_or_from_the_last_store_bef
     assert [await expiry(each) for each in (1, 2, 3)] == [
         (1000, True), (1000, False), (1000, False)
     ]  # fmt: skip
-    txn_kit.clock_ms += 600
+    txn_kit.clock.ms += 600
     await publish_under(txn_store, topic, 1, "b", timeout_ms=1000)
     await store_under(txn_store, topic, 1, "b", timeout_ms=1000)
     await store_under(txn_store, topic, 2, "b", timeout_ms=1000)
@@ -196,13 +197,13 @@ async def test_the_time_out_runs_from_the_first_entry_or_from_the_last_store_bef
     assert [await expiry(each) for each in (1, 2, 3)] == [
         (1000, True), (1600, False), (1600, True)
     ]  # fmt: skip
-    txn_kit.clock_ms += 600
+    txn_kit.clock.ms += 600
     await store_under(txn_store, topic, 2, "c", timeout_ms=1000)
     await publish_stored(txn_store, topic, 3, timeout_ms=1000)
     await txn_store.pointers.rollback(topic.log, 3, None)
     assert [await expiry(each) for each in (2, 3)] == [(2200, False), (1600, True)]
     assert await txn_store.pointers.keep() == 1
-    txn_kit.clock_ms = START_MS + 2201
+    txn_kit.clock.ms = START_MS + 2201
     assert await txn_store.pointers.keep() == 2
     found = await txn_store.topics.log(topic).decisions([1, 2, 3])
     assert found == dict.fromkeys([1, 2, 3], Decision.TIMED_OUT)
@@ -217,7 +218,7 @@ async def test_keepers_of_several_agents_abort_a_pointer_once(
     topic = await txn_store.topics.create(NAME, None)
     for pointer in range(10):
         await publish_under(txn_store, topic, pointer, "a", timeout_ms=10)
-    txn_kit.clock_ms += 1000
+    txn_kit.clock.ms += 1000
     counts = await asyncio.gather(*(store.pointers.keep() for store in stores))
     assert sum(counts) == 10
     markers = [marker.txn for _, marker in await markers_in(txn_store, topic)]
@@ -247,7 +248,7 @@ async def test_the_keeper_passes_over_pointers_of_a_deleted_topic(
     for topic in (gone, kept):
         await publish_under(txn_store, topic, 7, "a", timeout_ms=1000)
     await txn_store.topics.delete(gone.name)
-    txn_kit.clock_ms += 1001
+    txn_kit.clock.ms += 1001
     await txn_store.pointers.keep()
     assert await txn_store.topics.log(kept).decisions([7]) == {7: Decision.TIMED_OUT}
     assert await txn_store.pointers.keep() == 0
@@ -265,7 +266,7 @@ async def test_open_pointers_of_a_topic_are_listed_the_oldest_first(
     assert await txn_store.pointers.select(one.log, 10) == []
     expected = []
     for n, pointer in enumerate((9, TEPHRA, 0, 4)):
-        txn_kit.clock_ms = begun = START_MS + n
+        txn_kit.clock.ms = begun = START_MS + n
         if n % 2:
             await store_under(txn_store, one, pointer, "a", timeout_ms=TIMEOUT_MS - 2 * n)
         else:
@@ -286,7 +287,7 @@ async def test_figures_tell_the_open_pointers_and_the_own_decisions(
     one, two = [await txn_store.topics.create(named(name), None) for name in "ab"]
     assert await txn_store.pointers.stats() == PointerStats(0, 0)
     await publish_under(txn_store, one, TEPHRA, "a")
-    txn_kit.clock_ms += 10
+    txn_kit.clock.ms += 10
     await store_under(txn_store, two, TEPHRA, "a")
     await publish_under(txn_store, two, 8, "a")
     for store in (txn_store, other):

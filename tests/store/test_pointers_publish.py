@@ -8,7 +8,8 @@ from oplogd.errors import MessageError, TopicNotFoundError, TransactionConflictE
 from oplogd.event_id import Mark
 from oplogd.pointer import Decision
 from oplogd.store.topics import EntryKind
-from tests.store.kits import START_MS, Kit
+from tests.kits.clock.virtual import START_MS
+from tests.store.kits import Kit
 from tests.store.messages import NAME, entries_of, mark, messages, named, publish
 from tests.store.pointing import (
     POINTERS,
@@ -226,9 +227,9 @@ async def test_a_message_under_a_pointer_has_its_own_time_to_live_from_its_entry
     marks = await publish_under(txn_store, topic, 7, "short", ttl=5)
     marks += await publish_under(txn_store, topic, 7, "long")
     assert (await entry_at(txn_store, topic, marks[0])).expires_ms == START_MS + 5000
-    txn_kit.clock_ms += 5000
+    txn_kit.clock.ms += 5000
     assert await uncommitted(txn_store, topic) == ["short", "long"]
-    txn_kit.clock_ms += 1
+    txn_kit.clock.ms += 1
     for _ in range(2):
         assert await uncommitted(txn_store, topic) == ["long"]
         assert await kinds_in(txn_store, topic) == [("void", None), ("direct", 7)]

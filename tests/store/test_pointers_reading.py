@@ -133,10 +133,10 @@ async def test_stored_messages_stay_for_readers_while_the_front_passes_their_ent
     log = txn_store.topics.log(topic)
     (entry, _) = await entries_of(log)
     assert entry.event == EntryKind.PUBLISH
-    txn_kit.clock_ms += 60_001
+    txn_kit.clock.ms += 60_001
     for _ in range(2):
         assert (await committed(txn_store, topic)).payloads == []
         assert len(await log.expand(entry, -1, 100)) == 2
         assert await log.decisions([7]) == {7: Decision.COMMITTED}
-        txn_kit.clock_ms += 150_000
+        txn_kit.clock.ms += 150_000
         await txn_store.topics.sweep()

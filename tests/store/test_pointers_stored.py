@@ -10,7 +10,8 @@ from oplogd.pointer import Decision
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import Limits
 from oplogd.transaction import decode_marker
-from tests.store.kits import START_MS, Kit
+from tests.kits.clock.virtual import START_MS
+from tests.store.kits import Kit
 from tests.store.messages import NAME, entries_of, mark, messages, publish
 from tests.store.pointing import (
     POINTERS,
@@ -156,11 +157,11 @@ async def test_write_stamps_ascend_although_the_clock_goes_back(
 ) -> None:
     topic = await txn_store.topics.create(NAME, None)
     for back in (0, 10_000, 10_000):
-        txn_kit.clock_ms -= back
+        txn_kit.clock.ms -= back
         await store_under(txn_store, topic, 7, "a", "b")
     at = await publish_stored(txn_store, topic, 7)
     assert at.ms >= START_MS - 20_000
-    txn_kit.clock_ms -= 10_000
+    txn_kit.clock.ms -= 10_000
     await store_under(txn_store, topic, 7, "c")
     await publish_stored(txn_store, topic, 7)
     assert await uncommitted(txn_store, topic) == ["a", "b"] * 3 + ["c"]
@@ -254,16 +255,16 @@ async def test_own_times_to_live_of_stored_messages_count_from_the_publish(
     topic = await txn_store.topics.create(NAME, None)
     await store_under(txn_store, topic, 7, "short", ttl=5)
     await store_under(txn_store, topic, 7, "long")
-    txn_kit.clock_ms += 60_000
+    txn_kit.clock.ms += 60_000
     at = await publish_stored(txn_store, topic, 7)
     entry = await entry_at(txn_store, topic, at)
     assert entry.expires_ms == 0
     log = txn_store.topics.log(topic)
     ends = [record.expires_ms for record in await log.expand(entry, -1, 10)]
     assert ends == [at.ms + 5000, 0]
-    txn_kit.clock_ms += 5000
+    txn_kit.clock.ms += 5000
     assert await uncommitted(txn_store, topic) == ["short", "long"]
-    txn_kit.clock_ms += 1
+    txn_kit.clock.ms += 1
     for _ in range(2):
         assert await uncommitted(txn_store, topic) == ["long"]
         assert [record.data == "" for record in await log.expand(entry, -1, 10)] == [True, False]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from oplogd.clock import Clock
 from oplogd.errors import StoreUnavailableError
 from oplogd.operation import Operation
 from oplogd.store.sqlite import (
@@ -134,8 +135,10 @@ async def test_an_append_whose_file_is_replaced_before_it_returns_is_not_confirm
     await made_at(other, made[:1])
     append = log.append
 
-    def append_and_replace(db: sqlite3.Connection, operations: list[Operation]) -> None:
-        append(db, operations)
+    def append_and_replace(
+        db: sqlite3.Connection, operations: list[Operation], clock: Clock
+    ) -> None:
+        append(db, operations, clock)
         put_in_place(path, other)
 
     async with opened(path) as store:

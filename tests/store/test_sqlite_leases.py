@@ -28,9 +28,10 @@ from oplogd.store.sqlite import (
     topic_statements,
 )
 from oplogd.store.topics import MessageBatch, Refused
+from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.operations import fold, numbered
 from tests.kits.servers.stores import skip_fsync
-from tests.store.kits import START_MS, contents, expected, known, log_of, states_of, wanted
+from tests.store.kits import contents, expected, known, log_of, states_of, wanted
 from tests.store.leasing import (
     ORDERS,
     TTL_MS,
@@ -43,7 +44,7 @@ from tests.store.leasing import (
     request,
 )
 from tests.store.messages import NAME, message, messages, named, payloads_of, publish
-from tests.store.sqlite_files import SqliteClock, count, direct, number, opened
+from tests.store.sqlite_files import count, direct, number, opened
 from tests.store.test_sqlite_schema import create_at_version, schema_of
 
 Patch = pytest.MonkeyPatch
@@ -58,8 +59,8 @@ def no_fsync(monkeypatch: Patch) -> None:
 
 
 @pytest.fixture
-def clock(monkeypatch: Patch) -> SqliteClock:
-    return SqliteClock(monkeypatch)
+def clock() -> VirtualClock:
+    return VirtualClock()
 
 
 # --- Schema ---
@@ -114,12 +115,12 @@ async def test_an_agent_of_the_schema_before_goes_on_with_a_file_that_it_has_ope
 # --- Polls ---
 
 
-async def test_a_poll_that_changes_nothing_writes_nothing(path: Path, clock: SqliteClock) -> None:
+async def test_a_poll_that_changes_nothing_writes_nothing(path: Path, clock: VirtualClock) -> None:
     def version() -> int:
         found: int = db.execute("PRAGMA data_version").fetchone()[0]
         return found
 
-    async with opened(path) as store:
+    async with opened(path, clock) as store:
         await store.leases.poll(request("a", note="n"))
         with direct(path) as db:
             unchanged = version()
@@ -147,10 +148,10 @@ async def test_a_poll_that_changes_nothing_writes_nothing(path: Path, clock: Sql
 
 
 async def test_polls_that_change_nothing_go_on_while_another_process_writes(
-    path: Path, monkeypatch: Patch, clock: SqliteClock
+    path: Path, monkeypatch: Patch, clock: VirtualClock
 ) -> None:
     monkeypatch.setattr(connection, "BUSY_SECONDS", 0.05)
-    async with opened(path) as store:
+    async with opened(path, clock) as store:
         await lead(store, "a")
         with direct(path) as db:
             db.execute("BEGIN IMMEDIATE")
@@ -165,9 +166,9 @@ async def test_polls_that_change_nothing_go_on_while_another_process_writes(
 
 
 async def test_the_lease_of_a_dead_holder_ends_although_the_clock_was_set_back(
-    path: Path, clock: SqliteClock
+    path: Path, clock: VirtualClock
 ) -> None:
-    async with opened(path) as store:
+    async with opened(path, clock) as store:
         await lead(store, "a")
         clock.ms -= 86_400_000
         assert await store.leases.poll(request("b", ttl_ms=100)) == held("a", 1)
@@ -178,9 +179,9 @@ async def test_the_lease_of_a_dead_holder_ends_although_the_clock_was_set_back(
 
 
 async def test_a_holder_keeps_its_lease_although_the_clock_was_set_back(
-    path: Path, clock: SqliteClock
+    path: Path, clock: VirtualClock
 ) -> None:
-    async with opened(path) as store:
+    async with opened(path, clock) as store:
         await lead(store, "a")
         clock.ms -= 86_400_000
         assert await store.leases.poll(request("a")) == held("a", 1)
@@ -313,7 +314,7 @@ async def test_fenced_operations_wake_the_follower_without_a_poll(
 
 
 async def test_a_lease_that_another_process_takes_while_an_append_waits_refuses_it(
-    path: Path, monkeypatch: Patch, clock: SqliteClock
+    path: Path, monkeypatch: Patch, clock: VirtualClock
 ) -> None:
     waits = threading.Semaphore(0)
 
@@ -326,7 +327,7 @@ async def test_a_lease_that_another_process_takes_while_an_append_waits_refuses_
 
     monkeypatch.setattr(topic_entries, "append", announced(topic_entries.append))
     monkeypatch.setattr(log, "append_fenced", announced(log.append_fenced))
-    async with opened(path) as store:
+    async with opened(path, clock) as store:
         topic = await store.topics.create(NAME, None)
 
         def publish_late(fence: Fence) -> Awaitable[object]:

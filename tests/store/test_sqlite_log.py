@@ -17,12 +17,12 @@ from tests.store.sqlite_files import direct, opened, whole
 
 async def test_only_an_explicit_cap_changes_the_cap_of_the_file(path: Path) -> None:
     for given, expected_cap in [(5000, 5000), (None, 5000), (7000, 7000), (None, 7000)]:
-        async with opened(path, given) as store:
+        async with opened(path, max_bytes=given) as store:
             assert (await store.stats()).max_bytes == expected_cap
 
 
 async def test_the_bytes_counted_for_the_cap_match_a_recount(path: Path) -> None:
-    async with opened(path, 3000) as store:
+    async with opened(path, max_bytes=3000) as store:
         for number in range(1, 60):
             await store.append(
                 [operation(id_="é" * (number * 7 % 50 + 1), parents=["p"] * (number % 4))]
@@ -42,7 +42,7 @@ async def test_a_log_far_over_its_new_cap_is_trimmed_in_steps(path: Path) -> Non
     async with opened(path) as store:
         for first in range(0, 25_000, 5000):
             await store.append(numbered(5000, first))
-    async with opened(path, 2000) as store:
+    async with opened(path, max_bytes=2000) as store:
         stats = await store.stats()
         entries = await log_of(store)
         assert stats.bytes <= 2000

@@ -19,6 +19,7 @@ from oplogd.store.pointers import PointerDecisions, PointerStats
 from oplogd.store.sqlite import MIGRATIONS, SqliteStore, news, pointer_rows, pointer_steps, schema
 from oplogd.store.topics import Topic
 from oplogd.transaction import decode_marker
+from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import numbered
 from tests.kits.servers.stores import skip_fsync
 from tests.store.kits import contents, log_of, wanted
@@ -37,7 +38,7 @@ from tests.store.pointing import (
     store_under,
     uncommitted,
 )
-from tests.store.sqlite_files import SqliteClock, count, direct, number, opened
+from tests.store.sqlite_files import count, direct, number, opened
 from tests.store.test_sqlite_cost import steps_of
 from tests.store.test_sqlite_schema import create_at_version, schema_of
 
@@ -55,8 +56,8 @@ def no_fsync(monkeypatch: Patch) -> None:
 
 
 @pytest.fixture
-def clock(monkeypatch: Patch) -> SqliteClock:
-    return SqliteClock(monkeypatch)
+def clock() -> VirtualClock:
+    return VirtualClock()
 
 
 def counts(path: Path) -> list[int]:
@@ -144,10 +145,10 @@ STATEMENTS = [
 
 @pytest.mark.parametrize("callers", [1, 3])
 async def test_a_call_that_fails_at_any_statement_leaves_nothing(
-    path: Path, clock: SqliteClock, callers: int
+    path: Path, clock: VirtualClock, callers: int
 ) -> None:
     """Each call below meets each statement. ``callers``: they share a transaction of SQLite."""
-    async with opened(path) as store:
+    async with opened(path, clock) as store:
         one, two = [await store.topics.create(named(name), None) for name in "ab"]
         for topic in (one, two):
             await publish_under(store, topic, 7, "a")
@@ -269,9 +270,9 @@ async def test_calls_wake_the_follower_of_topics_without_a_poll(
 
 
 async def test_messages_stored_within_one_ms_keep_their_order_past_the_largest_sequence(
-    path: Path, clock: SqliteClock
+    path: Path, clock: VirtualClock
 ) -> None:
-    async with opened(path) as store:
+    async with opened(path, clock) as store:
         topic = await store.topics.create(NAME, None)
         await store_under(store, topic, MAX_POINTER, *range(33_000))
         await store_under(store, topic, MAX_POINTER, "last")
@@ -307,7 +308,7 @@ async def test_a_rollback_of_many_runs_tells_them_in_several_entries(
 )
 async def test_the_keeper_ends_all_overdue_pointers_in_steps_of_some_pointers_and_messages(
     path: Path,
-    clock: SqliteClock,
+    clock: VirtualClock,
     monkeypatch: Patch,
     step: int,
     stored: int,
@@ -323,7 +324,7 @@ async def test_the_keeper_ends_all_overdue_pointers_in_steps_of_some_pointers_an
         return sizes[-1]
 
     monkeypatch.setattr(pointer_steps, "time_out", counted)
-    async with opened(path) as store:
+    async with opened(path, clock) as store:
         topics = [await store.topics.create(named(name), None) for name in "ab"]
         for pointer in range(5):
             for topic in topics:
@@ -369,9 +370,9 @@ async def test_decided_pointers_cost_the_keeper_and_the_lists_of_open_ones_nothi
 
 
 async def test_without_the_tables_of_pointers_everything_else_goes_on(
-    path: Path, clock: SqliteClock
+    path: Path, clock: VirtualClock
 ) -> None:
-    async with opened(path) as store:
+    async with opened(path, clock) as store:
         topic = await store.topics.create(NAME, 5)
         await publish_under(store, topic, 7, "a")
         with direct(path) as db:

@@ -7,6 +7,7 @@ import pytest
 from oplogd.pointer import Decision
 from oplogd.store.sqlite import sweep
 from oplogd.store.topics import Topic
+from tests.kits.clock.virtual import VirtualClock
 from tests.kits.servers.stores import skip_fsync
 from tests.store.messages import NAME, named, publish
 from tests.store.pointing import (
@@ -19,7 +20,7 @@ from tests.store.pointing import (
     store_under,
     uncommitted,
 )
-from tests.store.sqlite_files import SqliteClock, count, opened
+from tests.store.sqlite_files import count, opened
 from tests.store.transacting import TWENTY_MINUTES_MS, StoreHandle
 
 Patch = pytest.MonkeyPatch
@@ -33,8 +34,8 @@ def no_fsync(monkeypatch: Patch) -> None:
 
 
 @pytest.fixture
-def clock(monkeypatch: Patch) -> SqliteClock:
-    return SqliteClock(monkeypatch)
+def clock() -> VirtualClock:
+    return VirtualClock()
 
 
 def counts(path: Path) -> list[int]:
@@ -49,9 +50,9 @@ async def _used(store: StoreHandle, topic: Topic, pointer: int) -> None:
 
 
 async def test_publishes_and_decisions_leave_the_file_twenty_minutes_after_the_front_passed_them(
-    path: Path, clock: SqliteClock
+    path: Path, clock: VirtualClock
 ) -> None:
-    async with opened(path) as store:
+    async with opened(path, clock) as store:
         topic = await store.topics.create(NAME, 5)
         for pointer, decision in ((7, Decision.COMMITTED), (8, Decision.TIMED_OUT)):
             await _used(store, topic, pointer)
@@ -76,9 +77,9 @@ async def test_publishes_and_decisions_leave_the_file_twenty_minutes_after_the_f
 
 
 async def test_a_pointer_stays_as_long_as_its_decision_although_its_entries_have_left(
-    path: Path, clock: SqliteClock
+    path: Path, clock: VirtualClock
 ) -> None:
-    async with opened(path) as store:
+    async with opened(path, clock) as store:
         topic = await store.topics.create(NAME, 5)
         await _used(store, topic, 7)
         clock.ms += TWENTY_MINUTES_MS + 5001
@@ -97,10 +98,10 @@ async def test_a_pointer_stays_as_long_as_its_decision_although_its_entries_have
 
 @pytest.mark.parametrize("step", [1, 2, 3, 500])
 async def test_a_sweep_in_steps_of_any_size_removes_the_same(
-    path: Path, clock: SqliteClock, monkeypatch: Patch, step: int
+    path: Path, clock: VirtualClock, monkeypatch: Patch, step: int
 ) -> None:
     monkeypatch.setattr(sweep, "STEP_ENTRIES", step)
-    async with opened(path) as store:
+    async with opened(path, clock) as store:
         first, second = [await store.topics.create(named(name), 5) for name in "ab"]
         for pointer, decision in enumerate((*Decision, None)):
             for topic in (first, second):
@@ -127,9 +128,9 @@ async def test_a_sweep_in_steps_of_any_size_removes_the_same(
 
 
 async def test_a_rollback_names_no_message_that_a_sweep_has_emptied(
-    path: Path, clock: SqliteClock
+    path: Path, clock: VirtualClock
 ) -> None:
-    async with opened(path) as store:
+    async with opened(path, clock) as store:
         topic = await store.topics.create(NAME, None)
         await publish_under(store, topic, 7, "short", ttl=5)
         await publish_under(store, topic, 7, "long")
@@ -170,9 +171,9 @@ async def test_a_deleted_topic_leaves_no_rows_and_others_theirs(
 
 
 async def test_a_sweep_of_an_aborted_pointer_voids_no_entry_twice_and_none_of_others(
-    path: Path, clock: SqliteClock
+    path: Path, clock: VirtualClock
 ) -> None:
-    async with opened(path) as store:
+    async with opened(path, clock) as store:
         topic = await store.topics.create(NAME, None)
         (short,) = await publish_under(store, topic, 7, "short", ttl=5)
         await _used(store, topic, 7)

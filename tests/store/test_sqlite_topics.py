@@ -13,9 +13,9 @@ from oplogd.event_id import Mark
 from oplogd.message import Message
 from oplogd.store.sqlite import MIGRATIONS, news, schema, statements, sweep, topic_entries, topics
 from oplogd.store.topics import DEFAULT_TTL, MessageBatch, Placed, Refused, Topic
+from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.operations import numbered
 from tests.kits.servers.stores import skip_fsync
-from tests.store.kits import START_MS
 from tests.store.messages import (
     NAME,
     entries_of,
@@ -148,8 +148,7 @@ async def test_batches_of_several_statements_are_numbered_without_a_hole(
 ) -> None:
     monkeypatch.setattr(topic_entries, "STATEMENT_OPERATIONS", 7)
     monkeypatch.setattr(topic_entries, "STATEMENT_BYTES", 200)
-    monkeypatch.setattr(topics, "now_ms", lambda: START_MS)
-    async with opened(path) as store:
+    async with opened(path, VirtualClock()) as store:
         made = [await store.topics.create(named(str(number)), None) for number in range(3)]
         await store.topics.delete(made[2].name)
         batches = [
@@ -188,26 +187,25 @@ async def test_a_batch_larger_than_a_statement_is_appended_completely(path: Path
 async def test_reads_and_seeks_cost_about_the_same_in_a_long_log(
     path: Path, monkeypatch: Patch
 ) -> None:
-    clock = START_MS
-    monkeypatch.setattr(topics, "now_ms", lambda: clock)
-    async with opened(path) as store:
+    clock = VirtualClock()
+    async with opened(path, clock) as store:
         topic = await store.topics.create(NAME, 100)
 
         async def fill(to: int) -> None:
-            nonlocal clock
             head = (await store.topics.log(topic).locate()).head.offset
             for _ in range(head, to, 16):
-                clock += 1
+                clock.ms += 1
                 await publish(store.topics, topic, *range(16))
 
         def cost(call: str) -> int:
-            now = clock + 100_000 - 10  # almost all entries are gone
+            now = clock.ms + 100_000 - 10  # almost all entries are gone
             if call == "read":
                 read = partial(
                     topic_entries.read, log=topic.log, after=0, limit=5, at_ms=None, now=now
                 )
                 return steps_of(path, read)
-            locate = partial(topic_entries.locate, log=topic.log, ms=clock - 7, sequence=0, now=now)
+            ms = clock.ms - 7
+            locate = partial(topic_entries.locate, log=topic.log, ms=ms, sequence=0, now=now)
             return steps_of(path, locate)
 
         await fill(256)
@@ -242,19 +240,15 @@ async def test_a_step_of_the_sweep_costs_the_same_however_many_messages_live(pat
 # --- Sweep ---
 
 
-class _Clock:
-    def __init__(self, patch: Patch) -> None:
-        self.ms = START_MS
-        patch.setattr(topics, "now_ms", lambda: self.ms)
-
-
 @pytest.fixture
-def clock(monkeypatch: Patch) -> _Clock:
-    return _Clock(monkeypatch)
+def clock() -> VirtualClock:
+    return VirtualClock()
 
 
-async def test_a_sweep_removes_exactly_what_nobody_can_read(path: Path, clock: _Clock) -> None:
-    async with opened(path) as store:
+async def test_a_sweep_removes_exactly_what_nobody_can_read(
+    path: Path, clock: VirtualClock
+) -> None:
+    async with opened(path, clock) as store:
         kept = await store.topics.create(named("kept"), None)
         old = await store.topics.create(named("old"), 5)
         gone = await store.topics.create(named("gone"), None)
@@ -275,9 +269,9 @@ async def test_a_sweep_removes_exactly_what_nobody_can_read(path: Path, clock: _
 
 
 async def test_a_sweep_removes_messages_that_a_change_made_unreadable(
-    path: Path, clock: _Clock
+    path: Path, clock: VirtualClock
 ) -> None:
-    async with opened(path) as store:
+    async with opened(path, clock) as store:
         topic = await store.topics.create(NAME, 5)
         await publish(store.topics, topic, "a", "b")
         clock.ms += 5001
@@ -287,8 +281,8 @@ async def test_a_sweep_removes_messages_that_a_change_made_unreadable(
         assert count(path, "entries") == 1
 
 
-async def test_a_sweep_empties_messages_past_their_own_ttl(path: Path, clock: _Clock) -> None:
-    async with opened(path) as store:
+async def test_a_sweep_empties_messages_past_their_own_ttl(path: Path, clock: VirtualClock) -> None:
+    async with opened(path, clock) as store:
         topic = await store.topics.create(NAME, None)
         await publish_all(store.topics, topic, [message(n, 5 if n % 2 else None) for n in range(6)])
         clock.ms += 5000
@@ -302,7 +296,7 @@ async def test_a_sweep_empties_messages_past_their_own_ttl(path: Path, clock: _C
         assert await store.topics.sweep() == 0
 
 
-async def _old(store_topics: topics.SqliteTopics, clock: _Clock) -> Topic:
+async def _old(store_topics: topics.SqliteTopics, clock: VirtualClock) -> Topic:
     topic = await store_topics.create(named("old"), 5)
     await publish(store_topics, topic, *range(400))
     clock.ms += 5001
@@ -310,10 +304,10 @@ async def _old(store_topics: topics.SqliteTopics, clock: _Clock) -> Topic:
 
 
 async def test_appends_of_messages_and_operations_pass_a_running_sweep(
-    path: Path, clock: _Clock, monkeypatch: Patch
+    path: Path, clock: VirtualClock, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(sweep, "STEP_ENTRIES", 1)
-    async with opened(path) as store:
+    async with opened(path, clock) as store:
         topic = await _old(store.topics, clock)
         sweeping = asyncio.create_task(store.topics.sweep())
         for number in range(10):
@@ -325,23 +319,23 @@ async def test_appends_of_messages_and_operations_pass_a_running_sweep(
 
 
 async def test_a_sweep_that_was_interrupted_hides_what_it_has_not_removed(
-    path: Path, clock: _Clock, monkeypatch: Patch
+    path: Path, clock: VirtualClock, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(sweep, "STEP_ENTRIES", 100)
-    async with opened(path) as store:
+    async with opened(path, clock) as store:
         topic = await _old(store.topics, clock)
         with direct(path) as db:
             assert sweep.trim(db, topic.log, clock.ms) == 100
     clock.ms -= 5001
-    async with opened(path) as store:
+    async with opened(path, clock) as store:
         assert count(path, "entries") == 300
         assert await payloads_of(store.topics, topic) == []
         assert (await store.topics.log(topic).locate()).front.offset == 400
         assert await store.topics.sweep() == 300
 
 
-async def test_two_sweeps_at_a_time_remove_everything_once(path: Path, clock: _Clock) -> None:
-    async with opened(path) as store, opened(path) as other:
+async def test_two_sweeps_at_a_time_remove_everything_once(path: Path, clock: VirtualClock) -> None:
+    async with opened(path, clock) as store, opened(path, clock) as other:
         topic = await _old(store.topics, clock)
         await publish(store.topics, topic, "new")
         removed = await asyncio.gather(store.topics.sweep(), other.topics.sweep())
@@ -350,10 +344,10 @@ async def test_two_sweeps_at_a_time_remove_everything_once(path: Path, clock: _C
 
 
 async def test_a_deletion_during_a_sweep_ends_the_sweep_of_that_topic(
-    path: Path, clock: _Clock, monkeypatch: Patch
+    path: Path, clock: VirtualClock, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(sweep, "STEP_ENTRIES", 1)
-    async with opened(path) as store:
+    async with opened(path, clock) as store:
         topic = await _old(store.topics, clock)
         sweeping = asyncio.create_task(store.topics.sweep())
         while count(path, "entries") == 400:

@@ -14,11 +14,12 @@ from oplogd.store.sqlite.schema import APPLICATION_ID
 from oplogd.store.topics import Topic
 from oplogd.store.transactions import NewTransaction, Transaction
 from oplogd.transaction import State
+from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.operations import fold, numbered, operation
 from tests.kits.servers.stores import skip_fsync
-from tests.store.kits import START_MS, contents, expected, known, log_of, states_of, wanted
+from tests.store.kits import contents, expected, known, log_of, states_of, wanted
 from tests.store.messages import NAME, entries_of, named, publish
-from tests.store.sqlite_files import SqliteClock, count, direct, number, opened
+from tests.store.sqlite_files import count, direct, number, opened
 from tests.store.test_sqlite_schema import create_at_version
 from tests.store.transacting import (
     TIMEOUT_MS,
@@ -46,8 +47,8 @@ def no_fsync(monkeypatch: Patch) -> None:
 
 
 @pytest.fixture
-def clock(monkeypatch: Patch) -> SqliteClock:
-    return SqliteClock(monkeypatch)
+def clock() -> VirtualClock:
+    return VirtualClock()
 
 
 # --- Schema ---
@@ -170,11 +171,11 @@ async def test_only_entries_name_the_transaction_not_the_states(path: Path) -> N
 async def test_the_first_entry_after_an_opening_may_come_from_a_commit(
     path: Path, monkeypatch: Patch
 ) -> None:
-    clock = SqliteClock(monkeypatch)
-    async with opened(path) as store:
+    clock = VirtualClock()
+    async with opened(path, clock) as store:
         await store.append(numbered(1))
     clock.ms += 1000
-    async with opened(path) as store:
+    async with opened(path, clock) as store:
         await committed_with(store, oplog_record(0, operation()))
         assert (START_MS, START_MS + 1000) in (await store.locate()).unwritten
 
@@ -297,9 +298,9 @@ async def test_steps_wake_the_followers_of_topics_and_of_the_log_without_a_poll(
 
 
 async def test_without_the_table_of_transactions_everything_else_goes_on(
-    path: Path, clock: SqliteClock
+    path: Path, clock: VirtualClock
 ) -> None:
-    async with opened(path) as store:
+    async with opened(path, clock) as store:
         topic, transaction = await _used(store, clock)
         with direct(path) as db:
             db.execute("DROP TABLE txns")
@@ -351,9 +352,9 @@ async def test_a_damaged_result_of_a_commit_is_named(path: Path) -> None:
 
 
 async def test_without_the_table_of_records_everything_else_goes_on(
-    path: Path, clock: SqliteClock
+    path: Path, clock: VirtualClock
 ) -> None:
-    async with opened(path) as store:
+    async with opened(path, clock) as store:
         topic, transaction = await _used(store, clock)
         plain = await store.topics.create(named("plain"), 5)
         await publish(store.topics, plain, "old")
@@ -377,7 +378,7 @@ async def test_without_the_table_of_records_everything_else_goes_on(
         assert count(path, of_plain) == count(path, f"{of_plain} AND kind = 'void'") == 1
 
 
-async def _used(store: SqliteStore, clock: SqliteClock) -> tuple[Topic, Transaction]:
+async def _used(store: SqliteStore, clock: VirtualClock) -> tuple[Topic, Transaction]:
     """Return a topic and a transaction with a record in it. A second one has committed."""
     topic = await store.topics.create(NAME, 5)
     transaction = await begin(store)

@@ -6,10 +6,10 @@ import pytest
 
 from oplogd.store.sqlite import sweep
 from oplogd.store.topics import EntryKind
+from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.servers.stores import skip_fsync
-from tests.store.kits import START_MS
 from tests.store.messages import NAME, entries_of, named, payloads_of, publish
-from tests.store.sqlite_files import SqliteClock, count, opened
+from tests.store.sqlite_files import count, opened
 from tests.store.transacting import (
     TWENTY_MINUTES_MS,
     begin,
@@ -31,14 +31,14 @@ def no_fsync(monkeypatch: Patch) -> None:
 
 
 @pytest.fixture
-def clock(monkeypatch: Patch) -> SqliteClock:
-    return SqliteClock(monkeypatch)
+def clock() -> VirtualClock:
+    return VirtualClock()
 
 
 async def test_entries_of_transactions_leave_the_file_twenty_minutes_after_the_front_passed_them(
-    path: Path, clock: SqliteClock
+    path: Path, clock: VirtualClock
 ) -> None:
-    async with opened(path) as store:
+    async with opened(path, clock) as store:
         await group_log(store)
         topic = await store.topics.create(NAME, 5)
         await publish(store.topics, topic, "a", "b")
@@ -64,9 +64,9 @@ async def test_entries_of_transactions_leave_the_file_twenty_minutes_after_the_f
 
 
 async def test_an_idle_topic_with_a_longer_ttl_gives_back_what_an_earlier_ttl_has_hidden(
-    path: Path, clock: SqliteClock
+    path: Path, clock: VirtualClock
 ) -> None:
-    async with opened(path) as store:
+    async with opened(path, clock) as store:
         topic = await store.topics.create(NAME, 5)
         await committed_with(store, *records(topic, "a", "b"))
         clock.ms += TWENTY_MINUTES_MS + 1
@@ -79,10 +79,10 @@ async def test_an_idle_topic_with_a_longer_ttl_gives_back_what_an_earlier_ttl_ha
 
 @pytest.mark.parametrize("step", [1, 2, 3, 500])
 async def test_a_sweep_in_steps_of_any_size_removes_the_same(
-    path: Path, clock: SqliteClock, monkeypatch: Patch, step: int
+    path: Path, clock: VirtualClock, monkeypatch: Patch, step: int
 ) -> None:
     monkeypatch.setattr(sweep, "STEP_ENTRIES", step)
-    async with opened(path) as store:
+    async with opened(path, clock) as store:
         await group_log(store)
         first, second = [await store.topics.create(named(name), 5) for name in "ab"]
         for _ in range(2):
@@ -113,9 +113,9 @@ async def test_a_deleted_topic_leaves_no_records(path: Path) -> None:
 
 
 async def test_a_sweep_leaves_deferred_records_past_their_own_ttl_to_committed_readers(
-    path: Path, clock: SqliteClock
+    path: Path, clock: VirtualClock
 ) -> None:
-    async with opened(path) as store:
+    async with opened(path, clock) as store:
         topic = await store.topics.create(NAME, None)
         transaction = await begin(store)
         await write(store, transaction, record(0, topic, "a", ttl=5), record(1, topic, "b"))
@@ -140,9 +140,9 @@ async def test_a_sweep_leaves_deferred_records_past_their_own_ttl_to_committed_r
 
 
 async def test_a_commit_is_expanded_after_its_row_was_forgotten(
-    path: Path, clock: SqliteClock
+    path: Path, clock: VirtualClock
 ) -> None:
-    async with opened(path) as store:
+    async with opened(path, clock) as store:
         topic = await store.topics.create(NAME, None)
         await committed_with(store, *records(topic, "a", "b"))
         clock.ms += 86_400_001

@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
+from tests.kits.clock.virtual import START_MS
 from tests.kits.models.operations import entry, fold, numbered, operation, operations
 from tests.kits.models.properties import examples
 from tests.store.kits import (
-    START_MS,
     Kit,
     Kits,
     contents,

@@ -2,9 +2,9 @@
 
 from oplogd.event_id import Mark
 from oplogd.store import Store
+from tests.kits.clock.virtual import START_MS
 from tests.kits.models.operations import numbered, operation
 from tests.store.kits import (
-    START_MS,
     Kit,
     known,
     log_of,
@@ -17,9 +17,9 @@ DEADLINE = 30.0
 async def test_a_new_epoch_sets_the_log_aside_and_stamps_the_states_with_the_present(
     kit: Kit, store: Store
 ) -> None:
-    kit.clock_ms = 4_070_908_800_000
+    kit.clock.ms = 4_070_908_800_000
     await store.append([operation(id_="a"), operation(id_="b"), operation("delete", id_="b")])
-    kit.clock_ms = START_MS + 5
+    kit.clock.ms = START_MS + 5
     await store.new_epoch()
     bounds = await store.locate(3)
     assert bounds.head == Mark(3, START_MS + 5)
@@ -30,7 +30,7 @@ async def test_a_new_epoch_sets_the_log_aside_and_stamps_the_states_with_the_pre
     assert await log_of(store) == []
     assert known(await states_of(store)).keys() == {"video/a", "video/b"}
     assert {s.cursor.ms for s in await states_of(store)} == {START_MS + 5}
-    kit.clock_ms += 1
+    kit.clock.ms += 1
     await store.append([operation(id_="c")])
     assert [(e.offset, e.ms) for e in await log_of(store)] == [(4, START_MS + 6)]
     await store.checkpoint()
@@ -43,7 +43,7 @@ async def test_a_new_epoch_may_follow_another_with_nothing_between_them(
 ) -> None:
     await store.append(numbered(2))
     await store.new_epoch()
-    kit.clock_ms += 1
+    kit.clock.ms += 1
     await store.new_epoch()
     assert (await store.locate()).head == Mark(2, START_MS + 1)
     await store.append(numbered(1))

@@ -7,9 +7,9 @@ import pytest
 from oplogd.errors import LogReplacedError
 from oplogd.event_id import Mark
 from oplogd.store import Store
+from tests.kits.clock.virtual import START_MS
 from tests.kits.models.operations import entry, key_of, numbered, operation
 from tests.store.kits import (
-    START_MS,
     Kit,
     contents,
     log_of,
@@ -55,7 +55,7 @@ async def test_entries_come_out_as_they_went_in_numbered_from_one(kit: Kit, stor
         operation("delete", "video", "a"),
     ]
     await store.append(made[:1])
-    kit.clock_ms += 5
+    kit.clock.ms += 5
     await store.append(made[1:])
     assert await store.read(0, 10) == [
         entry(1, START_MS, made[0]),
@@ -130,7 +130,7 @@ async def test_offsets_and_times_go_on_after_the_store_was_opened_again(
 ) -> None:
     await store.append(numbered(3))
     await store.close()
-    kit.clock_ms += 10
+    kit.clock.ms += 10
     again = await kit.open()
     assert (await again.locate()).head == Mark(3, START_MS)
     await again.append(numbered(1))
@@ -144,11 +144,11 @@ async def test_offsets_and_times_go_on_after_the_store_was_opened_again(
 
 async def test_time_stands_still_when_the_clock_runs_backwards(kit: Kit, store: Store) -> None:
     await store.append(numbered(1))
-    kit.clock_ms -= 3_600_000
+    kit.clock.ms -= 3_600_000
     await store.append(numbered(1))
     again = await kit.open()
     await again.append(numbered(1))
-    kit.clock_ms = START_MS + 1
+    kit.clock.ms = START_MS + 1
     await store.append(numbered(1))
     assert [e.ms for e in await log_of(store)] == [START_MS, START_MS, START_MS, START_MS + 1]
 
@@ -156,7 +156,7 @@ async def test_time_stands_still_when_the_clock_runs_backwards(kit: Kit, store: 
 async def test_the_time_of_an_empty_log_does_not_run_backwards_either(
     kit: Kit, store: Store
 ) -> None:
-    kit.clock_ms -= 1
+    kit.clock.ms -= 1
     await store.append(numbered(1))
     assert (await store.locate()).head == Mark(1, START_MS)
 
@@ -166,7 +166,7 @@ async def test_the_time_of_an_empty_log_does_not_run_backwards_either(
 
 async def test_locate_tells_head_oldest_and_the_time_at_an_offset(kit: Kit, store: Store) -> None:
     await store.append(numbered(2))
-    kit.clock_ms += 7
+    kit.clock.ms += 7
     await store.append(numbered(1))
     bounds = await store.locate(3)
     assert (bounds.head, bounds.oldest) == (Mark(3, START_MS + 7), Mark(1, START_MS))
@@ -179,10 +179,10 @@ async def test_locate_tells_head_oldest_and_the_time_at_an_offset(kit: Kit, stor
 async def test_locate_tells_the_time_by_which_the_next_entry_is_dated(
     kit: Kit, store: Store
 ) -> None:
-    kit.clock_ms += 3_600_000
-    assert (await store.locate()).now_ms == kit.clock_ms
+    kit.clock.ms += 3_600_000
+    assert (await store.locate()).now_ms == kit.clock.ms
     await store.append(numbered(1))
-    assert (await store.locate()).head == Mark(1, kit.clock_ms)
+    assert (await store.locate()).head == Mark(1, kit.clock.ms)
 
 
 # --- follow ---
@@ -214,7 +214,7 @@ async def test_follow_waits_for(kit: Kit, store: Store, own: bool) -> None:
 
 async def test_stats_count_log_and_states(kit: Kit, store: Store) -> None:
     await store.append([operation(id_="a"), operation(id_="b"), operation("delete", id_="a")])
-    kit.clock_ms += 1
+    kit.clock.ms += 1
     await store.append([operation(id_="b")])
     await store.checkpoint()
     stats = await store.stats()
@@ -235,7 +235,7 @@ async def test_a_read_with_an_expected_time_continues_only_the_same_log(
 ) -> None:
     begin = (await store.locate()).head
     await store.append(numbered(3))
-    kit.clock_ms += 5
+    kit.clock.ms += 5
     await store.append(numbered(2, first=3))
     entries = await log_of(store)
     assert await store.read(begin.offset, 10, begin.ms) == entries
@@ -268,7 +268,7 @@ async def test_a_reader_of_an_epoch_that_was_set_aside_does_not_go_on_in_the_nex
 ) -> None:
     await store.append(numbered(2))
     last = (await store.locate()).head
-    kit.clock_ms += 10
+    kit.clock.ms += 10
     await store.new_epoch()
     begin = (await store.locate()).head
     await store.append(numbered(1))
@@ -283,17 +283,17 @@ async def test_the_times_that_a_log_ahead_of_the_clock_used_are_known_after_it_w
     kit: Kit, store: Store
 ) -> None:
     await store.append([operation(id_="a")])
-    kit.clock_ms = START_MS + 10_000
+    kit.clock.ms = START_MS + 10_000
     await store.append([operation(id_="b")])
-    kit.clock_ms = START_MS + 20_000
+    kit.clock.ms = START_MS + 20_000
     await store.append([operation(id_="c")])
-    kit.clock_ms = START_MS + 500
+    kit.clock.ms = START_MS + 500
     await store.new_epoch()
     assert (await store.locate()).set_aside == ((START_MS + 9_999, START_MS + 20_001),)
-    kit.clock_ms = START_MS + 12_000
+    kit.clock.ms = START_MS + 12_000
     await store.append([operation(id_="d")])
     await store.new_epoch()
     assert (await store.locate()).set_aside == ((START_MS + 12_000, START_MS + 20_001),)
-    kit.clock_ms = START_MS + 30_000
+    kit.clock.ms = START_MS + 30_000
     await store.new_epoch()
     assert (await store.locate()).set_aside == ()

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
 from oplogd.store import Entry, StateCursor, Store
+from tests.kits.clock.virtual import START_MS
 from tests.kits.models.operations import fold, key_of, numbered, operation, operations
 from tests.kits.models.properties import examples
 from tests.store.kits import (
-    START_MS,
     Kit,
     Kits,
     contents,
@@ -36,7 +36,7 @@ async def test_states_come_oldest_first_and_the_last_operation_decides(
     kit: Kit, store: Store
 ) -> None:
     await store.append([operation(id_="a"), operation(id_="b"), operation(id_="c")])
-    kit.clock_ms += 1
+    kit.clock.ms += 1
     await store.append(
         [operation("update", id_="a", parents=["new"]), operation("delete", id_="b")]
     )
@@ -53,7 +53,7 @@ async def test_states_come_oldest_first_and_the_last_operation_decides(
 
 async def test_states_from_a_time_on_include_that_millisecond(kit: Kit, store: Store) -> None:
     for number in range(3):
-        kit.clock_ms = START_MS + number
+        kit.clock.ms = START_MS + number
         await store.append(numbered(1, first=number))
     assert [key_of(s.data) for s in await states_of(store, since=START_MS + 1)] == [
         "video/1",
@@ -97,7 +97,7 @@ async def test_paging_is_not_disturbed_by_appends_meanwhile(kit: Kit, store: Sto
     while cursor:
         states, cursor = await store.states(cursor, mark.offset, live_only=True, limit=2)
         read += [key_of(s.data) for s in states]
-        kit.clock_ms += 1
+        kit.clock.ms += 1
         await store.append([operation("update", id_=str(touched))])
         touched -= 1
     untouched = [f"video/{number}" for number in range(1, touched + 1)]
@@ -118,7 +118,7 @@ async def test_states_are_the_fold_of_the_log(
         store = await kit.open()
         log: list[Entry] = []
         for batch, tick in zip(batches, ticks, strict=False):
-            kit.clock_ms += tick
+            kit.clock.ms += tick
             await store.append(batch)
             log = await log_of(store)
             states = await states_of(store, limit=2)
@@ -144,7 +144,7 @@ async def test_a_purge_forgets_deleted_states_of_before_and_records_it(
     await store.append(
         [operation(id_="a"), operation(id_="b"), operation(id_="c"), operation("delete", id_="a")]
     )
-    kit.clock_ms += 10
+    kit.clock.ms += 10
     await store.append([operation("delete", id_="b")])
     await store.checkpoint()
     assert await store.purge(START_MS + 10) == 1

@@ -186,7 +186,7 @@ async def test_every_id_of_a_deleted_topic_is_before_the_front_of_the_next_one(
         old = await topics.create(NAME, None)
         last = (await publish(topics, old, "a", "b")).last
         await topics.delete(NAME)
-        topic_kit.clock_ms -= set_back
+        topic_kit.clock.ms -= set_back
         topics = (await topic_kit.open()).topics
         new = await topics.create(NAME, None)
         front = (await topics.log(new).locate(last.ms, last.sequence)).front

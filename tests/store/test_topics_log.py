@@ -9,7 +9,8 @@ from oplogd.event_id import Mark
 from oplogd.message import of_json
 from oplogd.message_id import MAX_SEQUENCE
 from oplogd.store.topics import MessageBatch, Placed, Refused, TopicEntry, Topics
-from tests.store.kits import LARGE, START_MS, Kit
+from tests.kits.clock.virtual import START_MS
+from tests.store.kits import LARGE, Kit
 from tests.store.messages import (
     NAME,
     entries_of,
@@ -38,10 +39,10 @@ async def test_messages_come_out_as_they_went_in_numbered_from_one(
     topic_kit: Kit, topics: Topics
 ) -> None:
     topic = await topics.create(NAME, None)
-    topic_kit.clock_ms += 1
+    topic_kit.clock.ms += 1
     placed = await publish(topics, topic, "a", "b")
     assert placed == Placed(Mark(1, START_MS + 1, 0), Mark(2, START_MS + 1, 1))
-    topic_kit.clock_ms += 5
+    topic_kit.clock.ms += 5
     assert await publish(topics, topic, "c") == Placed(*[Mark(3, START_MS + 6, 0)] * 2)
     assert await topics.log(topic).read(0, 10) == [
         TopicEntry(1, START_MS + 1, "message", '{"payload":"a"}', 0, 0),
@@ -137,7 +138,7 @@ async def test_topics_are_numbered_independently_and_keep_their_messages_apart(
 
 async def test_placed_marks_are_the_marks_of_the_entries(topic_kit: Kit, topics: Topics) -> None:
     made = [await topics.create(named(str(number)), None) for number in range(5)]
-    topic_kit.clock_ms += 1
+    topic_kit.clock.ms += 1
     batches = [
         MessageBatch(made[number % 5].log, messages(range(number % 3 + 1))) for number in range(40)
     ]
@@ -195,27 +196,27 @@ async def test_ids_ascend_over_more_messages_than_a_ms_has_sequences(
     topic_kit: Kit, topics: Topics
 ) -> None:
     topic = await topics.create(NAME, None)
-    topic_kit.clock_ms += 1
-    ms = topic_kit.clock_ms
+    topic_kit.clock.ms += 1
+    ms = topic_kit.clock.ms
     for _ in range(7):
         await publish(topics, topic, *range(ONE_MS // 7))
     entries = await entries_of(topics.log(topic), limit=5000)
     assert ids(entries) == [
         (ms + number // (MAX_SEQUENCE + 1), number % (MAX_SEQUENCE + 1)) for number in range(ONE_MS)
     ]
-    topic_kit.clock_ms += 1
+    topic_kit.clock.ms += 1
     last = ids(entries)[-1]
     assert (await publish(topics, topic, "x")).first == (ONE_MS + 1, last[0], last[1] + 1)
-    topic_kit.clock_ms += 1
+    topic_kit.clock.ms += 1
     assert (await publish(topics, topic, "x")).first == (ONE_MS + 2, ms + 2, 0)
 
 
 async def test_ids_ascend_when_the_clock_is_set_back(topic_kit: Kit, topics: Topics) -> None:
     topic = await topics.create(NAME, None)
-    topic_kit.clock_ms += 1
+    topic_kit.clock.ms += 1
     await publish(topics, topic, "a", "b")
-    ms = topic_kit.clock_ms
-    topic_kit.clock_ms -= 3_600_000
+    ms = topic_kit.clock.ms
+    topic_kit.clock.ms -= 3_600_000
     await publish(topics, topic, "c")
     again = (await topic_kit.open()).topics
     await publish(again, topic, "d", "e")
@@ -227,10 +228,10 @@ async def test_ids_ascend_over_delete_and_create(
     topic_kit: Kit, topics: Topics, back_ms: int
 ) -> None:
     old = await topics.create(NAME, None)
-    topic_kit.clock_ms += 1
+    topic_kit.clock.ms += 1
     last = (await publish(topics, old, "a", "b")).last
     await topics.delete(NAME)
-    topic_kit.clock_ms -= back_ms
+    topic_kit.clock.ms -= back_ms
     for _ in range(2):
         new = await topics.create(NAME, None)
         front = (await topics.log(new).locate()).front
@@ -253,7 +254,7 @@ async def test_locate_finds_the_last_entry_at_or_before_a_time_and_sequence(
 ) -> None:
     topic = await topics.create(NAME, None)
     for count in (3, 1, 2):
-        topic_kit.clock_ms += 10
+        topic_kit.clock.ms += 10
         await publish(topics, topic, *range(count))
     log = topics.log(topic)
     entries = await entries_of(log)
@@ -276,7 +277,7 @@ async def test_locate_finds_the_head_for_any_later_time(topics: Topics, ms: int)
 
 async def test_a_read_checks_the_time_at_its_offset(topic_kit: Kit, topics: Topics) -> None:
     topic = await topics.create(NAME, None)
-    topic_kit.clock_ms += 5
+    topic_kit.clock.ms += 5
     await publish(topics, topic, "a", "b")
     log = topics.log(topic)
     assert payloads(await log.read(0, 10, START_MS)) == ["a", "b"]

@@ -104,7 +104,7 @@ class _Model:
             assert name in self.present
             return
         assert name not in self.present
-        now = stamp(self.kit.clock_ms, 0)
+        now = stamp(self.kit.clock.ms, 0)
         self.present[name] = _Log(topic, max(self.ended, now))
 
     async def change(self, name: str, ttl: int | None) -> None:
@@ -114,7 +114,7 @@ class _Model:
             assert name not in self.present
             return
         log = self.present[name]
-        log.floor = log.front(self.kit.clock_ms).offset
+        log.floor = log.front(self.kit.clock.ms).offset
         log.topic = changed
 
     async def delete(self, name: str) -> None:
@@ -141,21 +141,21 @@ class _Model:
                 assert outcome is Refused.DELETED
                 continue
             for each in batch:
-                log.append(each, max(stamp(self.kit.clock_ms, 0), log.head + 1))
+                log.append(each, max(stamp(self.kit.clock.ms, 0), log.head + 1))
             assert outcome == Placed(log.marks[-len(batch)], log.marks[-1])
 
     async def clock(self, ms: int) -> None:
         if ms < 0:  # a clock that is set back may show again what no sweep has removed
             await self.sweep()
-        self.kit.clock_ms += ms
+        self.kit.clock.ms += ms
 
     async def sweep(self) -> None:
         await self.topics.sweep()
         for log in self.present.values():
-            log.sweep(self.kit.clock_ms)
+            log.sweep(self.kit.clock.ms)
 
     async def check(self) -> None:
-        now = self.kit.clock_ms
+        now = self.kit.clock.ms
         for name in NAMES:
             log = self.present.get(name)
             assert await self.topics.find(named(name)) == (log.topic if log else None)

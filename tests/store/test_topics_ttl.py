@@ -6,7 +6,8 @@ import pytest
 
 from oplogd.event_id import Mark
 from oplogd.store.topics import DEFAULT_TTL, EntryKind, MessageBatch, Placed, Topic, Topics
-from tests.store.kits import LARGE, START_MS, Kit
+from tests.kits.clock.virtual import START_MS
+from tests.store.kits import LARGE, Kit
 from tests.store.messages import (
     NAME,
     entries_of,
@@ -25,7 +26,7 @@ async def fill(kit: Kit, topics: Topics, topic: Topic, seconds: int) -> list[Mar
     """Publish a message each second: "1" one second after the start. Return their marks."""
     marks = []
     for number in range(1, seconds + 1):
-        kit.clock_ms += 1000
+        kit.clock.ms += 1000
         marks.append((await publish(topics, topic, number)).first)
     return marks
 
@@ -36,14 +37,14 @@ async def test_a_message_is_absent_one_ms_after_the_ttl_before_any_sweep(
     topic = await topics.create(NAME, 5)
     log = topics.log(topic)
     placed = await publish(topics, topic, "a")
-    topic_kit.clock_ms += 5000
+    topic_kit.clock.ms += 5000
     assert payloads(await log.read(0, 10)) == ["a"]
     assert (await log.locate()).front.offset == 0
-    topic_kit.clock_ms += 1
+    topic_kit.clock.ms += 1
     assert await log.read(0, 10) == []
     bounds = await log.locate()
     assert bounds.front == bounds.head == bounds.at == placed.last
-    assert bounds.now_ms == topic_kit.clock_ms
+    assert bounds.now_ms == topic_kit.clock.ms
 
 
 async def test_the_front_is_the_newest_message_that_is_gone(topic_kit: Kit, topics: Topics) -> None:
@@ -67,9 +68,9 @@ async def test_the_front_is_the_newest_message_that_is_gone(topic_kit: Kit, topi
 async def test_a_topic_without_ttl_has_the_default(topic_kit: Kit, topics: Topics) -> None:
     topic = await topics.create(NAME, None)
     await publish(topics, topic, "a")
-    topic_kit.clock_ms += DEFAULT_TTL * 1000
+    topic_kit.clock.ms += DEFAULT_TTL * 1000
     assert await payloads_of(topics, topic) == ["a"]
-    topic_kit.clock_ms += 1
+    topic_kit.clock.ms += 1
     assert await payloads_of(topics, topic) == []
 
 
@@ -96,7 +97,7 @@ async def test_a_longer_ttl_brings_nothing_back(
     await topics.change(NAME, longer)
     left = [str(number) for number in range(15, 21)]
     for seconds in (0, 5, 74):
-        topic_kit.clock_ms += 1000 * seconds
+        topic_kit.clock.ms += 1000 * seconds
         await topics.sweep()
         assert await payloads_of(topics, topic) == left
         assert (await topics.log(topic).locate()).front.offset == 14
@@ -135,13 +136,13 @@ async def test_a_message_after_a_longer_ttl_is_read_although_the_clock_was_set_b
     first = (await topic_kit.open(topic_ttl=5)).topics
     topic = await first.create(NAME, None)
     marks = await fill(topic_kit, first, topic, kept)
-    topic_kit.clock_ms += 3_600_000
+    topic_kit.clock.ms += 3_600_000
     if by == "change":
         await first.change(NAME, 100_000)
         second = first
     else:
         second = (await topic_kit.open(topic_ttl=100_000)).topics
-    topic_kit.clock_ms -= 3_500_000
+    topic_kit.clock.ms -= 3_500_000
     placed = await publish(second, topic, "new")
     for topics in (first, second):
         assert await payloads_of(topics, topic) == ["new"]
@@ -160,9 +161,9 @@ async def test_a_message_past_its_own_ttl_is_void_and_keeps_its_offset(
     await publish_all(topics, topic, [message("a"), message("b", 5), message("c")])
     read = await log.read(0, 10)
     assert [entry.expires_ms for entry in read] == [0, read[1].ms + 5000, 0]
-    topic_kit.clock_ms = read[1].ms + 5000
+    topic_kit.clock.ms = read[1].ms + 5000
     assert payloads(await log.read(0, 10)) == ["a", "b", "c"]
-    topic_kit.clock_ms += 1
+    topic_kit.clock.ms += 1
     for _ in range(2):
         after = await log.read(0, 10)
         assert [mark(entry) for entry in after] == [mark(entry) for entry in read]
@@ -180,7 +181,7 @@ async def test_void_messages_at_the_beginning_leave_no_gap(topic_kit: Kit, topic
     topic = await topics.create(NAME, 100)
     await publish(topics, topic, "a", "b", ttl=5)
     await publish(topics, topic, "c")
-    topic_kit.clock_ms += 6000
+    topic_kit.clock.ms += 6000
     for _ in range(2):
         assert await payloads_of(topics, topic) == [None, None, "c"]
         assert (await topics.log(topic).locate()).front.offset == 0
@@ -192,7 +193,7 @@ async def test_a_message_lives_no_longer_than_its_topic_allows(
 ) -> None:
     topic = await topics.create(NAME, 5)
     placed = await publish(topics, topic, "a", ttl=100)
-    topic_kit.clock_ms += 6000
+    topic_kit.clock.ms += 6000
     assert await payloads_of(topics, topic) == []
     assert (await topics.log(topic).locate()).front == placed.last
 
@@ -207,14 +208,14 @@ async def test_a_topic_goes_on_after_all_its_messages_were_swept(
     topic = await topics.create(NAME, 5)
     log = topics.log(topic)
     await publish(topics, topic, *range(1200))
-    topic_kit.clock_ms += 6000
+    topic_kit.clock.ms += 6000
     before = await log.locate()
     for _ in range(2):
         await topics.sweep()
         assert await log.locate() == before
         assert await log.read(0, 10) == []
     back_ms = 3_600_000
-    topic_kit.clock_ms -= back_ms
+    topic_kit.clock.ms -= back_ms
     placed = await publish(topics, topic, "x")
     assert placed.first.offset == 1201
     assert (placed.first.ms, placed.first.sequence) > (before.head.ms, before.head.sequence)
@@ -228,7 +229,7 @@ async def test_a_sweep_beside_appends_and_reads_loses_nothing(
     other = (await topic_kit.open()).topics
     old, new = await topics.create(named("old"), 5), await topics.create(named("new"), None)
     await publish(topics, old, *range(3000))
-    topic_kit.clock_ms += 6000
+    topic_kit.clock.ms += 6000
     sweep = asyncio.create_task(other.sweep())
     for number in range(50):
         outcomes = await topics.append(

@@ -45,7 +45,7 @@ async def test_a_commit_makes_the_records_visible_by_lsn_at_one_place_of_each_lo
     await write(txn_store, begun, record(2, a, "a2"), record(1, b, "b1"))
     await publish(txn_store.topics, a, "plain")
     await write(txn_store, begun, record(0, a, "a0"), record(3, a, "a3"))
-    txn_kit.clock_ms += 7
+    txn_kit.clock.ms += 7
     commit = await txn_store.transactions.commit(begun.id, 4)
     after = await publish(txn_store.topics, a, "after")
     for topic, marker in ((a, Marker(str(begun.id), 3, 3)), (b, Marker(str(begun.id), 1, 1))):
@@ -123,11 +123,11 @@ async def test_a_repeated_commit_returns_the_same_from_any_agent_for_a_day(
     assert len(set(ids)) == 3
     again = await txn_store.transactions.commit(begun.id, 3)
     assert (again, list(again.record_ids())) == (commit, ids)
-    txn_kit.clock_ms += 40 * 60_000
+    txn_kit.clock.ms += 40 * 60_000
     await txn_store.topics.sweep()
     await txn_store.topics.delete(other_topic.name)
     await txn_store.topics.sweep()
-    txn_kit.clock_ms += KEPT_MS - 40 * 60_000
+    txn_kit.clock.ms += KEPT_MS - 40 * 60_000
     for store in (txn_store, await txn_kit.open(), await txn_kit.open()):
         await store.transactions.keep()
         repeated = await store.transactions.commit(begun.id, 3)

@@ -80,10 +80,10 @@ async def test_nothing_commits_after_the_time_out(txn_kit: Kit, txn_store: Store
     begun = [await begin(txn_store, timeout_ms=1000) for _ in range(5)]
     for each in begun:
         await write(txn_store, each, record(0, topic, str(each.id)))
-    txn_kit.clock_ms = begun[0].expires_ms
+    txn_kit.clock.ms = begun[0].expires_ms
     just, *late = begun
     await txn_store.transactions.commit(just.id, 1)
-    txn_kit.clock_ms = max(each.expires_ms for each in late) + 1
+    txn_kit.clock.ms = max(each.expires_ms for each in late) + 1
     with pytest.raises(TransactionConflictError, match=f"{late[0].id}.* {TIMED_OUT}"):
         await other.transactions.commit(late[0].id, 1)
     with pytest.raises(TransactionConflictError, match=f"{late[1].id}.* {TIMED_OUT}"):
@@ -155,7 +155,7 @@ async def test_a_finished_transaction_is_forgotten_after_a_day(
     aborted = await begin(txn_store)
     await txn_store.transactions.abort(aborted.id)
     commit = await committed_with(txn_store, *records(topic, "a", "b"))
-    txn_kit.clock_ms += KEPT_MS + 1000
+    txn_kit.clock.ms += KEPT_MS + 1000
     assert await txn_store.transactions.keep() == 0
     for id_ in (aborted.id, commit.transaction.id):
         with pytest.raises(TransactionNotFoundError):

@@ -7,7 +7,8 @@ import pytest
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import Decisions, TransactionStats
 from oplogd.transaction import Marker, Reason, State
-from tests.store.kits import START_MS, Kit
+from tests.kits.clock.virtual import START_MS
+from tests.store.kits import Kit
 from tests.store.messages import NAME
 from tests.store.transacting import (
     EVERY,
@@ -30,9 +31,9 @@ async def test_the_keeper_aborts_what_is_overdue_and_nothing_else(
     long = await begin(txn_store, timeout_ms=5000)
     for each in (short, long):
         await write(txn_store, each, record(0, topic, str(each.id)))
-    txn_kit.clock_ms = short.expires_ms
+    txn_kit.clock.ms = short.expires_ms
     assert await txn_store.transactions.keep() == 0
-    txn_kit.clock_ms = other.expires_ms + 1
+    txn_kit.clock.ms = other.expires_ms + 1
     assert await txn_store.transactions.keep() == 2
     assert await txn_store.transactions.keep() == 0
     assert txn_store.transactions.decisions == Decisions(committed=0, aborted=0, timed_out=2)
@@ -51,7 +52,7 @@ async def test_transactions_are_found_by_state_and_group_the_newest_first(
     topic = await txn_store.topics.create(NAME, None)
     begun = []
     for group in ("default", "g", "default", None, "g", "g"):
-        txn_kit.clock_ms += 1
+        txn_kit.clock.ms += 1
         if group:
             begun.append(await begin(txn_store, group=group))
         else:
@@ -87,7 +88,7 @@ async def test_figures_tell_the_open_transactions_and_the_own_decisions(
     topic = await txn_store.topics.create(NAME, None)
     assert await txn_store.transactions.stats() == TransactionStats(0, 0)
     first = await begin(txn_store)
-    txn_kit.clock_ms += 10
+    txn_kit.clock.ms += 10
     second = await begin(other, topic=topic)
     assert first.begun_ms == START_MS
     for store in (txn_store, other):
@@ -110,7 +111,7 @@ async def test_keepers_of_several_agents_abort_a_transaction_once(
     begun = [await begin(txn_store, timeout_ms=10) for _ in range(10)]
     for each in begun:
         await write(txn_store, each, record(0, topic, "a"))
-    txn_kit.clock_ms += 1000
+    txn_kit.clock.ms += 1000
     counts = await asyncio.gather(*[store.transactions.keep() for store in (txn_store, other)])
     assert sum(counts) == 10
     assert len(await decisions_in(txn_store, topic)) == 10
@@ -124,7 +125,7 @@ async def test_plain_messages_of_a_topic_are_no_business_of_its_transactions(
     topic = await txn_store.topics.create(NAME, None)
     commit = await committed_with(txn_store, record(0, topic, "a"))
     for _ in range(3):
-        txn_kit.clock_ms += 20 * 60_000
+        txn_kit.clock.ms += 20 * 60_000
         assert await txn_store.transactions.keep() == 0
         assert await txn_store.topics.sweep() == 0
     assert await payloads_committed(txn_store, topic) == ["a"]

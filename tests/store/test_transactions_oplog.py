@@ -78,7 +78,7 @@ async def test_operations_past_the_number_of_the_commit_and_of_aborts_never_ente
         await write(txn_store, each, *[oplog_record(lsn, each) for lsn, each in enumerate(made)])
     await txn_store.transactions.abort(aborted.id)
     await txn_store.transactions.commit(begun.id, 2)
-    txn_kit.clock_ms += 2000
+    txn_kit.clock.ms += 2000
     assert await txn_store.transactions.keep() == 1
     expected = [with_place(made[lsn], begun.id, lsn, 2) for lsn in range(2)]
     assert await oplog_of(txn_store) == expected
@@ -120,7 +120,7 @@ async def test_followers_and_seeks_take_the_operations_of_a_commit_like_any(
     kits: Kits, kit: Kit, store: Store
 ) -> None:
     await store.append(numbered(1))
-    kit.clock_ms += 10
+    kit.clock.ms += 10
     await committed_with(store, *[oplog_record(lsn, each) for lsn, each in enumerate(numbered(3))])
     entries = await log_of(store)
     assert [entry.offset for entry in entries] == [1, 2, 3, 4]

@@ -97,9 +97,9 @@ async def test_a_records_own_ttl_counts_from_the_write_and_for_committed_readers
     begun = await begin(txn_store)
     await write(txn_store, begun, record(0, topic, "a", 5), record(1, topic, "b"))
     written = (await entries_of(txn_store.topics.log(topic)))[0]
-    txn_kit.clock_ms = written.ms + 5000
+    txn_kit.clock.ms = written.ms + 5000
     assert await payloads_uncommitted(txn_store, topic) == ["a", "b"]
-    txn_kit.clock_ms += 1
+    txn_kit.clock.ms += 1
     await txn_store.topics.sweep()
     assert await payloads_uncommitted(txn_store, topic) == ["b"]
     await txn_store.transactions.commit(begun.id, 2)
@@ -111,7 +111,7 @@ async def test_a_records_own_ttl_counts_from_the_write_and_for_committed_readers
         (expires, '{"payload":"a"}'),
         (expires + 1, ""),
     ):
-        txn_kit.clock_ms = now
+        txn_kit.clock.ms = now
         for sweeps in (False, True):
             if sweeps:
                 await txn_store.topics.sweep()
@@ -133,7 +133,7 @@ async def test_a_commit_shows_records_that_the_front_passed_while_the_transactio
     await publish(txn_store.topics, topic, "plain")
     await write(txn_store, begun, *records(topic, "a", "b"))
     # Both readers lose the plain message, the uncommitted ones also the records.
-    txn_kit.clock_ms = begun.expires_ms
+    txn_kit.clock.ms = begun.expires_ms
     if sweeps:
         await txn_store.topics.sweep()
     assert await entries_of(txn_store.topics.log(topic)) == []
@@ -148,17 +148,17 @@ async def test_a_commit_shows_records_that_the_front_passed_while_the_transactio
     assert await payloads_uncommitted(txn_store, topic) == ["new", "c"]
     # The ttl of the topic counts from the commit for all records.
     (entry,) = await commits_in(txn_store, topic)
-    txn_kit.clock_ms = entry.ms + 5000
+    txn_kit.clock.ms = entry.ms + 5000
     if sweeps:
         await txn_store.topics.sweep()
     assert await payloads_committed(txn_store, topic) == ["new", "a", "b", "c"]
     log = txn_store.topics.log(topic)
     head = (await log.locate()).head
-    txn_kit.clock_ms = entry.ms + 5001
+    txn_kit.clock.ms = entry.ms + 5001
     assert await payloads_committed(txn_store, topic) == []
     assert (await log.locate()).front == head
     # A reader that holds the entry still gets its records for twenty minutes.
-    txn_kit.clock_ms = entry.ms + 5000 + TWENTY_MINUTES_MS - 60_000
+    txn_kit.clock.ms = entry.ms + 5000 + TWENTY_MINUTES_MS - 60_000
     if sweeps:
         await txn_store.topics.sweep()
     left = await log.expand(entry, -1, 10)
@@ -175,13 +175,13 @@ async def test_offsets_go_on_after_everything_was_swept(
         await committed_with(txn_store, *records(topic, f"{number}a", f"{number}b"))
         await publish(txn_store.topics, topic, f"{number}c")
         assert await payloads_committed(txn_store, topic) == [f"{number}{x}" for x in "abc"]
-        txn_kit.clock_ms += 6000 + TWENTY_MINUTES_MS * (number % 2)
+        txn_kit.clock.ms += 6000 + TWENTY_MINUTES_MS * (number % 2)
         removed += await txn_store.topics.sweep()
         log = txn_store.topics.log(topic)
         bounds = await log.locate()
         assert bounds.front == bounds.head
         assert bounds.head.offset == 4 * (number + 1)
-    txn_kit.clock_ms += TWENTY_MINUTES_MS
+    txn_kit.clock.ms += TWENTY_MINUTES_MS
     removed += await txn_store.topics.sweep()
     assert bounds.head.offset - removed in (0, 1), "only the newest entry may stay"
     assert await txn_store.topics.sweep() == 0
@@ -196,7 +196,7 @@ async def test_positions_find_the_entries_of_transactions_as_they_find_messages(
     topic = await txn_store.topics.create(NAME, None)
     begun = await begin(txn_store, topic=topic)
     for lsn in range(3):
-        txn_kit.clock_ms += 10
+        txn_kit.clock.ms += 10
         await write(txn_store, begun, record(lsn, topic, lsn))
     await publish_all(txn_store.topics, topic, messages("xyz"))
     await txn_store.transactions.commit(begun.id, 3)

@@ -16,8 +16,9 @@ from oplogd.event_id import Mark
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import Limits
 from oplogd.transaction import FIRST_ID, MAX_ID, Marker, Record, State
+from tests.kits.clock.virtual import START_MS
 from tests.kits.models.operations import numbered
-from tests.store.kits import START_MS, Kit
+from tests.store.kits import Kit
 from tests.store.messages import NAME, entries_of, ids, mark, named, publish
 from tests.store.transacting import (
     EVERY,
@@ -41,7 +42,7 @@ async def test_a_transaction_begins_with_a_record_in_the_commit_log_of_its_group
     txn_kit: Kit, txn_store: StoreHandle
 ) -> None:
     log = await group_log(txn_store)
-    txn_kit.clock_ms += 5
+    txn_kit.clock.ms += 5
     begun = await begin(txn_store, timeout_ms=1234)
     assert FIRST_ID < begun.id <= MAX_ID
     assert (begun.id - FIRST_ID) >> 20 == START_MS + 5
@@ -82,7 +83,7 @@ async def test_ids_differ_and_grow_with_the_time(txn_kit: Kit, txn_store: StoreH
     assert len(same_ms) == 20
     found = []
     for _ in range(5):
-        txn_kit.clock_ms += 1
+        txn_kit.clock.ms += 1
         found.append((await begin(txn_store)).id)
     assert found == sorted(found)
     assert max(same_ms) < found[0]
@@ -96,7 +97,7 @@ async def test_records_become_deferred_entries_at_the_places_where_they_were_wri
     other = await txn_store.topics.create(named("other"), None)
     begun = await begin(txn_store)
     await publish(txn_store.topics, topic, "before")
-    txn_kit.clock_ms += 7
+    txn_kit.clock.ms += 7
     written = await write(
         txn_store, begun, record(0, topic, "a", 5), record(1, other, "b"), record(2, topic, "c")
     )

@@ -192,7 +192,7 @@ class TransactionMachine(ReaderMachine):
 
     @rule(ms=some.sampled_from([1, 1, 1001, 3000, 6000, 61_000, 901_000]))
     def wait(self, ms: int) -> None:
-        self.kit.clock_ms += ms
+        self.kit.clock.ms += ms
         self.reference.now += ms
 
     @rule(agent=AGENTS)

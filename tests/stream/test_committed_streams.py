@@ -250,12 +250,12 @@ async def test_records_with_an_own_time_to_live_leave_after_their_commit(
     readers = [await follow(world, topic) for _ in range(2)]
     writer = await Transacting(world).begin()
     await writer.write(topic, message("short", 1), "long")
-    world.clock_ms += 5_000
+    world.clock.ms += 5_000
     await writer.commit()
     await world.advance()
-    world.clock_ms += 1_000
+    world.clock.ms += 1_000
     assert told(await read_all(readers[0])) == ["short", "long"]
-    world.clock_ms += 1
+    world.clock.ms += 1
     assert told(await read_all(readers[1])) == ["long"]
 
 
@@ -264,7 +264,7 @@ async def test_the_time_of_a_record_is_that_of_its_commit(topic_world: TopicWorl
     topic = await world.create()
     writer = await Transacting(world).begin()
     await writer.write(topic, "a")
-    world.clock_ms += 10
+    world.clock.ms += 10
     mark = (await writer.commit())[topic.log]
     for ms, expected in ((mark.ms - 10, ["a"]), (mark.ms, ["a"]), (mark.ms + 1, [])):
         assert told(await read_all(await follow(world, topic, Millis(ms)))) == expected
@@ -283,7 +283,7 @@ async def test_the_rest_of_a_commit_that_has_left_the_log_is_a_gap(
     reader = await follow(world, topic, MessageId(mark.ms, mark.sequence))
     for _ in range(reached):
         assert len(told(await next_chunk(reader))) == PAGE
-    world.clock_ms += TTL * 1000 + 1
+    world.clock.ms += TTL * 1000 + 1
     await world.publish(topic, "next")
     await world.advance()
     assert told(await read_all(reader)) == ["reset", "next"]

@@ -10,10 +10,11 @@ from oplogd.store import Entry
 from oplogd.stream.filters import Filter
 from oplogd.stream.frames import HEARTBEAT
 from oplogd.stream.hub import TooManyClientsError
+from tests.kits.clock.virtual import START_MS
 from tests.kits.models.operations import numbered, operation
 from tests.stream.checks import mark_of
 from tests.stream.clients import Client
-from tests.stream.worlds import START_MS, World
+from tests.stream.worlds import World
 
 RARE = Filter(frozenset({"rare"}))
 

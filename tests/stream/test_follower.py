@@ -10,8 +10,8 @@ from oplogd.stream.follower import advance
 from oplogd.stream.frames import Framer
 from oplogd.stream.ring import Ring
 from oplogd.stream.waker import Waker
+from tests.kits.clock.virtual import START_MS
 from tests.kits.models.operations import entry, numbered
-from tests.stream.worlds import START_MS
 
 
 class OneBatch:

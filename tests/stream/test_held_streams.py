@@ -45,7 +45,7 @@ WAYS = [Way(COMMIT, True), Way(ABORT, False), Way(TIMED_OUT, False), Way(None, F
 
 async def release(world: PointerWorld, topic: Topic, way: Way) -> None:
     if way.decision is TIMED_OUT:
-        world.clock_ms += TIMEOUT_MS + 1
+        world.clock.ms += TIMEOUT_MS + 1
         assert await world.pointers.keep() == 1
     elif way.decision is not None:
         await world.decide(topic, P, way.decision)
@@ -130,7 +130,7 @@ async def test_a_stream_held_in_the_store_waits_no_longer_than_the_time_to_live(
     reader.heartbeat = 1e9
     assert told(await read_all(reader)) == []
     assert world.topics.reads == reads
-    world.clock_ms += 1_002
+    world.clock.ms += 1_002
     await world.publish(topic, "c")
     await world.advance()
     assert told(await read_all(reader)) == []

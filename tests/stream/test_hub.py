@@ -8,12 +8,13 @@ import pytest
 
 from oplogd.event_id import EventId, Millis, format_id
 from oplogd.stream.filters import Filter
-from oplogd.stream.frames import HEARTBEAT, RESET
-from oplogd.stream.hub import END_SPREAD_SECONDS
+from oplogd.stream.frames import HEARTBEAT, RESET, Framer
+from oplogd.stream.hub import END_SPREAD_SECONDS, Hub
 from oplogd.stream.phase import IN_FLIGHT
+from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.operations import numbered
 from tests.stream.clients import Client
-from tests.stream.worlds import START_MS, World
+from tests.stream.worlds import World
 
 
 async def connected(world: World, number: int, *, checkpoints: bool = False) -> list[Client]:
@@ -26,40 +27,42 @@ async def connected(world: World, number: int, *, checkpoints: bool = False) -> 
     return made
 
 
-class FakeLoop:
+class SleptClock(VirtualClock):
     """Time passes in ``sleep`` only. As in uvloop's timers, a pause is rounded to milliseconds."""
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.now = 1000.0
-        patch.setattr("oplogd.stream.hub.time.monotonic", lambda: self.now)
-        patch.setattr("oplogd.stream.hub.asyncio.sleep", self.sleep)
-
     async def sleep(self, seconds: float) -> None:
-        self.now += round(seconds, 3) + 0.00001
+        self.move(round(seconds, 3) + 0.00001)
 
 
 class FakeConsumer:
-    def __init__(self, loop: FakeLoop) -> None:
-        self.loop = loop
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
         self.ended_at = 0.0
 
     def end(self) -> None:
         assert not self.ended_at
-        self.ended_at = self.loop.now
+        self.ended_at = self.clock.seconds
 
 
 @pytest.mark.parametrize(
     ("streams", "seconds"), [(1, 0.003), (100, 0.3), (1000, 3), (8000, 3), (50_000, 3)]
 )
 async def test_the_ends_of_any_number_of_streams_are_spread_evenly(
-    world: World, monkeypatch: pytest.MonkeyPatch, streams: int, seconds: float
+    world: World, streams: int, seconds: float
 ) -> None:
-    with monkeypatch.context() as patch:
-        loop = FakeLoop(patch)
-        consumers: Any = [FakeConsumer(loop) for _ in range(streams)]
-        world.hub.consumers = set(consumers)
-        await world.hub.end_all()
-    world.hub.consumers = set()
+    clock = SleptClock()
+    consumers: Any = [FakeConsumer(clock) for _ in range(streams)]
+    hub = Hub(
+        world.store,
+        world.ring,
+        Framer(),
+        heartbeat=1e9,
+        max_connection_age=0,
+        max_clients=1,
+        clock=clock.clock,
+    )
+    hub.consumers = set(consumers)
+    await hub.end_all()
     ends = sorted(consumer.ended_at - 1000 for consumer in consumers)
     assert seconds <= END_SPREAD_SECONDS
     assert 0 < ends[0] <= ends[-1] <= seconds + 0.02

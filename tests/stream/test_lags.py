@@ -35,7 +35,7 @@ async def grow(world: World, count: int) -> None:
 
 
 async def test_a_survey_returns_the_largest_lag_of_all_and_of_each_name(world: World) -> None:
-    assert (await survey(world.hub.consumers, world.clock()))[1:] == (MeasuredLag(0, 0.0), {}, 0)
+    assert (await survey(world.hub.consumers, world.clock.ms))[1:] == (MeasuredLag(0, 0.0), {}, 0)
     await connect(world, "search")
     await grow(world, 2)
     world.clock.ms += 3000
@@ -44,7 +44,7 @@ async def test_a_survey_returns_the_largest_lag_of_all_and_of_each_name(world: W
     await connect(world, "copy")
     await grow(world, 1)
     world.clock.ms += 500
-    lags = await survey(world.hub.consumers, world.clock())
+    lags = await survey(world.hub.consumers, world.clock.ms)
     assert lags.largest == MeasuredLag(3, 3.5)
     assert lags.names == {
         "copy": Named(1, MeasuredLag(1, 0.5)),
@@ -58,7 +58,7 @@ async def test_of_too_many_names_the_ones_with_the_largest_lags_are_returned(wor
     await grow(world, 1)
     for number in range(MAX_NAMES + 9):
         await connect(world, f"name-{number:03}")
-    lags = await survey(world.hub.consumers, world.clock() + 1000)
+    lags = await survey(world.hub.consumers, world.clock.ms + 1000)
     assert list(lags.names) == [
         *(f"name-{number:03}" for number in range(MAX_NAMES - 1)),
         late.name,
@@ -81,7 +81,7 @@ async def test_a_survey_of_many_consumers_gives_way_to_the_event_loop(
             await asyncio.sleep(0)
 
     counting = asyncio.create_task(count())
-    await survey(world.hub.consumers, world.clock())
+    await survey(world.hub.consumers, world.clock.ms)
     counting.cancel()
     assert turns >= 50
 

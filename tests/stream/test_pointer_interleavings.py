@@ -260,7 +260,7 @@ class Play(Player[PointerHistory, PointerClient]):
                 await pointers.decide([history.topic.log], pointer, decision)
                 history.decide(who)
             case Tick(ms):
-                world.clock_ms += ms
+                world.clock.ms += ms
             case Sweep():
                 for history in self.histories:
                     history.sweep()
@@ -268,7 +268,7 @@ class Play(Player[PointerHistory, PointerClient]):
             case Recreate(topic):
                 old = self.histories[topic].topic
                 await self.topics.delete(old.name)
-                world.clock_ms += 1
+                world.clock.ms += 1
                 self.histories[topic] = PointerHistory(world, await world.create(old.name.topic))
         for history in self.histories:
             history.note()

@@ -228,7 +228,7 @@ async def test_an_expansion_whose_entry_is_gone_by_age_is_a_gap(held_world: Poin
         chunk = await next_chunk(reader)
         assert len(told(chunk)) == PAGE
         ids.append(parse_message_id(last_id_of(chunk)))
-    world.clock_ms += TTL * 1000 + 1
+    world.clock.ms += TTL * 1000 + 1
     await world.publish(topic, "next")
     await world.advance()
     assert [told(await read_all(each)) for each in readers] == [["reset", "next"]] * 2
@@ -246,7 +246,7 @@ async def test_a_message_past_its_own_time_to_live_holds_nobody(held_world: Poin
     await world.advance()
     assert told(await read_all(reader)) == []
     assert reader.held_by == P
-    world.clock_ms += 1_001
+    world.clock.ms += 1_001
     assert world.feeds.peek(topic, None, 1, MB) is not None
     assert reader.held_by is None
     assert told(await read_all(reader)) == ["after"]

@@ -17,21 +17,22 @@ from oplogd.stream.frames import RESET, Framer
 from oplogd.stream.hub import Hub
 from oplogd.stream.ring import Ring
 from oplogd.stream.waker import Waker
+from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.operations import numbered
-from tests.stream.worlds import DEADLINE, START_MS, Clock
+from tests.stream.worlds import DEADLINE
 
 
 class Followed:
     """A store of two operations, a ring at its head, and a file with operations of other times."""
 
-    def __init__(self, folder: Path, clock: Clock) -> None:
+    def __init__(self, folder: Path, clock: VirtualClock) -> None:
         self.path, self._other = folder / "oplog.db", folder / "other.db"
         self._clock = clock
-        self.store = SqliteStore(self.path)
+        self.store = SqliteStore(self.path, clock=clock.dates)
         self.ring = Ring(Framer(), 100, 10**6, Waker().wake)
 
     async def open(self, operations_of_other: int) -> None:
-        other = SqliteStore(self._other)
+        other = SqliteStore(self._other, clock=self._clock.dates)
         for store, ms, count in ((other, 1, operations_of_other), (self.store, 2, 2)):
             self._clock.ms = START_MS
             await store.open()
@@ -51,9 +52,7 @@ class Followed:
 async def followed(
     folder: Path, monkeypatch: pytest.MonkeyPatch, operations_of_other: int
 ) -> AsyncIterator[Followed]:
-    clock = Clock()
-    monkeypatch.setattr("oplogd.store.sqlite.log.now_ms", clock)
-    made = Followed(folder, clock)
+    made = Followed(folder, VirtualClock())
     try:
         await made.open(operations_of_other)
         yield made

@@ -44,14 +44,14 @@ async def test_a_feed_lives_while_it_has_a_stream_and_some_time_longer(
     topic = await topic_world.create()
     consumer = await topic_world.connect(topic)
     await topic_world.publish(topic, "a")
-    topic_world.seconds += 10 * IDLE_SECONDS
+    topic_world.clock.seconds += 10 * IDLE_SECONDS
     await topic_world.advance()
     assert topic_world.feeds.stats.bytes > 0
     topic_world.hub.disconnect(consumer)
-    topic_world.seconds += IDLE_SECONDS - 0.1
+    topic_world.clock.seconds += IDLE_SECONDS - 0.1
     await topic_world.advance()
     assert topic_world.feeds.stats.feeds == 1
-    topic_world.seconds += 1
+    topic_world.clock.seconds += 1
     await topic_world.advance()
     assert topic_world.feeds.stats == (0, 0)
 
@@ -60,10 +60,10 @@ async def test_the_second_poll_within_some_seconds_creates_a_feed(topic_world: T
     topic, other = await topic_world.create(), await topic_world.create("other")
     assert peek(topic_world, topic) is None
     assert peek(topic_world, other) is None
-    topic_world.seconds += POLL_SECONDS + 0.1
+    topic_world.clock.seconds += POLL_SECONDS + 0.1
     assert peek(topic_world, topic) is None
     assert topic_world.feeds.stats.feeds == 0
-    topic_world.seconds += POLL_SECONDS
+    topic_world.clock.seconds += POLL_SECONDS
     assert peek(topic_world, topic) is None
     assert topic_world.feeds.stats.feeds == 1
     await topic_world.advance()
@@ -74,10 +74,10 @@ async def test_polls_keep_a_feed(topic_world: TopicWorld) -> None:
     topic = await topic_world.create()
     await polled(topic_world, topic)
     for _ in range(3):
-        topic_world.seconds += IDLE_SECONDS - 1
+        topic_world.clock.seconds += IDLE_SECONDS - 1
         await topic_world.advance()
         assert peek(topic_world, topic) == []
-    topic_world.seconds += IDLE_SECONDS + 1
+    topic_world.clock.seconds += IDLE_SECONDS + 1
     await topic_world.advance()
     assert topic_world.feeds.stats.feeds == 0
 
@@ -147,7 +147,7 @@ async def test_memory_does_not_answer_for_messages_from_before_the_feed(
     assert peek(topic_world, topic) is None
     assert peek(topic_world, topic, first) is None
     assert peek(topic_world, topic, second) == []
-    topic_world.clock_ms += TTL * 1000 + 1
+    topic_world.clock.ms += TTL * 1000 + 1
     await topic_world.publish(topic, "c")
     await topic_world.advance()
     assert peek(topic_world, topic) == ["c"]
@@ -164,34 +164,34 @@ async def test_memory_does_not_answer_while_the_store_is_away(topic_world: Topic
 async def test_expired_messages_are_absent_at_once(topic_world: TopicWorld) -> None:
     topic = await topic_world.create()
     await polled(topic_world, topic)
-    begin = topic_world.clock_ms
+    begin = topic_world.clock.ms
     await topic_world.publish(topic, message("a", ttl=1), "b")
     await topic_world.advance()
-    topic_world.clock_ms = begin + 1_000
+    topic_world.clock.ms = begin + 1_000
     assert peek(topic_world, topic) == ["a", "b"]
-    topic_world.clock_ms += 1
+    topic_world.clock.ms += 1
     assert peek(topic_world, topic) == ["b"]
-    topic_world.clock_ms = begin + TTL * 1000
+    topic_world.clock.ms = begin + TTL * 1000
     assert peek(topic_world, topic) == ["b"]
-    topic_world.clock_ms += 1
+    topic_world.clock.ms += 1
     assert peek(topic_world, topic) == []
 
 
 async def test_a_changed_time_to_live_is_followed(topic_world: TopicWorld) -> None:
     topic = await topic_world.create()
     await polled(topic_world, topic)
-    begin = topic_world.clock_ms
+    begin = topic_world.clock.ms
     await topic_world.publish(topic, "a")
     await topic_world.advance()
     await topic_world.topics.change(topic.name, 1)
     await topic_world.advance()
-    topic_world.clock_ms = begin + 1_001
+    topic_world.clock.ms = begin + 1_001
     assert peek(topic_world, topic) == []
     await topic_world.topics.change(topic.name, None)
     await topic_world.advance()
     assert peek(topic_world, topic) == []
     await topic_world.publish(topic, "b")
-    topic_world.clock_ms += TTL * 1000
+    topic_world.clock.ms += TTL * 1000
     await topic_world.advance()
     assert peek(topic_world, topic) == ["b"]
 
@@ -203,7 +203,7 @@ async def test_a_time_to_live_that_changed_twice_since_the_last_look_is_followed
     await polled(topic_world, topic)
     await topic_world.publish(topic, "a")
     await topic_world.advance()
-    topic_world.clock_ms += 5_000
+    topic_world.clock.ms += 5_000
     await topic_world.publish(topic, "b")
     await topic_world.topics.change(topic.name, 1)
     await topic_world.topics.change(topic.name, 2 * TTL)
@@ -362,7 +362,7 @@ async def test_a_ring_restarts_when_the_log_continues_elsewhere(topic_world: Top
     await topic_world.advance()
     assert told(await read_all(consumer)) == ["a"]
     await topic_world.publish(topic, "b")
-    topic_world.clock_ms += TTL * 1000 + 1
+    topic_world.clock.ms += TTL * 1000 + 1
     await topic_world.publish(topic, "c")
     await topic_world.advance()
     assert told(await read_all(consumer)) == ["reset", "c"]
@@ -375,7 +375,7 @@ async def test_a_ring_restarts_when_all_new_messages_have_expired_unread(
     topic = await topic_world.create()
     consumer = await topic_world.connect(topic)
     await topic_world.topics.append([MessageBatch(topic.log, [message("a"), message("b")])])
-    topic_world.clock_ms += TTL * 1000 + 1
+    topic_world.clock.ms += TTL * 1000 + 1
     if sweep:
         await topic_world.topics.sweep()
     await topic_world.advance()
@@ -414,7 +414,7 @@ async def test_another_log_of_more_messages_is_noticed(
     assert told(await read_all(consumer)) == ["a"]
     if not is_live:
         topic_world.feeds.max_bytes = 1
-    topic_world.clock_ms += 1
+    topic_world.clock.ms += 1
     entries = topic_world.topics.generation(topic.log).entries
     if not is_live:
         await topic_world.publish(topic, "b")

@@ -193,7 +193,7 @@ class Play(Player[History, TopicClient]):
             case RestartRing(topic):
                 self._restart_ring(topic)
             case DropFeeds():
-                self.world.seconds += 1000
+                self.world.clock.seconds += 1000
             case Connect():
                 await self._connect(action)
             case Read(client, chunks) if client < len(self.clients):
@@ -219,7 +219,7 @@ class Play(Player[History, TopicClient]):
             case Publish():
                 await self._publish(event)
             case Tick(ms):
-                world.clock_ms += ms
+                world.clock.ms += ms
             case Sweep():
                 await self.topics.sweep()
             case ChangeTtl(topic, ttl):
@@ -229,7 +229,7 @@ class Play(Player[History, TopicClient]):
                 await self.topics.delete(gone.name)
                 if known:
                     world.feeds.end(gone.log)
-                world.clock_ms += 1
+                world.clock.ms += 1
                 self.histories[topic] = History(world, await world.create(gone.name.topic))
 
     async def _publish(self, publish: Publish) -> None:

@@ -12,6 +12,7 @@ from oplogd.stream.filters import Filter
 from oplogd.stream.topic_ring import SharedParts, TopicRing
 from oplogd.stream.view import View
 from oplogd.stream.window import ENTRY_BYTES
+from tests.kits.clock.virtual import VirtualClock
 from tests.stream.rings import Sleeper
 from tests.stream.topic_worlds import told, wake_all
 
@@ -19,18 +20,18 @@ HUGE = 10**9
 START = Mark(10, 1000, 7)
 
 
-class Clock:
+class CountedClock(VirtualClock):
     def __init__(self) -> None:
-        self.ms = 1000
+        super().__init__(1000)
         self.read = 0
 
-    def __call__(self) -> int:
+    def now_ms(self) -> int:
         self.read += 1
-        return self.ms
+        return super().now_ms()
 
 
-def make_ring(clock: Clock, ttl: int | None = None) -> TopicRing:
-    ring = TopicRing(SharedParts(wake_all, clock), ttl)
+def make_ring(clock: VirtualClock, ttl: int | None = None) -> TopicRing:
+    ring = TopicRing(SharedParts(wake_all, clock.now_ms), ttl)
     ring.restart(START)
     return ring
 
@@ -53,7 +54,7 @@ def taken(view: View, after: int = START.offset) -> list[str]:
 
 
 def test_messages_leave_as_soon_as_the_time_to_live_of_the_topic_has_passed() -> None:
-    clock = Clock()
+    clock = VirtualClock(1000)
     ring = make_ring(clock, ttl=1)
     view = ring.view(Filter())
     ring.append([entry(11, 1000, sequence=8), entry(12, 1001), entry(13, 1500)])
@@ -73,7 +74,7 @@ def test_messages_leave_as_soon_as_the_time_to_live_of_the_topic_has_passed() ->
 
 
 def test_a_message_past_its_own_time_to_live_becomes_empty_in_its_place() -> None:
-    clock = Clock()
+    clock = VirtualClock(1000)
     ring = make_ring(clock)
     views = [ring.view(Filter()) for _ in range(2)]
     ring.append([entry(11, 1000, expires_ms=1300), entry(12, 1000, expires_ms=1200)])
@@ -90,7 +91,7 @@ def test_a_message_past_its_own_time_to_live_becomes_empty_in_its_place() -> Non
 
 
 def test_the_shorter_time_to_live_counts() -> None:
-    clock = Clock()
+    clock = VirtualClock(1000)
     ring = make_ring(clock, ttl=1)
     ring.append([entry(11, 1000, expires_ms=9000), entry(12, 1500, expires_ms=9000)])
     clock.ms = 2001
@@ -102,7 +103,7 @@ def test_the_shorter_time_to_live_counts() -> None:
 
 
 def test_nothing_asks_the_clock_while_nothing_can_expire() -> None:
-    clock = Clock()
+    clock = CountedClock()
     ring = make_ring(clock)
     ring.append([entry(11, 1000)])
     ring.expire()
@@ -111,7 +112,7 @@ def test_nothing_asks_the_clock_while_nothing_can_expire() -> None:
 
 @pytest.mark.parametrize("ttl", [1, 100])
 def test_expired_messages_stay_expired_when_the_time_to_live_grows(ttl: int) -> None:
-    clock = Clock()
+    clock = VirtualClock(1000)
     ring = make_ring(clock, ttl=1)
     ring.append([entry(11, 1000), entry(12, 1500)])
     clock.ms = 2001
@@ -123,7 +124,7 @@ def test_expired_messages_stay_expired_when_the_time_to_live_grows(ttl: int) -> 
 
 
 def test_a_shorter_time_to_live_counts_at_once() -> None:
-    clock = Clock()
+    clock = VirtualClock(1000)
     ring = make_ring(clock, ttl=100)
     ring.append([entry(11, 1000), entry(12, 1500)])
     clock.ms = 2001
@@ -133,7 +134,7 @@ def test_a_shorter_time_to_live_counts_at_once() -> None:
 
 
 def test_void_entries_have_no_block_and_count_as_no_event() -> None:
-    ring = make_ring(Clock())
+    ring = make_ring(VirtualClock(1000))
     view = ring.view(Filter())
     ring.append([void(11, 1000), entry(12, 1000), void(13, 1001)])
     assert taken(view) == ["12"]
@@ -141,7 +142,7 @@ def test_void_entries_have_no_block_and_count_as_no_event() -> None:
 
 
 def test_an_entry_that_has_left_the_ring_can_be_voided() -> None:
-    clock = Clock()
+    clock = VirtualClock(1000)
     ring = make_ring(clock, ttl=1)
     ring.append([entry(11, 1000), entry(12, 5000)])
     clock.ms = 2001
@@ -155,7 +156,7 @@ def test_an_entry_that_has_left_the_ring_can_be_voided() -> None:
 
 
 def test_a_restarted_ring_has_forgotten_times_to_live() -> None:
-    clock = Clock()
+    clock = VirtualClock(1000)
     ring = make_ring(clock)
     ring.append([entry(11, 1000, expires_ms=1100)])
     ring.restart(START)
@@ -165,7 +166,7 @@ def test_a_restarted_ring_has_forgotten_times_to_live() -> None:
 
 
 def test_void_entries_wake_so_that_the_lag_ends() -> None:
-    ring = make_ring(Clock())
+    ring = make_ring(VirtualClock(1000))
     sleeper = Sleeper()
     ring.view(Filter()).waiting[sleeper] = None
     ring.append([void(11, 1000)])
@@ -177,7 +178,7 @@ IDS = [(1000, 8), (1000, 9), (1002, 0), (1002, 3), (1003, 65_535)]
 
 @pytest.mark.parametrize("gone", [0, 2, 5])
 def test_messages_are_found_by_id(gone: int) -> None:
-    ring = make_ring(Clock())
+    ring = make_ring(VirtualClock(1000))
     ring.append([entry(11 + i, ms, sequence=seq) for i, (ms, seq) in enumerate(IDS)])
     for _ in range(gone):
         ring.drop()
@@ -197,7 +198,7 @@ def test_messages_are_found_by_id(gone: int) -> None:
 
 
 def test_marks_are_kept_while_many_entries_leave() -> None:
-    ring = make_ring(Clock())
+    ring = make_ring(VirtualClock(1000))
     made = [entry(11 + i, 1000 + i // 7, sequence=8 + i % 7) for i in range(1_000)]
     for each in made:
         ring.append([each])
@@ -211,7 +212,7 @@ def test_marks_are_kept_while_many_entries_leave() -> None:
 
 
 def test_times_to_live_of_entries_that_have_left_take_no_memory() -> None:
-    ring = make_ring(Clock())
+    ring = make_ring(VirtualClock(1000))
 
     def append(offsets: range) -> None:
         for offset in offsets:
@@ -231,7 +232,7 @@ def test_times_to_live_of_entries_that_have_left_take_no_memory() -> None:
 
 
 def test_found_messages_are_bounded_in_number_and_bytes_but_at_least_one() -> None:
-    ring = make_ring(Clock())
+    ring = make_ring(VirtualClock(1000))
     ring.append([void(11, 1001), *(entry(offset, offset * 100) for offset in range(12, 20))])
 
     def found(limit: int, max_bytes: int) -> list[str]:
@@ -246,7 +247,7 @@ def test_found_messages_are_bounded_in_number_and_bytes_but_at_least_one() -> No
 
 
 def test_a_ring_knows_whether_it_holds_the_oldest_message() -> None:
-    clock = Clock()
+    clock = VirtualClock(1000)
     ring = make_ring(clock)
     assert not ring.reaches_the_front()
     ring.ttl = 1

@@ -43,7 +43,7 @@ async def test_a_stream_without_a_position_gets_only_what_comes_next(
 async def test_a_stream_resumes_at_every_block_boundary(topic_world: TopicWorld) -> None:
     topic = await topic_world.create()
     for number in range(0, 30, 3):
-        topic_world.clock_ms += number % 2
+        topic_world.clock.ms += number % 2
         await topic_world.publish(topic, *(f"m{each}" for each in range(number, number + 3)))
     whole = await read_all(await topic_world.connect(topic, Millis(0)))
     assert told(whole) == [f"m{number}" for number in range(30)]
@@ -60,7 +60,7 @@ async def test_a_backlog_of_5_mb_resumes_at_any_id(topic_world: TopicWorld) -> N
     made = [f"{number} ".ljust(1000, "x") for number in range(5_000)]
     marks = []
     for first in range(0, len(made), 500):
-        topic_world.clock_ms += 1
+        topic_world.clock.ms += 1
         marks += await topic_world.publish(topic, *made[first : first + 500])
     whole = await read_all(await topic_world.connect(topic, Millis(0)))
     assert told(whole) == made
@@ -74,7 +74,7 @@ async def test_a_stream_from_a_time_begins_with_the_first_message_of_that_ms(
 ) -> None:
     topic = await topic_world.create()
     await topic_world.publish(topic, "a")
-    topic_world.clock_ms += 5
+    topic_world.clock.ms += 5
     marks = await topic_world.publish(topic, "b", "c")
     for ms, expected in (
         (marks[0].ms - 4, ["b", "c"]),
@@ -92,7 +92,7 @@ async def test_a_position_whose_next_messages_have_expired_gets_reset_and_the_ol
 ) -> None:
     topic = await topic_world.create()
     first, second = await topic_world.publish(topic, "a", "b")
-    topic_world.clock_ms += TTL * 1000 + 1
+    topic_world.clock.ms += TTL * 1000 + 1
     await topic_world.publish(topic, "c")
     if sweep:
         assert await topic_world.topics.sweep() == 2
@@ -115,7 +115,7 @@ async def test_a_slow_consumer_whose_messages_expire_meanwhile_gets_reset(
     consumer = await topic_world.connect(topic)
     await topic_world.publish(topic, "a", "b")
     await topic_world.advance()
-    topic_world.clock_ms += TTL * 1000 + 1
+    topic_world.clock.ms += TTL * 1000 + 1
     await topic_world.publish(topic, "c")
     await topic_world.advance()
     assert told(await read_all(consumer)) == ["reset", "c"]
@@ -128,14 +128,14 @@ async def test_a_message_past_its_own_time_to_live_is_not_sent_and_is_no_gap(
     consumer = await topic_world.connect(topic)
     (a, *_) = await topic_world.publish(topic, "a", message("b", ttl=1), "c", message("d", ttl=2))
     await topic_world.advance()
-    topic_world.clock_ms += 1_000
+    topic_world.clock.ms += 1_000
     for_later = await topic_world.connect_at(topic, id_of(a))
     assert told(await read_all(for_later)) == ["b", "c", "d"]
-    topic_world.clock_ms += 1
+    topic_world.clock.ms += 1
     assert told(await read_all(consumer)) == ["a", "c", "d"]
     assert consumer.sent == 3
     assert told(await read_all(await topic_world.connect_at(topic, id_of(a)))) == ["c", "d"]
-    topic_world.clock_ms += 1_000
+    topic_world.clock.ms += 1_000
     assert told(await read_all(await topic_world.connect(topic, Millis(0)))) == ["a", "c"]
 
 
@@ -143,7 +143,7 @@ async def test_void_entries_move_the_consumer_without_a_block(topic_world: Topic
     topic = await topic_world.create()
     await topic_world.publish(topic, *(message(str(number), ttl=1) for number in range(1200)))
     (last,) = await topic_world.publish(topic, "last")
-    topic_world.clock_ms += 1_001
+    topic_world.clock.ms += 1_001
     consumer = await topic_world.connect(topic, Millis(0))
     assert told(await read_all(consumer)) == ["last"]
     assert consumer.phase.position == end_of(last)
@@ -208,7 +208,7 @@ async def test_ids_of_a_deleted_generation_bring_reset(topic_world: TopicWorld) 
     old = await topic_world.create()
     first, last = await topic_world.publish(old, "a", "b")
     await topic_world.topics.delete(old.name)
-    topic_world.clock_ms += 1
+    topic_world.clock.ms += 1
     new = await topic_world.create()
     for last_id in (id_of(first), id_of(last)):
         assert await read_all(await topic_world.connect_at(new, last_id)) == TOPIC_RESET
@@ -226,7 +226,7 @@ async def test_checkpoints_name_the_place_that_was_reached(topic_world: TopicWor
     assert await read_all(consumer) == checkpoint_frame(end_of(beginning))
     marks = await topic_world.publish(topic, "a", message("b", ttl=1))
     await topic_world.advance()
-    topic_world.clock_ms += 1_001
+    topic_world.clock.ms += 1_001
     assert told(await read_all(consumer)) == ["a"]
     consumer.heartbeat = 0
     assert await consumer.next_chunk() == HEARTBEAT + checkpoint_frame(end_of(marks[-1]))
@@ -292,7 +292,7 @@ async def test_many_streams_share_what_they_take(topic_world: TopicWorld) -> Non
     await topic_world.advance()
     assert told(await read_all(consumers[0])) == ["a", "b", "c"]
     assert told(await read_all(consumers[1])) == ["a", "b", "c"]
-    topic_world.clock_ms += 1_001
+    topic_world.clock.ms += 1_001
     assert told(await read_all(consumers[2])) == ["a", "c"]
 
 

@@ -197,7 +197,7 @@ class Play(Player[EventHistory, EventClient]):
             case RestartRing(topic):
                 self._restart_ring(topic)
             case DropFeeds():
-                self.world.seconds += 1000
+                self.world.clock.seconds += 1000
             case Connect():
                 await self._connect(action)
             case Read(client, chunks) if client < len(self.clients):
@@ -232,13 +232,13 @@ class Play(Player[EventHistory, EventClient]):
                 gone = self.writers.pop(writer)
                 await (gone.commit() if commit else gone.abort())
             case Tick(ms):
-                world.clock_ms += ms
+                world.clock.ms += ms
             case Sweep():
                 await self.topics.sweep()
             case Recreate(topic):
                 old = self.histories[topic].topic
                 await self.topics.delete(old.name)
-                world.clock_ms += 1
+                world.clock.ms += 1
                 self.histories[topic] = EventHistory(world, await world.create(old.name.topic))
             case _:
                 pass

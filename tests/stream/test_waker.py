@@ -3,20 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-import pytest
-
 from oplogd.stream.waker import Waker
-
-
-class Clock:
-    """Time passes only through ``work``."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.now = 0.0
-        patch.setattr("oplogd.stream.waker.time.perf_counter", lambda: self.now)
-
-    def work(self, seconds: float) -> None:
-        self.now += seconds
+from tests.kits.clock.virtual import VirtualClock
 
 
 class Sleeper:
@@ -34,25 +22,23 @@ class Sleeper:
         asyncio.get_running_loop().call_soon(lambda: self._work(self.seconds))
 
 
-async def turns(
-    monkeypatch: pytest.MonkeyPatch, sleepers: int, seconds: list[float], *, other: float = 0
-) -> list[int]:
+async def turns(sleepers: int, seconds: list[float], *, other: float = 0) -> list[int]:
     """Return the number woken in each turn of the event loop.
 
     ``seconds``: time that the sleepers of each turn take in total; the last item repeats.
     ``other``: seconds of other work in each turn.
     """
-    clock = Clock(monkeypatch)
+    clock = VirtualClock()
     woken: list[Sleeper] = []
-    waiting = [Sleeper(woken, clock.work) for _ in range(sleepers)]
-    waker = Waker()
+    waiting = [Sleeper(woken, clock.move) for _ in range(sleepers)]
+    waker = Waker(clock.monotonic)
     waker.wake(waiting)
     counts = [len(woken)]
     while True:
         woken[-1].seconds = seconds.pop(0) if len(seconds) > 1 else seconds[0]
         if len(woken) == sleepers:
             break
-        clock.work(other)
+        clock.move(other)
         before = len(woken)
         await asyncio.sleep(0)
         counts.append(len(woken) - before)
@@ -60,23 +46,19 @@ async def turns(
     return counts
 
 
-async def test_quick_turns_wake_64(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert await turns(monkeypatch, 200, [0.001]) == [64, 64, 64, 8]
+async def test_quick_turns_wake_64() -> None:
+    assert await turns(200, [0.001]) == [64, 64, 64, 8]
 
 
-async def test_turns_that_take_long_wake_fewer_until_they_are_quick_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_turns_that_take_long_wake_fewer_until_they_are_quick_again() -> None:
     seconds = [*[0.02] * 8, 0.001]
-    assert await turns(monkeypatch, 64 + 65 + 126 + 10, seconds) == [
+    assert await turns(64 + 65 + 126 + 10, seconds) == [
         64, 32, 16, 8, 4, 2, 1, 1, 1, 2, 4, 8, 16, 32, 64, 10,
     ]  # fmt: skip
 
 
-async def test_long_other_work_does_not_keep_quick_consumers_waiting(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert await turns(monkeypatch, 200, [0.001], other=1.0) == [64, 64, 64, 8]
+async def test_long_other_work_does_not_keep_quick_consumers_waiting() -> None:
+    assert await turns(200, [0.001], other=1.0) == [64, 64, 64, 8]
 
 
 async def test_a_consumer_that_is_already_due_is_not_woken_again() -> None:

@@ -78,7 +78,7 @@ class History:
         return [entry for id_, entry in self.entries.items() if after < id_ < before]
 
     def is_past_its_own_end(self, entry: TopicEntry) -> bool:
-        return 0 < entry.expires_ms < self._world.clock_ms
+        return 0 < entry.expires_ms < self._world.clock.ms
 
 
 _END = (1 << 60, 0)

@@ -18,7 +18,8 @@ from oplogd.stream.ring import Ring
 from oplogd.stream.topic_follower import TopicFollower
 from oplogd.stream.topic_start import TopicPosition
 from oplogd.stream.view import Waiter
-from tests.stream.worlds import DEADLINE, START_MS, WatchedConsumer
+from tests.kits.clock.virtual import VirtualClock
+from tests.stream.worlds import DEADLINE, WatchedConsumer
 from tests.topics.memory import MemoryTopics
 
 # Seconds.
@@ -35,18 +36,14 @@ def message(text: str, ttl: int | None = None) -> Message:
 
 
 class TopicWorld:
-    """``clock_ms`` and ``seconds`` are the time of day and the monotonic time."""
-
     def __init__(self, kind: type[MemoryTopics] = MemoryTopics) -> None:
-        self.clock_ms = START_MS
-        self.seconds = 1000.0
-        self.topics = kind(lambda: self.clock_ms, TTL)
+        self.clock = VirtualClock()
+        self.topics = kind(self.clock.now_ms, TTL)
         self.feeds = Feeds(
             self.topics,
             wake_all,
             max_bytes=10**9,
-            clock=lambda: self.clock_ms,
-            timer=lambda: self.seconds,
+            clock=self.clock.clock,
         )
         self.follower = TopicFollower(self.topics, self.feeds)
         self.health = Health()
@@ -64,7 +61,7 @@ class TopicWorld:
 
     async def create(self, topic: str = "t", ttl: int | None = None) -> Topic:
         made = await self.topics.create(TopicName("ns", topic), ttl)
-        self.clock_ms += 1
+        self.clock.ms += 1
         return made
 
     async def publish(self, topic: Topic, *messages: Message | str) -> list[Mark]:

@@ -60,7 +60,7 @@ class EventHistory:
         ]
 
     def is_past_its_own_end(self, event: Event) -> bool:
-        return 0 < event.expires_ms < self._world.clock_ms
+        return 0 < event.expires_ms < self._world.clock.ms
 
 
 class EventClient:

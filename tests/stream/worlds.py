@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pytest
 
+from oplogd.clock import Clock
 from oplogd.event_id import Mark, Millis, Position
 from oplogd.operation import Operation
 from oplogd.store import Entry, LogBounds, StatesPage
@@ -24,6 +25,7 @@ from oplogd.stream.frames import Framer
 from oplogd.stream.hub import Hub
 from oplogd.stream.ring import Ring
 from oplogd.stream.waker import Waker
+from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import Known, entry, fold
 from tests.kits.servers.stores import skip_fsync
 
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
 # Seconds until a step fails.
 DEADLINE = 30.0
 
-START_MS = 1_700_000_000_000
 TYPES = frozenset({"a", "b"})
 
 _T = TypeVar("_T")
@@ -56,14 +57,6 @@ class Sizes(NamedTuple):
 ROOMY = Sizes(cap=10**9, ring_entries=1000, ring_bytes=10**9, page=500, chunk=10**6)
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.ms = START_MS
-
-    def __call__(self) -> int:
-        return self.ms
-
-
 @dataclass(eq=False)
 class WatchedConsumer(Consumer):
     """Sets ``asleep`` when it waits: there is nothing more for it."""
@@ -78,8 +71,8 @@ class WatchedConsumer(Consumer):
 class MeddledStore(SqliteStore):
     """Runs the next of ``meddle`` between a call of the ``victim`` and its answer."""
 
-    def __init__(self, path: Path, cap: int) -> None:
-        super().__init__(path, cap)
+    def __init__(self, path: Path, cap: int, clock: Clock) -> None:
+        super().__init__(path, cap, clock=clock)
         self.meddle: list[Callable[[], Awaitable[None]]] = []
         self.victim: Client | None = None
         self._path = path
@@ -115,14 +108,13 @@ class MeddledStore(SqliteStore):
 
 class World:
     def __init__(self, folder: Path, sizes: Sizes, patch: pytest.MonkeyPatch) -> None:
-        self.clock = Clock()
-        patch.setattr("oplogd.store.sqlite.log.now_ms", self.clock)
+        self.clock = VirtualClock()
         skip_fsync(patch)
         patch.setattr("oplogd.stream.catch_up.PAGE", sizes.page)
         patch.setattr("oplogd.stream.replication.PAGE", sizes.page)
         patch.setattr("oplogd.stream.live.CHUNK_BYTES", sizes.chunk)
         patch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
-        self.store = MeddledStore(folder / "oplog.db", sizes.cap)
+        self.store = MeddledStore(folder / "oplog.db", sizes.cap, self.clock.dates)
         framer = Framer()
         self.ring = Ring(framer, sizes.ring_entries, sizes.ring_bytes, Waker().wake)
         self.hub = Hub(

@@ -27,12 +27,12 @@ from oplogd.topics.poll import PASSING_ENTRIES
 from oplogd.topics.poller import Poller
 from oplogd.topics.publish import MessageQueue, Publisher
 from oplogd.topics.writer import MessageWriter
+from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.properties import examples
 from tests.topics.memory import MemoryTopics
 from tests.topics.polling import TopicModel
 
 NAME = TopicName("ns", "t")
-START_MS = 1_700_000_000_000
 LIMIT = 20
 HUGE = 10**9
 CODEC = JsonCodec()
@@ -104,8 +104,8 @@ class World:
     """An agent's parts over topics in memory, beside the model."""
 
     def __init__(self, *, from_memory: bool) -> None:
-        self.now = START_MS
-        self.topics = MemoryTopics(lambda: self.now)
+        self.clock = VirtualClock()
+        self.topics = MemoryTopics(self.clock.now_ms)
         self.ids: list[str] = []
         self.polled_from_memory = 0
         counters = TopicCounters()
@@ -115,8 +115,7 @@ class World:
             self.topics,
             lambda _: None,
             max_bytes=2_000_000,
-            clock=lambda: self.now,
-            timer=lambda: 0.0,
+            clock=self.clock.clock,
         )
         self.follower = TopicFollower(self.topics, self.feeds)
         self.publisher = Publisher(known, queue, counters)
@@ -127,7 +126,7 @@ class World:
 
     async def create(self, ttl: int, ended: int) -> None:
         await self.topics.create(NAME, ttl)
-        self.model = TopicModel(ttl, max(stamp(self.now, 0), ended))
+        self.model = TopicModel(ttl, max(stamp(self.clock.ms, 0), ended))
 
     async def play(self, step: Step) -> None:
         match step:
@@ -136,13 +135,13 @@ class World:
                 members = {} if ttl is None else {"ttl": ttl}
                 messages = [of_json({"payload": each, **members}) for each in payloads]
                 await self.publisher.publish(NAME, messages)
-                self.model.publish(self.now, payloads, ttl)
+                self.model.publish(self.clock.ms, payloads, ttl)
                 self.ids += [each.id for each in self.model.messages[-len(sizes) :]]
             case Pass(ms):
-                self.now += ms
+                self.clock.ms += ms
             case Change(ttl):
                 self.feeds.changed(await self.topics.change(NAME, ttl))
-                self.model.set_ttl(self.now, ttl)
+                self.model.set_ttl(self.clock.ms, ttl)
             case Recreate():
                 await self.topics.delete(NAME)
                 self.known.forget(NAME)
@@ -169,7 +168,7 @@ class World:
         self.polled_from_memory += self.topics.reads == reads
         got = json.loads(CODEC.encode(answer.messages)), answer.gap
         limit = min(step.limit or LIMIT, LIMIT)
-        assert got == self.model.poll(self.now, start, step.inclusive, limit)
+        assert got == self.model.poll(self.clock.ms, start, step.inclusive, limit)
 
     def start_of(self, step: Poll) -> str | int | None:
         """Return a start near a message: of this generation, or of any (``old id``)."""
@@ -239,7 +238,7 @@ async def test_a_ttl_that_another_agent_changed_before_a_topic_has_a_feed_counts
         reads = world.topics.reads
         assert len((await world.poller.poll(NAME, after)).messages) == 1
         assert world.topics.reads == reads, "the message is in memory"
-        world.now += 1001
+        world.clock.ms += 1001
         assert (await world.poller.poll(NAME, after)).messages == []
     finally:
         writing.cancel()

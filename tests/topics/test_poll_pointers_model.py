@@ -27,6 +27,7 @@ from oplogd.topics.json_codec import JsonCodec
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.poller import Poller
 from oplogd.transaction import MAX_TIMEOUT_MS, Record
+from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.properties import examples
 from tests.topics.memory import MemoryTopics
 from tests.topics.memory_pointers import MemoryPointers
@@ -34,7 +35,6 @@ from tests.topics.memory_transactions import MemoryTransactions
 from tests.topics.pointer_polls import FIRST_WRITE_MS, LAST, TTL, Reader, Reference
 
 NAME = TopicName("ns", "t")
-START_MS = 1_700_000_000_000
 LIMIT = 6
 CODEC = JsonCodec()
 POINTERS = range(1, 6)
@@ -154,22 +154,21 @@ class World:
     """A poller over topics in memory, beside the reference."""
 
     def __init__(self, *, from_memory: bool) -> None:
-        self.now = START_MS
-        self.topics = MemoryTopics(lambda: self.now)
+        self.clock = VirtualClock()
+        self.topics = MemoryTopics(self.clock.now_ms)
         self.transactions = MemoryTransactions(self.topics)
         self.pointers = MemoryPointers(self.topics)
         self.feeds = Feeds(
             self.topics,
             lambda _: None,
             max_bytes=2_000_000,
-            clock=lambda: self.now,
-            timer=lambda: 0.0,
+            clock=self.clock.clock,
         )
         self.follower = TopicFollower(self.topics, self.feeds)
         self.from_memory = from_memory
         peek = self.feeds.peek if from_memory else None
         self.poller = Poller(self.topics, KnownTopics(self.topics), TopicCounters(), LIMIT, peek)
-        self.reference = Reference(stamp(self.now, 0))
+        self.reference = Reference(stamp(self.clock.ms, 0))
         self.topic: Topic
 
     async def follow(self) -> None:
@@ -181,7 +180,7 @@ class World:
             await self.follower.advance(0)
 
     async def play(self, step: Step) -> None:
-        log, now, reference = self.topic.log, self.now, self.reference
+        log, now, reference = self.topic.log, self.clock.ms, self.reference
         match step:
             case Plain(given):
                 parts = [((0, 0), payload(*each), each[1]) for each in given]
@@ -228,7 +227,7 @@ class World:
                     if not known:
                         reference.add(now, "marker", [])
             case Pass(ms):
-                self.now += ms
+                self.clock.ms += ms
             case Sweep() if not self.from_memory:  # no entry tells rings of what a sweep voids
                 await self.topics.sweep()
                 for entry in reference.entries:
@@ -239,11 +238,11 @@ class World:
         log, reference = self.topic.log, self.reference
         new = NewTransaction(log, None, log, MAX_TIMEOUT_MS)
         id_ = (await self.transactions.begin(new)).id
-        reference.add(self.now, "marker", [])
+        reference.add(self.clock.ms, "marker", [])
         records = [Record(lsn, log, message(*each), str(lsn)) for lsn, each in enumerate(given)]
         await self.transactions.write(id_, records, Limits())
         for each in given:
-            reference.add(self.now, "deferred", [((0, 0), *each)])
+            reference.add(self.clock.ms, "deferred", [((0, 0), *each)])
         await self.transactions.commit(id_, len(given))
         last = len(given) - 1
         ids = [record_id(0, 0, lsn, is_last=lsn == last) for lsn in range(len(given))]
@@ -251,7 +250,7 @@ class World:
             ((id_.write_ms, id_.payload_sequence), *each)
             for id_, each in zip(ids, given, strict=True)
         ]
-        reference.add(self.now, "commit", parts)
+        reference.add(self.clock.ms, "commit", parts)
 
     async def store(self, pointer: int, given: list[tuple[str, int | None]]) -> None:
         messages = [message(*each) for each in given]
@@ -276,7 +275,7 @@ class World:
         if picked is None:
             self.reference.waiting.pop(pointer, None)
         if rolled is not None:
-            self.reference.add(self.now, "marker", [])
+            self.reference.add(self.clock.ms, "marker", [])
 
     async def poll(self, step: Poll, reader: Reader) -> None:
         start = self.start_of(step)
@@ -285,7 +284,7 @@ class World:
         answer = await self.poller.poll(NAME, CODEC.decode_poll(json.dumps(body).encode()))
         got = json.loads(CODEC.encode(answer.messages)), answer.gap, answer.held_by
         limit = min(step.limit or LIMIT, LIMIT)
-        assert got == self.reference.poll(self.now, start, step.inclusive, limit, reader)
+        assert got == self.reference.poll(self.clock.ms, start, step.inclusive, limit, reader)
 
     def start_of(self, step: Poll) -> str | int | None:
         """Return a start at or near an entry of any kind, or at a message in it."""

@@ -16,22 +16,15 @@ from oplogd.web.access.attempts import (
     MemoryBounds,
     units_of,
 )
+from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.properties import examples
 
 HERE, THERE = "192.0.2.1", "198.51.100.2"
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> VirtualClock:
+    return VirtualClock()
 
 
 def guess(limiter: AttemptLimiter, address: str, *attempts: bytes | int) -> int:
@@ -53,28 +46,28 @@ def spend_everybody(limiter: AttemptLimiter) -> None:
     assert checked == EVERYBODY.burst
 
 
-def test_after_its_burst_an_address_must_wait_and_others_need_not(clock: Clock) -> None:
-    limiter = AttemptLimiter(clock)
+def test_after_its_burst_an_address_must_wait_and_others_need_not(clock: VirtualClock) -> None:
+    limiter = AttemptLimiter(clock.monotonic)
     assert guess(limiter, HERE, *range(ADDRESS.burst + 1)) == ADDRESS.burst
     assert limiter.wait_seconds(HERE, b"next") == ADDRESS.seconds
     assert limiter.wait_seconds(THERE, b"next") == 0
-    clock.now += ADDRESS.seconds - 1
+    clock.seconds += ADDRESS.seconds - 1
     assert limiter.wait_seconds(HERE, b"next") == pytest.approx(1)
-    clock.now += 1
+    clock.seconds += 1
     assert guess(limiter, HERE, 100, 101) == 1
     assert limiter.wait_seconds(HERE, b"next") == pytest.approx(ADDRESS.seconds)
 
 
-def test_the_same_wrong_password_again_and_again_costs_one_guess(clock: Clock) -> None:
-    limiter = AttemptLimiter(clock)
+def test_the_same_wrong_password_again_and_again_costs_one_guess(clock: VirtualClock) -> None:
+    limiter = AttemptLimiter(clock.monotonic)
     assert guess(limiter, HERE, *[7] * 1000) == 1000
     assert guess(limiter, HERE, *range(ADDRESS.burst)) == ADDRESS.burst  # one of them is 7
     assert limiter.wait_seconds(HERE, f"{HERE} 7".encode()) == 0
     assert limiter.wait_seconds(HERE, b"right or wrong") > 0
 
 
-def test_a_thousand_consumers_with_one_old_password_make_one_guess(clock: Clock) -> None:
-    limiter = AttemptLimiter(clock)
+def test_a_thousand_consumers_with_one_old_password_make_one_guess(clock: VirtualClock) -> None:
+    limiter = AttemptLimiter(clock.monotonic)
     fleet = [f"10.{n // 250}.{n % 250}.1" for n in range(1000)] + [
         f"192.0.2.{n}" for n in range(1, 250)
     ]
@@ -85,10 +78,10 @@ def test_a_thousand_consumers_with_one_old_password_make_one_guess(clock: Clock)
     assert guess(limiter, "192.0.2.7", b"an old one", *range(ADDRESS.burst)) == ADDRESS.burst + 1
 
 
-def test_a_long_pause_gives_back_at_most_the_burst(clock: Clock) -> None:
-    limiter = AttemptLimiter(clock)
+def test_a_long_pause_gives_back_at_most_the_burst(clock: VirtualClock) -> None:
+    limiter = AttemptLimiter(clock.monotonic)
     guess(limiter, HERE, 1)
-    clock.now += 1_000_000
+    clock.seconds += 1_000_000
     assert guess(limiter, HERE, *range(100, 200)) == ADDRESS.burst
 
 
@@ -106,9 +99,9 @@ def test_a_long_pause_gives_back_at_most_the_burst(clock: Clock) -> None:
     ],
 )
 def test_a_guesser_is_an_ipv4_address_or_an_ipv6_network(
-    clock: Clock, one: str, other: str, same: bool
+    clock: VirtualClock, one: str, other: str, same: bool
 ) -> None:
-    limiter = AttemptLimiter(clock)
+    limiter = AttemptLimiter(clock.monotonic)
     guess(limiter, one, *range(ADDRESS.burst))
     assert (limiter.wait_seconds(other, b"next") > 0) is same
 
@@ -122,9 +115,9 @@ def test_a_guesser_is_an_ipv4_address_or_an_ipv6_network(
     ],
 )
 def test_the_addresses_of_one_network_share_its_limit(
-    clock: Clock, network: str, outside: str
+    clock: VirtualClock, network: str, outside: str
 ) -> None:
-    limiter = AttemptLimiter(clock)
+    limiter = AttemptLimiter(clock.monotonic)
     addresses = [network.format(number) for number in range(1, 251)]
     assert (
         sum(guess(limiter, address, *range(ADDRESS.burst)) for address in addresses)
@@ -132,15 +125,15 @@ def test_the_addresses_of_one_network_share_its_limit(
     )
     assert limiter.wait_seconds(network.format(255), b"next") == NETWORK.seconds
     assert limiter.wait_seconds(outside, b"next") == 0
-    clock.now += NETWORK.seconds
+    clock.seconds += NETWORK.seconds
     assert sum(guess(limiter, address, b"%d" % n) for n, address in enumerate(addresses)) == 1
 
 
-def test_thousands_of_networks_share_the_limit_of_everybody(clock: Clock) -> None:
-    limiter = AttemptLimiter(clock)
+def test_thousands_of_networks_share_the_limit_of_everybody(clock: VirtualClock) -> None:
+    limiter = AttemptLimiter(clock.monotonic)
     spend_everybody(limiter)
     assert limiter.wait_seconds(HERE, b"next") == EVERYBODY.seconds
-    clock.now += 10 * EVERYBODY.seconds
+    clock.seconds += 10 * EVERYBODY.seconds
     assert (
         sum(guess(limiter, f"2b00:{number:x}::1", *range(ADDRESS.burst)) for number in range(5000))
         == 10
@@ -149,9 +142,9 @@ def test_thousands_of_networks_share_the_limit_of_everybody(clock: Clock) -> Non
 
 @pytest.mark.parametrize("attack", ["everybody", "network"])
 def test_an_address_that_gave_the_right_password_is_not_locked_out_by_others(
-    clock: Clock, attack: str
+    clock: VirtualClock, attack: str
 ) -> None:
-    limiter = AttemptLimiter(clock)
+    limiter = AttemptLimiter(clock.monotonic)
     limiter.succeeded(HERE)
     if attack == "everybody":
         spend_everybody(limiter)
@@ -167,40 +160,40 @@ def test_an_address_that_gave_the_right_password_is_not_locked_out_by_others(
     assert limiter.wait_seconds(HERE, b"right") == ADDRESS.seconds
 
 
-def test_the_guesses_of_a_known_address_count_for_it_alone(clock: Clock) -> None:
-    limiter = AttemptLimiter(clock)
+def test_the_guesses_of_a_known_address_count_for_it_alone(clock: VirtualClock) -> None:
+    limiter = AttemptLimiter(clock.monotonic)
     limiter.succeeded(HERE)
     for _ in range(10 * NETWORK.burst):
-        assert guess(limiter, HERE, f"{clock.now}".encode()) == 1
-        clock.now += ADDRESS.seconds
-    clock.now -= ADDRESS.refill_seconds
+        assert guess(limiter, HERE, f"{clock.seconds}".encode()) == 1
+        clock.seconds += ADDRESS.seconds
+    clock.seconds -= ADDRESS.refill_seconds
     assert (
         sum(guess(limiter, f"192.0.2.{n}", *range(ADDRESS.burst)) for n in range(2, 100))
         == NETWORK.burst
     )
 
 
-def test_forgetting_an_address_gives_away_no_guess(clock: Clock) -> None:
-    limiter = AttemptLimiter(clock, MemoryBounds(buckets=2))
+def test_forgetting_an_address_gives_away_no_guess(clock: VirtualClock) -> None:
+    limiter = AttemptLimiter(clock.monotonic, MemoryBounds(buckets=2))
     addresses = [f"10.{n}.0.1" for n in range(20)]
     assert all(guess(limiter, address, *range(99)) == ADDRESS.burst for address in addresses)
     assert [limiter.wait_seconds(address, b"next") for address in addresses] == [
         ADDRESS.seconds
     ] * 20
-    clock.now += ADDRESS.refill_seconds
+    clock.seconds += ADDRESS.refill_seconds
     guess(limiter, HERE, 1)
     assert limiter.memory_use().addresses == 2
 
 
-def test_the_memory_of_the_limiter_is_bounded(clock: Clock) -> None:
+def test_the_memory_of_the_limiter_is_bounded(clock: VirtualClock) -> None:
     bounds = MemoryBounds(buckets=10, known=10)
-    limiter = AttemptLimiter(clock, bounds)
+    limiter = AttemptLimiter(clock.monotonic, bounds)
     for number in range(3000):
         address = str(ipaddress.IPv6Address((0x2A00 << 112) + (number << 96)))
         guess(limiter, address, *range(3))
         limiter.succeeded(f"10.1.{number // 250}.{number % 250}")
         guess(limiter, f"10.1.{number // 250}.{number % 250}", 1)
-        clock.now += 0.5
+        clock.seconds += 0.5
     most = (
         EVERYBODY.burst
         + ADDRESS.refill_seconds / EVERYBODY.seconds
@@ -215,7 +208,7 @@ def test_the_memory_of_the_limiter_is_bounded(clock: Clock) -> None:
     limiter.succeeded(HERE)
     for number in range(1000):
         guess(limiter, HERE, number)
-        clock.now += ADDRESS.seconds
+        clock.seconds += ADDRESS.seconds
     assert limiter.memory_use().remembered_per_address == bounds.remembered_per_address
 
 
@@ -237,9 +230,9 @@ def test_the_memory_of_the_limiter_is_bounded(clock: Clock) -> None:
 def test_no_order_of_guesses_exceeds_the_limits(
     steps: list[tuple[str, int, float, str | None]],
 ) -> None:
-    clock = Clock()
-    limiter = AttemptLimiter(clock)
-    begun = clock.now
+    clock = VirtualClock()
+    limiter = AttemptLimiter(clock.monotonic)
+    begun = clock.seconds
     checked: dict[tuple[AttemptLimit, str], int] = defaultdict(int)
     known: set[str] = set()
     fresh = 0
@@ -257,11 +250,11 @@ def test_no_order_of_guesses_exceeds_the_limits(
                 if own not in known:
                     checked[NETWORK, network] += 1
                     checked[EVERYBODY, ""] += 1
-        clock.now += pause
+        clock.seconds += pause
         for (limit, unit), number in checked.items():
-            assert number <= limit.burst + (clock.now - begun) / limit.seconds, unit
+            assert number <= limit.burst + (clock.seconds - begun) / limit.seconds, unit
         # After the announced wait an attempt is checked.
         wait = limiter.wait_seconds(address, b"right")
-        clock.now += wait
+        clock.seconds += wait
         assert limiter.wait_seconds(address, b"right") == pytest.approx(0, abs=1e-6)
-        clock.now -= wait
+        clock.seconds -= wait

@@ -11,9 +11,10 @@ from oplogd.event_id import format_id
 from oplogd.stream.filters import Filter
 from oplogd.stream.lags import survey
 from oplogd.web.consumers import MAX_CONSUMERS, consumer_members
+from tests.kits.clock.virtual import START_MS
 from tests.kits.models.operations import numbered, operation
 from tests.stream.clients import Client
-from tests.stream.worlds import START_MS, Sizes, World
+from tests.stream.worlds import Sizes, World
 
 SIZES = Sizes(cap=10**9, ring_entries=16, ring_bytes=10**9, page=4, chunk=10**6)
 RARE = Filter(frozenset({"rare"}))
@@ -41,7 +42,7 @@ async def grow(world: World, *types: str) -> None:
 
 
 async def listed(world: World) -> list[dict[str, Any]]:
-    answer = await consumer_members(await survey(world.hub.consumers, world.clock()))
+    answer = await consumer_members(await survey(world.hub.consumers, world.clock.ms))
     assert answer["consumers_left_out"] == 0
     return sorted(answer["consumers"], key=lambda consumer: int(consumer["id"]))
 
@@ -156,7 +157,7 @@ async def test_of_many_consumers_the_ones_with_the_largest_lag_are_shown(world: 
     await grow(world, "video", "video")
     for _ in range(MAX_CONSUMERS + 50):
         await world.hub.connect(None, ALL, checkpoints=False, address="test")
-    answer = await consumer_members(await survey(world.hub.consumers, world.clock()))
+    answer = await consumer_members(await survey(world.hub.consumers, world.clock.ms))
     told = [consumer["id"] for consumer in answer["consumers"]]
     assert told == [1, 2, 3, *range(4, MAX_CONSUMERS + 1)]
     assert answer["consumers_left_out"] == 53

@@ -1,7 +1,6 @@
 """Waiting for the fold. All waiters share one reading of the checkpoint."""
 
 import asyncio
-import time
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.store.mongo.lease import Lease
@@ -33,7 +32,7 @@ class CheckpointWaiter:
         Raises StoreUnavailableError if it stands still for ``Lease.stall_seconds``, and PyMongo's
         errors.
         """
-        folded, moved = -1, time.monotonic()
+        folded, moved = -1, self._link.clock.monotonic()
         while True:
             if self._reading is None or self._reading.done():
                 self._reading = asyncio.create_task(self._read(), name="checkpoint")
@@ -41,7 +40,7 @@ class CheckpointWaiter:
             row = await asyncio.shield(self._reading)
             if row.folded.offset >= upto:
                 return row
-            now = time.monotonic()
+            now = self._link.clock.monotonic()
             if row.folded.offset != folded:
                 folded, moved = row.folded.offset, now
             elif now - moved > self._lease.stall_seconds:
@@ -57,11 +56,11 @@ class CheckpointWaiter:
     async def _read(self) -> LogRow:
         """Read the row, at most once in 30 ms unless entries were folded here."""
         changed = self._changed.listen()
-        if (left := self._read_at + ASK_SECONDS - time.monotonic()) > 0:
+        if (left := self._read_at + ASK_SECONDS - self._link.clock.monotonic()) > 0:
             await wait(changed, left)
         async with self._link.reading() as session:
             row = await self._log.row(session)
-        self._read_at = time.monotonic()
+        self._read_at = self._link.clock.monotonic()
         return row
 
 

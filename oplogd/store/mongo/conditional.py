@@ -100,7 +100,7 @@ class ConditionalAppender:
 
         Raises StoreUnavailableError if a majority lags for ``Timing.majority_seconds``.
         """
-        obstacle = Obstacle(self._link.hosts, self._majority_seconds)
+        obstacle = Obstacle(self._link, self._majority_seconds)
         strays = 0
         while batch.todo:
             chunk = await self._room.chunk(batch.todo)
@@ -147,7 +147,7 @@ class ConditionalAppender:
             for mark, (sequence, operation) in zip(marks, chunk, strict=True)
         ]
         count = len(documents)
-        began = self._log.clock()
+        began = self._link.clock.boot()
         session = self._link.session()
         try:
             await self._link.log.insert_many(documents, ordered=True, session=session)
@@ -161,7 +161,7 @@ class ConditionalAppender:
             server_at = server_seconds(session)
             if session:
                 await session.end_session()
-        is_late = self._log.clock() - head.asked_at > RECENT_SECONDS
+        is_late = self._link.clock.boot() - head.asked_at > RECENT_SECONDS
         is_late |= head.mark.offset < self._log.known.folded
         if server_at is not None and head.server_seconds is not None:
             is_late |= server_at - head.server_seconds > RECENT_SERVER_SECONDS

@@ -6,8 +6,6 @@ states again: they hold the entries that have left it. Corrections have no token
 whether a late correction is in the log.
 """
 
-import asyncio
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -61,6 +59,7 @@ class CorrectionGuard:
     """Methods raise PyMongo's errors, and StoreUnavailableError."""
 
     def __init__(self, link: Link, log: Log, appender: ConditionalAppender) -> None:
+        self.clock = link.clock
         self._link = link
         self._log = log
         self._appender = appender
@@ -105,7 +104,7 @@ class CorrectionGuard:
         None if the checkpoint has moved, and its entry has left the log.
         """
         objects = ObjectsAtHead(keys)
-        asked_at = self._log.clock()
+        asked_at = self._link.clock.boot()
         async with self._link.reading() as session:
             row = await self._log.row(session)
             asked = {"_id": {"$in": list(keys)}}
@@ -122,7 +121,7 @@ class CorrectionGuard:
     async def read_on(self, objects: ObjectsAtHead) -> bool:
         """Read on to the head of the log. Return False if there is a gap before the next entry."""
         while True:
-            asked_at = self._log.clock()
+            asked_at = self._link.clock.boot()
             async with self._link.reading() as session:
                 documents = await self._log.documents(objects.head.mark.offset, PAGE, session)
                 server_at = server_seconds(session)
@@ -152,7 +151,7 @@ class CorrectionBatch:
         self._objects: ObjectsAtHead | None = None
         # Whether the objects are read up to their head, the last correction that was appended.
         self._is_read = False
-        self._give_up_at = time.monotonic() + _PATIENCE_SECONDS
+        self._give_up_at = self._guard.clock.monotonic() + _PATIENCE_SECONDS
 
     @property
     def upto(self) -> int:
@@ -160,12 +159,12 @@ class CorrectionBatch:
 
     async def head(self) -> Head:
         while not self._is_read or self._objects is None:
-            if time.monotonic() > self._give_up_at:
+            if self._guard.clock.monotonic() > self._give_up_at:
                 raise self._guard.busy()
             self._objects = await self._guard.objects(set(self._firsts), self._objects)
             self._is_read = self._objects is not None
             if self._objects is None:
-                await asyncio.sleep(_PAUSE_SECONDS)
+                await self._guard.clock.sleep(_PAUSE_SECONDS)
         return self._objects.head
 
     async def judge(self, head: Head, chunk: Sequence[Numbered]) -> list[Numbered]:
@@ -194,7 +193,7 @@ class CorrectionBatch:
         numbers = {number for number, _ in landed}
         self.todo = [each for each in self.todo if each[0] not in numbers]
         if landed:
-            self._give_up_at = time.monotonic() + _PATIENCE_SECONDS
+            self._give_up_at = self._guard.clock.monotonic() + _PATIENCE_SECONDS
         if head is None or self._objects is None:
             self._objects, self._is_read = None, False
         else:

@@ -11,7 +11,7 @@ from oplogd.store.mongo.layout import Document
 class Head(NamedTuple):
     """The newest entry of the log, as a majority had it.
 
-    ``asked_at``: time by ``Log.clock`` at which the question was sent. ``server_seconds``: the
+    ``asked_at``: time by ``Clock.boot`` at which the question was sent. ``server_seconds``: the
     cluster's time in the answer, in whole seconds; None if the server does not tell it.
     ``passed``: all entries after the offset ``known`` up to the newest; None if they were not read.
     """

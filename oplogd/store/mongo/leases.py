@@ -10,9 +10,7 @@ raised the term and its answer was lost, the holder learns the new term by its n
 The clock is the server's. Safety does not depend on it: see ``fences``.
 """
 
-import asyncio
 import random
-import time
 from typing import Any
 
 from pymongo.errors import DuplicateKeyError
@@ -42,7 +40,7 @@ class MongoLeases:
 
     async def poll(self, request: LeaseRequest) -> Lease:
         async with self._working():
-            began = time.monotonic()
+            began = self._link.clock.monotonic()
             while True:
                 row = await self._find(request.name)
                 now_ms = await self._link.now_ms()
@@ -55,7 +53,7 @@ class MongoLeases:
 
     async def release(self, name: str, holder: str, term: int) -> Lease:
         async with self._working():
-            began = time.monotonic()
+            began = self._link.clock.monotonic()
             while True:
                 row = await self._find(name)
                 if row is None:
@@ -113,13 +111,13 @@ class MongoLeases:
 
         At most as long as the caller, who began at a time, has tried already.
         """
-        tried_seconds = time.monotonic() - began
+        tried_seconds = self._link.clock.monotonic() - began
         if tried_seconds > self._majority_seconds:
             raise StoreUnavailableError(
                 f"MongoDB at {self._link.hosts}: the lease {name} changes too often, or no majority"
                 " of the replica set has what its primary wrote"
             )
-        await asyncio.sleep(random.uniform(0, min(tried_seconds, _JITTER_SECONDS)))
+        await self._link.clock.sleep(random.uniform(0, min(tried_seconds, _JITTER_SECONDS)))
 
 
 def _row_of(document: Document) -> LeaseRow:

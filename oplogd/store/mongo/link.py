@@ -4,7 +4,6 @@ These are the collections, the server's quirks and clock, and causally consisten
 """
 
 import contextlib
-import time
 import warnings
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -19,6 +18,7 @@ from pymongo.errors import OperationFailure
 from pymongo.monitoring import CommandListener
 from pymongo.read_concern import ReadConcern
 
+from oplogd.clock import SYSTEM, Clock
 from oplogd.store.mongo.damage import Damage
 from oplogd.store.mongo.errors import COMMAND_NOT_FOUND, REFUSALS, is_existing, refused_url, shown
 from oplogd.store.mongo.layout import LOG, META, STATES, Document
@@ -44,13 +44,19 @@ class Link:
     """
 
     def __init__(
-        self, url: str, *, brief: bool = False, event_listeners: Sequence[CommandListener] = ()
+        self,
+        url: str,
+        *,
+        brief: bool = False,
+        event_listeners: Sequence[CommandListener] = (),
+        clock: Clock = SYSTEM,
     ) -> None:
         """Contact nobody yet. ``brief``: for one question only.
 
         Raises StoreFlagError for a URL that cannot be used.
         """
         self.hosts = shown(url)
+        self.clock = clock
         given = url.partition("?")[2].lower()
         options: dict[str, Any] = {
             name: ms for name, ms in _DEFAULTS.items() if f"{name.lower()}=" not in given
@@ -114,9 +120,10 @@ class Link:
 
         So an agent with a wrong clock does no harm.
         """
-        if time.monotonic() - self._clock_read >= _CLOCK_SECONDS:
+        if self.clock.monotonic() - self._clock_read >= _CLOCK_SECONDS:
             self._set_clock(await self.database.command(self.quirks.hello_command))
-        return int(self._clock_ms + (time.monotonic() - self._clock_read) * 1000)
+        passed = self.clock.monotonic() - self._clock_read
+        return self.clock.server_ms(int(self._clock_ms + passed * 1000))
 
     @contextlib.asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncClientSession | None]:
@@ -163,4 +170,4 @@ class Link:
 
     def _set_clock(self, hello: Document) -> None:
         self._clock_ms = int(DatetimeMS(hello["localTime"]))
-        self._clock_read = time.monotonic()
+        self._clock_read = self.clock.monotonic()

@@ -1,7 +1,5 @@
 """Reading the log collection in offset order. Every read sees entries that a majority has."""
 
-from collections.abc import Callable
-
 from pymongo.asynchronous.client_session import AsyncClientSession
 
 from oplogd.errors import LogReplacedError, StoreUnavailableError
@@ -15,21 +13,16 @@ from oplogd.store.mongo.layout import LOG, OFFSET_INDEX, Document, entry, mark_o
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.log_row import LogRow
 from oplogd.store.mongo.read_size import READ_CHARACTERS, ReadSize
-from oplogd.store.mongo.timing import boot_seconds
 
 _RANGE_READS = 5
 
 
 class Log:
-    """Methods raise PyMongo's errors, and StoreUnavailableError for a log that cannot be used.
+    """Methods raise PyMongo's errors, and StoreUnavailableError for a log that cannot be used."""
 
-    ``clock`` returns monotonic seconds that include sleep of the machine.
-    """
-
-    def __init__(self, link: Link, clock: Callable[[], float] = boot_seconds) -> None:
+    def __init__(self, link: Link) -> None:
         self._link = link
-        self.clock = clock
-        self.known = KnownLog(clock)
+        self.known = KnownLog(link.clock.boot)
         self.read_size = ReadSize()
         self._ends = LogEnds(link, self.known)
 
@@ -94,7 +87,7 @@ class Log:
         ``known``: a recent entry past which all others are wanted; by default the newest seen here.
         Raises as ``check_index``.
         """
-        asked_at = self.clock()
+        asked_at = self._link.clock.boot()
         known = known or self.known.head
         async with self._link.reading() as session:
             mark, passed, _ = await self._ends.newest(known, set(), session)
@@ -123,7 +116,7 @@ class Log:
 
         One look-up is enough unless the log was idle or trimmed, or has grown much, since the last.
         """
-        asked_at = self.clock()
+        asked_at = self._link.clock.boot()
         async with self._link.reading() as session:
             row = await self.row(session)
             known = self.known.oldest

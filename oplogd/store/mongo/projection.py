@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import random
-import time
 
 from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.event_id import Mark
@@ -95,7 +94,7 @@ class Projection:
                 self._report(trouble)
             self._lease.lose()
             self._checkpoint = None
-            await asyncio.sleep(_RETRY_SECONDS * random.uniform(0.5, 1))
+            await self._link.clock.sleep(_RETRY_SECONDS * random.uniform(0.5, 1))
 
     async def _take_turn(self) -> None:
         """Fold one batch as holder of the lease, or watch as any other agent."""
@@ -119,15 +118,15 @@ class Projection:
         if not self.ready:
             self.ready = await self._setup.check()
             self.changed.notify()
-        elif (began := time.monotonic()) >= self._keep_next_at:
+        elif (began := self._link.clock.monotonic()) >= self._keep_next_at:
             await self._setup.check()
             await self._setup.look_for_first_server()
             self._keep_again(began)
-        await asyncio.sleep(min(self._lease.seconds / 5, 0.5 if self.ready else 0.05))
+        await self._link.clock.sleep(min(self._lease.seconds / 5, 0.5 if self.ready else 0.05))
 
     async def _keep(self) -> None:
         """Maintain the collections, from time to time and before the first fold as holder."""
-        began = time.monotonic()
+        began = self._link.clock.monotonic()
         if self._checkpoint is not None and began < self._keep_next_at:
             return
         await self._setup.keep(self._lease.hold)
@@ -146,7 +145,7 @@ class Projection:
 
     def _keep_again(self, began: float) -> None:
         """Schedule the next check. A slow one is not repeated soon: it may slow the server down."""
-        now = time.monotonic()
+        now = self._link.clock.monotonic()
         self._keep_next_at = now + max(self._keep_seconds, _KEEP_SHARE * (now - began))
 
     async def _fold_batch(self) -> bool:
@@ -160,11 +159,11 @@ class Projection:
         start = checkpoint.offset + 1
         if documents[0]["n"] != start:
             self._setup.warn_lost(documents[0]["n"] - start)
-        began = time.monotonic()
+        began = self._link.clock.monotonic()
         if not await fold(self._link, documents, self._lease.hold):
             self._checkpoint = None
             return False
-        self._adapt_batch(time.monotonic() - began)
+        self._adapt_batch(self._link.clock.monotonic() - began)
         if not self._lease.held or not await raise_checkpoint(
             self._link, documents, self._first, checkpoint.offset
         ):

@@ -1,8 +1,5 @@
 """Room in a capped log: no entry may leave it before it is in the states."""
 
-import asyncio
-import time
-
 from oplogd.errors import StoreUnavailableError
 from oplogd.store.mongo.layout import ENTRY_OVERHEAD, Numbered
 from oplogd.store.mongo.lease import Lease
@@ -57,11 +54,11 @@ class Room:
         known = self._log.known
         await self._log.newest()  # the head seen here may be of a log that is gone
         await self._log.row()
-        folded, moved = known.folded, time.monotonic()
+        folded, moved = known.folded, self._link.clock.monotonic()
         while self.is_crowded():
-            await asyncio.sleep(_ASK_SECONDS)
+            await self._link.clock.sleep(_ASK_SECONDS)
             await self._log.row()
-            now = time.monotonic()
+            now = self._link.clock.monotonic()
             if known.folded != folded:
                 folded, moved = known.folded, now
             elif now - moved > self._lease.stall_seconds:

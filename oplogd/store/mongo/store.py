@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import secrets
-import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from bson.datetime_ms import DatetimeMS
 from pymongo.errors import PyMongoError
 from pymongo.monitoring import CommandListener
 
+from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
@@ -74,9 +74,9 @@ class MongoStore:
     ``collection`` None takes the log as it is, or creates a capped one. ``max_bytes``: the log's
     cap; None keeps the one it has. ``new_bytes``: the cap of a log that is created now.
     ``topic_ttl``: time to live in seconds of topics without one; None keeps the one in the store.
-    ``lease``: seconds of silence after which another agent folds. ``timing`` and
-    ``event_listeners`` (PyMongo's) are for tests. The attributes are the store's parts. The
-    constructor contacts nobody; it raises StoreError.
+    ``lease``: seconds of silence after which another agent folds. ``clock``: the agent's.
+    ``timing`` and ``event_listeners`` (PyMongo's) are for tests. The attributes are the store's
+    parts. The constructor contacts nobody; it raises StoreError.
     """
 
     kind = "mongodb"
@@ -90,12 +90,13 @@ class MongoStore:
         new_bytes: int = DEFAULT_CAP_BYTES,
         topic_ttl: int | None = None,
         lease: float = LEASE_SECONDS,
+        clock: Clock = SYSTEM,
         timing: Timing = DEFAULT_TIMING,
         event_listeners: Sequence[CommandListener] = (),
     ) -> None:
-        self.link = Link(url, event_listeners=event_listeners)
-        self.log = Log(self.link, timing.clock)
-        self.lease = Lease(self.link.meta, lease, timing.stall_seconds)
+        self.link = Link(url, event_listeners=event_listeners, clock=clock)
+        self.log = Log(self.link)
+        self.lease = Lease(self.link.meta, lease, timing.stall_seconds, clock.monotonic)
         self.topics = MongoTopics(self.link, self.lease, timing, topic_ttl, self._working)
         self.setup = Setup(self.link, self.log, collection, max_bytes, new_bytes, self.topics.setup)
         self.tail = Tail(self.link, self.log)
@@ -127,8 +128,8 @@ class MongoStore:
         Raises StoreError if the collections are not of the wanted kind.
         """
         self.projection.start()
-        deadline = time.monotonic() + _OPEN_SECONDS
-        while not self.projection.ready and (left := deadline - time.monotonic()) > 0:
+        deadline = self.link.clock.monotonic() + _OPEN_SECONDS
+        while not self.projection.ready and (left := deadline - self.link.clock.monotonic()) > 0:
             changed = self.projection.changed.listen()
             trouble = self.projection.trouble
             if trouble is not None and not isinstance(trouble, StoreUnavailableError):
@@ -256,10 +257,10 @@ class MongoStore:
         await self.settle()
         async with self._working():
             await self.setup.new_epoch(await self.link.now_ms())
-            give_up_at = time.monotonic() + self.lease.stall_seconds
+            give_up_at = self.link.clock.monotonic() + self.lease.stall_seconds
             while await self.setup.is_under_repair():
                 trouble = self.projection.trouble
-                if trouble is not None and time.monotonic() > give_up_at:
+                if trouble is not None and self.link.clock.monotonic() > give_up_at:
                     raise trouble
                 await wait(self.projection.changed.listen(), _ASK_SECONDS)
 
@@ -269,11 +270,11 @@ class MongoStore:
 
     async def _count_deleted(self) -> tuple[int | None, float]:
         """Return the number of tombstones, None if counting takes too long; and the seconds."""
-        started = time.monotonic()
+        started = self.link.clock.monotonic()
         count: int | None = None
         with contextlib.suppress(PyMongoError), pymongo.timeout(_COUNT_SECONDS):
             count = await self.link.states.count_documents({"event": "delete"})
-        return count, time.monotonic() - started
+        return count, self.link.clock.monotonic() - started
 
     @contextlib.asynccontextmanager
     async def _working(self) -> AsyncIterator[None]:

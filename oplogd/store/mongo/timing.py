@@ -1,18 +1,11 @@
-"""Periods of the parts of a store, as one frozen value. Tests shorten them or turn the clock."""
+"""Periods of the parts of a store, as one frozen value. Tests shorten them."""
 
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 # No log turns over in this time: an entry seen so recently is no stray, and no insert behind it
 # becomes one.
 RECENT_SECONDS = 1.0
-
-
-def boot_seconds() -> float:
-    """Return a monotonic time that includes sleep of the machine, on systems that have one."""
-    clock = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
 @dataclass(frozen=True)
@@ -43,9 +36,6 @@ class Timing:
     # checks the floor before it acknowledges. A faster insert relies on the difference.
     settle_seconds: float = 1_200.0
     late_seconds: float = 30.0
-
-    # Measures how long inserts take. It must also count while the machine sleeps.
-    clock: Callable[[], float] = boot_seconds
 
     # Called with the name of each step of a transaction, or of a call under a pointer, when it is
     # done. For tests only.

@@ -1,6 +1,5 @@
 """Trimming a plain log to its cap."""
 
-import time
 from collections import deque
 
 from oplogd.store.mongo.layout import LOG
@@ -56,7 +55,7 @@ class Trimmer:
 
     def _folded_before(self, folded: int) -> int:
         """Note the checkpoint. Return its offset of ``seconds`` ago, or 0 if that is unknown."""
-        now, times = time.monotonic(), self._folded
+        now, times = self._link.clock.monotonic(), self._folded
         if times and times[-1][1] > folded:  # it went back
             times.clear()
         if not times or times[-1][1] < folded:

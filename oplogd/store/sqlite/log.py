@@ -10,9 +10,10 @@ from pathlib import Path
 
 import msgspec
 
+from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import LogReplacedError
 from oplogd.event_id import MAX_MS, Mark
-from oplogd.operation import Operation, now_ms
+from oplogd.operation import Operation
 from oplogd.store.base import (
     Correction,
     CorrectionResult,
@@ -36,17 +37,18 @@ def prepare(
     max_bytes: int | None,
     new_bytes: int,
     topic_ttl: int | None = None,
+    clock: Clock = SYSTEM,
 ) -> None:
     """Create or migrate the file, and set the cap and the topics' default time to live."""
     with transaction(db):
         migrate(db, path)
         if db.execute(sql.HEAD).fetchone() is None:
-            now = now_ms()
+            now = clock.now_ms()
             db.execute(sql.NEW_LOG, (max_bytes or new_bytes, now, now))
         if max_bytes is not None:
             db.execute(sql.SET_CAP, (max_bytes,))
         if topic_ttl is not None:
-            catalogue.set_default_ttl(db, topic_ttl, now_ms())
+            catalogue.set_default_ttl(db, topic_ttl, clock.now_ms())
         db.execute(sql.OPENED)
         db.execute(sql.FORGET_OPENINGS)
     db.execute(sql.TRIM)  # the cap may be lower than before
@@ -63,20 +65,22 @@ def record_replacement(db: sqlite3.Connection, path: Path) -> None:
         db.execute(sql.OPENED)
 
 
-def append(db: sqlite3.Connection, operations: Sequence[Operation]) -> None:
+def append(db: sqlite3.Connection, operations: Sequence[Operation], clock: Clock = SYSTEM) -> None:
     """Append all operations or none, in the open transaction or in one of its own.
 
     A large batch takes several statements, since Python and SQLite copy a statement's input.
     """
     parts = list(_parts(operations))
-    now = now_ms()  # all operations of a batch share their time
+    now = clock.now_ms()  # all operations of a batch share their time
     needs_transaction = len(parts) > 1 and not db.in_transaction
     with transaction(db) if needs_transaction else contextlib.nullcontext():
         for part in parts:
             _add(db, [(event, key, msgspec.Raw(data)) for event, key, data in part], now)
 
 
-def append_fenced(db: sqlite3.Connection, batches: Sequence[FencedBatch]) -> list[bool]:
+def append_fenced(
+    db: sqlite3.Connection, batches: Sequence[FencedBatch], clock: Clock = SYSTEM
+) -> list[bool]:
     """Append the batches whose fences hold, in one transaction. Return for each if it did."""
     with transaction(db):
         holding = lease_rows.holding(db, [batch.fence for batch in batches])
@@ -88,7 +92,7 @@ def append_fenced(db: sqlite3.Connection, batches: Sequence[FencedBatch]) -> lis
             for operation in batch.operations
         ]
         if operations:
-            append(db, operations)
+            append(db, operations, clock)
     return results
 
 
@@ -111,7 +115,9 @@ def _add(db: sqlite3.Connection, rows: Sequence[tuple[str, str, msgspec.Raw]], n
     db.execute(sql.APPEND, (now, msgspec.json.encode(rows).decode()))
 
 
-def correct(db: sqlite3.Connection, corrections: Sequence[Correction]) -> list[CorrectionResult]:
+def correct(
+    db: sqlite3.Connection, corrections: Sequence[Correction], clock: Clock
+) -> list[CorrectionResult]:
     """Judge, append and fold corrections in one transaction."""
     rows = [
         (event, key, msgspec.Raw(data), expected) for (event, key, data), expected in corrections
@@ -128,7 +134,7 @@ def correct(db: sqlite3.Connection, corrections: Sequence[Correction]) -> list[C
             if result is CorrectionResult.APPLIED
         ]
         if passed:
-            _add(db, passed, now_ms())
+            _add(db, passed, clock.now_ms())
     return results
 
 
@@ -173,7 +179,7 @@ def states(
     return StatesPage(found, found[-1].cursor if is_full else None)
 
 
-def read_bounds(db: sqlite3.Connection, offset: int) -> LogBounds:
+def read_bounds(db: sqlite3.Connection, offset: int, clock: Clock = SYSTEM) -> LogBounds:
     """Do ``Store.locate`` on a connection, in the open transaction or in one of its own."""
     with contextlib.nullcontext() if db.in_transaction else snapshot(db):
         head, head_ts, created, first, purged = db.execute(sql.LOCATE).fetchone()
@@ -191,7 +197,7 @@ def read_bounds(db: sqlite3.Connection, offset: int) -> LogBounds:
         adopted_ms=0,
         unwritten=tuple(unwritten),
         set_aside=tuple(set_aside),
-        now_ms=now_ms(),
+        now_ms=clock.now_ms(),
     )
 
 
@@ -209,10 +215,10 @@ def purge(db: sqlite3.Connection, before_ms: int) -> int:
     return count
 
 
-def new_epoch(db: sqlite3.Connection) -> None:
+def new_epoch(db: sqlite3.Connection, clock: Clock) -> None:
     db.execute("DROP VIEW batch")  # its trigger would follow the renamed table
     with transaction(db):
-        now = now_ms()
+        now = clock.now_ms()
         head = read_head(db)
         oldest = db.execute(sql.OLDEST).fetchone()
         if head.ms > now:  # the new log will use these times again, for other entries

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
+from oplogd.clock import Clock
 from oplogd.event_id import Mark
 from oplogd.message import Message
-from oplogd.operation import now_ms
 from oplogd.pointer import Decision
 from oplogd.store.pointers import OpenPointer, PointerDecisions, PointerStats
 from oplogd.store.sqlite import pointer_rows as rows
@@ -27,7 +27,9 @@ class SqlitePointers:
         readers: ConnectionPool,
         lookups: ConnectionPool,
         wake: Callable[[], None],
+        clock: Clock,
     ) -> None:
+        self._now_ms = clock.now_ms
         self._shared = SharedWrite(writer, wake, PointerDecisions)
         self._readers = readers
         self._lookups = lookups
@@ -40,7 +42,7 @@ class SqlitePointers:
         self, log: int, pointer: int, messages: Sequence[Message], timeout_ms: int
     ) -> list[Mark]:
         return await self._shared.run(
-            lambda db, _: steps.publish(db, log, pointer, messages, timeout_ms, now_ms())
+            lambda db, _: steps.publish(db, log, pointer, messages, timeout_ms, self._now_ms())
         )
 
     async def store(
@@ -52,24 +54,28 @@ class SqlitePointers:
         limits: Limits,
     ) -> None:
         await self._shared.run(
-            lambda db, _: steps.store(db, log, pointer, messages, timeout_ms, limits, now_ms())
+            lambda db, _: steps.store(
+                db, log, pointer, messages, timeout_ms, limits, self._now_ms()
+            )
         )
 
     async def publish_stored(self, log: int, pointer: int, timeout_ms: int) -> Mark:
         return await self._shared.run(
-            lambda db, _: steps.publish_stored(db, log, pointer, timeout_ms, now_ms())
+            lambda db, _: steps.publish_stored(db, log, pointer, timeout_ms, self._now_ms())
         )
 
     async def rollback(self, log: int, pointer: int, stamps: Sequence[int] | None) -> Mark | None:
         return await self._shared.run(
-            lambda db, _: steps.rollback(db, log, pointer, stamps, now_ms())
+            lambda db, _: steps.rollback(db, log, pointer, stamps, self._now_ms())
         )
 
     async def decide(
         self, logs: Sequence[int], pointer: int, decision: Decision
     ) -> dict[int, Mark]:
         return await self._shared.run(
-            lambda db, decisions: steps.decide(db, logs, pointer, decision, now_ms(), decisions)
+            lambda db, decisions: steps.decide(
+                db, logs, pointer, decision, self._now_ms(), decisions
+            )
         )
 
     async def select(self, log: int, limit: int) -> list[OpenPointer]:
@@ -77,7 +83,7 @@ class SqlitePointers:
 
     async def keep(self) -> int:
         """Do ``Pointers.keep``: each step is a transaction of its own. No rollback is ever cut."""
-        now = now_ms()
+        now = self._now_ms()
         given = {"now": now, "limit": 1}
         if not await self._lookups.run(lambda db: db.execute(sql.OVERDUE, given).fetchone()):
             return 0

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from oplogd.clock import SYSTEM, Clock
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
 from oplogd.store.base import (
@@ -51,7 +52,7 @@ class SqliteStore:
 
     ``max_bytes``: the log's cap; None keeps the cap in the file. ``new_bytes``: the cap of a new
     file if ``max_bytes`` is None. ``topic_ttl``: time to live in seconds of topics without their
-    own; None keeps the one in the file.
+    own; None keeps the one in the file. ``clock`` dates all entries.
     """
 
     kind = "sqlite"
@@ -62,11 +63,13 @@ class SqliteStore:
         max_bytes: int | None = None,
         new_bytes: int = DEFAULT_CAP_BYTES,
         topic_ttl: int | None = None,
+        clock: Clock = SYSTEM,
     ) -> None:
         self._path = path
         self._max_bytes = max_bytes
         self._new_bytes = new_bytes
         self._topic_ttl = topic_ttl
+        self._clock = clock
         file = StoreFile(path, log.record_replacement)
         self._writer = ConnectionPool(
             file, "store-writer", 1, topic_statements.APPENDER, writes=True
@@ -79,18 +82,20 @@ class SqliteStore:
         self._appended = threading.Event()
         self._closing = False
         self._counter = ConnectionPool(file, "store-counter", 1, sql.SMALL_CACHE)
-        self._topics = SqliteTopics(file, self._writer, self._readers, self._lookups)
+        self._topics = SqliteTopics(file, self._writer, self._readers, self._lookups, clock)
         self._transactions = SqliteTransactions(
-            self._writer, self._readers, self._lookups, self._wake
+            self._writer, self._readers, self._lookups, self._wake, clock
         )
-        self._pointers = SqlitePointers(self._writer, self._readers, self._lookups, self._wake)
-        self._leases = SqliteLeases(self._writer, self._lookups)
+        self._pointers = SqlitePointers(
+            self._writer, self._readers, self._lookups, self._wake, clock
+        )
+        self._leases = SqliteLeases(self._writer, self._lookups, clock)
         self._states_count = CachedCount(lambda: self._counter.run(_count_states))
 
     async def open(self) -> None:
         await self._writer.run(
             lambda db: log.prepare(
-                db, self._path, self._max_bytes, self._new_bytes, self._topic_ttl
+                db, self._path, self._max_bytes, self._new_bytes, self._topic_ttl, self._clock
             )
         )
         await self._follower.run(lambda db: db.execute(sql.HEAD).fetchone())
@@ -129,7 +134,7 @@ class SqliteStore:
         return await self._readers.run(lambda db: log.read(db, after, limit, at_ms))
 
     async def locate(self, offset: int = 0) -> LogBounds:
-        return await self._lookups.run(lambda db: log.read_bounds(db, offset))
+        return await self._lookups.run(lambda db: log.read_bounds(db, offset, self._clock))
 
     async def seek(self, ms: int) -> Mark:
         return await self._lookups.run(lambda db: log.seek(db, ms))
@@ -171,7 +176,7 @@ class SqliteStore:
         return purged
 
     async def new_epoch(self) -> None:
-        await self._writer.run(log.new_epoch)
+        await self._writer.run(lambda db: log.new_epoch(db, self._clock))
 
     def _wake(self) -> None:
         """Let the followers of the log and of the topics look for entries."""
@@ -179,18 +184,18 @@ class SqliteStore:
         self._topics.wake()
 
     def _append(self, db: sqlite3.Connection, operations: Sequence[Operation]) -> None:
-        log.append(db, operations)
+        log.append(db, operations, self._clock)
         self._appended.set()  # wakes the follower's thread without the busy event loop
 
     def _append_fenced(self, db: sqlite3.Connection, batches: Sequence[FencedBatch]) -> list[bool]:
-        results = log.append_fenced(db, batches)
+        results = log.append_fenced(db, batches, self._clock)
         self._appended.set()
         return results
 
     def _correct(
         self, db: sqlite3.Connection, corrections: Sequence[Correction]
     ) -> list[CorrectionResult]:
-        results = log.correct(db, corrections)
+        results = log.correct(db, corrections, self._clock)
         self._appended.set()
         return results
 
@@ -207,7 +212,7 @@ class SqliteStore:
 
     def _stats(self, db: sqlite3.Connection, states: _States | None) -> StoreStats:
         with snapshot(db):
-            bounds = log.read_bounds(db, 0)
+            bounds = log.read_bounds(db, 0, self._clock)
             size, cap = db.execute(sql.CAP).fetchone()
             operations = bounds.head.offset - bounds.oldest.offset + 1 if bounds.oldest else 0
             newest = bounds.head if bounds.oldest else None

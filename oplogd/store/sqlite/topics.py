@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
+from oplogd.clock import Clock
 from oplogd.errors import StoreUnavailableError, TopicNotFoundError
 from oplogd.names import TopicName, no_topic
-from oplogd.operation import now_ms
 from oplogd.pointer import Decision
 from oplogd.store.sqlite import catalogue, pointer_rows, sweep, topic_entries, topic_records
 from oplogd.store.sqlite import statements as sql
@@ -26,27 +26,34 @@ from oplogd.store.topics import (
 
 
 class SqliteTopicLog:
-    def __init__(self, topic: Topic, readers: ConnectionPool, lookups: ConnectionPool) -> None:
+    def __init__(
+        self, topic: Topic, readers: ConnectionPool, lookups: ConnectionPool, clock: Clock
+    ) -> None:
         self._topic = topic
+        self._now_ms = clock.now_ms
         self._readers = readers
         self._lookups = lookups
 
     async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[TopicEntry]:
         with self._naming():
             return await self._readers.run(
-                lambda db: topic_entries.read(db, self._topic.log, after, limit, at_ms, now_ms())
+                lambda db: topic_entries.read(
+                    db, self._topic.log, after, limit, at_ms, self._now_ms()
+                )
             )
 
     async def locate(self, ms: int = 0, sequence: int = 0) -> TopicBounds:
         with self._naming():
             return await self._lookups.run(
-                lambda db: topic_entries.locate(db, self._topic.log, ms, sequence, now_ms())
+                lambda db: topic_entries.locate(db, self._topic.log, ms, sequence, self._now_ms())
             )
 
     async def expand(self, entry: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
         with self._naming():
             return await self._readers.run(
-                lambda db: topic_records.expand(db, self._topic.log, entry, after, limit, now_ms())
+                lambda db: topic_records.expand(
+                    db, self._topic.log, entry, after, limit, self._now_ms()
+                )
             )
 
     async def decisions(self, pointers: Collection[int]) -> dict[int, Decision]:
@@ -76,7 +83,10 @@ class SqliteTopics:
         writer: ConnectionPool,
         readers: ConnectionPool,
         lookups: ConnectionPool,
+        clock: Clock,
     ) -> None:
+        self._clock = clock
+        self._now_ms = clock.now_ms
         self._writer = writer
         self._readers = readers
         self._lookups = lookups
@@ -86,12 +96,12 @@ class SqliteTopics:
         self._version: int | None = None
 
     async def create(self, name: TopicName, ttl: int | None) -> Topic:
-        topic = await self._writer.run(lambda db: catalogue.create(db, name, ttl, now_ms()))
+        topic = await self._writer.run(lambda db: catalogue.create(db, name, ttl, self._now_ms()))
         self._follower.wake()
         return topic
 
     async def change(self, name: TopicName, ttl: int | None) -> Topic:
-        topic = await self._writer.run(lambda db: catalogue.change(db, name, ttl, now_ms()))
+        topic = await self._writer.run(lambda db: catalogue.change(db, name, ttl, self._now_ms()))
         self._follower.wake()
         return topic
 
@@ -112,10 +122,12 @@ class SqliteTopics:
         return await self._lookups.run(catalogue.default_ttl)
 
     def log(self, topic: Topic) -> SqliteTopicLog:
-        return SqliteTopicLog(topic, self._readers, self._lookups)
+        return SqliteTopicLog(topic, self._readers, self._lookups, self._clock)
 
     async def append(self, batches: Sequence[MessageBatch]) -> list[Outcome]:
-        outcomes = await self._writer.run(lambda db: topic_entries.append(db, batches, now_ms()))
+        outcomes = await self._writer.run(
+            lambda db: topic_entries.append(db, batches, self._now_ms())
+        )
         self._follower.wake()
         return outcomes
 
@@ -142,8 +154,8 @@ class SqliteTopics:
         removed = 0
         trouble: StoreUnavailableError | None = None
         steps = [partial(sweep.forget, log=log) for log in await self._readers.run(sweep.deleted)]
-        for log in await self._readers.run(lambda db: sweep.expired(db, now_ms())):
-            steps.append(partial(sweep.trim, log=log, now=now_ms()))
+        for log in await self._readers.run(lambda db: sweep.expired(db, self._now_ms())):
+            steps.append(partial(sweep.trim, log=log, now=self._now_ms()))
         steps.append(partial(sweep.void_aborted))
         for step in steps:
             progress = sweep.Progress()
@@ -152,7 +164,7 @@ class SqliteTopics:
                     removed += await self._writer.run(partial(step, progress=progress))
             except StoreUnavailableError as error:
                 trouble = error  # a broken table of transactions concerns only some of the logs
-        while count := await self._writer.run(partial(sweep.void, now=now_ms())):
+        while count := await self._writer.run(partial(sweep.void, now=self._now_ms())):
             removed += count
         if trouble is not None:
             raise trouble

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from oplogd.operation import now_ms
+from oplogd.clock import Clock
 from oplogd.store.sqlite import transaction_commit, transaction_steps
 from oplogd.store.sqlite import transaction_rows as rows
 from oplogd.store.sqlite import transaction_statements as sql
@@ -35,7 +35,9 @@ class SqliteTransactions:
         readers: ConnectionPool,
         lookups: ConnectionPool,
         wake: Callable[[], None],
+        clock: Clock,
     ) -> None:
+        self._now_ms = clock.now_ms
         self._writer = writer
         self._shared = SharedWrite(writer, wake, Decisions)
         self._readers = readers
@@ -46,31 +48,35 @@ class SqliteTransactions:
         return self._shared.decisions
 
     async def begin(self, new: NewTransaction) -> Transaction:
-        return await self._shared.run(lambda db, _: transaction_steps.begin(db, new, now_ms()))
+        return await self._shared.run(
+            lambda db, _: transaction_steps.begin(db, new, self._now_ms())
+        )
 
     async def write(self, id_: int, records: Sequence[Record], limits: Limits) -> Transaction:
         return await self._shared.run(
             lambda db, decisions: transaction_steps.write(
-                db, id_, records, limits, now_ms(), decisions
+                db, id_, records, limits, self._now_ms(), decisions
             )
         )
 
     async def commit(self, id_: int, records: int) -> Commit:
         return await self._shared.run(
-            lambda db, decisions: transaction_commit.commit(db, id_, records, now_ms(), decisions)
+            lambda db, decisions: transaction_commit.commit(
+                db, id_, records, self._now_ms(), decisions
+            )
         )
 
     async def abort(self, id_: int) -> Transaction:
         return await self._shared.run(
-            lambda db, decisions: transaction_steps.abort(db, id_, now_ms(), decisions)
+            lambda db, decisions: transaction_steps.abort(db, id_, self._now_ms(), decisions)
         )
 
     async def find(self, id_: int) -> Transaction:
         found = await self._lookups.run(lambda db: rows.find(db, id_))
-        if not transaction_steps.is_overdue(found, now_ms()):
+        if not transaction_steps.is_overdue(found, self._now_ms()):
             return found
         return await self._shared.run(
-            lambda db, decisions: transaction_steps.find_current(db, id_, now_ms(), decisions)
+            lambda db, decisions: transaction_steps.find_current(db, id_, self._now_ms(), decisions)
         )
 
     async def select(self, state: State | None, group: str | None, limit: int) -> list[Transaction]:
@@ -78,7 +84,7 @@ class SqliteTransactions:
 
     async def keep(self) -> int:
         """Do ``Transactions.keep``: each step is a call of the writer."""
-        now = now_ms()
+        now = self._now_ms()
         given = {"now": now, "old": now - KEPT_MS, "limit": STEP_ROWS}
         if not await self._lookups.run(lambda db: db.execute(sql.WORK, given).fetchone()[0]):
             return 0

@@ -11,12 +11,12 @@ import ipaddress
 import logging
 import math
 import secrets
-import time
 from collections.abc import Collection
 from typing import Literal
 
 from starlette.requests import HTTPConnection
 
+from oplogd.clock import Clock
 from oplogd.logs import Episode
 from oplogd.values import Secret
 from oplogd.web.access.attempts import AttemptLimiter
@@ -48,9 +48,10 @@ class Authenticator:
     ``subject`` names the protected thing in messages.
     """
 
-    def __init__(self, password: Secret | None, subject: str) -> None:
+    def __init__(self, password: Secret | None, subject: str, clock: Clock) -> None:
         self._subject = subject
-        self._limiter = AttemptLimiter()
+        self._clock = clock
+        self._limiter = AttemptLimiter(clock.monotonic)
         self._process_key = secrets.token_bytes(32)
         self._expected = self._digest(password.reveal().encode()) if password else None
         self._guessing = Episode(
@@ -113,8 +114,10 @@ class WriteAuthenticator(Authenticator):
     Without a password it refuses web pages whose host name may belong to anybody (``origin``).
     """
 
-    def __init__(self, password: Secret | None, allowed_hosts: Collection[str]) -> None:
-        super().__init__(password, "writing")
+    def __init__(
+        self, password: Secret | None, allowed_hosts: Collection[str], clock: Clock
+    ) -> None:
+        super().__init__(password, "writing", clock)
         self._allowed_hosts = allowed_hosts
 
     def require(self, request: HTTPConnection) -> None:
@@ -138,8 +141,10 @@ class WriteAuthenticator(Authenticator):
 class ReadAuthenticator(Authenticator):
     """Checks the right to read. Also accepts a valid cookie or token."""
 
-    def __init__(self, password: Secret | None, allowed_hosts: Collection[str]) -> None:
-        super().__init__(password, "reading")
+    def __init__(
+        self, password: Secret | None, allowed_hosts: Collection[str], clock: Clock
+    ) -> None:
+        super().__init__(password, "reading", clock)
         self._allowed_hosts = allowed_hosts
         self._signer = ExpiringSigner(password.reveal()) if password else None
 
@@ -180,7 +185,7 @@ class ReadAuthenticator(Authenticator):
         """
         if self._signer is None:
             return None
-        now = time.time()
+        now = self._clock.now_ms() / 1000
         cookie = request.cookies.get(COOKIE, "")
         token = request.query_params.get("token", "")
         return self._signer.expiry(Purpose.COOKIE, cookie, now) or self._signer.expiry(
@@ -193,7 +198,7 @@ class ReadAuthenticator(Authenticator):
         A password must be set.
         """
         assert self._signer is not None
-        expires = int(time.time()) + seconds
+        expires = self._clock.now_ms() // 1000 + seconds
         return self._signer.sign(purpose, expires), expires
 
 

@@ -7,7 +7,7 @@ from fastapi import FastAPI, Request, Response
 from oplogd.ingest.intake import Intake
 from oplogd.media_types import JSON
 from oplogd.names import OPLOG
-from oplogd.operation import Operation, decode, format_ms, now_ms
+from oplogd.operation import Operation, decode
 from oplogd.pointers.service import PointerService
 from oplogd.topics.codec import Codec, InvalidMessagesError, PollRequest, publishing
 from oplogd.topics.oplog import OplogPoller
@@ -76,7 +76,7 @@ def add_publish(
         return Response(status_code=200, headers=HEADERS)
 
     async def operations(request: Request, codec: Codec) -> list[Operation]:
-        arrival = format_ms(now_ms())
+        arrival = bodies.arrival()
         try:
             async with bodies.received(request, "operations") as raw:
                 return await bodies.work(

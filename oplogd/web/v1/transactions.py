@@ -8,7 +8,7 @@ from fastapi import FastAPI, Request, Response
 
 from oplogd.media_types import JSON
 from oplogd.names import SYSTEM
-from oplogd.operation import format_ms, now_ms
+from oplogd.operation import format_ms
 from oplogd.store.transactions import Transaction
 from oplogd.topics.rights import Right, Rights
 from oplogd.transaction import parse_id
@@ -107,7 +107,7 @@ def add_transactions(
         async with bodies.received(request, "records") as raw:
             require_json(request, raw)
             return await bodies.work(
-                rules.parsing_records(raw, format_ms(now_ms()), service.limits.records)
+                rules.parsing_records(raw, bodies.arrival(), service.limits.records)
             )
 
     async def show(transaction: Transaction, headers: dict[str, str] = HEADERS) -> Response:

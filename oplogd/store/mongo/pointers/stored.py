@@ -91,7 +91,6 @@ class StoredMessages:
         self._link = link
         self._payloads = link.database[PAYLOADS]
         self._majority_seconds = timing.majority_seconds
-        self._clock: Callable[[], float] = timing.clock
         self._late_seconds = timing.late_seconds
         self._read_size = ReadSize()
 
@@ -132,9 +131,9 @@ class StoredMessages:
         TransactionConflictError and TransactionTooLargeError: then nothing was stored.
         """
         todo = list(messages)
-        obstacle = Obstacle(self._link.hosts, self._majority_seconds)
+        obstacle = Obstacle(self._link, self._majority_seconds)
         while todo:
-            asked_at = self._clock()
+            asked_at = self._link.clock.boot()
             found = await self.find(pointer, log)
             obstacle.compare(found.number)
             if len(todo) == len(messages):
@@ -142,7 +141,7 @@ class StoredMessages:
             documents = self._documents(pointer, log, todo, found, await self._link.now_ms())
             await at_step()
             landed = await self._insert(documents)
-            if landed and self._clock() - asked_at > self._late_seconds:
+            if landed and self._link.clock.boot() - asked_at > self._late_seconds:
                 raise NotConfirmedError(
                     f"MongoDB at {self._link.hosts}: storing messages took too long"
                 )

@@ -22,7 +22,7 @@ told that nothing was stored.
 
 import itertools
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pymongo.errors import AutoReconnect, BulkWriteError, ServerSelectionTimeoutError
@@ -59,14 +59,13 @@ _REPETITIONS = 2
 class TopicAppender:
     """Methods raise PyMongo's errors, and StoreUnavailableError.
 
-    ``clock`` and ``late_seconds``: see ``Timing``.
+    ``late_seconds``: see ``Timing``.
     """
 
     def __init__(self, link: Link, catalogue: Catalogue, heads: TopicHeads, timing: Timing) -> None:
         self._link = link
         self._catalogue = catalogue
         self._heads = heads
-        self._clock: Callable[[], float] = timing.clock
         self._late_seconds = timing.late_seconds
         self._majority_seconds = timing.majority_seconds
         self._writer = secrets.token_hex(8)
@@ -140,7 +139,7 @@ class TopicAppender:
             if landing.number < len(attempts):
                 beaten = attempts[landing.number]
                 obstacle = obstacles.setdefault(
-                    beaten.group.log, Obstacle(self._link.hosts, self._majority_seconds)
+                    beaten.group.log, Obstacle(self._link, self._majority_seconds)
                 )
                 await obstacle.met(beaten.mark.offset)
 
@@ -196,7 +195,7 @@ class TopicAppender:
             server_at = server_seconds(session)
             if session:
                 await session.end_session()
-        is_late = self._clock() - heads.asked_at > self._late_seconds
+        is_late = self._link.clock.boot() - heads.asked_at > self._late_seconds
         if server_at is not None and heads.server_seconds is not None:
             is_late |= server_at - heads.server_seconds > self._late_seconds
         return Landing(count, is_late)
@@ -251,5 +250,5 @@ class TopicAppender:
                 for attempt in [doubtful[key]]
                 if own.get(key) == attempt.entry.number and attempt.entry in attempt.group.todo
             ]
-        is_late = self._clock() - since > self._late_seconds
+        is_late = self._link.clock.boot() - since > self._late_seconds
         await self._placed(landed, since, is_late=is_late)

@@ -1,7 +1,7 @@
 """The newest entries of many logs by one look-up."""
 
 import itertools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from pymongo.asynchronous.client_session import AsyncClientSession
@@ -56,21 +56,13 @@ class Heads(NamedTuple):
 class TopicHeads:
     """Methods raise PyMongo's errors, and StoreUnavailableError if ``oplog_entries`` was dropped.
 
-    ``clock`` returns monotonic seconds that include sleep of the machine. ``recent_seconds``: age
-    up to which a remembered head is certainly not being swept. ``appended`` notifies of entries
-    that this process has appended.
+    ``recent_seconds``: age up to which a remembered head is certainly not being swept. ``appended``
+    notifies of entries that this process has appended.
     """
 
-    def __init__(
-        self,
-        link: Link,
-        catalogue: Catalogue,
-        clock: Callable[[], float],
-        recent_seconds: float,
-    ) -> None:
+    def __init__(self, link: Link, catalogue: Catalogue, recent_seconds: float) -> None:
         self._link = link
         self._catalogue = catalogue
-        self._clock = clock
         self._recent_seconds = recent_seconds
         self._known: dict[int, tuple[LogHead, float]] = {}
         # The time in the seal, and the time at which another one was found: heads that were
@@ -85,7 +77,7 @@ class TopicHeads:
         The remembered head of a log must still be there, with a dense row of fewer entries than
         asked for behind it. Otherwise the newest one is read from the log's range.
         """
-        asked_at = self._clock()
+        asked_at = self._link.clock.boot()
         known = {
             log: head
             for log in logs
@@ -135,7 +127,7 @@ class TopicHeads:
         before, self._seal = self._seal, documents[SEAL].get("ts")
         if before in (None, self._seal):
             return False
-        self._sealed_at = self._clock()
+        self._sealed_at = self._link.clock.boot()
         return True
 
     async def _by_range(self, log: int, session: AsyncClientSession | None) -> LogHead | None:

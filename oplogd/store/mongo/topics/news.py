@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import time
 from collections.abc import Collection, Mapping
 
 from oplogd.store.mongo.link import Link
@@ -44,18 +43,18 @@ class NewsWatcher:
 
     async def news(self, heads: Mapping[int, int], seconds: float) -> News:
         """See ``Topics.news``."""
-        give_up_at = time.monotonic() + seconds
+        give_up_at = self._link.clock.monotonic() + seconds
         while True:
             await self._check_presence(heads)
             appended = self._heads.appended.listen()
             changed = self._catalogue.changed.listen()
-            began = time.monotonic()
+            began = self._link.clock.monotonic()
             asked = self._asked(heads, began)
             past, version = await asyncio.gather(
                 self._past(heads, asked), self._catalogue.version()
             )
             logs = {*past, *self._gone}
-            now = time.monotonic()
+            now = self._link.clock.monotonic()
             before, self._version = self._version, version
             self._active |= dict.fromkeys(logs, now)
             if logs or before not in (None, version) or now >= give_up_at:
@@ -70,7 +69,7 @@ class NewsWatcher:
 
         Later the end of a log shows that its topic was deleted. It stays for a while.
         """
-        now = time.monotonic()
+        now = self._link.clock.monotonic()
         if now - self._asked_at > _ACTIVE_SECONDS:
             self._present.clear()
         self._asked_at = now

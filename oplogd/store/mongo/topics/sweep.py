@@ -68,7 +68,6 @@ class Sweeper:
         self._forget = forget
         self._lease = lease
         self._leaving = leaving
-        self._clock = timing.clock
         self._settle_seconds = timing.settle_seconds
         # Per log with entries to remove: offset of a head, and the time at which it was seen.
         self._seen: dict[int, tuple[int, float]] = {}
@@ -109,7 +108,7 @@ class Sweeper:
             if head is not None:
                 await self._forget(topic.log, head.mark)
             return 0
-        now = self._clock()
+        now = self._link.clock.boot()
         noted = self._seen.get(topic.log, (head.mark.offset, now))
         is_settled = now - noted[1] >= self._settle_seconds
         seen[topic.log] = (head.mark.offset, now) if is_settled else noted

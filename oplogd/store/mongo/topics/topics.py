@@ -42,7 +42,7 @@ class MongoTopics:
         self.catalogue = Catalogue(link)
         # No sweep removes a head that was seen so recently.
         recent_seconds = max(timing.settle_seconds / 2, timing.late_seconds)
-        self.heads = TopicHeads(link, self.catalogue, timing.clock, recent_seconds)
+        self.heads = TopicHeads(link, self.catalogue, recent_seconds)
         self.appender = TopicAppender(link, self.catalogue, self.heads, timing)
         self.stored = StoredMessages(link, timing)
         self.reader = TopicReader(link, self.catalogue, self.heads, self.stored, self._forget)

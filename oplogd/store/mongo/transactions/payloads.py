@@ -90,7 +90,7 @@ class Payloads:
         todo: dict[int, Record] = {}
         for record in records:
             _check(todo.setdefault(record.lsn, record), record.digest)
-        obstacle = Obstacle(self._link.hosts, self._majority_seconds)
+        obstacle = Obstacle(self._link, self._majority_seconds)
         while True:
             documents = [_document(txn, record) for record in todo.values()]
             try:

@@ -1,0 +1,44 @@
+"""The clocks of the system as one value, which parts of the agent take as an argument."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+
+def now_ms() -> int:
+    """Return the time of day in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def boot_seconds() -> float:
+    """Return a monotonic time that includes sleep of the machine, on systems that have one."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
+def _as_told(ms: int) -> int:
+    return ms
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Functions that tell the time, and one that waits. Tests replace them by their own."""
+
+    # Time of day in milliseconds since 1970. It may jump.
+    now_ms: Callable[[], int] = now_ms
+
+    # Seconds that never go back.
+    monotonic: Callable[[], float] = time.monotonic
+
+    # The same, but they also count while the machine sleeps.
+    boot: Callable[[], float] = boot_seconds
+
+    # Waits for seconds of ``monotonic``.
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    # Returns the time of day of another server from the one that it told, in milliseconds.
+    server_ms: Callable[[int], int] = _as_told
+
+
+SYSTEM = Clock()

@@ -1,0 +1,47 @@
+"""``oplogd`` with a clock that a test moves: ``python -m tests.kits.clock.agent FLAGS``.
+
+See ``MovedClock``.
+"""
+
+import asyncio
+import mmap
+import os
+import time
+from pathlib import Path
+
+from oplogd.cli import main
+from oplogd.clock import Clock, boot_seconds, now_ms
+from tests.kits.clock.moved import AHEAD, FILE, OF_SERVER, PASSED, STANDS_AT
+
+# A sleeper looks this often whether the test has moved the clock.
+LOOK_SECONDS = 0.1
+
+
+def moved_clock(path: Path, *, is_of_server: bool) -> Clock:
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    numbers = memoryview(mapped).cast("q")
+
+    def moved_ms(ms: int) -> int:
+        return numbers[STANDS_AT] or ms + numbers[AHEAD]
+
+    def monotonic() -> float:
+        return time.monotonic() + numbers[PASSED] / 1000
+
+    async def sleep(seconds: float) -> None:
+        end = monotonic() + seconds
+        await asyncio.sleep(min(seconds, LOOK_SECONDS))
+        while (left := end - monotonic()) > 0:
+            await asyncio.sleep(min(left, LOOK_SECONDS))
+
+    return Clock(
+        now_ms=lambda: moved_ms(now_ms()),
+        monotonic=monotonic,
+        boot=lambda: boot_seconds() + numbers[PASSED] / 1000,
+        sleep=sleep,
+        server_ms=moved_ms if is_of_server else lambda told: told,
+    )
+
+
+if __name__ == "__main__":
+    main(moved_clock(Path(os.environ[FILE]), is_of_server=OF_SERVER in os.environ))
