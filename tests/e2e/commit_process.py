@@ -15,6 +15,7 @@ from pathlib import Path
 from unittest import mock
 
 from oplogd.store.sqlite import SqliteStore, statements, transaction_commit
+from tests.kits.processes.forked import start
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -55,7 +56,7 @@ def committing(
         *(sys.executable, "-m", "tests.e2e.commit_process"),
         *(str(path), str(id_), str(records), point),
     ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
+    with start(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
         try:
             assert process.stdout is not None
             wanted = b"answered\n" if point == "nothing" else b"stopped\n"

@@ -24,6 +24,7 @@ from oplogd.store import FencedBatch
 from oplogd.store.leases import LeaseRequest
 from oplogd.store.sqlite import SqliteStore
 from oplogd.store.topics import MessageBatch, Placed
+from tests.kits.processes.forked import start
 from tests.operations import operation
 from tests.stores import skip_fsync
 
@@ -84,7 +85,7 @@ class FencedAppender:
 @contextmanager
 def fenced_appender(path: Path, log: int) -> Iterator[FencedAppender]:
     command = [sys.executable, "-m", "tests.e2e.fence_process", str(path), str(log)]
-    with subprocess.Popen(
+    with start(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True
     ) as process:
         try:

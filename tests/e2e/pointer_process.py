@@ -17,6 +17,7 @@ from oplogd.pointer import Decision
 from oplogd.store.sqlite import SqliteStore, pointer_steps, statements
 from oplogd.store.transactions import Limits
 from tests.e2e.commit_process import ROOT, SMALL_CACHE, stop
+from tests.kits.processes.forked import start
 from tests.store.messages import messages
 
 POINTER = 7
@@ -57,7 +58,7 @@ def calls(store: SqliteStore, log: int) -> dict[str, Callable[[], Awaitable[obje
 def stopped(path: Path, log: int, step: str) -> Iterator[None]:
     """Run such a process until it has stopped. At the end it is killed."""
     command = [sys.executable, "-m", "tests.e2e.pointer_process", str(path), str(log), step]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
+    with start(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == b"stopped\n"

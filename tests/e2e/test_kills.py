@@ -3,15 +3,15 @@
 import http.client
 import itertools
 import json
-import random
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.agents import DEADLINE, Agent, Event
 from tests.e2e.streams import ByteStream, offset_of, offsets, operation
+from tests.kits.chance import chance, rounds
 
-KILLS = 20
+KILLS = rounds(8, 20)
 
 
 class Load:
@@ -61,11 +61,9 @@ class Load:
             connection.close()
 
 
-def test_acknowledged_operations_survive_20_kills_under_load_exactly_once(
-    tmp_path: Path,
-) -> None:
+def test_acknowledged_operations_survive_kills_under_load_exactly_once(tmp_path: Path) -> None:
     ids = itertools.count()
-    chance = random.Random(9)
+    numbers = chance(9)
     acknowledged: list[str] = []
     batches: list[list[str]] = []
     log: list[Event] = []
@@ -75,7 +73,7 @@ def test_acknowledged_operations_survive_20_kills_under_load_exactly_once(
             consumer = threading.Thread(target=lambda stream=stream: log.extend(stream.blocks()))
             consumer.start()
             load = Load(agent, ids)
-            load.wait(chance.randrange(1, 500))
+            load.wait(numbers.randrange(1, 500))
             agent.process.kill()
             load.join()
             consumer.join(DEADLINE)

@@ -1,7 +1,6 @@
 """An id of another history brings ``reset`` and every object, never silence."""
 
 import shutil
-import subprocess
 import sys
 import time
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from tests.agents import DEADLINE, Agent
 from tests.e2e.append_process import appender
 from tests.e2e.histories import assert_reset, assert_resumes, ids_of, names, replication_ids, write
 from tests.e2e.streams import ByteStream, ms_of, offset_of, offsets, operation
+from tests.kits.processes.forked import run
 
 NEW_YEAR_2099 = int(datetime(2099, 1, 1, tzinfo=UTC).timestamp() * 1000)
 
@@ -89,7 +89,7 @@ def test_after_a_clock_that_was_once_in_2099_a_new_epoch_brings_reset_and_the_pr
         assert agent.stop() == 0
 
     command = [sys.executable, "-m", "oplogd", "--new-epoch", "--store", str(tmp_path / "oplog.db")]
-    subprocess.run(command, check=True, timeout=DEADLINE, capture_output=True)
+    run(command, check=True, timeout=DEADLINE, capture_output=True)
 
     objects = names("a", 5) + names("b", 3) + names("c", 3)
     with Agent(tmp_path) as agent:

@@ -7,9 +7,10 @@ from tests.conftest import ROOT, SOAK
 
 
 def run_tests(*arguments: str, examples: int | None = None) -> None:
-    """Run these tests in a process of their own; property tests with another seed each time."""
+    """Run these tests in a process of their own, with another seed each time."""
     seed = str(random.randrange(2**32))
     environ = {name: value for name, value in os.environ.items() if name != SOAK}
+    environ["OPLOG_TEST_SEED"] = seed
     if examples is not None:
         environ["OPLOG_TEST_EXAMPLES"] = str(examples)
     options = ["-q", "-x", "-p", "no:cacheprovider", f"--hypothesis-seed={seed}"]

@@ -1,7 +1,6 @@
 """Pipes as processes of their own, in a folder with their settings."""
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +13,7 @@ from oplog_pipe.config import load
 from oplog_pipe.errors import LogError
 from oplog_pipe.operate import view
 from tests.agents import DEADLINE
+from tests.kits.processes.forked import run
 from tests.logged_process import LoggedProcess
 
 
@@ -57,7 +57,7 @@ class PipeFolder:
 
     def command(self, *arguments: str, code: int = 0) -> str:
         """Run a command, expect its exit code, and return its output; its errors if it failed."""
-        ended = subprocess.run(
+        ended = run(
             [sys.executable, "-m", "oplog_pipe", *arguments, "-f", str(self.settings)],
             capture_output=True,
             text=True,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents import DEADLINE
+from tests.kits.processes.forked import run
 from tests.mongo.agents import wait_for
 from tests.relay.e2e.chain import LONG, Chain
 from tests.relay.e2e.checker import Arrival, Sent
@@ -156,7 +157,7 @@ def test_poison_row_among_10_000_delays_its_key_only_and_skip_lets_the_rest_of_i
 
 
 def command(name: str, settings: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return run(
         [sys.executable, "-m", "oplog_relay", name, *arguments, "-f", str(settings)],
         capture_output=True,
         text=True,
