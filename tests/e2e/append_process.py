@@ -20,6 +20,7 @@ from oplogd.media_types import JSON
 from oplogd.operation import Operation, format_ms
 from oplogd.store.sqlite import SqliteStore
 from tests.kits.clock.virtual import VirtualClock
+from tests.kits.processes.forked import start
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -61,9 +62,7 @@ def appender(path: Path, clock_ms: int | None = None) -> Iterator[Appender]:
         str(path),
         *([str(clock_ms)] if clock_ms else []),
     ]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
-    ) as process:
+    with start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as process:
         try:
             yield Appender(process)
         finally:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.streams import ByteStream, operation
-from tests.kits.agents.agent import DEADLINE, Agent, fold
+from tests.kits.agents.agent import DEADLINE, Agent, NewAgent, fold
 
 
 def resident_bytes(agent: Agent) -> int:
@@ -30,7 +30,7 @@ def load(agent: Agent, reader: ByteStream) -> None:
 def test_consumers_that_do_not_read_cost_bounded_memory_and_slow_nobody(tmp_path: Path) -> None:
     stalled, bytes_each = 20, 1_500_000
     flags = ("--ring-size", "1000", "--ring-bytes", "1MB", "--capped-collection-size", "4MB")
-    with Agent(tmp_path, *flags) as agent, ByteStream(agent) as reader, ExitStack() as stack:
+    with NewAgent(tmp_path, *flags) as agent, ByteStream(agent) as reader, ExitStack() as stack:
         load(agent, reader)
         slow: list[ByteStream] = []
         resident: list[int] = []
@@ -65,7 +65,7 @@ def take_until(stream: ByteStream, id_: str) -> list[Any]:
 def grown_by(folder: Path, parents: list[str]) -> int:
     """Return by how much an agent's memory grows with more operations than its ring holds."""
     folder.mkdir()
-    with Agent(folder, "--ring-bytes", "8MB", "--capped-collection-size", "4MB") as agent:
+    with NewAgent(folder, "--ring-bytes", "8MB", "--capped-collection-size", "4MB") as agent:
         assert agent.post([operation("update", "first", "thing", *parents)] * 10) == 200
         before = resident_bytes(agent)
         for first in range(0, 400, 20):
@@ -99,7 +99,7 @@ def test_operations_with_thousands_of_parents_take_no_more_memory_than_others_of
 def grown_by_streams(folder: Path, filters: list[str]) -> int:
     """Return by how much stalled consumers, whose filters pass all, grow an agent's memory."""
     folder.mkdir()
-    with Agent(folder) as agent, ExitStack() as stack:
+    with NewAgent(folder) as agent, ExitStack() as stack:
         batch = [operation("update", f"n{number}", "video") for number in range(500)]
         assert agent.post(batch) == 200
         before = resident_bytes(agent)

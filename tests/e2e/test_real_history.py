@@ -16,6 +16,7 @@ from tests.e2e.append_process import decode_operations
 from tests.e2e.streams import ByteStream, ms_of, offset_of, offsets
 from tests.kits.agents.agent import Agent, Event, fold
 from tests.kits.clock.virtual import VirtualClock
+from tests.mongo.agents import wait_for
 
 OPERATIONS = 7354
 UDP_IN_FLIGHT = 500
@@ -105,10 +106,11 @@ def test_the_whole_history_arrives_in_order_and_its_replication_equals_the_dump(
         assert {state.event for state in states} == {"insert"}
         assert objects_by_key([state.operation for state in states]) == history.live
 
+        # The status counts objects from time to time.
+        wait_for("all objects", lambda: agent.status()["store"]["states"] == 592)
         status = agent.status()
         assert status["events_sent"] == OPERATIONS + len(history.live)
         assert status["store"]["ops"] == OPERATIONS
-        assert status["store"]["states"] == 592
         assert status["store"]["newest_id"] == followed[-1].id
 
 
@@ -132,7 +134,7 @@ def test_invalid_operations_and_ones_beyond_the_queue_are_counted_exactly(
 
 
 @pytest.mark.parametrize("ring_size", [65536, 16], ids=["from the ring", "from the store"])
-def test_resuming_at_any_of_200_ids_gives_exactly_the_operations_after_it(
+def test_resuming_at_any_of_40_ids_gives_exactly_the_operations_after_it(
     tmp_path: Path, history: History, ring_size: int
 ) -> None:
     with Agent(tmp_path, "--ring-size", str(ring_size)) as agent:
@@ -145,7 +147,7 @@ def test_resuming_at_any_of_200_ids_gives_exactly_the_operations_after_it(
         for frame in frames:
             starts.append(starts[-1] + len(frame) + 2)
 
-        resumed = random.Random(20100406).sample(range(1, OPERATIONS + 1), 200)
+        resumed = random.Random(20100406).sample(range(1, OPERATIONS + 1), 40)
         streams = []
         for offset in resumed:
             stream = ByteStream(agent, frames[offset - 1][4:28].decode())
@@ -189,7 +191,7 @@ def test_ids_that_left_the_log_are_bridged_by_the_states_since_their_second(
         assert (status["ops"], offset_of(status["oldest_id"])) == (held, stored - held + 1)
 
         streams = []
-        chosen = random.Random(7).sample(range(3, stored - held), 50)
+        chosen = random.Random(7).sample(range(3, stored - held), 15)
         for offset in (*chosen, 2, stored - held):
             seen = [event for event in log if offset_of(event.id) <= offset]
             stream = ByteStream(agent, seen[-1].id)

@@ -19,7 +19,8 @@ from tests.e2e.transactions import (
     record,
     records,
 )
-from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.agents.agent import DEADLINE, Agent, NewAgent
+from tests.kits.models.properties import rounds
 from tests.kits.servers.stores import StorePlace
 
 # Threads that race, each with lines of its own.
@@ -27,7 +28,9 @@ RACERS = 4
 
 
 @pytest.mark.parametrize(
-    ("place", "races"), [("sqlite", 1000), ("mongo-plain", 200)], indirect=["place"]
+    ("place", "races"),
+    [("sqlite", rounds(300, 1000)), ("mongo-plain", rounds(100, 200))],
+    indirect=["place"],
 )
 def test_of_a_commit_and_its_time_out_exactly_one_wins_in_each_of_many_races(
     place: StorePlace, races: int, tmp_path: Path
@@ -60,14 +63,14 @@ def test_of_a_commit_and_its_time_out_exactly_one_wins_in_each_of_many_races(
                         won.append(str(number))
                         assert seen in ("open", "committing", "committed")
                         assert after["state"] == "committed"
-                        timeout = max(1, timeout - 1)
+                        timeout = max(1, timeout * 3 // 4)
                     else:
                         assert answer.status == 409, answer
                         assert "timed out" in answer.json["detail"], wrote
                         assert seen in ("open", "aborted")
                         assert (after["state"], after["reason"]) == ("aborted", "timed out")
                         lost.append(str(number))
-                        timeout += 1
+                        timeout = timeout * 5 // 4 + 1
             return won, lost
 
         results = [
@@ -95,7 +98,10 @@ def test_a_large_transaction_reaches_readers_whole_and_takes_little_memory(
 ) -> None:
     """The rings and the caches of the database are filled first: they have their own bounds."""
     page = 1000
-    with place.agent(tmp_path, "--ring-bytes", "4MB") as agent, ThreadPoolExecutor(1) as pool:
+    with (
+        place.agent(tmp_path, "--ring-bytes", "4MB", make=NewAgent) as agent,
+        ThreadPoolExecutor(1) as pool,
+    ):
         warm = Topic(agent, "large/warm").create()
         with warm.stream(isolation=COMMITTED) as stream:
             transact(warm, total, page)

@@ -40,3 +40,8 @@ def chance(seed: int) -> random.Random:
         seed = random.randrange(2**32)
         print(f"seed {seed}", flush=True)
     return random.Random(seed)
+
+
+def rounds(few: int, many: int) -> int:
+    """Return the number of a test's random rounds: ``many`` in ``make soak``."""
+    return many if IS_RANDOM else few
