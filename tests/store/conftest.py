@@ -8,6 +8,7 @@ from oplogd.store.topics import Topics
 from tests.store.kits import KITS, TRIMMING, Kit, Kits
 from tests.store.memory_store import memory_kits
 from tests.store.transacting import StoreHandle
+from tests.stores import skip_fsync
 
 # Stores of the tests of transactions, and the model that they are compared with. Only some tests
 # take the slow stand-in with capped collections: see EVERY in transacting.py.
@@ -76,6 +77,11 @@ async def lease_store(txn_kit: Kit) -> Store:
 @pytest.fixture
 async def store(kit: Kit) -> Store:
     return await kit.open()
+
+
+@pytest.fixture
+def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    skip_fsync(monkeypatch)
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ from oplogd.store.sqlite import (
 from tests.operations import fold
 from tests.store.kits import START_MS, contents, expected, known, log_of, states_of, wanted
 
+POINTER_TABLES = ("pointers", "pointer_entries", "stored")
+
 
 @contextlib.asynccontextmanager
 async def opened(path: Path, max_bytes: int | None = None) -> AsyncIterator[SqliteStore]:
@@ -38,8 +40,18 @@ def number(path: Path, query: str) -> int:
         return found
 
 
+def rows(path: Path, query: str) -> list[tuple[int, ...]]:
+    with direct(path) as db:
+        return db.execute(query).fetchall()
+
+
 def count(path: Path, table: str) -> int:
     return number(path, f"SELECT count(*) FROM {table}")
+
+
+def pointer_counts(path: Path) -> list[int]:
+    """Return the number of rows in each of POINTER_TABLES."""
+    return [count(path, table) for table in POINTER_TABLES]
 
 
 class SqliteClock:

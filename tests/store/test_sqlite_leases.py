@@ -44,17 +44,13 @@ from tests.store.leasing import (
 from tests.store.messages import NAME, message, messages, named, payloads_of, publish
 from tests.store.sqlite_files import SqliteClock, count, direct, number, opened
 from tests.store.test_sqlite_schema import create_at_version, schema_of
-from tests.stores import skip_fsync
 
 Patch = pytest.MonkeyPatch
 
+pytestmark = pytest.mark.usefixtures("no_fsync")
+
 # The schema version before leases.
 BEFORE = 4
-
-
-@pytest.fixture(autouse=True)
-def no_fsync(monkeypatch: Patch) -> None:
-    skip_fsync(monkeypatch)
 
 
 @pytest.fixture

@@ -32,17 +32,13 @@ from tests.store.transacting import (
     records,
     write,
 )
-from tests.stores import skip_fsync
 
 Patch = pytest.MonkeyPatch
 
+pytestmark = pytest.mark.usefixtures("no_fsync")
+
 # The schema version before transactions.
 BEFORE = 3
-
-
-@pytest.fixture(autouse=True)
-def no_fsync(monkeypatch: Patch) -> None:
-    skip_fsync(monkeypatch)
 
 
 @pytest.fixture

@@ -20,14 +20,10 @@ from tests.store.transacting import (
     records,
     write,
 )
-from tests.stores import skip_fsync
 
 Patch = pytest.MonkeyPatch
 
-
-@pytest.fixture(autouse=True)
-def no_fsync(monkeypatch: Patch) -> None:
-    skip_fsync(monkeypatch)
+pytestmark = pytest.mark.usefixtures("no_fsync")
 
 
 @pytest.fixture
