@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import tests.properties  # noqa: F401 - the default settings of all property tests
 from tests.mongo.servers import (
     URL_VARIABLE,
     MissingToolError,
@@ -17,7 +18,6 @@ from tests.mongo.servers import (
 from tests.needs import UNIT, Guard, mark
 from tests.opensearch.servers import OpenSearchServer
 from tests.postgres import MissingPostgresError, PostgresServer
-from tests.properties import settings as settings  # the default of all property tests
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent

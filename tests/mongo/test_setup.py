@@ -247,7 +247,10 @@ async def test_a_plain_log_is_trimmed_behind_the_checkpoint(
     assert stats.oldest.offset <= first <= later.offset
 
 
-async def test_credentials_show_in_no_message(make_store: MakeStore) -> None:
+async def test_credentials_show_in_no_message(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oplogd.store.mongo.store._OPEN_SECONDS", 0.0)
     store = make_store(
         "mongodb://user:hunter2@127.0.0.1:1/oplog?serverSelectionTimeoutMS=100", "capped"
     )
