@@ -18,16 +18,22 @@ from tests.agents import DEADLINE, Agent, fold
 from tests.mongo.agents import agent, operation, replicated, wait_for
 from tests.mongo.conftest import MakeStore
 from tests.mongo.operations import live_states, offsets, op
-from tests.mongo.wire import Wire, asks_for_head, inserts
+from tests.mongo.wire import PAUSE_SECONDS, Wire, asks_for_head, inserts
 
 CAP = 20_000
 SMALL = ("--capped-collection-size", str(CAP), "--lease", "500ms")
 
-# Longer than an insert may take without being late.
-PAUSE_SECONDS = 1.2
-
 # The clock of a machine that sleeps: by it no insert is late.
 STANDING_STILL = Timing(clock=lambda: 0.0)
+
+
+class Clock:
+    """A clock of inserts that a test moves."""
+
+    seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
 
 
 def turn_over(database: Database[Document], other: Agent, past: int) -> None:
@@ -133,14 +139,15 @@ async def test_an_operation_that_came_late_to_a_capped_log_is_appended_again(
         log = client.get_default_database()["oplog_ops"]
         other = make_store(capped_url, "capped", lease=60)
         await other.open()
-        writer = MongoStore(wire.url(), collection="capped")
+        clock = Clock()
+        writer = MongoStore(wire.url(), collection="capped", timing=Timing(clock=clock))
         await writer.open()
         try:
             await writer.append([op("first")])
             held = wire.hold(inserts)
             writing = asyncio.create_task(writer.append([op("late"), op("later")]))
             await asyncio.to_thread(held.wait)
-            await asyncio.sleep(PAUSE_SECONDS)
+            clock.seconds += PAUSE_SECONDS
             await other.append([op(str(number)) for number in range(20)])
             await other.checkpoint()
             log.delete_many({"n": {"$lte": 11}})  # as the server does with the oldest entries
@@ -160,7 +167,8 @@ async def test_a_correction_carried_out_behind_the_log_is_judged_again(
     touched: bool, wire: Wire, database: Database[Document], plain_url: str, make_store: MakeStore
 ) -> None:
     other = make_store(plain_url, "plain", max_bytes=10_000)
-    store = make_store(wire.url(), "plain", max_bytes=10_000)
+    clock = Clock()
+    store = make_store(wire.url(), "plain", max_bytes=10_000, timing=Timing(clock=clock))
     await other.open()
     await store.open()
     await other.append([op("a", "update"), op("b")])
@@ -170,7 +178,7 @@ async def test_a_correction_carried_out_behind_the_log_is_judged_again(
         store.correct([Correction(op("a", "delete"), 1), Correction(op("c"), None)])
     )
     await asyncio.to_thread(held.wait)
-    await asyncio.sleep(PAUSE_SECONDS)
+    clock.seconds += PAUSE_SECONDS
     async with asyncio.timeout(30):
         while (await other.read(0, 1))[0].offset < 10:
             await other.append([op("x") for _ in range(100)])

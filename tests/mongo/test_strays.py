@@ -8,7 +8,7 @@ from pymongo.database import Database
 from oplogd.store.mongo.layout import Document
 from tests.mongo.conftest import MakeStore
 from tests.mongo.operations import document, offsets, op
-from tests.mongo.test_late import PAUSE_SECONDS
+from tests.mongo.wire import PAUSE_SECONDS
 
 
 async def test_an_agent_that_was_idle_does_not_go_on_behind_a_stray(

@@ -42,8 +42,15 @@ from tests.store.leasing import (
     request,
 )
 from tests.store.messages import NAME, message, messages, named, payloads_of, publish
-from tests.store.sqlite_files import SqliteClock, count, direct, number, opened
-from tests.store.test_sqlite_schema import create_at_version, schema_of
+from tests.store.sqlite_files import (
+    SqliteClock,
+    count,
+    create_at_version,
+    direct,
+    number,
+    opened,
+    schema_of,
+)
 
 Patch = pytest.MonkeyPatch
 

@@ -34,12 +34,13 @@ from tests.store.sqlite_files import (
     POINTER_TABLES,
     SqliteClock,
     count,
+    create_at_version,
     direct,
     number,
     opened,
     pointer_counts,
+    schema_of,
 )
-from tests.store.test_sqlite_schema import create_at_version, schema_of
 
 Patch = pytest.MonkeyPatch
 

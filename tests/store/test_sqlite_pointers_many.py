@@ -22,8 +22,7 @@ from tests.store.pointing import (
     store_under,
     uncommitted,
 )
-from tests.store.sqlite_files import SqliteClock, opened, pointer_counts
-from tests.store.test_sqlite_cost import steps_of
+from tests.store.sqlite_files import SqliteClock, opened, pointer_counts, steps_of
 
 Patch = pytest.MonkeyPatch
 

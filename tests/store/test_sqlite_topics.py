@@ -25,9 +25,7 @@ from tests.store.messages import (
     publish,
     publish_all,
 )
-from tests.store.sqlite_files import count, direct, opened, rows, whole
-from tests.store.test_sqlite_cost import steps_of
-from tests.store.test_sqlite_schema import create_at_version
+from tests.store.sqlite_files import count, create_at_version, direct, opened, rows, steps_of, whole
 
 Patch = pytest.MonkeyPatch
 

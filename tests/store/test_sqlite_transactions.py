@@ -17,8 +17,7 @@ from oplogd.transaction import State
 from tests.operations import fold, numbered, operation
 from tests.store.kits import START_MS, contents, expected, known, log_of, states_of, wanted
 from tests.store.messages import NAME, entries_of, named, publish
-from tests.store.sqlite_files import SqliteClock, count, direct, number, opened
-from tests.store.test_sqlite_schema import create_at_version
+from tests.store.sqlite_files import SqliteClock, count, create_at_version, direct, number, opened
 from tests.store.transacting import (
     TIMEOUT_MS,
     TWENTY_MINUTES_MS,
