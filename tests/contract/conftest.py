@@ -13,7 +13,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.contract.passwords import READER, WRITER
+from tests.contract.pointers import PointerClient
 from tests.contract.store_kinds import STORE_KINDS, StoreKind
+from tests.contract.topics import TopicClient
 from tests.contract.wire import Target
 from tests.kits.agents.agent import Agent
 
@@ -52,3 +54,13 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
     flags = ("--password", READER, "--ingest-password", READER, "--debug")
     with Agent(tmp_path_factory.mktemp("other"), *flags) as agent:
         yield agent
+
+
+@pytest.fixture
+def topic(target: Target) -> TopicClient:
+    return TopicClient(target).create()
+
+
+@pytest.fixture
+def pointer(topic: TopicClient) -> PointerClient:
+    return PointerClient(topic)

@@ -11,6 +11,7 @@ TEPHRA = 1_800_000_000_000_000_001
 MAX_POINTER = (1 << 62) - 1
 
 HELD_BY = "Oplog-Held-By"
+WRITES = ("publish", "store", "rollback")
 
 
 class PointerClient:
@@ -87,3 +88,13 @@ def seen(topic: TopicClient, **transaction: Any) -> tuple[list[str], str | None]
 
 def pointers(topic: TopicClient, query: str = "") -> list[dict[str, Any]]:
     return shown(topic, f"/pointers{query}")
+
+
+def committed(topic: TopicClient) -> tuple[list[str], str | None]:
+    """Return the payloads that committed readers get, and the pointer that holds them."""
+    reply = topic.poll(isolation="read_committed")
+    return [each["payload"] for each in reply.json], reply.header(HELD_BY)
+
+
+def members_of(action: str) -> dict[str, Any]:
+    return {} if action == "rollback" else {"messages": ["a"]}

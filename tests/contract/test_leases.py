@@ -23,11 +23,6 @@ def lease(target: Target) -> LeaseClient:
     return LeaseClient(target)
 
 
-@pytest.fixture
-def topic(target: Target) -> TopicClient:
-    return TopicClient(target).create()
-
-
 # --- The lease ---
 
 

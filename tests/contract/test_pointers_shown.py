@@ -26,11 +26,6 @@ from tests.contract.wire import JSON, Target
 MB = 1 << 20
 
 
-@pytest.fixture
-def topic(target: Target) -> TopicClient:
-    return TopicClient(target).create()
-
-
 def ms(text: str) -> int:
     return round(datetime.fromisoformat(text).timestamp() * 1000)
 

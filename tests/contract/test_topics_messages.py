@@ -15,11 +15,6 @@ MB = 1 << 20
 ZEROS = "0" * 40
 
 
-@pytest.fixture
-def topic(target: Target) -> TopicClient:
-    return TopicClient(target).create()
-
-
 def test_messages_come_back_in_order_with_ascending_ids(topic: TopicClient) -> None:
     topic.store("a", "b")
     topic.store("c")

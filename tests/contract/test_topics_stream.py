@@ -9,11 +9,6 @@ from tests.contract.wire import SSE, Target, frame, fresh_type, id_of, operation
 RESET = b"id: 0\nevent: reset\ndata:\n\n"
 
 
-@pytest.fixture
-def topic(target: Target) -> TopicClient:
-    return TopicClient(target).create()
-
-
 def block(message: dict[str, str]) -> bytes:
     return frame(message["id"], "message", f'{{"payload":"{message["payload"]}"}}')
 

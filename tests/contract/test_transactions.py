@@ -17,11 +17,6 @@ GROUP_LOG = "system/_txn.default"
 
 
 @pytest.fixture
-def topic(target: Target) -> TopicClient:
-    return TopicClient(target).create()
-
-
-@pytest.fixture
 def txn(target: Target) -> TransactionClient:
     return TransactionClient(target)
 

@@ -32,7 +32,7 @@ from tests.e2e.transactions import COMMITTED
 from tests.kits.agents.agent import Agent
 from tests.kits.servers.stores import SORTS, StorePlace
 from tests.mongo.servers import RunningMongo, new_database
-from tests.topics.test_avro_pointers import PointerClient
+from tests.topics.avro_client import PointerClient
 
 Agents = tuple[Agent, Agent, Agent]
 TWENTY = numbered(20)

@@ -23,7 +23,7 @@ from tests.e2e.transactions import (
 from tests.kits.agents.agent import Agent
 from tests.kits.servers.stores import SORTS, StorePlace
 from tests.mongo.servers import RunningMongo, new_database
-from tests.topics.test_avro_http import AVRO, Client, written
+from tests.topics.avro_client import AVRO, Client, written
 
 Agents = tuple[Agent, Agent, Agent]
 

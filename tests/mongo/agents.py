@@ -1,5 +1,7 @@
 """Real agents on MongoDB, with producers and consumers in threads."""
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -7,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.kits.agents.agent import DEADLINE, Agent, Event, fold
+from tests.kits.processes.forked import run
 
 LEASE = "3s"
 
@@ -26,6 +29,13 @@ def agent(
 
 def operation(number: int) -> dict[str, Any]:
     return {"event": "insert", "type": "video", "id": str(number)}
+
+
+def new_epoch(url: str) -> "subprocess.CompletedProcess[str]":
+    """Begin a new log in place of the plain one in this database."""
+    command = [sys.executable, "-m", "oplogd", "--new-epoch", "--mongo-url", url]
+    flags = ["--log-collection", "plain", "--lease", "500ms"]
+    return run([*command, *flags], capture_output=True, text=True, timeout=DEADLINE)
 
 
 def wait_for(what: str, condition: Callable[..., object]) -> None:

@@ -10,8 +10,8 @@ from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.log import Log
 from oplogd.store.mongo.setup import CollectionKind, Setup
 from tests.mongo.conftest import MakeStore
+from tests.mongo.first_server import fill
 from tests.mongo.operations import op, whole_log
-from tests.mongo.test_setup import fill
 
 Document = dict[str, Any]
 

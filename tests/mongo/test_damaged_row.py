@@ -7,8 +7,12 @@ import pytest
 from pymongo import MongoClient
 
 from oplogd.errors import StoreUnavailableError
+from oplogd.store.mongo import Timing
 from tests.mongo.conftest import MakeStore
 from tests.mongo.operations import live_states, op, whole_log
+
+# The next check of the collections comes soon.
+SOON = Timing(keep_seconds=0.05)
 
 
 @pytest.mark.parametrize(
@@ -26,7 +30,7 @@ from tests.mongo.operations import live_states, op, whole_log
 async def test_a_damaged_row_ends_no_agent_and_all_goes_on_once_it_is_put_right(
     member: str, value: Any, plain_url: str, make_store: MakeStore
 ) -> None:
-    holder, other = make_store(plain_url, "plain"), make_store(plain_url, "plain")
+    holder, other = (make_store(plain_url, "plain", timing=SOON) for _ in range(2))
     await holder.open()
     await other.open()
     await other.append([op("a")])
@@ -52,7 +56,7 @@ async def test_a_damaged_row_ends_no_agent_and_all_goes_on_once_it_is_put_right(
 async def test_what_nobody_expects_in_the_collections_ends_no_agent(
     plain_url: str, make_store: MakeStore
 ) -> None:
-    store = make_store(plain_url, "plain")
+    store = make_store(plain_url, "plain", timing=SOON)
     await store.open()
     await store.append([op("a")])
     await store.checkpoint()

@@ -19,13 +19,10 @@ from tests.kits.clock.virtual import VirtualClock
 from tests.mongo.agents import agent, operation, replicated, wait_for
 from tests.mongo.conftest import MakeStore
 from tests.mongo.operations import live_states, offsets, op
-from tests.mongo.wire import Wire, asks_for_head, inserts
+from tests.mongo.wire import PAUSE_SECONDS, Wire, asks_for_head, inserts
 
 CAP = 20_000
 SMALL = ("--capped-collection-size", str(CAP), "--lease", "500ms")
-
-# Longer than an insert may take without being late.
-PAUSE_SECONDS = 1.2
 
 # Entries leave the log as soon as it is full.
 TRIMMED_AT_ONCE = Timing(trim_seconds=0.0)

@@ -1,7 +1,5 @@
 """``--new-epoch`` on MongoDB: only for a database that holds a log."""
 
-import subprocess
-import sys
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -9,29 +7,9 @@ from urllib.parse import urlsplit
 from bson import ObjectId
 from pymongo import AsyncMongoClient
 
-from tests.kits.agents.agent import DEADLINE
+from tests.mongo.agents import new_epoch
 from tests.mongo.conftest import MakeStore, drop
 from tests.mongo.operations import op, whole_log
-
-
-def new_epoch(url: str) -> subprocess.CompletedProcess[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "oplogd",
-        "--new-epoch",
-        "--mongo-url",
-        url,
-        "--log-collection",
-        "plain",
-    ]
-    return subprocess.run(
-        [*command, "--lease", "500ms"],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
 
 
 async def test_a_database_without_a_log_is_refused_and_left_empty(plain_url: str) -> None:

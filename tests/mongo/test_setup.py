@@ -2,14 +2,10 @@
 
 import asyncio
 import contextlib
-from datetime import UTC, datetime
-from typing import Any
 
 import pytest
-from bson import ObjectId
 from bson.int64 import Int64
 from pymongo import AsyncMongoClient
-from pymongo.asynchronous.database import AsyncDatabase
 
 from oplogd.clock import now_ms
 from oplogd.errors import StoreError, StoreUnavailableError
@@ -20,30 +16,9 @@ from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.link import Link
 from oplogd.stream.start import FullReplication, Since, resolve
 from tests.mongo.conftest import MakeStore
+from tests.mongo.first_server import Document, fill, first_servers
 from tests.mongo.operations import folded, live_states, op, states_of, whole_log
 from tests.mongo.wire import Wire
-
-Document = dict[str, Any]
-THEN = datetime(2014, 11, 6, 11, 4, 39, 41_000, UTC)
-
-
-def first_servers(id_: str, event: str = "insert") -> tuple[Document, Document]:
-    """Return an entry and a state as the first server wrote them."""
-    data = {"ts": THEN, "p": ["x3kd2"], "t": "video", "id": id_}
-    at = ObjectId()
-    entry = {"_id": at, "event": event, "data": data}
-    return entry, {"_id": f"video/{id_}", "event": event, "ts": at.generation_time, "data": data}
-
-
-async def fill(database: AsyncDatabase[Document], capped: bool) -> ObjectId:
-    """Fill a database as the first server. Return the id of its last entry."""
-    written = [first_servers("a"), first_servers("b"), first_servers("c", "delete")]
-    if capped:
-        await database.create_collection("oplog_ops", capped=True, size=1 << 20)
-    await database.oplog_ops.insert_many([entry for entry, _ in written])
-    await database.oplog_states.insert_many([state for _, state in written])
-    last: ObjectId = written[-1][0]["_id"]
-    return last
 
 
 async def append(store: MongoStore, operation: Operation, number: int = 0) -> None:
@@ -248,7 +223,10 @@ async def test_a_plain_log_is_trimmed_behind_the_checkpoint(
     assert stats.oldest.offset <= first <= later.offset
 
 
-async def test_credentials_show_in_no_message(make_store: MakeStore) -> None:
+async def test_credentials_show_in_no_message(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oplogd.store.mongo.store._OPEN_SECONDS", 0.0)
     store = make_store(
         "mongodb://user:hunter2@127.0.0.1:1/oplog?serverSelectionTimeoutMS=100", "capped"
     )

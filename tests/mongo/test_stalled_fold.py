@@ -14,7 +14,8 @@ from oplogd.store import BatchId
 from oplogd.store.mongo import MongoStore, Timing
 from tests.mongo.conftest import MakeStore
 from tests.mongo.operations import op, whole_log
-from tests.mongo.test_room import CAP
+
+CAP = 1 << 20
 
 
 async def fail(*_: object) -> bool:

@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 import http.client
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from oplogd.store import StateCursor
 from oplogd.store.mongo import Timing
 from oplogd.store.mongo.states import StatesKeeper
 from tests.kits.agents.agent import DEADLINE, Agent, Stream, fold
-from tests.mongo.agents import agent, replicated, wait_for
+from tests.mongo.agents import agent, new_epoch, replicated, wait_for
 from tests.mongo.conftest import MakeStore
 from tests.mongo.operations import op
 
@@ -125,7 +123,7 @@ def test_states_that_cannot_be_folded_anew_stop_copies_until_a_new_epoch(
         database.oplog_states.insert_many(
             [each for each in states if each["_id"] != "video/after"]
         )  # as oplog-sync would
-        new_epoch(plain_url)
+        assert new_epoch(plain_url).returncode == 0
         with agent(tmp_path, plain_url, "plain", *flags) as only:
             assert len(replicated(only)) == 1_001
             assert warnings(only) == []
@@ -135,20 +133,6 @@ def read(stream: Stream, events: list[str]) -> None:
     with contextlib.suppress(OSError, http.client.HTTPException):
         while event := stream.next():
             events.append(event.event)
-
-
-def new_epoch(url: str) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "oplogd",
-        "--mongo-url",
-        url,
-        "--log-collection",
-        "plain",
-        "--new-epoch",
-    ]
-    assert subprocess.run(command, timeout=60, check=False).returncode == 0
 
 
 async def test_a_page_of_states_is_not_taken_for_the_last_one_where_they_were_dropped(

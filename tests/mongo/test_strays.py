@@ -7,7 +7,7 @@ from oplogd.store.mongo.layout import Document
 from tests.kits.clock.virtual import VirtualClock
 from tests.mongo.conftest import MakeStore
 from tests.mongo.operations import document, offsets, op
-from tests.mongo.test_late import PAUSE_SECONDS
+from tests.mongo.wire import PAUSE_SECONDS
 
 
 async def test_an_agent_that_was_idle_does_not_go_on_behind_a_stray(

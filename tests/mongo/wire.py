@@ -20,6 +20,9 @@ Command = dict[str, Any]
 Matches = Callable[[Command], bool]
 Moment = Literal["before", "after"]
 
+# Longer than an insert may take without being late.
+PAUSE_SECONDS = 1.2
+
 _LOG = "oplog_ops"
 _OF_SESSIONS = ("lsid", "$clusterTime", "txnNumber")
 
@@ -109,6 +112,10 @@ class Wire(Relay):
             self._upto = upto
             begun = set(self._begun)
             assert self._lock.wait_for(lambda: not begun & self._begun, DEADLINE)
+
+    def url(self, **options: str) -> str:
+        """Return the URL. A driver waits longer for a held command than a slow test holds it."""
+        return super().url(**{"socketTimeoutMS": "120000", **options})
 
     def hold(self, matches: Matches, moment: Moment = "before") -> Held:
         """Hold the next command that matches, before or after it is carried out."""

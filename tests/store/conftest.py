@@ -5,6 +5,7 @@ import pytest
 
 from oplogd.store import Store
 from oplogd.store.topics import Topics
+from tests.kits.servers.stores import skip_fsync
 from tests.store.kits import KITS, TRIMMING, Kit, Kits
 from tests.store.memory_store import memory_kits
 from tests.store.transacting import StoreHandle
@@ -76,6 +77,11 @@ async def lease_store(txn_kit: Kit) -> Store:
 @pytest.fixture
 async def store(kit: Kit) -> Store:
     return await kit.open()
+
+
+@pytest.fixture
+def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    skip_fsync(monkeypatch)
 
 
 @pytest.fixture

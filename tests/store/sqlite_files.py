@@ -2,17 +2,22 @@
 
 import contextlib
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 from oplogd.clock import SYSTEM
 from oplogd.operation import Operation
 from oplogd.store.sqlite import (
+    APPLICATION_ID,
+    MIGRATIONS,
     SqliteStore,
+    connection,
 )
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import fold
 from tests.store.kits import contents, expected, known, log_of, states_of, wanted
+
+POINTER_TABLES = ("pointers", "pointer_entries", "stored")
 
 
 @contextlib.asynccontextmanager
@@ -41,8 +46,53 @@ def number(path: Path, query: str) -> int:
         return found
 
 
+def rows(path: Path, query: str) -> list[tuple[int, ...]]:
+    with direct(path) as db:
+        return db.execute(query).fetchall()
+
+
 def count(path: Path, table: str) -> int:
     return number(path, f"SELECT count(*) FROM {table}")
+
+
+def pointer_counts(path: Path) -> list[int]:
+    """Return the number of rows in each of POINTER_TABLES."""
+    return [count(path, table) for table in POINTER_TABLES]
+
+
+def steps_of(path: Path, call: Callable[[sqlite3.Connection], object]) -> int:
+    """Return the number of instructions of SQLite's virtual machine in a call, in tens."""
+    steps = 0
+
+    def step() -> None:
+        nonlocal steps
+        steps += 1
+
+    with contextlib.closing(connection.connect(path, create=False)) as db:
+        db.set_progress_handler(step, 10)
+        call(db)
+    return steps
+
+
+def create_at_version(path: Path, version: int) -> None:
+    """Create an empty file as the oplog of that schema version did."""
+    with direct(path) as db:
+        for migration in MIGRATIONS[:version]:
+            for statement in migration.statements:
+                db.execute(statement)
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version = {version}")
+
+
+def schema_of(path: Path) -> set[tuple[str, str, str]]:
+    """Return type, name and SQL of everything in the file except tables that were set aside."""
+    with direct(path) as db:
+        rows = db.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
+    return {
+        (kind, name, " ".join((sql or "").split()))
+        for kind, name, table, sql in rows
+        if not table.startswith("ops_set_aside_at_")
+    }
 
 
 async def whole(store: SqliteStore, made: list[Operation]) -> None:

@@ -1,7 +1,6 @@
 """The cost of one call, and the calls that do not wait for each other."""
 
 import asyncio
-import contextlib
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -14,12 +13,11 @@ import pytest
 from oplogd.errors import StoreUnavailableError
 from oplogd.store import StateCursor, StatesPage
 from oplogd.store.sqlite import (
-    connection,
     log,
     statements,
 )
 from tests.kits.models.operations import key_of, numbered, operation
-from tests.store.sqlite_files import opened
+from tests.store.sqlite_files import opened, steps_of
 
 Patch = pytest.MonkeyPatch
 
@@ -54,20 +52,6 @@ async def test_a_running_count_leaves_the_last_number_until_it_ends(
             assert (await store.stats()).states == 7
             while (await store.stats()).states != 8:
                 await asyncio.sleep(0.01)
-
-
-def steps_of(path: Path, call: Callable[[sqlite3.Connection], object]) -> int:
-    """Return the number of instructions of SQLite's virtual machine in a call, in tens."""
-    steps = 0
-
-    def step() -> None:
-        nonlocal steps
-        steps += 1
-
-    with contextlib.closing(connection.connect(path, create=False)) as db:
-        db.set_progress_handler(step, 10)
-        call(db)
-    return steps
 
 
 async def test_a_page_of_live_states_costs_the_same_however_many_tombstones_are_before_it(

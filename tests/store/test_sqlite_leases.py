@@ -30,7 +30,6 @@ from oplogd.store.sqlite import (
 from oplogd.store.topics import MessageBatch, Refused
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.operations import fold, numbered
-from tests.kits.servers.stores import skip_fsync
 from tests.store.kits import contents, expected, known, log_of, states_of, wanted
 from tests.store.leasing import (
     ORDERS,
@@ -44,18 +43,21 @@ from tests.store.leasing import (
     request,
 )
 from tests.store.messages import NAME, message, messages, named, payloads_of, publish
-from tests.store.sqlite_files import count, direct, number, opened
-from tests.store.test_sqlite_schema import create_at_version, schema_of
+from tests.store.sqlite_files import (
+    count,
+    create_at_version,
+    direct,
+    number,
+    opened,
+    schema_of,
+)
 
 Patch = pytest.MonkeyPatch
 
+pytestmark = pytest.mark.usefixtures("no_fsync")
+
 # The schema version before leases.
 BEFORE = 4
-
-
-@pytest.fixture(autouse=True)
-def no_fsync(monkeypatch: Patch) -> None:
-    skip_fsync(monkeypatch)
 
 
 @pytest.fixture

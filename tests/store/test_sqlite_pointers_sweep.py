@@ -8,7 +8,6 @@ from oplogd.pointer import Decision
 from oplogd.store.sqlite import sweep
 from oplogd.store.topics import Topic
 from tests.kits.clock.virtual import VirtualClock
-from tests.kits.servers.stores import skip_fsync
 from tests.store.messages import NAME, named, publish
 from tests.store.pointing import (
     committed,
@@ -20,26 +19,17 @@ from tests.store.pointing import (
     store_under,
     uncommitted,
 )
-from tests.store.sqlite_files import count, opened
+from tests.store.sqlite_files import count, opened, pointer_counts
 from tests.store.transacting import TWENTY_MINUTES_MS, StoreHandle
 
 Patch = pytest.MonkeyPatch
 
-TABLES = ("pointers", "pointer_entries", "stored")
-
-
-@pytest.fixture(autouse=True)
-def no_fsync(monkeypatch: Patch) -> None:
-    skip_fsync(monkeypatch)
+pytestmark = pytest.mark.usefixtures("no_fsync")
 
 
 @pytest.fixture
 def clock() -> VirtualClock:
     return VirtualClock()
-
-
-def counts(path: Path) -> list[int]:
-    return [count(path, table) for table in TABLES]
 
 
 async def _used(store: StoreHandle, topic: Topic, pointer: int) -> None:
@@ -60,17 +50,17 @@ async def test_publishes_and_decisions_leave_the_file_twenty_minutes_after_the_f
         await publish(store.topics, topic, "plain")
         clock.ms += 5001
         assert await store.topics.sweep() == 3
-        assert counts(path) == [2, 4, 4]
+        assert pointer_counts(path) == [2, 4, 4]
         assert (await committed(store, topic)).payloads == []
         await publish(store.topics, topic, "new")
         clock.ms += TWENTY_MINUTES_MS - 1
         assert await store.topics.sweep() == 1
-        assert counts(path) == [2, 4, 4]
+        assert pointer_counts(path) == [2, 4, 4]
         found = await store.topics.log(topic).decisions([7, 8])
         assert found == {7: Decision.COMMITTED, 8: Decision.TIMED_OUT}
         clock.ms += 1
         assert await store.topics.sweep() == 4
-        assert counts(path) == [0, 0, 0]
+        assert pointer_counts(path) == [0, 0, 0]
         assert count(path, "entries") == 0
         assert await store.topics.log(topic).decisions([7, 8]) == {}
         assert await store.topics.sweep() == 0
@@ -84,7 +74,7 @@ async def test_a_pointer_stays_as_long_as_its_decision_although_its_entries_have
         await _used(store, topic, 7)
         clock.ms += TWENTY_MINUTES_MS + 5001
         assert await store.topics.sweep() == 2
-        assert counts(path) == [1, 2, 0]
+        assert pointer_counts(path) == [1, 2, 0]
         await publish_under(store, topic, 7, "d")
         await store.pointers.decide([topic.log], 7, Decision.COMMITTED)
         assert (await committed(store, topic)).payloads == ["d"]
@@ -93,7 +83,7 @@ async def test_a_pointer_stays_as_long_as_its_decision_although_its_entries_have
         assert await store.topics.log(topic).decisions([7]) == {7: Decision.COMMITTED}
         clock.ms += 5001
         assert await store.topics.sweep() == 1
-        assert counts(path) == [0, 0, 0]
+        assert pointer_counts(path) == [0, 0, 0]
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 500])
@@ -110,20 +100,20 @@ async def test_a_sweep_in_steps_of_any_size_removes_the_same(
                 if decision is not None:
                     await store.pointers.decide([topic.log], pointer, decision)
         await store.topics.change(second.name, 10**6)
-        assert counts(path) == [8, 16, 16]
+        assert pointer_counts(path) == [8, 16, 16]
         assert await store.topics.sweep() == 2 * 2
-        assert counts(path) == [8, 12, 12]
+        assert pointer_counts(path) == [8, 12, 12]
         clock.ms += 5001
         assert await store.topics.sweep() == 3 + 2 + 4
         clock.ms += TWENTY_MINUTES_MS
         assert await store.topics.sweep() == 3 + 3
-        assert counts(path) == [5, 8, 6]
+        assert pointer_counts(path) == [5, 8, 6]
         kinds = ["direct", "publish", "message", "commit", "void", "void", "message", "abort"]
         kinds += ["direct", "publish", "message", "abort", "direct", "publish", "message"]
         assert [kind for kind, _ in await kinds_in(store, second)] == kinds
         await store.topics.delete(second.name)
         assert await store.topics.sweep() == len(kinds)
-        assert counts(path) == [1, 2, 0], "one pointer of the first topic is open"
+        assert pointer_counts(path) == [1, 2, 0], "one pointer of the first topic is open"
         assert await store.topics.sweep() == 0
 
 
@@ -156,7 +146,7 @@ async def test_a_deleted_topic_leaves_no_rows_and_others_theirs(
         await store.topics.delete(gone.name)
         assert (await store.pointers.stats()).open == 3
         await store.topics.sweep()
-        assert counts(path) == [3, 6, 9]
+        assert pointer_counts(path) == [3, 6, 9]
         assert await uncommitted(store, kept) == [
             "7a",
             "7b",
@@ -184,7 +174,7 @@ async def test_a_sweep_of_an_aborted_pointer_voids_no_entry_twice_and_none_of_ot
         assert await uncommitted(store, topic) == ["7a", "7b", "7c", "8a", "8b", "8c"]
         assert await store.topics.sweep() == 2
         assert await uncommitted(store, topic) == ["8a", "8b", "8c"]
-        assert counts(path) == [2, 2, 2]
+        assert pointer_counts(path) == [2, 2, 2]
         assert (await entry_at(store, topic, short)).data == ""
         assert await store.topics.sweep() == 0
         assert await store.pointers.rollback(topic.log, 7, None) is None

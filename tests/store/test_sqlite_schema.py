@@ -17,7 +17,15 @@ from oplogd.store.sqlite import (
 from oplogd.store.sqlite.schema import Migration
 from tests.kits.models.operations import numbered
 from tests.store.kits import contents, log_of, states_of, wanted
-from tests.store.sqlite_files import content, direct, opened, replace, whole
+from tests.store.sqlite_files import (
+    content,
+    create_at_version,
+    direct,
+    opened,
+    replace,
+    schema_of,
+    whole,
+)
 
 Patch = pytest.MonkeyPatch
 
@@ -129,27 +137,6 @@ async def test_a_missing_folder_is_named(path: Path) -> None:
     ):
         async with opened(missing):
             pass
-
-
-def create_at_version(path: Path, version: int) -> None:
-    """Create an empty file as the oplog of that schema version did."""
-    with direct(path) as db:
-        for migration in MIGRATIONS[:version]:
-            for statement in migration.statements:
-                db.execute(statement)
-        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        db.execute(f"PRAGMA user_version = {version}")
-
-
-def schema_of(path: Path) -> set[tuple[str, str, str]]:
-    """Return type, name and SQL of everything in the file except tables that were set aside."""
-    with direct(path) as db:
-        rows = db.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
-    return {
-        (kind, name, " ".join((sql or "").split()))
-        for kind, name, table, sql in rows
-        if not table.startswith("ops_set_aside_at_")
-    }
 
 
 @pytest.mark.parametrize("version", range(len(MIGRATIONS) + 1))

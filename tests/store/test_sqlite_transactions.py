@@ -16,11 +16,9 @@ from oplogd.store.transactions import NewTransaction, Transaction
 from oplogd.transaction import State
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.operations import fold, numbered, operation
-from tests.kits.servers.stores import skip_fsync
 from tests.store.kits import contents, expected, known, log_of, states_of, wanted
 from tests.store.messages import NAME, entries_of, named, publish
-from tests.store.sqlite_files import count, direct, number, opened
-from tests.store.test_sqlite_schema import create_at_version
+from tests.store.sqlite_files import count, create_at_version, direct, number, opened
 from tests.store.transacting import (
     TIMEOUT_MS,
     TWENTY_MINUTES_MS,
@@ -37,13 +35,10 @@ from tests.store.transacting import (
 
 Patch = pytest.MonkeyPatch
 
+pytestmark = pytest.mark.usefixtures("no_fsync")
+
 # The schema version before transactions.
 BEFORE = 3
-
-
-@pytest.fixture(autouse=True)
-def no_fsync(monkeypatch: Patch) -> None:
-    skip_fsync(monkeypatch)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import pytest
 from oplogd.store.sqlite import sweep
 from oplogd.store.topics import EntryKind
 from tests.kits.clock.virtual import START_MS, VirtualClock
-from tests.kits.servers.stores import skip_fsync
 from tests.store.messages import NAME, entries_of, named, payloads_of, publish
 from tests.store.sqlite_files import count, opened
 from tests.store.transacting import (
@@ -24,10 +23,7 @@ from tests.store.transacting import (
 
 Patch = pytest.MonkeyPatch
 
-
-@pytest.fixture(autouse=True)
-def no_fsync(monkeypatch: Patch) -> None:
-    skip_fsync(monkeypatch)
+pytestmark = pytest.mark.usefixtures("no_fsync")
 
 
 @pytest.fixture

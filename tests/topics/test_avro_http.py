@@ -1,56 +1,15 @@
 """Publish and poll in Avro over HTTP, with fastavro as the client."""
 
 import gzip
-import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import fastavro
 import pytest
 
 from tests.contract.wire import wait_until
-from tests.kits.agents.agent import Agent, Answer
-
-AVRO = {"Content-Type": "avro/binary"}
-NAMES = ("PublishRequest", "PollRequest", "PollResponse")
-OPERATION = {"event": "insert", "type": "video", "id": "x1", "timestamp": "2025-11-20T10:00:00Z"}
-
-
-class Client:
-    """A client that knows the schemas only as the agent serves them."""
-
-    def __init__(self, agent: Agent, topic: str) -> None:
-        namespace, _, name = topic.partition("/")
-        self.agent = agent
-        self.path = f"/v1/namespaces/{namespace}/topics/{name}"
-        self.publish_schema, self.poll_schema, self.answer_schema = (
-            fastavro.parse_schema(agent.request("GET", f"/v1/schemas/{each}").json)
-            for each in NAMES
-        )
-
-    def publish(self, *payloads: bytes, query: str = "") -> Answer:
-        body = written(self.publish_schema, {"transactionWritePointer": None, "messages": payloads})
-        return self.agent.request("POST", f"{self.path}/publish{query}", body, AVRO)
-
-    def try_poll(self, start: bytes | int | None = None, **members: Any) -> Answer:
-        request = {"inclusive": True, "limit": None, "transaction": None, **members}
-        body = written(self.poll_schema, {"startFrom": start, **request})
-        return self.agent.request("POST", f"{self.path}/poll", body, AVRO)
-
-    def poll(self, start: bytes | int | None = None, **members: Any) -> list[tuple[bytes, bytes]]:
-        answer = self.try_poll(start, **members)
-        assert answer.status == 200, answer
-        assert answer.headers["content-type"] == "avro/binary"
-        read: Any = fastavro.schemaless_reader(io.BytesIO(answer.body), self.answer_schema, None)
-        return [(message["id"], message["payload"]) for message in read]
-
-
-def written(schema: Any, datum: Any) -> bytes:
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, schema, datum)
-    return out.getvalue()
+from tests.kits.agents.agent import Agent
+from tests.topics.avro_client import AVRO, NAMES, OPERATION, Client, written
 
 
 @pytest.fixture(scope="module")

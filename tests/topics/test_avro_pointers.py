@@ -8,44 +8,8 @@ from typing import Any
 import fastavro
 import pytest
 
-from tests.kits.agents.agent import Agent, Answer
-from tests.topics.test_avro_http import AVRO, Client, written
-
-TEPHRA = 1_800_000_000_000_000_001
-MAX_POINTER = (1 << 62) - 1
-
-
-class PointerClient(Client):
-    """A client that publishes under ``pointer``."""
-
-    def __init__(self, agent: Agent, topic: str, pointer: int = TEPHRA) -> None:
-        super().__init__(agent, topic)
-        self.pointer = pointer
-        self.info_schema = fastavro.parse_schema(
-            agent.request("GET", "/v1/schemas/PublishedInfo").json
-        )
-
-    def send(self, action: str, *payloads: bytes, pointer: int | None = None) -> Answer:
-        given = self.pointer if pointer is None else pointer
-        body = {"transactionWritePointer": given, "messages": payloads}
-        return self.post(action, written(self.publish_schema, body))
-
-    def post(self, action: str, body: bytes) -> Answer:
-        return self.agent.request("POST", f"{self.path}/{action}", body, AVRO)
-
-    def published(self, *payloads: bytes) -> Any:
-        """Publish. Return the answer, decoded."""
-        answer = self.send("publish", *payloads)
-        assert (answer.status, answer.headers["content-type"]) == (200, "avro/binary"), answer
-        return fastavro.schemaless_reader(io.BytesIO(answer.body), self.info_schema, None)
-
-    def info(self, messages: list[dict[str, int]], pointer: int | None = TEPHRA) -> bytes:
-        return written(self.info_schema, {"transactionWritePointer": pointer, "messages": messages})
-
-    def payloads(self, **transaction: Any) -> list[bytes]:
-        """Poll, with a snapshot if members of one are given."""
-        snapshot = json.dumps(transaction).encode() if transaction else None
-        return [payload for _, payload in self.poll(transaction=snapshot)]
+from tests.kits.agents.agent import Agent
+from tests.topics.avro_client import MAX_POINTER, TEPHRA, PointerClient
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from oplogd.store.leases import LeaseRequest
 from oplogd.store.topics import MessageBatch
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.publish import Publisher
-from tests.topics.test_publish import NAME, Bench, data, errors_of, queued
+from tests.topics.publishing import NAME, Bench, data, errors_of, queued
 
 OLD, NEW = Fence("l", 1), Fence("l", 2)
 

@@ -1,0 +1,89 @@
+"""Avro bodies that fastavro writes, as an independent client, and their decoding."""
+
+import io
+from typing import Any
+
+import fastavro
+import pytest
+
+from oplogd.errors import MessageError
+from oplogd.message import Message
+from oplogd.topics.avro import AvroCodec
+from oplogd.topics.codec import publishing
+
+CODEC = AvroCodec()
+MOST = 100_000
+ID = bytes.fromhex("00000199c82cc0000001" + "00" * 10)
+OPLOG_ID = bytes.fromhex("545b55c7002900000000002a")
+# A client's own copies of the schemas.
+PUBLISH = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "PublishRequest",
+        "fields": [
+            {"name": "transactionWritePointer", "type": ["long", "null"]},
+            {"name": "messages", "type": {"type": "array", "items": "bytes"}},
+        ],
+    }
+)
+POLL = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "PollRequest",
+        "fields": [
+            {"name": "startFrom", "type": ["bytes", "long", "null"]},
+            {"name": "inclusive", "type": "boolean"},
+            {"name": "limit", "type": ["int", "null"]},
+            {"name": "transaction", "type": ["bytes", "null"]},
+        ],
+    }
+)
+ANSWER = fastavro.parse_schema(
+    {
+        "type": "array",
+        "items": {
+            "type": "record",
+            "name": "Answer",
+            "fields": [{"name": "id", "type": "bytes"}, {"name": "payload", "type": "bytes"}],
+        },
+    }
+)
+
+
+def written(schema: Any, datum: Any) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, schema, datum)
+    return out.getvalue()
+
+
+def publish(messages: list[bytes], pointer: int | None = None) -> bytes:
+    return written(PUBLISH, {"transactionWritePointer": pointer, "messages": messages})
+
+
+def poll(start: Any = None, inclusive: bool = True, limit: Any = None, txn: Any = None) -> bytes:
+    return written(
+        POLL, {"startFrom": start, "inclusive": inclusive, "limit": limit, "transaction": txn}
+    )
+
+
+def messages_of(body: bytes, ttl: int | None = None, most: int = MOST) -> list[Message]:
+    """Return what a publish stores, decoded in as many pieces as it takes."""
+    pieces = publishing(CODEC.split(body), lambda each: CODEC.message(each, ttl), most)
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as end:
+            found: list[Message] = end.value
+            return found
+
+
+def refused(body: bytes) -> tuple[str, str]:
+    with pytest.raises(MessageError) as caught:
+        messages_of(body)
+    return caught.value.field, caught.value.reason
+
+
+def refused_poll(body: bytes) -> tuple[str, str]:
+    with pytest.raises(MessageError) as caught:
+        CODEC.decode_poll(body)
+    return caught.value.field, caught.value.reason
