@@ -158,7 +158,8 @@ def test_pointers_survive_a_kill(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("store_kind", ["sqlite", "plain"], indirect=True)
 def test_the_keeper_ends_what_nobody_reports(store_kind: StoreKind, tmp_path: Path) -> None:
-    with store_kind.agent(tmp_path, "--pointer-timeout", "1s") as agent:
+    # The first pointer is reported before it times out, also on a busy machine.
+    with store_kind.agent(tmp_path, "--pointer-timeout", "5s") as agent:
         target = Target.of(agent)
         assert figures(target) == NONE
         topic, other = TopicClient(target).create(), TopicClient(target).create()

