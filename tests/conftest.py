@@ -75,6 +75,10 @@ def opensearch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSearchS
 def _running(
     make: Callable[[Path], MongoServer], folders: pytest.TempPathFactory, name: str
 ) -> Iterator[RunningMongo]:
+    if find_spec("pymongo"):
+        from tests.kits.servers.pymongo_sockets import close_cancelled_connections
+
+        close_cancelled_connections()
     if real := os.environ.get(URL_VARIABLE):
         yield RunningMongo(real, None)
         return
