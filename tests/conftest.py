@@ -71,6 +71,10 @@ def opensearch() -> OpenSearchServer:
 
 
 def _mongo(name: str) -> RunningMongo:
+    if find_spec("pymongo"):
+        from tests.kits.servers.pymongo_sockets import close_cancelled_connections
+
+        close_cancelled_connections()
     if real := os.environ.get(URL_VARIABLE):
         return RunningMongo(real, is_stand_in=False)
     return RunningMongo(_shared(name)["url"], is_stand_in=True)

@@ -43,11 +43,14 @@ def test_row_that_fails_once_is_sent_again_before_the_next_one_of_its_key(chain:
             chain.table.insert(*(chain.row(key) for _ in range(3)))
         with chain.relay(proxy.url, limits=LONG) as relay:
             chain.wait_empty()
-            assert chain.lease()["term"] == 1 + relay.count(CONTINUES) > 1
+            terms = chain.lease()["term"]
+            assert terms > 1
+            relay.wait_log(CONTINUES, terms - 1)
+            assert relay.count(CONTINUES) == terms - 1
     chain.check()
     arrivals = chain.arrivals()
     # A row of another key may be in the request that fails, or in flight beside it.
-    assert numbers(chain, arrivals, "unanswered").count(1) == 2
+    assert numbers(chain, arrivals, "unanswered").count(1) >= 2
     for key in ("refused", "unsent"):
         assert [*dict.fromkeys(numbers(chain, arrivals, key))] == [0, 1, 2]
 
@@ -87,9 +90,10 @@ def test_request_that_was_given_up_is_refused_when_it_arrives_late(chain: Chain)
         chain.insert(300, keys=30)
         first.wait_reached(held)
         chain.wait_empty()
-        assert relay.count(CONTINUES) == 1
+        relay.wait_log(CONTINUES)
         assert [met.status for met in first.end(held)] == [412]
-    assert chain.check() == 0
+    # Rows that were accepted beside it may be repeated with the new term.
+    chain.check()
 
 
 @on_sqlite
