@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.agents import DEADLINE, Agent, Event, fold
+from tests.kits.clock.moved import MovedClock
+from tests.mongo.servers import MongoServer
 
 LEASE = "3s"
+# Seconds, longer than an agent waits between two tries.
+LONGEST_PAUSE = 60
 
 
 def agent(
@@ -26,6 +30,12 @@ def agent(
 
 def operation(number: int) -> dict[str, Any]:
     return {"event": "insert", "type": "video", "id": str(number)}
+
+
+def come_back(server: MongoServer, clock: MovedClock) -> None:
+    """Start a server that was killed. Its agents wait no longer until they try again."""
+    server.start()
+    clock.move(LONGEST_PAUSE)
 
 
 def wait_for(what: str, condition: Callable[..., object]) -> None:

@@ -16,8 +16,9 @@ import pytest
 from oplogd.health import Health
 from oplogd.ingest.spool import Spool
 from oplogd.store import BatchId
-from tests.agents import DEADLINE, Agent
-from tests.mongo.agents import adds_up, agent, wait_for
+from tests.agents import DEADLINE, Agent, NewAgent
+from tests.kits.clock.moved import MovedAgent, MovedClock
+from tests.mongo.agents import adds_up, agent, come_back, wait_for
 from tests.mongo.servers import MongoServer, ferretdb, with_database
 from tests.operations import operation as made
 
@@ -40,8 +41,15 @@ def spool(tmp_path: Path) -> Path:
     return path
 
 
-def start(folder: Path, url: str, spool: Path, *flags: str, **options: Any) -> Agent:
-    return agent(folder, url, "capped", "--spool", str(spool), *flags, **options)
+@pytest.fixture
+def moved(tmp_path: Path) -> MovedClock:
+    """The clock of a test's agents."""
+    return MovedClock(tmp_path)
+
+
+def start(folder: Path, url: str, spool: Path, clock: MovedClock, *flags: str) -> Agent:
+    flags = ("--spool", str(spool), *flags)
+    return agent(folder, url, "capped", *flags, make=MovedAgent, environ=clock.environ)
 
 
 def operation(number: int, size: int = 0) -> dict[str, Any]:
@@ -79,10 +87,10 @@ def reason(only: Agent) -> str:
 
 
 def test_a_folder_that_is_gone_keeps_operations_in_memory_until_it_is_back(
-    server: MongoServer, spool: Path, tmp_path: Path
+    server: MongoServer, spool: Path, moved: MovedClock, tmp_path: Path
 ) -> None:
     url = with_database(server.url, "gone") + f"?{AWAY}"
-    with start(tmp_path, url, spool) as only:
+    with start(tmp_path, url, spool, moved) as only:
         server.kill()
         spool.parent.rename(tmp_path / "away")
         only.send_udp(*(operation(number) for number in range(10)))
@@ -93,20 +101,20 @@ def test_a_folder_that_is_gone_keeps_operations_in_memory_until_it_is_back(
         wait_spooled(only, 10)
         only.wait_status(queue_size=0, events_ingested=0, events_spooled=10)
         assert "--spool" not in reason(only)
-        server.start()
+        come_back(server, moved)
         stored(only, 10)
 
 
 def test_a_spool_that_cannot_be_read_holds_back_what_comes_later_and_goes_on_by_itself(
-    server: MongoServer, spool: Path, tmp_path: Path
+    server: MongoServer, spool: Path, moved: MovedClock, tmp_path: Path
 ) -> None:
     url = with_database(server.url, "unreadable") + f"?{AWAY}"
-    with start(tmp_path, url, spool) as only:
+    with start(tmp_path, url, spool, moved) as only:
         server.kill()
         only.send_udp(*(operation(number) for number in range(10)))
         wait_spooled(only, 10)
         change(spool, "ALTER TABLE spool RENAME COLUMN data TO other")
-        server.start()
+        come_back(server, moved)
         only.send_udp(*(operation(number) for number in range(10, 20)))
         wait_for("the failure is told", lambda: "--spool" in reason(only))
         only.wait_status(queue_size=10, status="DEGRADED")
@@ -117,10 +125,10 @@ def test_a_spool_that_cannot_be_read_holds_back_what_comes_later_and_goes_on_by_
 
 
 def test_operations_that_cannot_be_deleted_from_the_spool_are_stored_once(
-    server: MongoServer, spool: Path, tmp_path: Path
+    server: MongoServer, spool: Path, moved: MovedClock, tmp_path: Path
 ) -> None:
     url = with_database(server.url, "undeleted") + f"?{AWAY}"
-    with start(tmp_path, url, spool) as only:
+    with start(tmp_path, url, spool, moved) as only:
         server.kill()
         only.send_udp(*(operation(number) for number in range(10)))
         wait_spooled(only, 10)
@@ -128,12 +136,12 @@ def test_operations_that_cannot_be_deleted_from_the_spool_are_stored_once(
             spool,
             "CREATE TRIGGER no BEFORE DELETE ON spool BEGIN SELECT RAISE(FAIL, 'not now'); END",
         )
-        server.start()
+        come_back(server, moved)
         wait_for("all is stored", lambda: only.status()["spool"]["operations"] == 0)
         wait_for("the failure is told", lambda: "not now" in reason(only))
         assert only.status()["store"]["ops"] == 10
         only.kill()
-    with start(tmp_path, url, spool) as only:
+    with start(tmp_path, url, spool, moved) as only:
         change(spool, "DROP TRIGGER no")
         wait_for("all is deleted", lambda: only.status()["spool"]["operations"] == 0)
         stored(only, 10)
@@ -142,10 +150,10 @@ def test_operations_that_cannot_be_deleted_from_the_spool_are_stored_once(
 
 
 def test_a_full_disk_keeps_operations_in_memory_until_there_is_room(
-    server: MongoServer, spool: Path, tmp_path: Path
+    server: MongoServer, spool: Path, moved: MovedClock, tmp_path: Path
 ) -> None:
     url = with_database(server.url, "full") + f"?{AWAY}"
-    with start(tmp_path, url, spool) as only:
+    with start(tmp_path, url, spool, moved) as only:
         server.kill()
         only.send_udp(operation(0))
         wait_spooled(only, 1)
@@ -158,15 +166,15 @@ def test_a_full_disk_keeps_operations_in_memory_until_there_is_room(
         resource.prlimit(only.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
         wait_spooled(only, 11)
         assert "--spool" not in reason(only)
-        server.start()
+        come_back(server, moved)
         stored(only, 11)
 
 
 def test_a_batch_that_is_larger_than_the_spool_does_not_stop_the_writer(
-    server: MongoServer, spool: Path, tmp_path: Path
+    server: MongoServer, spool: Path, moved: MovedClock, tmp_path: Path
 ) -> None:
     url = with_database(server.url, "large") + f"?{AWAY}"
-    with start(tmp_path, url, spool, "--spool-size", "1MB") as only:
+    with start(tmp_path, url, spool, moved, "--spool-size", "1MB") as only:
         server.kill()
         only.send_udp(operation(0))
         wait_spooled(only, 1)
@@ -177,7 +185,7 @@ def test_a_batch_that_is_larger_than_the_spool_does_not_stop_the_writer(
         status = only.status()
         assert status["spool"]["bytes"] <= 1 << 20
         assert status["spool"]["operations"] + status["queue_size"] == 61
-        server.start()
+        come_back(server, moved)
         stored(only, 61)
         only.wait_status(queue_size=0, events_ingested=61)
         assert adds_up(only)
@@ -226,7 +234,8 @@ async def fill(path: Path, operations: int, size: int) -> int:
 
 def peak(path: Path) -> int:
     """Return the peak memory in bytes of an agent that has tried to send this spool."""
-    with start(path.parent, NOWHERE, path) as only:
+    flags = ("--spool", str(path))
+    with agent(path.parent, NOWHERE, "capped", *flags, make=NewAgent) as only:
         only.wait_log("writer: ")
         lines = Path(f"/proc/{only.process.pid}/status").read_text().splitlines()
         [line] = [line for line in lines if line.startswith("VmHWM")]
