@@ -135,6 +135,7 @@ UNIT = (
     "topics/test_publish.py",
     "topics/test_publish_fenced.py",
     "topics/test_stream_request.py",
+    "topics/test_sweep_pace.py",
     "transactions/test_*.py",
     "web/test_attempts.py",
     "web/test_consumers.py",

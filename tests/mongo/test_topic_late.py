@@ -21,15 +21,7 @@ PAUSE_SECONDS = 1.2
 
 
 class HastyAgent(Agent):
-    """Sweeps entries a second after a sweep saw them, and checks inserts half as late."""
-
-    program = (
-        "-c",
-        "import sys, oplogd.cli; from oplogd.store.mongo.timing import DEFAULT_TIMING as timing;"
-        " object.__setattr__(timing, 'settle_seconds', 1.0);"
-        " object.__setattr__(timing, 'late_seconds', 0.5);"
-        " sys.exit(oplogd.cli.main())",
-    )
+    program = ("-m", "tests.mongo.hasty_agent")
 
 
 def agent(folder: Path, url: str) -> Agent:
