@@ -140,6 +140,7 @@ UNIT = (
     "topics/test_publish_fenced.py",
     "topics/test_rollback_bodies.py",
     "topics/test_stream_request.py",
+    "topics/test_sweep_pace.py",
     "transactions/test_*.py",
     "web/test_attempts.py",
     "web/test_consumers.py",

@@ -110,7 +110,7 @@ def crashed_on_mongo(
         for answer in answers:
             lost(answer)
         hold.close()
-        clock.set(LATER_SECONDS)
+        clock.move(LATER_SECONDS)  # the dead agent's lease has run out, too
         yield Crashed((one, two), works, streams, start)
 
 

@@ -207,7 +207,7 @@ def test_the_keeper_ends_what_an_agent_that_died_has_left(
         for killed in every:
             for topic in killed.topics:
                 Topic(one, topic.name).publish("after")
-        clock.set(LATER_SECONDS)
+        clock.move(LATER_SECONDS)
         wait_for(
             "the end of all pointers",
             lambda: one.status()["pointers"]["open"] == 0,

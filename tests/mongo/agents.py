@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.kits.agents.agent import DEADLINE, Agent, Event, fold
+from tests.kits.clock.moved import MovedClock
 from tests.kits.processes.forked import run
+from tests.mongo.servers import MongoServer
 
 LEASE = "3s"
+# Seconds, longer than an agent waits between two tries.
+LONGEST_PAUSE = 60
 
 
 def agent(
@@ -36,6 +40,12 @@ def new_epoch(url: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "oplogd", "--new-epoch", "--mongo-url", url]
     flags = ["--log-collection", "plain", "--lease", "500ms"]
     return run([*command, *flags], capture_output=True, text=True, timeout=DEADLINE)
+
+
+def come_back(server: MongoServer, clock: MovedClock) -> None:
+    """Start a server that was killed. Its agents wait no longer until they try again."""
+    server.start()
+    clock.move(LONGEST_PAUSE)
 
 
 def wait_for(what: str, condition: Callable[..., object]) -> None:

@@ -16,7 +16,15 @@ from oplogd.clock import now_ms
 from oplogd.store.mongo.layout import LOG, STATES
 from tests.kits.agents.agent import DEADLINE, Agent, Event, Stream, fold
 from tests.kits.clock.moved import MovedAgent, MovedClock
-from tests.mongo.agents import adds_up, agent, operation, replicated, wait_for
+from tests.mongo.agents import (
+    LONGEST_PAUSE,
+    adds_up,
+    agent,
+    come_back,
+    operation,
+    replicated,
+    wait_for,
+)
 from tests.mongo.proxy import CommandProxy
 from tests.mongo.servers import MongoServer, ferretdb, with_database
 
@@ -29,6 +37,10 @@ def server(tmp_path: Path) -> Iterator[MongoServer]:
     """A FerretDB of the test's own, to stop and to kill."""
     with ferretdb(tmp_path / "data") as running:
         yield running
+
+
+# How long an agent tries to reach a server that is away, by AWAY.
+TRY_SECONDS = 2
 
 
 def numbers(events: list[Event]) -> list[int]:
@@ -86,14 +98,16 @@ class AgentLoad:
             (self.acknowledged if status == 204 else self.refused).append(number)
 
 
-@pytest.mark.parametrize(("how", "seconds"), [("stopped", 20), ("killed", 2)])
+@pytest.mark.parametrize(("how", "tries"), [("stopped", 4), ("killed", 2)])
 def test_a_server_that_is_away_under_load_loses_and_doubles_nothing(
-    how: str, seconds: float, server: MongoServer, tmp_path: Path
+    how: str, tries: int, server: MongoServer, tmp_path: Path
 ) -> None:
     url = with_database(server.url, "away") + AWAY
+    clock = MovedClock(tmp_path)
+    moved: dict[str, Any] = {"make": MovedAgent, "environ": clock.environ}
     with (
-        agent(tmp_path, url, "capped") as first,
-        agent(tmp_path, url, "capped") as second,
+        agent(tmp_path, url, "capped", **moved) as first,
+        agent(tmp_path, url, "capped", **moved) as second,
         first.follow() as one,
         second.follow() as two,
     ):
@@ -106,7 +120,9 @@ def test_a_server_that_is_away_under_load_loses_and_doubles_nothing(
         else:
             server.stop()
         load.burst(30)
-        threading.Event().wait(seconds)
+        for _ in range(tries):
+            threading.Event().wait(TRY_SECONDS)
+            clock.move(LONGEST_PAUSE)
         load.wait_refused()
         for each in agents:
             assert each.status()["status"] == "DEGRADED"
@@ -114,6 +130,7 @@ def test_a_server_that_is_away_under_load_loses_and_doubles_nothing(
             server.start()
         else:
             server.go_on()
+        clock.move(LONGEST_PAUSE)
         load.burst(10)
         load.wait_acknowledged(20)
         load.end()
@@ -160,7 +177,9 @@ def test_the_spool_brings_udp_operations_over_a_restart(
 ) -> None:
     url = with_database(server.url, "spooled") + AWAY
     flags = ("--spool", str(tmp_path / "spool.db"))
-    with agent(tmp_path, url, "capped", *flags) as first:
+    clock = MovedClock(tmp_path)
+    moved: dict[str, Any] = {"make": MovedAgent, "environ": clock.environ}
+    with agent(tmp_path, url, "capped", *flags, **moved) as first:
         assert first.post(operation(0)) == 204
         server.kill()
         first.send_udp(*(operation(number) for number in range(1, 51)))
@@ -168,7 +187,7 @@ def test_the_spool_brings_udp_operations_over_a_restart(
         first.wait_status(queue_size=0, events_ingested=1, events_spooled=50)
         assert adds_up(first)
         first.kill()
-    with agent(tmp_path, url, "capped", *flags) as second:
+    with agent(tmp_path, url, "capped", *flags, **moved) as second:
         status = second.status()
         assert (status["status"], status["spool"]["operations"]) == ("DEGRADED", 50)
         assert (
@@ -179,7 +198,7 @@ def test_the_spool_brings_udp_operations_over_a_restart(
         second.send_udp(*(operation(number) for number in range(51, 101)))
         wait_for("all are spooled", lambda: second.status()["spool"]["operations"] == 100)
         assert adds_up(second)
-        server.start()
+        come_back(server, clock)
         wait_for("the spool is sent", lambda: second.status()["spool"]["operations"] == 0)
         second.wait_status(
             status="OK",

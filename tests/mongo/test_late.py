@@ -1,9 +1,9 @@
 """Inserts that are carried out after the log was trimmed past their place are not lost."""
 
 import asyncio
-import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pymongo import MongoClient
@@ -15,6 +15,7 @@ from oplogd.store.mongo import MongoStore, Timing
 from oplogd.store.mongo.layout import Document
 from oplogd.store.mongo.trim import Trimmer
 from tests.kits.agents.agent import DEADLINE, Agent, fold
+from tests.kits.clock.moved import MovedAgent, MovedClock
 from tests.kits.clock.virtual import VirtualClock
 from tests.mongo.agents import agent, operation, replicated, wait_for
 from tests.mongo.conftest import MakeStore
@@ -60,9 +61,11 @@ def test_an_operation_whose_writer_paused_while_the_log_was_trimmed_past_its_pla
     pool: ThreadPoolExecutor,
     tmp_path: Path,
 ) -> None:
+    clock = MovedClock(tmp_path)
+    moved: dict[str, Any] = {"make": MovedAgent, "environ": clock.environ}
     with (
         agent(tmp_path, plain_url, "plain", *SMALL) as other,
-        agent(tmp_path, wire.url(), "plain", *SMALL) as paused,
+        agent(tmp_path, wire.url(), "plain", *SMALL, **moved) as paused,
         other.follow() as stream,
     ):
         for number in range(5):
@@ -73,7 +76,7 @@ def test_an_operation_whose_writer_paused_while_the_log_was_trimmed_past_its_pla
         if how == "stopped":
             paused.freeze()
             held.release()
-        threading.Event().wait(PAUSE_SECONDS)
+        clock.move(PAUSE_SECONDS)
         turn_over(database, other, 6)
         if how == "stopped":
             paused.thaw()

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from oplogd.errors import (
     LogReplacedError,
-    StoreUnavailableError,
     TopicExistsError,
     TopicNotFoundError,
 )
@@ -69,7 +68,7 @@ class MemoryTopics:
     def __init__(self, clock: Callable[[], int], topic_ttl: int = DEFAULT_TTL) -> None:
         self.clock = clock
         self.leases = MemoryLeases(clock)
-        self.trouble: StoreUnavailableError | None = None
+        self.trouble: Exception | None = None
         self.gate = asyncio.Event()
         self.gate.set()
         self.arrived = asyncio.Event()

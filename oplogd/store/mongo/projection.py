@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import time
 
 from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.event_id import Mark
@@ -118,7 +119,7 @@ class Projection:
         if not self.ready:
             self.ready = await self._setup.check()
             self.changed.notify()
-        elif (began := self._link.clock.monotonic()) >= self._keep_next_at:
+        elif (began := time.monotonic()) >= self._keep_next_at:
             await self._setup.check()
             await self._setup.look_for_first_server()
             self._keep_again(began)
@@ -126,7 +127,7 @@ class Projection:
 
     async def _keep(self) -> None:
         """Maintain the collections, from time to time and before the first fold as holder."""
-        began = self._link.clock.monotonic()
+        began = time.monotonic()
         if self._checkpoint is not None and began < self._keep_next_at:
             return
         await self._setup.keep(self._lease.hold)
@@ -145,7 +146,7 @@ class Projection:
 
     def _keep_again(self, began: float) -> None:
         """Schedule the next check. A slow one is not repeated soon: it may slow the server down."""
-        now = self._link.clock.monotonic()
+        now = time.monotonic()
         self._keep_next_at = now + max(self._keep_seconds, _KEEP_SHARE * (now - began))
 
     async def _fold_batch(self) -> bool:
@@ -159,11 +160,11 @@ class Projection:
         start = checkpoint.offset + 1
         if documents[0]["n"] != start:
             self._setup.warn_lost(documents[0]["n"] - start)
-        began = self._link.clock.monotonic()
+        began = time.monotonic()
         if not await fold(self._link, documents, self._lease.hold):
             self._checkpoint = None
             return False
-        self._adapt_batch(self._link.clock.monotonic() - began)
+        self._adapt_batch(time.monotonic() - began)
         if not self._lease.held or not await raise_checkpoint(
             self._link, documents, self._first, checkpoint.offset
         ):

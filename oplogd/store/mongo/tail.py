@@ -8,6 +8,7 @@ appends by this process wake the reader at once.
 
 import asyncio
 import contextlib
+import time
 
 from bson import Int64
 from pymongo.asynchronous.client_session import AsyncClientSession
@@ -51,20 +52,20 @@ class Tail:
 
     def is_followed(self, seconds: float) -> bool:
         """Return whether a call of ``follow`` is pending, or was at most ``seconds`` ago."""
-        return self._link.clock.monotonic() < self._followed_until + seconds
+        return time.monotonic() < self._followed_until + seconds
 
     async def follow(
         self, after: int, limit: int, seconds: float, at_ms: int | None = None
     ) -> list[Entry]:
         """See ``Store.follow``."""
-        deadline = self._followed_until = self._link.clock.monotonic() + seconds
+        deadline = self._followed_until = time.monotonic() + seconds
         if self._log.known.capped_bytes:
             if not self._cursor or self._at != after:
                 if not self._link.quirks.awaits_tail:
                     await asyncio.sleep(self._took)
-                began = self._link.clock.monotonic()
+                began = time.monotonic()
                 entries = await self._log.read(after, limit, at_ms)
-                self._took = self._link.clock.monotonic() - began
+                self._took = time.monotonic() - began
                 if entries:
                     return entries
                 await self._open(after, at_ms)
@@ -99,8 +100,8 @@ class Tail:
         """Return the next entries; none at the deadline, or if the cursor died or skipped one."""
         trust_seconds = _TRUST_SECONDS if self._link.quirks.tail_misses_inserts else float("inf")
         try:
-            trusted_until = self._link.clock.monotonic() + trust_seconds
-            while self._cursor and (now := self._link.clock.monotonic()) < deadline:
+            trusted_until = time.monotonic() + trust_seconds
+            while self._cursor and (now := time.monotonic()) < deadline:
                 if now >= trusted_until:
                     if await self._log.has(after + 1):
                         break
@@ -150,7 +151,7 @@ class Tail:
             "batchSize": self._log.read_size.documents(limit),
         }
         if awaits_tail:
-            command["maxTimeMS"] = max(1, int((wait_until - self._link.clock.monotonic()) * 1000))
+            command["maxTimeMS"] = max(1, int((wait_until - time.monotonic()) * 1000))
         answer = await self.run_command(command)
         self._cursor = Int64(answer["id"])
         documents: list[Document] = answer["nextBatch"]
@@ -174,7 +175,7 @@ class Tail:
         is_woken = True
         while True:
             appended = log.known.appended.listen()
-            left = deadline - self._link.clock.monotonic()
+            left = deadline - time.monotonic()
             # At the deadline the range is read, since the next offset may have left the log.
             if (is_woken or left <= 0 or await log.has(after + 1)) and (
                 entries := await log.read(after, limit, at_ms)

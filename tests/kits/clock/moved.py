@@ -43,7 +43,10 @@ class MovedClock:
         self._numbers[STANDS_AT] = self._made_ms + round(seconds * 1000)
 
     def move(self, seconds: float) -> None:
-        """Let this time pass: by the time of day and by monotonic clocks. Sleepers wake up."""
+        """Let this time pass: by the time of day and by monotonic clocks. Sleepers wake up.
+
+        Work that is under way seems to take so long.
+        """
         self._numbers[AHEAD] += round(seconds * 1000)
         self._numbers[PASSED] += round(seconds * 1000)
 
