@@ -17,9 +17,9 @@ from oplogc.ctl import cli
 from oplogc.ctl.options import VARIABLES
 from oplogc.topics import Message, Topics
 from tests.agents import DEADLINE, Agent
-from tests.clients.chaos import ScriptedAgent, answer
 from tests.clients.restart import agent_on, free_port
 from tests.contract.wire import wait_until
+from tests.kits.servers.scripted import ScriptedServer, answer
 
 TIME = r"[0-9-]{10}T[0-9:]{8}\.[0-9]{3}Z"
 COMMANDS = ("create", "update", "list", "show", "delete", "publish", "poll", "peek", "follow")
@@ -232,7 +232,7 @@ def test_a_signal_ends_follow_cleanly_while_it_waits(
 
 
 def test_ctrl_c_while_publishing_tells_how_far_it_came() -> None:
-    with ScriptedAgent([answer("200 OK", ""), BUSY]) as server:
+    with ScriptedServer([answer("200 OK", ""), BUSY]) as server:
         process = start(server.url, "publish", "t", "-", "--retry-for", "1h")
         assert process.stdin is not None
         for count, line in ((1, "a\n"), (2, "b\n")):

@@ -22,10 +22,10 @@ from oplogc.topics import (
     UnavailableError,
 )
 from tests.agents import DEADLINE
-from tests.clients.chaos import answer
 from tests.clients.restart import free_port
 from tests.clients.scripted_transactions import SHOWN, TXN, TransactionServer, id_of, refused
 from tests.clients.topics_of import TopicsOf
+from tests.kits.servers.scripted import answer
 
 FAST = (0.01, 0.05)
 BUSY = refused("503 Busy", "busy")

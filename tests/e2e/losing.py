@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.agents import DEADLINE, Agent, Answer
-from tests.clients.chaos import Server
+from tests.kits.servers.server import Server
 
 
 class LosingProxy(Server):

@@ -11,7 +11,8 @@ from enum import Enum, auto
 from typing import Any, NamedTuple
 
 from tests.agents import DEADLINE
-from tests.clients.chaos import Server, answer
+from tests.kits.servers.scripted import answer
+from tests.kits.servers.server import Server
 
 PUBLISH = "/publish"
 LEASE = "/v1/leases/"

@@ -6,7 +6,7 @@ from contextlib import suppress
 from enum import Enum, auto
 
 from tests.agents import DEADLINE
-from tests.clients.chaos import Server
+from tests.kits.servers.server import Server
 
 _STARTUP = 8  # bytes before a startup message's parameters: its length and its version
 _PARSE, _BIND, _QUERY, _SYNC, _READY = b"P", b"B", b"Q", b"S", b"Z"
