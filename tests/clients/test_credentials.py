@@ -4,7 +4,6 @@ import asyncio
 import base64
 import logging
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from oplogc import AsyncProducer, Consumer, FlushError, Producer, RefusedError
 from oplogc.stream import origin
 from tests.agents import DEADLINE, Agent
 from tests.clients.producers import Producers
+from tests.kits.processes import forked
 from tests.kits.servers.scripted import ScriptedServer, answer
 from tests.kits.servers.server import Server
 
@@ -130,7 +130,7 @@ def test_oplog_tail_does_not_show_it(tmp_path: Path) -> None:
             (["http://host", "--proxy", "gopher://somebody:geheim@host"], {}),
         ):
             command = [sys.executable, "-m", "oplogc.tail", *arguments]
-            done = subprocess.run(
+            done = forked.run(
                 command,
                 capture_output=True,
                 text=True,

@@ -19,6 +19,7 @@ from oplogc.topics import Message, Topics
 from tests.agents import DEADLINE, Agent
 from tests.clients.restart import agent_on, free_port
 from tests.contract.wire import wait_until
+from tests.kits.processes import forked
 from tests.kits.servers.scripted import ScriptedServer, answer
 
 TIME = r"[0-9-]{10}T[0-9:]{8}\.[0-9]{3}Z"
@@ -36,7 +37,7 @@ def start(
     url: str, *arguments: str, environ: dict[str, str] | None = None, **popen: object
 ) -> "subprocess.Popen[str]":
     streams: dict[str, object] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    return subprocess.Popen(  # type: ignore[call-overload, no-any-return]
+    return forked.start(
         [sys.executable, "-m", "oplogc.ctl", "topic", *arguments],
         env={**os.environ, "OPLOGCTL_URL": url, **(environ or {})},
         **(streams | {"text": True} | popen),

@@ -124,6 +124,8 @@ def run(program: Program) -> None:
     sys.path[0] = os.getcwd() if program.is_module else os.path.dirname(program.target)
     _open_standard_streams()
     if program.is_module:
+        if not hasattr(sys.modules.get(program.target), "__path__"):
+            sys.modules.pop(program.target, None)  # runpy warns of a module that is imported
         runpy.run_module(program.target, run_name="__main__", alter_sys=True)
     else:
         runpy.run_path(program.target, run_name="__main__")
