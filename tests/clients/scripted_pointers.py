@@ -1,24 +1,14 @@
-"""A server with pointers that answers some requests as a test says, and the others well."""
+"""A scripted server with pointers."""
 
-import asyncio
 import json
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
-from urllib.parse import urlsplit
+from collections.abc import Mapping
 
-from tests.clients.chaos import Server, answer
+from tests.kits.servers.request import Request
+from tests.kits.servers.scripted import ModelServer, Replies, answer
 
 OK = answer("200 OK")
 # Milliseconds of all entries that it publishes. Their sequences count the entries.
 MS = 1_790_000_000_000
-
-
-class Asked(NamedTuple):
-    """A request: the topic or the pointer in its address, its last part, and its body."""
-
-    name: str
-    verb: str
-    body: dict[str, object]
 
 
 def published(pointer: int, *sequences: int) -> bytes:
@@ -31,66 +21,36 @@ def key(sequence: int) -> str:
     return f"{MS:016x}{sequence:04x}"
 
 
-class PointerServer(Server):
-    """``planned``: answers to the first requests of each verb: publish, store, rollback, ...
+class PointerServer(ModelServer):
+    """Verbs are publish, store, rollback, ..."""
 
-    They are raw bytes, or None to hang up without one. ``repeat``: the last one is repeated.
-    """
-
-    def __init__(
-        self, planned: Mapping[str, Sequence[bytes | None]] = {}, *, repeat: bool = False
-    ) -> None:
-        super().__init__(self._answer)
-        self._planned = {verb: [*answers] for verb, answers in planned.items()}
-        self._repeat = repeat
+    def __init__(self, planned: Mapping[str, Replies] = {}, *, repeat: bool = False) -> None:
+        super().__init__(planned, repeat=repeat)
         self._sequence = 0
-        self.held: set[str] = set()
-        """Verbs that are not answered."""
-        self.asked: list[Asked] = []
-        self.targets: list[str] = []
 
     @property
     def calls(self) -> list[str]:
-        """Return the topic and the verb of each request."""
-        return [f"{each.name} {each.verb}" for each in self.asked]
+        """Return the topic or the pointer, and the verb, of each request."""
+        return [f"{_name(each)} {each.verb}" for each in self.requests]
 
     def payloads(self, verb: str) -> list[tuple[str, list[object]]]:
         """Return the topic and the messages of each request of a verb."""
         return [
-            (each.name, list(each.body["messages"]))  # type: ignore[call-overload]
-            for each in self.asked
+            (_name(each), list(each.json["messages"]))
+            for each in self.requests
             if each.verb == verb
         ]
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while True:
-            head = (await reader.readuntil(b"\r\n\r\n")).decode()
-            length = head.lower().partition("content-length: ")[2].partition("\r\n")[0]
-            body = await reader.readexactly(int(length or 0))
-            target = head.split()[1]
-            *_, name, verb = urlsplit(target).path.split("/")
-            asked = Asked(name, verb, json.loads(body) if body else {})
-            self.targets.append(target)
-            self.asked.append(asked)
-            if verb in self.held:
-                await asyncio.Event().wait()
-            planned = self._planned.get(verb)
-            if not planned:
-                given: bytes | None = self._good(asked)
-            else:
-                given = planned[0] if self._repeat and len(planned) == 1 else planned.pop(0)
-            if given is None:
-                return
-            writer.write(given)
-            await writer.drain()
-
-    def _good(self, asked: Asked) -> bytes:
-        if asked.verb in ("store", "rollback"):
+    def answer_well(self, request: Request) -> bytes:
+        if request.verb in ("store", "rollback"):
             return OK
-        if asked.verb != "publish":
+        if request.verb != "publish":
             return answer("200 OK", "{}")
-        count = max(len(asked.body["messages"]), 1)  # type: ignore[arg-type]
+        body = request.json
+        count = max(len(body["messages"]), 1)
         first, self._sequence = self._sequence, self._sequence + count
-        return published(
-            int(str(asked.body["transactionWritePointer"])), *range(first, first + count)
-        )
+        return published(int(body["transactionWritePointer"]), *range(first, first + count))
+
+
+def _name(request: Request) -> str:
+    return request.path.split("/")[-2]

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 
 from oplogc import Consumer, Event, Operation
-from tests.clients.chaos import Server
 from tests.kits.agents.agent import DEADLINE
+from tests.kits.servers.scripted import End, ScriptedServer
 
 FAST = (0.01, 0.05)
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
@@ -19,43 +19,20 @@ def operation(id_: str, type_: str = "video", event: str = "insert", number: int
     return f"id: {IDS[number]}\nevent: {event}\ndata: {data}\n\n".encode()
 
 
-class Streams(Server):
-    """Answers each request with the next of ``streams`` and ends the connection; the last one is
-    held open.
-
-    ``asked`` are the requests' heads.
-    """
+class Streams(ScriptedServer):
+    """Answers each request with the next of ``streams``, and holds the last one open."""
 
     def __init__(
         self, *streams: Sequence[bytes] | bytes, head: bytes = HEAD + b"Connection: close\r\n\r\n"
     ) -> None:
-        super().__init__(self._answer)
-        self._streams = [[stream] if isinstance(stream, bytes) else stream for stream in streams]
-        self._head = head
-        self.asked: list[str] = []
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.asked.append((await reader.readuntil(b"\r\n\r\n")).decode())
-        last = len(self._streams) == 1
-        pieces = self._streams[0] if last else self._streams.pop(0)
-        writer.write(self._head)
-        for piece in pieces:
-            writer.write(piece)
-            await writer.drain()
-            await asyncio.sleep(0)
-        if last:
-            await reader.read()
-        writer.close()
-        await writer.wait_closed()
+        pieces = [[stream] if isinstance(stream, bytes) else [*stream] for stream in streams]
+        *ended, held = ([head, *stream] for stream in pieces)
+        super().__init__([*ended, [*held, End.HOLD]])
 
     def last_ids(self) -> list[str]:
-        names = [
-            line.partition(": ")[2]
-            for head in self.asked
-            for line in head.split("\r\n")
-            if "last-event" in line.lower()
-        ]
-        return names
+        """Return ``Last-Event-ID`` of the requests that have it."""
+        found = (request.headers.get("last-event-id") for request in self.requests)
+        return [each for each in found if each is not None]
 
 
 async def take(consumer: Consumer, number: int) -> list[Event]:

@@ -20,10 +20,11 @@ from oplogc import (
     Reset,
     StateFileError,
 )
-from tests.clients.chaos import ScriptedAgent, Server, answer
 from tests.clients.copies import FAST, ids, operations, take
 from tests.clients.restart import agent_on, free_port
 from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.servers.scripted import ScriptedServer, answer
+from tests.kits.servers.server import Server
 
 
 async def test_a_copy_then_what_happens(tmp_path: Path) -> None:
@@ -163,7 +164,7 @@ async def test_an_agent_that_asks_to_come_later_is_heeded() -> None:
         b"id: 5\nevent: live\n\n"
     )
     later = answer("503 Service Unavailable", "", "Retry-After: 1")
-    with ScriptedAgent([later, None, stream]) as server:
+    with ScriptedServer([later, None, stream]) as server:
         async with Consumer(server.url, backoff=FAST) as consumer:
             began = asyncio.get_running_loop().time()
             assert await take(consumer, 1) == [Live("5")]
@@ -183,7 +184,7 @@ async def test_an_agent_that_asks_to_come_later_is_heeded() -> None:
     ],
 )
 async def test_what_is_no_agent_is_told_at_once(raw: bytes, error: type[Exception]) -> None:
-    with ScriptedAgent([raw]) as server:
+    with ScriptedServer([raw]) as server:
         async with Consumer(server.url) as consumer:
             with pytest.raises(error):
                 await anext(consumer)

@@ -10,8 +10,9 @@ from itertools import count
 import pytest
 
 from oplogc import Consumer, Live, ProtocolError, RefusedError
-from tests.clients.chaos import ScriptedAgent, Server, answer
 from tests.clients.streams import FAST, HEAD, take
+from tests.kits.servers.scripted import ScriptedServer, answer
+from tests.kits.servers.server import Server
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,7 @@ from tests.clients.streams import FAST, HEAD, take
 async def test_what_is_no_stream_is_told_at_once(
     raw: bytes, error: type[Exception], sentence: str
 ) -> None:
-    with ScriptedAgent([raw]) as server:
+    with ScriptedServer([raw]) as server:
         async with Consumer(server.url) as consumer:
             with pytest.raises(error, match=sentence):
                 await take(consumer, 1)
@@ -51,7 +52,7 @@ async def test_redirects_are_followed_but_not_for_ever(status: int) -> None:
     stream = HEAD + b"Connection: close\r\n\r\nid: 5\nevent: live\n\n"
     step = answer(f"{status} Go", "", "Location: /further?x=1", "Connection: close")
     for steps, ends in ((20, True), (21, False)):
-        with ScriptedAgent([*[step] * steps, stream]) as server:
+        with ScriptedServer([*[step] * steps, stream]) as server:
             async with Consumer(server.url) as consumer:
                 if ends:
                     assert await take(consumer, 1) == [Live("5")]
@@ -73,7 +74,7 @@ def _as_date(seconds: int) -> str:
 async def test_retry_after_is_heeded_in_both_forms(form: Callable[[int], str]) -> None:
     began = time.time()
     stream = HEAD + b"Connection: close\r\n\r\nid: 5\nevent: live\n\n"
-    with ScriptedAgent([answer("503 Busy", "", f"Retry-After: {form(2)}"), stream]) as server:
+    with ScriptedServer([answer("503 Busy", "", f"Retry-After: {form(2)}"), stream]) as server:
         async with Consumer(server.url, backoff=FAST) as consumer:
             await take(consumer, 1)
     assert time.time() - began >= (2 if form is _in_seconds else 1)  # a date has whole seconds

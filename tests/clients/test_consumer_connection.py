@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from oplogc import Consumer, Live
-from tests.clients.chaos import Server
 from tests.clients.streams import FAST, HEAD, Streams, keys, operation, take
 from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.servers.server import Server
 
 
 async def test_a_time_out_of_the_caller_keeps_the_connection(tmp_path: Path) -> None:

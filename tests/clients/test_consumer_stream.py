@@ -127,4 +127,4 @@ async def test_names_of_types_are_lower_case_in_the_filter() -> None:
     with Streams(b"id: 5\nevent: live\n\n") as server:
         async with Consumer(server.url, types=["Video", "ÉTÉ"], parents=["User/A"]) as consumer:
             await take(consumer, 1)
-        assert "types=video%2C%C3%A9t%C3%A9&parents=User%2FA" in server.asked[0]
+        assert "types=video%2C%C3%A9t%C3%A9&parents=User%2FA" in server.heads[0]

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import logging
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,9 +12,11 @@ import pytest
 
 from oplogc import AsyncProducer, Consumer, FlushError, Producer, RefusedError
 from oplogc.stream import origin
-from tests.clients.chaos import ScriptedAgent, Server, answer
 from tests.clients.producers import Producers
 from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.processes import forked
+from tests.kits.servers.scripted import ScriptedServer, answer
+from tests.kits.servers.server import Server
 
 SECRET = "geh%2Feim-%C3%A9"
 PASSWORD = "geh/eim-é"
@@ -53,7 +54,7 @@ def test_a_token_in_the_address_is_sent_and_not_logged(
     stored = answer("200 OK", "%COUNT%")
     live = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nid: 5\nevent: live\n\n"
     moved = answer("302 Found", "", "Location: /ops?token=geheim")
-    with ScriptedAgent([stored, moved, live]) as server:
+    with ScriptedServer([stored, moved, live]) as server:
         with produce(f"{server.url}/?token=geheim") as producer:
             producer.send("insert", "video", "a")
         with Consumer(f"{server.url}/?token=geheim", types=["video"]) as consumer:
@@ -129,7 +130,7 @@ def test_oplog_tail_does_not_show_it(tmp_path: Path) -> None:
             (["http://host", "--proxy", "gopher://somebody:geheim@host"], {}),
         ):
             command = [sys.executable, "-m", "oplogc.tail", *arguments]
-            done = subprocess.run(
+            done = forked.run(
                 command,
                 capture_output=True,
                 text=True,

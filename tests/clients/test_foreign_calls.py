@@ -18,10 +18,10 @@ from oplogc.topics import (
     Published,
     RefusedError,
 )
-from tests.clients.chaos import answer
 from tests.clients.scripted_pointers import MS, OK, PointerServer, key, published
 from tests.clients.scripted_transactions import refused
 from tests.clients.topics_of import TopicsOf
+from tests.kits.servers.scripted import answer
 
 FAST = (0.01, 0.05)
 MAX_POINTER = (1 << 62) - 1
@@ -55,7 +55,7 @@ def test_a_poll_sends_the_snapshot_and_tells_the_pointer_that_holds_it(topics_of
             with pytest.raises(ValueError, match=sentence):
                 topics.poll("t", transaction=transaction)
     both = {"startFrom": None, "inclusive": True, "limit": None}
-    assert [each.body for each in server.asked] == [
+    assert [each.json for each in server.requests] == [
         {
             **both,
             "limit": 5,
@@ -108,7 +108,7 @@ def test_single_calls_publish_store_and_roll_back(topics_of: TopicsOf) -> None:
         pointers.rollback("t", 5, [key(0)])
         pointers.rollback("t", 5)
         p5 = {"transactionWritePointer": 5}
-        assert [(each.verb, each.body) for each in server.asked] == [
+        assert [(each.verb, each.json) for each in server.requests] == [
             ("store", {**p5, "messages": ["a", "b"]}),
             ("publish", {**p5, "messages": []}),
             ("publish", {**p5, "messages": ["c", "d"]}),
@@ -122,7 +122,7 @@ def test_a_rollback_of_very_many_keys_takes_several_requests(topics_of: TopicsOf
     places = tuple(Place(MS, number % 65_536) for number in range(100_001))
     with PointerServer() as server, topics_of(server.url) as topics:
         topics.pointers.rollback("t", 5, Published("default/t", 5, places))
-        assert [len(each.body["rollbackKeys"]) for each in server.asked] == [100_000, 1]  # type: ignore[arg-type]
+        assert [len(each.json["rollbackKeys"]) for each in server.requests] == [100_000, 1]
 
 
 def test_bad_arguments_are_told_before_anything_is_sent(topics_of: TopicsOf) -> None:
@@ -151,7 +151,7 @@ def test_bad_arguments_are_told_before_anything_is_sent(topics_of: TopicsOf) -> 
         for options in ({"after": -1}, {"after": True}, {"limit": 0}, {"limit": 1001}):
             with pytest.raises(ValueError, match=f"{next(iter(options))}: give"):
                 topics.entries("t", **options)
-    assert server.asked == []
+    assert server.requests == []
 
 
 def test_single_calls_raise_what_the_agent_said(topics_of: TopicsOf) -> None:
@@ -178,7 +178,7 @@ def test_single_calls_raise_what_the_agent_said(topics_of: TopicsOf) -> None:
             topics.pointers.store("t", 5, 7)  # type: ignore[arg-type]
         with pytest.raises(RefusedError, match="has committed in this topic"):
             topics.pointers.commit(5, ["t"])
-        assert len(server.asked) == 5
+        assert len(server.requests) == 5
 
 
 def test_pointers_and_entries_are_listed(topics_of: TopicsOf) -> None:
@@ -202,7 +202,10 @@ def test_pointers_and_entries_are_listed(topics_of: TopicsOf) -> None:
             Entry(7, key(1), TIME, "void", 9, voided=2),
         )
         path = "/v1/namespaces/default/topics/t"
-        assert server.targets == [f"{path}/pointers?limit=3", f"{path}/entries?after=6&limit=3"]
+        assert [each.target for each in server.requests] == [
+            f"{path}/pointers?limit=3",
+            f"{path}/entries?after=6&limit=3",
+        ]
 
 
 @pytest.mark.parametrize(

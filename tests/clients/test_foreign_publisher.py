@@ -43,7 +43,7 @@ def test_each_topic_is_published_with_one_request_in_the_order_of_the_calls(
         publisher.publish("b", Message("é", "k", [("n", "v")], 60))
         publisher.publish("shop/a", b"\xff", "two")
         publisher.publish("b", "three")
-        assert server.asked == []
+        assert server.requests == []
         answers = publisher.persist()
         assert answers == (
             Published("default/b", POINTER, (Place(MS, 0), Place(MS, 1))),
@@ -51,12 +51,12 @@ def test_each_topic_is_published_with_one_request_in_the_order_of_the_calls(
         )
         assert answers[1].keys == (key(2), key(3))
         assert publisher.persist() == answers
-        assert server.targets == [
+        assert [each.target for each in server.requests] == [
             "/base/v1/namespaces/default/topics/b/publish",
             "/base/v1/namespaces/shop/topics/a/publish",
         ]
         first = {"payload": "é", "key": "k", "headers": [["n", "v"]], "ttl": 60}
-        assert [each.body for each in server.asked] == [
+        assert [each.json for each in server.requests] == [
             {"transactionWritePointer": POINTER, "messages": [first, "three"]},
             {
                 "transactionWritePointer": POINTER,
@@ -90,7 +90,7 @@ def test_a_transaction_is_its_pointer_or_has_one(
         publisher.start(transaction)
         publisher.publish("t", "a")
         publisher.persist()
-    assert server.asked[0].body["transactionWritePointer"] == pointer
+    assert server.requests[0].json["transactionWritePointer"] == pointer
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_bad_transaction_is_refused_before_anything_is_sent(
         with pytest.raises(ValueError, match="no transaction: call start first"):
             publisher.persist()
         publisher.rollback()
-    assert server.asked == []
+    assert server.requests == []
 
 
 def test_messages_beyond_the_buffer_are_stored_in_order_and_published_together(
@@ -130,7 +130,7 @@ def test_messages_beyond_the_buffer_are_stored_in_order_and_published_together(
         publisher.start(POINTER)
         publisher.publish("a", "0" * 8)
         publisher.publish("b", "1" * 8)
-        assert server.asked == []  # it is full
+        assert server.requests == []  # it is full
         publisher.publish("a", "2")
         assert server.calls == ["a store", "b store"]
         publisher.publish("c", "3")
@@ -149,7 +149,7 @@ def test_messages_beyond_the_buffer_are_stored_in_order_and_published_together(
         ]
         assert server.payloads("publish") == [("a", []), ("b", []), ("c", [])]
         assert [answer.keys for answer in answers] == [(key(0),), (key(1),), (key(2),)]
-        assert {each.body["transactionWritePointer"] for each in server.asked} == {POINTER}
+        assert {each.json["transactionWritePointer"] for each in server.requests} == {POINTER}
         publisher.publish("a", "8")  # the stored ones are published: no need to store this one
         publisher.persist()
         assert server.payloads("publish")[3:] == [("a", ["8"])]
@@ -233,7 +233,7 @@ def test_the_calls_that_are_exact_are_repeated_after_a_lost_answer(topics_of: To
             *[f"{POINTER} commit"] * 4,
             f"{POINTER} abort",
         ]
-        assert server.asked[-2].body == {"topics": ["default/t", "shop/u"]}
+        assert server.requests[-2].json == {"topics": ["default/t", "shop/u"]}
 
 
 def test_a_bad_message_changes_nothing_and_the_transaction_goes_on(topics_of: TopicsOf) -> None:

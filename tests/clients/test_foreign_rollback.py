@@ -16,11 +16,11 @@ from oplogc.topics import (
     TransactionError,
     UnavailableError,
 )
-from tests.clients.chaos import answer
 from tests.clients.restart import free_port
 from tests.clients.scripted_pointers import OK, PointerServer, key, published
 from tests.clients.scripted_transactions import refused
 from tests.clients.topics_of import TopicsOf
+from tests.kits.servers.scripted import answer
 
 FAST = (0.01, 0.05)
 # As large as those of Tephra: milliseconds times a million.
@@ -40,14 +40,14 @@ def test_a_rollback_names_what_was_published_and_takes_everything_that_is_only_s
         publisher.start(POINTER)
         publisher.publish("buffered", "a")
         publisher.rollback()
-        assert server.asked == []
+        assert server.requests == []
         publisher.start(POINTER)
         publisher.publish("direct", "a", "b")
         publisher.persist()
         publisher.publish("direct", "c")
         publisher.publish("stored", "x" * 30)
         publisher.publish("kept", "d")
-        del server.asked[:]
+        del server.requests[:]
         publisher.rollback()
         assert server.calls == [
             f"{POINTER} abort",
@@ -55,7 +55,7 @@ def test_a_rollback_names_what_was_published_and_takes_everything_that_is_only_s
             f"{POINTER} abort",
             "stored rollback",
         ]
-        assert [each.body for each in server.asked] == [
+        assert [each.json for each in server.requests] == [
             {"topics": ["default/direct"]},
             EVERYTHING,
             {"topics": ["default/stored"]},
@@ -67,10 +67,10 @@ def test_a_rollback_names_what_was_published_and_takes_everything_that_is_only_s
         publisher.publish("direct", "c")
         publisher.persist()
         publisher.publish("direct", "d")
-        del server.asked[:]
+        del server.requests[:]
         publisher.rollback()
         publisher.rollback()
-        assert [each.body for each in server.asked] == [
+        assert [each.json for each in server.requests] == [
             {"topics": ["default/direct"]},
             {**EVERYTHING, "rollbackKeys": [key(2), key(3)]},
             {**EVERYTHING, "rollbackKeys": [key(4)]},
@@ -108,7 +108,7 @@ def test_after_a_lost_answer_nothing_is_sent_again_and_a_rollback_closes_the_poi
         assert server.calls == [f"t {verb}"]
         publisher.rollback()
         assert server.calls[1:] == [f"{POINTER} abort", "t rollback"]
-        assert [each.body for each in server.asked[1:]] == [
+        assert [each.json for each in server.requests[1:]] == [
             {"topics": ["default/t"]}, EVERYTHING
         ]  # fmt: skip
         publisher.start(POINTER + 1)
@@ -141,7 +141,7 @@ def test_a_refusal_is_raised_at_once_and_leaves_only_the_rollback(
         assert failed.value.status == int(status[:3])
         with pytest.raises(TransactionError, match=f"{NO_ROLLBACK}the reason"):
             publisher.persist()
-        del server.asked[:]
+        del server.requests[:]
         publisher.rollback()
         # A refused publish has left nothing behind, and the first batch is stored.
         left = [f"{POINTER} abort", "stored rollback"]
@@ -176,7 +176,7 @@ def test_a_rollback_that_failed_is_repeated_for_the_remaining_topics(topics_of: 
         for topic in "abcde":
             publisher.publish(topic, "x")
         publisher.persist()
-        del server.asked[:]
+        del server.requests[:]
         with pytest.raises(UnavailableError):
             publisher.rollback()
         assert server.calls == each_of("abcd")
@@ -201,7 +201,7 @@ def test_a_rollback_at_an_agent_that_does_not_know_the_path_fails(
         with pytest.raises(TopicNotFound, match="there is nothing at /v1"):
             publisher.rollback()
         assert publisher.pointer == POINTER
-        del server.asked[:]
+        del server.requests[:]
         publisher.rollback()
         assert server.calls == [f"{POINTER} abort", "a rollback"]
         assert publisher.pointer is None
@@ -250,13 +250,13 @@ def test_an_abort_that_is_refused_is_told(topics_of: TopicsOf) -> None:
 
 async def test_a_call_that_was_cancelled_leaves_only_the_rollback() -> None:
     with PointerServer() as server:
-        server.held.add("publish")
+        server.hold("publish")
         async with AsyncTopics(server.url) as topics:
             publisher = topics.foreign_publisher()
             await publisher.start(1)
             await publisher.publish("t", "a")
             persisting = asyncio.create_task(publisher.persist())
-            while not server.asked:
+            while not server.requests:
                 await asyncio.sleep(0)
             persisting.cancel()
             await asyncio.wait({persisting})

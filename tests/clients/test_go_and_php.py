@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.chaos import ScriptedAgent, Server, answer
 from tests.clients.examples import FAST, Example, shown, videos
 from tests.clients.restart import agent_on, free_port
 from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.servers.scripted import ScriptedServer, answer
+from tests.kits.servers.server import Server
 
 
 def test_from_producer_to_consumer(tmp_path: Path, example: Example) -> None:
@@ -143,7 +144,7 @@ def test_a_consumer_needs_a_state_file_that_it_can_use(tmp_path: Path, example: 
         "text/state": lambda path: None,
         "locked": locked,
     }
-    with ScriptedAgent([GONE]) as server:
+    with ScriptedServer([GONE]) as server:
         for name, make in prepare.items():
             kept = make(tmp_path / name)
             done = example.consume_all(server.url, state=str(tmp_path / name), start="0")
@@ -158,7 +159,7 @@ def test_a_consumer_needs_a_state_file_that_it_can_use(tmp_path: Path, example: 
 
 def test_a_consumer_waits_for_as_long_as_the_agent_asks(example: Example) -> None:
     busy = answer("503 Service Unavailable", '{"detail":"busy"}', "Retry-After: 1")
-    with ScriptedAgent([busy, stream(block(1)), GONE]) as server:
+    with ScriptedServer([busy, stream(block(1)), GONE]) as server:
         began = time.monotonic()
         assert example.consume_all(server.url, **FAST).returncode == 1
         assert time.monotonic() - began >= 1
@@ -168,7 +169,7 @@ def test_a_consumer_waits_for_as_long_as_the_agent_asks(example: Example) -> Non
 def test_a_consumer_passes_over_unknown_events_and_refuses_other_documents(
     example: Example,
 ) -> None:
-    with ScriptedAgent([stream(block(1, "news"), block(2)), answer("200 OK", "<html>")]) as server:
+    with ScriptedServer([stream(block(1, "news"), block(2)), answer("200 OK", "<html>")]) as server:
         done = example.consume_all(server.url, **FAST)
         assert (done.returncode, done.stdout) == (1, "insert video/2 []\n")
         assert "news" in done.stderr

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.chaos import ScriptedAgent, answer
 from tests.clients.examples import FAST, Example, videos
 from tests.contract.wire import wait_until
 from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.servers.scripted import ScriptedServer, answer
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from tests.kits.agents.agent import DEADLINE, Agent
 )
 def test_a_producer_tries_again_with_the_same_batch(example: Example, status: str) -> None:
     later = answer(status, '{"detail":"not now"}', "Retry-After: 0")
-    with ScriptedAgent([later, answer("200 OK", "%COUNT%")]) as server:
+    with ScriptedServer([later, answer("200 OK", "%COUNT%")]) as server:
         done = example.produce(server.url, videos(0, 2), **FAST)
         assert done.returncode == 0
         assert "trying again" in done.stderr
@@ -37,7 +37,7 @@ def test_a_producer_tries_again_with_the_same_batch(example: Example, status: st
     ids=["html", "another_count", "empty", "204"],
 )
 def test_only_the_count_of_an_agent_means_delivered(example: Example, taken: bytes) -> None:
-    with ScriptedAgent([taken]) as server:
+    with ScriptedServer([taken]) as server:
         done = example.produce(server.url, videos(0, 2))
         assert done.returncode == 1
         assert "no agent" in done.stderr
@@ -47,9 +47,9 @@ def test_only_the_count_of_an_agent_means_delivered(example: Example, taken: byt
 
 @pytest.mark.parametrize("status", [302, 307])
 def test_a_batch_is_not_sent_to_where_an_answer_redirects(example: Example, status: int) -> None:
-    with ScriptedAgent([answer("200 OK", "%COUNT%")]) as elsewhere:
+    with ScriptedServer([answer("200 OK", "%COUNT%")]) as elsewhere:
         moved = answer(f"{status} Moved", "", f"Location: {elsewhere.url}/ops?secret=1")
-        with ScriptedAgent([moved]) as server:
+        with ScriptedServer([moved]) as server:
             done = example.produce(server.url, videos(0, 2))
             assert done.returncode == 1
             assert f"{elsewhere.url}/ops" in done.stderr
@@ -92,7 +92,7 @@ BAD = [
 
 def test_invalid_lines_are_told_and_the_others_are_sent_as_they_stand(example: Example) -> None:
     lines = [line for number, bad in enumerate(BAD) for line in (bad, GOOD[number % 3])]
-    with ScriptedAgent([answer("200 OK", "%COUNT%")]) as server:
+    with ScriptedServer([answer("200 OK", "%COUNT%")]) as server:
         done = example.produce(server.url, b"\r\n\n".join(lines))  # the last line has no end
         assert done.returncode == 1
         told = [line.split(" is rejected: ")[0] for line in done.stderr.splitlines()]
@@ -133,7 +133,7 @@ def test_operations_that_the_agent_names_are_told_and_the_rest_is_delivered(
         }
     )
     bad = answer("400 Bad Request", named)
-    with ScriptedAgent([bad, answer("200 OK", "%COUNT%")]) as server:
+    with ScriptedServer([bad, answer("200 OK", "%COUNT%")]) as server:
         done = example.produce(server.url, b"oops\n" + b"\n".join(GOOD + GOOD))
         assert done.returncode == 1
         assert [line.split(" is rejected")[0] for line in done.stderr.splitlines()] == [
@@ -153,7 +153,7 @@ def test_an_answer_that_names_no_line_of_the_batch_ends_the_producer(
     example: Example, line: str
 ) -> None:
     named = '{"detail":"so be it","errors":[{"line":' + line + "}]}"
-    with ScriptedAgent([answer("400 Bad Request", named)]) as server:
+    with ScriptedServer([answer("400 Bad Request", named)]) as server:
         done = example.produce(server.url, b"\n".join(GOOD + GOOD))
         assert done.returncode == 1
         assert "6 operations are not delivered" in done.stderr
@@ -171,7 +171,7 @@ def test_an_address_that_cannot_be_sent_to_is_an_error(example: Example, url: st
 
 
 def test_a_signal_ends_a_producer_after_what_it_read(example: Example) -> None:
-    with ScriptedAgent(
+    with ScriptedServer(
         [answer("503 Service Unavailable", "{}"), answer("200 OK", "%COUNT%")]
     ) as server:
         command = [*example.producer, *example.flags(url=server.url, **FAST)]

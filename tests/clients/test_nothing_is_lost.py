@@ -10,6 +10,7 @@ from pathlib import Path
 from oplogc import Consumer, Operation, Producer
 from tests.clients.chaos import ChaosProxy
 from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.processes import forked
 
 FAST = (0.005, 0.02)
 
@@ -93,7 +94,7 @@ def _live(agent: Agent, state: Path, seed: int, dies_after: int, done: set[str])
         str(seed),
         str(dies_after),
     ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with forked.start(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         watchdog = threading.Timer(DEADLINE, process.kill)
         watchdog.start()

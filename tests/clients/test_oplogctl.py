@@ -16,10 +16,11 @@ import pytest
 from oplogc.ctl import cli
 from oplogc.ctl.options import VARIABLES
 from oplogc.topics import Message, Topics
-from tests.clients.chaos import ScriptedAgent, answer
 from tests.clients.restart import agent_on, free_port
 from tests.contract.wire import wait_until
 from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.processes import forked
+from tests.kits.servers.scripted import ScriptedServer, answer
 
 TIME = r"[0-9-]{10}T[0-9:]{8}\.[0-9]{3}Z"
 COMMANDS = ("create", "update", "list", "show", "delete", "publish", "poll", "peek", "follow")
@@ -36,7 +37,7 @@ def start(
     url: str, *arguments: str, environ: dict[str, str] | None = None, **popen: object
 ) -> "subprocess.Popen[str]":
     streams: dict[str, object] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    return subprocess.Popen(  # type: ignore[call-overload, no-any-return]
+    return forked.start(
         [sys.executable, "-m", "oplogc.ctl", "topic", *arguments],
         env={**os.environ, "OPLOGCTL_URL": url, **(environ or {})},
         **(streams | {"text": True} | popen),
@@ -232,7 +233,7 @@ def test_a_signal_ends_follow_cleanly_while_it_waits(
 
 
 def test_ctrl_c_while_publishing_tells_how_far_it_came() -> None:
-    with ScriptedAgent([answer("200 OK", ""), BUSY]) as server:
+    with ScriptedServer([answer("200 OK", ""), BUSY]) as server:
         process = start(server.url, "publish", "t", "-", "--retry-for", "1h")
         assert process.stdin is not None
         for count, line in ((1, "a\n"), (2, "b\n")):

@@ -12,8 +12,8 @@ import pytest
 from oplogc.ctl import cli
 from oplogc.ctl.options import VARIABLES
 from oplogc.topics import ForeignTransaction, Topics
-from tests.clients.chaos import ScriptedAgent, answer
 from tests.kits.agents.agent import Agent
+from tests.kits.servers.scripted import ScriptedServer, answer
 
 TIME = r"[0-9-]{10}T[0-9:]{8}\.[0-9]{3}Z"
 POINTER = "1790000000000000000"
@@ -229,7 +229,7 @@ def test_a_lost_answer_ends_publishing_under_a_pointer(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     busy = answer("503 Busy", '{"detail":"not confirmed"}')
-    with ScriptedAgent([busy]) as server:
+    with ScriptedServer([busy]) as server:
         monkeypatch.setenv("OPLOGCTL_URL", server.url)
         for command, done in (("publish", "published"), ("store", "stored")):
             code, out, err = run(capsys, "topic", command, "t", "a", *UNDER)

@@ -15,6 +15,7 @@ from oplogc.ctl import cli
 from oplogc.ctl.options import VARIABLES
 from oplogc.topics import Topics, Transaction
 from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.processes import forked
 
 COMMANDS = ("list", "show", "abort", "log")
 TIME = r"[0-9-]{10}T[0-9:]{8}\.[0-9]{3}Z"
@@ -40,7 +41,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 
 def start(url: str, *arguments: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
+    return forked.start(
         [sys.executable, "-m", "oplogc.ctl", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -258,7 +259,7 @@ def test_the_shell_completes_commands_and_choices(
     words: str, incomplete: str, found: list[str]
 ) -> None:
     given = f"{words}{incomplete}"
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-m", "oplogc.ctl"],
         capture_output=True,
         text=True,

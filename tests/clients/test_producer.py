@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from oplogc import AsyncProducer, BufferFullError, FlushError, OperationError, Overflow, Producer
-from tests.clients.chaos import ChaosProxy, ScriptedAgent, answer
+from tests.clients.chaos import ChaosProxy
 from tests.clients.restart import agent_on, free_port
 from tests.contract.wire import wait_until
 from tests.kits.agents.agent import Agent
+from tests.kits.servers.scripted import ScriptedServer, answer
 
 FAST = (0.01, 0.05)
 OK = answer("200 OK", "%COUNT%")
@@ -128,7 +129,7 @@ async def test_async_http_survives_a_restart_of_the_agent(tmp_path: Path) -> Non
 def test_a_503_is_heeded_and_the_same_batch_repeated() -> None:
     later = answer("503 Service Unavailable", '{"detail":"the queue is full"}', "Retry-After: 1")
     with (
-        ScriptedAgent([later, None, FULL, OK]) as server,
+        ScriptedServer([later, None, FULL, OK]) as server,
         Producer(server.url, backoff=FAST) as producer,
     ):
         producer.send("insert", "video", "a")
@@ -168,7 +169,7 @@ def test_what_the_agent_calls_invalid_is_counted_and_the_rest_stored(
     [("raise", "012"), ("drop_new", "012"), ("drop_old", "078"), ("block", "012")],
 )
 def test_overflow_policies(overflow: Overflow, kept: str) -> None:
-    with ScriptedAgent([None]) as server:
+    with ScriptedServer([None]) as server:
         producer = Producer(
             server.url,
             max_buffered=3,
@@ -197,7 +198,7 @@ def test_overflow_policies(overflow: Overflow, kept: str) -> None:
 
 def test_a_blocked_sender_goes_on_when_there_is_room() -> None:
     with (
-        ScriptedAgent([FULL, FULL, OK]) as server,
+        ScriptedServer([FULL, FULL, OK]) as server,
         Producer(server.url, max_buffered=1, batch_size=1, backoff=FAST) as producer,
     ):
         for number in range(20):
@@ -207,7 +208,7 @@ def test_a_blocked_sender_goes_on_when_there_is_room() -> None:
 
 
 async def test_a_blocked_async_sender_goes_on_when_there_is_room() -> None:
-    with ScriptedAgent([FULL, FULL, OK]) as server:
+    with ScriptedServer([FULL, FULL, OK]) as server:
         async with AsyncProducer(
             server.url, max_buffered=1, batch_size=1, backoff=FAST
         ) as producer:

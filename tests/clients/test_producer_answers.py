@@ -10,9 +10,10 @@ from email.utils import format_datetime
 import pytest
 
 from oplogc import FlushError
-from tests.clients.chaos import Handler, ScriptedAgent, Server, answer
 from tests.clients.producers import Producers
 from tests.contract.wire import wait_until
+from tests.kits.servers.scripted import ScriptedServer, answer
+from tests.kits.servers.server import Handler, Server
 
 FAST = (0.01, 0.05)
 OK = answer("200 OK", "%COUNT%")
@@ -22,9 +23,9 @@ OK = answer("200 OK", "%COUNT%")
     "status", ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"]
 )
 def test_a_redirect_is_told_and_not_followed(produce: Producers, status: str) -> None:
-    with ScriptedAgent([OK]) as elsewhere:
+    with ScriptedServer([OK]) as elsewhere:
         redirect = answer(status, "", f"Location: {elsewhere.url}/ops?token=geheim")
-        with ScriptedAgent([redirect]) as server:
+        with ScriptedServer([redirect]) as server:
             producer = produce(server.url)
             producer.send("insert", "video", "a")
             with pytest.raises(FlushError) as failed:
@@ -48,7 +49,7 @@ def test_a_redirect_is_told_and_not_followed(produce: Producers, status: str) ->
     ],
 )
 def test_a_stranger_that_says_yes_gets_nothing_counted(produce: Producers, raw: bytes) -> None:
-    with ScriptedAgent([raw]) as server:
+    with ScriptedServer([raw]) as server:
         producer = produce(server.url)
         producer.send("insert", "video", "a")
         with pytest.raises(FlushError, match="is no agent"):
@@ -72,7 +73,7 @@ _LINES = [float("inf"), 10**400, 0, "1", None]
 )
 def test_no_answer_ends_the_sender(produce: Producers, body: str) -> None:
     with (
-        ScriptedAgent([answer("400 Bad Request", body), OK]) as server,
+        ScriptedServer([answer("400 Bad Request", body), OK]) as server,
         produce(server.url, backoff=FAST) as producer,
     ):
         producer.send("insert", "video", "a")
@@ -95,7 +96,7 @@ def test_no_error_ends_the_sender(produce: Producers, monkeypatch: pytest.Monkey
         return Delivered()
 
     monkeypatch.setattr("oplogc.sender.judge", judge)
-    with ScriptedAgent([OK]) as server, produce(server.url, backoff=FAST) as producer:
+    with ScriptedServer([OK]) as server, produce(server.url, backoff=FAST) as producer:
         producer.send("insert", "video", "a")
         producer.flush()
         assert calls == 2
@@ -113,7 +114,7 @@ def test_no_error_ends_the_sender(produce: Producers, monkeypatch: pytest.Monkey
 def test_an_environment_without_a_way_to_the_agent_does_not_end_the_sender(
     produce: Producers, monkeypatch: pytest.MonkeyPatch, name: str, value: str, reason: str
 ) -> None:
-    with ScriptedAgent([OK]) as server:
+    with ScriptedServer([OK]) as server:
         monkeypatch.setenv(name, value)
         producer = produce(server.url, backoff=FAST)
         producer.send("insert", "video", "a")
@@ -175,7 +176,7 @@ def _as_date(seconds: int) -> str:
 def test_the_same_batch_comes_again_after_every_answer_that_passes(produce: Producers) -> None:
     passing = [answer(f"{status} Later") for status in (408, 425, 429, 500, 502, 503, 504)]
     with (
-        ScriptedAgent([*passing, None, OK]) as server,
+        ScriptedServer([*passing, None, OK]) as server,
         produce(server.url, backoff=(0.001, 0.01)) as producer,
     ):
         producer.send("insert", "video", "a")
@@ -189,7 +190,7 @@ def test_it_comes_again_not_before_retry_after(
 ) -> None:
     began = time.time()
     later = answer("429 Many", "", f"Retry-After: {form(2)}")
-    with ScriptedAgent([later, OK]) as server, produce(server.url, backoff=FAST) as producer:
+    with ScriptedServer([later, OK]) as server, produce(server.url, backoff=FAST) as producer:
         producer.send("insert", "video", "a")
         producer.flush()
     assert time.time() - began >= (2 if form is _in_seconds else 1)  # a date has whole seconds
@@ -200,7 +201,7 @@ def test_each_answer_that_names_lines_is_told_once(
 ) -> None:
     errors = [{"line": line, "field": "id", "reason": "no"} for line in (1, 3, 4)]
     bad = answer("400 Bad Request", json.dumps({"detail": "3 of 5", "errors": errors}))
-    with ScriptedAgent([None]) as server, produce(server.url, backoff=FAST) as producer:
+    with ScriptedServer([None]) as server, produce(server.url, backoff=FAST) as producer:
         producer.send("insert", "video", "first")
         assert wait_until(lambda: producer.counters.retried > 0)  # it is a batch of its own
         for number in range(5):

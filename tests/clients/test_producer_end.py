@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from oplogc import AsyncProducer, FlushError, Producer
-from tests.clients.chaos import ScriptedAgent, answer
 from tests.clients.producers import Producers
 from tests.clients.restart import free_port
 from tests.contract.wire import wait_until
 from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.servers.scripted import ScriptedServer, answer
 
 FAST = (0.01, 0.05)
 OK = answer("200 OK", "%COUNT%")
@@ -61,7 +61,7 @@ def test_close_under_load_delivers_every_operation_whose_send_returned(
 def test_a_blocked_send_is_woken_with_an_error_when_the_producer_is_closed(
     produce: Producers,
 ) -> None:
-    with ScriptedAgent([None]) as server:
+    with ScriptedServer([None]) as server:
         producer = produce(server.url, max_buffered=1, backoff=FAST)
         producer.send("insert", "video", "first")
         told: list[str] = []
@@ -85,7 +85,7 @@ def test_a_blocked_send_is_woken_with_an_error_when_the_producer_is_closed(
 
 
 def test_a_second_close_returns_at_once(produce: Producers) -> None:
-    with ScriptedAgent([None]) as server:
+    with ScriptedServer([None]) as server:
         producer = produce(server.url, backoff=FAST)
         producer.send("insert", "video", "lost")
         with pytest.raises(FlushError):
@@ -98,7 +98,7 @@ def test_a_second_close_returns_at_once(produce: Producers) -> None:
 
 
 def test_a_close_beside_another_one_returns_when_all_is_delivered(produce: Producers) -> None:
-    with ScriptedAgent([None]) as server:
+    with ScriptedServer([None]) as server:
         producer = produce(server.url, backoff=FAST)
         producer.send("insert", "video", "a")
         closing = [threading.Thread(target=producer.close) for _ in range(3)]
@@ -113,7 +113,7 @@ def test_a_close_beside_another_one_returns_when_all_is_delivered(produce: Produ
 
 
 def test_close_raises_at_once_when_the_agent_refuses(produce: Producers) -> None:
-    with ScriptedAgent([REFUSED]) as server:
+    with ScriptedServer([REFUSED]) as server:
         producer = produce(server.url)
         producer.send("insert", "video", "a")
         with pytest.raises(FlushError, match="needs the password") as raised:
@@ -122,14 +122,14 @@ def test_close_raises_at_once_when_the_agent_refuses(produce: Producers) -> None
 
 
 def test_a_flush_may_take_for_ever(produce: Producers) -> None:
-    with ScriptedAgent([None, OK]) as server, produce(server.url, backoff=FAST) as producer:
+    with ScriptedServer([None, OK]) as server, produce(server.url, backoff=FAST) as producer:
         producer.send("insert", "video", "a")
         producer.flush(math.inf)
         assert producer.counters.delivered == 1
 
 
 async def test_tasks_that_send_while_the_producer_is_closed_lose_nothing() -> None:
-    with ScriptedAgent([OK]) as server:
+    with ScriptedServer([OK]) as server:
         sent = 0
 
         async def send() -> None:

@@ -18,12 +18,13 @@ from oplogc.tail_command import parse
 from oplogc.tail_settings import FLAGS, agent_url, start_position, start_time
 from tests.clients.restart import agent_on, free_port
 from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.processes import forked
 
 
 def start(
     *arguments: str, environ: dict[str, str] | None = None, stdout: int = subprocess.PIPE
 ) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    return forked.start(
         [sys.executable, "-m", "oplogc.tail", *arguments],
         env={**os.environ, "NO_COLOR": "", "TERM": "xterm", **(environ or {})},
         text=True,

@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from oplogc.topics import AsyncTopics, TopicConsumer, TopicNotFound, Topics
-from tests.clients.chaos import ScriptedAgent, answer
 from tests.clients.restart import free_port
 from tests.clients.streams import Streams
 from tests.clients.test_topics_stream import IDS, block
 from tests.clients.topics_of import TopicsOf
 from tests.kits.agents.agent import DEADLINE
+from tests.kits.servers.scripted import ScriptedServer, answer
 
 NEVER = (600, 600)
 OK = answer("200 OK", "")
@@ -24,7 +24,11 @@ def dead() -> str:
 
 
 def test_calls_and_messages_go_to_an_agent_that_answers(topics_of: TopicsOf) -> None:
-    with ScriptedAgent([BUSY]) as busy, ScriptedAgent([None]) as cut, ScriptedAgent([OK]) as good:
+    with (
+        ScriptedServer([BUSY]) as busy,
+        ScriptedServer([None]) as cut,
+        ScriptedServer([OK]) as good,
+    ):
         urls = [dead(), busy.url, cut.url, good.url]
         with topics_of(urls, backoff=NEVER) as topics:
             topics.publish("t", "a").result(DEADLINE)
@@ -39,8 +43,8 @@ def test_calls_and_messages_go_to_an_agent_that_answers(topics_of: TopicsOf) -> 
 
 def test_a_refusal_is_asked_of_no_other_agent(topics_of: TopicsOf) -> None:
     with (
-        ScriptedAgent([GONE]) as first,
-        ScriptedAgent([OK]) as second,
+        ScriptedServer([GONE]) as first,
+        ScriptedServer([OK]) as second,
         topics_of([first.url, second.url]) as topics,
     ):
         with pytest.raises(TopicNotFound):
@@ -52,7 +56,7 @@ def test_a_refusal_is_asked_of_no_other_agent(topics_of: TopicsOf) -> None:
 
 def test_after_a_round_there_is_a_pause_and_the_first_agent_again(topics_of: TopicsOf) -> None:
     busy = answer("503 Busy", '{"detail":"busy"}')
-    with ScriptedAgent([busy, NONE]) as first, ScriptedAgent([None]) as second:
+    with ScriptedServer([busy, NONE]) as first, ScriptedServer([None]) as second:
         with topics_of([first.url, second.url], backoff=(0.01, 0.01)) as topics:
             topics.poll("t")
         assert (len(first.bodies), len(second.bodies)) == (2, 1)

@@ -21,10 +21,10 @@ from oplogc.topics import (
     Topics,
     UnavailableError,
 )
-from tests.clients.chaos import ScriptedAgent, answer
 from tests.clients.restart import agent_on, free_port
 from tests.clients.topics_of import TopicsOf
 from tests.kits.agents.agent import Agent
+from tests.kits.servers.scripted import ScriptedServer, answer
 
 FAST = (0.01, 0.05)
 SHOWN = answer("200 OK", '{"name":"t","properties":{"ttl":"60"}}')
@@ -208,14 +208,14 @@ def test_a_call_waits_for_an_agent_that_comes_back(tmp_path: Path, topics_of: To
 def test_retry_after_is_heeded_and_a_busy_agent_is_asked_again(topics_of: TopicsOf) -> None:
     later = answer("429 Slow", '{"detail":"slowly"}', "Retry-After: 1")
     with (
-        ScriptedAgent([BUSY, None, later, SHOWN]) as server,
+        ScriptedServer([BUSY, None, later, SHOWN]) as server,
         topics_of(server.url, backoff=FAST) as topics,
     ):
         assert topics.get("t").ttl == 60
         assert len(server.heads) == 4
     later = answer("503 Busy", '{"detail":"the store is away"}', "Retry-After: 3000")
     with (
-        ScriptedAgent([later]) as server,
+        ScriptedServer([later]) as server,
         topics_of(server.url, backoff=FAST) as topics,
         pytest.raises(UnavailableError, match=r"the store is away \(HTTP 503\)"),
     ):
@@ -229,19 +229,19 @@ def test_a_creation_whose_answer_was_lost_counts_if_the_topic_is_as_wanted(
     exists = answer("409 Conflict", '{"detail":"exists"}')
     for lost in (None, BUSY):
         with (
-            ScriptedAgent([lost, exists, SHOWN]) as server,
+            ScriptedServer([lost, exists, SHOWN]) as server,
             topics_of(server.url, backoff=FAST) as topics,
         ):
             assert topics.create("t", ttl=60).ttl == 60
     with (
-        ScriptedAgent([None, exists, SHOWN]) as server,
+        ScriptedServer([None, exists, SHOWN]) as server,
         topics_of(server.url, backoff=FAST) as topics,
         pytest.raises(TopicAlreadyExists),
     ):
         topics.create("t", ttl=61)
     slowly = answer("429 Slow", '{"detail":"slowly"}')  # it was not carried out
     with (
-        ScriptedAgent([slowly, exists, SHOWN]) as server,
+        ScriptedServer([slowly, exists, SHOWN]) as server,
         topics_of(server.url, backoff=FAST) as topics,
         pytest.raises(TopicAlreadyExists),
     ):
@@ -250,13 +250,13 @@ def test_a_creation_whose_answer_was_lost_counts_if_the_topic_is_as_wanted(
 
 def test_a_deletion_whose_answer_was_lost_counts_if_the_topic_is_gone(topics_of: TopicsOf) -> None:
     gone = answer("404 Not Found", '{"detail":"gone"}')
-    with ScriptedAgent([None, gone]) as server, topics_of(server.url, backoff=FAST) as topics:
+    with ScriptedServer([None, gone]) as server, topics_of(server.url, backoff=FAST) as topics:
         topics.delete("t")
         with pytest.raises(TopicNotFound):
             topics.delete("t")
     wrong = answer("401 Unauthorized", '{"detail":"wrong"}')
     with (
-        ScriptedAgent([None, wrong]) as server,
+        ScriptedServer([None, wrong]) as server,
         topics_of(server.url, backoff=FAST) as topics,
         pytest.raises(NotAllowed),
     ):
@@ -279,7 +279,7 @@ def test_a_deletion_whose_answer_was_lost_counts_if_the_topic_is_gone(topics_of:
 def test_answers_of_strangers_are_told_and_not_repeated(
     raw: bytes, kind: type[Exception], words: str, topics_of: TopicsOf
 ) -> None:
-    with ScriptedAgent([raw]) as server, topics_of(server.url, backoff=FAST) as topics:
+    with ScriptedServer([raw]) as server, topics_of(server.url, backoff=FAST) as topics:
         with pytest.raises(kind, match=words) as raised:
             topics.get("t")
         assert "geheim" not in str(raised.value)
@@ -287,7 +287,7 @@ def test_answers_of_strangers_are_told_and_not_repeated(
 
 
 def test_the_paths_and_bodies_are_those_of_the_interface(topics_of: TopicsOf) -> None:
-    with ScriptedAgent([SHOWN]) as server, topics_of(f"{server.url}/base/ops?token=x") as topics:
+    with ScriptedServer([SHOWN]) as server, topics_of(f"{server.url}/base/ops?token=x") as topics:
         topics.create("n/t", ttl=5)
         topics.update("n/t")
         topics.get("t")

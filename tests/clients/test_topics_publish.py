@@ -23,11 +23,13 @@ from oplogc.topics import (
     Topics,
     UnavailableError,
 )
-from tests.clients.chaos import ChaosProxy, ScriptedAgent, Server, answer
+from tests.clients.chaos import ChaosProxy
 from tests.clients.restart import agent_on, free_port
 from tests.clients.topics_of import TopicsOf
 from tests.contract.wire import wait_until
 from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.servers.scripted import ScriptedServer, answer
+from tests.kits.servers.server import Server
 
 FAST = (0.01, 0.05)
 OK = answer("200 OK", "")
@@ -93,7 +95,7 @@ def test_a_slow_topic_does_not_hold_up_another(topics_of: TopicsOf) -> None:
 
 
 def test_a_lost_answer_is_followed_by_the_same_request(topics_of: TopicsOf) -> None:
-    with ScriptedAgent([None, BUSY, OK]) as server, topics_of(server.url, backoff=FAST) as topics:
+    with ScriptedServer([None, BUSY, OK]) as server, topics_of(server.url, backoff=FAST) as topics:
         topics.publish("t", "a", Message("b", "k")).result(DEADLINE)
         assert topics.counters == PublishCounters(published=2, delivered=2, retried=2)
     assert server.bodies == [b'{"messages":["a",{"payload":"b","key":"k"}]}'] * 3
@@ -101,7 +103,7 @@ def test_a_lost_answer_is_followed_by_the_same_request(topics_of: TopicsOf) -> N
 
 def test_messages_that_are_not_confirmed_in_time_say_so(topics_of: TopicsOf) -> None:
     with (
-        ScriptedAgent([BUSY]) as server,
+        ScriptedServer([BUSY]) as server,
         topics_of(server.url, backoff=FAST, retry_for=0.2) as topics,
     ):
         future = topics.publish("t", "a")
@@ -118,7 +120,7 @@ def test_messages_published_while_the_agent_asks_to_wait_say_so_in_time(
     topics_of: TopicsOf,
 ) -> None:
     busy = answer("503 Busy", '{"detail":"busy"}', "Retry-After: 3000")
-    with ScriptedAgent([busy]) as server:
+    with ScriptedServer([busy]) as server:
         topics = topics_of(server.url, retry_for=0.2)
         topics.publish("t", "a", durable=False)
         assert wait_until(lambda: topics.counters.retried == 1)
@@ -132,7 +134,7 @@ def test_messages_published_while_the_agent_asks_to_wait_say_so_in_time(
 def test_a_page_or_a_refusal_is_no_confirmation(topics_of: TopicsOf) -> None:
     page = answer("200 OK", "<html>")
     wrong = answer("401 Unauthorized", '{"detail":"a password is needed"}')
-    with ScriptedAgent([page, wrong, GONE]) as server, topics_of(server.url) as topics:
+    with ScriptedServer([page, wrong, GONE]) as server, topics_of(server.url) as topics:
         with pytest.raises(ProtocolError, match="confirms nothing"):
             topics.publish("t", "a").result(DEADLINE)
         with pytest.raises(NotAllowed, match="a password is needed"):
@@ -197,7 +199,7 @@ def test_without_durable_the_future_is_done_at_once_and_messages_are_tried_again
 ) -> None:
     wrong = answer("401 Unauthorized", '{"detail":"wrong"}')
     with (
-        ScriptedAgent([BUSY, None, wrong, OK]) as server,
+        ScriptedServer([BUSY, None, wrong, OK]) as server,
         topics_of(server.url, backoff=FAST, retry_for=0.01) as topics,
     ):
         future = topics.publish("t", "a", durable=False)
@@ -210,7 +212,7 @@ def test_without_durable_the_future_is_done_at_once_and_messages_are_tried_again
 def test_without_durable_messages_are_dropped_and_counted_when_there_is_no_room(
     topics_of: TopicsOf, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with ScriptedAgent([BUSY]) as server:
+    with ScriptedServer([BUSY]) as server:
         topics = topics_of(server.url, backoff=(60, 60), max_buffered=3)
         for text in "abcde":
             topics.publish("t", text, durable=False).result(DEADLINE)
@@ -225,7 +227,7 @@ def test_without_durable_messages_are_dropped_and_counted_when_there_is_no_room(
 def test_without_durable_messages_of_a_topic_that_is_gone_are_lost_and_counted(
     topics_of: TopicsOf, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with ScriptedAgent([GONE]) as server, topics_of(server.url) as topics:
+    with ScriptedServer([GONE]) as server, topics_of(server.url) as topics:
         for text in "abc":
             topics.publish("t", text, durable=False)
             topics.flush(DEADLINE)
@@ -235,7 +237,7 @@ def test_without_durable_messages_of_a_topic_that_is_gone_are_lost_and_counted(
 
 def test_flush_tells_of_a_wrong_password_at_once(topics_of: TopicsOf) -> None:
     wrong = answer("401 Unauthorized", '{"detail":"a password is needed"}')
-    with ScriptedAgent([wrong]) as server:
+    with ScriptedServer([wrong]) as server:
         topics = topics_of(server.url, backoff=(60, 60))
         topics.publish("t", "a", durable=False)
         with pytest.raises(FlushError, match="a password is needed"):
@@ -256,15 +258,15 @@ def test_a_full_buffer_fails_a_future_of_asyncio_and_lets_a_thread_wait() -> Non
         with pytest.raises(UnavailableError, match="closed before"):
             await first
 
-    with ScriptedAgent([BUSY]) as server:
+    with ScriptedServer([BUSY]) as server:
         asyncio.run(go(server.url))
     with (
-        ScriptedAgent([BUSY, OK]) as server,
+        ScriptedServer([BUSY, OK]) as server,
         Topics(server.url, backoff=(0.2, 0.2), max_buffered=1) as topics,
     ):
         futures = [topics.publish("t", text) for text in "abc"]
         assert [future.result(DEADLINE) for future in futures] == [None] * 3
-    with ScriptedAgent([BUSY]) as server:
+    with ScriptedServer([BUSY]) as server:
         topics = Topics(server.url, backoff=(60, 60), max_buffered=1, retry_for=0.1)
         topics.publish("t", "a", durable=False)
         with pytest.raises(BufferFullError):
@@ -274,7 +276,7 @@ def test_a_full_buffer_fails_a_future_of_asyncio_and_lets_a_thread_wait() -> Non
 
 
 def test_a_call_can_be_withdrawn_before_it_is_sent(topics_of: TopicsOf) -> None:
-    with ScriptedAgent([BUSY, OK]) as server, topics_of(server.url, backoff=(0.3, 0.3)) as topics:
+    with ScriptedServer([BUSY, OK]) as server, topics_of(server.url, backoff=(0.3, 0.3)) as topics:
         first = topics.publish("t", "a")
         assert wait_until(lambda: topics.counters.retried == 1)
         second, third = topics.publish("t", "b"), topics.publish("t", "c")
@@ -409,7 +411,7 @@ def test_no_password_and_no_token_is_shown(
     topics_of: TopicsOf, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    with ScriptedAgent([BUSY, OK]) as server:
+    with ScriptedServer([BUSY, OK]) as server:
         url = server.url.replace("//", "//somebody:geheim@") + "/?token=geheim"
         with topics_of(url, backoff=FAST) as topics:
             topics.publish("t", "a").result(DEADLINE)

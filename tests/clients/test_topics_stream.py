@@ -20,11 +20,12 @@ from oplogc.topics import (
     Topics,
 )
 from oplogd.message_id import MessageId
-from tests.clients.chaos import ChaosProxy, ScriptedAgent, answer
+from tests.clients.chaos import ChaosProxy
 from tests.clients.restart import agent_on, free_port
 from tests.clients.streams import FAST, HEAD, Streams, chunked
 from tests.contract.wire import wait_until
 from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.servers.scripted import ScriptedServer, answer
 
 IDS = [str(MessageId(1_415_271_879_041, number)) for number in range(10)]
 
@@ -231,7 +232,7 @@ async def test_a_lost_connection_resumes_after_the_last_block_also_after_reset()
         async with TopicConsumer(server.url, "t", start=IDS[0], backoff=FAST) as consumer:
             assert await take(consumer, 3) == ["reset", "a", "a"]
         assert server.last_ids() == [IDS[0], "0", IDS[1], IDS[5]]
-        assert server.asked[0].startswith(
+        assert server.heads[0].startswith(
             "GET /v1/namespaces/default/topics/t/stream?checkpoint=1 HTTP/1.1\r\n"
         )
 
@@ -256,7 +257,7 @@ async def test_a_silent_agent_is_left_and_asked_again() -> None:
     ],
 )
 async def test_a_refusal_or_nonsense_ends_the_iteration(raw: bytes, kind: type[Exception]) -> None:
-    with ScriptedAgent([raw]) as server:
+    with ScriptedServer([raw]) as server:
         async with TopicConsumer(server.url, "t") as consumer:
             with pytest.raises(kind):
                 await take(consumer, 1)
@@ -264,7 +265,7 @@ async def test_a_refusal_or_nonsense_ends_the_iteration(raw: bytes, kind: type[E
 
 async def test_a_busy_agent_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
     busy = answer("503 Busy", '{"detail":"too many consumers"}')
-    with ScriptedAgent([busy, HEAD + b"\r\n" + block(0)]) as server:
+    with ScriptedServer([busy, HEAD + b"\r\n" + block(0)]) as server:
         async with TopicConsumer(server.url, "t", backoff=FAST) as consumer:
             assert await take(consumer, 1) == ["a"]
     assert "too many consumers" in caplog.text

@@ -21,11 +21,11 @@ from oplogc.topics import (
     TransactionError,
     UnavailableError,
 )
-from tests.clients.chaos import answer
 from tests.clients.restart import free_port
 from tests.clients.scripted_transactions import SHOWN, TXN, TransactionServer, id_of, refused
 from tests.clients.topics_of import TopicsOf
 from tests.kits.agents.agent import DEADLINE
+from tests.kits.servers.scripted import answer
 
 FAST = (0.01, 0.05)
 BUSY = refused("503 Busy", "busy")

@@ -11,14 +11,16 @@ from pathlib import Path
 from tests.conftest import ROOT
 from tests.mongo.servers import go_program
 
-CLIENTS = Path(os.environ.get("OPLOG_CONFORMANCE_CLIENTS") or ROOT / "clients")
-"""Folder of the clients; the variable names that of another checkout."""
+# The folder of the clients. The variable names the folder of another checkout.
+_ELSEWHERE = os.environ.get("OPLOG_CONFORMANCE_CLIENTS")
+CLIENTS = Path(_ELSEWHERE or ROOT / "clients")
 
 DRIVERS = Path(__file__).parent / "drivers"
 EVERY_CLIENT = ("python", "python-async", "javascript", "go", "php")
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")},
-    "PYTHONPATH": str(CLIENTS / "python"),
+    # Drivers with the same path are forked.
+    **({"PYTHONPATH": str(CLIENTS / "python")} if _ELSEWHERE else {}),
     "OPLOG_CLIENTS": str(CLIENTS),
 }
 

@@ -9,17 +9,19 @@ import json
 import os
 import signal
 import struct
+import subprocess
 import termios
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tests.conformance.clients import ENVIRONMENT, EVERY_CLIENT, command
 from tests.conformance.disk import Disk
 from tests.conformance.server import Progress, Request, ScriptedServer
 from tests.conformance.steps import Script, Signal
 from tests.kits.agents.agent import DEADLINE
+from tests.kits.processes.forked import start
 
 AT_ONCE = 8
 
@@ -187,37 +189,41 @@ async def play(client: str, scenario: Scenario, go_folder: Path, folder: Path) -
             holder = [*command(scenario.holder, scenario.role, go_folder), *arguments]
             await stack.enter_async_context(_holding(holder, folder, server))
         stdin, input_end = os.pipe()
-        process = await asyncio.create_subprocess_exec(
-            *prefix, *command(client, scenario.role, go_folder), *arguments,
-            stdin=stdin, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            env=environment, cwd=folder, limit=1 << 16,
-        )  # fmt: skip
+        process = start(
+            [*prefix, *command(client, scenario.role, go_folder), *arguments],
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            cwd=folder,
+        )
         os.close(stdin)
+        assert process.stdout
+        assert process.stderr
+        stdout, stderr = await _reader(process.stdout), await _reader(process.stderr)
         async with progress.changed:
             progress.signal = process.send_signal
             progress.changed.notify_all()
         tasks = [
-            asyncio.create_task(_read_stdout(process, outcome, progress, scenario.reads_late)),
-            asyncio.create_task(_read_stderr(process, outcome, progress)),
+            asyncio.create_task(_read_stdout(stdout, outcome, progress, scenario.reads_late)),
+            asyncio.create_task(_read_stderr(stderr, outcome, progress)),
             asyncio.create_task(_write_stdin(process, input_end, scenario)),
         ]
         try:
             async with asyncio.timeout(DEADLINE):
                 await asyncio.gather(*tasks[:2])
-                outcome.exit = await process.wait()
+                outcome.exit = await asyncio.to_thread(process.wait)
         except TimeoutError:
             outcome.standing = "; ".join(
                 f"request {number}: {step!r}" for number, step in server.playing.items()
             )
         finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+            process.kill()
+            process.wait()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            for pipe in (process.stdout, process.stderr):  # an unread pipe would stay open
-                assert pipe
+            for pipe in (stdout, stderr):  # an unread pipe would stay open
                 async with asyncio.timeout(DEADLINE):
                     await pipe.read()
         outcome.requests = server.requests
@@ -236,9 +242,9 @@ async def _holding(
     arguments: Sequence[str], folder: Path, server: ScriptedServer
 ) -> AsyncIterator[None]:
     """Another client, which has connected when this begins, and is killed at the end."""
-    nothing = asyncio.subprocess.DEVNULL
-    process = await asyncio.create_subprocess_exec(
-        *arguments, stdin=nothing, stdout=nothing, stderr=nothing, env=ENVIRONMENT, cwd=folder
+    nothing = subprocess.DEVNULL
+    process = start(
+        arguments, stdin=nothing, stdout=nothing, stderr=nothing, env=ENVIRONMENT, cwd=folder
     )
     try:
         async with asyncio.timeout(DEADLINE):
@@ -246,9 +252,15 @@ async def _holding(
                 await asyncio.sleep(0.001)
         yield
     finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
+        process.kill()
+        process.wait()
+
+
+async def _reader(pipe: IO[bytes]) -> asyncio.StreamReader:
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+    return reader
 
 
 _DEFAULT_FLAGS: Mapping[str, Mapping[str, str]] = {
@@ -267,12 +279,11 @@ def _flags(scenario: Scenario, url: str) -> dict[str, str]:
 
 
 async def _read_stdout(
-    process: asyncio.subprocess.Process, outcome: Outcome, progress: Progress, late: float
+    stdout: asyncio.StreamReader, outcome: Outcome, progress: Progress, late: float
 ) -> None:
-    assert process.stdout
     await asyncio.sleep(late)  # this is the slow handler
     partial = b""
-    while raw := await process.stdout.read(65536):
+    while raw := await stdout.read(65536):
         *lines, partial = (partial + raw).split(b"\n")
         for line in lines:
             outcome.take(line)
@@ -283,18 +294,15 @@ async def _read_stdout(
         outcome.junk.append(partial.decode(errors="replace"))
 
 
-async def _read_stderr(
-    process: asyncio.subprocess.Process, outcome: Outcome, progress: Progress
-) -> None:
-    assert process.stderr
-    while raw := await process.stderr.read(65536):
+async def _read_stderr(stderr: asyncio.StreamReader, outcome: Outcome, progress: Progress) -> None:
+    while raw := await stderr.read(65536):
         outcome.stderr += raw.decode(errors="replace")
         async with progress.changed:
             progress.stderr = outcome.stderr
             progress.changed.notify_all()
 
 
-async def _write_stdin(process: asyncio.subprocess.Process, pipe: int, scenario: Scenario) -> None:
+async def _write_stdin(process: "subprocess.Popen[bytes]", pipe: int, scenario: Scenario) -> None:
     try:
         os.set_blocking(pipe, False)
         left = scenario.input or b""

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from tests.clients.chaos import Server
 from tests.kits.agents.agent import DEADLINE, Agent, Answer
+from tests.kits.servers.server import Server
 
 
 class LosingProxy(Server):

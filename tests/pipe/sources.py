@@ -13,6 +13,8 @@ from oplog_pipe.settings import SourceSettings
 from oplog_pipe.sources import Sources
 from tests.clients.streams import Streams
 from tests.kits.agents.agent import DEADLINE
+from tests.kits.servers.request import Request
+from tests.kits.servers.scripted import Reply
 
 FAST = (0.01, 0.05)
 
@@ -109,13 +111,12 @@ class Script(Streams):
         super().__init__(*streams)
         self._status = status
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await reader.readuntil(b"\r\n\r\n")
-        if head.startswith(b"GET /status "):
-            writer.write(self._status)
-            writer.close()
-            await writer.wait_closed()
-            return
-        again = asyncio.StreamReader()
-        again.feed_data(head)
-        await super()._answer(again, writer)
+    @property
+    def streamed(self) -> list[Request]:
+        """Return the requests for a stream."""
+        return [each for each in self.requests if each.path != "/status"]
+
+    async def respond(self, request: Request) -> Reply:
+        return (
+            (self._status or None) if request.path == "/status" else await super().respond(request)
+        )

@@ -101,7 +101,7 @@ async def test_positions_without_an_event_are_kept_when_the_pipe_stops(tmp_path:
     assert (saved["position"], saved["end"]) == (IDS[5], 2)
     with Script(b"") as agent:
         async with running(tmp_path, source(agent.url)) as pipe:
-            await pipe.until(lambda: agent.asked != [])
+            await pipe.until(lambda: agent.streamed != [])
         assert agent.last_ids() == [IDS[5]]
 
 
@@ -195,7 +195,7 @@ async def test_a_full_disk_ends_the_run_and_a_later_one_resumes_behind_what_was_
     log.close()
     with Script(b"") as agent:
         async with running(tmp_path, source(agent.url)) as pipe:
-            await pipe.until(lambda: agent.asked != [])
+            await pipe.until(lambda: agent.streamed != [])
         assert agent.last_ids() == [position]
 
 

@@ -1,11 +1,9 @@
 """Agents that answer as a test says, and settings with their addresses."""
 
-import asyncio
 import json
 from typing import Any
 
 from oplog_relay.settings import AgentSettings, DatabaseSettings, Limits, RelaySettings
-from tests.clients.chaos import ScriptedAgent
 from tests.clients.restart import free_port
 
 PROBLEM = "application/problem+json"
@@ -32,19 +30,3 @@ def settings_of(*urls: str, password: str | None = None, **limits: Any) -> Relay
 def nobody() -> str:
     """Return an address at which nothing listens."""
     return f"http://127.0.0.1:{free_port()}"
-
-
-class Holding(ScriptedAgent):
-    """Takes requests and answers none of them."""
-
-    def __init__(self) -> None:
-        super().__init__([None])
-        self.requests = 0
-        self.came = asyncio.Event()
-        self._test = asyncio.get_running_loop()
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        self.requests += 1
-        self._test.call_soon_threadsafe(self.came.set)
-        await asyncio.Event().wait()

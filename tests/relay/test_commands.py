@@ -22,12 +22,12 @@ import pytest
 from oplog_relay.cli import main
 from oplog_relay.outbox import OutboxWriter
 from oplog_relay.schema import ddl
-from tests.clients.chaos import ScriptedAgent
 from tests.clients.restart import free_port
 from tests.conftest import ROOT
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.processes.forked import Forked
 from tests.kits.servers.postgres import PostgresServer
+from tests.kits.servers.scripted import ScriptedServer
 from tests.mongo.agents import wait_for
 from tests.relay.e2e.http_proxy import Fault, HttpProxy
 from tests.relay.e2e.processes import BEGINS, ENDS, RelayProcess
@@ -297,7 +297,7 @@ def problem(status: int) -> bytes:
 
 
 def test_an_agent_without_leases_is_named(place: Place, capsys: Captured) -> None:
-    with ScriptedAgent([problem(404)]) as old:
+    with ScriptedServer([problem(404)]) as old:
         place.write(agents=[old.url])
         assert main(["validate", "-f", str(place.path)]) == 1
         assert capsys.readouterr().err == (
@@ -312,7 +312,7 @@ def test_an_agent_without_leases_is_named(place: Place, capsys: Captured) -> Non
 
 
 def test_a_lease_that_may_not_be_read_is_no_problem(place: Place, capsys: Captured) -> None:
-    with ScriptedAgent([problem(404), problem(400), problem(401)]) as agent:
+    with ScriptedServer([problem(404), problem(400), problem(401)]) as agent:
         place.write(agents=[agent.url])
         assert main(["validate", "-f", str(place.path)]) == 0
         assert capsys.readouterr().out.endswith(

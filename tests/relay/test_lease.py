@@ -13,9 +13,9 @@ from oplog_relay.bindings import LeaseState
 from oplog_relay.errors import LeaseUnavailableError
 from oplog_relay.lease import HttpLease
 from oplog_relay.settings import RelaySettings
-from tests.clients.chaos import ScriptedAgent
 from tests.kits.agents.agent import DEADLINE
-from tests.relay.http_agents import Holding, nobody, problem, respond, settings_of
+from tests.kits.servers.scripted import End, ScriptedServer
+from tests.relay.http_agents import nobody, problem, respond, settings_of
 
 PATH = "/v1/leases/orders"
 BUSY = problem("503 Service Unavailable", "the store is away")
@@ -36,7 +36,7 @@ async def lease(settings: RelaySettings) -> AsyncIterator[HttpLease]:
 
 
 async def test_a_poll_names_the_holder_and_the_session_and_what_is_asked_for() -> None:
-    with ScriptedAgent([ok()]) as agent:
+    with ScriptedServer([ok()]) as agent:
         async with lease(settings_of(agent.url, password="pw", session=12.5)) as made:
             assert await made.poll(DEADLINE) == LeaseState(True, "me", 7, 9.5)
             await made.poll(DEADLINE, refresh=True, note='{"host":"ä"}')
@@ -57,7 +57,7 @@ async def test_a_poll_names_the_holder_and_the_session_and_what_is_asked_for() -
 
 
 async def test_a_lease_of_another_holder_is_no_failure() -> None:
-    with ScriptedAgent([ok(leader=False, holder="other"), ok(leader=False, holder=None)]) as agent:
+    with ScriptedServer([ok(leader=False, holder="other"), ok(leader=False, holder=None)]) as agent:
         async with lease(settings_of(agent.url)) as made:
             assert await made.poll(DEADLINE) == LeaseState(False, "other", 7, 9.5)
             assert await made.poll(DEADLINE) == LeaseState(False, None, 7, 9.5)
@@ -72,7 +72,7 @@ async def test_a_lease_of_another_holder_is_no_failure() -> None:
     ],
 )
 async def test_a_release_is_done_whoever_holds_the_lease_now(answer: bytes) -> None:
-    with ScriptedAgent([answer]) as agent:
+    with ScriptedServer([answer]) as agent:
         async with lease(settings_of(agent.url)) as made:
             await made.release(DEADLINE, 7)
     assert agent.heads[0].startswith(f"DELETE {PATH} ")
@@ -83,7 +83,7 @@ async def test_a_look_changes_nothing_and_shows_the_note() -> None:
     shown = {"name": "orders", "holder": "me", "term": 7, "expires_in_ms": 0, "note": "text"}
     of_other, of_nobody = ({**shown, "holder": holder} for holder in ("other", None))
     answers = [respond("200 OK", each) for each in (shown, of_other, of_nobody)]
-    with ScriptedAgent([*answers, problem("404 Not Found", "nobody")]) as agent:
+    with ScriptedServer([*answers, problem("404 Not Found", "nobody")]) as agent:
         async with lease(settings_of(agent.url)) as made:
             assert [await made.look(DEADLINE) for _ in range(4)] == [
                 LeaseState(True, "me", 7, 0, "text"),
@@ -129,7 +129,7 @@ NO_LEASES = "agents.urls: LEASE is no agent with leases"
     ],
 )
 async def test_any_other_answer_to_a_poll_is_a_failure(answer: bytes | None, reason: str) -> None:
-    with ScriptedAgent([answer]) as agent:
+    with ScriptedServer([answer]) as agent:
         async with lease(settings_of(agent.url.replace("//", "//user:sEcret@"))) as made:
             with pytest.raises(LeaseUnavailableError) as raised:
                 await made.poll(DEADLINE)
@@ -138,7 +138,7 @@ async def test_any_other_answer_to_a_poll_is_a_failure(answer: bytes | None, rea
 
 @pytest.mark.parametrize("answer", [respond("404 Not Found", "x"), respond("409 Conflict", "x")])
 async def test_a_server_before_the_agents_says_nothing_about_the_lease(answer: bytes) -> None:
-    with ScriptedAgent([answer]) as agent:
+    with ScriptedServer([answer]) as agent:
         async with lease(settings_of(agent.url)) as made:
             with pytest.raises(LeaseUnavailableError, match="is no agent"):
                 await made.look(DEADLINE)
@@ -147,7 +147,11 @@ async def test_a_server_before_the_agents_says_nothing_about_the_lease(answer: b
 
 
 async def test_a_call_asks_each_agent_once_and_later_calls_stay_with_the_good_one() -> None:
-    with ScriptedAgent([BUSY]) as busy, ScriptedAgent([None]) as cut, ScriptedAgent([ok()]) as good:
+    with (
+        ScriptedServer([BUSY]) as busy,
+        ScriptedServer([None]) as cut,
+        ScriptedServer([ok()]) as good,
+    ):
         urls = [nobody(), busy.url, cut.url, good.url]
         async with lease(settings_of(*urls)) as made:
             for _ in range(3):
@@ -160,32 +164,32 @@ async def test_a_call_asks_each_agent_once_and_later_calls_stay_with_the_good_on
 
 
 async def test_an_agent_that_hangs_leaves_time_for_the_others() -> None:
-    with Holding() as holding, ScriptedAgent([ok()]) as good:
+    with ScriptedServer([End.HOLD]) as holding, ScriptedServer([ok()]) as good:
         async with lease(settings_of(holding.url, good.url)) as made:
             # Half of it for the first one; the second one answers at once.
             assert (await made.poll(2)).is_leader
             assert (await made.poll(DEADLINE)).is_leader
-        assert (holding.requests, len(good.bodies)) == (1, 2)
+        assert (len(holding.requests), len(good.bodies)) == (1, 2)
         async with lease(settings_of(holding.url, holding.url)) as made:
             with pytest.raises(LeaseUnavailableError, match=r"no answer within 0(\.0\d{1,4})? s$"):
                 await made.poll(0.1)
 
 
 async def test_a_cancelled_poll_leaves_its_agent() -> None:
-    with Holding() as holding, ScriptedAgent([ok()]) as good:
+    with ScriptedServer([End.HOLD]) as holding, ScriptedServer([ok()]) as good:
         async with lease(settings_of(holding.url, good.url)) as made:
             cancelled = asyncio.create_task(made.poll(DEADLINE))
-            await holding.came.wait()
+            await asyncio.to_thread(holding.wait_requests, 1)
             cancelled.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await cancelled
             assert (await made.poll(DEADLINE)).is_leader
-        assert holding.requests == 1
+        assert len(holding.requests) == 1
 
 
 async def test_a_change_of_the_agent_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "oplog_relay")
-    with ScriptedAgent([ok(), BUSY]) as first, ScriptedAgent([ok()]) as second:
+    with ScriptedServer([ok(), BUSY]) as first, ScriptedServer([ok()]) as second:
         urls = [agent.url.replace("//", "//user:sEcret@") for agent in (first, second)]
         async with lease(settings_of(*urls)) as made:
             for _ in range(4):

@@ -13,8 +13,8 @@ from oplog_relay.bindings import Outcome, Publisher, Verdict
 from oplog_relay.publisher import HttpPublisher
 from oplog_relay.row import Row
 from oplog_relay.settings import RelaySettings
-from tests.clients.chaos import ScriptedAgent
-from tests.relay.http_agents import Holding, nobody, problem, respond, settings_of
+from tests.kits.servers.scripted import End, ScriptedServer
+from tests.relay.http_agents import nobody, problem, respond, settings_of
 
 ROW = Row(1, datetime(2026, 1, 31, 12, tzinfo=UTC), "orders", "a", "value")
 OK = respond("200 OK")
@@ -38,7 +38,7 @@ async def publish(settings: RelaySettings, *rows: Row) -> Outcome:
 
 
 async def test_a_request_carries_rows_of_a_topic_the_term_and_the_password() -> None:
-    with ScriptedAgent([OK]) as agent:
+    with ScriptedServer([OK]) as agent:
         url = f"{agent.url}/base/"
         async with publisher(settings_of(url, password="pä")) as made:
             rows = [ROW, ROW._replace(id=2, key="b", value=None)]
@@ -154,7 +154,7 @@ HTML = "<h1>nginx</h1>"
 async def test_every_answer_has_one_meaning(
     answer: bytes | None, verdict: Verdict, reason: str, retry_after: float
 ) -> None:
-    with ScriptedAgent([answer]) as agent:
+    with ScriptedServer([answer]) as agent:
         outcome = await publish(settings_of(agent.url.replace("//", "//user:sEcret@")))
         address = f"{agent.url}{PATH}"
     assert outcome == Outcome(verdict, reason.replace("PUBLISH", address), retry_after)
@@ -162,7 +162,7 @@ async def test_every_answer_has_one_meaning(
 
 
 async def test_a_row_that_can_never_be_sent_is_refused_without_a_request() -> None:
-    with ScriptedAgent([OK]) as agent:
+    with ScriptedServer([OK]) as agent:
         async with publisher(settings_of(agent.url)) as made:
             fault = ROW._replace(fault="header_keys: are no list")
             assert await made.publish("orders", [ROW, fault], 1) == Outcome(
@@ -177,9 +177,9 @@ async def test_after_a_failure_the_next_request_goes_to_the_next_agent() -> None
     no_agent = respond("404 Not Found", HTML)
     gone = problem("404 Not Found", "there is no topic default/orders")
     with (
-        ScriptedAgent([BUSY]) as busy,
-        ScriptedAgent([no_agent]) as wrong,
-        ScriptedAgent([gone, OK]) as good,
+        ScriptedServer([BUSY]) as busy,
+        ScriptedServer([no_agent]) as wrong,
+        ScriptedServer([gone, OK]) as good,
     ):
         urls = [nobody(), busy.url, wrong.url, good.url]
         async with publisher(settings_of(*urls)) as made:
@@ -196,10 +196,14 @@ async def test_after_a_failure_the_next_request_goes_to_the_next_agent() -> None
 
 
 async def test_a_late_failure_does_not_leave_an_agent_that_was_chosen_since() -> None:
-    with Holding() as first, ScriptedAgent([BUSY]) as second, ScriptedAgent([OK]) as third:
+    with (
+        ScriptedServer([End.HOLD]) as first,
+        ScriptedServer([BUSY]) as second,
+        ScriptedServer([OK]) as third,
+    ):
         async with publisher(settings_of(first.url, second.url, third.url)) as made:
             early, late = (asyncio.create_task(made.publish("orders", [ROW], 1)) for _ in range(2))
-            await first.came.wait()
+            await asyncio.to_thread(first.wait_requests, 1)
             for task, verdict in ((early, Verdict.UNCERTAIN), (late, Verdict.ACCEPTED)):
                 task.cancel()
                 await asyncio.wait([task])
@@ -208,20 +212,20 @@ async def test_a_late_failure_does_not_leave_an_agent_that_was_chosen_since() ->
 
 
 async def test_an_agent_without_an_answer_in_time_is_left() -> None:
-    with Holding() as holding, ScriptedAgent([OK]) as good:
+    with ScriptedServer([End.HOLD]) as holding, ScriptedServer([OK]) as good:
         async with publisher(settings_of(holding.url, good.url, request_timeout=1.0)) as made:
             assert await made.publish("orders", [ROW], 1) == Outcome(
                 Verdict.UNCERTAIN, f"{holding.url}{PATH}: no answer within 1 s"
             )
             assert (await made.publish("orders", [ROW], 1)).verdict is Verdict.ACCEPTED
-    assert holding.requests == 1
+    assert len(holding.requests) == 1
 
 
 async def test_a_cancelled_request_leaves_its_agent() -> None:
-    with Holding() as holding, ScriptedAgent([OK]) as good:
+    with ScriptedServer([End.HOLD]) as holding, ScriptedServer([OK]) as good:
         async with publisher(settings_of(holding.url, good.url)) as made:
             cancelled = asyncio.create_task(made.publish("orders", [ROW], 1))
-            await holding.came.wait()
+            await asyncio.to_thread(holding.wait_requests, 1)
             cancelled.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await cancelled

@@ -9,7 +9,8 @@ import pytest
 
 from tests.e2e.topics import Topic
 from tests.kits.agents.agent import DEADLINE, Agent
-from tests.pipe.answering import Answering, Asked, Reply
+from tests.kits.servers.request import Request
+from tests.kits.servers.scripted import ScriptedServer, answer
 from tests.pipe.e2e.control import Control
 from tests.pipe.e2e.processes import PipeFolder
 
@@ -99,18 +100,18 @@ def test_objects_are_fetched_transformed_and_posted_in_order_and_the_figures_tel
     titles["v5"] = "secret"
     del titles["v9"]
 
-    def answer(asked: Asked) -> Reply:
+    def choose(asked: Request) -> bytes:
         if asked.method == "POST":
-            return Reply(204, b"")
-        title = titles.get(asked.path.rpartition("/")[2])
+            return answer(204, b"")
+        title = titles.get(asked.target.rpartition("/")[2])
         if title is None:
-            return Reply(404, b"{}")
-        return Reply(200, json.dumps({"title": title}).encode())
+            return answer(404, b"{}")
+        return answer(200, json.dumps({"title": title}).encode())
 
     (tmp_path / "shape.py").write_text(_SHAPE)
     (tmp_path / "agent").mkdir()
     with (
-        Answering(answer) as server,
+        ScriptedServer(choose) as server,
         Agent(tmp_path / "agent", "--object-url", f"{server.url}/{{{{id}}}}") as agent,
     ):
         sink = {"name": "hook", "type": "http", "url": f"{server.url}/hook"}
@@ -127,7 +128,7 @@ def test_objects_are_fetched_transformed_and_posted_in_order_and_the_figures_tel
             assert process.stop() == 0
     posted = [
         (each["op"], each["id"], each["data"])
-        for asked in server.asked
+        for asked in server.requests
         if asked.method == "POST"
         for each in json.loads(asked.body)
     ]

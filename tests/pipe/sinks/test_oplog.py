@@ -12,7 +12,8 @@ from oplog_pipe.message import Op
 from oplog_pipe.sinks.oplog import OplogSink
 from oplog_pipe.sinks.options import OplogOptions
 from tests.kits.agents.agent import Agent
-from tests.pipe.answering import Answering, Asked, Reply
+from tests.kits.servers.request import Request
+from tests.kits.servers.scripted import ScriptedServer, answer
 from tests.pipe.made import message
 
 PASSWORD = {"Authorization": "Basic OnBhc3M="}
@@ -140,20 +141,20 @@ def test_a_topic_that_does_not_exist_is_refused_at_the_start(agent: Agent) -> No
 
 
 def test_another_agent_takes_over_and_without_any_the_failure_is_transient(agent: Agent) -> None:
-    def busy(asked: Asked) -> Reply:
-        return Reply(503)
+    def busy(asked: Request) -> bytes:
+        return answer(503, "{}")
 
-    with Answering(busy) as server:
+    with ScriptedServer(busy) as server:
         sink = OplogSink(OplogOptions((server.url, agent.url), password="pass"))
         sink.write([message(1, "taken-over")])
         sink.write([message(2, "taken-over")])
         sink.close()
-        assert len(server.asked) == 1
+        assert len(server.requests) == 1
         alone = OplogSink(OplogOptions((server.url,), password="pass"))
         with pytest.raises(SinkError, match="503") as caught:
             alone.write([message(1, "a", DATA, op="update")])
         alone.close()
     assert caught.value.transient
-    assert json.loads(server.asked[-1].body) == {
+    assert json.loads(server.requests[-1].body) == {
         "event": "update", "timestamp": TIME, "parents": ["p"], "type": "video", "id": "a",
     }  # fmt: skip

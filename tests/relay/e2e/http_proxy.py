@@ -10,8 +10,9 @@ from contextlib import contextmanager, suppress
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from tests.clients.chaos import Server, answer
 from tests.kits.agents.agent import DEADLINE
+from tests.kits.servers.scripted import answer
+from tests.kits.servers.server import Server
 
 PUBLISH = "/publish"
 LEASE = "/v1/leases/"

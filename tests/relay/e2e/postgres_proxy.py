@@ -5,8 +5,8 @@ import threading
 from contextlib import suppress
 from enum import Enum, auto
 
-from tests.clients.chaos import Server
 from tests.kits.agents.agent import DEADLINE
+from tests.kits.servers.server import Server
 
 _STARTUP = 8  # bytes before a startup message's parameters: its length and its version
 _PARSE, _BIND, _QUERY, _SYNC, _READY = b"P", b"B", b"Q", b"S", b"Z"
