@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import PurePath
 from typing import Any
 
@@ -163,14 +164,19 @@ def needs(path: str, fixtures: list[str], parameters: Mapping[str, object]) -> s
     return found
 
 
+@cache
+def is_unit_file(path: str) -> bool:
+    """Return True if the tests of this file, given below tests/, are unit tests."""
+    return any(fnmatch(path, pattern) for pattern in UNIT)
+
+
 def mark(item: pytest.Item, root: PurePath) -> None:
     path = item.path.relative_to(root).as_posix()
     call = getattr(item, "callspec", None)
     for name in needs(path, getattr(item, "fixturenames", []), call.params if call else {}):
         item.add_marker(name)
     marks = {each.name for each in item.iter_markers()}
-    in_unit_file = any(fnmatch(path, pattern) for pattern in UNIT)
-    if in_unit_file and not marks & {"process", *FIXTURES.values(), *PROGRAMS.values()}:
+    if is_unit_file(path) and not marks & {"process", *FIXTURES.values(), *PROGRAMS.values()}:
         item.add_marker("unit")
 
 
