@@ -1,3 +1,4 @@
+import gc
 import os
 import signal
 from collections.abc import Generator, Iterator
@@ -16,7 +17,7 @@ from tests.mongo.servers import (
     ferretdb,
     java_server,
 )
-from tests.needs import UNIT, Guard, mark
+from tests.needs import UNIT, Guard, is_unit_file, mark
 from tests.opensearch.servers import OpenSearchServer
 
 TESTS = Path(__file__).resolve().parent
@@ -108,18 +109,32 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out folders that need a driver that is not installed, and folders not asked for."""
+    """Leave out what needs a driver that is not installed, and what was not asked for."""
+    is_unit = config.option.markexpr == "unit"
+    if is_unit and collection_path.suffix == ".py" and collection_path.is_relative_to(TESTS):
+        return None if is_unit_file(collection_path.relative_to(TESTS).as_posix()) else True
     if collection_path.parent != TESTS or not collection_path.is_dir():
         return None
     folder = collection_path.name
     if folder == "soak":
         return None if SOAK in os.environ else True
-    if config.option.markexpr == "unit":
+    if is_unit:
         return None if any(pattern.startswith(f"{folder}/") for pattern in UNIT) else True
     driver = DRIVERS.get(folder)
     if driver is None or find_spec(driver) or os.environ.get(REQUIRE_ALL):
         return None
     return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Let the garbage collector leave out the objects of the collection: they stay to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

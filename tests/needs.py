@@ -170,6 +170,7 @@ def needs(path: str, fixtures: list[str], parameters: Mapping[str, object]) -> s
 
 @cache
 def is_unit_file(path: str) -> bool:
+    """Return True if the tests of this file, given below tests/, are unit tests."""
     return any(fnmatch(path, pattern) for pattern in UNIT)
 
 

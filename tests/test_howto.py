@@ -7,26 +7,17 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-import pytest
-
 from tests.contract.wire import wait_until
 from tests.kits.agents.agent import DEADLINE, Agent
-from tests.kits.documents.reader import Reader
 from tests.kits.documents.snippets import snippet_of
 from tests.kits.processes import forked
 from tests.kits.processes.forked import Forked
 
 
-@pytest.fixture
-def reader(tmp_path: Path) -> Iterator[Reader]:
-    with Reader(tmp_path) as reader:
-        yield reader
-
-
 @contextmanager
-def running(reader: Reader, *command: str) -> Iterator[subprocess.Popen[bytes]]:
+def running(folder: Path, *command: str) -> Iterator[subprocess.Popen[bytes]]:
     with Forked[bytes](
-        [sys.executable, *command], cwd=reader.folder, stdout=subprocess.DEVNULL
+        [sys.executable, *command], cwd=folder, stdout=subprocess.DEVNULL
     ) as process:
         try:
             yield process
@@ -34,16 +25,14 @@ def running(reader: Reader, *command: str) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def test_the_search_index_forgets_what_a_reset_does_not_bring(
-    reader: Reader, tmp_path: Path
-) -> None:
+def test_the_search_index_forgets_what_a_reset_does_not_bring(tmp_path: Path) -> None:
     for name in ("index.py", "service.py"):
         code = snippet_of("docs/howto/search-index.md", name)
-        (reader.folder / name).write_text(code)
+        (tmp_path / name).write_text(code)
     (tmp_path / "new").mkdir()
 
     def titles() -> set[str]:
-        with closing(sqlite3.connect(reader.folder / "index.db", isolation_level=None)) as index:
+        with closing(sqlite3.connect(tmp_path / "index.db", isolation_level=None)) as index:
             index.execute("BEGIN")
             if index.execute(
                 "SELECT count(*) FROM sqlite_master WHERE name IN ('entries', 'titles')"
@@ -55,20 +44,20 @@ def test_the_search_index_forgets_what_a_reset_does_not_bring(
             )
             return {title for (title,) in index.execute("SELECT title FROM titles")}
 
-    with Agent(reader.folder) as agent:
-        service, index = (reader.folder / name for name in ("service.py", "index.py"))
+    with Agent(tmp_path) as agent:
+        service, index = (tmp_path / name for name in ("service.py", "index.py"))
         for path in (service, index):
             path.write_text(path.read_text().replace("localhost:8042", f"127.0.0.1:{agent.port}"))
         for number in range(3):
             forked.run(
                 [sys.executable, "service.py", "insert", f"x{number}", f"title {number}"],
-                cwd=reader.folder,
+                cwd=tmp_path,
                 check=True,
             )
-        with running(reader, "index.py"):
+        with running(tmp_path, "index.py"):
             assert wait_until(
                 lambda: (
-                    (reader.folder / "index.db").exists()
+                    (tmp_path / "index.db").exists()
                     and titles() == {"title 0", "title 1", "title 2"}
                 )
             )
@@ -81,14 +70,12 @@ def test_the_search_index_forgets_what_a_reset_does_not_bring(
             )
             == 200
         )
-        with running(reader, "index.py"):
+        with running(tmp_path, "index.py"):
             assert wait_until(lambda: titles() == {"title 1", "title 2"})
 
 
-def test_relays_survive_a_kill_and_a_reset_and_send_nothing_round(
-    reader: Reader, tmp_path: Path
-) -> None:
-    (reader.folder / "relay.py").write_text(snippet_of("docs/howto/regions.md", "relay.py"))
+def test_relays_survive_a_kill_and_a_reset_and_send_nothing_round(tmp_path: Path) -> None:
+    (tmp_path / "relay.py").write_text(snippet_of("docs/howto/regions.md", "relay.py"))
     for name in ("west", "east", "new"):
         (tmp_path / name).mkdir()
 
@@ -98,8 +85,8 @@ def test_relays_survive_a_kill_and_a_reset_and_send_nothing_round(
     with Agent(tmp_path / "west") as west, Agent(tmp_path / "east") as east:
         west_to_east = ["relay.py", west.url, east.url, "west"]
         with (
-            running(reader, *west_to_east) as relay,
-            running(reader, "relay.py", east.url, west.url, "east"),
+            running(tmp_path, *west_to_east) as relay,
+            running(tmp_path, "relay.py", east.url, west.url, "east"),
         ):
             west.post([operation("insert", f"w{number}", "west") for number in range(1000)])
             east.post([operation("insert", f"e{number}", "east") for number in range(10)])
@@ -107,7 +94,7 @@ def test_relays_survive_a_kill_and_a_reset_and_send_nothing_round(
             relay.kill()
             relay.wait(DEADLINE)
             west.post([operation("delete", f"w{number}", "west") for number in range(0, 1000, 2)])
-            with running(reader, *west_to_east):
+            with running(tmp_path, *west_to_east):
                 left = {f"video/w{number}" for number in range(1, 1000, 2)} | {
                     f"video/e{number}" for number in range(10)
                 }
@@ -116,6 +103,6 @@ def test_relays_survive_a_kill_and_a_reset_and_send_nothing_round(
                 west.wait_status(events_ingested=1510)  # of which ten came from the east
         with Agent(tmp_path / "new") as other:  # another history of the west
             other.post([operation("update", "w1", "west"), operation("insert", "w-new", "west")])
-            with running(reader, "relay.py", other.url, east.url, "west"):
+            with running(tmp_path, "relay.py", other.url, east.url, "west"):
                 left = {"video/w1", "video/w-new"} | {f"video/e{number}" for number in range(10)}
                 assert wait_until(lambda: east.replicate().keys() == left)

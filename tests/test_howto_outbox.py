@@ -5,7 +5,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from contextlib import ExitStack, suppress
@@ -19,6 +18,7 @@ from tests.contract.wire import wait_until
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.documents.snippets import Snippet, snippets
 from tests.kits.documents.staying import shape
+from tests.kits.processes.commands import Commands
 from tests.kits.servers.postgres import PostgresServer
 
 PAGE = ROOT / "docs/howto/outbox.md"
@@ -50,6 +50,7 @@ class Walk:
         with ExitStack() as stack:
             self._errors = stack.enter_context(tempfile.TemporaryFile())
             agent = stack.enter_context(Agent(folder))
+            stack.enter_context(Commands(folder / "bin", COMMANDS))
             self._stack = stack.pop_all()
         self._addresses = {
             "localhost:5432/shop": f"127.0.0.1:{postgres.port}/{self._database}",
@@ -57,15 +58,9 @@ class Walk:
             "localhost:8000": f"127.0.0.1:{self._port}",
             "--port 8000": f"--port {self._port}",
         }
-        commands = folder / "bin"
-        commands.mkdir()
-        for name, arguments in COMMANDS.items():
-            (commands / name).write_text(f'#!/bin/sh\nexec {sys.executable} {arguments} "$@"\n')
-            (commands / name).chmod(0o755)
         self._environ = {
             **os.environ,
-            "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "clients/python"))),
+            "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
             "OPLOGCTL_URL": agent.url,
         }
 

@@ -1,6 +1,7 @@
 """Every snippet of the documents is run by a test, or listed here with a reason."""
 
-from collections.abc import Iterator
+import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.kits.documents.reader import Reader
 from tests.kits.documents.snippets import Snippet, documents, name_of, snippets
+from tests.kits.processes.commands import Commands
 
 BOOTSTRAP = "tests/sync/test_bootstrap.py"
 CLIENT_DOCS = "tests/clients/test_docs.py"
@@ -211,21 +213,30 @@ def walked(document: Path) -> bool:
     )
 
 
+# These documents are read with the commands as they are installed, the others with forks of them.
+INSTALLED = {"docs/quickstart.md"}
+# Command -> arguments of Python.
+COMMANDS = {
+    "oplogctl": "-m oplogc.ctl",
+    "oplogd": "-m oplogd",
+    "oplog-tail": "-m oplogc.tail",
+    "python": "",
+}
 WALKED = [path for path in documents() if walked(path)]
-
-
-@pytest.fixture
-def reader(tmp_path: Path) -> Iterator[Reader]:
-    with Reader(tmp_path) as reader:
-        yield reader
 
 
 @pytest.mark.parametrize("document", WALKED, ids=name_of)
 def test_a_reader_who_pastes_everything_sees_what_is_shown_and_again_after_a_restart(
-    document: Path, reader: Reader
+    document: Path, tmp_path: Path
 ) -> None:
     def prepare() -> None:
         if name_of(document).startswith("clients/"):  # these pages expect a running agent
             reader.start_agent([])
 
-    reader.read_twice(document, NOT_RUN.get(name_of(document), {}), prepare)
+    with ExitStack() as stack:
+        path = Path(sys.executable).parent
+        if name_of(document) not in INSTALLED:
+            path = tmp_path / ".bin"
+            stack.enter_context(Commands(path, COMMANDS))
+        reader = stack.enter_context(Reader(tmp_path, path=path))
+        reader.read_twice(document, NOT_RUN.get(name_of(document), {}), prepare)

@@ -4,13 +4,12 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from check_jsonschema import main as check_jsonschema
 from click.testing import CliRunner
 
 from tests.conftest import ROOT
@@ -58,9 +57,22 @@ def must_pass(
 
 def fits(schema: str, path: Path) -> bool:
     """Return True if the file fits this schema of check-jsonschema, False if it does not."""
+    from check_jsonschema import main as check_jsonschema  # its import takes a second
+
     done = CliRunner().invoke(check_jsonschema, ["--builtin-schema", f"vendor.{schema}", str(path)])
     assert done.exit_code in (0, 1), done.output
     return done.exit_code == 0
+
+
+def check_manifests(resources: Iterable[Mapping[str, Any]], version: str) -> None:
+    """Raise ValueError if the API of this version of Kubernetes refuses a resource."""
+    import kubernetes_validate  # its import takes a second
+
+    for each in resources:
+        try:
+            kubernetes_validate.validate(each, version, strict=True)
+        except kubernetes_validate.ValidationError as error:
+            raise ValueError(f"{each['kind']}: {error.message}") from error
 
 
 def read_yaml(path: Path) -> Any:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import kubernetes_validate
 import pytest
 import yaml
 
@@ -20,7 +19,15 @@ from oplog_pipe.settings import PipeSettings
 from oplog_pipe.sinks.options import PostgresOptions
 from oplog_pipe.status import LogStatus, PipeStatus
 from tests.conftest import ROOT
-from tests.deploy.files import DEPLOY, fits, must_pass, pod_spec, program, read_yaml
+from tests.deploy.files import (
+    DEPLOY,
+    check_manifests,
+    fits,
+    must_pass,
+    pod_spec,
+    program,
+    read_yaml,
+)
 from tests.deploy.test_compose import SCHEMA
 from tests.deploy.test_kubernetes import VERSIONS
 from tests.kits.documents.snippets import snippets
@@ -137,8 +144,7 @@ async def test_the_health_check_of_compose_passes_while_the_pipe_is_live() -> No
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_api_of_kubernetes_accepts_the_manifests(version: str) -> None:
-    for manifest in resources():
-        kubernetes_validate.validate(manifest, version, strict=True)
+    check_manifests(resources(), version)
     assert {path.name for path in KUBERNETES.iterdir()} == {
         "kustomization.yaml", "networkpolicy.yaml", "pipe.yaml", "statefulset.yaml",
     }  # fmt: skip

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import kubernetes_validate
 import pytest
 import yaml
 from prometheus_client import CollectorRegistry
@@ -19,7 +18,15 @@ from oplog_relay.metrics_server import serving
 from oplog_relay.schema import ddl
 from oplog_relay.settings import RelaySettings
 from tests.conftest import ROOT
-from tests.deploy.files import DEPLOY, fits, must_pass, pod_spec, program, read_yaml
+from tests.deploy.files import (
+    DEPLOY,
+    check_manifests,
+    fits,
+    must_pass,
+    pod_spec,
+    program,
+    read_yaml,
+)
 from tests.deploy.test_compose import SCHEMA
 from tests.deploy.test_kubernetes import VERSIONS
 
@@ -133,8 +140,7 @@ def test_the_table_of_compose_is_that_of_the_command() -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_api_of_kubernetes_accepts_the_manifests(version: str) -> None:
-    for manifest in resources():
-        kubernetes_validate.validate(manifest, version, strict=True)
+    check_manifests(resources(), version)
     assert {path.name for path in KUBERNETES.iterdir()} == {
         "kustomization.yaml", "deployment.yaml", "relay.yaml",
     }  # fmt: skip

@@ -12,6 +12,9 @@ dir: ./pipe
 sources: [{agents: [http://localhost:8042], log: system/oplog}]
 sinks: [{name: copy, type: file, path: out.jsonl}]
 """
+HEAD = "dir: d\nsources: [{agents: [http://a:1]}]\n"
+# Sentence of a mistake: a text looks like another type.
+QUOTES = "must be text; put a number or a word such as yes in quotes"
 
 
 class SettingsFile:
@@ -29,3 +32,8 @@ class SettingsFile:
         with pytest.raises(ConfigError) as raised:
             load(self.write(text), environ)
         return str(raised.value).replace(f"{self.path.parent}/", "").splitlines()
+
+
+def sinks(*lines: str) -> str:
+    """Return settings with sinks of these members."""
+    return "".join([HEAD, "sinks:\n", *(f"  - {{{line}}}\n" for line in lines)])

@@ -10,7 +10,6 @@ import shlex
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -20,11 +19,11 @@ from types import TracebackType
 from typing import Self
 
 from tests.clients.restart import free_port
-from tests.conftest import ROOT
 from tests.contract.wire import wait_until
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.documents.snippets import Snippet, snippets
 from tests.kits.documents.staying import Staying, shape
+from tests.kits.processes.commands import Commands
 
 # Commands of the pages -> arguments of Python: they need not be installed.
 COMMANDS = {"oplog-pipe": "-m oplog_pipe", "python": "", "uvicorn": "-m uvicorn"}
@@ -53,17 +52,9 @@ class Walk:
         self._printed = ""
         with ExitStack() as stack:
             self._errors = stack.enter_context(tempfile.TemporaryFile())
+            stack.enter_context(Commands(folder / "bin", COMMANDS))
             self._stack = stack.pop_all()
-        commands = folder / "bin"
-        commands.mkdir()
-        for name, arguments in COMMANDS.items():
-            (commands / name).write_text(f'#!/bin/sh\nexec {sys.executable} {arguments} "$@"\n')
-            (commands / name).chmod(0o755)
-        self._environ = {
-            **os.environ,
-            "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "clients/python"))),
-        }
+        self._environ = {**os.environ, "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
     def read(self, page: Path) -> None:
         """Paste all snippets of a page."""

@@ -17,7 +17,6 @@ from types import TracebackType
 from typing import Self
 
 from tests.clients.restart import free_port
-from tests.conftest import ROOT
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.documents.snippets import Snippet, name_of, snippets
 from tests.kits.documents.staying import Staying, shape
@@ -28,11 +27,15 @@ _PORT = "8042"
 class Reader:
     """Pastes the snippets of one document, one after another, in a folder.
 
-    ``commands`` by name run in this process: a function of their arguments returns their output.
+    ``path`` has the programs of the document. ``commands`` by name run in this process: a function
+    of their arguments returns their output.
     """
 
     def __init__(
-        self, folder: Path, commands: Mapping[str, Callable[[list[str]], str]] | None = None
+        self,
+        folder: Path,
+        commands: Mapping[str, Callable[[list[str]], str]] | None = None,
+        path: Path = Path(sys.executable).parent,
     ) -> None:
         self.folder = folder
         self._commands = commands or {}
@@ -44,12 +47,7 @@ class Reader:
         self._printed = ""
         self._last: Snippet | None = None
         self._is_back = False
-        python = str(Path(sys.executable).parent)
-        self.environ = {
-            **os.environ,
-            "PATH": f"{python}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "clients/python"))),
-        }
+        self.environ = {**os.environ, "PATH": f"{path}{os.pathsep}{os.environ['PATH']}"}
 
     def here(self, code: str) -> str:
         """Return the code with the real addresses of the agents."""
@@ -191,8 +189,7 @@ class Reader:
     def _start(self, port: str) -> None:
         real = self._ports.setdefault(port, free_port())
         flags = ["--listen", f"127.0.0.1:{real}", *self._flags[port]]
-        environ = {"PYTHONPATH": self.environ["PYTHONPATH"]}
-        self.agents[port] = Agent(self.folder, *flags, environ=environ, cwd=self.folder)
+        self.agents[port] = Agent(self.folder, *flags, cwd=self.folder)
 
     def _stop_agents(self) -> None:
         for agent in self.agents.values():
