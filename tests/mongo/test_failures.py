@@ -14,7 +14,8 @@ from pymongo import MongoClient
 
 from oplogd.operation import now_ms
 from oplogd.store.mongo.layout import LOG, STATES
-from tests.kits.agents.agent import DEADLINE, Agent, Event, Stream, fold
+from tests.kits.agents.agent import DEADLINE, Agent, Event, fold
+from tests.kits.sse.stream import Stream
 from tests.mongo.agents import adds_up, agent, operation, replicated, wait_for
 from tests.mongo.proxy import CommandProxy
 from tests.mongo.servers import MongoServer, ferretdb, with_database
