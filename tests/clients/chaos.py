@@ -1,12 +1,13 @@
-"""A TCP proxy that cuts connections in the middle, and servers that answer as a test says."""
+"""Servers that answer as a test says."""
 
 import asyncio
-import random
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
+
+from tests.kits.proxies.chaos import ChaosProxy as ChaosProxy
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
 
@@ -71,42 +72,6 @@ class Server:
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             await self._handler(reader, writer)
-
-
-class ChaosProxy(Server):
-    """Passes bytes on to a port; each connection is torn down after a random number of bytes
-    towards the client or,
-    for a request, at once after passing it on, so that its answer is lost."""
-
-    def __init__(self, port: int, seed: int, most_bytes: int) -> None:
-        super().__init__(self._pass_on)
-        self.target = port
-        self.cuts = 0
-        self._choose = random.Random(seed)
-        self._most_bytes = most_bytes
-
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self.target)
-        left = self._choose.randrange(1, self._most_bytes)
-        upwards = asyncio.create_task(self._upwards(reader, up_writer))
-        try:
-            while chunk := await up_reader.read(min(left, 65536)):
-                writer.write(chunk)
-                await writer.drain()
-                left -= len(chunk)
-                if left <= 0:
-                    self.cuts += 1
-                    return
-        finally:
-            upwards.cancel()
-            await asyncio.wait({upwards})
-            up_writer.transport.abort()
-
-    async def _upwards(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
-            while chunk := await reader.read(65536):
-                writer.write(chunk)
-                await writer.drain()
 
 
 class ScriptedAgent(Server):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tests.kits.agents.agent import Agent, write_lock
-from tests.mongo.proxy import CommandProxy
+from tests.kits.proxies.mongo import CommandProxy
 from tests.mongo.servers import RunningMongo, new_database
 
 # Time without an answer after which an agent treats the store as away.

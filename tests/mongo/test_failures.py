@@ -15,9 +15,9 @@ from pymongo import MongoClient
 from oplogd.operation import now_ms
 from oplogd.store.mongo.layout import LOG, STATES
 from tests.kits.agents.agent import DEADLINE, Agent, Event, fold
+from tests.kits.proxies.mongo import CommandProxy
 from tests.kits.sse.stream import Stream
 from tests.mongo.agents import adds_up, agent, operation, replicated, wait_for
-from tests.mongo.proxy import CommandProxy
 from tests.mongo.servers import MongoServer, ferretdb, with_database
 
 # Options with which an agent soon notices that its server is away.

@@ -61,17 +61,7 @@ class Agent(LoggedProcess):
     def request(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> "Answer":
-        raw = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE)
-        try:
-            sent = {"Content-Type": "application/json"} if raw is not None else {}
-            connection.request(method, path, raw, {**sent, **(headers or {})})
-            response = connection.getresponse()
-            return Answer(
-                response.status, {k.lower(): v for k, v in response.getheaders()}, response.read()
-            )
-        finally:
-            connection.close()
+        return ask(self.port, method, path, body, headers)
 
     def status(self) -> dict[str, Any]:
         status: dict[str, Any] = json.loads(self.request("GET", "/status").body)
@@ -123,6 +113,27 @@ class Answer(NamedTuple):
     @property
     def json(self) -> Any:
         return json.loads(self.body)
+
+
+def ask(
+    port: int,
+    method: str,
+    path: str,
+    body: Any = None,
+    headers: Mapping[str, str] | None = None,
+) -> Answer:
+    """Send a request on a new connection and return the answer."""
+    raw = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE)
+    try:
+        sent = {"Content-Type": "application/json"} if raw is not None else {}
+        connection.request(method, path, raw, {**sent, **(headers or {})})
+        response = connection.getresponse()
+        return Answer(
+            response.status, {k.lower(): v for k, v in response.getheaders()}, response.read()
+        )
+    finally:
+        connection.close()
 
 
 @contextmanager
