@@ -16,9 +16,9 @@ from oplogc.topics import (
     Topics,
     UnavailableError,
 )
-from tests.clients.chaos import ChaosProxy
 from tests.clients.topics_of import TopicsOf
 from tests.kits.agents.agent import Agent
+from tests.kits.proxies.chaos import ChaosProxy
 
 FAST = (0.01, 0.05)
 # As large as those of Tephra: milliseconds times a million.

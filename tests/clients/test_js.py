@@ -7,13 +7,13 @@ import signal
 import subprocess
 from pathlib import Path
 
-from tests.clients.chaos import ChaosProxy
 from tests.clients.following import Following
 from tests.clients.restart import agent_on, free_port
 from tests.conftest import ROOT
 from tests.contract.wire import wait_until
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.documents.snippets import snippets
+from tests.kits.proxies.chaos import ChaosProxy
 
 JS = ROOT / "clients" / "js"
 

@@ -8,9 +8,9 @@ import threading
 from pathlib import Path
 
 from oplogc import Consumer, Operation, Producer
-from tests.clients.chaos import ChaosProxy
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.processes import forked
+from tests.kits.proxies.chaos import ChaosProxy
 
 FAST = (0.005, 0.02)
 

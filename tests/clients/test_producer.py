@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from oplogc import AsyncProducer, BufferFullError, FlushError, OperationError, Overflow, Producer
-from tests.clients.chaos import ChaosProxy
 from tests.clients.restart import agent_on, free_port
 from tests.contract.wire import wait_until
 from tests.kits.agents.agent import Agent
+from tests.kits.proxies.chaos import ChaosProxy
 from tests.kits.servers.scripted import ScriptedServer, answer
 
 FAST = (0.01, 0.05)

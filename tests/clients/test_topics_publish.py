@@ -23,11 +23,11 @@ from oplogc.topics import (
     Topics,
     UnavailableError,
 )
-from tests.clients.chaos import ChaosProxy
 from tests.clients.restart import agent_on, free_port
 from tests.clients.topics_of import TopicsOf
 from tests.contract.wire import wait_until
 from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.proxies.chaos import ChaosProxy
 from tests.kits.servers.scripted import ScriptedServer, answer
 from tests.kits.servers.server import Server
 

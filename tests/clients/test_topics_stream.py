@@ -20,11 +20,11 @@ from oplogc.topics import (
     Topics,
 )
 from oplogd.message_id import MessageId
-from tests.clients.chaos import ChaosProxy
 from tests.clients.restart import agent_on, free_port
 from tests.clients.streams import FAST, HEAD, Streams, chunked
 from tests.contract.wire import wait_until
 from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.proxies.chaos import ChaosProxy
 from tests.kits.servers.scripted import ScriptedServer, answer
 
 IDS = [str(MessageId(1_415_271_879_041, number)) for number in range(10)]

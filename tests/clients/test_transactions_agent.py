@@ -19,10 +19,10 @@ from oplogc.topics import (
     Topics,
     TransactionError,
 )
-from tests.clients.chaos import ChaosProxy
 from tests.clients.restart import agent_on, free_port
 from tests.clients.topics_of import TopicsOf
 from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.proxies.chaos import ChaosProxy
 
 FAST = (0.01, 0.05)
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.kits.agents.agent import Agent, write_lock
 from tests.kits.clock.moved import MovedAgent, MovedClock
-from tests.mongo.proxy import CommandProxy
+from tests.kits.proxies.mongo import CommandProxy
 from tests.mongo.servers import RunningMongo, new_database
 
 # Time without an answer after which an agent treats the store as away.

@@ -14,10 +14,10 @@ from tests.contract.wire import (
     frame,
     fresh_type,
     id_of,
-    lines_of,
     operation,
     said,
 )
+from tests.kits.sse.stream import fields_of
 
 FAR_FUTURE = "9" * 13
 
@@ -46,7 +46,7 @@ def replication(stream: RawStream) -> list[tuple[str, str]]:
 
 
 def data_line(block: bytes) -> str:
-    return dict(lines_of(block))["data"]
+    return fields_of(block)["data"]
 
 
 @pytest.mark.parametrize("query", [{}, {"last_event_id": ""}, {"since": ""}], ids=str)

@@ -8,11 +8,14 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote, urlsplit
 
 from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.sse.heads import Headers as Headers
+from tests.kits.sse.heads import one, pairs_of, read_head, request_head
+from tests.kits.sse.stream import Reader, connect, fields_of
 
 JSON = {"Content-Type": "application/json"}
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -20,8 +23,6 @@ SSE = {"Accept": "text/event-stream"}
 
 RESET = b"id: 1\nevent: reset\ndata:\n\n"
 HEX_ID = re.compile(rb"[0-9a-f]{24}")
-
-Headers = Mapping[str, str] | Sequence[tuple[str, str]]
 
 
 class Reply(NamedTuple):
@@ -32,7 +33,7 @@ class Reply(NamedTuple):
     body: bytes
 
     def header(self, name: str) -> str | None:
-        return _one(self.headers, name)
+        return one(self.headers, name)
 
     @property
     def json(self) -> Any:
@@ -70,12 +71,7 @@ class Target:
         return cls(agent.url, ("127.0.0.1", agent.udp_port), context)
 
     def connect(self, receive_buffer: int | None = None) -> socket.socket:
-        family = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0][0]
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        sock.settimeout(DEADLINE)
-        if receive_buffer:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        sock.connect((self.host, self.port))
+        sock = connect(self.host, self.port, receive_buffer)
         return self.context.wrap_socket(sock, server_hostname=self.host) if self.context else sock
 
     def request(
@@ -83,17 +79,18 @@ class Target:
     ) -> Reply:
         length = [("Content-Length", str(len(body)))] if body is not None else []
         return self.exchange(
-            _head(method, path, self.host, [*_pairs(headers), *length]) + (body or b""), method
+            request_head(method, path, self.host, [*pairs_of(headers), *length]) + (body or b""),
+            method,
         )
 
     def exchange(self, raw: bytes, method: str = "GET") -> Reply:
         """Send bytes on a new connection and read one answer."""
         with self.connect() as sock, sock.makefile("rb") as file:
             sock.sendall(raw)
-            status, headers = _read_head(file)
+            status, headers = read_head(file)
             if method == "HEAD" or status in (204, 304):
                 return Reply(status, headers, b"")
-            length = _one(headers, "Content-Length")
+            length = one(headers, "Content-Length")
             assert length is not None, headers
             body = file.read(int(length))
             assert len(body) == int(length)
@@ -125,7 +122,7 @@ class Target:
     ) -> "RawStream":
         """Open a stream. Return once it has its position in the log."""
         given = [
-            *_pairs(headers),
+            *pairs_of(headers),
             *([("Last-Event-ID", last_event_id)] if last_event_id is not None else []),
         ]
         pairs = [
@@ -142,102 +139,24 @@ def path_with(query: Sequence[tuple[str, str]], path: str = "/ops") -> str:
     )
 
 
-class RawStream:
-    """An event stream. ``received`` keeps all bytes of the body. Late data raises TimeoutError."""
+class RawStream(Reader[bytes]):
+    """An event stream as bytes. ``received`` keeps all bytes of the body that were read."""
 
     def __init__(
         self, target: Target, path: str, headers: Headers, receive_buffer: int | None = None
     ) -> None:
-        self._socket = target.connect(receive_buffer)
-        self.address: tuple[str, int] = self._socket.getsockname()[:2]
-        self._file = self._socket.makefile("rb", 0 if receive_buffer else -1)
-        self._pending = b""
         self.received = bytearray()
-        self.heartbeats = 0
-        self._socket.sendall(_head("GET", path, target.host, _pairs(headers)))
-        self.status, self.headers = _read_head(self._file)
-        if self.status != 200:
-            body = self._file.read(int(self.header("Content-Length") or 0))
-            self.close()
-            raise AssertionError(f"no stream: {self.status} {body!r}")
+        super().__init__(
+            target.connect(receive_buffer), request_head("GET", path, target.host, headers)
+        )
 
-    def header(self, name: str) -> str | None:
-        return _one(self.headers, name)
+    def _read(self, block: bytes) -> bytes:
+        return block
 
     def chunk(self) -> bytes:
-        """Return one chunk of the body, empty at its proper end. Fail if the connection is cut."""
-        line = self._file.readline()
-        assert line.endswith(b"\r\n"), f"the stream was cut off: {line!r}"
-        size = int(line, 16)
-        chunk = b""
-        while len(chunk) < size:
-            more = self._file.read(size - len(chunk))
-            assert more, "the stream was cut off"
-            chunk += more
-        assert self._file.readline() == b"\r\n"
+        chunk = super().chunk()
         self.received += chunk
         return chunk
-
-    def block(self) -> bytes:
-        """Return the next block with its final blank line, empty at the end of the stream.
-
-        Heartbeats are counted, not returned.
-        """
-        deadline = time.monotonic() + DEADLINE  # heartbeats keep the socket from its own
-        while True:
-            assert time.monotonic() < deadline, "nothing but heartbeats"
-            while self._pending.startswith(b":\n"):
-                self._pending = self._pending[2:]
-                self.heartbeats += 1
-            end = self._pending.find(b"\n\n")
-            if end >= 0:
-                block, self._pending = self._pending[: end + 2], self._pending[end + 2 :]
-                return block
-            chunk = self.chunk()
-            if not chunk:
-                assert not self._pending, f"the stream ended within a block: {self._pending!r}"
-                return b""
-            self._pending += chunk
-
-    def take(self, count: int) -> list[bytes]:
-        blocks = [self.block() for _ in range(count)]
-        assert all(blocks), f"the stream ended: {blocks}"
-        return blocks
-
-    def until(self, event: str) -> list[bytes]:
-        """Return the blocks up to the first with this event, inclusive."""
-        blocks = self.take(1)
-        while event_of(blocks[-1]) != event:
-            blocks += self.take(1)
-        return blocks
-
-    def rest(self) -> list[bytes]:
-        """Return the blocks until the agent ends the stream properly."""
-        return list(iter(self.block, b""))
-
-    def next_heartbeat(self) -> list[bytes]:
-        """Wait for one more heartbeat. Return the blocks before it."""
-        blocks = []
-        while not self._pending.startswith(b":\n"):
-            if b"\n\n" in self._pending:
-                blocks.append(self.block())
-            else:
-                chunk = self.chunk()
-                assert chunk, "the stream ended without a heartbeat"
-                self._pending += chunk
-        self._pending = self._pending[2:]
-        self.heartbeats += 1
-        return blocks
-
-    def close(self) -> None:
-        self._file.close()
-        self._socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def wait_until(condition: Callable[[], bool]) -> bool:
@@ -250,23 +169,17 @@ def wait_until(condition: Callable[[], bool]) -> bool:
     return True
 
 
-def lines_of(block: bytes) -> Iterator[tuple[str, str]]:
-    for line in block[:-2].decode().split("\n"):
-        name, _, value = line.partition(":")
-        yield name, value.removeprefix(" ")
-
-
 def event_of(block: bytes) -> str:
     """Return the name of the event, empty for a block with only an id."""
-    return dict(lines_of(block)).get("event", "")
+    return fields_of(block).get("event", "")
 
 
 def id_of(block: bytes) -> str:
-    return dict(lines_of(block))["id"]
+    return fields_of(block)["id"]
 
 
 def data_of(block: bytes) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads(dict(lines_of(block))["data"])
+    data: dict[str, Any] = json.loads(fields_of(block)["data"])
     return data
 
 
@@ -274,7 +187,7 @@ def said(block: bytes) -> tuple[str, str]:
     """Return the event and the object of a block, e.g. ``("insert", "a")``; reset and live have no
     object.
     """
-    data = dict(lines_of(block)).get("data")
+    data = fields_of(block).get("data")
     return event_of(block), json.loads(data)["id"] if data else ""
 
 
@@ -290,34 +203,3 @@ def operation(event: str, id_: str, type_: str, *parents: str) -> dict[str, Any]
 def fresh_type() -> str:
     """Return an unused type, so that a filter passes only one test."""
     return "t" + os.urandom(8).hex()
-
-
-def _pairs(headers: Headers) -> list[tuple[str, str]]:
-    return list(headers.items()) if isinstance(headers, Mapping) else list(headers)
-
-
-def _head(method: str, path: str, host: str, headers: list[tuple[str, str]]) -> bytes:
-    name = f"[{host}]" if ":" in host else host
-    lines = [
-        f"{method} {path} HTTP/1.1",
-        f"Host: {name}",
-        *(f"{name}: {value}" for name, value in headers),
-    ]
-    return "\r\n".join([*lines, "", ""]).encode()
-
-
-def _read_head(file: Any) -> tuple[int, list[tuple[str, str]]]:
-    first = file.readline()
-    assert first.startswith(b"HTTP/1.1 "), first
-    headers = []
-    while (line := file.readline()) != b"\r\n":
-        assert line.endswith(b"\r\n"), line
-        name, _, value = line.decode("latin-1").partition(":")
-        headers.append((name, value.strip()))
-    return int(first.split()[1]), headers
-
-
-def _one(headers: list[tuple[str, str]], name: str) -> str | None:
-    values = [value for key, value in headers if key.lower() == name.lower()]
-    assert len(values) <= 1, f"{name} was sent {len(values)} times"
-    return values[0] if values else None

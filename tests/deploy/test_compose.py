@@ -17,7 +17,8 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.deploy.files import DEPLOY, fits, must_pass, program, read_yaml
-from tests.kits.agents.agent import DEADLINE, Agent, Answer, Event, Stream
+from tests.kits.agents.agent import DEADLINE, Agent, Answer, Event
+from tests.kits.sse.stream import Stream
 
 COMPOSE = DEPLOY / "compose.yaml"
 JSON = {"Content-Type": "application/json"}
@@ -173,17 +174,17 @@ def test_events_pass_the_proxy_at_once_and_a_stop_of_an_agent_loses_none(
     agents: tuple[Agent, Agent], proxy: Proxy
 ) -> None:
     received: list[Event] = []
-    with Stream(proxy.url, {}, {"token": "mine"}) as stream:
-        assert stream.headers["content-type"] == "text/event-stream; charset=utf-8"
+    with Stream(proxy.url, None, {"token": "mine"}) as stream:
+        assert stream.header("Content-Type") == "text/event-stream; charset=utf-8"
         for number in range(10):
             assert agents[number % 2].post(_operation(number)) == 204
             received += stream.take(1)
-        assert not stream.comments  # a buffer would be flushed by a heartbeat only
+        assert not stream.heartbeats  # a buffer would be flushed by a heartbeat only
         (busy,) = (agent for agent in agents if agent.status()["clients"])
         assert busy.stop() == 0
         received += stream.rest()
     (other,) = (agent for agent in agents if agent is not busy)
-    with Stream(proxy.url, {"Last-Event-ID": received[-1].id}, {}) as stream:
+    with Stream(proxy.url, received[-1].id) as stream:
         answer = other.request("POST", "/", [_operation(number) for number in range(10, 20)])
         assert answer.status == 200
         received += stream.take(10)

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.streams import ByteStream, ChunkedBody, offsets, operation, parse, request
+from tests.e2e.streams import ByteStream, offsets, operation, parse
 from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.sse.stream import ChunkedBody, stream_request
 
 CONSUMERS = 1000
 OPERATIONS = 500
@@ -43,7 +44,7 @@ class DigestingConsumer(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        transport.write(request())
+        transport.write(stream_request())
 
     def data_received(self, data: bytes) -> None:
         for chunk in self._body.feed(data):

@@ -3,14 +3,14 @@
 import http.client
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from typing import Any, NamedTuple
 
 import fastavro
 import pytest
 
-from tests.e2e.losing import LosingProxy
 from tests.e2e.pointers import (
     ALL_VISIBLE,
     HELD_BY,
@@ -29,13 +29,25 @@ from tests.e2e.pointers import (
 )
 from tests.e2e.topics import Topic, numbered, ok, received
 from tests.e2e.transactions import COMMITTED
-from tests.kits.agents.agent import Agent
+from tests.kits.agents.agent import Agent, Answer, ask
+from tests.kits.proxies.http import Fault, HttpProxy
 from tests.kits.servers.stores import SORTS, StorePlace
 from tests.mongo.servers import RunningMongo, new_database
 from tests.topics.avro_client import PointerClient
 
 Agents = tuple[Agent, Agent, Agent]
 TWENTY = numbered(20)
+
+
+class Through(NamedTuple):
+    """An agent behind a proxy."""
+
+    proxy: HttpProxy
+
+    def request(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        return ask(self.proxy.port, method, path, body, headers)
 
 
 @pytest.fixture(scope="module", params=["sqlite", "mongo-plain", "mongo-capped"])
@@ -167,11 +179,11 @@ def test_what_is_rolled_back_is_gone_for_every_reader_of_every_agent(agents: Age
 def test_a_request_whose_answer_was_lost_is_repeated_at_another_agent(agents: Agents) -> None:
     one, two, three = agents
     topic = Topic(one, "lost/t").create()
-    with LosingProxy(one) as proxy:
-        through = Pointer(proxy, topic)
+    with HttpProxy(one.port) as proxy:
+        through = Pointer(Through(proxy), topic)
 
         def lose(call: Callable[[], object]) -> None:
-            proxy.lose_next()
+            proxy.disturb(Fault.LOSE_ANSWER, "/")
             with pytest.raises(http.client.RemoteDisconnected):
                 call()
 
@@ -213,15 +225,15 @@ def test_a_store_that_arrives_after_the_publish_changes_no_readers_list(agents: 
     topic = Topic(one, "late/t").create()
     pointer = Pointer(two, topic)
     pointer.store("a", "b")
-    with LosingProxy(one) as proxy, ThreadPoolExecutor(1) as pool:
-        proxy.hold_next()
-        late = pool.submit(pointer.at(proxy).ask, "store", messages=["late"])
-        proxy.wait_held()
+    with HttpProxy(one.port) as proxy, ThreadPoolExecutor(1) as pool:
+        held = proxy.disturb(Fault.HOLD, "/")
+        late = pool.submit(pointer.at(Through(proxy)).ask, "store", messages=["late"])
+        proxy.wait_reached(held)
         with Topic(three, topic.name).stream("0") as early:
             place = pointer.publish()
             assert [each.payload for each in received(early.take(2))] == ["a", "b"]
             lists = [Topic(agent, topic.name).wait_for_payloads("a", "b") for agent in agents]
-            proxy.release()
+            proxy.end(held)
             assert late.result(30).status == 200
             topic.publish("plain")
             assert [each.payload for each in received(early.take(1))] == ["plain"]

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from oplogc.topics import ForeignTransaction, OutcomeUnknownError, Topics
-from tests.clients.chaos import ChaosProxy
 from tests.e2e.pointers import agents_on, read, read_snapshot, wait_for_read
 from tests.e2e.topics import Topic
+from tests.kits.proxies.chaos import ChaosProxy
 from tests.kits.servers.stores import StorePlace
 
 FAST = (0.01, 0.05)

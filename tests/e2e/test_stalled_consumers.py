@@ -1,13 +1,11 @@
 """Stalled consumers are cut off and give way to others; slow ones stay."""
 
-import socket
 import time
 from pathlib import Path
-from typing import Self
 
 import pytest
 
-from tests.e2e.streams import ByteStream, operation, request
+from tests.e2e.streams import ByteStream, operation
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.clock.moved import MovedAgent, MovedClock
 
@@ -15,33 +13,6 @@ FULL = "p" * 60_000
 HOUR = 3_600
 # More than the kernel holds for a stream with a small receive buffer.
 PART = 256 * 1024
-
-
-class Looks:
-    """An idle stream. Time that passes by its agent's clock brings it a heartbeat.
-
-    The agent has then looked at all its consumers.
-    """
-
-    def __init__(self, agent: Agent) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", agent.port), DEADLINE)
-        self._lines = self._socket.makefile("rb")
-        self._socket.sendall(request(query={"types": "none"}))
-        self._read_past(b"\r\n")
-
-    def wait(self) -> None:
-        self._read_past(b":\n")
-
-    def _read_past(self, line: bytes) -> None:
-        while (found := self._lines.readline()) != line:
-            assert found, "the stream ended"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._lines.close()
-        self._socket.close()
 
 
 def fill(agent: Agent, megabytes: int = 12) -> None:
@@ -106,13 +77,13 @@ def test_a_consumer_that_takes_a_little_now_and_then_is_not_cut_off(tmp_path: Pa
         MovedAgent(tmp_path, *flags, environ=clock.environ) as agent,
         ByteStream(agent, receive_buffer=4096) as slow,
         ByteStream(agent, receive_buffer=4096),
-        Looks(agent) as looks,
+        ByteStream(agent, query={"types": "none"}) as looks,
     ):
         fill(agent)
         for _ in range(8):
             slow.read(PART)
             clock.move(HOUR / 2)
-            looks.wait()
+            looks.next_heartbeat()
         agent.wait_status(clients=2)  # the one that reads nothing has gone
         agent.wait_log("--stall-timeout")
         slow.read_past(b"n11-16")

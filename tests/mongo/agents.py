@@ -11,6 +11,7 @@ from typing import Any
 from tests.kits.agents.agent import DEADLINE, Agent, Event, fold
 from tests.kits.clock.moved import MovedClock
 from tests.kits.processes.forked import run
+from tests.kits.sse.stream import Stream
 from tests.mongo.servers import MongoServer
 
 LEASE = "3s"
@@ -89,14 +90,11 @@ class ResumingConsumer(threading.Thread):
             self.established.set()
 
     def _follow(self) -> None:
-        from tests.kits.agents.agent import Stream
-
         last_id: str | None = None
         while len(self.events) < self._count:
             url = self._urls[self._turn % len(self._urls)]
             self._turn += 1
-            headers = {"Last-Event-ID": last_id} if last_id else {}
-            with Stream(url, headers, {"checkpoint": "1"}) as stream:
+            with Stream(url, last_id, {"checkpoint": "1"}) as stream:
                 self.established.set()
                 cut = min(self._count, len(self.events) + self._cut)
                 while len(self.events) < cut:
@@ -105,7 +103,7 @@ class ResumingConsumer(threading.Thread):
                         break
                     if event.event:
                         self.events.append(event)
-                last_id = stream.last_id
+                last_id = stream.last_id or None
 
     def result(self) -> list[Event]:
         self.join(4 * DEADLINE)

@@ -14,8 +14,8 @@ from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.log import Log
 from oplogd.store.mongo.setup import CollectionKind, Setup
 from oplogd.stream.start import After, resolve
+from tests.kits.proxies.mongo import Cutting
 from tests.mongo.conftest import MakeStore, drop
-from tests.mongo.cutting import Cutting
 from tests.mongo.operations import live_states, op, whole_log
 from tests.mongo.repair_cases import (
     PREPARATIONS,

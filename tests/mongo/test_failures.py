@@ -14,8 +14,10 @@ from pymongo import MongoClient
 
 from oplogd.clock import now_ms
 from oplogd.store.mongo.layout import LOG, STATES
-from tests.kits.agents.agent import DEADLINE, Agent, Event, Stream, fold
+from tests.kits.agents.agent import DEADLINE, Agent, Event, fold
 from tests.kits.clock.moved import MovedAgent, MovedClock
+from tests.kits.proxies.mongo import CommandProxy
+from tests.kits.sse.stream import Stream
 from tests.mongo.agents import (
     LONGEST_PAUSE,
     adds_up,
@@ -25,7 +27,6 @@ from tests.mongo.agents import (
     replicated,
     wait_for,
 )
-from tests.mongo.proxy import CommandProxy
 from tests.mongo.servers import MongoServer, ferretdb, with_database
 
 # Options with which an agent soon notices that its server is away.

@@ -12,8 +12,8 @@ from pymongo import MongoClient
 
 from tests.kits.agents.agent import DEADLINE, Agent, fold
 from tests.kits.models.properties import EXAMPLES
+from tests.kits.proxies.mongo import CommandProxy
 from tests.mongo.agents import agent, replicated, wait_for
-from tests.mongo.proxy import CommandProxy
 
 FOLDS = "this agent folds the log into the states now"
 

@@ -252,9 +252,9 @@ def test_a_server_that_hangs_does_not_hold_up_the_exit(
     flags = tuple(str(tmp_path / flag) if flag.endswith(".db") else flag for flag in flags)
     with agent(tmp_path, url, "plain", *flags, "--shutdown-timeout", "1s") as only:
         assert only.post(operation(0)) == 204
-        server.stop()
+        server.freeze()
         only.send_udp(operation(1))
         only.wait_status(queue_size=1)
         assert only.stop() == 3
         assert "1 operations are not confirmed as stored" in "".join(only.log)
-        server.go_on()
+        server.thaw()

@@ -14,7 +14,8 @@ from oplogd.errors import StoreUnavailableError
 from oplogd.store import StateCursor
 from oplogd.store.mongo import Timing
 from oplogd.store.mongo.states import StatesKeeper
-from tests.kits.agents.agent import DEADLINE, Agent, Stream, fold
+from tests.kits.agents.agent import DEADLINE, Agent, fold
+from tests.kits.sse.stream import Stream
 from tests.mongo.agents import agent, new_epoch, replicated, wait_for
 from tests.mongo.conftest import MakeStore
 from tests.mongo.operations import op

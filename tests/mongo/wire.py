@@ -14,7 +14,7 @@ from bson import Timestamp
 from bson.codec_options import CodecOptions, DatetimeConversion
 
 from tests.kits.agents.agent import DEADLINE
-from tests.mongo.relay import HEADER, OP_MSG, Relay, read_message
+from tests.kits.proxies.mongo import HEADER, OP_MSG, MongoProxy, read_message
 
 Command = dict[str, Any]
 Matches = Callable[[Command], bool]
@@ -83,7 +83,7 @@ class Held:
         self._done.set()
 
 
-class Wire(Relay):
+class Wire(MongoProxy):
     """Passes on every message between the clients of ``url`` and the server.
 
     ``as_replica_set``: drivers use sessions. Their parts of commands are removed for the stand-in.

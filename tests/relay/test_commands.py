@@ -26,10 +26,10 @@ from tests.clients.restart import free_port
 from tests.conftest import ROOT
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.processes.forked import Forked
+from tests.kits.proxies.http import Fault, HttpProxy
 from tests.kits.servers.postgres import PostgresServer
 from tests.kits.servers.scripted import ScriptedServer
 from tests.mongo.agents import wait_for
-from tests.relay.e2e.http_proxy import Fault, HttpProxy
 from tests.relay.e2e.processes import BEGINS, ENDS, RelayProcess
 
 PAGE = (ROOT / "docs/relay-operations.md").read_text()

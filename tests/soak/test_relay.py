@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests.kits.agents.agent import Agent
+from tests.kits.proxies.http import LEASE, PUBLISH, Fault, HttpProxy
+from tests.kits.proxies.postgres import PostgresProxy, StatementFault
 from tests.kits.servers.postgres import PostgresServer
 from tests.kits.servers.stores import SORTS, StorePlace
 from tests.mongo.servers import RunningMongo, new_database
 from tests.relay.e2e.chain import SHORT, Chain
-from tests.relay.e2e.http_proxy import LEASE, PUBLISH, Fault, HttpProxy
 from tests.relay.e2e.outbox import OutboxTable
-from tests.relay.e2e.postgres_proxy import PostgresProxy, StatementFault
 from tests.relay.e2e.processes import (
     EMBEDDED,
     STANDALONE,
@@ -165,7 +165,7 @@ class Chaos:
 
     def cut(self) -> Undo:
         proxies = self._member().agents
-        for_all(HttpProxy.cut, proxies)
+        for_all(HttpProxy.disconnect, proxies)
         return partial(for_all, HttpProxy.mend, proxies)
 
     def freeze(self) -> Undo:
@@ -195,7 +195,7 @@ class Chaos:
 
     def cut_database(self) -> Undo:
         proxy = self._member().database
-        proxy.cut()
+        proxy.disconnect()
         return proxy.mend
 
     def kill_agent(self) -> None:

@@ -1,9 +1,6 @@
 """Streaming reads from an agent."""
 
-import contextlib
 import json
-import socket
-import threading
 import time
 from pathlib import Path
 
@@ -16,8 +13,8 @@ from oplog_sync.source.agent import AgentClient
 from oplog_sync.source.columns import full_schema
 from oplog_sync.source.options import read_options
 from oplog_sync.source.stream import HOLD_SECONDS, StreamReader
-from tests.kits.agents.agent import DEADLINE, Agent
-from tests.mongo.relay import Relay
+from tests.kits.agents.agent import Agent
+from tests.kits.proxies.proxy import Proxy
 from tests.sync.helpers import operation
 from tests.sync.streams import StreamSink, stream_of
 
@@ -89,52 +86,19 @@ def test_a_stream_from_an_agent_reports_a_gap(tmp_path: Path) -> None:
         assert {row["id"] for row in rows} >= {str(n) for n in range(5, 55)}
 
 
-class CountingRelay(Relay):
-    """Counts the connections to a server and passes on all bytes."""
-
-    def __init__(self, url: str) -> None:
-        self.connections = 0
-        super().__init__(url)
-
-    @property
-    def port(self) -> int:
-        port: int = self._listener.getsockname()[1]
-        return port
-
-    def wait_for(self, connections: int) -> None:
-        with self._lock:
-            assert self._lock.wait_for(lambda: self.connections >= connections, DEADLINE)
-
-    def _talk(self, client: socket.socket, server: socket.socket) -> None:
-        with self._lock:
-            self.connections += 1
-            self._lock.notify_all()
-        back = threading.Thread(target=self._pump, args=(server, client), daemon=True)
-        back.start()
-        self._pump(client, server)
-        server.shutdown(socket.SHUT_RDWR)
-        back.join()
-
-    @staticmethod
-    def _pump(source: socket.socket, target: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while received := source.recv(65536):
-                target.sendall(received)
-
-
 def test_an_idle_stream_asks_its_agent_once_per_second(spark: SparkSession, tmp_path: Path) -> None:
-    with Agent(tmp_path) as agent, CountingRelay(agent.url) as relay:
+    with Agent(tmp_path) as agent, Proxy(agent.port) as proxy:
         table = StreamSink()
         query = table.start(
-            stream_of(spark, {"agent": f"http://127.0.0.1:{relay.port}"}), tmp_path / "checkpoint"
+            stream_of(spark, {"agent": f"http://127.0.0.1:{proxy.port}"}), tmp_path / "checkpoint"
         )
         try:
-            relay.wait_for(2)  # the start, and the first position
+            proxy.wait_connections(2)  # the start, and the first position
             assert agent.post(operation("insert", "video", "1")) == 204
             table.wait(query)
-            relay.wait_for(relay.connections + 2)  # now it is idle
-            connections, started = relay.connections, time.monotonic()
-            relay.wait_for(connections + 2)
+            proxy.wait_connections(proxy.connections + 2)  # now it is idle
+            connections, started = proxy.connections, time.monotonic()
+            proxy.wait_connections(connections + 2)
             assert time.monotonic() - started >= HOLD_SECONDS
         finally:
             query.stop()

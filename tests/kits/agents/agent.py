@@ -10,32 +10,15 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
-from urllib.parse import urlencode, urlsplit
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from tests.kits.processes.logged import DEADLINE as DEADLINE
 from tests.kits.processes.logged import LoggedProcess
+from tests.kits.sse.stream import Event as Event
+from tests.kits.sse.stream import Stream
 
 _READY = re.compile(r"oplogd \S+ on (https?://\S+)(?: \([^)]+\))?, UDP (\S+), store")
-
-
-class Event(NamedTuple):
-    """A block of an event stream. A block with only an id has the event ``""``."""
-
-    id: str
-    event: str
-    data: str
-
-    @property
-    def operation(self) -> dict[str, Any]:
-        operation: dict[str, Any] = json.loads(self.data)
-        return operation
-
-    @property
-    def key(self) -> str:
-        operation = self.operation
-        return f"{operation['type']}/{operation['id']}"
 
 
 class Agent(LoggedProcess):
@@ -78,17 +61,7 @@ class Agent(LoggedProcess):
     def request(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> "Answer":
-        raw = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE)
-        try:
-            sent = {"Content-Type": "application/json"} if raw is not None else {}
-            connection.request(method, path, raw, {**sent, **(headers or {})})
-            response = connection.getresponse()
-            return Answer(
-                response.status, {k.lower(): v for k, v in response.getheaders()}, response.read()
-            )
-        finally:
-            connection.close()
+        return ask(self.port, method, path, body, headers)
 
     def status(self) -> dict[str, Any]:
         status: dict[str, Any] = json.loads(self.request("GET", "/status").body)
@@ -104,10 +77,9 @@ class Agent(LoggedProcess):
             assert time.monotonic() < deadline, f"wanted {wanted}, still {status}"
             time.sleep(0.01)
 
-    def follow(self, last_event_id: str | None = None, **query: str) -> "Stream":
+    def follow(self, last_event_id: str | None = None, **query: str) -> Stream:
         """Open a stream. It has its position in the log when this returns."""
-        headers = {"Last-Event-ID": last_event_id} if last_event_id is not None else {}
-        return Stream(self.url, headers, query)
+        return Stream(self.url, last_event_id, query)
 
     def replicate(self, **query: str) -> dict[str, Event]:
         """Return the live objects of a full replication by key."""
@@ -143,78 +115,25 @@ class Answer(NamedTuple):
         return json.loads(self.body)
 
 
-class Stream:
-    """An event stream, read block by block. A wait longer than the deadline raises TimeoutError."""
-
-    def __init__(self, url: str, headers: Mapping[str, str], query: Mapping[str, str]) -> None:
-        where = urlsplit(url)
-        assert where.hostname is not None
-        self._connection = http.client.HTTPConnection(where.hostname, where.port, timeout=DEADLINE)
-        path = "/ops" + ("?" + urlencode(query) if query else "")
-        self._connection.request("GET", path, headers={"Accept": "text/event-stream", **headers})
-        self._response = self._connection.getresponse()
-        self.headers = {name.lower(): value for name, value in self._response.getheaders()}
-        self.status = self._response.status
-        self.comments = 0
-        self.last_id = headers.get("Last-Event-ID", "")
-        if self.status != 200:
-            body = self._response.read().decode()
-            self.close()
-            raise AssertionError(f"no stream: {self.status} {body}")
-
-    def next(self) -> Event | None:
-        """Return the next block, None at the end of the stream."""
-        fields = {"id": "", "event": "", "data": ""}
-        deadline = time.monotonic() + DEADLINE
-        while line := self._response.readline():
-            assert line.endswith(b"\n"), line
-            text = line[:-1].decode()
-            if text.startswith(":"):
-                self.comments += 1
-                if time.monotonic() > deadline:
-                    raise TimeoutError("nothing but heartbeats")
-            elif text:
-                name, _, value = text.partition(":")
-                fields[name] = value.removeprefix(" ")
-            elif any(fields.values()):
-                self.last_id = fields["id"] or self.last_id
-                return Event(**fields)
-        return None
-
-    def take(self, count: int) -> list[Event]:
-        """Return exactly ``count`` blocks."""
-        events: list[Event] = []
-        while len(events) < count:
-            event = self.next()
-            assert event is not None, f"the stream ended after {len(events)} of {count} events"
-            events.append(event)
-        return events
-
-    def until(self, name: str) -> list[Event]:
-        """Return the blocks up to and including the first event of that name."""
-        events = self.take(1)
-        while events[-1].event != name:
-            events += self.take(1)
-        return events
-
-    def rest(self) -> list[Event]:
-        """Return all blocks until the agent ends the stream."""
-        return list(iter(self.next, None))
-
-    def close(self) -> None:
-        self._response.close()
-        self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+def ask(
+    port: int,
+    method: str,
+    path: str,
+    body: Any = None,
+    headers: Mapping[str, str] | None = None,
+) -> Answer:
+    """Send a request on a new connection and return the answer."""
+    raw = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE)
+    try:
+        sent = {"Content-Type": "application/json"} if raw is not None else {}
+        connection.request(method, path, raw, {**sent, **(headers or {})})
+        response = connection.getresponse()
+        return Answer(
+            response.status, {k.lower(): v for k, v in response.getheaders()}, response.read()
+        )
+    finally:
+        connection.close()
 
 
 @contextmanager

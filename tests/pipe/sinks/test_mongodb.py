@@ -9,7 +9,7 @@ import pytest
 
 from oplog_pipe.errors import SinkError
 from oplog_pipe.sinks.mongodb import MongodbSink
-from tests.mongo.proxy import CommandProxy
+from tests.kits.proxies.mongo import CommandProxy
 from tests.mongo.servers import RunningMongo
 from tests.pipe.sinks.messages import OPLOG, message, version
 from tests.pipe.sinks.targets import MongodbTarget

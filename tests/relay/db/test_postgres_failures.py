@@ -1,7 +1,9 @@
 """A server of PostgreSQL that dies, is silent, or whose answers are lost."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
@@ -9,9 +11,9 @@ import pytest
 from oplog_relay.db import DatabaseOutbox, open_outbox
 from oplog_relay.errors import OutboxError
 from oplog_relay.settings import DatabaseSettings
+from tests.kits.proxies.proxy import Proxy
 from tests.kits.servers.postgres import PostgresServer
 from tests.relay.db.places import Kind, Place, ids_of
-from tests.relay.db.wire import Wire
 
 A, B = uuid4(), uuid4()
 
@@ -24,6 +26,15 @@ def kind() -> Kind:
 @pytest.fixture
 def server(own_postgres: PostgresServer) -> PostgresServer:
     return own_postgres
+
+
+@contextmanager
+def through_proxy(place: Place) -> Iterator[tuple[Proxy, DatabaseOutbox]]:
+    """Yield a proxy before the server, and an outbox that uses it."""
+    port = urlsplit(place.url).port
+    assert port is not None
+    with Proxy(port) as proxy:
+        yield proxy, open_outbox(DatabaseSettings(proxy.through(place.url)))
 
 
 async def test_a_killed_server_fails_calls_until_it_is_back(
@@ -45,31 +56,29 @@ async def test_a_killed_server_fails_calls_until_it_is_back(
 
 async def test_a_mark_whose_answer_is_lost_fails_and_its_rows_can_be_reset(place: Place) -> None:
     place.insert(*"abc")
-    async with Wire(place.url) as wire:
-        outbox = open_outbox(DatabaseSettings(wire.url))
+    with through_proxy(place) as (proxy, outbox):
         assert ids_of(await outbox.mark(A, 1)) == [1]
-        wire.hold()
+        proxy.hold_answers()
         marking = asyncio.create_task(outbox.mark(A, 1))
-        await wire.held()
-        wire.cut()
+        await asyncio.to_thread(proxy.wait_held)
+        proxy.end_connections()
         with pytest.raises(OutboxError):
             await marking
         assert place.leaders() == [(1, str(A)), (2, str(A)), (3, None)]
         assert await outbox.reset(A) == 2
         assert ids_of(await outbox.mark(B, 5)) == [1, 2, 3]
-        assert wire.connections == 2
+        assert proxy.connections == 2
         await outbox.dispose()
 
 
 async def test_a_purge_whose_answer_is_lost_fails_and_can_be_repeated(place: Place) -> None:
     place.insert(*"abc")
-    async with Wire(place.url) as wire:
-        outbox = open_outbox(DatabaseSettings(wire.url))
+    with through_proxy(place) as (proxy, outbox):
         assert await outbox.purge([1]) == 1
-        wire.hold()
+        proxy.hold_answers()
         purging = asyncio.create_task(outbox.purge([1, 2]))
-        await wire.held()
-        wire.cut()
+        await asyncio.to_thread(proxy.wait_held)
+        proxy.end_connections()
         with pytest.raises(OutboxError):
             await purging
         assert await outbox.purge([1, 2, 3]) == 1
@@ -80,10 +89,9 @@ async def test_a_server_that_is_silent_fails_the_call_and_a_stop_does_not_wait_f
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.insert(*"abc")
-    async with Wire(place.url) as wire:
-        outbox = open_outbox(DatabaseSettings(wire.url))
+    with through_proxy(place) as (proxy, outbox):
         await outbox.mark(A, 1)
-        wire.hold(new=True)
+        proxy.freeze()
         monkeypatch.setattr("oplog_relay.db.lane.DEADLINE", 0.1)
         with pytest.raises(OutboxError, match=r"database\.url\): no answer within"):
             await outbox.mark(A, 1)
@@ -108,12 +116,11 @@ async def test_a_cancelled_call_does_not_hold_up_the_next_one(
     """Psycopg alone would wait 5 s for the silent server."""
     place.insert(*"abc")
     monkeypatch.setattr("oplog_relay.db.lane.DEADLINE", 4.0)
-    async with Wire(place.url) as wire:
-        outbox = open_outbox(DatabaseSettings(wire.url))
+    with through_proxy(place) as (proxy, outbox):
         assert ids_of(await outbox.mark(A, 1)) == [1]
-        wire.hold()
+        proxy.hold_answers()
         marking = asyncio.create_task(outbox.mark(A, 1))
-        await wire.held()
+        await asyncio.to_thread(proxy.wait_held)
         marking.cancel()
         assert ids_of(await outbox.mark(B, 3)) == [1, 2, 3]
         assert marking.cancelled()

@@ -5,11 +5,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.kits.proxies.http import HttpProxy
+from tests.kits.proxies.postgres import PostgresProxy, StatementFault
 from tests.kits.servers.postgres import PostgresServer
 from tests.mongo.agents import wait_for
 from tests.relay.e2e.chain import LONG, SHORT, Chain
-from tests.relay.e2e.http_proxy import HttpProxy
-from tests.relay.e2e.postgres_proxy import PostgresProxy, StatementFault
 from tests.relay.e2e.processes import BEGINS, CONTINUES, LOST
 
 on_sqlite = pytest.mark.parametrize("agents", ["sqlite"], indirect=True)
@@ -22,10 +22,7 @@ MARK, PURGE, RESET = "is distinct from", "delete", "= null"
 def through_proxy(chain: Chain, server: PostgresServer) -> Iterator[tuple[PostgresProxy, str]]:
     """Yield a proxy and the URL of the outbox through it."""
     with PostgresProxy(server.port) as proxy:
-        direct = f"127.0.0.1:{server.port}/"
-        assert direct in chain.table.url
-        url = chain.table.url.replace(direct, f"127.0.0.1:{proxy.port}/")
-        yield proxy, f"{url}?sslmode=disable&gssencmode=disable"
+        yield proxy, f"{proxy.through(chain.table.url)}?sslmode=disable&gssencmode=disable"
 
 
 @on_sqlite
@@ -68,7 +65,7 @@ def test_database_that_is_away_is_waited_for(chain: Chain, postgres: PostgresSer
         relay.wait_leads()
         writer = chain.write(keys=50, seed=5)
         writer.wait_rows(50, 60)
-        proxy.cut()
+        proxy.disconnect()
         relay.wait_log(CONTINUES, 3)
         proxy.mend()
         writer.stop()
@@ -87,7 +84,7 @@ def test_agent_that_is_away_for_longer_than_every_limit_loses_no_row(chain: Chai
         with chain.relay(proxy.url, limits=limits) as standby:
             writer = chain.write(keys=50, seed=6)
             wait_for("rows to be sent", lambda: proxy.statuses[200])
-            proxy.cut()
+            proxy.disconnect()
             leader.wait_log(LOST)
             wait_for("the end of the lease", lambda: chain.lease()["expires_in_ms"] == 0)
             writer.wait_rows(writer.rows + 100, 60)

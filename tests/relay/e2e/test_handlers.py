@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.kits.proxies.http import HttpProxy
 from tests.mongo.agents import wait_for
 from tests.relay.e2e.chain import LONG, SHORT, Chain
-from tests.relay.e2e.http_proxy import HttpProxy
 from tests.relay.e2e.processes import LOST
 
 pytestmark = [
@@ -50,7 +50,7 @@ def test_handler_of_fenced_delays_nothing(chain: Chain, tmp_path: Path) -> None:
     ):
         term = leader.wait_leads()
         with chain.relay(limits=SHORT) as standby:
-            proxy.cut()
+            proxy.disconnect()
             leader.wait_log("handler of LeaderFenced begins")
             assert leader.count(LOST) == 1
             # Another relay leads and sends, although the handler still waits.

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.kits.proxies.http import Disturbance, Fault, HttpProxy
 from tests.mongo.agents import wait_for
 from tests.relay.e2e.chain import LONG, SHORT, Chain
-from tests.relay.e2e.http_proxy import Disturbance, Fault, HttpProxy
 from tests.relay.e2e.processes import CONTINUES, ENDS, LOST, RelayProcess
 
 IN_FLIGHT = 1_000

@@ -9,10 +9,10 @@ import pytest
 
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.processes.forked import run
+from tests.kits.proxies.http import Fault, HttpProxy
 from tests.mongo.agents import wait_for
 from tests.relay.e2e.chain import LONG, Chain
 from tests.relay.e2e.checker import Arrival, Sent
-from tests.relay.e2e.http_proxy import Fault, HttpProxy
 from tests.relay.e2e.outbox import OPLOG
 from tests.relay.e2e.processes import CONTINUES
 
