@@ -25,13 +25,13 @@ class Simulation:
         self.random = random
         self.now = 0.0
         self.processes: list[Process] = []
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._events: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = itertools.count()
 
     def clock(self) -> float:
         return self.now
 
-    def after(self, seconds: float, call: Callable[[], None]) -> None:
+    def after(self, seconds: float, call: Callable[[], object]) -> None:
         """Call a function of the world later."""
         heapq.heappush(self._events, (self.now + seconds, next(self._numbers), call))
 
