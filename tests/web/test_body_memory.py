@@ -6,7 +6,6 @@ import json
 import select
 import socket
 import threading
-import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -145,32 +144,31 @@ def test_other_requests_are_answered_while_a_long_body_is_decoded(agent: Agent) 
     is_over.set()
     asking.join(DEADLINE)
     assert set(answers) == {200}
-    assert during > 10
+    assert during > 2
 
 
 @pytest.mark.parametrize("size", [200, 57_000])
 def test_status_is_answered_while_a_large_body_is_stored(agent: Agent, size: int) -> None:
-    delays: list[float] = []
+    """In one block each body would let at most two requests through."""
+    answers: list[str] = []
     is_over = threading.Event()
 
     def ask() -> None:
         while not is_over.is_set():
-            begun = time.perf_counter()
-            assert agent.status()["status"] == "OK"
-            delays.append(time.perf_counter() - begun)
+            answers.append(agent.status()["status"])
 
     bodies = [filled(size) for _ in range(3)]
     asking = threading.Thread(target=ask)
     with RawConnection(agent) as connection:
         asking.start()
-        begun = time.perf_counter()
+        before = len(answers)
         for body in bodies:
             assert connection.send(NDJSON + length(body), body).reply().status == 200
-        took = time.perf_counter() - begun
+        during = len(answers) - before
     is_over.set()
     asking.join(DEADLINE)
-    assert len(delays) > 10
-    assert max(delays) < took / 2
+    assert set(answers) == {"OK"}
+    assert during > 2 * len(bodies)
 
 
 @pytest.mark.parametrize("content_type", ["a" * 60_000, "text/plain"])
