@@ -34,6 +34,7 @@ def project(path: Path) -> dict[str, Any]:
     return dict(tomllib.loads(path.read_text())["project"])
 
 
+@pytest.mark.process  # not a process, but a socket: check-jsonschema opens one when imported
 @pytest.mark.parametrize("path", SCHEMAS, ids=lambda path: path.name)
 def test_the_schema_accepts_the_file_and_refuses_a_misspelt_member(
     path: Path, tmp_path: Path
