@@ -1,5 +1,6 @@
 import os
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -57,6 +58,7 @@ def spark(quick_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TZ", ZONE)  # of Java and of the Python workers
         session = builder.getOrCreate()
+    time.tzset()  # a conversion of a time may have read the variable
     session.sparkContext.setLogLevel("OFF")
     register(session)
     yield session
