@@ -172,8 +172,8 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     return report
 
 
-_SLOW_SPARK = ("test_guard.py", "test_stream.py", "test_submit.py")
-_OWN_SPARK = ("test_command.py", "test_failures.py", "test_zones.py")
+# Files whose tests start Spark in processes of their own. All others share one session.
+_OWN_SPARK = ("test_command.py", "test_failures.py", "test_submit.py")
 _LONGEST = ("spark", "mongo", "relay", "contract", "e2e")
 
 
@@ -183,9 +183,7 @@ def _group(nodeid: str) -> str:
     folder, _, name = path.partition("/")
     if folder != "sync":
         return path
-    if name in _OWN_SPARK:
-        return "spark/own"
-    return "spark/slow" if name in _SLOW_SPARK else "spark/all"
+    return "spark/own" if name in _OWN_SPARK else "spark/all"
 
 
 def _order(group: str) -> tuple[int, str]:

@@ -14,7 +14,8 @@ import pyspark
 from tests.conftest import ROOT
 from tests.mongo.servers import CACHE
 
-SPARK = Path(pyspark.__file__).parent
+# Without links, as Java names it: it maps the classes only under the same names.
+SPARK = Path(pyspark.__file__).resolve().parent
 # Java says at every start if it cannot use the file, and lists classes that do not fit in it.
 _SILENCE = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 _ROW = '{"timestamp":"2020-01-01T00:00:00.000Z","type":"a","id":"1","parents":[]}\n'

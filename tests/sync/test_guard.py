@@ -173,7 +173,7 @@ def test_thousands_of_corrections_race_with_an_agent_and_each_follows_its_own_st
 def test_writes_racing_with_the_job_survive_every_time(
     spark: SparkSession, tmp_path: Path, place: StorePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    count, batch = 8_000 if place.kind is None else 2_000, 100
+    count, batch = 4_000 if place.kind is None else 2_000, 100
     store = place.store
     backend = make_backend(str(store))
     append(store, [operation("insert", "video", str(n), OLD) for n in range(count)])
@@ -266,7 +266,7 @@ def test_consumers_of_a_running_agent_get_the_corrections_and_end_with_the_dumps
 def test_a_job_killed_half_way_is_finished_by_the_next_run(
     spark: SparkSession, tmp_path: Path, place: StorePlace
 ) -> None:
-    count = 40_000 if place.kind is None else 4_000
+    count = 16_000 if place.kind is None else 4_000
     store = place.store
     append(store, [operation("insert", "video", str(n), OLD) for n in range(10)])
     rows = [row("video", str(n), DUMPED) for n in range(count)]

@@ -1,5 +1,7 @@
 """Refused runs: their messages and exit codes."""
 
+import gzip
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,8 @@ from oplog_sync.source import check_master
 from oplog_sync.source.options import read_options
 from oplogd.errors import StoreError
 from tests.sync.helpers import append, live, log, operation, row, sync, write_dump
+
+Command = Callable[..., int]
 
 T1, T2 = "2020-01-01T00:00:00.000Z", "2020-01-02T00:00:00.000Z"
 
@@ -228,41 +232,45 @@ def test_wrong_flags_leave_2_and_one_sentence(
     assert "secret" not in told
 
 
-def test_the_command_leaves_the_exit_code_and_prints_the_table(
-    spark: SparkSession,
-    store: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+@pytest.fixture
+def command(spark: SparkSession, store: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Return the command on the store as a function that returns the exit code."""
     monkeypatch.setattr(session, "start", lambda master, debug: spark)
     monkeypatch.setattr(SparkSession, "stop", lambda self: None)  # it is the session of all tests
-    dump = write_dump(tmp_path / "dump.jsonl", [row("video", "1", T2)])
 
-    def command(*argv: str) -> int:
+    def run(*argv: str | Path) -> int:
         with pytest.raises(SystemExit) as exited:
-            main(["--store", str(store), *argv])
+            main(["--store", str(store), *map(str, argv)])
         assert isinstance(exited.value.code, int)
         return exited.value.code
 
-    assert command(str(dump)) == 3
+    return run
+
+
+def test_the_command_leaves_the_exit_code_and_prints_the_table(
+    command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dump = write_dump(tmp_path / "dump.jsonl", [row("video", "1", T2)])
+    assert command(dump) == 3
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err.splitlines()[-1].startswith("oplog-sync: 9 of 10 live objects would be deleted")
-    assert command("--max-deletes", "9", str(dump)) == 0
-    assert capsys.readouterr().out.splitlines()[1].split() == [
-        "video",
-        "0",
-        "1",
-        "9",
-        "0",
-        "0",
-        "0",
-        "0",
-    ]
-    assert command(str(tmp_path / "missing")) == 1
+    assert command("--max-deletes", "9", dump) == 0
+    figures = capsys.readouterr().out.splitlines()[1].split()
+    assert figures == ["video", "0", "1", "9", "0", "0", "0", "0"]
+    assert command(tmp_path / "missing") == 1
     assert "the dump cannot be read" in capsys.readouterr().err
     dump.write_bytes(b"{}")
-    assert command(str(dump)) == 4
+    assert command(dump) == 4
     dump.write_bytes(b"")
-    assert command(str(dump)) == 5
+    assert command(dump) == 5
+
+
+def test_debug_shows_the_traces_of_python_and_java(
+    command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "dump.csv.gz").write_bytes(gzip.compress(b"id,type")[:14])
+    assert command("--debug", "--format", "csv", tmp_path / "dump.csv.gz") == 1
+    told = capsys.readouterr().err
+    assert "Traceback" in told
+    assert "Caused by: " in told

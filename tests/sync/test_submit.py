@@ -12,18 +12,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pyspark
 import pytest
 
 import oplog_sync
 import oplogd
 from tests.conftest import ROOT
 from tests.kits.agents.agent import DEADLINE
-from tests.sync.class_data import class_data_options
+from tests.sync.class_data import SPARK, class_data_options
 from tests.sync.helpers import StorePlace, append, dump_state, live, log, operation, row, write_dump
 
 T1, T2 = "2020-01-01T00:00:00.000Z", "2020-01-02T00:00:00.000Z"
-SPARK = Path(pyspark.__file__).parent
 WORKERS = 2
 
 

@@ -5,14 +5,19 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from oplog_sync.jvm import jvm
 from tests.conftest import ROOT
+from tests.sync.conftest import ZONE
 from tests.sync.dumps import write_forms, write_parquet
 from tests.sync.helpers import Json, append, operation, read_lines, row, write_dump
+from tests.sync.zones import all_corrections
 
 # Hours that no local clock shows, hours that it shows twice, and the first year.
 _EDGES = (
@@ -23,15 +28,17 @@ _EDGES = (
     "0001-01-01T00:00:00.000Z",
 )
 
-# One on each side of UTC, each with hours that its clock skips and shows twice. The other tests run
-# in the machine's zone.
-_CITIES = {"America/New_York": "New York", "Europe/Berlin": "Berlin"}
+# One on each side of UTC, each with hours that its clock skips and shows twice.
+_CITIES = {ZONE: "New York", "Europe/Berlin": "Berlin"}
+
+# Arguments for each form of a dump, and the corrections that all of them need.
+History = tuple[dict[str, list[str]], list[Any]]
+# Arguments for each dump with an edge, and its corrections.
+Edges = tuple[dict[str, list[str]], dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def history(
-    shared_data: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[dict[str, list[str]], list[Any]]:
+def history(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> History:
     """Return arguments for each form of a real project's dump, and the expected corrections.
 
     The store has half of the project's history; the dump is from its end.
@@ -40,8 +47,8 @@ def history(
     rows = read_lines(shared_data / "flask/dump.jsonl.gz")
     half = json.loads((shared_data / "flask/expected.json").read_text())["half"]
     operations = read_lines(shared_data / "flask/ops.jsonl.gz")[: half["ops"]]
-    operations += [operation("insert", "edge", str(n), time, "a") for n, time in enumerate(_EDGES)]
-    rows += [row("edge", str(n), time, "a") for n, time in enumerate(_EDGES)]
+    operations += [operation("insert", "edge", str(n), at, "a") for n, at in enumerate(_EDGES)]
+    rows += [row("edge", str(n), at, "a") for n, at in enumerate(_EDGES)]
     append(folder / "oplog.db", operations)
     states = {(each["type"], each["id"]): each for each in operations}
     expected, unchanged = _expected(states, rows)
@@ -83,7 +90,7 @@ def _expected(
 
 
 @pytest.fixture(scope="module")
-def edges(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, list[str]], dict[str, Any]]:
+def edges(tmp_path_factory: pytest.TempPathFactory) -> Edges:
     """Dumps with a newest row in an hour that a clock shows twice, or at the last time."""
     folder = tmp_path_factory.mktemp("edges")
     given: dict[str, list[str]] = {}
@@ -123,30 +130,57 @@ def edges(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, list[str]
     return given, expected
 
 
-@pytest.mark.parametrize("zone", _CITIES)
-def test_no_form_of_a_dump_and_no_time_zone_changes_the_corrections(
-    zone: str,
-    history: tuple[dict[str, list[str]], list[Any]],
-    edges: tuple[dict[str, list[str]], dict[str, Any]],
-    tmp_path: Path,
-) -> None:
+def check(zone: str, found: dict[str, Any], history: History, edges: Edges) -> None:
+    """Check the corrections, or the errors, by the name of the dump."""
     forms, expected = history
-    at_edges = {
-        name: found for name, found in edges[1].items() if name.startswith((_CITIES[zone], "last"))
-    }
-    given = {name: edges[0][name] for name in at_edges}
-    environ = {**os.environ, "TZ": zone, "PYTHONPATH": str(ROOT), "SPARK_DRIVER_MEMORY": "1g"}
-    child = subprocess.run(
-        [sys.executable, "-m", "tests.sync.zones"], input=json.dumps(forms | given), cwd=tmp_path,
-        env=environ, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert child.returncode == 0, child.stderr
-    told = json.loads(child.stdout)
-    assert told["zone"] == zone
-    found = told["found"]
+    at_edges = {name: edges[1][name] for name in _of_zone(zone, edges)}
     assert {name: found[name] for name in at_edges} == at_edges
     assert re.search(
         r"swapped/[12]\.csv has another header than the other files", found.pop("CSV swapped")
     )
     wrong = {name: found[name] for name in forms if name in found and found[name] != expected}
     assert wrong == {}
+
+
+def _of_zone(zone: str, edges: Edges) -> dict[str, list[str]]:
+    given = edges[0]
+    return {name: given[name] for name in given if name.startswith((_CITIES[zone], "last"))}
+
+
+def test_no_form_of_a_dump_changes_the_corrections_in_new_york(
+    spark: SparkSession,
+    history: History,
+    edges: Edges,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    zone = ZONE  # of Java and of the Python workers; this process gets it here
+    assert jvm(spark).java.util.TimeZone.getDefault().getID() == zone
+    before = spark.conf.get("spark.sql.session.timeZone")
+    assert before is not None
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        given = history[0] | _of_zone(zone, edges)
+        check(zone, all_corrections(spark, given, tmp_path), history, edges)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_no_form_of_a_dump_changes_the_corrections_in_berlin(
+    history: History, edges: Edges, tmp_path: Path
+) -> None:
+    zone = "Europe/Berlin"
+    given = history[0] | _of_zone(zone, edges)
+    environ = {**os.environ, "TZ": zone, "PYTHONPATH": str(ROOT), "SPARK_DRIVER_MEMORY": "1g"}
+    child = subprocess.run(
+        [sys.executable, "-m", "tests.sync.zones"], input=json.dumps(given), cwd=tmp_path,
+        env=environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert child.returncode == 0, child.stderr
+    told = json.loads(child.stdout)
+    assert told["zone"] == zone
+    check(zone, told["found"], history, edges)

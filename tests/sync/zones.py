@@ -20,7 +20,7 @@ from oplog_sync.session import start
 from oplog_sync.settings import parse
 
 
-def corrections(spark: SparkSession, argv: list[str], report: Path) -> Any:
+def _corrections(spark: SparkSession, argv: list[str], report: Path) -> Any:
     try:
         run(spark, parse([*argv, "--create", "--dry-run", "--report", str(report)], {}))
     except SyncError as error:
@@ -33,16 +33,23 @@ def corrections(spark: SparkSession, argv: list[str], report: Path) -> Any:
     )
 
 
+def all_corrections(
+    spark: SparkSession, wanted: dict[str, list[str]], folder: Path
+) -> dict[str, Any]:
+    """Return the corrections or the error of each."""
+    return {
+        name: _corrections(spark, argv, folder / f"{number}.jsonl")
+        for number, (name, argv) in enumerate(wanted.items())
+    }
+
+
 def main() -> None:
     wanted: dict[str, list[str]] = json.load(sys.stdin)
     with redirect_stdout(sys.stderr), tempfile.TemporaryDirectory() as folder:
         spark = start("local[2]", debug=False)
         spark.conf.set("spark.sql.shuffle.partitions", "2")
         zone = jvm(spark).java.util.TimeZone.getDefault().getID()
-        found = {
-            name: corrections(spark, argv, Path(folder) / f"{number}.jsonl")
-            for number, (name, argv) in enumerate(wanted.items())
-        }
+        found = all_corrections(spark, wanted, Path(folder))
         spark.stop()
     print(json.dumps({"zone": zone, "found": found}))
 
