@@ -13,17 +13,17 @@ from tests.topics.memory import MemoryTopics
 
 
 class SweptTopics(MemoryTopics):
-    """Counts the sweeps. They fail while ``trouble`` is set."""
+    """Counts the sweeps. They fail while ``failure`` is set."""
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(clock.now_ms)
         self.sweeps = 0
-        self.trouble: Exception | None = None
+        self.failure: Exception | None = None
 
     async def sweep(self) -> int:
         self.sweeps += 1
-        if self.trouble is not None:
-            raise self.trouble
+        if self.failure is not None:
+            raise self.failure
         return 0
 
 
@@ -61,16 +61,16 @@ async def test_the_first_sweep_is_soon_and_the_others_follow_at_equal_distances(
             assert topics.sweeps == number
 
 
-@pytest.mark.parametrize("trouble", [StoreUnavailableError("away"), ValueError("broken")])
+@pytest.mark.parametrize("failure", [StoreUnavailableError("away"), ValueError("broken")])
 async def test_a_sweep_that_fails_is_logged_and_repeated(
-    trouble: Exception, caplog: pytest.LogCaptureFixture
+    failure: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = VirtualClock()
     async with swept(clock, 60.0) as topics:
-        topics.trouble = trouble
+        topics.failure = failure
         await pass_(clock, FIRST_SECONDS)
         assert caplog.messages[0].startswith("cannot remove expired messages")
-        topics.trouble = None
+        topics.failure = None
         await pass_(clock, 60)
         assert topics.sweeps == 2
     assert len(caplog.messages) == 1
