@@ -59,8 +59,10 @@ def place(request: pytest.FixtureRequest) -> tuple[str, CollectionKind]:
 
 
 @pytest.fixture
-async def make_store() -> AsyncIterator[MakeStore]:
+async def make_store(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MakeStore]:
     """Makes stores. The test opens them; afterwards they are closed and dropped."""
+    # On a busy machine a store may need longer than an agent waits for it.
+    monkeypatch.setattr("oplogd.store.mongo.store._OPEN_SECONDS", 30.0)
     made: list[MongoStore] = []
     urls: list[str] = []
 
