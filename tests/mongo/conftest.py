@@ -67,8 +67,12 @@ def clock() -> VirtualClock:
 
 
 @pytest.fixture
-async def make_store(request: pytest.FixtureRequest) -> AsyncIterator[MakeStore]:
+async def make_store(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[MakeStore]:
     """Makes stores. The test opens them; afterwards they are closed and dropped."""
+    # On a busy machine a store may need longer than an agent waits for it.
+    monkeypatch.setattr("oplogd.store.mongo.store._OPEN_SECONDS", 30.0)
     is_dated = "clock" in request.fixturenames
     clock: VirtualClock | None = request.getfixturevalue("clock") if is_dated else None
     defaults: dict[str, Any] = {"lease": 0.5, "clock": clock.dates if clock else SYSTEM}

@@ -160,7 +160,7 @@ async def test_a_correction_is_judged_by_the_states_again_when_the_log_has_moved
 
     async def turn_over() -> None:
         await other.append([op("a", "update")])
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while (await store.read(0, 1))[0].offset < 10:
                 await other.append([op("x") for _ in range(100)])
                 await other.checkpoint()

@@ -141,7 +141,7 @@ async def test_the_fold_does_not_go_on_past_entries_of_a_restored_log(
         )
         database.oplog_ops.delete_many({"n": {"$gt": 3}})
         database.oplog_ops.insert_many(reversed(entries))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while (await store.locate()).head.offset < 15:
             await asyncio.sleep(0.01)
         expected = {"video/1", "video/2", "video/3", *(f"video/restored{n}" for n in range(4, 16))}

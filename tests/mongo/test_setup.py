@@ -23,7 +23,7 @@ from tests.mongo.wire import Wire
 
 async def append(store: MongoStore, operation: Operation, number: int = 0) -> None:
     """Try until the operation is in, as the agent's writer does. ``number``: its sequence."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while True:
             with contextlib.suppress(StoreUnavailableError):
                 return await store.append([operation], BatchId("retried", number))
@@ -64,7 +64,7 @@ async def test_an_agent_of_the_first_server_that_goes_on_writing_is_named(
     async with AsyncMongoClient[Document](capped_url) as client:
         stray, _ = first_servers("x")
         await client.get_default_database().oplog_ops.insert_one(stray)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not (warnings := (await store.stats()).warnings):
             await asyncio.sleep(0.02)
     assert str(stray["_id"]) in warnings[0]
@@ -153,7 +153,7 @@ async def test_a_killed_cursor_makes_neither_gap_nor_repeat(
     await store.append([op("0")])
     seen = [entry.offset for entry in await store.follow(0, 100, 5)]
     for number in range(1, 6):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while (
                 True
             ):  # a cursor that the server itself has just ended is opened anew by the next call
@@ -209,7 +209,7 @@ async def test_a_plain_log_is_trimmed_behind_the_checkpoint(
     for start in range(0, 1_000, 50):
         await store.append([op(str(number)) for number in range(start, start + 50)])
     await store.checkpoint()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while (stats := await store.stats()).bytes > 20_000:
             await asyncio.sleep(0.02)
     assert stats.states == 1_000

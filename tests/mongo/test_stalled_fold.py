@@ -95,7 +95,7 @@ async def test_many_that_wait_for_the_fold_read_no_more_than_one(
         finds.counts.clear()
         waiting = [asyncio.create_task(holder.checkpoint()) for _ in range(waiters)]
         before = -1
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while not waiters <= finds.counts["oplog_ops"] == before:
                 before = finds.counts["oplog_ops"]
                 await asyncio.sleep(0.2)

@@ -242,7 +242,7 @@ async def test_an_agent_that_pauses_at_a_step_doubles_nothing_that_another_one_a
 
 async def turned_over(other: MongoStore, database: Database[Document], past: int) -> None:
     """Append until the log was trimmed past an offset."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while offsets(database)[0] <= past:
             await other.append([op("x") for _ in range(100)])
             folded = (await other.checkpoint()).offset

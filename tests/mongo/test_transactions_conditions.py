@@ -157,7 +157,7 @@ async def test_copies_that_share_one_insert_are_stored_once(
     for _ in range(2):
         sent.append(asyncio.create_task(write(store, txn, record(0, topic, "z"))))
         sent.append(asyncio.create_task(store.transactions.abort(aborted.id)))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while Counter(steps.names) != {"registered": 2, "decided": 1}:
             await asyncio.sleep(0.001)
     await asyncio.to_thread(held.release)
