@@ -159,3 +159,12 @@ class TopicsOf:
         for made in self._made:
             if isinstance(made, AsyncTopicsInThread):
                 made.end()
+
+
+def all_texts(topics: Topics, topic: str) -> list[str | None]:
+    texts: list[str | None] = []
+    found = topics.poll(topic).messages
+    while found:
+        texts += [each.text for each in found]
+        found = topics.poll(topic, found[-1].id, inclusive=False).messages
+    return texts
