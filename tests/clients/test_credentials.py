@@ -1,4 +1,4 @@
-"""User and password of an address are used, and shown nowhere."""
+"""User and password of an address are used and never shown."""
 
 import asyncio
 import base64
@@ -143,7 +143,7 @@ def test_oplog_tail_does_not_show_it(tmp_path: Path) -> None:
 
 
 class Redirecting(Server):
-    """Sends a request on to ``target``; keeps the ``Authorization`` of each."""
+    """Redirects requests to ``target``. ``seen``: their ``Authorization``."""
 
     def __init__(self, status: int, target: str) -> None:
         super().__init__(self._answer)

@@ -1,4 +1,4 @@
-"""oplogctl as people run it: a process with a terminal, a pipe or a file behind it."""
+"""oplogctl as a process with a terminal, a pipe or a file."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Transactions of the Python client against servers that answer as a test says."""
+"""Transactions of the Python client against scripted servers."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Transactions of a client that is closed, and of a block that outlasts its transaction."""
+"""Transactions of a closed client, and blocks that last longer than their transaction."""
 
 import asyncio
 import time
