@@ -68,7 +68,7 @@ def produce(request: pytest.FixtureRequest) -> Iterator[Producers]:
 
 @pytest.fixture(autouse=True)
 def log_level() -> Iterator[None]:
-    """Undo what ``main`` of a command sets: other tests count what is logged."""
+    """Restore the log level after ``main`` of a command. Other tests count log records."""
     logger = logging.getLogger("oplogc")
     level = logger.level
     yield

@@ -1,8 +1,7 @@
-"""A consumer that tells each event on stdout once it has dealt with it, in a random order, until it
-kills itself.
+"""Print each handled event in a random order, then kill the process.
 
-It says "at live" when the copy is complete, and ends when it got an operation of type "last" from
-the log and dealt with all that came before.
+The program prints "at live" when the copy is complete. It ends when it has handled an operation of
+type "last" and all events before it.
 """
 
 import os
@@ -14,8 +13,8 @@ from pathlib import Path
 
 from oplogc import Consumer, Event, Live, Operation
 
+# Unhandled events at a time. Any of them may be handled next.
 HELD = 40
-"""Events in hand at a time, of which any may be the next to be done."""
 
 
 def main(url: str, state_file: str, seed: int, dies_after: int) -> None:

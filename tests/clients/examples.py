@@ -12,7 +12,7 @@ FAST = {"backoff": "0.01,0.02"}
 
 
 class Example(NamedTuple):
-    """Commands up to their flags, and what begins a flag."""
+    """Commands without flags. ``dash``: the beginning of a flag."""
 
     producer: list[str]
     consumer: list[str]
@@ -21,7 +21,7 @@ class Example(NamedTuple):
     def produce(
         self, url: str, operations: list[dict[str, object]] | bytes, **flags: str
     ) -> "subprocess.CompletedProcess[str]":
-        """``operations``: or the bytes of the input."""
+        """Run a producer. ``operations``: a list, or the raw input."""
         if not isinstance(operations, bytes):
             operations = b"".join(
                 json.dumps(operation).encode() + b"\n" for operation in operations
@@ -33,7 +33,7 @@ class Example(NamedTuple):
         return Following(command, env={**os.environ, "OPLOG_PASSWORD": "geheim"})
 
     def consume_all(self, url: str, **flags: str) -> "subprocess.CompletedProcess[str]":
-        """A consumer that ends by itself."""
+        """Run a consumer that ends by itself."""
         return self.run([*self.consumer, *self.flags(url=url, **flags)])
 
     def flags(self, **flags: str) -> list[str]:

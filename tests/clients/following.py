@@ -1,4 +1,4 @@
-"""A consumer in a process of its own that prints a line for each event."""
+"""A consumer as a process. It prints a line for each event."""
 
 import subprocess
 import threading
@@ -8,7 +8,7 @@ from tests.kits.agents.agent import DEADLINE
 
 
 class Following:
-    """A consumer's lines as they come. It is killed when they come too slowly."""
+    """Reads the lines of a consumer, and kills it at the deadline."""
 
     def __init__(self, command: list[str], **popen: Any) -> None:
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **popen)
@@ -22,7 +22,7 @@ class Following:
         return lines
 
     def rest(self) -> tuple[int, str]:
-        """The exit code and what else it printed, once it has ended by itself."""
+        """Wait for its end. Return the exit code and the rest of its output."""
         assert self._process.stdout is not None
         text = self._process.stdout.read()
         code = self._process.wait(DEADLINE)

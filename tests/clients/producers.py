@@ -1,4 +1,4 @@
-"""Both producers with the interface of ``Producer``, so that one test serves both."""
+"""Both producers with the interface of ``Producer``, for the same tests."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ from oplogc import AsyncProducer, Counters, Producer
 
 
 class AsyncInThread:
-    """An ``AsyncProducer`` in an event loop of its own; a call waits for its end."""
+    """An ``AsyncProducer`` in its own event loop. Calls wait for their end."""
 
     def __init__(self, url: str, **options: Any) -> None:
         self._producer = AsyncProducer(url, **options)
@@ -48,7 +48,7 @@ class AsyncInThread:
 
 
 class Producers:
-    """Makes producers of one kind, and ends what is theirs."""
+    """Makes producers of one kind, and ends their event loops."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind

@@ -8,9 +8,7 @@ from tests.kits.agents.agent import Agent
 
 
 def free_port() -> int:
-    """A port that is free for TCP and UDP, from below those the system gives away, so that it stays
-    free meanwhile.
-    """
+    """Return a port that is free for TCP and UDP. The system gives it to no other program."""
     while True:
         port = random.randrange(20_000, 32_000)
         with socket.socket() as tcp, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:

@@ -1,4 +1,4 @@
-"""A consumer against answers that are no stream: refusals, redirects, pauses and stalls."""
+"""A consumer and other answers than streams: refusals, redirects, pauses and stalls."""
 
 import asyncio
 import time

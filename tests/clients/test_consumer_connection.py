@@ -1,4 +1,4 @@
-"""When a consumer keeps, gives up and repeats its connection."""
+"""A consumer keeps, gives up and repeats its connection."""
 
 import asyncio
 import time

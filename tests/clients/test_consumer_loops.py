@@ -1,4 +1,4 @@
-"""A consumer and event loops: several of them, several tasks, none that can be used."""
+"""A consumer with several event loops, several tasks, or no usable loop."""
 
 import asyncio
 import gc

@@ -1,6 +1,4 @@
-"""What a consumer makes of a stream's bytes, of answers that are none, and of connections that come
-to nothing.
-"""
+"""A consumer reads the bytes of a stream."""
 
 from pathlib import Path
 

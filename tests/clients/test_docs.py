@@ -1,6 +1,4 @@
-"""The snippets of docs/clients.md and of the clients' READMEs run, also after a restart of the
-agent.
-"""
+"""The snippets of docs/clients.md and the READMEs of the clients run, also after a restart."""
 
 import os
 import re
@@ -77,7 +75,7 @@ def found(program: str) -> str:
 
 
 def command(snippet: Snippet, folder: Path) -> list[str]:
-    """Put the client where a project has its packages, and return the command of the snippet."""
+    """Install the client in the project, and return the command of the snippet."""
     match snippet.language:
         case "python":
             return [sys.executable, "-W", "error", "-c", snippet.code]

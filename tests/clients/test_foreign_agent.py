@@ -21,7 +21,7 @@ from tests.kits.agents.agent import Agent
 from tests.kits.proxies.chaos import ChaosProxy
 
 FAST = (0.01, 0.05)
-# As large as those of Tephra: milliseconds times a million.
+# As large as the pointers of Tephra: milliseconds times a million.
 POINTER = 1_790_000_000_000_000_000
 
 
@@ -33,12 +33,12 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
 
 @pytest.fixture
 def namespace(request: pytest.FixtureRequest) -> str:
-    """The name of the test and its parameter: each has topics of its own."""
+    """Return a name for the topics of a test with its parameter."""
     return str(request.node.name).replace("[", ".").rstrip("]")
 
 
 def texts(topics: Topics, topic: str, transaction: ForeignTransaction | None = None) -> list[str]:
-    """Return what an uncommitted reader sees, or one with a snapshot."""
+    """Return the messages for an uncommitted reader, or for a reader with a snapshot."""
     return [str(each.text) for each in topics.poll(topic, transaction=transaction).messages]
 
 

@@ -1,4 +1,4 @@
-"""Calls about pointers, and polls with a snapshot, against servers that answer as a test says."""
+"""Calls about pointers, and polls with a snapshot, against scripted servers."""
 
 import json
 from datetime import UTC, datetime

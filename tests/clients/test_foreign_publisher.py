@@ -1,4 +1,4 @@
-"""The publisher for foreign transactions against servers that answer as a test says."""
+"""The publisher for foreign transactions against scripted servers."""
 
 import subprocess
 import sys
@@ -20,14 +20,14 @@ from tests.clients.topics_of import TopicsOf
 from tests.kits.agents.agent import DEADLINE
 
 FAST = (0.01, 0.05)
-# As large as those of Tephra: milliseconds times a million.
+# As large as the pointers of Tephra: milliseconds times a million.
 POINTER = 1_790_000_000_000_000_000
 BUSY = refused("503 Busy", "not confirmed")
 MANY = refused("429 Many", "too many")
 
 
 class Tephra(NamedTuple):
-    """A transaction of somebody else."""
+    """A transaction of another system."""
 
     write_pointer: int
 

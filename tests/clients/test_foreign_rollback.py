@@ -1,4 +1,4 @@
-"""Rollbacks of the publisher for foreign transactions, and the errors that leave nothing else."""
+"""Rollbacks of the publisher for foreign transactions, and the errors that require them."""
 
 import asyncio
 from functools import partial
@@ -23,7 +23,7 @@ from tests.clients.topics_of import TopicsOf
 from tests.kits.servers.scripted import answer
 
 FAST = (0.01, 0.05)
-# As large as those of Tephra: milliseconds times a million.
+# As large as the pointers of Tephra: milliseconds times a million.
 POINTER = 1_790_000_000_000_000_000
 BUSY = refused("503 Busy", "not confirmed")
 MANY = refused("429 Many", "too many")

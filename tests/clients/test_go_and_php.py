@@ -1,4 +1,4 @@
-"""The examples in Go and PHP: the same promises, so the same tests."""
+"""The examples in Go and PHP keep the same promises."""
 
 import asyncio
 import fcntl
@@ -107,7 +107,7 @@ def test_a_mistake_in_the_command_line_is_one_sentence(example: Example, flags: 
 
 
 def stream(*blocks: str) -> bytes:
-    """An answer with a stream that the server ends after these blocks."""
+    """Return an answer with a stream of these blocks and its end."""
     head = (
         "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
         "Connection: close\r\n\r\n"

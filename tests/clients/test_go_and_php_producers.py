@@ -1,4 +1,4 @@
-"""The producers in Go and PHP: an operation is delivered, or the program tells and fails."""
+"""The producers in Go and PHP deliver an operation, or print its loss and fail."""
 
 import json
 import signal
@@ -181,7 +181,7 @@ def test_a_signal_ends_a_producer_after_what_it_read(example: Example) -> None:
             process.stdin.flush()
             assert wait_until(
                 lambda: bool(server.bodies)
-            )  # what is read is sent before long, or nobody knew when
+            )  # an operation is sent soon after it was read
             process.send_signal(signal.SIGTERM)
             assert process.wait(DEADLINE) == 0
         assert server.bodies == [b"\n".join(GOOD[:2])] * 2

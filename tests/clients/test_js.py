@@ -1,4 +1,4 @@
-"""The JavaScript client: its own tests, its package, and a consumer that outlives its agent."""
+"""The JavaScript client: its own tests, its package, and a consumer over a restart."""
 
 import json
 import os

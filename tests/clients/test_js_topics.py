@@ -55,7 +55,7 @@ def program(node: str, code: str, *arguments: object) -> list[str]:
 
 
 def run(node: str, code: str, agent: Agent) -> list[str]:
-    """Return the lines that ``code`` prints, which has ``topic``."""
+    """Run code with the variable ``topic``, and return its lines."""
     done = subprocess.run(
         program(node, _BEGIN + code, agent.url),
         cwd=JS,
@@ -82,7 +82,7 @@ def poll(agent: Agent) -> list[dict[str, Any]]:
 
 
 def wait_for_state(path: Path, id_: str) -> None:
-    """Wait until the position is that of a message, or that of a checkpoint behind it."""
+    """Wait for the position of a message, or of a checkpoint behind it."""
     wanted = (id_, id_[:20] + "ffffffffffffffff0001")
     assert wait_until(lambda: path.exists() and path.read_text() in wanted)
 

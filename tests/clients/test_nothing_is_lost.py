@@ -1,4 +1,4 @@
-"""Consumers that are cut off and killed at any moment: at the end they have seen everything."""
+"""Consumers see everything, although connections are cut and processes killed."""
 
 import asyncio
 import random
@@ -55,9 +55,7 @@ def _produce(url: str, count: int) -> None:
 
 
 def test_a_consumer_killed_again_and_again_loses_nothing(tmp_path: Path) -> None:
-    """Kills in the copy and in the log; the state file stays readable, and each life begins where
-    nothing is lost.
-    """
+    """Kill a consumer in the copy and in the log. Its state file stays readable."""
     choose = random.Random(3)
     state = tmp_path / "state"
     done: set[str] = set()
@@ -81,9 +79,9 @@ def test_a_consumer_killed_again_and_again_loses_nothing(tmp_path: Path) -> None
 
 
 def _live(agent: Agent, state: Path, seed: int, dies_after: int, done: set[str]) -> bool:
-    """A consumer's life until kill -9 after so many events; ``done`` gets what it tells.
+    """Run a consumer until it kills itself after ``dies_after`` events. Add its lines to ``done``.
 
-    Whether it came to its end before.
+    Return whether it came to its end before.
     """
     command = [
         sys.executable,
@@ -110,9 +108,7 @@ def _live(agent: Agent, state: Path, seed: int, dies_after: int, done: set[str])
 
 
 def _post(agent: Agent, type_: str) -> None:
-    """3,000 objects. Those of a request share their time, and a copy is resumed at the first of a
-    millisecond.
-    """
+    """Post 3,000 objects. The objects of a request share a time, at which a copy can resume."""
     for first in range(0, 3000, 100):
         agent.post(
             [

@@ -1,4 +1,4 @@
-"""What ``oplogctl`` does with pointers, and the entries that it shows."""
+"""Pointers in ``oplogctl``, and the entries that it shows."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""The buffer of a producer and what an agent's answers do to it, without a network."""
+"""The buffer of a producer and its reaction to answers, without a network."""
 
 import json
 from contextlib import nullcontext

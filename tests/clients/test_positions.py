@@ -1,4 +1,4 @@
-"""Acknowledgements in any order, and the file that keeps what they come to."""
+"""Acknowledgements in any order, and the position that they result in."""
 
 import tracemalloc
 from datetime import UTC, datetime

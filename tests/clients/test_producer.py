@@ -1,4 +1,4 @@
-"""Producers against a real agent, and against one that answers as the test says."""
+"""Producers against a real agent and against a scripted server."""
 
 import asyncio
 import threading
@@ -45,7 +45,7 @@ def test_udp_from_many_threads_is_counted_exactly(tmp_path: Path) -> None:
 def test_udp_goes_on_when_the_agent_comes_back(tmp_path: Path) -> None:
     port = free_port()
     with Producer(f"udp://127.0.0.1:{port}") as producer:
-        for _ in range(3):  # nobody listens: no error, and none is kept for later
+        for _ in range(3):  # no receiver: no error now or later
             producer.send("insert", "video", "lost")
         with agent_on(port, tmp_path) as agent, agent.follow() as stream:
             producer.send("insert", "video", "first")

@@ -1,4 +1,4 @@
-"""Answers that a producer must survive: those of strangers, of broken agents, and none at all."""
+"""A producer survives answers of other servers, invalid answers, and missing answers."""
 
 import asyncio
 import json
@@ -82,7 +82,7 @@ def test_no_answer_ends_the_sender(produce: Producers, body: str) -> None:
 
 
 def test_no_error_ends_the_sender(produce: Producers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error that nobody expects, as a resolver's or a transport's."""
+    """An unexpected error, like an error of a resolver or a transport."""
     calls = 0
 
     def judge(*arguments: object) -> object:
@@ -129,7 +129,7 @@ def test_an_environment_without_a_way_to_the_agent_does_not_end_the_sender(
 
 
 def _drip(head: bytes, drop: bytes, connections: list[int]) -> Handler:
-    """A server that begins its answer and goes on for ever, a little at a time."""
+    """Return a server whose answer never ends and comes in small pieces."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connections.append(1)

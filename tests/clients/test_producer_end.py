@@ -1,4 +1,4 @@
-"""The end of a producer: nothing that was sent is lost in silence, and nobody waits for ever."""
+"""The end of a producer: every loss is logged, and no caller waits forever."""
 
 import asyncio
 import math
@@ -92,7 +92,7 @@ def test_a_second_close_returns_at_once(produce: Producers) -> None:
             producer.close(0.05)
         producer.close(None)
         with pytest.raises(FlushError, match="1 operations are not delivered"):
-            producer.flush(None)  # which nobody will deliver any more
+            producer.flush(None)  # its operations can no longer be delivered
         with pytest.raises(ValueError, match="closed"):
             producer.send("insert", "video", "late")
 

@@ -1,6 +1,4 @@
-"""The file that keeps a position: what it may hold, who may use it, and what happens when it cannot
-be written.
-"""
+"""The state file: its content, its lock, and failures to write it."""
 
 import asyncio
 import errno
@@ -79,9 +77,7 @@ def test_a_place_that_cannot_be_read_or_written_is_refused_at_once(tmp_path: Pat
 def test_a_folder_that_takes_no_new_file_is_refused_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a folder without the right to write in it, in which the lock is left of better days; root
-    may write anywhere.
-    """
+    """Behave like a read-only folder with an old lock file. Root can write to any folder."""
 
     def refuse(path: Path, mode: str = "r") -> IO[bytes]:
         if mode == "x":
@@ -122,7 +118,7 @@ def test_a_relative_path_is_resolved_once(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_position_that_cannot_be_saved_is_told_once_and_at_the_end(
     state: StateFile, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a full disk: the old position stays whole."""
+    """Keep the old position whole when the disk is full."""
     state.write("4")
     attempts = 0
 
@@ -158,7 +154,7 @@ def test_a_second_consumer_of_a_file_is_refused_until_the_first_is_closed(tmp_pa
     first.close()
     second = Consumer(url, state_file=state)
     asyncio.run(second.aclose())
-    Consumer(url, state_file=state)  # one that nobody holds any more does not lock, either
+    Consumer(url, state_file=state)  # without a reference it holds no lock
     Consumer(url, state_file=state).close()
 
 

@@ -1,4 +1,4 @@
-"""oplog-tail as people run it: a process with a terminal, a pipe or a file behind it."""
+"""oplog-tail as a process with a terminal, a pipe or a file."""
 
 import json
 import os

@@ -18,7 +18,7 @@ GONE = TopicNotFound(404, "there is no topic default/t")
 
 
 class Queue(PublishQueue):
-    """A queue that counts the messages that have left."""
+    """A queue with a count of the messages that have left."""
 
     def __init__(self, batch_size: int = 10) -> None:
         super().__init__(str(NAME), batch_size, Backoff(1, 4), self._count)

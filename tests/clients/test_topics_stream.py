@@ -1,4 +1,4 @@
-"""Following a topic with the Python client: restarts, losses that are announced, deletions."""
+"""Following a topic with the Python client: restarts, announced losses, deletions."""
 
 import asyncio
 import threading
@@ -91,9 +91,7 @@ def test_a_stream_is_followed_with_for_and_ended_with_stop(tmp_path: Path) -> No
 async def test_each_message_comes_once_over_restarts_cuts_and_lives_of_the_consumer(
     tmp_path: Path,
 ) -> None:
-    """A message is published once, since each call waits for its confirmation from an agent that
-    is not cut off.
-    """
+    """Publish each message once: the publisher's connection is not cut, and each call waits."""
     port, count = free_port(), 3000
     state = tmp_path / "state"
     got: list[str | None] = []

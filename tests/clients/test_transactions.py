@@ -1,4 +1,4 @@
-"""Transactions of the Python client against servers that answer as a test says."""
+"""Transactions of the Python client against scripted servers."""
 
 import json
 from collections.abc import Sequence
@@ -394,11 +394,3 @@ def test_a_bad_argument_is_told_before_anything_is_sent(
         with pytest.raises(ValueError, match="closed"):
             topics.transaction()
     assert server.calls == []
-
-
-def test_closing_the_client_aborts_what_is_open(topics_of: TopicsOf) -> None:
-    with TransactionServer() as server:
-        topics = topics_of(server.url)
-        with pytest.raises(TransactionError, match="its client was closed"), topics.transaction():
-            topics.close()
-    assert server.calls == ["txns", "abort"]

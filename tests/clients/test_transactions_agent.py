@@ -237,7 +237,7 @@ async def test_ten_thousand_records_of_two_topics_commit_at_once(agent: Agent) -
 
 
 def test_several_agents_of_one_store_continue_each_others_transactions(tmp_path: Path) -> None:
-    """Agents share a store on MongoDB only; here one agent is asked at two addresses."""
+    """Ask one agent at two addresses. Only agents on MongoDB share a store."""
     with Agent(tmp_path) as agent:
         dead = f"http://127.0.0.1:{free_port()}"
         with Topics([dead, agent.url, dead]) as topics:

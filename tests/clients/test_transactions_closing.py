@@ -1,4 +1,4 @@
-"""Transactions of a client that is closed, and of a block that outlasts its transaction."""
+"""Transactions of a closed client, and blocks that last longer than their transaction."""
 
 import asyncio
 import time
@@ -134,3 +134,11 @@ def test_a_block_that_outlasts_its_transaction_knows_that_nothing_is_committed(
         with pytest.raises(TransactionError, match=told):
             outlast()
     assert server.calls == ["txns", *([] if has_record else ["commit"]), "abort"]
+
+
+def test_closing_the_client_aborts_what_is_open(topics_of: TopicsOf) -> None:
+    with TransactionServer() as server:
+        topics = topics_of(server.url)
+        with pytest.raises(TransactionError, match="its client was closed"), topics.transaction():
+            topics.close()
+    assert server.calls == ["txns", "abort"]

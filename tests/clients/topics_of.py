@@ -1,4 +1,4 @@
-"""Both kinds of topics with the interface of ``Topics``, so that one test serves both."""
+"""Both kinds of topics with the interface of ``Topics``, for the same tests."""
 
 import asyncio
 import threading
@@ -19,7 +19,7 @@ from oplogc.topics import (
 
 
 class AsyncTopicsInThread:
-    """``AsyncTopics`` in an event loop of its own; a call waits for its end."""
+    """``AsyncTopics`` in its own event loop. Calls wait for their end."""
 
     def __init__(self, url: str | Sequence[str], **options: Any) -> None:
         self._loop = asyncio.new_event_loop()
@@ -87,7 +87,7 @@ class AsyncTopicsInThread:
 
 
 class InThread:
-    """An object whose coroutines are awaited in the event loop of its topics."""
+    """Awaits the coroutines of an object in the event loop of its topics."""
 
     def __init__(self, made: object, do: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
         self._made = made
@@ -143,7 +143,7 @@ class AsyncTransactionInThread:
 
 
 class TopicsOf:
-    """Makes topics of one kind, and ends what is theirs."""
+    """Makes topics of one kind, and ends their event loops."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -159,3 +159,12 @@ class TopicsOf:
         for made in self._made:
             if isinstance(made, AsyncTopicsInThread):
                 made.end()
+
+
+def all_texts(topics: Topics, topic: str) -> list[str | None]:
+    texts: list[str | None] = []
+    found = topics.poll(topic).messages
+    while found:
+        texts += [each.text for each in found]
+        found = topics.poll(topic, found[-1].id, inclusive=False).messages
+    return texts

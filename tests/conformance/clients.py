@@ -1,5 +1,5 @@
-"""The programs under test: the examples in Go and PHP themselves, small drivers on the libraries in
-Python and JavaScript.
+"""The programs under test: the examples in Go and PHP, and small drivers of the libraries in Python
+and JavaScript.
 """
 
 import os

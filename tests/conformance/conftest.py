@@ -11,9 +11,7 @@ Outcomes = dict[tuple[str, str], Outcome]
 
 @pytest.fixture(scope="module")
 def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    """The outcome of every chosen test of the module, by client and scenario: they are played
-    together, to save time.
-    """
+    """Play the scenarios of all chosen tests of the module together, which saves time."""
     runs: list[tuple[str, Scenario]] = []
     for item in request.session.items:
         if (

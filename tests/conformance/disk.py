@@ -1,4 +1,4 @@
-"""A file system of a few KiB in a mount namespace of its own, which ends with its holder."""
+"""A file system of a few KiB in its own mount namespace, until its process ends."""
 
 import asyncio
 import os
@@ -9,9 +9,7 @@ _HOLD = 'mount -t tmpfs -o size=16k none "$0" && echo mounted && exec sleep infi
 
 
 class Disk:
-    """``prefix`` runs a command where ``mount_point`` is the small file system; ``folder`` is the
-    same seen from here.
-    """
+    """``prefix`` runs a command in the namespace. ``folder`` is the mount point, seen from here."""
 
     def __init__(self, mount_point: Path) -> None:
         self._mount_point = mount_point
@@ -20,7 +18,7 @@ class Disk:
         self.folder = Path()
 
     async def __aenter__(self) -> Self:
-        # Without root a namespace of users comes first: in it one may mount.
+        # Without root only a namespace of users allows the mount.
         user = ["--user", "--map-root-user"] if os.geteuid() else []
         self._holder = await asyncio.create_subprocess_exec(
             "unshare", *user, "--mount", "sh", "-c", _HOLD, str(self._mount_point),
@@ -30,7 +28,7 @@ class Disk:
         assert self._holder.stderr
         if await self._holder.stdout.readline() != b"mounted\n":
             raise AssertionError(
-                f"no small disk can be made here: {(await self._holder.stderr.read()).decode()}"
+                f"cannot mount a small file system: {(await self._holder.stderr.read()).decode()}"
             )
         pid = self._holder.pid
         enter = ["--user", "--preserve-credentials"] if user else []

@@ -33,7 +33,7 @@ def live(id_: str) -> Shown:
 
 
 def data_of(shown: Shown) -> str:
-    """The JSON of an operation, keys in the agent's order."""
+    """Return the JSON of an operation, with the agent's order of keys."""
     fields = {
         "timestamp": shown["timestamp"],
         "parents": shown["parents"],
@@ -44,7 +44,7 @@ def data_of(shown: Shown) -> str:
 
 
 def block(shown: Shown, with_id: bool = True) -> bytes:
-    """The block as an agent sends it."""
+    """Return the block of an agent."""
     id_line = f"id: {shown['id']}\n" if with_id else ""
     data = f"data: {data_of(shown)}" if "object" in shown else "data:"
     return f"{id_line}event: {shown['event']}\n{data}\n\n".encode()

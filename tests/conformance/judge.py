@@ -1,4 +1,4 @@
-"""Compares an outcome with its scenario."""
+"""Compare an outcome with its scenario."""
 
 import re
 from datetime import datetime
@@ -6,12 +6,12 @@ from typing import Any
 
 from tests.conformance.play import Outcome, Scenario
 
+# A timer of Node may fire a millisecond early.
 _EARLY_SECONDS = 0.005
-"""A timer of Node may fire a millisecond early."""
 
 
 def judge(scenario: Scenario, outcome: Outcome) -> None:
-    """Raises AssertionError that shows the whole outcome."""
+    """Raise AssertionError with the whole outcome."""
     try:
         _judge(scenario, outcome)
     except AssertionError as error:
@@ -58,7 +58,7 @@ def _judge(scenario: Scenario, outcome: Outcome) -> None:
 
 
 def _normal(event: Any) -> dict[str, Any]:
-    """Times of any precision compare equal; they must be in UTC, written with Z."""
+    """Decode the time, so that all precisions are equal. It must end with Z."""
     normal = dict(event)
     if isinstance(time := normal.get("timestamp"), str) and time.endswith("Z"):
         normal["timestamp"] = datetime.fromisoformat(time)

@@ -1,5 +1,6 @@
-"""Clients that a scenario is not about, and the sentence that says so in ``docs/clients.md``."""
+"""Clients without a behaviour, and the sentence about them in ``docs/clients.md``."""
 
+# Scenario -> its clients, and words of the table of limits.
 LIMITS: dict[str, tuple[tuple[str, ...], str]] = {
     "a state file in use ends the consumer": (
         ("javascript",),
@@ -37,4 +38,3 @@ LIMITS: dict[str, tuple[tuple[str, ...], str]] = {
         "a consumer handles an event by printing it",
     ),
 }
-"""By scenario: the clients, and words of the table of limits."""

@@ -1,6 +1,4 @@
-"""Plays scenarios of the table: each a client as a process against a scripted server, several at a
-time.
-"""
+"""Scenarios, and the processes of the clients that play them against a scripted server."""
 
 import asyncio
 import contextlib
@@ -28,25 +26,25 @@ AT_ONCE = 8
 
 @dataclass
 class Outcome:
-    """All that could be seen of one run."""
+    """All visible effects of one run.
+
+    ``junk``: lines of stdout that are not JSON objects. ``exit``: None if the client was killed at
+    the deadline, ``standing`` are the current steps of the answers then. ``state_mode``: permission
+    bits of the state file. ``others``: names of further files beside it.
+    """
 
     events: list[dict[str, Any]] = field(default_factory=list)
     junk: list[str] = field(default_factory=list)
-    """Lines on stdout that are no JSON object."""
     stderr: str = ""
     exit: int | None = None
-    """None: the client had to be killed."""
     requests: list[Request] = field(default_factory=list)
     standing: str = ""
-    """The steps at which answers stood when the client had to be killed."""
     state: str | None = None
     state_mode: int = 0
-    """Permission bits of the state file."""
     others: list[str] = field(default_factory=list)
-    """Names of further files beside the state file."""
 
     def take(self, line: bytes) -> None:
-        """A line of stdout."""
+        """Add a line of stdout."""
         try:
             event = json.loads(line)
         except ValueError:
@@ -78,57 +76,46 @@ class Scenario:
     """A script, flags, and the one outcome that every client must show."""
 
     name: str
-    role: str
-    """``consumer`` or ``producer``."""
+    role: str  # consumer or producer
+    # The nth request gets the nth answer, and all later ones get ``rest``. None: 410, which fails.
     answers: Sequence[Script] = ()
-    """The nth for the nth request."""
     rest: Script | None = None
-    """For all further requests; None: they are answered with 410 and make the scenario fail."""
+    # Exactly the lines that the client prints.
     events: Sequence[Mapping[str, Any]] = ()
-    """What the client must print, exactly."""
     exit: int = 0
     url: str = "http://127.0.0.1:%HERE%"
     flags: Mapping[str, str] = field(default_factory=dict)
     password: str | None = None
+    # Input of the client. If it stays open, SIGTERM follows once the client has read it.
     input: bytes | None = None
-    """Given to stdin; None: stdin is empty."""
     input_stays_open: bool = False
-    """The input does not end; once the client has read it, it gets SIGTERM."""
+    # Patterns in stderr, in any case, and texts that stdout and stderr must not show.
     says: Sequence[str] = ()
-    """Patterns that stderr must match, in any case."""
     hides: Sequence[str] = ()
-    """Texts that must not appear on stdout or stderr."""
+    # Stdout has no events. ``check`` reads it.
     prints_taken: bool = False
-    """Stdout is for ``check``; it holds no events."""
+    # Last-Event-ID of each request, and ids of the operations in each request.
     positions: Sequence[str | None] | None = None
-    """``Last-Event-ID`` of every request, in order; this also says how many requests there must be.
-    """
     batches: Sequence[Sequence[str]] | None = None
-    """Ids of the operations in every request."""
+    # Number of a request -> minimum seconds between its answer and the next request.
     gaps: Mapping[int, float] = field(default_factory=dict)
-    """Seconds that must lie between the answer to a request, counted from 0, and the next request,
-    at least.
-    """
+    # Prepares the folder of the state file.
     prepare: Callable[[Path], object] | None = None
-    """Makes the state file, or something in its place, in a folder of this run."""
+    # Content of the state file at the end. None: any.
     state: str | None = None
-    """Content of the state file at the end; None: not looked at."""
     locks_state: bool = False
+    # A client with the same flags that sends the first request, before the tested client starts.
     holder: str | None = None
-    """Client that has the first request, with the same flags, before the client under test starts.
-    """
     small_disk: bool = False
+    # Sent between the head and the body of each request.
     interim: bytes = b""
-    """Sent between the head and the body of every request."""
+    # Seconds during which stdout is not read, as with a slow handler.
     reads_late: float = 0.0
-    """Seconds for which nothing that the client prints is read: its handler is as slow."""
     check: Callable[[Outcome], object] | None = None
-    """For what the fields above cannot say."""
+    # The clients that play it. None: all.
     only: Sequence[str] | None = None
-    """Clients that the scenario is about; None: all."""
+    # Both ways of Python share the tested code, so only one of them plays it.
     python_once: bool = False
-    """Both ways of Python share the code that the scenario is about: it is played with one of them.
-    """
 
     def __str__(self) -> str:
         return self.name
@@ -241,7 +228,7 @@ async def play(client: str, scenario: Scenario, go_folder: Path, folder: Path) -
 async def _holding(
     arguments: Sequence[str], folder: Path, server: ScriptedServer
 ) -> AsyncIterator[None]:
-    """Another client, which has connected when this begins, and is killed at the end."""
+    """Run another client that is connected. Kill it at the end."""
     nothing = subprocess.DEVNULL
     process = start(
         arguments, stdin=nothing, stdout=nothing, stderr=nothing, env=ENVIRONMENT, cwd=folder
@@ -281,7 +268,7 @@ def _flags(scenario: Scenario, url: str) -> dict[str, str]:
 async def _read_stdout(
     stdout: asyncio.StreamReader, outcome: Outcome, progress: Progress, late: float
 ) -> None:
-    await asyncio.sleep(late)  # this is the slow handler
+    await asyncio.sleep(late)  # like a slow handler
     partial = b""
     while raw := await stdout.read(65536):
         *lines, partial = (partial + raw).split(b"\n")

@@ -1,4 +1,4 @@
-"""Judgements of a producer's outcome that the fields of a scenario cannot express."""
+"""Checks of a producer's outcome beyond the fields of a scenario."""
 
 from tests.conformance.play import Outcome
 from tests.conformance.producing import ALL, Fields
@@ -12,7 +12,7 @@ def well_asked(outcome: Outcome) -> None:
 
 
 def nothing_skipped(outcome: Outcome) -> None:
-    """However often it was tried, it was the whole batch."""
+    """Expect the whole batch in each request."""
     assert outcome.requests
     assert all(request.ids == ALL for request in outcome.requests), [
         request.ids for request in outcome.requests

@@ -245,7 +245,7 @@ HTTP = [
         rest=[Ingest(bad=("b",))],
         input=ABC,
         exit=1,
-        says=["is not to my taste"],
+        says=["is not accepted"],
         check=lambda outcome: delivered_but(outcome, ["a", "b", "c"], "b"),
     ),
     producer(
@@ -254,16 +254,16 @@ HTTP = [
         rest=[Ingest(bad=tuple(f"x{n}" for n in range(1, 500)))],
         input=lines(*(operation(f"x{n}") for n in range(501))),
         exit=1,
-        says=["is not to my taste"],
-        check=lambda outcome: told_once_an_answer(outcome, "is not to my taste", ["x0", "x500"]),
+        says=["is not accepted"],
+        check=lambda outcome: told_once_an_answer(outcome, "is not accepted", ["x0", "x500"]),
     ),
     producer(
         "a batch of which all lines are named is told, and nothing is sent again",
-        [[invalid('[{"line": 1, "field": "type", "reason": "is not to my taste"}]')]],
+        [[invalid('[{"line": 1, "field": "type", "reason": "is not accepted"}]')]],
         input=lines(operation("a")),
         batches=[["a"]],
         exit=1,
-        says=["is not to my taste"],
+        says=["is not accepted"],
     ),
     *(
         producer(

@@ -1,4 +1,4 @@
-"""A server that plays scripted answers byte by byte, and keeps the requests that came."""
+"""A server that plays scripted answers byte by byte, and keeps the requests."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import parse_qs, urlsplit
 
 from tests.conformance.steps import (
     PROBLEM,
@@ -31,12 +30,11 @@ from tests.conformance.steps import (
     problem,
 )
 from tests.conformance.unread import all_read
+from tests.kits.servers import request as kit
 
 _POLL_SECONDS = 0.001
+# How long a body stays unread after an interim answer. The client gets that answer meanwhile.
 _INTERIM_SECONDS = 0.2
-"""How long a body waits behind an interim answer: a client in the middle of its request sees that
-answer meanwhile.
-"""
 _FAILED = re.compile("trying again|operations wait")
 UNEXPECTED: Script = [
     problem("410 Gone", "the script has no answer to this request", "Connection: close"),
@@ -45,32 +43,19 @@ UNEXPECTED: Script = [
 
 
 @dataclass
-class Request:
-    method: str
-    target: str
-    headers: dict[str, str]
-    """Names in lower case."""
-    body: bytes
-    port: str
-    """``here`` or ``other``."""
-    at: float
-    """Time by the monotonic clock when it had come whole."""
-    wall: float
-    """The same by the wall clock, in seconds since 1970."""
+class Request(kit.Request):
+    """Times are of the monotonic clock, except ``wall`` and ``promised``: seconds since 1970.
+
+    ``port``: ``here`` or ``other``. ``at``, ``wall``: end of the request. ``answered``: end of the
+    answer. ``accepted``: Ingest answered a batch with 200. ``promised``: latest date in the answer.
+    """
+
+    port: str = ""
+    at: float = 0.0
+    wall: float = 0.0
     answered: float = 0.0
-    """When the last byte of the answer had been given to the system, by the monotonic clock."""
     accepted: bool = False
-    """It was a batch, and Ingest answered that all of it is durable."""
     promised: float = 0.0
-    """The latest HTTP date in the answer, in seconds since 1970."""
-
-    @property
-    def path(self) -> str:
-        return urlsplit(self.target).path
-
-    @property
-    def query(self) -> dict[str, list[str]]:
-        return parse_qs(urlsplit(self.target).query)
 
     @property
     def operations(self) -> list[Any]:
@@ -83,14 +68,16 @@ class Request:
 
 @dataclass
 class Progress:
-    """The client as the server sees it while it plays."""
+    """What the client has done so far.
+
+    ``signal`` sends a signal to the client. It is None until the client has started. ``folder``
+    holds the state file ``state``.
+    """
 
     printed: int = 0
     stderr: str = ""
     signal: Callable[[int], None] | None = None
-    """Sends a signal to the client. It may ask before this is set."""
     folder: Path = Path()
-    """Holds the state file ``state``."""
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def wait_for(self, condition: Callable[[], bool]) -> None:
@@ -113,28 +100,26 @@ class ScriptedServer:
         self._progress = progress
         self._interim = interim
         self.requests: list[Request] = []
+        # Number of a request -> the current step of its unfinished answer.
         self.playing: dict[int, Step] = {}
-        """Step at which each unfinished answer stands, by the number of its request."""
         self._servers: dict[str, asyncio.Server] = {}
         self._ports: dict[str, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def filled_in(self, text: str) -> str:
-        """``text`` with the ports in the places that stand for them."""
+        """Replace ``%HERE%`` and ``%OTHER%`` by the ports."""
         for name, port in self._ports.items():
             text = text.replace(f"%{name.upper()}%", str(port))
         return text
 
     async def __aenter__(self) -> Self:
-        # LISTEN as the first step of the first answer: nobody listens when the client comes for the
-        # first time.
+        # LISTEN as the first step of the first answer: the first connection is refused.
         refusing = bool(self._answers and self._answers[0] and self._answers[0][0] is Do.LISTEN)
         for name in ("here", "other"):
             sock = socket.socket()
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if (
-                self._interim
-            ):  # small buffers, so that a request is not sent before the interim answer comes
+            if self._interim:
+                # Small buffers: the client must still be sending when the interim answer comes.
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
             sock.bind(("127.0.0.1", 0))
@@ -200,7 +185,7 @@ class ScriptedServer:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> bool:
-        """False when the connection has ended."""
+        """Return False if the connection has ended."""
         progress = self._progress
         match step:
             case bytes():
@@ -271,12 +256,9 @@ class ScriptedServer:
 async def _read_request(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, interim: bytes, port: str
 ) -> Request | None:
-    """Send ``interim`` between head and body.
-
-    None when the client has closed the connection instead.
-    """
+    """Send ``interim`` between head and body. Return None if the client closed the connection."""
     try:
-        lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        head = await kit.read_head(reader)
     except asyncio.IncompleteReadError:
         return None
     if interim:
@@ -284,20 +266,8 @@ async def _read_request(
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         await asyncio.sleep(_INTERIM_SECONDS)
         writer.transport.resume_reading()  # type: ignore[attr-defined]
-    method, target, _ = lines[0].split(" ")
-    headers: dict[str, str] = {}
-    for line in filter(None, lines[1:]):
-        name, _, value = line.partition(":")
-        headers[name.lower()] = value.strip()
-    body = b""
-    if headers.get("transfer-encoding", "").lower() == "chunked":
-        while size := int(await reader.readline(), 16):
-            body += await reader.readexactly(size)
-            await reader.readexactly(2)
-        await reader.readline()
-    else:
-        body = await reader.readexactly(int(headers.get("content-length", "0")))
-    return Request(method, target, headers, body, port, time.monotonic(), time.time())
+    body = await kit.read_body(reader, head.headers)
+    return Request(head.head, head.headers, body, port, time.monotonic(), time.time())
 
 
 def _ingest(step: Ingest, request: Request, count: int) -> bytes:
@@ -307,7 +277,7 @@ def _ingest(step: Ingest, request: Request, count: int) -> bytes:
         return problem("413 Content Too Large", "send fewer operations at a time")
     if errors := [(n, id_) for n, id_ in enumerate(ids, 1) if id_ in step.bad]:
         named = [
-            {"line": n, "field": "id", "reason": f"{id_} is not to my taste"} for n, id_ in errors
+            {"line": n, "field": "id", "reason": f"{id_} is not accepted"} for n, id_ in errors
         ]
         body = {
             "title": "Bad Request",

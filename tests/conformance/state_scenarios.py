@@ -24,8 +24,8 @@ from tests.conformance.stream_scenarios import consumer
 
 A, B, C, D = (operation(number) for number in (1, 2, 3, 4))
 STATE = {"state": "state"}
+# Clients that lock their state file.
 FLOCK = ("python", "python-async", "go", "php")
-"""Clients that lock their state file."""
 
 
 def holding(text: str) -> Callable[[Path], object]:
@@ -84,8 +84,8 @@ def until_signal(*steps: Step, number: int = 15) -> Script:
     return stream(*steps, end=[Signal(number), Do.HOLD])
 
 
+# The client reads it more slowly than the server sends it.
 BACKLOG = b":\n" * 1_000_000
-"""Takes a client longer to read than this server to send."""
 
 STATE_FILE = [
     consumer(

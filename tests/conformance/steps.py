@@ -1,8 +1,7 @@
-"""Steps of which a scripted answer is made. Bytes are sent as they are; everything else is a value
-of this module. No I/O.
+"""Steps of a scripted answer: raw bytes, or the values of this module. No I/O.
 
-In bytes ``%HERE%`` and ``%OTHER%`` stand for the server's two ports, ``%DATE+n%`` for an HTTP date
-n to n + 1 seconds ahead.
+The server replaces some words in bytes: ``%HERE%`` and ``%OTHER%`` by its two ports, ``%DATE+n%``
+by an HTTP date n to n + 1 seconds ahead.
 """
 
 import enum
@@ -16,7 +15,7 @@ class Do(enum.Enum):
     HOLD = "wait until the client closes the connection"
     CLOSE = "close the connection"
     RESET = "reset the connection"
-    LISTEN = "as the very first step: refuse connections until the client has told a failure"
+    LISTEN = "first step only: refuse connections until the client has logged a failure"
     FILL_DISK = "fill the file system of the state file"
 
 
@@ -36,9 +35,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Drip:
-    """Send ``piece`` every so many seconds until the client has printed ``events`` events; None:
-    until it closes.
-    """
+    """Send ``piece`` every ``seconds``, until the client has printed ``events`` or closes."""
 
     piece: bytes
     seconds: float = 0.05
@@ -55,7 +52,7 @@ class Signal:
 
 @dataclass(frozen=True)
 class WriteState:
-    """Replace the state file, as another process would."""
+    """Replace the state file."""
 
     text: str
 
@@ -69,11 +66,10 @@ class StateHolds:
 
 @dataclass(frozen=True)
 class Ingest:
-    """Answer a batch as an agent does: 413 beyond ``lines`` operations or with one of
-    ``too_large``, else 200.
+    """Answer a batch as an agent: 413 beyond ``lines`` operations or with one of ``too_large``.
 
-    ``bad``: ids of operations that are answered with 400, which names their lines. ``wide_after``:
-    from so many requests on the limit is gone.
+    ``bad``: ids of invalid operations. The answer is 400 and names their lines. ``wide_after``:
+    number of requests after which the limit ends.
     """
 
     lines: int = 1_000_000
@@ -88,6 +84,7 @@ Script = Sequence[Step]
 JSON = "Content-Type: application/json"
 PROBLEM = "Content-Type: application/problem+json"
 SSE = "Content-Type: text/event-stream; charset=utf-8"
+# Every client tries again after these.
 BUSY = (
     "408 Request Timeout",
     "425 Too Early",
@@ -97,11 +94,10 @@ BUSY = (
     "503 Service Unavailable",
     "504 Gateway Timeout",
 )
-"""Statuses after which every client tries again."""
 
 
 def answer(status: str, body: bytes | str = b"", *headers: str) -> bytes:
-    """A whole answer with its length; the connection stays open."""
+    """Return a whole answer with its length. The connection stays open."""
     raw = body.encode() if isinstance(body, str) else body
     return (
         "\r\n".join(
@@ -133,7 +129,7 @@ def chunk(data: bytes, extension: str = "") -> bytes:
 
 
 def pieces(step: Step) -> Step:
-    """Bytes as a chunk, other steps as they are."""
+    """Make a chunk of bytes. Other steps stay."""
     match step:
         case bytes():
             return chunk(step)
@@ -144,7 +140,7 @@ def pieces(step: Step) -> Step:
 
 
 def stream(*steps: Step, end: Script = (LAST_CHUNK, Do.CLOSE)) -> Script:
-    """An event stream in chunked encoding, one chunk for each ``bytes``, with its proper end."""
+    """Return an event stream with one chunk for each ``bytes``, and its end."""
     return [STREAM_HEAD, *map(pieces, steps), *end]
 
 

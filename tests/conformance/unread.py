@@ -1,6 +1,4 @@
-"""Whether the process at the other end of a connection has read all bytes, as the Linux kernel
-tells it by sock_diag(7).
-"""
+"""Unread bytes of a connection, from the Linux kernel by sock_diag(7)."""
 
 import socket
 import struct
@@ -12,16 +10,14 @@ _SOCKET_ID_BYTES = 48
 
 
 def all_read(here: tuple[str, int], there: tuple[str, int]) -> bool:
-    """Nothing that was sent from ``here`` waits in this system or in the queue of the socket at
-    ``there``; IPv4.
-    """
+    """Return whether the process at ``there`` has read all bytes that ``here`` sent. IPv4 only."""
     _, to_send = _queues(here, there)
     to_read, _ = _queues(there, here)
     return to_send == to_read == 0
 
 
 def _queues(local: tuple[str, int], remote: tuple[str, int]) -> tuple[int, int]:
-    """Bytes in the receive queue and in the send queue of a socket; of one that is gone none."""
+    """Return the bytes in the receive queue and in the send queue. A closed socket has none."""
     ports = struct.pack("!HH", local[1], remote[1])
     addresses = b"".join(socket.inet_aton(host) + bytes(12) for host in (local[0], remote[0]))
     any_state, any_cookie = 0xFFFFFFFF, b"\xff" * 8

@@ -11,7 +11,7 @@ function end(code, error) {
   process.exit(code);
 }
 
-const FULL = 10; // operations that a producer holds whose senders are to wait for room
+const FULL = 10; // room of a producer whose senders must wait
 const text = { type: "string" };
 let flags;
 try {

@@ -17,15 +17,12 @@ from typing import Any
 from oplogc import AsyncProducer, OplogError, Producer
 
 _POLL = 0.05
+# Room of a producer whose senders must wait.
 FULL = 10
-"""Operations that a producer holds whose senders are to wait for room."""
 
 
 class Input:
-    """Lines of stdin with their numbers, until its end or SIGTERM.
-
-    Counts the lines told to be invalid.
-    """
+    """Numbered lines of stdin, until its end or SIGTERM. ``bad``: number of invalid lines."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -84,9 +81,7 @@ async def send_all_async(producer: AsyncProducer, given: Input) -> None:
 
 
 def send_from_many(producer: Producer, senders: int) -> None:
-    """Send from several threads until ``send`` raises; close meanwhile, and print the ids that were
-    taken.
-    """
+    """Send from several threads and close meanwhile. Print the ids that ``send`` took."""
     taken: list[list[str]] = [[] for _ in range(senders)]
 
     def work(mine: int) -> None:
@@ -131,9 +126,7 @@ async def send_from_many_async(producer: AsyncProducer, senders: int) -> None:
 
 
 def close_while_full(producer: Producer, senders: int, timeout: float) -> None:
-    """Let senders wait for room that never comes, close meanwhile, and print how many of them ended
-    with an error.
-    """
+    """Close while senders wait for room. Print how many of them end with an error."""
     woken: list[int] = []
 
     def work(mine: int) -> None:
