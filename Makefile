@@ -84,13 +84,13 @@ $(VENV)/.release: pyproject.toml constraints.txt | $(VENV)/.created
 	@touch $@
 
 # The two MongoDB stand-ins of the tests; needs Go (or a wheel of it), Java and Maven.
-.cache/mongo-servers: $(wildcard tests/mongo/ferretdb/* tests/mongo/javaserver/*) | tools $(VENV)/.dev
-	@PYTHONPATH=. $(BIN)/python -m tests.mongo.servers
+.cache/mongo-servers: $(wildcard tests/kits/servers/ferretdb/* tests/kits/servers/javaserver/*) | tools $(VENV)/.dev
+	@PYTHONPATH=. $(BIN)/python -m tests.kits.servers.mongo
 	@touch $@
 
 # OpenSearch for the tests; needs Java and Maven. It downloads 53 MB.
-.cache/opensearch-server: $(wildcard tests/opensearch/server/*) | tools $(VENV)/.dev
-	@PYTHONPATH=. $(BIN)/python -m tests.opensearch.servers
+.cache/opensearch-server: $(wildcard tests/kits/servers/opensearchserver/*) | tools $(VENV)/.dev
+	@PYTHONPATH=. $(BIN)/python -m tests.kits.servers.opensearch
 	@touch $@
 
 # Checks the dashboard for accessibility; needs npm. The package sets old file times, hence touch.

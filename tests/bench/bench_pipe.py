@@ -32,8 +32,8 @@ from oplog_pipe.commitlog import CommitLog, Mode, NewEntry, OffsetLog
 from oplog_pipe.record import Record, encode_record
 from tests.bench import kit
 from tests.kits.agents.agent import Agent
+from tests.kits.pipe.processes import PipeFolder
 from tests.kits.servers.postgres import PostgresServer
-from tests.pipe.e2e.processes import PipeFolder
 
 PARTS = ("rate", "memory")
 _DATA_BYTES = 10_000

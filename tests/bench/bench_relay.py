@@ -34,10 +34,10 @@ from oplog_relay.schema import ddl
 from tests.bench import kit
 from tests.bench.plain_loop import BATCH, BEGINS
 from tests.bench.topic_load import PAYLOAD_BYTES, Follower, open_streams, topic_path
-from tests.e2e.topics import Topic
 from tests.kits.agents.agent import Agent
+from tests.kits.agents.topics import Topic
+from tests.kits.relay.processes import RelayProcess, write_settings
 from tests.kits.servers.postgres import PostgresServer
-from tests.relay.e2e.processes import RelayProcess, write_settings
 
 TOPIC = "bench/t0"
 PARTS = ("rate", "latency")

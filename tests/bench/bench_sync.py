@@ -29,7 +29,7 @@ from oplogd.operation import decode
 from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.layout import LOG, META, STATES
 from tests.bench import kit
-from tests.sync.helpers import append
+from tests.kits.spark.helpers import append
 
 PARTS = 8
 OLD, NEW = "2020-01-01T00:00:00.000Z", "2021-01-01T00:00:00.000Z"

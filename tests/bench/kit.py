@@ -8,7 +8,7 @@ import time
 from asyncio.subprocess import Process
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.kits.paths import ROOT as ROOT
 
 
 def parser(docstring: str | None) -> argparse.ArgumentParser:

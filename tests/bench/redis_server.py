@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.clients.restart import free_port
 from tests.kits.agents.agent import DEADLINE
+from tests.kits.clients.restart import free_port
 
 
 def is_installed() -> bool:

@@ -23,8 +23,8 @@ from playwright.async_api import async_playwright
 
 from oplogd.demo import operations
 from tests.browser.visit import ARGUMENTS, SIZES, Visit
-from tests.contract.wire import RawStream, Target
 from tests.kits.agents.agent import Agent
+from tests.kits.contract.wire import RawStream, Target
 
 _HISTORY = 80_000
 # Rates are averages over this time. After it the plots no longer show the preparation.

@@ -8,8 +8,8 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from tests.browser.visit import SIZES, Visit
-from tests.conftest import ROOT
 from tests.kits.agents.agent import Agent
+from tests.kits.paths import ROOT
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -8,8 +8,8 @@ import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.visit import Visit
-from tests.clients.restart import agent_on, free_port
 from tests.kits.agents.agent import Agent
+from tests.kits.clients.restart import agent_on, free_port
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

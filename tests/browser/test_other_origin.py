@@ -12,10 +12,10 @@ from playwright.async_api import Page, expect
 from tests.browser.test_dashboard import REFUSED, operation
 from tests.browser.visit import REBOUND, Visit
 from tests.browser.website import Answer, Website
-from tests.clients.restart import agent_on, free_port
-from tests.conftest import ROOT
 from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.clients.restart import agent_on, free_port
 from tests.kits.documents.snippets import snippet_of
+from tests.kits.paths import ROOT
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

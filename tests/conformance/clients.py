@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.conftest import ROOT
-from tests.mongo.servers import go_program
+from tests.kits.paths import ROOT
+from tests.kits.servers.mongo import go_program
 
 # The folder of the clients. The variable names the folder of another checkout.
 _ELSEWHERE = os.environ.get("OPLOG_CONFORMANCE_CLIENTS")

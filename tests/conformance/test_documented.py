@@ -10,7 +10,7 @@ from tests.conformance import (
 )
 from tests.conformance.clients import EVERY_CLIENT
 from tests.conformance.limits import LIMITS
-from tests.conftest import ROOT
+from tests.kits.paths import ROOT
 
 CONSUMER_SCENARIOS = [
     *stream_scenarios.SCENARIOS,

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from tests.conftest import ROOT
 from tests.kits.agents.agent import DEADLINE
+from tests.kits.paths import ROOT
 
 DEPLOY = ROOT / "deploy"
 KUBERNETES = DEPLOY / "kubernetes/base"

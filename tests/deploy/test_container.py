@@ -14,9 +14,9 @@ from typing import NamedTuple
 import pytest
 
 from oplogd.settings import Settings
-from tests.conftest import ROOT
 from tests.deploy.files import DEPLOY, manifests, must_pass, pod_spec, program, run
 from tests.kits.agents.agent import DEADLINE
+from tests.kits.paths import ROOT
 
 CONTAINERFILE = DEPLOY / "Containerfile"
 

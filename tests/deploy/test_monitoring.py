@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from oplogd.settings import Settings
-from tests.conftest import ROOT
 from tests.deploy.files import DEPLOY, must_pass, program, read_yaml, run
 from tests.kits.agents.agent import Agent
+from tests.kits.paths import ROOT
 
 PROMETHEUS = DEPLOY / "prometheus"
 DASHBOARD = json.loads((DEPLOY / "grafana/oplog.json").read_text())

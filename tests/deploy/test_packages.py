@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from scripts.version import version
-from tests.conftest import ROOT
-from tests.test_install_commands import tracked
+from tests.deploy.test_install_commands import tracked
+from tests.kits.paths import ROOT
 
 MINUTES = 10
 

@@ -18,7 +18,6 @@ from oplog_pipe.listen import listening
 from oplog_pipe.settings import PipeSettings
 from oplog_pipe.sinks.options import PostgresOptions
 from oplog_pipe.status import LogStatus, PipeStatus
-from tests.conftest import ROOT
 from tests.deploy.files import (
     DEPLOY,
     check_manifests,
@@ -31,6 +30,7 @@ from tests.deploy.files import (
 from tests.deploy.test_compose import SCHEMA
 from tests.deploy.test_kubernetes import VERSIONS
 from tests.kits.documents.snippets import snippets
+from tests.kits.paths import ROOT
 
 COMPOSE = DEPLOY / "compose-pipe.yaml"
 KUBERNETES = DEPLOY / "kubernetes/pipe"

@@ -10,8 +10,8 @@ from prometheus_client.core import Metric
 
 from oplog_pipe.metrics import registry_of
 from oplog_pipe.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
-from tests.conftest import ROOT
 from tests.deploy.files import DEPLOY, must_pass, program, read_yaml, run
+from tests.kits.paths import ROOT
 
 PROMETHEUS = DEPLOY / "prometheus"
 RULES = read_yaml(PROMETHEUS / "pipe_alerts.yaml")["groups"][0]["rules"]

@@ -17,7 +17,6 @@ from oplog_relay.config import load
 from oplog_relay.metrics_server import serving
 from oplog_relay.schema import ddl
 from oplog_relay.settings import RelaySettings
-from tests.conftest import ROOT
 from tests.deploy.files import (
     DEPLOY,
     check_manifests,
@@ -29,6 +28,7 @@ from tests.deploy.files import (
 )
 from tests.deploy.test_compose import SCHEMA
 from tests.deploy.test_kubernetes import VERSIONS
+from tests.kits.paths import ROOT
 
 COMPOSE = DEPLOY / "compose-relay.yaml"
 KUBERNETES = DEPLOY / "kubernetes/relay"

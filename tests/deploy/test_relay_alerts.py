@@ -7,8 +7,8 @@ from prometheus_client import generate_latest
 
 from oplog_relay import DatabaseSettings, MeterRead, Relay, RelaySettings
 from oplog_relay.metrics import Metrics
-from tests.conftest import ROOT
 from tests.deploy.files import DEPLOY, must_pass, program, read_yaml, run
+from tests.kits.paths import ROOT
 
 PROMETHEUS = DEPLOY / "prometheus"
 RULES = read_yaml(PROMETHEUS / "relay_alerts.yaml")["groups"][0]["rules"]

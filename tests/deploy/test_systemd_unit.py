@@ -1,4 +1,7 @@
-"""The unit passes systemd's own checks. tests/test_start.py shows that the agent notifies."""
+"""The unit passes systemd's own checks.
+
+tests/e2e/agent/test_start.py shows that the agent notifies.
+"""
 
 import re
 import shutil

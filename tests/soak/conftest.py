@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.conftest import SOAK
+from tests.kits.run.needs import SOAK
 
 Rounds = Callable[[], Iterator[int]]
 

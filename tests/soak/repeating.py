@@ -3,7 +3,8 @@ import random
 import subprocess
 import sys
 
-from tests.conftest import ROOT, SOAK
+from tests.kits.paths import ROOT
+from tests.kits.run.needs import SOAK
 
 
 def run_tests(*arguments: str, examples: int | None = None) -> None:

@@ -1,6 +1,6 @@
 """The property tests with many more examples, each round from another seed."""
 
-from tests.conftest import ROOT
+from tests.kits.paths import ROOT
 from tests.soak.conftest import Rounds
 from tests.soak.repeating import run_tests
 
@@ -28,4 +28,4 @@ def test_the_property_tests_of_servers_hold_for_other_examples(rounds: Rounds) -
 
 def test_the_job_agrees_with_its_oracle_on_other_stores_and_dumps(rounds: Rounds) -> None:
     for _ in rounds():
-        run_tests("tests/sync/test_rules.py")
+        run_tests("tests/integration/spark/job/test_rules.py")

@@ -14,16 +14,16 @@ import pytest
 from tests.kits.agents.agent import Agent
 from tests.kits.proxies.http import LEASE, PUBLISH, Fault, HttpProxy
 from tests.kits.proxies.postgres import PostgresProxy, StatementFault
-from tests.kits.servers.postgres import PostgresServer
-from tests.kits.servers.stores import SORTS, StorePlace
-from tests.mongo.servers import RunningMongo, new_database
-from tests.relay.e2e.chain import SHORT, Chain
-from tests.relay.e2e.outbox import OutboxTable
-from tests.relay.e2e.processes import (
+from tests.kits.relay.chain import SHORT, Chain
+from tests.kits.relay.outbox import OutboxTable
+from tests.kits.relay.processes import (
     EMBEDDED,
     STANDALONE,
     RelayProcess,
 )
+from tests.kits.servers.mongo import RunningMongo, new_database
+from tests.kits.servers.postgres import PostgresServer
+from tests.kits.servers.stores import SORTS, StorePlace
 from tests.soak.conftest import Rounds
 
 ROUND_SECONDS = 60.0

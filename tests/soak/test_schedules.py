@@ -2,8 +2,8 @@
 
 import random
 
-from tests.mongo import append_model, fence_model, transaction_model
-from tests.relay.schedule import Schedule
+from tests.kits.mongo import append_model, fence_model, transaction_model
+from tests.kits.relay.schedule import Schedule
 from tests.soak.conftest import Rounds
 
 SCHEDULES = 10_000

@@ -9,4 +9,4 @@ EXAMPLES = 10_000
 
 def test_all_readers_see_what_the_lists_have_in_many_more_runs(rounds: Rounds) -> None:
     for _ in rounds():
-        run_tests("tests/store/test_transactions_model.py", examples=EXAMPLES)
+        run_tests("tests/contract/store/transactions/test_model.py", examples=EXAMPLES)

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.clients.restart import free_port
 from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.clients.restart import free_port
 from tests.kits.documents.snippets import Snippet, name_of, snippets
 from tests.kits.documents.staying import Staying, shape
 

@@ -14,7 +14,7 @@ import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.conftest import ROOT
+from tests.kits.paths import ROOT
 
 # A fence may be indented, in a list.
 _FENCE = re.compile(r"^( *)```([^\n`]*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
-from tests.clients.restart import free_port
-from tests.contract.wire import wait_until
 from tests.kits.agents.agent import DEADLINE
+from tests.kits.clients.restart import free_port
+from tests.kits.contract.wire import wait_until
 from tests.kits.documents.staying import shape
 from tests.kits.processes.commands import Commands
 

@@ -14,12 +14,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, AnyStr
 
+from tests.kits.paths import ROOT
 from tests.kits.processes.parent import MAX_REQUEST, Program
-
-ROOT = Path(__file__).resolve().parents[3]
 
 _OPTIONS_OF_NEW = {"preexec_fn", "user", "group", "umask", "pass_fds", "shell", "executable"}
 # Beginnings of the names of variables.

@@ -5,7 +5,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.kits.processes.forked import ROOT, start
+from tests.kits.paths import ROOT
+from tests.kits.processes.forked import start
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import pytest
 
 from oplogd.store.sqlite import statements
 from tests.kits.agents.agent import Agent
-from tests.mongo.servers import RunningMongo, drop_database, new_database
+from tests.kits.servers.mongo import RunningMongo, drop_database, new_database
 
 if TYPE_CHECKING:  # tests on SQLite must not need the driver
     from oplogd.store.mongo.setup import CollectionKind
@@ -25,7 +25,7 @@ class Sort(NamedTuple):
     kind: "CollectionKind | None" = None
 
 
-# The servers differ in what they can hold: see tests/mongo/servers.py.
+# The servers differ in what they can hold: see tests/kits/servers/mongo.py.
 SORTS = {
     "sqlite": Sort(),
     "mongo-capped": Sort("ferret", "capped"),

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.kits.processes.forked import ROOT, Forked, run, start
+from tests.kits.paths import ROOT
+from tests.kits.processes.forked import Forked, run, start
 from tests.kits.processes.logged import DEADLINE
 
 # Prints a line, then waits for a signal.

@@ -1,0 +1,136 @@
+"""The reference for pointers: the effect of each call on the entries of a topic."""
+
+from collections.abc import Callable, Collection, Sequence
+
+from oplogd.errors import MessageError, TopicNotFoundError, TransactionTooLargeError
+from oplogd.isolation import EntryKind
+from oplogd.pointer import Decision
+from tests.contract.store.transaction_reference import (
+    CONFLICT,
+    Errors,
+    Item,
+    Line,
+    Named,
+    PointerState,
+)
+from tests.kits.store.transacting import TWENTY_MINUTES_MS
+
+DELETED: Errors = {TopicNotFoundError}
+WRONG: Errors = {MessageError}
+
+
+class PointerReference:
+    """``clock`` returns ms. ``limit``: of messages that are stored and not published."""
+
+    def __init__(self, clock: Callable[[], int], limit: int) -> None:
+        self._clock = clock
+        self._limit = limit
+
+    def publish(
+        self, topic: Named, pointer: int, lines: Sequence[Line], timeout: int
+    ) -> tuple[Errors, list[Item]]:
+        known = topic.pointers.get(pointer)
+        if errors := _ended(topic, pointer):
+            return errors, []
+        if known and known.waiting:
+            return WRONG, []
+        self._register(topic, pointer, timeout, has_entries=True)
+        now = self._clock()
+        return set(), [topic.add(EntryKind.DIRECT, now, [each], pointer) for each in lines]
+
+    def store(self, topic: Named, pointer: int, lines: Sequence[Line], timeout: int) -> Errors:
+        if errors := _ended(topic, pointer):
+            return errors
+        known = topic.pointers.get(pointer)
+        if len(lines) + (len(known.waiting) if known else 0) > self._limit:
+            return {TransactionTooLargeError}
+        self._register(topic, pointer, timeout, has_entries=False).waiting += lines
+        return set()
+
+    def publish_stored(
+        self, topic: Named, pointer: int, timeout: int
+    ) -> tuple[Errors, Item | None]:
+        """Return the entry, which may be an earlier one."""
+        known = topic.pointers.get(pointer)
+        if not topic.exists:
+            return DELETED, None
+        if known and known.waiting:
+            self._register(topic, pointer, timeout, has_entries=True)
+            known.last = topic.add(EntryKind.PUBLISH, self._clock(), known.waiting, pointer)
+            known.waiting = []
+        if known and known.last:
+            return set(), known.last
+        return WRONG | (CONFLICT if pointer in topic.decisions else set()), None
+
+    def rollback(
+        self, topic: Named, pointer: int, stamps: Collection[int] | None
+    ) -> tuple[Errors, list[Item]]:
+        """Return the entries that are voided. Some of them may have left the log before."""
+        if not topic.exists:
+            return DELETED, []
+        known = topic.pointers.get(pointer)
+        if known and stamps is None:
+            known.waiting = []
+        voided = [
+            item
+            for item in topic.items
+            if item.pointer == pointer
+            and not item.voided
+            and (stamps is None or item.stamp in stamps)
+        ]
+        for item in voided:
+            item.voided = True
+        if known and known.last in voided:
+            known.last = None
+        return set(), voided
+
+    def decide(self, topics: Sequence[Named], pointer: int, decision: Decision) -> Errors:
+        """After errors, topics that were open before may be decided or not."""
+        errors: Errors = set()
+        for topic in topics:
+            if not topic.exists:
+                errors |= DELETED
+            if topic.decisions.get(pointer, decision) != decision:
+                errors |= CONFLICT
+        for topic in () if errors else topics:
+            self.end(topic, pointer, decision)
+        return errors
+
+    def overdue(self, topic: Named) -> list[int]:
+        now = self._clock()
+        return [each for each in self.open(topic) if topic.pointers[each].expires < now]
+
+    def open(self, topic: Named) -> list[int]:
+        return [each for each in topic.pointers if each not in topic.decisions]
+
+    def end(self, topic: Named, pointer: int, decision: Decision) -> None:
+        if pointer in topic.decisions:
+            return
+        topic.decisions[pointer] = decision
+        now = self._clock()
+        known = topic.pointers.setdefault(pointer, PointerState(now, 0))
+        known.decided = now
+        if known.waiting:
+            # A publish of them is refused, although there may be an earlier PUBLISH entry.
+            known.waiting, known.last = [], None
+
+    def forget(self, topic: Named, pointer: int) -> None:
+        """Forget a decision that a sweep has removed: the pointer may begin again."""
+        decided = topic.pointers.pop(pointer).decided
+        del topic.decisions[pointer]
+        assert decided < self._clock() - 1000 * topic.ttl - TWENTY_MINUTES_MS
+
+    def _register(
+        self, topic: Named, pointer: int, timeout: int, *, has_entries: bool
+    ) -> PointerState:
+        now = self._clock()
+        known = topic.pointers.setdefault(pointer, PointerState(now, 0))
+        if not known.has_entries:
+            known.expires = now + timeout
+            known.has_entries = has_entries
+        return known
+
+
+def _ended(topic: Named, pointer: int) -> Errors:
+    errors = set() if topic.exists else DELETED
+    return errors | CONFLICT if pointer in topic.decisions else errors

@@ -1,0 +1,84 @@
+"""The kinds of stores for agents under test."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from tests.kits.agents.agent import Agent, write_lock
+from tests.kits.clock.moved import MovedAgent, MovedClock
+from tests.kits.proxies.mongo import CommandProxy
+from tests.kits.servers.mongo import RunningMongo, new_database
+
+# Time without an answer after which an agent treats the store as away.
+_HELD_MS = 5_000
+
+Hold = Callable[[], AbstractContextManager[None]]
+
+
+class StoreKind(Protocol):
+    def agent(self, folder: Path, *flags: str, clock: MovedClock | None = None) -> Agent:
+        """Return an agent with its own empty store, in ``folder`` if the store is a file.
+
+        ``clock``: the agent's, and that of its store.
+        """
+
+    def held_agent(self, folder: Path, *flags: str) -> AbstractContextManager[tuple[Agent, Hold]]:
+        """Return such an agent, and a context in which its store takes no operations."""
+
+
+class Sqlite:
+    def __init__(self, fixture: Callable[[str], Any]) -> None:
+        pass
+
+    def agent(self, folder: Path, *flags: str, clock: MovedClock | None = None) -> Agent:
+        return _agent(folder, flags, clock)
+
+    @contextmanager
+    def held_agent(self, folder: Path, *flags: str) -> Iterator[tuple[Agent, Hold]]:
+        with self.agent(folder, *flags) as agent:
+            yield agent, lambda: write_lock(folder)
+
+
+class Mongo:
+    def __init__(self, running: RunningMongo, kind: str) -> None:
+        self._running = running
+        self._kind = kind
+
+    def agent(self, folder: Path, *flags: str, clock: MovedClock | None = None) -> Agent:
+        return self._agent(new_database(self._running.url), folder, flags, clock)
+
+    @contextmanager
+    def held_agent(self, folder: Path, *flags: str) -> Iterator[tuple[Agent, Hold]]:
+        with CommandProxy(new_database(self._running.url)) as proxy:
+            url = proxy.url(socketTimeoutMS=str(_HELD_MS))
+            with self._agent(url, folder, flags) as agent:
+                yield agent, lambda: proxy.hold("insert")
+
+    def _agent(
+        self, url: str, folder: Path, flags: Sequence[str], clock: MovedClock | None = None
+    ) -> Agent:
+        store = ("--mongo-url", url, "--log-collection", self._kind)
+        return _agent(folder, (*store, *flags), clock)
+
+
+def _agent(folder: Path, flags: Sequence[str], clock: MovedClock | None) -> Agent:
+    if clock is None:
+        return Agent(folder, *flags)
+    return MovedAgent(folder, *flags, environ=clock.environ)
+
+
+STORE_KINDS: dict[str, Callable[[Callable[[str], Any]], StoreKind]] = {
+    "sqlite": Sqlite,
+    "plain": lambda fixture: Mongo(fixture("java"), "plain"),
+    "capped": lambda fixture: Mongo(fixture("ferret"), "capped"),
+}
+# A claim about requests, streams or figures alone: it holds the same on every store.
+on_one_store = pytest.mark.parametrize("store_kind", ["sqlite"], indirect=True)
+# Kinds that keep records in another way: a capped collection changes only the log of operations.
+on_each_driver = pytest.mark.parametrize("store_kind", ["sqlite", "plain"], indirect=True)
+# Kinds with a log of a few kilobytes: a capped collection is larger, and FerretDB does not trim
+# one.
+TRIMMING = ["sqlite", "plain"]

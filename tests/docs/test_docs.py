@@ -1,0 +1,356 @@
+"""The documents agree with the code: generated parts are current, and commands run.
+
+With OPLOG_UPDATE_DOCS=1 the generated parts are written again.
+"""
+
+import ast
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from oplog_sync import settings as job_settings
+from oplogc.ctl.pointer import pointer
+from oplogc.ctl.topic import topic
+from oplogc.ctl.txn import txn
+from oplogc.tail_settings import FLAGS
+from oplogd import server, settings
+from oplogd.agent import Agent as Parts
+from oplogd.flags import Flag
+from oplogd.operation import EVENTS
+from oplogd.settings import Settings
+from oplogd.web.app import create_app
+from tests.kits.agents.agent import Agent, Event, fold
+from tests.kits.clients.restart import agent_on, free_port
+from tests.kits.paths import ROOT
+
+REFERENCE = ROOT / "docs/reference.md"
+# Error -> status of the answer to it.
+STATUS_OF = {
+    "MessageError": 400,
+    "MessageTooLargeError": 413,
+    "OperationError": 400,
+    "PositionError": 400,
+    "TopicError": 400,
+    "TopicExistsError": 409,
+    "TopicNotFoundError": 404,
+    "TooLargeError": 413,
+    "TransactionConflictError": 409,
+    "TransactionNotFoundError": 404,
+    "TransactionTooLargeError": 413,
+    "QueueFullError": 503,
+    "NoRoomError": 503,
+}
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    with Agent(tmp_path_factory.mktemp("agent")) as agent:
+        yield agent
+
+
+def flags() -> str:
+    return table(settings.flag_table())
+
+
+def sync_flags() -> str:
+    return table(job_settings.flag_table())
+
+
+def tail_flags() -> str:
+    rows = ["| flag | variable | |", "|---|---|---|"]
+    for flag in FLAGS:
+        names = f"{flag.name}, {flag.short}" if flag.short else flag.name
+        metavar = (flag.metavar or "").replace("|", "\\|")
+        rows.append(f"| `{f'{names} {metavar}'.strip()}` | `{flag.variable}` | {flag.help} |")
+    return "\n".join(rows)
+
+
+def ctl_flags() -> str:
+    """Return a table of the commands with their own flags, and one of the flags that all have."""
+    commands = [
+        (group, each) for group in (topic, txn, pointer) for each in group.commands.values()
+    ]
+    shared = set.intersection(*({each.name for each in command.params} for _, command in commands))
+    rows = ["| command | flag | |", "|---|---|---|"]
+    for group, command in commands:
+        context = click.Context(command)
+        usage = " ".join([command.name or "", *command.collect_usage_pieces(context)[1:]])
+        usage = usage.replace("|", "\\|")
+        rows.append(f"| `{group.name} {usage}` | | {summary(command)} |")
+        rows += [ctl_flag(each) for each in options(command) if each.name not in shared]
+    rows += ["", "| flag of every command | variable | |", "|---|---|---|"]
+    for each in options(command):
+        if each.name in shared:
+            names = [each.envvar] if isinstance(each.envvar, str) else each.envvar or ()
+            cells = ctl_flag(each).split(" | ")
+            variables = ", ".join(f"`{name}`" for name in names)
+            rows.append(f"| {cells[1]} | {variables} | {cells[2]}")
+    return "\n".join(rows)
+
+
+def summary(command: click.Command) -> str:
+    return (command.help or "").partition("\n\n")[0].replace("\n", " ")
+
+
+def options(command: click.Command) -> list[click.Option]:
+    return [each for each in command.params if isinstance(each, click.Option)]
+
+
+def ctl_flag(option: click.Option) -> str:
+    names = f"{', '.join(option.opts)} {option.metavar or ''}".strip().replace("|", "\\|")
+    default = f" Default: {option.default}." if isinstance(option.default, str) else ""
+    return f"| | `{names}` | {option.help}{default} |"
+
+
+def table(flags: Sequence[Flag]) -> str:
+    """Return a table for each subject."""
+    blocks = []
+    for subject, of_subject in groupby(flags, lambda flag: flag.subject):
+        blocks.append(f"**{subject}**\n\n| flag | variable | default | |\n|---|---|---|---|")
+        for flag in of_subject:
+            name = f"{flag.name} {flag.metavar or ''}".strip().replace("|", "\\|")
+            default = f"`{flag.default}`" if flag.metavar and flag.default else ""
+            text = flag.help.replace("|", "\\|")
+            blocks[-1] += f"\n| `{name}` | `{flag.variable}` | {default} | {text} |"
+    return "\n\n".join(blocks)
+
+
+def endpoints() -> str:
+    rows = ["| | | answers |", "|---|---|---|"]
+    api = asyncio.run(described_api())
+    for path, methods in api["paths"].items():
+        for method, described in methods.items():
+            answers = ", ".join(sorted(described["responses"]))
+            rows.append(f"| `{method.upper()} {path}` | {described['summary']} | {answers} |")
+    return "\n".join(rows)
+
+
+async def described_api() -> dict[str, Any]:
+    settings = Settings()
+    parts = Parts(settings, server.make_store(settings), [])
+    return create_app(parts).openapi()
+
+
+def errors() -> str:
+    found = {
+        pair
+        for path in sorted((ROOT / "oplogd").rglob("*.py"))
+        for pair in sentences(ast.parse(path.read_text()))
+    }
+    rows = [f"| {status} | {sentence} |" for status, sentence in sorted(found)]
+    return "\n".join(["| status | `detail` |", "|---|---|", *rows])
+
+
+def sentences(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield status and sentence of every error that this code creates with a text of its own."""
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+            continue
+        name, values = node.func.id, [words(argument) for argument in node.args]
+        if name == "Problem" and isinstance(node.args[0], ast.Constant) and values[1] != "…":
+            yield int(values[0]), values[1]
+        elif name in STATUS_OF and values[-1] != "…":
+            yield STATUS_OF[name], ": ".join(values)
+
+
+def words(node: ast.expr) -> str:
+    """Return the text of an expression, with an ellipsis for each variable part."""
+    if isinstance(node, ast.Constant):
+        return str(node.value).replace("|", "\\|")
+    if isinstance(node, ast.JoinedStr):
+        return "".join(words(value) for value in node.values)
+    return "…"
+
+
+def metric_names(agent: Agent) -> str:
+    exported = agent.request("GET", "/metrics").body.decode()
+    helps = dict(re.findall(r"^# HELP (\S+) (.*)$", exported, re.MULTILINE))
+    kinds = re.findall(r"^# TYPE (\S+) (\S+)$", exported, re.MULTILINE)
+    rows = [f"| `{name}` | {kind} | {helps[name]} |" for name, kind in kinds]
+    return "\n".join(["| metric | type | |", "|---|---|---|", *rows])
+
+
+@pytest.mark.parametrize(
+    "generate",
+    [flags, sync_flags, tail_flags, ctl_flags, endpoints, errors],
+    ids=lambda generate: generate.__name__,
+)
+def test_the_generated_parts_of_the_reference_are_current(generate: Callable[[], str]) -> None:
+    check_generated(generate.__name__, generate())
+
+
+def test_the_reference_has_every_metric_that_is_exported(agent: Agent) -> None:
+    check_generated("metrics", metric_names(agent))
+
+
+def check_generated(name: str, current: str) -> None:
+    text = REFERENCE.read_text()
+    pattern = re.compile(rf"(<!-- {name}: .*? -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+    written, parts = pattern.subn(lambda found: f"{found[1]}\n{current}\n\n{found[2]}", text)
+    assert parts == 1
+    if os.environ.get("OPLOG_UPDATE_DOCS"):
+        REFERENCE.write_text(written)
+    else:
+        assert text == written, "write the generated parts again with OPLOG_UPDATE_DOCS=1"
+
+
+def test_the_reference_has_every_event_and_exit_code(agent: Agent) -> None:
+    text = REFERENCE.read_text()
+    table = text[text.index("| event | id | data |") :].partition("\n\n")[0]
+    assert re.findall(r"`(\w+)`", " ".join(row.split("|")[1] for row in table.splitlines())) == [
+        *EVENTS,
+        "reset",
+        "live",
+    ]
+    codes = re.findall(r"^\| (\d) \|", text.partition("## Exit codes")[2], re.MULTILINE)
+    known = {value for name, value in vars(server).items() if name.startswith("EXIT_")}
+    assert {int(code) for code in codes} == known | {2}  # of a bad setting: tests/settings
+
+
+def test_every_status_that_an_answer_can_have_is_explained() -> None:
+    text = REFERENCE.read_text()
+    table = text[text.index("| status | when |") :].partition("\n\n")[0]
+    explained = {
+        code for row in table.splitlines() for code in re.findall(r"\b\d{3}\b", row.split("|")[1])
+    }
+    assert explained == set(re.findall(r"^\| (\d{3}) \|", errors(), re.MULTILINE))
+
+
+def test_every_trouble_with_the_store_is_explained() -> None:
+    table = (
+        (ROOT / "docs/operations.md")
+        .read_text()
+        .partition("| reason | what to do |")[2]
+        .partition("\n\n")[0]
+    )
+    reasons = [row.split("|")[1].strip() for row in table.splitlines()[2:]]
+    code = "".join(path.read_text() for path in (ROOT / "oplogd").rglob("*.py"))
+    assert [reason for reason in reasons if reason.replace("…", "") not in code] == []
+    tree = ast.parse((ROOT / "oplogd/store/sqlite/connection.py").read_text())
+    (translate,) = (
+        n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "_translate"
+    )
+    told = [
+        words(n.value)
+        for n in ast.walk(translate)
+        if isinstance(n, ast.Assign) and words(n.value) != "…"
+    ]
+    told = [reason for reason in told if reason[0] != "…"]  # SQLite's own messages
+    assert len(told) >= 5
+    assert [reason for reason in told if not reason.startswith(tuple(reasons))] == []
+
+
+def test_every_member_of_the_status_is_explained(agent: Agent) -> None:
+    status = agent.status()
+    explained = (ROOT / "docs/operations.md").read_text()
+    members = {
+        name for name in status if name not in ("status", "version", "uptime_seconds", "store")
+    }
+    members |= {f"store.{name}" for name in status["store"] if name != "kind"}
+    assert {name for name in members if f"`{name}`" not in explained} == set()
+
+
+def snippets(document: Path, language: str) -> list[str]:
+    return re.findall(
+        rf"^```{language}(?: \w+)?\n(.*?)^```", document.read_text(), re.DOTALL | re.MULTILINE
+    )
+
+
+def test_the_readme_begins_with_two_commands_that_exist() -> None:
+    setup = snippets(ROOT / "README.md", "sh")[0]
+    assert re.findall(r"^make (\w+)", setup, re.MULTILINE) == ["demo", "test"]
+    makefile = (ROOT / "Makefile").read_text()
+    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in ("demo", "test"))
+
+
+def test_every_link_leads_somewhere() -> None:
+    broken = []
+    for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
+        for link in re.findall(r"\]\(([^)\s]+)\)", document.read_text()):
+            path, _, anchor = link.partition("#")
+            if "://" in link:
+                continue
+            target = (document.parent / path).resolve() if path else document
+            if not target.exists() or (anchor and anchor not in anchors(target)):
+                broken.append((document.name, link))
+    assert broken == []
+
+
+def anchors(document: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_operation_of_the_reference_is_accepted_and_again_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    (operation,) = snippets(REFERENCE, "json")
+    port = free_port()
+    for _ in range(2):
+        with agent_on(port, tmp_path) as agent:
+            with agent.follow() as stream:
+                assert agent.post(operation.encode()) == 204
+                (event,) = stream.take(1)
+            assert agent.stop() == 0
+        given = json.loads(operation)
+        assert fold([Event(event.id, event.event, event.data)]) == {
+            f"{given['type']}/{given['id']}": event.data
+        }
+        assert {**event.operation, "event": event.event} == given
+
+
+def test_the_token_of_the_reference_opens_the_stream_and_again_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    (command,) = snippets(REFERENCE, "sh")
+    port = free_port()
+    for _ in range(2):
+        with agent_on(port, tmp_path, "--password", "secret") as agent:
+            given = subprocess.run(
+                ["bash", "-ec", command.replace("localhost:8042", f"127.0.0.1:{port}")],
+                check=True,
+                timeout=30,
+                capture_output=True,
+            )
+            with agent.follow("0", token=json.loads(given.stdout)["token"]) as stream:
+                assert [event.event for event in stream.until("live")] == ["reset", "live"]
+            assert agent.stop() == 0
+
+
+def test_the_demo_shows_how_to_send_and_follow_and_produces() -> None:
+    command = [sys.executable, "-u", "-m", "oplogd.demo", "--listen", "localhost:0"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as demo:
+        assert demo.stdout is not None
+        lines: list[str] = []
+        while "Ctrl-C" not in "".join(lines[-1:]):
+            lines.append(demo.stdout.readline())
+        pasted = [line.strip() for line in lines if line.startswith("    curl")]
+        assert len(pasted) == 3
+        send, live, _ = pasted
+        subprocess.run(
+            ["bash", "-ec", send],
+            check=True,
+            timeout=30,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        with subprocess.Popen(
+            ["bash", "-c", f"exec {live}"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as curl:
+            assert curl.stdout is not None
+            assert curl.stdout.readline().startswith(b"id: ")  # the producer goes on by itself
+            curl.kill()
+        demo.terminate()
+        assert demo.wait(30) == 0

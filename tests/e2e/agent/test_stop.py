@@ -1,0 +1,263 @@
+"""A stop ends by its deadline, whatever floods the agent or hangs in it."""
+
+import contextlib
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.kits.agents.agent import DEADLINE, Agent, NewAgent, write_lock
+from tests.kits.paths import ROOT
+
+FLOOD = """
+import itertools, socket, sys
+sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+address = ("127.0.0.1", int(sys.argv[1]))
+raws = [b'{"event":"update","type":"t","id":"%d"}' % number for number in range(100)]
+print(flush=True)
+for raw in itertools.cycle(raws):
+    sock.sendto(raw, address)
+"""
+# The threads of the store wait for a lock far longer than a test waits for the end of an agent.
+PATIENT_STORE = """
+from oplogd.store.sqlite import connection
+connection.BUSY_SECONDS = 3600.0
+"""
+TOTALS = re.compile(
+    r"received (\d+) operations: stored (\d+), refused (\d+) as invalid,"
+    r" discarded (\d+), left (\d+)"
+)
+
+
+@contextmanager
+def flood(agent: Agent) -> Iterator[None]:
+    """Run two processes that send as fast as they can, with or without an agent."""
+    command = [sys.executable, "-c", FLOOD, str(agent.udp_port)]
+    with contextlib.ExitStack() as stack:
+        for _ in range(2):
+            process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE))
+            stack.callback(process.kill)
+            assert process.stdout is not None
+            process.stdout.readline()
+        yield
+
+
+def totals(agent: Agent) -> list[int]:
+    """Return the totals in the log: received, stored, refused, discarded, left."""
+    [found] = [match for line in agent.log if (match := TOTALS.search(line))]
+    return list(map(int, found.groups()))
+
+
+def changed(folder: Path, script: str) -> dict[str, str]:
+    """Return the environment of an agent that runs this script first."""
+    (folder / "sitecustomize.py").write_text(script)
+    return {"PYTHONPATH": f"{folder}:{ROOT}"}
+
+
+def wait_received(agent: Agent, more: int) -> None:
+    enough = agent.status()["events_received"] + more
+    deadline = time.monotonic() + DEADLINE
+    while agent.status()["events_received"] < enough:
+        assert time.monotonic() < deadline, "the flood does not arrive"
+
+
+def test_a_flood_does_not_hold_up_the_stop_and_all_that_was_received_is_counted(
+    tmp_path: Path,
+) -> None:
+    with Agent(tmp_path, "--shutdown-timeout", f"{DEADLINE}s") as agent:
+        with flood(agent):
+            wait_received(agent, 10_000)
+            assert agent.stop() == 0
+        received, stored, refused, discarded, left = totals(agent)
+        assert (refused, left) == (0, 0)
+        assert received == stored + discarded
+        with closing(sqlite3.connect(tmp_path / "oplog.db")) as db:
+            assert db.execute("SELECT head FROM logs").fetchone() == (stored,)
+
+
+def test_a_second_signal_ends_the_agent_in_a_flood(tmp_path: Path) -> None:
+    with (
+        Agent(tmp_path, "--shutdown-timeout", f"{2 * DEADLINE}s") as agent,
+        write_lock(tmp_path),
+        flood(agent),
+    ):
+        wait_received(agent, 10_000)
+        agent.process.send_signal(signal.SIGTERM)
+        agent.wait_log("stopping: storing")
+        agent.process.send_signal(signal.SIGTERM)
+        assert agent.wait() == 3
+        agent.wait_log("a second signal")
+
+
+def test_the_deadline_ends_the_agent_in_a_flood(tmp_path: Path) -> None:
+    with (
+        Agent(tmp_path, "--shutdown-timeout", "500ms") as agent,
+        write_lock(tmp_path),
+        flood(agent),
+    ):
+        wait_received(agent, 10_000)
+        assert agent.stop() == 3
+        agent.wait_log("--shutdown-timeout of 0.5 s is over")
+
+
+def test_a_thread_that_waits_for_a_lock_does_not_hold_up_the_exit(tmp_path: Path) -> None:
+    operations = [{"event": "insert", "type": "t", "id": str(number)} for number in range(3)]
+    environ = changed(tmp_path, PATIENT_STORE)
+    with (
+        Agent(tmp_path, "--shutdown-timeout", "500ms", environ=environ) as agent,
+        write_lock(tmp_path),
+    ):
+        agent.send_udp(*operations)
+        agent.wait_status(queue_size=3)
+        assert agent.stop() == 3
+        assert "3 operations are not confirmed as stored" in "".join(agent.log)
+
+
+# The body of the close, the deadline and the exit code. The rest of a stop takes less than 5 s.
+HANGS = {
+    "a thread": ("await asyncio.to_thread(time.sleep, 3600)", "500ms", 3),
+    "the event loop": ("time.sleep(3600)", "500ms", 3),
+    "a thread that nothing waits for": (
+        "asyncio.get_running_loop().run_in_executor(None, time.sleep, 3600)",
+        "5s",
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "timeout", "code"), HANGS.values(), ids=HANGS)
+def test_the_deadline_ends_the_agent_whatever_hangs(
+    tmp_path: Path, body: str, timeout: str, code: int
+) -> None:
+    """The store hangs when it is closed."""
+    script = (
+        "import asyncio, time\n"
+        "from oplogd.store.sqlite import SqliteStore\n"
+        "async def close(store):\n"
+        f"    {body}\n"
+        "SqliteStore.close = close\n"
+    )
+    environ = changed(tmp_path, script)
+    with Agent(tmp_path, "--shutdown-timeout", timeout, environ=environ) as agent:
+        assert agent.post({"event": "insert", "type": "t", "id": "a"}) == 204
+        assert agent.stop() == code
+    assert ("stopped\n" in "".join(agent.log)) == (code == 0)
+    if body.startswith("await"):
+        assert (
+            "0 operations are not confirmed as stored, 0 streams open;"
+            " the store or the spool does not close" in agent.log[-1]
+        )
+
+
+def test_the_deadline_ends_the_agent_if_the_event_loop_hung_before_the_signal(
+    tmp_path: Path,
+) -> None:
+    script = (
+        "import sys, time\n"
+        "from oplogd.stream.hub import Hub\n"
+        "def look(*_):\n"
+        "    print('hanging', file=sys.stderr, flush=True)\n"
+        "    time.sleep(3600)\n"
+        "Hub.look = look\n"
+    )
+    with Agent(tmp_path, "--shutdown-timeout", "500ms", environ=changed(tmp_path, script)) as agent:
+        agent.wait_log("hanging")
+        assert agent.stop() == 3
+
+
+def test_a_writer_that_dies_ends_the_agent_without_a_wait_for_the_queue(tmp_path: Path) -> None:
+    script = (
+        "from oplogd.ingest.queue import IngestQueue\n"
+        "take = IngestQueue.take\n"
+        "async def take_and_die(*args):\n"
+        "    await take(*args)\n"
+        "    raise RuntimeError('no more')\n"
+        "IngestQueue.take = take_and_die\n"
+    )
+    environ = changed(tmp_path, script)
+    with Agent(tmp_path, "--shutdown-timeout", f"{2 * DEADLINE}s", environ=environ) as agent:
+        agent.send_udp({"event": "insert", "type": "t", "id": "a"})
+        assert agent.wait() == 1
+        assert totals(agent) == [1, 0, 0, 0, 1]
+
+
+def test_a_part_that_dies_during_the_stop_shows_in_the_exit_code(tmp_path: Path) -> None:
+    script = (
+        "from oplogd.stream.hub import Hub\n"
+        "async def end_all(hub):\n"
+        "    raise RuntimeError('no more')\n"
+        "Hub.end_all = end_all\n"
+    )
+    with Agent(tmp_path, environ=changed(tmp_path, script)) as agent:
+        assert agent.stop() == 1
+        assert "the stop failed" in "".join(agent.log)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_before_the_agent_is_ready_ends_it_in_order(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with Agent(tmp_path):
+        pass
+    command = [
+        sys.executable,
+        "-m",
+        "oplogd",
+        "--listen",
+        "127.0.0.1:0",
+        "--store",
+        str(tmp_path / "oplog.db"),
+    ]
+    flags = ["--debug", "--shutdown-timeout", "500ms"]
+    environ = {**os.environ, **changed(tmp_path, PATIENT_STORE)}
+    before = signal.signal(
+        number, signal.default_int_handler
+    )  # SIGINT is ignored if a shell runs the tests in the background
+    with (
+        write_lock(tmp_path),
+        subprocess.Popen(
+            [*command, *flags], env=environ, stderr=subprocess.PIPE, text=True
+        ) as process,
+    ):
+        signal.signal(number, before)
+        timer = threading.Timer(DEADLINE, process.kill)
+        timer.start()
+        assert process.stderr is not None
+        assert "opening the store" in process.stderr.readline()
+        process.send_signal(number)
+        rest = process.stderr.read()
+        assert process.wait(DEADLINE) == 0
+        timer.cancel()
+    assert "stopping before the agent was ready" in rest
+    assert "Traceback" not in rest
+
+
+def test_a_closed_terminal_ends_the_agent_in_order(tmp_path: Path) -> None:
+    # A test run under nohup ignores SIGHUP, and its children inherit that.
+    notice = lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL)  # noqa: E731
+    with NewAgent(tmp_path, preexec_fn=notice) as agent:
+        with write_lock(tmp_path):
+            agent.send_udp({"event": "insert", "type": "t", "id": "a"})
+            agent.wait_status(queue_size=1)
+            agent.process.send_signal(signal.SIGHUP)
+            agent.wait_log("stopping: storing 1 queued")
+        assert agent.wait() == 0
+    with closing(sqlite3.connect(tmp_path / "oplog.db")) as db:
+        assert db.execute("SELECT head FROM logs").fetchone() == (1,)
+
+
+def test_a_hangup_that_its_parent_ignores_is_ignored(tmp_path: Path) -> None:
+    ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)  # noqa: E731
+    with NewAgent(tmp_path, preexec_fn=ignore) as agent:
+        agent.process.send_signal(signal.SIGHUP)
+        assert agent.post({"event": "insert", "type": "t", "id": "a"}) == 204
+        assert agent.stop() == 0

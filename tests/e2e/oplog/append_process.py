@@ -1,0 +1,74 @@
+"""A process that appends to a store: ``python -m tests.e2e.oplog.append_process PATH [CLOCK_MS]``.
+
+Each line of its input is a JSON array of operations. They are appended together. The answer is a
+line with the time in ms at which they were durable. ``CLOCK_MS``: the time by the process's clock.
+"""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from oplogd.clock import SYSTEM, now_ms
+from oplogd.ingest.body import decode_body
+from oplogd.media_types import JSON
+from oplogd.operation import Operation, format_ms
+from oplogd.store.sqlite import SqliteStore
+from tests.kits.clock.virtual import VirtualClock
+from tests.kits.paths import ROOT
+from tests.kits.processes.forked import start
+
+
+def decode_operations(array: bytes) -> list[Operation]:
+    return decode_body(array, JSON, format_ms(now_ms()), len(array)).operations
+
+
+async def main(path: Path, clock_ms: int | None) -> None:
+    store = SqliteStore(path, clock=SYSTEM if clock_ms is None else VirtualClock(clock_ms).dates)
+    await store.open()
+    for line in sys.stdin.buffer:
+        await store.append(decode_operations(line))
+        print(now_ms(), flush=True)
+    await store.close()
+
+
+class Appender:
+    """Appends through such a process."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self._process = process
+
+    def append(self, operations: list[dict[str, Any]]) -> int:
+        """Return the time in ms at which the operations were durable."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(msgspec.json.encode(operations) + b"\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+
+@contextmanager
+def appender(path: Path, clock_ms: int | None = None) -> Iterator[Appender]:
+    command = [
+        sys.executable,
+        "-m",
+        "tests.e2e.oplog.append_process",
+        str(path),
+        *([str(clock_ms)] if clock_ms else []),
+    ]
+    with start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as process:
+        try:
+            yield Appender(process)
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+    assert process.returncode == 0
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else None))

@@ -1,0 +1,58 @@
+"""A process that stops in a commit.
+
+Start it with ``python -m tests.e2e.transactions.commit_process PATH TXN RECORDS POINT``.
+
+``POINT``: the beginning of the SQL statement before which it stops. There it writes ``stopped`` and
+waits. If there is no such statement, it writes ``answered`` after the commit and waits.
+"""
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+import threading
+from contextlib import AbstractContextManager
+from pathlib import Path
+from unittest import mock
+
+from oplogd.store.sqlite import SqliteStore, statements, transaction_commit
+from tests.kits.processes.stopping import stopped
+
+# Changed pages go to the -wal before the commit, as those of a very large one do.
+SMALL_CACHE = "PRAGMA cache_size = 20;"
+
+
+def stop(answer: str) -> None:
+    print(answer, flush=True)
+    threading.Event().wait()
+
+
+async def main(path: Path, id_: int, records: int, point: str) -> None:
+    commit = transaction_commit.commit
+
+    def traced(db: sqlite3.Connection, *arguments: object) -> object:
+        db.set_trace_callback(
+            lambda text: stop("stopped") if text.strip().startswith(point) else None
+        )
+        return commit(db, *arguments)  # type: ignore[arg-type]
+
+    with (
+        mock.patch.object(transaction_commit, "commit", traced),
+        mock.patch.object(statements, "PRAGMAS", statements.PRAGMAS + SMALL_CACHE),
+    ):
+        store = SqliteStore(path)
+        await store.open()
+        await store.transactions.commit(id_, records)
+        stop("answered")
+
+
+def committing(
+    path: Path, id_: int, records: int, point: str
+) -> AbstractContextManager["subprocess.Popen[bytes]"]:
+    """Run such a process until it has stopped. At the end it is killed."""
+    line = b"answered\n" if point == "nothing" else b"stopped\n"
+    return stopped("tests.e2e.transactions.commit_process", path, id_, records, point, line=line)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]))

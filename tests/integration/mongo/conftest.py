@@ -1,0 +1,13 @@
+"""A database for each test."""
+
+from tests.kits.mongo.fixtures import (
+    capped_url,
+    database,
+    make_store,
+    place,
+    plain_url,
+    pool,
+    wire,
+)
+
+__all__ = ["capped_url", "database", "make_store", "place", "plain_url", "pool", "wire"]

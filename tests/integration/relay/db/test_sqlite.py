@@ -1,0 +1,139 @@
+"""What only SQLite does: values of any type in a column, one writer at a time, a file."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from oplog_relay.db import DatabaseOutbox, open_outbox
+from oplog_relay.errors import ConfigError, OutboxError
+from oplog_relay.settings import DatabaseSettings
+from tests.kits.relay.places import Kind, Place, ids_of
+
+A = uuid4()
+
+
+@pytest.fixture
+def kind() -> Kind:
+    return "sqlite"
+
+
+@pytest.mark.parametrize(
+    ("columns", "fault"),
+    [
+        ("header_keys = '[\"a\"]'", "there are 1 header keys and 0 header values"),
+        ("header_keys = '[1]', header_values = '[\"a\"]'", "a header's key or value is not a str"),
+        ("header_keys = '{\"a\": 1}'", "header_keys is not a JSON list of strings"),
+        ("header_keys = '[' || replace(hex(zeroblob(60000)), '00', '[')", "header_keys is not a"),
+        ("header_values = 'a'", "header_values is not a JSON list of strings"),
+        ("header_values = 7", "header_values is not a JSON list of strings"),
+        ("value = x'ff'", "the text is not valid UTF-8"),
+        ("key = x'6bff'", "the text is not valid UTF-8"),
+        ("header_keys = '[\"\\ud800\"]', header_values = '[\"a\"]'", "the text is not valid UTF-8"),
+        ("create_time = 'yesterday'", "the create time is no date and time"),
+        ("create_time = 1e300", "the create time is out of range"),
+        ("create_time = 9e999", "the create time is out of range"),
+    ],
+)
+async def test_a_faulty_row_is_told_and_does_not_stop_the_others(
+    columns: str, fault: str, place: Place, outbox: DatabaseOutbox
+) -> None:
+    place.insert("a", "b")
+    place.run(f"UPDATE outbox SET {columns} WHERE id = 1")
+    faulty, good = await outbox.mark(A, 10)
+    assert faulty.fault.startswith(fault)
+    assert (good.id, good.fault) == (2, "")
+    assert (await outbox.backlog(10)).rows == 2
+    f"{faulty}".encode()  # it can be logged
+
+
+@pytest.mark.parametrize(
+    ("stored", "told"),
+    [
+        ("2026-01-02 03:04:05", "2026-01-02T03:04:05+00:00"),
+        ("2026-01-02 03:04:05.678901", "2026-01-02T03:04:05.678901+00:00"),
+        ("2026-01-02T03:04:05.678Z", "2026-01-02T03:04:05.678000+00:00"),
+        ("2026-01-02T03:04:05+02:00", "2026-01-02T01:04:05+00:00"),
+        (1767323045, "2026-01-02T03:04:05+00:00"),
+        (1767323045.5, "2026-01-02T03:04:05.500000+00:00"),
+        (1767323045678, "2026-01-02T03:04:05.678000+00:00"),
+        ("1767323045678", "2026-01-02T03:04:05.678000+00:00"),
+        (1767323045678901, "2026-01-02T03:04:05.678901+00:00"),
+    ],
+)
+async def test_times_are_text_or_numbers(
+    stored: object, told: str, place: Place, outbox: DatabaseOutbox
+) -> None:
+    """A column of the type TEXT would turn numbers into text."""
+    place.run("DROP TABLE outbox")
+    place.run(
+        "CREATE TABLE outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, create_time, topic, key, value,"
+        " header_keys DEFAULT '[]', header_values DEFAULT '[]', leader_id)"
+    )
+    place.run("INSERT INTO outbox (create_time, topic, key, value) VALUES (?, 't', 7, 8)", stored)
+    await outbox.check()
+    (row,) = await outbox.mark(A, 1)
+    assert (row.create_time.isoformat(), row.key, row.value) == (told, "7", "8")
+    assert await outbox.reset(A, key="7") == 1
+
+
+async def test_an_idle_relay_does_not_wait_for_writers(
+    place: Place, outbox: DatabaseOutbox
+) -> None:
+    place.insert("a")
+    assert ids_of(await outbox.mark(A, 1)) == [1]
+    with place.connect() as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        assert await outbox.mark(A, 1) == []
+        writer.rollback()
+
+
+async def test_a_writer_that_takes_too_long_fails_the_call_only(place: Place) -> None:
+    place.insert("a")
+    outbox = open_outbox(DatabaseSettings(f"{place.url}?timeout=0.01"))
+    with place.connect() as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        for call in (outbox.mark(A, 1), outbox.purge([1]), outbox.reset(A)):
+            with pytest.raises(OutboxError, match=r"^SQLite \(database\.url\): .*locked"):
+                await call
+        writer.rollback()
+    assert ids_of(await outbox.mark(A, 1)) == [1]
+    await outbox.dispose()
+
+
+async def test_a_file_that_does_not_exist_is_named_and_not_created(tmp_path: Path) -> None:
+    path = tmp_path / "none.db"
+    outbox = open_outbox(DatabaseSettings(f"sqlite:///{path}"))
+    with pytest.raises(ConfigError, match=r"^database\.url: there is no file '.*none\.db'"):
+        await outbox.check()
+    with pytest.raises(OutboxError, match="unable to open"):
+        await outbox.mark(A, 1)
+    await outbox.dispose()
+    assert not path.exists()
+
+
+async def test_a_file_that_is_no_database_fails(tmp_path: Path) -> None:
+    path = tmp_path / "a b%20?.db"
+    path.write_text("my shopping list\n" * 100)
+    outbox = open_outbox(DatabaseSettings(f"sqlite:///{tmp_path}/a%20b%2520%3F.db"))
+    with pytest.raises(OutboxError, match="not a database"):
+        await outbox.check()
+    await outbox.dispose()
+
+
+@pytest.mark.parametrize(
+    "ids", ["id INTEGER PRIMARY KEY", "number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT"]
+)
+async def test_ids_that_could_be_used_again_are_refused(tmp_path: Path, ids: str) -> None:
+    path = tmp_path / "app.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(
+            f"CREATE TABLE outbox ({ids}, create_time, topic, key, value,"
+            " header_keys, header_values, leader_id)"
+        )
+    outbox = open_outbox(DatabaseSettings(f"sqlite:///{path}"))
+    with pytest.raises(ConfigError, match=r"^database\.columns\.id: .*AUTOINCREMENT"):
+        await outbox.check()
+    await outbox.dispose()

@@ -1,0 +1,74 @@
+import os
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from oplog_sync.errors import SyncError
+from oplog_sync.session import check_java
+from oplog_sync.source import register
+from tests.integration.spark.class_data import class_data_options
+from tests.kits.mongo.fixtures import capped_url, plain_url
+from tests.kits.servers.stores import StorePlace, new_place
+
+# Its clock skips and shows hours twice. No result may depend on it.
+ZONE = "America/New_York"
+
+__all__ = ["capped_url", "plain_url"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_java() -> None:
+    """Let Java optimize less: short tests gain less time than the optimization takes.
+
+    Let Spark's drivers map their classes. Both apply to this process and to all processes that
+    tests start.
+    """
+    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", class_data_options())
+
+
+@pytest.fixture(scope="session")
+def spark(quick_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Start one session for all tests: the start takes longer than most tests."""
+    try:
+        check_java()
+    except SyncError as error:
+        pytest.fail(f"the tests of oplog_sync run on Spark. {error}")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "Asia/Kolkata")  # no result may depend on it
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        # The commands of test_zones.py, test_guard.py and test_submit.py keep the default. A plan
+        # that adapts runs more jobs, which take most of the time of a comparison of few rows.
+        .config("spark.sql.adaptive.enabled", "false")
+        .config("spark.driver.memory", "1g")
+        .config(
+            "spark.driver.extraJavaOptions",
+            f"-Dderby.stream.error.file={tmp_path_factory.mktemp('derby')}/log",
+        )
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", ZONE)  # of Java and of the Python workers
+        session = builder.getOrCreate()
+    time.tzset()  # a conversion of a time may have read the variable
+    session.sparkContext.setLogLevel("OFF")
+    register(session)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(params=["sqlite", "mongo-plain", "mongo-capped"])
+def place(request: pytest.FixtureRequest) -> StorePlace:
+    """Return an empty store of each kind.
+
+    The server with the capped log is slow, so use few operations: see tests/kits/servers/mongo.py.
+    """
+    return new_place(request, request.param).create()

@@ -1,0 +1,280 @@
+"""The job as a spark-submit application, on a cluster with the package from --py-files."""
+
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import oplog_sync
+import oplogd
+from tests.integration.spark.class_data import SPARK, class_data_options
+from tests.kits.agents.agent import DEADLINE
+from tests.kits.paths import ROOT
+from tests.kits.spark.helpers import (
+    StorePlace,
+    append,
+    dump_state,
+    live,
+    log,
+    operation,
+    row,
+    write_dump,
+)
+
+T1, T2 = "2020-01-01T00:00:00.000Z", "2020-01-02T00:00:00.000Z"
+WORKERS = 2
+
+
+def environ() -> dict[str, str]:
+    """Return the environment of Spark's processes, with the tests' Python but no PYTHONPATH."""
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    own = {
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_HOME": str(SPARK),
+    }
+    daemon = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": class_data_options()}
+    return {**inherited, **own, **daemon}
+
+
+class Daemon:
+    """A process of the cluster; it is killed with its executors when the block ends."""
+
+    def __init__(self, folder: Path, name: str, *arguments: str) -> None:
+        folder.mkdir(exist_ok=True)
+        command = [
+            str(SPARK / "bin/spark-class"),
+            f"org.apache.spark.deploy.{name}",
+            "--host",
+            "127.0.0.1",
+            *arguments,
+        ]
+        self._process = subprocess.Popen(
+            [*command, "--webui-port", "0"], cwd=folder, env=environ(), start_new_session=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def wait_for(self, pattern: str) -> str:
+        """Return the first group of the pattern in the next matching line of the log."""
+        while line := self._lines.get(timeout=2 * DEADLINE):
+            if found := re.search(pattern, line):
+                return found[1]
+        raise AssertionError(f"it ended without {pattern!r}")
+
+    def kill(self) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGTERM)
+        self._process.wait(DEADLINE)
+        self._reader.join(DEADLINE)
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._lines.put(line)
+        self._lines.put("")
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[str]:
+    """Yield the URL of a master with workers, each with a folder of its own."""
+    daemons = [Daemon(folder / "master", "master.Master", "--port", "0")]
+    try:
+        url = daemons[0].wait_for(r"Starting Spark master at (spark://\S+)")
+        for number in range(WORKERS):
+            work = folder / f"worker-{number}"
+            arguments = ("--cores", "1", "--memory", "600m", "--work-dir", str(work), url)
+            daemons.append(Daemon(work, "worker.Worker", *arguments))
+        for _ in range(WORKERS):
+            daemons[0].wait_for(r"(Registering worker)")
+        yield url
+    finally:
+        for daemon in reversed(daemons):
+            daemon.kill()
+
+
+def packed(path: Path) -> Path:
+    """Write the packages into an archive for --py-files."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for package in (oplogd, oplog_sync):
+            folder = Path(package.__path__[0])
+            for file in folder.rglob("*.py"):
+                archive.write(file, file.relative_to(folder.parent))
+    return path
+
+
+def test_executors_of_a_cluster_compare_and_emit(tmp_path: Path, plain_url: str) -> None:
+    store = StorePlace(plain_url, "plain").create().store
+    append(store, [operation("insert", "video", str(n), T1) for n in range(1000)])
+    rows = [row("video", str(n), T2) for n in range(100, 1100)]
+    dump = write_dump(tmp_path / "dump.jsonl", rows)
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    (conf / "spark-defaults.conf").write_text(f"""
+        spark.executor.memory 512m
+        spark.executor.cores 1
+        spark.executor.extraJavaOptions {class_data_options()}
+        spark.submit.pyFiles {packed(tmp_path / "oplog.zip")}
+        spark.scheduler.maxRegisteredResourcesWaitingTime {DEADLINE:.0f}s
+        spark.scheduler.minRegisteredResourcesRatio 1.0
+    """)
+    with cluster(tmp_path) as master:
+        settings = {
+            "SPARK_CONF_DIR": str(conf),
+            "SPARK_DRIVER_MEMORY": "512m",
+            "SPARK_PARTITIONS": "2",
+        }
+        path = f"{SPARK / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        run = subprocess.run(
+            [
+                str(ROOT / "deploy/spark/oplog-sync.sh"),
+                "--mongo-url",
+                plain_url,
+                "--max-changes",
+                "1000",
+                str(dump),
+            ],
+            env={**environ(), **settings, "PATH": path, "SPARK_MASTER": master},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert run.returncode == 0, run.stdout + run.stderr
+    # A master may start another executor while the application ends. It has run no task.
+    logs = [
+        [file.read_text() for file in tmp_path.glob(f"worker-{number}/app-*/*/stderr")]
+        for number in range(WORKERS)
+    ]
+    assert [sum("Finished task" in text for text in texts) for texts in logs] == [1] * WORKERS
+    assert run.stdout.splitlines()[-1].split()[:4] == ["video", "100", "900", "100"]
+    assert live(store) == dump_state(rows)
+    assert len(log(store)) == 2100
+
+
+_JAVA_SAYS = (
+    "WARNING: Using incubator modules",
+    "Using Spark's default log4j profile",
+    "NOTE: Picked up JDK_JAVA_OPTIONS",
+)
+
+
+def submit(folder: Path, *flags: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run the job by spark-submit on a dump of one row."""
+    dump = write_dump(folder / "dump.jsonl", [row("video", "1")])
+    command = [str(SPARK / "bin/spark-submit"), "--master", "local[1]", "--driver-memory", "512m"]
+    package = Path(oplog_sync.__path__[0])
+    return subprocess.run(
+        [
+            *command,
+            str(package / "__main__.py"),
+            "--store",
+            "oplog.db",
+            "--create",
+            *flags,
+            str(dump),
+        ],
+        cwd=folder,
+        env={**environ(), "PYTHONPATH": str(package.parent), **more},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_under_spark_submit_the_jobs_lines_stand_alone(tmp_path: Path) -> None:
+    run = submit(tmp_path)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert [line for line in run.stderr.splitlines() if not line.startswith(_JAVA_SAYS)] == []
+    told = run.stdout.splitlines()  # spark-submit joins the two outputs of the job
+    assert [line.startswith("oplog-sync: ") for line in told] == [True] * 5 + [False] * 2
+
+
+def test_the_users_own_configuration_of_spark_wins_and_a_refusal_names_its_flag(
+    tmp_path: Path,
+) -> None:
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    quiet = Path(oplog_sync.__path__[0]) / "log4j2.properties"
+    (conf / "log4j2.properties").write_text(
+        quiet.read_text().replace("level = error", "level = info")
+    )
+    (conf / "spark-defaults.conf").write_text(
+        f"spark.driver.extraJavaOptions -Xlog:gc:file={tmp_path}/gc.log\n"
+    )
+    run = submit(tmp_path, "--max-changes", "0", SPARK_CONF_DIR=str(conf))
+    assert run.returncode == 6, run.stdout + run.stderr
+    assert run.stdout.splitlines()[-1] == (
+        "oplog-sync: 1 object would be inserted or updated, more than --max-changes 0 allows, so "
+        "nothing was emitted; "
+        "if the dump is complete and right, give --max-changes 1"
+    )
+    assert "INFO SparkContext: Running Spark" in run.stderr
+    assert (tmp_path / "gc.log").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "submitted", "job"),
+    [
+        (["--store", "a b", "dump"], [], ["--store", "a b", "dump"]),
+        (
+            [
+                "--packages",
+                "a:b:1",
+                "--conf",
+                "x=y z",
+                "--master",
+                "local[1]",
+                "--",
+                "--types",
+                "a",
+                "--",
+                "-dump",
+            ],
+            ["--packages", "a:b:1", "--conf", "x=y z", "--master", "local[1]"],
+            ["--types", "a", "--", "-dump"],
+        ),
+        (["--", "dump"], [], ["dump"]),
+    ],
+)
+def test_the_script_passes_flags_before_the_separator_to_spark_submit(
+    tmp_path: Path, given: list[str], submitted: list[str], job: list[str]
+) -> None:
+    fake = tmp_path / "spark-submit"
+    fake.write_text('#!/bin/sh\nfor each do printf "%s\\n" "$each"; done\n')
+    fake.chmod(0o755)
+    told = subprocess.run(
+        [str(ROOT / "deploy/spark/oplog-sync.sh"), *given],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**environ(), "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
+        cwd=ROOT,
+    ).stdout.splitlines()
+    application = str(Path(oplog_sync.__path__[0]) / "__main__.py")
+    assert told[told.index(application) + 1 :] == job
+    assert told[: told.index(application)] == [
+        "--master", "local[*]", "--driver-memory", "4g", "--conf", "spark.ui.enabled=false",
+        "--conf", "spark.sql.shuffle.partitions=64", *submitted,
+    ]  # fmt: skip
+
+
+def test_the_agent_loads_no_spark_and_neither_does_the_commands_help() -> None:
+    for module in ("oplogd.server", "oplog_sync.cli"):
+        code = (
+            f"import sys, {module}; sys.exit('pyspark' in sys.modules or 'pyarrow' in sys.modules)"
+        )
+        assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,187 @@
+"""The same dump in every form and time zone gives the same corrections, or a clear error."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from oplog_sync.jvm import jvm
+from tests.integration.spark.conftest import ZONE
+from tests.integration.spark.dumps.dumps import write_forms, write_parquet
+from tests.integration.spark.zones import all_corrections
+from tests.kits.paths import ROOT
+from tests.kits.spark.helpers import Json, append, operation, read_lines, row, write_dump
+
+# Hours that no local clock shows, hours that it shows twice, and the first year.
+_EDGES = (
+    "2021-03-14T02:30:00.000Z",
+    "2021-03-28T02:30:00.000Z",
+    "2021-11-07T01:30:00.000Z",
+    "2021-10-31T02:30:00.001Z",
+    "0001-01-01T00:00:00.000Z",
+)
+
+# One on each side of UTC, each with hours that its clock skips and shows twice.
+_CITIES = {ZONE: "New York", "Europe/Berlin": "Berlin"}
+
+# Arguments for each form of a dump, and the corrections that all of them need.
+History = tuple[dict[str, list[str]], list[Any]]
+# Arguments for each dump with an edge, and its corrections.
+Edges = tuple[dict[str, list[str]], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def history(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> History:
+    """Return arguments for each form of a real project's dump, and the expected corrections.
+
+    The store has half of the project's history; the dump is from its end.
+    """
+    folder = tmp_path_factory.mktemp("history")
+    rows = read_lines(shared_data / "flask/dump.jsonl.gz")
+    half = json.loads((shared_data / "flask/expected.json").read_text())["half"]
+    operations = read_lines(shared_data / "flask/ops.jsonl.gz")[: half["ops"]]
+    operations += [operation("insert", "edge", str(n), at, "a") for n, at in enumerate(_EDGES)]
+    rows += [row("edge", str(n), at, "a") for n, at in enumerate(_EDGES)]
+    append(folder / "oplog.db", operations)
+    states = {(each["type"], each["id"]): each for each in operations}
+    expected, unchanged = _expected(states, rows)
+    assert [
+        sum(line[0] == event for line in expected) for event in ("insert", "update", "delete")
+    ] == [
+        half["insert"],
+        half["update"],
+        half["delete"],
+    ]
+    store = ["--store", str(folder / "oplog.db"), "--max-deletes", "100%"]
+    return {
+        name: [*store, *argv] for name, argv in write_forms(folder, rows, unchanged).items()
+    }, expected
+
+
+def _expected(
+    states: dict[tuple[str, str], Json], rows: list[Json]
+) -> tuple[list[Any], list[Json]]:
+    """Return the corrections, and the rows without one."""
+    found: list[Any] = []
+    unchanged: list[Json] = []
+    dumped = {(each["type"], each["id"]): each for each in rows}
+    for key, each in dumped.items():
+        state = states.get(key, {"event": "delete", "timestamp": ""})
+        is_live = state["event"] != "delete"
+        if state["timestamp"] < each["timestamp"]:
+            found.append(
+                ["update" if is_live else "insert", *key, each["timestamp"], each["parents"]]
+            )
+        elif is_live and state["parents"] == each["parents"]:
+            unchanged.append(each)
+    found += [
+        ["delete", *key, state["timestamp"], state["parents"]]
+        for key, state in states.items()
+        if state["event"] != "delete" and key not in dumped
+    ]
+    return sorted(found), unchanged
+
+
+@pytest.fixture(scope="module")
+def edges(tmp_path_factory: pytest.TempPathFactory) -> Edges:
+    """Dumps with a newest row in an hour that a clock shows twice, or at the last time."""
+    folder = tmp_path_factory.mktemp("edges")
+    given: dict[str, list[str]] = {}
+    expected: dict[str, Any] = {}
+    for city, day, hour in (("New York", "2021-11-07", 5), ("Berlin", "2021-10-31", 0)):
+        # The clock shows this hour and the next twice. An object newer than the newest row must not
+        # be deleted.
+        for newest in (f"{day}T{hour:02}:30:00.000Z", f"{day}T{hour + 1:02}:30:00.000Z"):
+            name = f"{city} {newest}"
+            before, after = newest.replace(":30:", ":15:"), newest.replace(":30:", ":45:")
+            store = folder / f"{len(given)}.db"
+            append(
+                store,
+                [
+                    operation("insert", "a", "before", before),
+                    operation("insert", "a", "after", after),
+                ],
+            )
+            dump = write_dump(folder / f"{len(given)}.jsonl", [row("a", "newest", newest)])
+            given[name] = ["--store", str(store), "--max-deletes", "100%", str(dump)]
+            expected[name] = [
+                ["delete", "a", "before", before, []],
+                ["insert", "a", "newest", newest, []],
+            ]
+    last = "9999-12-31T23:59:59.999Z"
+    append(folder / "last.db", [operation("insert", "a", "same", last)])
+    rows = [row("a", "same", last), row("a", "last", last)]
+    argv = ["--store", str(folder / "last.db"), "--force"]
+    given["last"] = [*argv, str(write_dump(folder / "last.jsonl", rows))]
+    given["last in Parquet"] = [
+        *argv,
+        "--format",
+        "parquet",
+        str(write_parquet(folder / "last.parquet", rows)),
+    ]
+    expected["last"] = expected["last in Parquet"] = [["insert", "a", "last", last, []]]
+    return given, expected
+
+
+def check(zone: str, found: dict[str, Any], history: History, edges: Edges) -> None:
+    """Check the corrections, or the errors, by the name of the dump."""
+    forms, expected = history
+    at_edges = {name: edges[1][name] for name in _of_zone(zone, edges)}
+    assert {name: found[name] for name in at_edges} == at_edges
+    assert re.search(
+        r"swapped/[12]\.csv has another header than the other files", found.pop("CSV swapped")
+    )
+    wrong = {name: found[name] for name in forms if name in found and found[name] != expected}
+    assert wrong == {}
+
+
+def _of_zone(zone: str, edges: Edges) -> dict[str, list[str]]:
+    given = edges[0]
+    return {name: given[name] for name in given if name.startswith((_CITIES[zone], "last"))}
+
+
+def test_no_form_of_a_dump_changes_the_corrections_in_new_york(
+    spark: SparkSession,
+    history: History,
+    edges: Edges,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    zone = ZONE  # of Java and of the Python workers; this process gets it here
+    assert jvm(spark).java.util.TimeZone.getDefault().getID() == zone
+    before = spark.conf.get("spark.sql.session.timeZone")
+    assert before is not None
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        given = history[0] | _of_zone(zone, edges)
+        check(zone, all_corrections(spark, given, tmp_path), history, edges)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_no_form_of_a_dump_changes_the_corrections_in_berlin(
+    history: History, edges: Edges, tmp_path: Path
+) -> None:
+    zone = "Europe/Berlin"
+    given = history[0] | _of_zone(zone, edges)
+    environ = {**os.environ, "TZ": zone, "PYTHONPATH": str(ROOT), "SPARK_DRIVER_MEMORY": "1g"}
+    child = subprocess.run(
+        [sys.executable, "-m", "tests.integration.spark.zones"],
+        input=json.dumps(given), cwd=tmp_path,
+        env=environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert child.returncode == 0, child.stderr
+    told = json.loads(child.stdout)
+    assert told["zone"] == zone
+    check(zone, told["found"], history, edges)

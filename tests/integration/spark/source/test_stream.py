@@ -1,0 +1,190 @@
+"""Streaming reads from a store."""
+
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from oplog_sync.backend import make_backend
+from oplog_sync.errors import GapError
+from oplog_sync.source import stream
+from oplog_sync.source.columns import full_schema
+from oplog_sync.source.options import read_options
+from oplog_sync.source.stream import HOLD_SECONDS, LogPart, StatePart, StreamReader
+from oplogd.event_id import Mark, format_id
+from tests.integration.spark.source.streams import StreamSink, stream_of
+from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.spark.helpers import StoreLocation, StorePlace, append, log, operation
+
+_TRIMMED = pytest.mark.parametrize(
+    "place", ["sqlite", "mongo-plain"], indirect=True
+)  # FerretDB never trims its log
+
+
+RESTARTS = 5
+
+
+@pytest.mark.parametrize(("through", "count"), [("store", 10_000), ("agent", 2_000)])
+def test_operations_arriving_while_the_query_restarts_are_counted_once_each(
+    spark: SparkSession, tmp_path: Path, through: str, count: int
+) -> None:
+    per_post = count // 100
+    with Agent(tmp_path) as agent:
+        assert agent.post(operation("insert", "first", "1")) == 204
+        store = {
+            "store": str(tmp_path / "oplog.db"),
+            "start": "oldest",
+            "maxOperationsPerTrigger": "3000",
+        }
+        stream = stream_of(spark, store if through == "store" else {"agent": agent.url})
+        table, checkpoint = StreamSink(), tmp_path / "checkpoint"
+        allowed, posted = threading.Semaphore(0), threading.Semaphore(0)
+        failed: list[BaseException] = []
+
+        def produce() -> None:
+            try:
+                for start in range(0, count, per_post):
+                    assert allowed.acquire(timeout=DEADLINE)
+                    ids = range(start, start + per_post)
+                    assert agent.post([operation("insert", "video", str(n)) for n in ids]) == 200
+                    posted.release()
+            except BaseException as error:
+                failed.append(error)
+                posted.release(count)
+
+        producer = threading.Thread(target=produce)
+        table.start(
+            stream, checkpoint, availableNow=True
+        ).awaitTermination()  # the position is in the checkpoint now
+        producer.start()
+        posts = count // per_post
+        a_round = posts // (RESTARTS + 1)
+        for _ in range(RESTARTS):
+            allowed.release(a_round)
+            assert posted.acquire(
+                timeout=DEADLINE
+            )  # so the query finds something; the others arrive meanwhile
+            query = table.start(stream, checkpoint)
+            table.wait(query)
+            query.stop()
+            assert all(posted.acquire(timeout=DEADLINE) for _ in range(a_round - 1))
+        allowed.release(posts - RESTARTS * a_round)
+        producer.join(DEADLINE)
+        assert not failed, failed
+        table.start(stream, checkpoint, availableNow=True).awaitTermination()
+        entries = log(tmp_path / "oplog.db")
+    found = table.rows()
+    expected = entries if through == "store" else entries[1:]
+    assert len(found) == len(expected) == (count + 1 if through == "store" else count)
+    assert [(r.event_id, r.offset) for r in found] == [
+        (format_id(Mark(e.offset, e.ms)), e.offset) for e in expected
+    ]
+
+
+def test_a_batch_is_the_same_range_each_time_it_is_read(place: StorePlace) -> None:
+    store = place.store
+    append(store, [operation("insert", "video", str(n)) for n in range(100)])
+    reader = StreamReader(
+        read_options({"store": str(store), "start": "oldest", "partitionRows": "30"}), full_schema()
+    )
+    start = reader.initialOffset()
+    end = reader.latestOffset(start)
+    append(store, [operation("insert", "video", "later")])
+    parts = reader.partitions(start, end)
+    assert parts == [LogPart((0, 30)), LogPart((30, 60)), LogPart((60, 90)), LogPart((90, 100))]
+    for _ in range(2):
+        assert sum(batch.num_rows for part in parts for batch in reader.read(part)) == 100
+    assert reader.partitions(end, end) == []
+    assert reader.latestOffset() == reader.latestOffset(end)  # as Spark 4.1 calls it
+
+
+def _reader_behind_a_trimmed_log(
+    tmp_path: Path, place: StorePlace, on_gap: str
+) -> tuple[StreamReader, dict[str, str]]:
+    store = place.store
+    with place.agent(tmp_path, "--capped-collection-size", "100KB") as agent:
+        assert agent.post([operation("insert", "video", str(n)) for n in range(10)]) == 200
+        reader = StreamReader(read_options({"store": str(store), "onGap": on_gap}), full_schema())
+        start = reader.initialOffset()
+        assert agent.post([operation("delete", "video", str(n)) for n in range(5)]) == 200
+        for _ in range(3):
+            assert (
+                agent.post([operation("update", "video", str(n % 50 + 5)) for n in range(1000)])
+                == 200
+            )
+        _wait_for_trim(store, after=10)
+    return reader, start
+
+
+def _wait_for_trim(store: StoreLocation, after: int) -> None:
+    deadline = time.monotonic() + DEADLINE
+    backend = make_backend(str(store))
+    while (oldest := backend.locate(0).oldest) is None or oldest.offset <= after + 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@_TRIMMED
+def test_a_position_that_has_left_the_log_raises(tmp_path: Path, place: StorePlace) -> None:
+    reader, start = _reader_behind_a_trimmed_log(tmp_path, place, "fail")
+    end = reader.latestOffset(start)
+    with pytest.raises(
+        GapError, match=f"position {start['id']} has left the log, .* onGap to states"
+    ):
+        reader.partitions(start, end)
+
+
+@_TRIMMED
+def test_a_position_that_has_left_the_log_can_fall_back_to_the_states(
+    tmp_path: Path, place: StorePlace
+) -> None:
+    reader, start = _reader_behind_a_trimmed_log(tmp_path, place, "states")
+    end = reader.latestOffset(start)
+    parts = reader.partitions(start, end)
+    assert all(isinstance(part, StatePart) for part in parts)
+    rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+    assert Counter(row["event"] for row in rows) == {"delete": 5, "insert": 50}
+    append(place.store, [operation("insert", "video", "new")])
+    more = reader.latestOffset(end)
+    (part,) = reader.partitions(end, more)
+    assert [row["key"] for batch in reader.read(part) for row in batch.to_pylist()] == ["video/new"]
+
+
+def test_a_position_of_another_log_raises_even_when_told_to_fall_back(place: StorePlace) -> None:
+    store = place.store
+    append(store, [operation("insert", "video", "1")])
+    reader = StreamReader(read_options({"store": str(store), "onGap": "states"}), full_schema())
+    head = reader.latestOffset()
+    with pytest.raises(GapError, match="belongs to another log"):
+        reader.partitions({"id": format_id(Mark(7, 0))}, head)
+    with pytest.raises(GapError, match="belongs to another log"):
+        reader.partitions({"id": format_id(Mark(1, 0))}, head)
+
+
+def test_a_stream_begins_at_its_position_of_the_first_call(place: StorePlace) -> None:
+    append(place.store, [operation("insert", "video", "1")])
+    reader = StreamReader(read_options({"store": str(place.store)}), full_schema())
+    start = reader.initialOffset()
+    append(place.store, [operation("insert", "video", "2")])
+    end = reader.latestOffset(start)
+    assert reader.initialOffset() == start
+    assert end != start
+
+
+def test_an_unchanged_position_is_held(place: StorePlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(place.store, [operation("insert", "video", "1")])
+    now = 100.0
+    monkeypatch.setattr(stream, "monotonic", lambda: now)
+    reader = StreamReader(read_options({"store": str(place.store)}), full_schema())
+    start = reader.initialOffset()
+    assert reader.latestOffset(start) == start
+    append(place.store, [operation("insert", "video", "2")])
+    assert reader.latestOffset(start) == start  # held
+    now += HOLD_SECONDS
+    end = reader.latestOffset(start)
+    assert end != start
+    append(place.store, [operation("insert", "video", "3")])
+    assert reader.latestOffset(end) not in (start, end)  # a position that moved is not held

@@ -1,0 +1,51 @@
+"""Which tests run in one process, and in which order."""
+
+import pytest
+
+# Files whose tests start Spark in processes of their own. All others share one session.
+_OWN_SPARK = ("test_command.py", "test_failures.py", "test_submit.py")
+# Beginnings of groups, those that take longest first.
+_LONGEST = (
+    "spark",
+    "integration/mongo",
+    "e2e",
+    "contract",
+    "conformance",
+    "deploy",
+    "docs",
+    "integration",
+)
+
+
+def group(nodeid: str) -> str:
+    """Return the name of the group of tests that run in one process: a file, or a Spark session."""
+    path = nodeid.partition("::")[0].removeprefix("tests/")
+    if not path.startswith("integration/spark/"):
+        return path
+    return "spark/own" if path.endswith(_OWN_SPARK) else "spark/all"
+
+
+def place(group: str) -> tuple[int, str]:
+    """Return the place of a group in the order: longest first, so that no process ends late."""
+    found = (number for number, start in enumerate(_LONGEST) if group.startswith(start))
+    return next(found, len(_LONGEST)), group
+
+
+class Schedule:
+    """Gives groups of tests to the processes of a run."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items.sort(key=lambda item: place(group(item.nodeid)))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: object) -> object:
+        # The marks that xdist has for this have no effect with pytest 9.2, whose tests have other
+        # ids.
+        from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+        class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
+            def _split_scope(self, nodeid: str) -> str:
+                return group(nodeid)
+
+        return GroupScheduling(config, log)

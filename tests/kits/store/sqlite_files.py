@@ -1,0 +1,124 @@
+"""SQLite stores in files, opened, read and replaced by tests."""
+
+import contextlib
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+from oplogd.clock import SYSTEM
+from oplogd.operation import Operation
+from oplogd.store.sqlite import (
+    APPLICATION_ID,
+    MIGRATIONS,
+    SqliteStore,
+    connection,
+)
+from tests.kits.clock.virtual import VirtualClock
+from tests.kits.models.operations import fold
+from tests.kits.store.kits import contents, expected, known, log_of, states_of, wanted
+
+POINTER_TABLES = ("pointers", "pointer_entries", "stored")
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    path: Path, clock: VirtualClock | None = None, *, max_bytes: int | None = None
+) -> AsyncIterator[SqliteStore]:
+    """Open a store. ``clock`` dates its entries."""
+    store = SqliteStore(path, max_bytes, clock=clock.dates if clock else SYSTEM)
+    try:
+        await store.open()
+        yield store
+    finally:
+        await store.close()
+
+
+@contextlib.contextmanager
+def direct(path: Path) -> Iterator[sqlite3.Connection]:
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        yield db
+
+
+def number(path: Path, query: str) -> int:
+    """Return the first number that a query finds."""
+    with direct(path) as db:
+        found: int = db.execute(query).fetchone()[0]
+        return found
+
+
+def rows(path: Path, query: str) -> list[tuple[int, ...]]:
+    with direct(path) as db:
+        return db.execute(query).fetchall()
+
+
+def count(path: Path, table: str) -> int:
+    return number(path, f"SELECT count(*) FROM {table}")
+
+
+def pointer_counts(path: Path) -> list[int]:
+    """Return the number of rows in each of POINTER_TABLES."""
+    return [count(path, table) for table in POINTER_TABLES]
+
+
+def steps_of(path: Path, call: Callable[[sqlite3.Connection], object]) -> int:
+    """Return the number of instructions of SQLite's virtual machine in a call, in tens."""
+    steps = 0
+
+    def step() -> None:
+        nonlocal steps
+        steps += 1
+
+    with contextlib.closing(connection.connect(path, create=False)) as db:
+        db.set_progress_handler(step, 10)
+        call(db)
+    return steps
+
+
+def create_at_version(path: Path, version: int) -> None:
+    """Create an empty file as the oplog of that schema version did."""
+    with direct(path) as db:
+        for migration in MIGRATIONS[:version]:
+            for statement in migration.statements:
+                db.execute(statement)
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version = {version}")
+
+
+def schema_of(path: Path) -> set[tuple[str, str, str]]:
+    """Return type, name and SQL of everything in the file except tables that were set aside."""
+    with direct(path) as db:
+        rows = db.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
+    return {
+        (kind, name, " ".join((sql or "").split()))
+        for kind, name, table, sql in rows
+        if not table.startswith("ops_set_aside_at_")
+    }
+
+
+async def whole(store: SqliteStore, made: list[Operation]) -> None:
+    """Assert that the store holds exactly these operations and their states."""
+    entries = await log_of(store)
+    assert contents(entries) == wanted(made)
+    assert [entry.offset for entry in entries] == list(range(1, len(made) + 1))
+    assert known(await states_of(store)) == expected(fold(entries))
+
+
+def content(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def replace(path: Path, by: bytes) -> None:
+    path.write_bytes(by)
+
+
+def put_in_place(path: Path, other: Path) -> None:
+    """Rename another store to ``path``, without the -wal and -shm of both."""
+    for name in (path, other):
+        for end in ("-wal", "-shm"):
+            name.with_name(name.name + end).unlink(missing_ok=True)
+    other.rename(path)
+
+
+async def made_at(path: Path, made: list[Operation]) -> None:
+    async with opened(path) as store:
+        await store.append(made)

@@ -1,0 +1,232 @@
+"""Pointers in memory: the model of every store's, and their stand-in for other tests."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from oplogd.errors import StoreUnavailableError
+from oplogd.event_id import Mark
+from oplogd.message import Message
+from oplogd.message_id import next_write_stamp, stamp
+from oplogd.pointer import (
+    Decision,
+    Voided,
+    decided,
+    encode_voided,
+    nothing_stored,
+    runs_of,
+    stored_before,
+    too_many_stored,
+)
+from oplogd.store.pointers import OpenPointer, PointerDecisions, PointerStats
+from oplogd.store.topics import EntryKind
+from oplogd.store.transactions import Limits
+from oplogd.transaction import Marker, encode_marker
+from tests.kits.topics.memory import MemoryTopics, mark
+
+
+@dataclass
+class _Row:
+    """A pointer in one topic. ``stored`` and ``published``: the last write stamp of each, 0: none.
+
+    ``published`` counts what was rolled back, too. ``last``: mark of the last PUBLISH entry, None
+    if there is none, or if it was rolled back. ``end``: mark of the decision.
+    """
+
+    begun_ms: int
+    expires_ms: int = 0
+    has_entries: bool = False
+    stored: int = 0
+    published: int = 0
+    last: Mark | None = None
+    end: Mark | None = None
+
+
+class MemoryPointers:
+    """Implements ``oplogd.store.pointers.Pointers`` beside topics in memory.
+
+    ``trouble``: if set, every method raises it. ``gate``: each call that appends or stores waits
+    for it, then judges; ``arrived`` is set before.
+    """
+
+    def __init__(self, topics: MemoryTopics) -> None:
+        self.topics = topics
+        self.trouble: StoreUnavailableError | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.arrived = asyncio.Event()
+        self._rows: dict[tuple[int, int], _Row] = {}
+        self._decisions = PointerDecisions()
+
+    def another(self) -> "MemoryPointers":
+        """Return another handle on the same pointers, as another agent would have."""
+        handle = MemoryPointers(self.topics)
+        handle._rows = self._rows
+        return handle
+
+    @property
+    def decisions(self) -> PointerDecisions:
+        return self._decisions
+
+    async def publish(
+        self, log: int, pointer: int, messages: Sequence[Message], timeout_ms: int
+    ) -> list[Mark]:
+        await self._enter(log)
+        self._refuse_decided(log, pointer)
+        if self._waiting(log, pointer):
+            raise stored_before(pointer)
+        self._register(log, pointer, timeout_ms, has_entries=True)
+        return [mark(each) for each in self.topics.place(log, EntryKind.DIRECT, messages, pointer)]
+
+    async def store(
+        self,
+        log: int,
+        pointer: int,
+        messages: Sequence[Message],
+        timeout_ms: int,
+        limits: Limits,
+    ) -> None:
+        await self._enter(log)
+        self._refuse_decided(log, pointer)
+        waiting = [*self._waiting(log, pointer).values(), *messages]
+        octets = sum(len(each.data) for each in waiting)
+        if len(waiting) > limits.records or octets > limits.octets:
+            raise too_many_stored(pointer, limits.records, limits.octets)
+        row = self._register(log, pointer, timeout_ms, has_entries=False)
+        stored = self.topics.stored.setdefault((log, pointer), {})
+        for each in messages:
+            row.stored = next_write_stamp(row.stored, self.topics.clock())
+            stored[row.stored] = each
+
+    async def publish_stored(self, log: int, pointer: int, timeout_ms: int) -> Mark:
+        await self._enter(log)
+        waiting = self._waiting(log, pointer)
+        row = self._rows.get((log, pointer))
+        if row is not None and row.last is not None and row.stored == row.published:
+            return row.last
+        self._refuse_decided(log, pointer)
+        if not waiting:
+            raise nothing_stored(pointer)
+        row = self._register(log, pointer, timeout_ms, has_entries=True)
+        marker = Marker(str(pointer), len(waiting), row.stored, row.published)
+        row.last = self._append(log, EntryKind.PUBLISH, encode_marker(marker), pointer)
+        row.published = row.stored
+        return row.last
+
+    async def rollback(self, log: int, pointer: int, stamps: Sequence[int] | None) -> Mark | None:
+        await self._enter(log)
+        row = self._rows.get((log, pointer))
+        if row is None:
+            return None
+        if stamps is None:
+            self._remove_waiting(log, pointer)
+            row.published = row.stored
+        found = [
+            entry
+            for entry in self.topics.generation(log).entries
+            if entry.pointer == pointer
+            and (stamps is None or stamp(entry.ms, entry.sequence) in stamps)
+        ]
+        if not found:
+            return None
+        if row.last in [mark(entry) for entry in found]:
+            row.last = None
+        self.topics.void(log, found)
+        voided = Voided(str(pointer), runs_of([entry.offset for entry in found]))
+        return self._append(log, EntryKind.VOID, encode_voided(voided))
+
+    async def decide(
+        self, logs: Sequence[int], pointer: int, decision: Decision
+    ) -> dict[int, Mark]:
+        for log in logs:
+            await self._enter(log)
+            if self.topics.decided.get((log, pointer), decision) != decision:
+                self._refuse_decided(log, pointer)
+        return {log: self._decide(log, pointer, decision) for log in logs}
+
+    async def select(self, log: int, limit: int) -> list[OpenPointer]:
+        self._work()
+        self.topics.generation(log)
+        rows = [
+            OpenPointer(pointer, row.begun_ms, row.expires_ms, row.has_entries)
+            for (of, pointer), row in self._open()
+            if of == log
+        ]
+        return sorted(rows, key=lambda each: each.begun_ms)[:limit]
+
+    async def keep(self) -> int:
+        self._work()
+        now = self.topics.clock()
+        overdue = [place for place, row in self._open() if row.expires_ms < now]
+        for log, pointer in overdue:
+            self._decide(log, pointer, Decision.TIMED_OUT)
+        return len(overdue)
+
+    async def stats(self) -> PointerStats:
+        self._work()
+        begun = [row.begun_ms for _, row in self._open()]
+        return PointerStats(len(begun), min(begun, default=0))
+
+    def _open(self) -> list[tuple[tuple[int, int], _Row]]:
+        """Return the rows of open pointers by log and pointer, except those of deleted topics."""
+        return [
+            (place, row)
+            for place, row in self._rows.items()
+            if row.end is None and self.topics.exists(place[0])
+        ]
+
+    def _waiting(self, log: int, pointer: int) -> dict[int, Message]:
+        """Return the messages that are stored and were not published, by write stamp."""
+        row = self._rows.get((log, pointer))
+        stored = self.topics.stored.get((log, pointer), {})
+        return {number: each for number, each in stored.items() if row and number > row.published}
+
+    def _remove_waiting(self, log: int, pointer: int) -> None:
+        for number in self._waiting(log, pointer):
+            del self.topics.stored[log, pointer][number]
+
+    def _register(self, log: int, pointer: int, timeout_ms: int, *, has_entries: bool) -> _Row:
+        now = self.topics.clock()
+        row = self._rows.setdefault((log, pointer), _Row(now))
+        if not row.has_entries:
+            row.expires_ms = now + timeout_ms
+            row.has_entries = has_entries
+        return row
+
+    def _refuse_decided(self, log: int, pointer: int) -> None:
+        if (log, pointer) in self.topics.decided:
+            raise decided(pointer, self.topics.decided[log, pointer])
+
+    def _decide(self, log: int, pointer: int, decision: Decision) -> Mark:
+        row = self._rows.setdefault((log, pointer), _Row(self.topics.clock()))
+        if row.end is None:
+            self._remove_waiting(log, pointer)
+            self.topics.decided[log, pointer] = decision
+            kind = EntryKind.COMMIT if decision == Decision.COMMITTED else EntryKind.ABORT
+            row.end = self._append(log, kind, encode_marker(Marker(str(pointer))))
+            self._count(decision)
+        return row.end
+
+    def _count(self, decision: Decision) -> None:
+        match decision:
+            case Decision.COMMITTED:
+                self._decisions.committed += 1
+            case Decision.ABORTED:
+                self._decisions.aborted += 1
+            case Decision.TIMED_OUT:
+                self._decisions.timed_out += 1
+
+    def _append(self, log: int, event: EntryKind, data: str, pointer: int | None = None) -> Mark:
+        (entry,) = self.topics.place(log, event, [Message(data.encode())], pointer)
+        return mark(entry)
+
+    async def _enter(self, log: int) -> None:
+        """Wait for the gate. Raises TopicNotFoundError."""
+        self.arrived.set()
+        await self.gate.wait()
+        self._work()
+        self.topics.generation(log)
+
+    def _work(self) -> None:
+        if self.trouble is not None:
+            raise self.trouble

@@ -1,0 +1,163 @@
+"""A crash at every step of append, roll, compaction and offset flush."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from oplog_pipe.commitlog import CommitLog, Entry, Mode, NewEntry, OffsetLog
+from oplog_pipe.errors import LogError
+from tests.kits.models.properties import EXAMPLES
+from tests.unit.pipe.disk import CrashError, Disk
+
+FOLDER = Path("/log")
+KEYS = "ABC"
+
+
+def key_of(offset: int) -> str:
+    """Return the key of an entry. One is rare: its last entry lies in a segment that compaction
+    writes again.
+    """
+    return "rare" if offset == 1 else KEYS[offset % 3]
+
+
+def entry(offset: int) -> NewEntry:
+    return NewEntry(offset, Mode.SYNC, key_of(offset), b"data %d" % offset)
+
+
+def opened(disk: Disk) -> CommitLog:
+    return CommitLog.open(FOLDER, max_segment_bytes=150, clock=lambda: 7, files=disk)
+
+
+def everything(log: CommitLog) -> list[Entry]:
+    found: list[Entry] = []
+    while part := log.read(found[-1].offset + 1 if found else 0):
+        found += part
+    return found
+
+
+class Run:
+    """What the caller of a log and an offset log was told before the crash."""
+
+    def __init__(self) -> None:
+        self.acknowledged = 0
+        self.attempted = 0
+        self.compacting = -1
+        self.flushed = [-2]
+
+    def work(self, disk: Disk) -> None:
+        log = opened(disk)
+        offsets = OffsetLog.open(FOLDER, "sink", disk)
+        for number, size in enumerate((1, 5, 2, 9, 3)):
+            self.attempted = log.end + size
+            log.append([entry(log.end + each) for each in range(size)])
+            self.acknowledged = log.end
+            self.flushed.append(log.end - 1)
+            offsets.write({KEYS[number % 3]: log.end - 1})
+            if number in (2, 4):
+                self.compacting = log.end - 1
+                log.compact(log.end - 1)
+        log.close()
+
+    def check(self, disk: Disk) -> None:
+        log = opened(disk)
+        found = everything(log)
+        offsets = [each.offset for each in found]
+        assert self.acknowledged <= log.end <= self.attempted
+        assert log.created == 7
+        assert log.compacted <= self.compacting
+        assert found == [Entry(each, *entry(each)) for each in offsets]
+        assert offsets == sorted(set(offsets))
+        above = range(log.compacted + 1, log.end)
+        assert [each for each in offsets if each > log.compacted] == list(above)
+        closed = log.segments[-1].base
+        last = {key_of(each): each for each in range(closed)}
+        assert set(last.values()) <= set(offsets)
+        # It goes on as if nothing had happened.
+        first = log.end
+        assert log.append([entry(first)]) == first
+        log.compact(first)
+        log.close()
+        again = opened(disk)
+        assert again.end == first + 1
+        assert again.entry(first) == Entry(first, *entry(first))
+        flushed = OffsetLog.open(FOLDER, "sink", disk).offset
+        assert (-2 if flushed is None else flushed) in self.flushed[-2:]
+
+
+def crashes() -> list[tuple[int, int]]:
+    """Return all steps and, of each, all numbers of bytes written. `make check` takes a quarter."""
+    disk = Disk()
+    Run().work(disk)
+    found = [(at, prefix) for at, size in enumerate(disk.sizes) for prefix in range(size + 1)]
+    return found[:: max(1, 100 // EXAMPLES)]
+
+
+@pytest.mark.parametrize("keep_bytes", [True, False])
+@pytest.mark.parametrize("keep_names", [True, False])
+def test_a_crash_at_any_step_loses_and_doubles_nothing(keep_bytes: bool, keep_names: bool) -> None:
+    for step, prefix in crashes():
+        if prefix and not keep_bytes:
+            continue
+        disk, run = Disk(step, prefix), Run()
+        with pytest.raises(CrashError):
+            run.work(disk)
+        try:
+            run.check(disk.after_crash(keep_bytes=keep_bytes, keep_names=keep_names))
+        except BaseException as error:
+            error.add_note(f"crash at step {step}, {prefix} bytes written")
+            raise
+
+
+def test_a_crash_while_a_crash_is_repaired_loses_nothing() -> None:
+    for step, prefix in crashes()[::7]:
+        disk, run = Disk(step, prefix), Run()
+        with pytest.raises(CrashError):
+            run.work(disk)
+        second = 0
+        while True:
+            after = disk.after_crash(keep_bytes=True, keep_names=True)
+            after.crash_at = second
+            try:
+                opened(after)
+            except CrashError:
+                run.check(after.after_crash(keep_bytes=False, keep_names=False))
+                second += 1
+                continue
+            break
+
+
+def test_what_was_read_after_a_kill_survives_a_crash() -> None:
+    for step, prefix in crashes()[::3]:
+        disk, run = Disk(step, prefix), Run()
+        with pytest.raises(CrashError):
+            run.work(disk)
+        killed = disk.after_kill()
+        end = opened(killed).end
+        assert opened(killed.after_crash(keep_bytes=False, keep_names=False)).end == end
+
+
+def full(disk: Disk, room: int, change: Callable[[], object]) -> None:
+    disk.full_after = room
+    with pytest.raises(LogError, match="No space left on device"):
+        change()
+    disk.full_after = None
+
+
+@pytest.mark.parametrize("room", [20, 100, 160])
+def test_a_full_disk_leaves_no_trace(room: int) -> None:
+    disk = Disk()
+    log = opened(disk)
+    log.append([entry(0)])
+    full(disk, room, lambda: log.append([entry(each) for each in range(1, 9)]))
+    assert [each.offset for each in everything(log)] == [0]
+    assert opened(disk.after_crash(keep_bytes=True, keep_names=True)).end == 1
+    assert log.append([entry(1)]) == 1
+    offsets = OffsetLog.open(FOLDER, "sink", disk)
+    offsets.write({"A": 1})
+    full(disk, 20, lambda: offsets.write({"A": 2}))
+    assert offsets.offsets == {"A": 1}
+    offsets.write({"A": 3})
+    log.close()
+    assert [each.offset for each in everything(opened(disk))] == [0, 1]
+    assert OffsetLog.open(FOLDER, "sink", disk).offsets == {"A": 3}

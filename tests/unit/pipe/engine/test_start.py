@@ -1,0 +1,135 @@
+"""Sinks that are new in a folder, and sinks whose entries are gone."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oplog_pipe.commitlog import CommitLog, OffsetLog
+from oplog_pipe.exits import EXIT_FAILED, EXIT_OK, EXIT_USAGE
+from oplog_pipe.settings import SourceSettings
+from tests.unit.pipe.engine.engine import Folder, RecordingSink, change, sink
+
+AGENTS = ("http://localhost:1",)
+OPLOG = SourceSettings("oplog", AGENTS)
+SHOP = SourceSettings("shop/orders", AGENTS, "shop/orders")
+
+
+def folder(path: Path, **start: Any) -> Folder:
+    found = Folder(path, sink("c0"), sink("new", **start))
+    found.fill(change(), change(), change())
+    found.acknowledge(c0=2)
+    return found
+
+
+def compact(found: Folder) -> None:
+    """Leave a log with three entries of which two are gone."""
+    log = CommitLog.open(found.path, max_segment_bytes=1)
+    log.append([change(), change()])
+    log.compact(log.end - 2)
+    log.close()
+    found.acknowledge(c0=4)
+
+
+async def test_a_new_sink_without_start_takes_the_whole_log(tmp_path: Path) -> None:
+    new = RecordingSink("new")
+    assert await folder(tmp_path).run(RecordingSink("c0"), new) == EXIT_OK
+    assert new.offsets == [0, 1, 2]
+
+
+async def test_a_new_sink_without_start_is_refused_if_the_log_is_compacted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = folder(tmp_path)
+    compact(found)
+    new = RecordingSink("new")
+    assert await found.run(RecordingSink("c0"), new) == EXIT_USAGE
+    assert (new.calls, found.events, sorted(found.flushed())) == ([], [], ["c0"])
+    assert "sinks[1].start: sink 'new' is new, and the log is compacted" in caplog.text
+
+
+async def test_start_end_takes_only_what_comes(tmp_path: Path) -> None:
+    found = folder(tmp_path, start="end")
+    compact(found)
+    new = RecordingSink("new")
+    assert await found.run(RecordingSink("c0"), new, brings=[change()]) == EXIT_OK
+    assert (new.offsets, found.flushed()["new"]) == ([5], 5)
+
+
+async def test_start_copy_copies_every_source_of_the_oplog_once(tmp_path: Path) -> None:
+    found = folder(tmp_path, start="copy", namespace="^video$")
+    found.settings = _with_sources(found, OPLOG, SHOP)
+    new = RecordingSink("new")
+    async with found.start(RecordingSink("c0"), new, brings=[change()]) as running:
+        await running.sources_or_end()
+    assert running.sources is not None
+    assert (running.sources.copies, new.offsets) == (["oplog"], [3])
+    async with found.start(RecordingSink("c0"), RecordingSink("new")) as again:
+        await again.sources_or_end()
+    assert again.sources is not None
+    assert (again.code, again.sources.copies) == (EXIT_OK, [])
+
+
+@pytest.mark.parametrize("sources", [(OPLOG, SHOP), (SHOP,)])
+async def test_start_copy_is_refused_for_messages_that_have_no_copy(
+    tmp_path: Path, sources: tuple[SourceSettings, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    found = folder(tmp_path, start="copy")
+    found.settings = _with_sources(found, *sources)
+    assert await found.run(RecordingSink("c0"), RecordingSink("new")) == EXIT_USAGE
+    assert "sinks[1].start: copy" in caplog.text
+    assert sorted(found.flushed()) == ["c0"]
+
+
+@pytest.mark.parametrize("start", ["copy", "end", None])
+async def test_start_means_nothing_in_an_empty_folder(tmp_path: Path, start: Any) -> None:
+    found = Folder(tmp_path, sink("new", start=start))
+    found.settings = _with_sources(found, SHOP)
+    new = RecordingSink("new")
+    assert await found.run(new, brings=[change()]) == EXIT_OK
+    assert new.offsets == [0]
+
+
+async def test_a_sink_below_the_compacted_entries_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = folder(tmp_path)
+    compact(found)
+    log = OffsetLog.open(found.path, "new")
+    log.write({"": 0})
+    log.close()
+    assert await found.run(RecordingSink("c0"), RecordingSink("new")) == EXIT_USAGE
+    assert "sinks[1]: sink 'new' is at offset 0, and the log is compacted up to 2" in caplog.text
+
+
+async def test_a_sink_behind_the_end_of_the_log_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = folder(tmp_path)
+    found.acknowledge(new=3)
+    assert await found.run(RecordingSink("c0"), RecordingSink("new")) == EXIT_USAGE
+    assert "sinks[1]: sink 'new' is at offset 3, and the log ends at 2" in caplog.text
+
+
+async def test_offsets_of_a_sink_without_settings_hold_compaction_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = Folder(tmp_path, sink("c0"), max_segment_bytes=1)
+    found.acknowledge(gone=1)
+    assert await found.run(RecordingSink("c0"), brings=[change()] * 6) == EXIT_OK
+    assert await found.run(RecordingSink("c0")) == EXIT_OK
+    assert "`oplog-pipe offset delete gone`" in caplog.text
+    assert CommitLog.view(found.path).compacted <= 1
+
+
+async def test_a_folder_in_use_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    found = folder(tmp_path)
+    log = CommitLog.open(found.path)
+    assert await found.run(RecordingSink("c0"), RecordingSink("new")) == EXIT_FAILED
+    log.close()
+    assert len(caplog.records) == 1
+
+
+def _with_sources(found: Folder, *sources: SourceSettings) -> Any:
+    return replace(found.settings, sources=sources)

@@ -1,0 +1,49 @@
+"""The text that a leader leaves with its lease."""
+
+import json
+from uuid import UUID
+
+from oplog_relay import Blocked, MeterRead
+from oplog_relay.note import note
+from tests.kits.relay.world import NOON
+
+_READING = MeterRead(12.34, 5, 4, 3, 2, 1.5, 1)
+
+
+def _blocked(id: int, text: str = "x") -> Blocked:
+    return Blocked(id, "orders", f"k{text}", f"no{text}", NOON, 2)
+
+
+def test_a_note_tells_figures_and_the_oldest_blocked_keys() -> None:
+    leader_id = UUID(int=1)
+    text = note("host", 7, _READING, tuple(_blocked(id) for id in range(12)), leader_id)
+    shown = json.loads(text)
+    assert [each["id"] for each in shown.pop("blocked")] == [*range(10)]
+    assert shown == {
+        "host": "host",
+        "pid": 7,
+        "leader_id": str(leader_id),
+        "in_flight": 4,
+        "relayed": 5,
+        "rate": 12.3,
+        "backlog": 2,
+        "oldest_seconds": 1.5,
+        "blocked_keys": 12,
+    }
+    [first] = json.loads(note("host", 7, _READING, (_blocked(1),)))["blocked"]
+    assert first == {
+        "id": 1,
+        "topic": "orders",
+        "key": "kx",
+        "reason": "nox",
+        "attempts": 2,
+        "since": "2026-01-01T12:00:00+00:00",
+    }
+
+
+def test_a_note_leaves_out_keys_that_do_not_fit_into_8_kib() -> None:
+    text = note("host", 7, _READING, tuple(_blocked(id, "ä" * 300) for id in range(9)))
+    assert len(text.encode()) <= 8192
+    shown = json.loads(text)
+    assert (len(shown["blocked"]), shown["blocked_keys"]) == (2, 9)
+    assert len(shown["blocked"][0]["reason"]) == 200

@@ -1,0 +1,72 @@
+"""The tests are where tests/README.md says, and suites share code through tests/kits only."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kits.paths import TESTS
+
+KITS = "kits"
+SUITES = {each.name for each in TESTS.iterdir() if each.is_dir() and each.name[0] not in "._"}
+LONGEST = 400
+
+
+def modules() -> Iterator[Path]:
+    return TESTS.rglob("*.py")
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Yield the folders of tests/ from which a module imports."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        for name in names:
+            root, _, rest = name.partition(".")
+            if root == "tests" and rest:
+                yield rest.partition(".")[0]
+
+
+def foreign(path: Path) -> set[str]:
+    """Return the suites from which a module of another suite, or a kit, imports."""
+    own = path.relative_to(TESTS).parts[0]
+    return {each for each in imported(path) if each in SUITES - {own, KITS}}
+
+
+def test_no_suite_and_no_kit_imports_from_a_suite() -> None:
+    found = {path: suites for path in modules() if (suites := foreign(path))}
+    assert found == {}, "move what two suites need to tests/kits"
+
+
+def test_no_file_has_more_than_400_lines() -> None:
+    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in modules()}
+    assert {path: count for path, count in lines.items() if count > LONGEST} == {}
+
+
+def test_the_page_names_every_suite_and_every_kit() -> None:
+    text = (TESTS / "README.md").read_text(encoding="utf-8")
+    kits = {each.name for each in (TESTS / KITS).iterdir() if each.is_dir()} - {"__pycache__"}
+    missing = {f"`{each}/`" for each in SUITES | kits} - set(re.findall(r"`[a-z0-9]+/`", text))
+    assert missing == set()
+
+
+@pytest.mark.parametrize(
+    ("line", "suites"),
+    [
+        ("from tests.e2e.relay.chain import Chain", {"e2e"}),
+        ("from tests.unit import relay", {"unit"}),
+        ("import tests.e2e.held_agent", {"e2e"}),
+        ("from tests.kits.sse import reader", {"kits"}),
+        ("from tests import conftest", {"conftest"}),
+        ("import os", set()),
+    ],
+)
+def test_an_import_tells_its_suite(line: str, suites: set[str], tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text(line, encoding="utf-8")
+    assert set(imported(tmp_path / "module.py")) == suites

@@ -1,0 +1,405 @@
+"""A single consumer: heartbeats, checkpoints, its end, and steps that ask the store."""
+
+import asyncio
+import time
+
+import pytest
+
+from oplogd.event_id import Millis, format_id
+from oplogd.store import Entry
+from oplogd.stream.filters import Filter
+from oplogd.stream.frames import HEARTBEAT
+from oplogd.stream.hub import TooManyClientsError
+from tests.kits.clock.virtual import START_MS
+from tests.kits.models.operations import numbered, operation
+from tests.kits.stream.checks import mark_of
+from tests.kits.stream.clients import Client
+from tests.kits.stream.worlds import World
+
+RARE = Filter(frozenset({"rare"}))
+
+
+async def connected(
+    world: World, last_id: str, filter_: Filter = RARE, checkpoints: bool = False
+) -> Client:
+    client = Client(world, filter_, checkpoints)
+    await client.begin(last_id)
+    world.clients.append(client)
+    assert client.consumer is not None
+    return client
+
+
+async def grow(world: World, *types: str) -> None:
+    await world.append([operation(type_=type_) for type_ in types])
+    await world.catch_up()
+
+
+async def test_a_resume_reads_past_pieces_of_the_ring_that_hold_nothing_for_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oplogd.stream.live.CHUNK_BYTES", 1)
+    await grow(world, "video", "video", "video", "rare", "video", "rare")
+    client = await connected(world, format_id(world.mark(1)))
+    assert await client.read()
+    assert await client.read()
+    assert not await client.read()
+    client.check_drained()
+
+
+async def test_heartbeats_are_sent_while_pages_of_the_store_hold_nothing_that_passes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oplogd.stream.catch_up.PAGE", 1)
+    await world.append(numbered(3))
+    world.ring.restart(world.head)
+    client = await connected(world, format_id(world.mark(1)))
+    assert client.consumer is not None
+    client.consumer.heartbeat = 0
+    assert await client.consumer.next_chunk() == HEARTBEAT
+    assert mark_of(client.consumer) == world.mark(2)
+
+
+async def test_heartbeats_are_sent_while_pages_of_states_hold_nothing_that_passes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oplogd.stream.replication.PAGE", 1)
+    await world.append(numbered(2))
+    client = await connected(world, str(START_MS), checkpoints=True)
+    assert client.consumer is not None
+    client.consumer.heartbeat = 0
+    assert await client.consumer.next_chunk() == HEARTBEAT
+    assert await client.consumer.next_chunk() == HEARTBEAT
+    assert (await client.consumer.next_chunk()).endswith(b"event: live\ndata:\n\n")
+
+
+async def test_a_heartbeats_checkpoint_skips_operations_that_do_not_pass(world: World) -> None:
+    await grow(world, "rare")
+    client = await connected(world, "", checkpoints=True)
+    assert client.consumer is not None
+    greeting = await client.consumer.next_chunk()
+    assert greeting == f"id: {format_id(world.mark(1))}\n\n".encode()
+    await grow(world, "video", "video")
+    client.consumer.heartbeat = 0
+    assert (
+        await client.consumer.next_chunk()
+        == HEARTBEAT + f"id: {format_id(world.mark(3))}\n\n".encode()
+    )
+
+
+async def test_a_heartbeats_checkpoint_skips_operations_that_did_not_pass_while_it_slept(
+    world: World,
+) -> None:
+    client = await connected(world, "", checkpoints=True)
+    assert client.consumer is not None
+    assert await client.read()
+    assert not await client.read()
+    await grow(world, "video", "video")
+    client.consumer.last_write = float("-inf")
+    world.hub.look(time.monotonic())
+    assert await client.woken() == HEARTBEAT + f"id: {format_id(world.mark(2))}\n\n".encode()
+
+
+async def test_a_consumer_with_a_pending_write_is_not_woken_but_ends_when_its_age_is_reached(
+    world: World,
+) -> None:
+    client = await connected(world, "")
+    consumer = client.consumer
+    assert consumer is not None
+    consumer.last_write = float("-inf")
+    consumer.connection.writing = True
+    assert not consumer.tick(time.monotonic())
+    consumer.ends_at = 0
+    assert not consumer.tick(time.monotonic())
+    assert await consumer.next_chunk() == b""
+
+
+async def test_the_checkpoint_of_an_empty_log_is_the_time_of_its_beginning(world: World) -> None:
+    client = await connected(world, "", checkpoints=True)
+    assert client.consumer is not None
+    assert await client.consumer.next_chunk() == f"id: {START_MS}\n\n".encode()
+
+
+async def test_the_first_checkpoint_comes_also_if_the_follower_lost_its_place_before(
+    world: World,
+) -> None:
+    await grow(world, "rare")
+    client = await connected(world, "", checkpoints=True)
+    await world.restart_ring()
+    assert client.consumer is not None
+    assert await client.consumer.next_chunk() == f"id: {format_id(world.mark(1))}\n\n".encode()
+
+
+@pytest.mark.parametrize(("last_id", "calls"), [("0", 3), ("1", 3)], ids=["everything", "changes"])
+async def test_heartbeats_are_sent_while_the_store_does_not_answer_and_nothing_is_asked_twice(
+    world: World, last_id: str, calls: int
+) -> None:
+    client = await connected(world, last_id, Filter())
+    consumer = client.consumer
+    assert consumer is not None
+    if last_id == "0":
+        assert (await consumer.next_chunk()).startswith(b"id: 1")
+    answers = asyncio.Event()
+    asked = asyncio.Semaphore(0)
+
+    async def wait() -> None:
+        asked.release()
+        await answers.wait()
+
+    world.store.meddle = [wait] * (calls + 1)  # checkpoint, states, locate
+    chunk = client.act(consumer.next_chunk())
+    world.store.victim = client
+    async with asyncio.timeout(30):
+        await asked.acquire()
+        for _ in range(2):
+            consumer.heartbeat = 0
+            assert consumer.tick(time.monotonic())
+            consumer.wake()
+            assert await chunk == HEARTBEAT
+            chunk = client.act(consumer.next_chunk())
+            await asyncio.sleep(0)
+        consumer.heartbeat = 1e9
+        answers.set()
+        assert (await chunk).endswith(b"event: live\ndata:\n\n")
+    assert len(world.store.meddle) == 1
+
+
+async def test_a_consumer_ends_while_the_store_does_not_answer(world: World) -> None:
+    client = await connected(world, "1", Filter())
+    consumer = client.consumer
+    assert consumer is not None
+    asked, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    world.store.meddle = [wait]
+    chunk = client.act(consumer.next_chunk())
+    world.store.victim = client
+    async with asyncio.timeout(30):
+        await asked.wait()
+        consumer.end()
+        assert await chunk == b""
+        assert not cancelled.is_set()
+        await client.disconnect()
+        await cancelled.wait()
+
+
+async def test_heartbeats_carry_no_checkpoint_unless_asked_for(world: World) -> None:
+    client = await connected(world, "")
+    assert client.consumer is not None
+    client.consumer.heartbeat = 0
+    assert await client.consumer.next_chunk() == HEARTBEAT
+
+
+async def test_end_wakes_a_consumer_that_sleeps(world: World) -> None:
+    client = await connected(world, "")
+    assert client.consumer is not None
+    assert not await client.read()
+    client.consumer.end()
+    assert await client.woken() == b""
+
+
+async def test_a_stream_ends_at_its_age_and_not_before(world: World) -> None:
+    client = await connected(world, "")
+    assert client.consumer is not None
+    client.consumer.ends_at = 100.0
+    client.consumer.tick(99.9)
+    assert not client.consumer.ending
+    client.consumer.tick(100.0)
+    assert client.consumer.ending
+
+
+async def test_consumers_over_the_limit_are_refused_until_one_leaves(world: World) -> None:
+    world.hub.max_clients = 1
+    client = await connected(world, "")
+    with pytest.raises(TooManyClientsError):
+        await world.hub.connect(Millis(0), RARE, checkpoints=False, address="test")
+    await client.disconnect()
+    await connected(world, "")
+
+
+async def test_live_of_an_empty_log_resumes_though_the_log_has_begun_meanwhile(
+    world: World,
+) -> None:
+    client = await connected(world, "0", Filter())
+    assert await client.read()
+
+    async def append() -> None:
+        await world.append([operation()])
+
+    async def nothing() -> None:
+        pass
+
+    world.store.meddle = [
+        nothing,
+        append,
+    ]  # after the checkpoint is known, before the last look at the log
+    assert await client.read()
+    assert (client.phase, client.last_id, client.place) == ("live", "1", 0)
+    await client.disconnect()
+    await client.resume(client.filter)
+    await world.catch_up()
+    while await client.read():
+        pass
+    client.check_drained()
+    assert client.resets == 1
+    assert len(client.objects) == 1
+
+
+async def test_counters_count_operations_and_states_but_no_reset_or_live(world: World) -> None:
+    await grow(world, "rare", "video")
+    client = await connected(world, "0")
+    await grow(world, "rare")
+    while await client.read():
+        pass
+    client.check_drained()
+    assert client.consumer is not None
+    assert client.consumer.sent == world.hub.counters.events_sent == 1
+
+
+async def test_a_purge_in_the_midst_of_a_replication_is_noticed_before_live(world: World) -> None:
+    await world.append([operation(id_="gone"), operation(id_="stays")])
+    world.clock.ms += 10
+    await world.append([operation("delete", id_="gone")])
+    client = await connected(world, str(START_MS + 5), Filter())
+    assert len(client.objects) == 2
+
+    async def purge() -> None:
+        await world.purge(world.head.ms + 1)
+
+    world.store.meddle = [purge]  # after the checkpoint is known, before the states are read
+    await world.catch_up()
+    while await client.read():
+        pass
+    client.check_drained()
+    assert client.resets == 1
+    assert len(client.objects) == 1
+
+
+async def test_a_live_consumer_that_fell_off_ring_and_log_goes_on_from_the_states(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.ring, "max_entries", 2)
+    await grow(world, "video")
+    client = await connected(world, "", Filter())
+    world.store.shrink(600)
+    for number in range(20):
+        await grow(world, f"type{number}")
+    assert not await world.is_in_log(2)
+    while await client.read():
+        pass
+    client.check_drained()
+    assert client.resets == 0
+    assert len(client.objects) == 21
+
+
+async def test_live_of_an_empty_log_has_the_time_of_the_last_state_as_its_id(world: World) -> None:
+    await world.append(numbered(3))
+    world.clock.ms += 10
+    await world.new_epoch()
+    client = await connected(world, "0", Filter())
+    while await client.read():
+        pass
+    assert (client.phase, client.last_id) == ("live", str(START_MS + 10))
+    assert len(client.objects) == 3
+
+
+async def test_a_new_epoch_in_the_midst_of_a_replication_begins_it_anew(world: World) -> None:
+    await world.append(numbered(3))
+    client = await connected(world, "0", Filter())
+    assert await client.read()
+    await world.new_epoch()
+    while await client.read():
+        pass
+    client.check_drained()
+    assert client.resets == 2
+
+
+async def test_entries_that_leave_the_log_during_a_replication_come_as_states_before_live(
+    world: World,
+) -> None:
+    await world.append([operation(id_="first")])
+    client = await connected(world, "0", Filter())
+    assert await client.read()
+    assert await client.read()
+    world.store.shrink(600)
+    while await world.is_in_log(2) or len(world.history) == 1:
+        await grow(world, f"type{len(world.history)}")
+    assert await world.is_in_log(3)
+    await world.restart_ring()
+    while await client.read():
+        pass
+    client.check_drained()
+    assert (client.phase, client.resets) == ("live", 1)
+    assert world.hub.counters.to_states == 0
+
+
+async def test_the_first_checkpoint_comes_also_to_a_consumer_that_is_behind_the_ring(
+    world: World,
+) -> None:
+    await world.append(numbered(3))
+    await world.restart_ring()
+    client = await connected(world, format_id(world.mark(1)), Filter(), checkpoints=True)
+    assert client.consumer is not None
+    assert await client.consumer.next_chunk() == f"id: {format_id(world.mark(1))}\n\n".encode()
+
+
+async def test_a_heartbeat_has_no_checkpoint_while_the_log_may_be_another_one(world: World) -> None:
+    await grow(world, "rare")
+    client = await connected(world, "", checkpoints=True)
+    assert client.consumer is not None
+    assert await client.read()
+    assert not await client.read()
+    client.consumer.last_write = float("-inf")
+    world.ring.restart(world.head)
+    assert await client.woken() == HEARTBEAT
+
+
+async def test_the_position_in_the_empty_log_of_a_new_epoch_is_the_time_of_its_beginning(
+    world: World,
+) -> None:
+    await world.append(numbered(3))
+    world.clock.ms += 10
+    await world.new_epoch()
+    client = await connected(world, "", checkpoints=True)
+    assert client.consumer is not None
+    assert client.consumer.phase.position == str(START_MS + 10)
+    assert await client.consumer.next_chunk() == f"id: {START_MS + 10}\n\n".encode()
+
+
+async def test_a_live_consumer_is_behind_only_if_the_ring_has_something_for_it(
+    world: World,
+) -> None:
+    await grow(world, "rare")
+    client = await connected(world, "")
+    assert client.consumer is not None
+    await grow(world, "video")
+    assert not client.consumer.phase.is_behind()
+    await grow(world, "rare")
+    assert client.consumer.phase.is_behind()
+    assert await client.read()
+    assert not client.consumer.phase.is_behind()
+
+
+async def test_a_page_of_the_store_with_a_hole_is_read_up_to_the_hole(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.append(numbered(5))
+    await world.restart_ring()
+    client = await connected(world, format_id(world.mark(1)), Filter())
+    read = world.store.read
+
+    async def with_hole(after: int, limit: int, at_ms: int | None = None) -> list[Entry]:
+        monkeypatch.setattr(world.store, "read", read)
+        return [entry for entry in await read(after, limit, at_ms) if entry.offset != 3]
+
+    monkeypatch.setattr(world.store, "read", with_hole)
+    assert await client.read()
+    assert client.place == 2
+    while await client.read():
+        pass
+    client.check_drained()

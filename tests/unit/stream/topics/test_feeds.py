@@ -1,0 +1,427 @@
+"""The feeds of topics: their life, polls from memory, and the bound of all rings."""
+
+import asyncio
+import gc
+import tracemalloc
+from collections.abc import Mapping
+
+import pytest
+
+from oplogd.errors import StoreUnavailableError
+from oplogd.event_id import Mark, Millis
+from oplogd.message import decode_content
+from oplogd.message_id import MessageId
+from oplogd.names import TopicName
+from oplogd.store.topics import MessageBatch, News, Topic
+from oplogd.stream.feeds import IDLE_SECONDS, POLL_SECONDS
+from oplogd.stream.topic_follower import follow_topics
+from tests.kits.stream.topic_worlds import TTL, TopicWorld, message, read_all, told
+from tests.kits.stream.worlds import DEADLINE
+
+MB = 1_000_000
+
+
+def peek(world: TopicWorld, topic: Topic, after: Mark | None = None) -> list[str | None] | None:
+    id_ = after and MessageId(after.ms, after.sequence)
+    found = world.feeds.peek(topic, id_, 100, MB)
+    return None if found is None else [decode_content(data).payload for _, data in found.messages]
+
+
+async def polled(world: TopicWorld, topic: Topic) -> None:
+    """Poll twice, so that there is a feed."""
+    assert peek(world, topic) is None
+    assert peek(world, topic) is None
+    await world.advance()
+    assert world.feeds.stats.feeds == 1
+
+
+# --- Life ---
+
+
+async def test_a_feed_lives_while_it_has_a_stream_and_some_time_longer(
+    topic_world: TopicWorld,
+) -> None:
+    topic = await topic_world.create()
+    consumer = await topic_world.connect(topic)
+    await topic_world.publish(topic, "a")
+    topic_world.clock.seconds += 10 * IDLE_SECONDS
+    await topic_world.advance()
+    assert topic_world.feeds.stats.bytes > 0
+    topic_world.hub.disconnect(consumer)
+    topic_world.clock.seconds += IDLE_SECONDS - 0.1
+    await topic_world.advance()
+    assert topic_world.feeds.stats.feeds == 1
+    topic_world.clock.seconds += 1
+    await topic_world.advance()
+    assert topic_world.feeds.stats == (0, 0)
+
+
+async def test_the_second_poll_within_some_seconds_creates_a_feed(topic_world: TopicWorld) -> None:
+    topic, other = await topic_world.create(), await topic_world.create("other")
+    assert peek(topic_world, topic) is None
+    assert peek(topic_world, other) is None
+    topic_world.clock.seconds += POLL_SECONDS + 0.1
+    assert peek(topic_world, topic) is None
+    assert topic_world.feeds.stats.feeds == 0
+    topic_world.clock.seconds += POLL_SECONDS
+    assert peek(topic_world, topic) is None
+    assert topic_world.feeds.stats.feeds == 1
+    await topic_world.advance()
+    assert peek(topic_world, topic) == []
+
+
+async def test_polls_keep_a_feed(topic_world: TopicWorld) -> None:
+    topic = await topic_world.create()
+    await polled(topic_world, topic)
+    for _ in range(3):
+        topic_world.clock.seconds += IDLE_SECONDS - 1
+        await topic_world.advance()
+        assert peek(topic_world, topic) == []
+    topic_world.clock.seconds += IDLE_SECONDS + 1
+    await topic_world.advance()
+    assert topic_world.feeds.stats.feeds == 0
+
+
+async def test_a_feed_that_a_poll_created_while_the_store_was_away_starts_later(
+    topic_world: TopicWorld,
+) -> None:
+    topic = await topic_world.create()
+    assert peek(topic_world, topic) is None
+    topic_world.topics.trouble = StoreUnavailableError("away")
+    assert peek(topic_world, topic) is None
+    with pytest.raises(StoreUnavailableError):
+        await topic_world.advance()
+    topic_world.topics.trouble = None
+    assert peek(topic_world, topic) is None
+    await topic_world.advance()
+    assert peek(topic_world, topic) == []
+
+
+# --- Polls from memory ---
+
+
+async def test_a_poll_from_memory_asks_the_store_for_nothing(topic_world: TopicWorld) -> None:
+    topic = await topic_world.create()
+    await polled(topic_world, topic)
+    marks = await topic_world.publish(topic, "a", "b", "c")
+    await topic_world.advance()
+    reads = topic_world.topics.reads
+    assert peek(topic_world, topic) == ["a", "b", "c"]
+    assert peek(topic_world, topic, marks[0]) == ["b", "c"]
+    assert peek(topic_world, topic, marks[2]) == []
+    assert topic_world.topics.reads == reads
+
+
+async def test_memory_does_not_answer_before_it_has_what_this_agent_acknowledged(
+    topic_world: TopicWorld,
+) -> None:
+    topic = await topic_world.create()
+    await polled(topic_world, topic)
+    (mark,) = await topic_world.publish(topic, "a")
+    assert peek(topic_world, topic) is None
+    assert peek(topic_world, topic, mark) is None
+    assert topic_world.feeds.is_behind
+    await topic_world.advance()
+    assert peek(topic_world, topic) == ["a"]
+    assert not topic_world.feeds.is_behind
+
+
+async def test_an_acknowledgement_before_the_ring_started_counts(topic_world: TopicWorld) -> None:
+    topic = await topic_world.create()
+    for _ in range(2):
+        assert peek(topic_world, topic) is None
+    await topic_world.publish(topic, "a")
+    assert peek(topic_world, topic) is None
+    await topic_world.advance()
+    (mark,) = await topic_world.publish(topic, "b")
+    await topic_world.advance()
+    assert peek(topic_world, topic, Mark(1, mark.ms, mark.sequence - 1)) == ["b"]
+
+
+async def test_memory_does_not_answer_for_messages_from_before_the_feed(
+    topic_world: TopicWorld,
+) -> None:
+    topic = await topic_world.create()
+    first, second = await topic_world.publish(topic, "a", "b")
+    await polled(topic_world, topic)
+    assert peek(topic_world, topic) is None
+    assert peek(topic_world, topic, first) is None
+    assert peek(topic_world, topic, second) == []
+    topic_world.clock.ms += TTL * 1000 + 1
+    await topic_world.publish(topic, "c")
+    await topic_world.advance()
+    assert peek(topic_world, topic) == ["c"]
+    assert peek(topic_world, topic, first) is None
+
+
+async def test_memory_does_not_answer_while_the_store_is_away(topic_world: TopicWorld) -> None:
+    topic = await topic_world.create()
+    await polled(topic_world, topic)
+    topic_world.feeds.is_stale = True
+    assert peek(topic_world, topic) is None
+
+
+async def test_expired_messages_are_absent_at_once(topic_world: TopicWorld) -> None:
+    topic = await topic_world.create()
+    await polled(topic_world, topic)
+    begin = topic_world.clock.ms
+    await topic_world.publish(topic, message("a", ttl=1), "b")
+    await topic_world.advance()
+    topic_world.clock.ms = begin + 1_000
+    assert peek(topic_world, topic) == ["a", "b"]
+    topic_world.clock.ms += 1
+    assert peek(topic_world, topic) == ["b"]
+    topic_world.clock.ms = begin + TTL * 1000
+    assert peek(topic_world, topic) == ["b"]
+    topic_world.clock.ms += 1
+    assert peek(topic_world, topic) == []
+
+
+async def test_a_changed_time_to_live_is_followed(topic_world: TopicWorld) -> None:
+    topic = await topic_world.create()
+    await polled(topic_world, topic)
+    begin = topic_world.clock.ms
+    await topic_world.publish(topic, "a")
+    await topic_world.advance()
+    await topic_world.topics.change(topic.name, 1)
+    await topic_world.advance()
+    topic_world.clock.ms = begin + 1_001
+    assert peek(topic_world, topic) == []
+    await topic_world.topics.change(topic.name, None)
+    await topic_world.advance()
+    assert peek(topic_world, topic) == []
+    await topic_world.publish(topic, "b")
+    topic_world.clock.ms += TTL * 1000
+    await topic_world.advance()
+    assert peek(topic_world, topic) == ["b"]
+
+
+async def test_a_time_to_live_that_changed_twice_since_the_last_look_is_followed(
+    topic_world: TopicWorld,
+) -> None:
+    topic = await topic_world.create()
+    await polled(topic_world, topic)
+    await topic_world.publish(topic, "a")
+    await topic_world.advance()
+    topic_world.clock.ms += 5_000
+    await topic_world.publish(topic, "b")
+    await topic_world.topics.change(topic.name, 1)
+    await topic_world.topics.change(topic.name, 2 * TTL)
+    await topic_world.advance()
+    assert peek(topic_world, topic) == ["b"]
+
+
+async def test_memory_does_not_answer_for_a_deleted_topic(topic_world: TopicWorld) -> None:
+    topic = await topic_world.create()
+    await polled(topic_world, topic)
+    await topic_world.topics.delete(topic.name)
+    await topic_world.advance()
+    assert topic_world.feeds.stats.feeds == 0
+    assert peek(topic_world, topic) is None
+
+
+# --- All rings together ---
+
+
+async def test_all_rings_share_one_bound_and_the_quietest_topic_gives_up_first(
+    topic_world: TopicWorld,
+) -> None:
+    world = topic_world
+    world.feeds.max_bytes = 50_000
+    quiet, busy = await world.create("quiet"), await world.create("busy")
+    consumers = {topic: await world.connect(topic) for topic in (quiet, busy)}
+    (busy_mark,) = await world.publish(busy, "b")
+    await world.advance()
+    (quiet_mark, *_) = await world.publish(quiet, *["q" * 1_000] * 20)
+    await world.advance()
+    for _ in range(2):
+        await world.publish(busy, *["b" * 1_000] * 20)
+        await world.advance()
+        assert 40_000 < world.feeds.stats.bytes <= 50_000
+    assert peek(world, quiet, quiet_mark) is None
+    assert len(peek(world, busy, busy_mark) or []) == 40
+    assert [len(told(await read_all(each))) for each in consumers.values()] == [20, 41]
+    await world.publish(busy, "x" * 60_000)
+    await world.advance()
+    assert world.feeds.stats.bytes == 0
+    assert told(await read_all(consumers[busy])) == ["x" * 60_000]
+
+
+async def test_a_listened_topic_takes_little_memory(topic_world: TopicWorld) -> None:
+    count = 10_000
+    made = [Topic(log, TopicName("ns", str(log)), None) for log in range(1, count + 1)]
+    for topic in made:
+        await topic_world.create(topic.name.topic)
+    await topic_world.feeds.open(made[0])
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for topic in made[1:]:
+            await topic_world.feeds.open(topic)
+        gc.collect()
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    each = taken // (count - 1)
+    print(each, "bytes per listened topic")
+    assert topic_world.feeds.stats == (count, 0)
+    assert each < 3_000
+
+
+# --- The task ---
+
+
+async def started(world: TopicWorld) -> asyncio.Task[None]:
+    """Return the follower's task, which has begun."""
+    task = asyncio.create_task(follow_topics(world.topics, world.feeds, world.health))
+    await asyncio.sleep(0)
+    return task
+
+
+async def test_one_task_follows_all_topics_and_sleeps_without_any(
+    topic_world: TopicWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Mapping[int, int]] = []
+    news = topic_world.topics.news
+
+    async def noted(heads: Mapping[int, int], seconds: float) -> News:
+        asked.append(heads)
+        return await news(heads, seconds)
+
+    monkeypatch.setattr(topic_world.topics, "news", noted)
+    monkeypatch.setattr("oplogd.stream.topic_follower._NEWS_SECONDS", 1e6)
+    topic, other = await topic_world.create(), await topic_world.create("other")
+    task = await started(topic_world)
+    assert not asked
+    async with asyncio.timeout(DEADLINE):
+        one = await topic_world.connect(topic)
+        await topic_world.topics.append([MessageBatch(topic.log, [message("a")])])
+        assert told(await one.next_chunk()) == ["a"]
+        while asked[-1] != {topic.log: 1}:
+            await asyncio.sleep(0)
+        two = await topic_world.connect(other)
+        await topic_world.topics.append([MessageBatch(other.log, [message("b")])])
+        assert told(await two.next_chunk()) == ["b"]
+        await topic_world.topics.delete(topic.name)
+        assert await one.next_chunk() == b""
+        await topic_world.publish(other, "c")
+        assert told(await two.next_chunk()) == ["c"]
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def test_an_acknowledgement_does_not_wait_for_the_news(
+    topic_world: TopicWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(heads: object, seconds: float) -> News:
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError
+
+    monkeypatch.setattr(topic_world.topics, "news", never)
+    topic = await topic_world.create()
+    task = await started(topic_world)
+    consumer = await topic_world.connect(topic)
+    async with asyncio.timeout(DEADLINE):
+        for text in ("a", "b"):
+            await topic_world.publish(topic, text)
+            assert told(await consumer.next_chunk()) == [text]
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def test_the_health_tells_that_topics_cannot_be_followed(
+    topic_world: TopicWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oplogd.stream.topic_follower._RETRY_SECONDS", 0.001)
+    topic = await topic_world.create()
+    consumer = await topic_world.connect(topic)
+    away = StoreUnavailableError("the store is away")
+    topic_world.topics.trouble = away
+    feeds, health = topic_world.feeds, topic_world.health
+    task = asyncio.create_task(follow_topics(topic_world.topics, feeds, health))
+    async with asyncio.timeout(DEADLINE):
+        while health.of("topics") != str(away):
+            await asyncio.sleep(0)
+    assert feeds.is_stale
+    topic_world.topics.trouble = None
+    await topic_world.publish(topic, "a")
+    assert told(await consumer.next_chunk()) == ["a"]
+    async with asyncio.timeout(DEADLINE):
+        while health.trouble:
+            await asyncio.sleep(0)
+    assert not feeds.is_stale
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def test_a_ring_restarts_when_the_log_continues_elsewhere(topic_world: TopicWorld) -> None:
+    """The follower was away for longer than the time to live."""
+    topic = await topic_world.create()
+    consumer = await topic_world.connect(topic, Millis(0))
+    await topic_world.publish(topic, "a")
+    await topic_world.advance()
+    assert told(await read_all(consumer)) == ["a"]
+    await topic_world.publish(topic, "b")
+    topic_world.clock.ms += TTL * 1000 + 1
+    await topic_world.publish(topic, "c")
+    await topic_world.advance()
+    assert told(await read_all(consumer)) == ["reset", "c"]
+
+
+@pytest.mark.parametrize("sweep", [False, True])
+async def test_a_ring_restarts_when_all_new_messages_have_expired_unread(
+    topic_world: TopicWorld, sweep: bool
+) -> None:
+    topic = await topic_world.create()
+    consumer = await topic_world.connect(topic)
+    await topic_world.topics.append([MessageBatch(topic.log, [message("a"), message("b")])])
+    topic_world.clock.ms += TTL * 1000 + 1
+    if sweep:
+        await topic_world.topics.sweep()
+    await topic_world.advance()
+    assert told(await read_all(consumer)) == ["reset"]
+    await topic_world.publish(topic, "c")
+    await topic_world.advance()
+    assert told(await read_all(consumer)) == ["c"]
+
+
+@pytest.mark.parametrize("is_idle", [False, True])
+async def test_a_ring_restarts_when_an_older_copy_has_replaced_the_log(
+    topic_world: TopicWorld, is_idle: bool
+) -> None:
+    topic = await topic_world.create()
+    consumer = await topic_world.connect(topic, Millis(0))
+    await topic_world.publish(topic, "a", "b")
+    await topic_world.advance()
+    assert told(await read_all(consumer)) == ["a", "b"]
+    if not is_idle:
+        await topic_world.publish(topic, "c")
+    del topic_world.topics.generation(topic.log).entries[1:]
+    assert topic_world.feeds.is_behind != is_idle
+    await topic_world.advance()
+    assert not topic_world.feeds.is_behind
+    assert told(await read_all(consumer)) == ["reset", "a"]
+
+
+@pytest.mark.parametrize("is_live", [False, True])
+async def test_another_log_of_more_messages_is_noticed(
+    topic_world: TopicWorld, is_live: bool
+) -> None:
+    topic = await topic_world.create()
+    consumer = await topic_world.connect(topic, Millis(0))
+    await topic_world.publish(topic, "a")
+    await topic_world.advance()
+    assert told(await read_all(consumer)) == ["a"]
+    if not is_live:
+        topic_world.feeds.max_bytes = 1
+    topic_world.clock.ms += 1
+    entries = topic_world.topics.generation(topic.log).entries
+    if not is_live:
+        await topic_world.publish(topic, "b")
+        await topic_world.advance()
+    entries[0] = entries[0]._replace(ms=entries[0].ms - 1, data='{"payload":"other"}')
+    await topic_world.publish(topic, "c")
+    if is_live:
+        await topic_world.advance()
+    expected = ["reset", "other", "c"] if is_live else ["reset", "other", "b", "c"]
+    assert told(await read_all(consumer)) == expected

@@ -1,0 +1,99 @@
+"""The right to write is asked for the topic of every record, before anything is stored."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from fastapi import FastAPI, Request
+
+from oplogd.ingest.budget import MemoryBudget
+from oplogd.names import TopicName
+from oplogd.store.transactions import Limits
+from oplogd.topics.known import KnownTopics
+from oplogd.topics.rights import Right, Rights
+from oplogd.transactions.service import TransactionService
+from oplogd.web.bodies import BodyReader
+from oplogd.web.error_handlers import add_error_handlers
+from oplogd.web.problem import Problem
+from oplogd.web.v1.transactions import TXNS, add_transactions
+from tests.kits.topics.memory import MemoryTopics
+from tests.kits.topics.memory_transactions import MemoryTransactions
+
+OWN, FOREIGN = TopicName("ns", "own"), TopicName("ns", "foreign")
+
+
+class RightsOfTopics(Rights[Request]):
+    """Grants everything except writing FOREIGN."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda _: None, lambda _: None)
+
+    def require(
+        self, client: Request, right: Right, namespace: str, topic: str | None = None
+    ) -> None:
+        if (right, namespace, topic) == (Right.WRITE, *FOREIGN):
+            raise Problem(401, f"no right to write {FOREIGN}")
+
+
+async def post(app: FastAPI, path: str, body: Any) -> tuple[int, Any]:
+    """Return the status and the JSON of an answer."""
+    sent: list[Any] = []
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": path,
+        "query_string": b"",
+        "headers": [(b"content-type", b"application/json")],
+    }
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": json.dumps(body).encode()}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    return sent[0]["status"], json.loads(sent[1]["body"])
+
+
+async def app_with_topics() -> FastAPI:
+    topics = MemoryTopics(lambda: 1_700_000_000_000)
+    for name in (OWN, FOREIGN):
+        await topics.create(name, None)
+    service = TransactionService(MemoryTransactions(topics), topics, KnownTopics(topics), Limits())
+    app = FastAPI()
+    add_error_handlers(app, ())
+    bodies = BodyReader(MemoryBudget(1 << 20, 30.0), 1 << 20)
+    add_transactions(app, RightsOfTopics(), service, bodies, lambda: False)
+    return app
+
+
+@pytest.mark.parametrize("last", [OWN, FOREIGN])
+def test_one_record_without_the_right_refuses_all(last: TopicName) -> None:
+    async def work() -> None:
+        app = await app_with_topics()
+        _, begun = await post(app, TXNS, {})
+        records = [
+            {"topic": str(name), "lsn": lsn, "payload": "a"}
+            for lsn, name in enumerate((OWN, OWN, last))
+        ]
+        path = f"{TXNS}/{begun['txn']}"
+        status, answer = await post(app, f"{path}/records", {"records": records})
+        if last == OWN:
+            assert (status, answer["records"]) == (200, 3)
+            return
+        assert (status, answer["detail"]) == (401, "no right to write ns/foreign")
+        status, answer = await post(app, f"{path}/commit", {"records": 1})
+        assert status == 409, "nothing was stored"
+
+    asyncio.run(work())
+
+
+def test_a_transaction_of_a_topic_needs_the_right_to_write_it() -> None:
+    async def work() -> None:
+        app = await app_with_topics()
+        assert (await post(app, TXNS, {"topic": str(OWN)}))[0] == 201
+        assert (await post(app, TXNS, {"topic": str(FOREIGN)}))[0] == 401
+
+    asyncio.run(work())
