@@ -8,19 +8,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+
+import oplogc
 from tests.kits.paths import ROOT
 from tests.kits.servers.mongo import go_program
 
 # The folder of the clients. The variable names the folder of another checkout.
-_ELSEWHERE = os.environ.get("OPLOG_CONFORMANCE_CLIENTS")
-CLIENTS = Path(_ELSEWHERE or ROOT / "clients")
+CLIENTS = Path(os.environ.get("OPLOG_CONFORMANCE_CLIENTS") or ROOT / "clients").resolve()
 
 DRIVERS = Path(__file__).parent / "drivers"
 EVERY_CLIENT = ("python", "python-async", "javascript", "go", "php")
+# The drivers are forks if the tests import the same client, else new processes.
+_IS_IMPORTED = Path(oplogc.__file__).resolve().is_relative_to(CLIENTS / "python")
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")},
-    # Drivers with the same path are forked.
-    **({"PYTHONPATH": str(CLIENTS / "python")} if _ELSEWHERE else {}),
+    **({} if _IS_IMPORTED else {"PYTHONPATH": str(CLIENTS / "python")}),
     "OPLOG_CLIENTS": str(CLIENTS),
 }
 
