@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-
 import oplogc
 from tests.kits.paths import ROOT
 from tests.kits.servers.mongo import go_program

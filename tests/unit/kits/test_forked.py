@@ -16,6 +16,8 @@ from tests.kits.paths import ROOT
 from tests.kits.processes.forked import Forked, run, start
 from tests.kits.processes.logged import DEADLINE
 
+pytestmark = pytest.mark.process
+
 # Prints a line, then waits for a signal.
 WAITING = "import signal\nprint('ready', flush=True)\nwhile True:\n    signal.pause()\n"
 

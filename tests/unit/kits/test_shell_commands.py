@@ -11,6 +11,8 @@ import pytest
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.processes.commands import Commands
 
+pytestmark = pytest.mark.process
+
 SLEEPS = """
 import sys, time
 try:
