@@ -25,8 +25,8 @@ from oplog_sync.backend.sqlite import SqliteBackend
 from oplogd.operation import Operation
 from oplogd.store import MAX_CORRECTIONS, Correction, CorrectionResult
 from tests.bench import kit
-from tests.bench.bench_sync import NEW, data, make_store
 from tests.kits.agents.agent import Agent
+from tests.kits.spark.large import NEW, data, make_store
 
 ALONE_SECONDS = 10.0
 

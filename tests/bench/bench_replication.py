@@ -11,30 +11,21 @@ time; the replications need not be complete.
 
 import argparse
 import asyncio
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, closing, contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from oplogd.store.sqlite import SqliteStore
 from tests.bench import kit
 from tests.kits.agents.agent import Agent
+from tests.kits.store.filled import fill
 
 HEARTBEAT = 1.0
 _POLL_SECONDS = 0.05
-_FILL = """
-    WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < :count)
-    INSERT INTO states (key, n, ts, deleted, data)
-    SELECT 'video/' || n, n, (SELECT head_ts FROM logs) + n / 10, n <= :deleted,
-    '{"timestamp":"2014-11-06T11:04:39.041Z","parents":["x3kd2"],"type":"video","id":"' || n || '"}'
-    FROM number
-"""
-_FILLED = "UPDATE logs SET head = :count, head_ts = head_ts + :count / 10"
 
 
 class ReplicationFigures(NamedTuple):
@@ -51,19 +42,6 @@ class ReplicationFigures(NamedTuple):
     status_ms: float
     connect_ms: float
     trouble: list[str]
-
-
-async def fill(path: Path, live: int, deleted: int) -> None:
-    """Make a store with states, deleted ones first. The log has lost all entries but the last."""
-    store = SqliteStore(path)
-    await store.open()
-    await store.close()
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("PRAGMA synchronous = OFF")
-        db.execute("BEGIN")
-        db.execute(_FILL, {"count": live + deleted, "deleted": deleted})
-        db.execute(_FILLED, {"count": live + deleted})
-        db.execute("COMMIT")
 
 
 class Probe:

@@ -15,8 +15,8 @@ from typing import Self
 
 import pytest
 
-from tests.deploy.files import DEPLOY, fits, must_pass, program, read_yaml
 from tests.kits.agents.agent import DEADLINE, Agent, Answer, Event
+from tests.kits.deploy.files import DEPLOY, fits, must_pass, program, read_yaml
 from tests.kits.paths import ROOT
 from tests.kits.sse.stream import Stream
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import pytest
 
 from oplogd.settings import Settings
-from tests.deploy.files import DEPLOY, manifests, must_pass, pod_spec, program, run
 from tests.kits.agents.agent import DEADLINE
+from tests.kits.deploy.files import DEPLOY, manifests, must_pass, pod_spec, program, run
 from tests.kits.paths import ROOT
 
 CONTAINERFILE = DEPLOY / "Containerfile"

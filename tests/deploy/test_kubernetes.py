@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.files import KUBERNETES, check_manifests, manifests, pod_spec, read_yaml
+from tests.kits.deploy.files import KUBERNETES, check_manifests, manifests, pod_spec, read_yaml
 
 # The first version with all features as stable ones, and the newest version with a schema.
 VERSIONS = ("1.31", "1.37")

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from oplogd.settings import Settings
-from tests.deploy.files import DEPLOY, must_pass, program, read_yaml, run
 from tests.kits.agents.agent import Agent
+from tests.kits.deploy.files import DEPLOY, must_pass, program, read_yaml, run
 from tests.kits.paths import ROOT
 
 PROMETHEUS = DEPLOY / "prometheus"

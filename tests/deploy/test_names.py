@@ -23,7 +23,7 @@ from oplogd.settings import parse as parse_agent
 from oplogd.values import Address
 from oplogd.web.forwarded import VARIABLE, TrustedProxies
 from oplogd.web.status import STORE_TIMEOUT_SECONDS
-from tests.deploy.files import DEPLOY, manifests, pod_spec, read_yaml, texts
+from tests.kits.deploy.files import DEPLOY, manifests, pod_spec, read_yaml, texts
 from tests.kits.paths import ROOT
 
 WRITTEN = [DEPLOY, ROOT / "docs/deployment.md"]

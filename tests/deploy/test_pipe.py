@@ -18,7 +18,9 @@ from oplog_pipe.listen import listening
 from oplog_pipe.settings import PipeSettings
 from oplog_pipe.sinks.options import PostgresOptions
 from oplog_pipe.status import LogStatus, PipeStatus
-from tests.deploy.files import (
+from tests.deploy.test_compose import SCHEMA
+from tests.deploy.test_kubernetes import VERSIONS
+from tests.kits.deploy.files import (
     DEPLOY,
     check_manifests,
     fits,
@@ -27,8 +29,6 @@ from tests.deploy.files import (
     program,
     read_yaml,
 )
-from tests.deploy.test_compose import SCHEMA
-from tests.deploy.test_kubernetes import VERSIONS
 from tests.kits.documents.snippets import snippets
 from tests.kits.paths import ROOT
 

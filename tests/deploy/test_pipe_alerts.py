@@ -10,7 +10,7 @@ from prometheus_client.core import Metric
 
 from oplog_pipe.metrics import registry_of
 from oplog_pipe.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
-from tests.deploy.files import DEPLOY, must_pass, program, read_yaml, run
+from tests.kits.deploy.files import DEPLOY, must_pass, program, read_yaml, run
 from tests.kits.paths import ROOT
 
 PROMETHEUS = DEPLOY / "prometheus"

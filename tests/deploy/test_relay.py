@@ -17,7 +17,9 @@ from oplog_relay.config import load
 from oplog_relay.metrics_server import serving
 from oplog_relay.schema import ddl
 from oplog_relay.settings import RelaySettings
-from tests.deploy.files import (
+from tests.deploy.test_compose import SCHEMA
+from tests.deploy.test_kubernetes import VERSIONS
+from tests.kits.deploy.files import (
     DEPLOY,
     check_manifests,
     fits,
@@ -26,8 +28,6 @@ from tests.deploy.files import (
     program,
     read_yaml,
 )
-from tests.deploy.test_compose import SCHEMA
-from tests.deploy.test_kubernetes import VERSIONS
 from tests.kits.paths import ROOT
 
 COMPOSE = DEPLOY / "compose-relay.yaml"

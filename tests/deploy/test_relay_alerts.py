@@ -7,7 +7,7 @@ from prometheus_client import generate_latest
 
 from oplog_relay import DatabaseSettings, MeterRead, Relay, RelaySettings
 from oplog_relay.metrics import Metrics
-from tests.deploy.files import DEPLOY, must_pass, program, read_yaml, run
+from tests.kits.deploy.files import DEPLOY, must_pass, program, read_yaml, run
 from tests.kits.paths import ROOT
 
 PROMETHEUS = DEPLOY / "prometheus"

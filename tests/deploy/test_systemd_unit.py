@@ -12,7 +12,7 @@ import pytest
 
 from oplogd.server import EXIT_FAILED, EXIT_OK, EXIT_UNWRITTEN
 from oplogd.settings import Settings
-from tests.deploy.files import DEPLOY, must_pass, program, run
+from tests.kits.deploy.files import DEPLOY, must_pass, program, run
 
 UNIT = DEPLOY / "systemd/oplogd.service"
 # Greatest exposure for `systemd-analyze security`, in tenths. Below 20 is "ok", no hardening is 96.

@@ -3,8 +3,9 @@
 import asyncio
 from pathlib import Path
 
-from tests.bench.bench_replication import HEARTBEAT, fill, measure, replications
+from tests.bench.bench_replication import HEARTBEAT, measure, replications
 from tests.kits.agents.agent import Agent
+from tests.kits.store.filled import fill
 from tests.soak.conftest import Rounds
 
 CONSUMERS, RATE, SECONDS, REPLICATIONS = 10, 200, 20, 50

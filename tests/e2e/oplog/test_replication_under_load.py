@@ -4,10 +4,10 @@ import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.bench.bench_replication import fill
 from tests.kits.agents.agent import Agent
 from tests.kits.agents.streams import ByteStream, operation
 from tests.kits.contract.wire import Target, event_of
+from tests.kits.store.filled import fill
 
 REPLICATIONS = 60
 LIVE = 500

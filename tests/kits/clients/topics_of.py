@@ -16,6 +16,7 @@ from oplogc.topics import (
     TopicConsumer,
     Topics,
 )
+from tests.kits.agents.agent import DEADLINE
 
 
 class AsyncTopicsInThread:
@@ -168,3 +169,7 @@ def all_texts(topics: Topics, topic: str) -> list[str | None]:
         texts += [each.text for each in found]
         found = topics.poll(topic, found[-1].id, inclusive=False).messages
     return texts
+
+
+def errors_of(futures: "Sequence[Future[str | None]]") -> set[str]:
+    return {str(future.exception(DEADLINE)) for future in futures}

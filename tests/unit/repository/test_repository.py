@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from scripts.version import COPIES, version
-from tests.deploy.files import fits
+from tests.kits.deploy.files import fits
 from tests.kits.paths import ROOT
 
 PACKAGES = [ROOT / "pyproject.toml", ROOT / "clients/python/pyproject.toml"]

@@ -15,9 +15,9 @@ from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.operation import decode, format_ms
 from oplogd.store import Entry, LogBounds
 from oplogd.store.sqlite import SqliteStore
-from tests.bench.bench_sync import make_store
 from tests.kits.servers.mongo import ferretdb
 from tests.kits.spark.helpers import StoreLocation, StorePlace, append, live, log, opened, operation
+from tests.kits.spark.large import make_store
 
 T1, T2 = "2020-01-01T00:00:00.001Z", "2021-01-01T00:00:00.000Z"
 
