@@ -2,6 +2,7 @@
 
 from tests.kits.mongo.fixtures import (
     capped_url,
+    clock,
     database,
     make_store,
     place,
@@ -10,4 +11,4 @@ from tests.kits.mongo.fixtures import (
     wire,
 )
 
-__all__ = ["capped_url", "database", "make_store", "place", "plain_url", "pool", "wire"]
+__all__ = ["capped_url", "clock", "database", "make_store", "place", "plain_url", "pool", "wire"]
