@@ -1,5 +1,6 @@
 """The end of a process by signals: the first one asks, the second one ends it at once."""
 
+import _thread
 import asyncio
 import logging
 import os
@@ -7,6 +8,8 @@ import signal
 import threading
 
 EXIT_FAILED = 1
+# How long the end waits for the log to take the last words.
+_LAST_WORDS_SECONDS = 1.0
 _SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP")
 
 
@@ -21,6 +24,7 @@ class Ending:
         self.asked = asyncio.Event()
         self._logger = logger
         self._last_words = last_words
+        self._is_said = threading.Event()
 
     def listen(self, loop: asyncio.AbstractEventLoop) -> None:
         """Handle the signals. A signal that is ignored (SIGHUP under ``nohup``) stays ignored."""
@@ -47,7 +51,15 @@ class Ending:
         watchdog.start()
 
     def _leave_at_once(self) -> None:
-        try:
-            self._logger.warning("%s", self._last_words)
-        finally:  # the signal may have interrupted a write to the log
-            os._exit(EXIT_FAILED)
+        # The signal may have interrupted a write to the log. That goes on after this handler, so
+        # other threads wait for it. `threading` has locks that the signal may have interrupted too.
+        _thread.start_new_thread(self._say_last_words, ())
+        _thread.start_new_thread(self._leave, ())
+
+    def _say_last_words(self) -> None:
+        self._logger.warning("%s", self._last_words)
+        self._is_said.set()
+
+    def _leave(self) -> None:
+        self._is_said.wait(_LAST_WORDS_SECONDS)  # the log may hang
+        os._exit(EXIT_FAILED)

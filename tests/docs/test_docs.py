@@ -214,7 +214,7 @@ def test_the_reference_has_every_event_and_exit_code(agent: Agent) -> None:
     ]
     codes = re.findall(r"^\| (\d) \|", text.partition("## Exit codes")[2], re.MULTILINE)
     known = {value for name, value in vars(server).items() if name.startswith("EXIT_")}
-    assert {int(code) for code in codes} == known | {2}  # of a bad setting: tests/settings
+    assert {int(code) for code in codes} == known | {2}  # 2: a bad setting
 
 
 def test_every_status_that_an_answer_can_have_is_explained() -> None:

@@ -1,9 +1,9 @@
 """The wire contract, row by row, against a running agent and over raw bytes, on each store.
 
-``OPLOG_CONTRACT_URL=https://host:8042 pytest tests/contract`` tests the agent at that address
+``OPLOG_CONTRACT_URL=https://host:8042 pytest tests/contract/wire`` tests the agent at that address
 instead of starting one. ``OPLOG_CONTRACT_UDP=host:port`` is its address for UDP, by default the
 same. That agent must have no password and no ``--object-url``, and no other clients: counters are
-compared exactly. The tests leave operations in its log. The modules ``test_flag_*.py`` always start
+compared exactly. The tests leave operations in its log. The modules in ``flags/`` always start
 their own agents, since they need other flags.
 """
 
