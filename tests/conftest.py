@@ -1,7 +1,8 @@
 import gc
 import os
 import signal
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.kits.run.schedule import Schedule
 from tests.kits.servers.mongo import (
     URL_VARIABLE,
     RunningMongo,
+    drop_databases,
     ferretdb,
     java_server,
 )
@@ -29,6 +31,10 @@ DRIVERS = {
     "integration/mongo/": "pymongo",
     "integration/spark/": "pyspark",
 }
+
+
+# Each drops the databases that the tests have made on a shared server.
+_drops: list[Callable[[], None]] = []
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +61,9 @@ def java() -> RunningMongo:
 @pytest.fixture(scope="session")
 def postgres() -> PostgresServer:
     """A PostgreSQL server. All tests of a run share it, so each creates its own database."""
-    return PostgresServer(reached_at=_shared("postgres"))
+    server = PostgresServer(reached_at=_shared("postgres"))
+    _drops.append(server.drop_databases)
+    return server
 
 
 @pytest.fixture(scope="session")
@@ -71,14 +79,23 @@ def opensearch() -> OpenSearchServer:
     return OpenSearchServer.at(_shared("opensearch"))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _dropped_databases() -> Iterator[None]:
+    """Drop the databases of the tests of a file: they are on servers that the run shares."""
+    yield
+    for drop in _drops:
+        drop()
+
+
 def _mongo(name: str) -> RunningMongo:
     if find_spec("pymongo"):
         from tests.kits.servers.pymongo_sockets import close_cancelled_connections
 
         close_cancelled_connections()
-    if real := os.environ.get(URL_VARIABLE):
-        return RunningMongo(real, is_stand_in=False)
-    return RunningMongo(_shared(name)["url"], is_stand_in=True)
+    real = os.environ.get(URL_VARIABLE)
+    url = real or _shared(name)["url"]
+    _drops.append(partial(drop_databases, url))
+    return RunningMongo(url, is_stand_in=real is None)
 
 
 def _shared(name: str) -> Address:

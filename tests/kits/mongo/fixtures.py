@@ -70,28 +70,25 @@ def clock() -> VirtualClock:
 async def make_store(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[MakeStore]:
-    """Makes stores. The test opens them; afterwards they are closed and dropped."""
+    """Makes stores. The test opens them; afterwards they are closed."""
     # On a busy machine a store may need longer than an agent waits for it.
     monkeypatch.setattr("oplogd.store.mongo.store._OPEN_SECONDS", 30.0)
     is_dated = "clock" in request.fixturenames
     clock: VirtualClock | None = request.getfixturevalue("clock") if is_dated else None
     defaults: dict[str, Any] = {"lease": 0.5, "clock": clock.dates if clock else SYSTEM}
     made: list[MongoStore] = []
-    urls: list[str] = []
 
     def make(url: str, kind: CollectionKind, **options: Any) -> MongoStore:
         store = MongoStore(url, collection=kind, **{**defaults, **options})
         made.append(store)
-        urls.append(url)
         return store
 
     yield make
     for store in made:
         await store.close()
-    for url in {each for each in urls if "oplog_test_" in each}:
-        await drop(url)
 
 
 async def drop(url: str) -> None:
+    """Drop the database of this URL."""
     async with AsyncMongoClient[dict[str, Any]](url) as client:
         await client.drop_database(client.get_default_database().name)

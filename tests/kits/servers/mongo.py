@@ -35,6 +35,8 @@ OLDEST_GO = 22
 _START_SECONDS = 60.0
 _BUILD_SECONDS = 900.0
 _numbers = itertools.count(1)
+# URL of a server -> databases of this process.
+_made: dict[str, list[str]] = {}
 
 
 class MongoServer:
@@ -123,15 +125,21 @@ def with_database(url: str, name: str) -> str:
 
 def new_database(url: str) -> str:
     """Return the URL of a new database at a server's URL."""
-    return with_database(url, f"oplog_test_{os.getpid()}_{next(_numbers)}")
+    name = f"oplog_test_{os.getpid()}_{next(_numbers)}"
+    _made.setdefault(url, []).append(name)
+    return with_database(url, name)
 
 
-def drop_database(url: str) -> None:
-    """Drop the database of this URL: the tests of a run share a server."""
+def drop_databases(url: str) -> None:
+    """Drop the databases that this process has made at a server."""
+    names = _made.pop(url, [])
+    if not names:
+        return
     from pymongo import MongoClient  # only tests on MongoDB need the driver
 
     with MongoClient[dict[str, object]](url) as client:
-        client.drop_database(client.get_default_database().name)
+        for name in names:
+            client.drop_database(name)
 
 
 def ferretdb(folder: Path) -> MongoServer:

@@ -50,6 +50,7 @@ class PostgresServer:
     def __init__(self, *, fsync: bool = False, reached_at: Address | None = None) -> None:
         self._fsync = fsync
         self._process: subprocess.Popen[str] | None = None
+        self._made: list[str] = []
         # PostgreSQL refuses to run as root.
         self._user = _other_user() if os.getuid() == 0 else None
         # A path of a Unix socket has at most 107 bytes; folders of pytest are for one user only.
@@ -89,7 +90,13 @@ class PostgresServer:
         """Create a database, and return its URL."""
         name = f"test_{os.getpid()}_{next(_numbers)}"
         self.run(f"CREATE DATABASE {name}")
+        self._made.append(name)
         return self.url(name)
+
+    def drop_databases(self) -> None:
+        """Drop the databases that this process has made."""
+        while self._made:
+            self.run(f"DROP DATABASE {self._made.pop()} WITH (FORCE)")
 
     def url(self, database: str = "postgres", user: str = "postgres", password: str = "") -> str:
         """Return the URL of a database over TCP. ``GUARDED_USER`` needs a password."""

@@ -9,7 +9,7 @@ import pytest
 
 from oplogd.store.sqlite import statements
 from tests.kits.agents.agent import Agent
-from tests.kits.servers.mongo import RunningMongo, drop_database, new_database
+from tests.kits.servers.mongo import RunningMongo, new_database
 
 if TYPE_CHECKING:  # tests on SQLite must not need the driver
     from oplogd.store.mongo.setup import CollectionKind
@@ -78,9 +78,7 @@ def new_place(request: pytest.FixtureRequest, sort: str) -> StorePlace:
         folder: Path = request.getfixturevalue("tmp_path")
         return StorePlace(folder / "oplog.db")
     running: RunningMongo = request.getfixturevalue(server)
-    url = new_database(running.url)
-    request.addfinalizer(lambda: drop_database(url))
-    return StorePlace(url, kind)
+    return StorePlace(new_database(running.url), kind)
 
 
 def skip_fsync(patch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,9 @@ import contextlib
 import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import pytest
-from pymongo import AsyncMongoClient
 
 from oplogd.operation import Operation
 from oplogd.store import BatchId, Entry, State, StateCursor, Store
@@ -107,8 +106,6 @@ class MongoKit:
     async def close(self) -> None:
         for store in self._open:
             await store.close()
-        async with AsyncMongoClient[dict[str, Any]](self._url) as client:
-            await client.drop_database(client.get_default_database().name)
 
 
 class _Trimmed(MongoStore):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -14,6 +15,11 @@ from tests.kits.agents.agent import DEADLINE
 
 def stream_of(spark: SparkSession, options: dict[str, str]) -> DataFrame:
     return spark.readStream.format("oplog").options(**options).load()
+
+
+def _is_busy(error: StreamingQueryException | None) -> bool:
+    """Return whether the machine was too busy: Spark gives a Python worker 10 s to start."""
+    return "Python worker failed to connect back" in str(error)
 
 
 class WrittenRow(NamedTuple):
@@ -46,12 +52,40 @@ class StreamSink:
         )
         return writer.trigger(**trigger).start() if trigger else writer.start()
 
+    def complete(self, stream: DataFrame, checkpoint: Path) -> None:
+        """Write all that there is now."""
+        while True:
+            try:
+                self.start(stream, checkpoint, availableNow=True).awaitTermination()
+            except StreamingQueryException as error:
+                if _is_busy(error):
+                    continue
+                raise
+            return
+
+    def begin(self, stream: DataFrame, checkpoint: Path) -> StreamingQuery:
+        """Start a query, and wait until it has written a batch.
+
+        Spark may not yet have recorded the batch as done.
+        """
+        query = self.start(stream, checkpoint)
+        while not self._has_written(query):
+            query = self.start(stream, checkpoint)
+        return query
+
     def wait(self, query: StreamingQuery) -> None:
-        """Wait until the query has written a batch. Spark may not yet have recorded it as done."""
+        """Wait until the query has written a batch."""
+        assert self._has_written(query), query.exception()
+
+    def _has_written(self, query: StreamingQuery) -> bool:
+        """Wait for a batch. Return False if the machine was too busy for the query."""
         deadline = time.monotonic() + 4 * DEADLINE
         while not self._changed.wait(1):
-            assert query.isActive, query.exception()
+            if not query.isActive:
+                assert _is_busy(query.exception()), query.exception()
+                return False
             assert time.monotonic() < deadline, query.status
+        return True
 
     def rows(self) -> list[WrittenRow]:
         columns = pa.concat_tables(self._batches.values()).sort_by("offset").columns

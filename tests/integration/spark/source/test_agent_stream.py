@@ -26,16 +26,16 @@ def test_an_agents_stream_can_begin_with_every_object(spark: SparkSession, tmp_p
         assert agent.post([operation("delete", "video", str(n)) for n in range(10)]) == 200
         table = StreamSink()
         stream = stream_of(spark, {"agent": agent.url, "start": "0", "password": "secret"})
-        table.start(stream, tmp_path / "checkpoint", availableNow=True).awaitTermination()
+        table.complete(stream, tmp_path / "checkpoint")
         assert sorted(r.key for r in table.rows()) == sorted(f"video/{n}" for n in range(10, 50))
         assert agent.post(operation("delete", "video", "20")) == 204
-        table.start(stream, tmp_path / "checkpoint", availableNow=True).awaitTermination()
+        table.complete(stream, tmp_path / "checkpoint")
         assert [(r.event, r.key) for r in table.rows() if r.event == "delete"] == [
             ("delete", "video/20")
         ]
         wrong = stream_of(spark, {"agent": agent.url, "password": "wrong"})
         with pytest.raises(PySparkException, match="it answered 401"):
-            table.start(wrong, tmp_path / "other", availableNow=True).awaitTermination()
+            table.complete(wrong, tmp_path / "other")
 
 
 def test_an_agents_address_may_hold_credentials_and_no_message_shows_them(tmp_path: Path) -> None:

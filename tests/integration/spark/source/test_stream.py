@@ -56,9 +56,7 @@ def test_operations_arriving_while_the_query_restarts_are_counted_once_each(
                 posted.release(count)
 
         producer = threading.Thread(target=produce)
-        table.start(
-            stream, checkpoint, availableNow=True
-        ).awaitTermination()  # the position is in the checkpoint now
+        table.complete(stream, checkpoint)  # the position is in the checkpoint now
         producer.start()
         posts = count // per_post
         a_round = posts // (RESTARTS + 1)
@@ -67,14 +65,12 @@ def test_operations_arriving_while_the_query_restarts_are_counted_once_each(
             assert posted.acquire(
                 timeout=DEADLINE
             )  # so the query finds something; the others arrive meanwhile
-            query = table.start(stream, checkpoint)
-            table.wait(query)
-            query.stop()
+            table.begin(stream, checkpoint).stop()
             assert all(posted.acquire(timeout=DEADLINE) for _ in range(a_round - 1))
         allowed.release(posts - RESTARTS * a_round)
         producer.join(DEADLINE)
         assert not failed, failed
-        table.start(stream, checkpoint, availableNow=True).awaitTermination()
+        table.complete(stream, checkpoint)
         entries = log(tmp_path / "oplog.db")
     found = table.rows()
     expected = entries if through == "store" else entries[1:]
