@@ -8,6 +8,7 @@ the socket ends, the parent kills the programs that still run, and ends.
 
 import atexit
 import contextlib
+import ctypes
 import gc
 import importlib
 import io
@@ -25,6 +26,8 @@ from typing import Any, NamedTuple, NoReturn
 MAX_REQUEST = 1 << 18
 # Standard input, output and error, and the pipe for the process id and the exit code.
 DESCRIPTORS = 4
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
 PACKAGES = ("oplogd", "oplogc", "oplog_kit", "oplog_relay", "oplog_pipe")
 
 
@@ -87,6 +90,8 @@ class Parent:
 
     def _become_child(self, standard: list[int], status: int) -> None:
         os.setsid()
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a parent may be killed
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         for target, each in enumerate(standard):
             os.dup2(each, target)
         self._selector.close()
@@ -170,8 +175,7 @@ def _open_standard_streams() -> None:
 
 
 def main() -> None:
-    # A new Python has these dispositions, whatever its parent ignores.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the tests, and they end the parent
     preload()
     gc.collect()
     gc.freeze()  # a collection in a child would copy the pages of all these objects

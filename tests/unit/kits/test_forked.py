@@ -271,9 +271,17 @@ def test_a_program_starts_with_the_modules_of_the_product(script: Path) -> None:
     assert ended(script, code).stdout == "True False\n"
 
 
-@pytest.mark.parametrize("end", ["raise SystemExit(0)", "os.kill(os.getpid(), signal.SIGKILL)"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        "raise SystemExit(0)",
+        "os.kill(os.getpid(), signal.SIGKILL)",
+        "os.kill(int(open(f'/proc/{process.pid}/stat').read().split()[3]), signal.SIGKILL)",
+    ],
+    ids=["end", "run is killed", "parent is killed"],
+)
 def test_the_end_of_a_run_ends_the_programs_that_it_has_started(tmp_path: Path, end: str) -> None:
-    """Also if the run is killed. ``ready`` comes from a program, whose pipe then ends."""
+    """Also if a process is killed. ``ready`` comes from a program, whose pipe then ends."""
     (tmp_path / "waiting.py").write_text(WAITING)
     code = f"""
         import os, signal, subprocess, sys
