@@ -1,13 +1,14 @@
-"""Stores for tests of topics."""
+"""Stores for tests of messages."""
 
 import pytest
 
 from tests.kits.servers.stores import StorePlace, new_place
 
-SMALL = "mongo-capped"
 
-
-@pytest.fixture(params=["sqlite", "mongo-plain", SMALL])
+@pytest.fixture(params=["sqlite", "mongo-plain"])
 def place(request: pytest.FixtureRequest) -> StorePlace:
-    """Return an empty store of each kind. Some hundred messages are the most for SMALL."""
+    """Return an empty store of each kind that holds messages.
+
+    A capped log holds operations only. Tests of messages that are also about the log name it.
+    """
     return new_place(request, request.param)

@@ -38,7 +38,7 @@ class Clocked(NamedTuple):
     clock: StoreClock
 
 
-@pytest.fixture(scope="module", params=["sqlite", "mongo-plain", "mongo-capped"])
+@pytest.fixture(scope="module", params=["sqlite", "mongo-plain"])
 def sort(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -117,7 +117,7 @@ class History:
 
 @pytest.mark.parametrize(
     ("place", "steps"),
-    [("sqlite", 20), ("mongo-plain", 14), ("mongo-capped", 5)],
+    [("sqlite", 20), ("mongo-plain", 14)],
     indirect=["place"],
 )
 def test_readers_with_and_without_a_snapshot_get_all_committed_messages_in_one_order(

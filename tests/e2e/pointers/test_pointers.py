@@ -50,7 +50,7 @@ class Through(NamedTuple):
         return ask(self.proxy.port, method, path, body, headers)
 
 
-@pytest.fixture(scope="module", params=["sqlite", "mongo-plain", "mongo-capped"])
+@pytest.fixture(scope="module", params=["sqlite", "mongo-plain"])
 def agents(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Agents]:

@@ -16,7 +16,7 @@ PUBLISHERS = 4
 
 @pytest.mark.parametrize(
     ("place", "each"),
-    [("sqlite", 400), ("mongo-plain", 150), ("mongo-capped", 25)],
+    [("sqlite", 400), ("mongo-plain", 150)],
     indirect=["place"],
 )
 def test_two_agents_that_publish_under_polls_and_streams_give_all_readers_one_sequence(
@@ -78,7 +78,7 @@ def test_two_agents_that_publish_under_polls_and_streams_give_all_readers_one_se
 
 @pytest.mark.parametrize(
     ("place", "count"),
-    [("sqlite", 500), ("mongo-plain", 200), ("mongo-capped", 25)],
+    [("sqlite", 500), ("mongo-plain", 200)],
     indirect=["place"],
 )
 def test_a_poll_right_after_a_publish_has_the_message(

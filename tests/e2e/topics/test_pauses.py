@@ -22,7 +22,7 @@ PAUSE_SECONDS = 0.5
 
 
 @pytest.mark.parametrize(
-    ("place", "pauses"), [("sqlite", 5), ("mongo-plain", 5), ("mongo-capped", 2)],
+    ("place", "pauses"), [("sqlite", 5), ("mongo-plain", 5)],
     indirect=["place"],
 )  # fmt: skip
 def test_an_agent_stopped_while_the_front_passes_its_head_loses_nothing_acknowledged(

@@ -16,7 +16,7 @@ from tests.kits.servers.stores import StorePlace
 
 
 @pytest.mark.parametrize(
-    ("place", "rounds"), [("sqlite", 20), ("mongo-plain", 10), ("mongo-capped", 2)],
+    ("place", "rounds"), [("sqlite", 20), ("mongo-plain", 10)],
     indirect=["place"],
 )  # fmt: skip
 def test_an_agent_that_publishes_while_another_deletes_and_creates_revives_no_old_message(
