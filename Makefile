@@ -18,7 +18,7 @@ demo: $(VENV)/.runtime ## start an agent with a small producer; prints commands 
 
 ##@ Before a commit
 check: lint ## lint, types and unit tests, in under a minute; needs Python only
-	@OPLOG_TEST_EXAMPLES=25 $(BIN)/python -m pytest -m unit -n 2 --dist loadscope -q
+	@OPLOG_TEST_EXAMPLES=10 $(BIN)/python -m pytest -m unit -n 2 --dist loadscope -q
 
 lint: $(VENV)/.dev ## check style, formatting, types and imports between folders
 	$(BIN)/ruff check

@@ -2,8 +2,16 @@
 
 import pytest
 
-# Files whose tests start Spark in processes of their own. All others share one session.
-_OWN_SPARK = ("test_command.py", "test_failures.py", "test_submit.py")
+# Files of which many tests start Spark in processes of their own. They take as long as all others.
+_OWN_SPARK = (
+    "job/test_bootstrap.py",
+    "job/test_command.py",
+    "job/test_failures.py",
+    "job/test_guard.py",
+    "job/test_submit.py",
+    "job/test_zones.py",
+    "spark/test_docs.py",
+)
 # Beginnings of groups, those that take longest first.
 _LONGEST = (
     "spark",
