@@ -54,14 +54,15 @@ class StreamSink:
 
     def complete(self, stream: DataFrame, checkpoint: Path) -> None:
         """Write all that there is now."""
+        deadline = time.monotonic() + 4 * DEADLINE
         while True:
             try:
                 self.start(stream, checkpoint, availableNow=True).awaitTermination()
             except StreamingQueryException as error:
-                if _is_busy(error):
-                    continue
-                raise
-            return
+                if not _is_busy(error) or time.monotonic() > deadline:
+                    raise
+            else:
+                return
 
     def begin(self, stream: DataFrame, checkpoint: Path) -> StreamingQuery:
         """Start a query, and wait until it has written a batch.
