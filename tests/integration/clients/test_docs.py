@@ -97,7 +97,11 @@ def command(snippet: Snippet, folder: Path) -> list[str]:
                 "module snippet\n\ngo 1.23\n\nrequire oplog.example/oplog v0.0.0\n\n"
                 f"replace oplog.example/oplog => {CLIENTS / 'go'}\n"
             )
-            return [go_program(), "run", "."]
+            program = folder / "snippet"
+            if not program.exists():
+                build = [go_program(), "build", "-buildvcs=false", "-o", str(program), "."]
+                subprocess.run(build, cwd=folder, env={**os.environ, "GOPROXY": "off"}, check=True)
+            return [str(program)]
     assert snippet.language == "sh"
     return ["bash", "-euc", snippet.code]
 
