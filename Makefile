@@ -1,6 +1,6 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo check lint test tools soak bench docs dist version clean
+.PHONY: help demo check quick lint test tools soak bench docs dist version clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -17,8 +17,11 @@ demo: $(VENV)/.runtime ## start an agent with a small producer; prints commands 
 	@$(BIN)/python -m oplogd.demo
 
 ##@ Before a commit
-check: lint ## lint, types and unit tests, in under a minute; needs Python only
-	@OPLOG_TEST_EXAMPLES=10 $(BIN)/python -m pytest -m unit -n 2 --dist loadscope -q
+check: $(VENV)/.dev ## lint, types and quick unit tests, in half a minute; needs Python only
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync lint quick
+
+quick: $(VENV)/.dev ## run the quick unit tests
+	@OPLOG_TEST_EXAMPLES=10 $(BIN)/python -m pytest -m "unit and not thorough" -n 2 --dist loadscope -q
 
 lint: $(VENV)/.dev ## check style, formatting, types and imports between folders
 	$(BIN)/ruff check

@@ -133,7 +133,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     folder = f"{collection_path.relative_to(TESTS).as_posix()}/"
     if folder == "soak/":
         return None if SOAK in os.environ else True
-    if config.option.markexpr == "unit" and folder != "./":
+    if config.option.markexpr.startswith("unit") and folder != "./":
         return None if any(map(folder.startswith, UNIT)) or is_above(folder, UNIT) else True
     driver = DRIVERS.get(folder)
     if driver is None or find_spec(driver) or os.environ.get(REQUIRE_ALL):

@@ -87,6 +87,7 @@ def test_heartbeats_without_end_cost_no_memory_and_are_counted() -> None:
     assert list(parser.feed(b"id: 1\n\n")) == [Block("1")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "raw",
     [b"data: \xff\n", b"x" * (MAX_BLOCK_BYTES + 1), b"data: 1\n" * (MAX_BLOCK_BYTES // 7 + 1)],

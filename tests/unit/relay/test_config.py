@@ -169,6 +169,7 @@ limits:
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

@@ -10,6 +10,7 @@ from tests.kits.relay.schedule import Schedule
 from tests.unit.relay.broken import BROKEN
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tens", range(max(1, EXAMPLES // 10)))
 def test_no_schedule_reverses_a_key_or_loses_a_row(tens: int) -> None:
     for seed in range(10 * tens, 10 * tens + 10):
@@ -25,6 +26,7 @@ def _is_noticed(seeds: range, *, judges_on_arrival: bool = False) -> bool:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rule", BROKEN)
 def test_the_model_notices_an_engine_with_a_broken_rule(
     rule: str, monkeypatch: pytest.MonkeyPatch

@@ -28,6 +28,7 @@ def hub_of(connections: int) -> Any:
     return SimpleNamespace(connections=connections, consumers=set(range(connections)))
 
 
+@pytest.mark.thorough
 def test_connected_streams_are_not_visited_and_ended_ones_are_collected() -> None:
     streams = [Cycle() for _ in range(1000)]
     watched = [weakref.ref(stream) for stream in streams]
@@ -55,6 +56,7 @@ def test_many_ended_streams_cause_one_collection_after_the_last_and_a_few_cause_
         assert gc.get_stats()[2]["collections"] == collections + collected
 
 
+@pytest.mark.thorough
 def test_streams_that_end_all_the_time_are_collected() -> None:
     hub = hub_of(1000)
     freezer = Freezer(hub)

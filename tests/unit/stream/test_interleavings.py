@@ -156,6 +156,7 @@ all_sizes = st.builds(
 )
 
 
+@pytest.mark.thorough
 @examples(1.5)
 @given(
     sizes=all_sizes,

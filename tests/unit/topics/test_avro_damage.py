@@ -60,6 +60,7 @@ def test_any_bytes_are_a_poll_or_one_error(body: bytes) -> None:
     assert found == PollRequest(read["startFrom"], read["inclusive"], read["limit"])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("body", [publish([b"abc", b"", b"d" * 100] * 50), poll(ID, True, 5)])
 def test_a_body_that_is_cut_anywhere_is_refused(body: bytes) -> None:
     refuse = refused if body[:1] == b"\x02" else refused_poll

@@ -133,6 +133,7 @@ def test_a_number_out_of_range_is_said_to_be_one(number: bytes) -> None:
     assert str(poll_error.value) == "body: has a number that is out of range"
 
 
+@pytest.mark.thorough
 def test_a_list_too_long_to_split_at_once_has_all_its_messages() -> None:
     count = 200_002
     body = b'{"messages": [ %b ]}' % b" , ".join([b'"a"'] * count)

@@ -213,6 +213,7 @@ def keys_of(codec: Codec, count: int) -> list[bytes]:
     return bodies
 
 
+@pytest.mark.thorough
 @BOTH
 def test_a_rollback_has_at_most_100_000_keys(codec: Codec) -> None:
     assert MAX_KEYS == 100_000

@@ -238,6 +238,7 @@ def test_a_repeated_lsn_is_taken_once_and_needs_the_same_content() -> None:
         records(first, {**first, "payload": "b"})
 
 
+@pytest.mark.thorough
 def test_many_records_are_read_in_pieces_one_by_one() -> None:
     count = MANY_COMMAS // 2
     raw = b'{"records":[%s]}' % b",".join(

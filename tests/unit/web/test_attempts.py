@@ -129,6 +129,7 @@ def test_the_addresses_of_one_network_share_its_limit(
     assert sum(guess(limiter, address, b"%d" % n) for n, address in enumerate(addresses)) == 1
 
 
+@pytest.mark.thorough
 def test_thousands_of_networks_share_the_limit_of_everybody(clock: VirtualClock) -> None:
     limiter = AttemptLimiter(clock.monotonic)
     spend_everybody(limiter)
@@ -185,6 +186,7 @@ def test_forgetting_an_address_gives_away_no_guess(clock: VirtualClock) -> None:
     assert limiter.memory_use().addresses == 2
 
 
+@pytest.mark.thorough
 def test_the_memory_of_the_limiter_is_bounded(clock: VirtualClock) -> None:
     bounds = MemoryBounds(buckets=10, known=10)
     limiter = AttemptLimiter(clock.monotonic, bounds)

@@ -63,6 +63,7 @@ async def test_an_append_that_was_interrupted_leaves_nothing(path: Path, count: 
         await whole(store, made)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "made",
     [

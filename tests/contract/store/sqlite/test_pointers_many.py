@@ -38,6 +38,7 @@ def clock() -> VirtualClock:
 # --- Large numbers ---
 
 
+@pytest.mark.thorough
 async def test_messages_stored_within_one_ms_keep_their_order_past_the_largest_sequence(
     path: Path, clock: VirtualClock
 ) -> None:

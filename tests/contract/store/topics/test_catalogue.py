@@ -203,6 +203,7 @@ async def test_only_an_explicit_default_changes_the_default_of_the_store(topic_k
         assert await store.topics.default_ttl() == expected
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("topic_kits", LARGE, indirect=True)
 async def test_thousands_of_topics_are_listed_and_found(topic_kit: Kit, topics: Topics) -> None:
     count = min(MANY, topic_kit.bulk)

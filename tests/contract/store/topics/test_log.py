@@ -191,6 +191,7 @@ async def test_two_agents_share_one_dense_order_in_every_topic(
 # --- Ids ---
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("topic_kits", LARGE, indirect=True)
 async def test_ids_ascend_over_more_messages_than_a_ms_has_sequences(
     topic_kit: Kit, topics: Topics

@@ -35,6 +35,7 @@ SAMPLES = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("txn_kits", SAMPLES, indirect=True)
 def test_all_readers_see_what_the_lists_have(
     txn_kits: Kits, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch

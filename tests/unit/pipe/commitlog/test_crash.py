@@ -93,6 +93,7 @@ def crashes() -> list[tuple[int, int]]:
     return found[:: max(1, 100 // EXAMPLES)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("keep_bytes", [True, False])
 @pytest.mark.parametrize("keep_names", [True, False])
 def test_a_crash_at_any_step_loses_and_doubles_nothing(keep_bytes: bool, keep_names: bool) -> None:

@@ -106,6 +106,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.thorough
 @given(STEPS)
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_log_does_as_a_list(steps: list[tuple[str, object]]) -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -46,6 +47,7 @@ rounds = st.builds(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, deadline=None)
 @given(st.lists(rounds, min_size=1, max_size=5))
 @example([Round("abcabcab", {2}, 3, 2, True), Round("ab", set(), 0, 2, True)])

@@ -109,6 +109,7 @@ def test_an_agent_says_how_long_to_wait_after_a_failure(world: World) -> None:
     assert 3.0 <= times[1] - times[0] < 3.1
 
 
+@pytest.mark.thorough
 def test_failures_are_counted_until_a_minute_passes_without_one(
     world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

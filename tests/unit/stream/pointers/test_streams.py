@@ -31,6 +31,7 @@ def blocks_of(chunk: bytes) -> list[bytes]:
     return [block + b"\n\n" for block in chunk.split(b"\n\n")[:-1]]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("isolation", Isolation)
 @pytest.mark.parametrize("count", [3, LARGE])
 async def test_stored_messages_are_cut_at_every_record_and_resumed(

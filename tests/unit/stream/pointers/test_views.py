@@ -5,6 +5,7 @@ import tracemalloc
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -242,6 +243,7 @@ def test_readers_take_what_a_plain_list_has_for_them(
     assert model.ring.window.size == 0
 
 
+@pytest.mark.thorough
 def test_entries_of_open_pointers_are_counted_with_their_memory() -> None:
     def taken_by(doing: Do, count: int) -> tuple[int, int]:
         model = Model()

@@ -35,6 +35,7 @@ SHAPES: dict[str, tuple[Callable[[int], Operation], Filter]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_ring_takes_no_more_memory_than_it_counts(shape: str) -> None:
     make, filter_ = SHAPES[shape]

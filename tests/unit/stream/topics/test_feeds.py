@@ -247,6 +247,7 @@ async def test_all_rings_share_one_bound_and_the_quietest_topic_gives_up_first(
     assert told(await read_all(consumers[busy])) == ["x" * 60_000]
 
 
+@pytest.mark.thorough
 async def test_a_listened_topic_takes_little_memory(topic_world: TopicWorld) -> None:
     count = 10_000
     made = [Topic(log, TopicName("ns", str(log)), None) for log in range(1, count + 1)]

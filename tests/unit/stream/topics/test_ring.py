@@ -211,6 +211,7 @@ def test_marks_are_kept_while_many_entries_leave() -> None:
         assert held == [Mark(e.offset, e.ms, e.sequence) for e in made[: each.offset - 10][-20:]]
 
 
+@pytest.mark.thorough
 def test_times_to_live_of_entries_that_have_left_take_no_memory() -> None:
     ring = make_ring(VirtualClock(1000))
 

@@ -5,6 +5,7 @@ import tracemalloc
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -181,6 +182,7 @@ def check_found(ring: TopicRing, after: int, kept: Sequence[Held]) -> None:
         assert found == (Peeked(expected) if is_known else None)
 
 
+@pytest.mark.thorough
 def test_entries_of_transactions_are_counted_with_their_memory() -> None:
     def taken_by(kind: Kind, count: int) -> tuple[int, int]:
         ring = make_ring()

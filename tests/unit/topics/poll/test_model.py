@@ -183,6 +183,7 @@ class World:
         return str(MessageId(*unstamp(number + step.shift)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("from_memory", [False, True])
 async def test_a_poll_returns_what_the_list_has(from_memory: bool) -> None:
     @examples()

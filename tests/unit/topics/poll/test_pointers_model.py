@@ -310,6 +310,7 @@ class World:
         return str(MessageId(ms, sequence))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("page", "from_memory"), [(LIMIT, False), (1000, False), (1000, True)])
 async def test_all_readers_get_what_the_list_has(
     page: int, from_memory: bool, monkeypatch: pytest.MonkeyPatch
