@@ -72,7 +72,7 @@ class Agent:
             if settings.spool
             else None
         )
-        self.latency = LatencyProbe(clock.monotonic)
+        self.latency = LatencyProbe()
         framer = Framer(settings.object_url or "")
         waker = Waker()
         self.ring = Ring(framer, settings.ring_size, settings.ring_bytes, waker.wake)

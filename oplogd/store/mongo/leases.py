@@ -10,6 +10,7 @@ raised the term and its answer was lost, the holder learns the new term by its n
 The clock is the server's. Safety does not depend on it: see ``fences``.
 """
 
+import asyncio
 import random
 import time
 from typing import Any
@@ -118,7 +119,7 @@ class MongoLeases:
                 f"MongoDB at {self._link.hosts}: the lease {name} changes too often, or no majority"
                 " of the replica set has what its primary wrote"
             )
-        await self._link.clock.sleep(random.uniform(0, min(tried_seconds, _JITTER_SECONDS)))
+        await asyncio.sleep(random.uniform(0, min(tried_seconds, _JITTER_SECONDS)))
 
 
 def _row_of(document: Document) -> LeaseRow:

@@ -3,12 +3,17 @@
 ``Forked`` and ``run`` are those of ``subprocess`` for the commands ``python -m MODULE …`` and
 ``python SCRIPT …``. A test of the start itself, of memory, CPU time, limits or the environment of
 Python (PYTHON…, LD_PRELOAD, TZ) starts a real Python with ``subprocess``.
+
+A fork differs from a new Python in a few ways. It does not inherit the umask, the limits and the
+ignored signals of a test. All forks share one hash seed. A missing script ends it with code 1.
+Objects are not freed at its end. Its standard streams are strict UTF-8.
 """
 
 import atexit
 import json
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -22,6 +27,9 @@ from tests.kits.processes.parent import MAX_REQUEST, Program
 _OPTIONS_OF_NEW = {"preexec_fn", "user", "group", "umask", "pass_fds", "shell", "executable"}
 # Beginnings of the names of variables.
 _VARIABLES_OF_NEW = ("PYTHON", "LD_", "TZ", "LANG", "LC_", "FAKETIME")
+
+# Variables of the parent: those of the process that begins the run.
+_ENVIRON = dict(os.environ)
 
 _lock = threading.Lock()
 _parent: "tuple[subprocess.Popen[bytes], socket.socket] | None" = None
@@ -57,7 +65,10 @@ class Forked(subprocess.Popen[AnyStr]):
         finally:
             os.close(write_end)
             self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
-        self.pid = int(self._told())
+        told = self._told()
+        if not told:
+            raise ChildProcessError("the parent of the forked programs was killed")
+        self.pid = int(told)
         self._child_created = True
 
     def _internal_poll(self, *_: Any, **__: Any) -> int | None:
@@ -67,7 +78,8 @@ class Forked(subprocess.Popen[AnyStr]):
         if self.returncode is None and self._ends_within(timeout):
             with self._waitpid_lock:  # type: ignore[attr-defined]
                 if self.returncode is None:  # no other thread was faster
-                    self.returncode = int(self._told())
+                    # If the parent was killed, the kernel has killed its programs.
+                    self.returncode = int(self._told() or -signal.SIGKILL)
                     os.close(self._status)
         if self.returncode is None and timeout:
             raise subprocess.TimeoutExpired(self.args, timeout)
@@ -79,12 +91,15 @@ class Forked(subprocess.Popen[AnyStr]):
         return bool(poll.poll(None if timeout is None else max(0.0, timeout) * 1_000))
 
     def _told(self) -> bytes:
-        """Return the next number of the parent: the process id, then the exit code."""
+        """Return the next number of the parent: the process id, then the exit code.
+
+        Empty if the parent was killed.
+        """
         line = b""
         while not line.endswith(b"\n"):
             byte = os.read(self._status, 1)
             if not byte:
-                raise ChildProcessError("the parent of the forked programs has ended")
+                return b""
             line += byte
         return line
 
@@ -130,9 +145,12 @@ def _needs_new(args: Sequence[str | os.PathLike[str]], options: Mapping[str, Any
     if refused := options.keys() & _OPTIONS_OF_NEW:
         return f"a fork has no option {', '.join(sorted(refused))}"
     environ = os.environ if options.get("env") is None else options["env"]
-    for name in {*environ, *os.environ}:
-        if name.startswith(_VARIABLES_OF_NEW) and environ.get(name) != os.environ.get(name):
+    for name in {*environ, *_ENVIRON}:
+        if name.startswith(_VARIABLES_OF_NEW) and environ.get(name) != _ENVIRON.get(name):
             return f"Python and its libraries read {name} at their start"
+    texts = [*environ.keys(), *environ.values(), *(os.fspath(each) for each in args)]
+    if sum(map(len, texts)) > MAX_REQUEST // 8:  # JSON writes some characters as six
+        return "its request is too large"
     return None
 
 
@@ -152,24 +170,29 @@ def _ask(program: Program, descriptors: list[int]) -> None:
 
 
 def _requests() -> socket.socket:
+    """Return the socket of the parent. Start a parent if there is none, or it was killed."""
     global _parent
+    if _parent is not None and _parent[0].poll() is not None:
+        _parent[1].close()
+        _parent = None
     if _parent is None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.kits.processes.parent", str(theirs.fileno())],
                 cwd=ROOT,
+                env=_ENVIRON,
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
             )
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_REQUEST)
         _parent = process, ours
-        atexit.register(_end)
     return _parent[1]
 
 
+@atexit.register
 def _end() -> None:
-    assert _parent is not None
-    process, requests = _parent
-    requests.close()
-    process.wait(30)
+    if _parent is not None:
+        process, requests = _parent
+        requests.close()
+        process.wait(30)

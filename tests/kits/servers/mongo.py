@@ -56,6 +56,10 @@ class MongoServer:
     def reached_at(self) -> Address:
         return {"url": self.url}
 
+    def end_signal(self) -> tuple[int, int]:
+        assert self._process is not None
+        return signal.SIGKILL, self._process.pid
+
     def start(self) -> None:
         host, port = self.address.split(":")
         arguments = [host, port] if self._separate_port else [self.address, str(self._folder)]

@@ -6,6 +6,7 @@ Run as a program, this builds it into `.cache`.
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import urllib.request
@@ -29,6 +30,10 @@ class OpenSearchServer:
 
     def reached_at(self) -> Address:
         return {"folder": str(self._folder), "url": self.url}
+
+    def end_signal(self) -> tuple[int, int]:
+        assert self._process is not None
+        return signal.SIGKILL, self._process.pid
 
     @classmethod
     def at(cls, address: Address) -> Self:

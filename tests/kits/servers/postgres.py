@@ -62,6 +62,10 @@ class PostgresServer:
     def reached_at(self) -> Address:
         return {"folder": str(self.folder), "port": self.port}
 
+    def end_signal(self) -> tuple[int, int]:
+        assert self._process is not None
+        return signal.SIGQUIT, self._process.pid
+
     def start(self) -> None:
         """Start the server, and wait until it accepts connections."""
         if not (self.folder / "data").exists():

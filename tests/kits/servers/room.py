@@ -8,12 +8,16 @@ import json
 import os
 import shutil
 import socket
+import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Protocol, Self
+
+from tests.kits.servers import watch
 
 VARIABLE = "OPLOG_TEST_SERVERS"
 # Seconds for the start of a server on a busy machine.
@@ -27,6 +31,9 @@ class Server(Protocol):
 
     def reached_at(self) -> Address:
         """Return all that another process needs to reach the server, for JSON."""
+
+    def end_signal(self) -> tuple[int, int]:
+        """Return a signal that ends the server at once, and the process that it is for."""
 
     def __enter__(self) -> Self: ...
 
@@ -45,6 +52,9 @@ class ServerRoom:
         self._locks = {name: threading.Lock() for name in makers}
         self._answers: dict[str, Address] = {}
         self._servers = ExitStack()
+        self._watch: subprocess.Popen[str] | None = None
+        self._watch_lock = threading.Lock()
+        self._is_closing = False
         self._folder = Path(tempfile.mkdtemp(prefix="oplog-servers-"))
         path = str(self._folder / "socket")
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -60,27 +70,49 @@ class ServerRoom:
                 threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection, connection.makefile("rw") as file:
+        with suppress(OSError), connection, connection.makefile("rw") as file:
             name = file.readline().strip()
             with self._locks[name]:
-                if name not in self._answers:
-                    self._answers[name] = self._start(name)
-                file.write(json.dumps(self._answers[name]) + "\n")
+                answer = self._answers.get(name) or self._start(name)
+            file.write(json.dumps(answer) + "\n")
 
     def _start(self, name: str) -> Address:
+        """Start a server. A start that fails is tried again when the next test asks."""
+        if self._is_closing:
+            return {"error": "the run has ended"}
         folder = self._folder / name
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         try:
-            return self._servers.enter_context(self._makers[name](folder)).reached_at()
+            server = self._servers.enter_context(self._makers[name](folder))
         except UnavailableError as missing:
-            return {"unavailable": str(missing)}
+            self._answers[name] = {"unavailable": str(missing)}
         except Exception as error:
             return {"error": str(error)}
+        else:
+            self._tell_watch(*server.end_signal())
+            self._answers[name] = server.reached_at()
+        return self._answers[name]
+
+    def _tell_watch(self, number: int, process: int) -> None:
+        with self._watch_lock:
+            if self._watch is None:
+                self._watch = subprocess.Popen(
+                    [sys.executable, "-I", "-S", watch.__file__, str(self._folder)],
+                    stdin=subprocess.PIPE,
+                    text=True,
+                )
+            assert self._watch.stdin is not None
+            print(int(number), process, file=self._watch.stdin, flush=True)
 
     def close(self) -> None:
         """End all servers and remove their data."""
+        self._is_closing = True
         self._listener.close()
+        for lock in self._locks.values():
+            lock.acquire()  # a server that starts now is ended, too
         self._servers.close()
+        if self._watch is not None:
+            self._watch.communicate("done\n", DEADLINE)
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

@@ -288,15 +288,19 @@ def test_the_end_of_a_run_ends_the_programs_that_it_has_started(tmp_path: Path, 
         from tests.kits.processes.forked import Forked
         process = Forked([sys.executable, {str(tmp_path / "waiting.py")!r}], stdout=subprocess.PIPE)
         print(process.stdout.readline(), process.pid, flush=True)
+        sys.stdin.readline()
         {end}
     """
     with subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    ) as test_run:
+        [sys.executable, "-c", textwrap.dedent(code)],
+        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as test_run:  # fmt: skip
+        assert test_run.stdin is not None
         assert test_run.stdout is not None
         ready, _, pid = test_run.stdout.readline().rpartition(" ")
         assert ready == "b'ready\\n'"
         program = os.pidfd_open(int(pid))
+        test_run.stdin.close()
         # The parent of the forked programs has inherited this output, and ends last.
         assert test_run.stdout.read() == ""
     try:

@@ -15,6 +15,7 @@ LONGEST = 400
 ALLOWED = {("soak", "bench")}
 
 
+_RELATIVE = re.compile(r"^ *from \.", re.MULTILINE)
 _IMPORT = re.compile(
     r"^ *(?:from tests\.([\w.]+) import |from tests import (\w+)|import tests\.([\w.]+))",
     re.MULTILINE,
@@ -42,6 +43,11 @@ def foreign(path: Path) -> set[str]:
 def test_no_suite_and_no_kit_imports_from_a_suite() -> None:
     found = {path: suites for path in modules() if (suites := foreign(path))}
     assert found == {}, "move what two suites need to tests/kits"
+
+
+def test_imports_name_the_whole_path() -> None:
+    found = [path for path in modules() if _RELATIVE.search(path.read_text(encoding="utf-8"))]
+    assert found == []
 
 
 def test_no_file_has_more_than_400_lines() -> None:
