@@ -50,6 +50,7 @@ def spark(quick_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         # that adapts runs more jobs, which take most of the time of a comparison of few rows.
         .config("spark.sql.adaptive.enabled", "false")
         .config("spark.driver.memory", "1g")
+        .config("spark.python.daemon.module", "tests.kits.spark.daemon")
         .config(
             "spark.driver.extraJavaOptions",
             f"-Dderby.stream.error.file={tmp_path_factory.mktemp('derby')}/log",

@@ -1,0 +1,12 @@
+"""PySpark's daemon, which has imported all that its workers need: they are forks of it."""
+
+import pandas  # noqa: F401
+import pyarrow.dataset  # noqa: F401
+from pyspark import daemon
+
+import oplog_sync.dump  # noqa: F401
+import oplog_sync.source  # noqa: F401
+import oplogd.store.mongo  # noqa: F401
+
+if __name__ == "__main__":
+    daemon.manager()
