@@ -4,7 +4,7 @@ import pandas  # noqa: F401
 import pyarrow.dataset  # noqa: F401
 from pyspark import daemon
 
-import oplog_sync.dump  # noqa: F401
+import oplog_sync.dump
 import oplog_sync.source  # noqa: F401
 import oplogd.store.mongo  # noqa: F401
 
