@@ -1,7 +1,7 @@
 import gc
 import os
 import signal
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -68,7 +68,10 @@ def postgres() -> PostgresServer:
 
 @pytest.fixture(scope="session")
 def own_postgres(postgres: PostgresServer) -> Iterator[PostgresServer]:
-    """A PostgreSQL server for tests that kill it or change its users."""
+    """A PostgreSQL server for tests that kill it or change its users.
+
+    Without PostgreSQL the shared server skips the test.
+    """
     with PostgresServer() as server:
         yield server
 
@@ -134,15 +137,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if folder == "soak/":
         return None if SOAK in os.environ else True
     if config.option.markexpr.startswith("unit") and folder != "./":
-        return None if any(map(folder.startswith, UNIT)) or is_above(folder, UNIT) else True
+        # A folder of unit tests, or one above such a folder.
+        wanted = any(folder.startswith(unit) or unit.startswith(folder) for unit in UNIT)
+        return None if wanted else True
     driver = DRIVERS.get(folder)
     if driver is None or find_spec(driver) or os.environ.get(REQUIRE_ALL):
         return None
     return True
-
-
-def is_above(folder: str, others: Iterable[str]) -> bool:
-    return any(each.startswith(folder) for each in others)
 
 
 @pytest.hookimpl(wrapper=True)

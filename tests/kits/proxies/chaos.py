@@ -1,9 +1,9 @@
 """A proxy that cuts connections in the middle."""
 
-import random
 import socket
 from contextlib import suppress
 
+from tests.kits.models.properties import chance
 from tests.kits.proxies.proxy import Proxy, end
 
 
@@ -15,7 +15,7 @@ class ChaosProxy(Proxy):
 
     def __init__(self, port: int, seed: int, most_bytes: int) -> None:
         self.cuts = 0
-        self._choose = random.Random(seed)
+        self._choose = chance(seed)
         self._most_bytes = most_bytes
         super().__init__(port)
 
