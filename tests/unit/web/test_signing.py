@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oplogd.values import Secret
+from oplogd.web.access.authentication import ReadAuthenticator
 from oplogd.web.access.signing import ExpiringSigner, Purpose
+from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.properties import examples
 
 SIGNER, SAME, OTHER = ExpiringSigner("gehéim"), ExpiringSigner("gehéim"), ExpiringSigner("geheim")
@@ -29,6 +32,16 @@ def test_every_agent_with_the_password_accepts_a_value_until_it_expires(
     value = SIGNER.sign(purpose, expires)
     assert SAME.expiry(purpose, value, expires - 0.001) == expires
     assert SAME.expiry(purpose, value, expires) is None
+
+
+@pytest.mark.parametrize("purpose", Purpose)
+def test_a_signed_value_is_valid_for_exactly_the_seconds_asked_for(purpose: Purpose) -> None:
+    clock = VirtualClock(NOW * 1000 + 999)
+    reader = ReadAuthenticator(Secret("gehéim"), (), clock.clock)
+    value, expires = reader.sign(purpose, 60)
+    assert expires == NOW + 60
+    assert SIGNER.expiry(purpose, value, NOW + 59.999) == expires
+    assert SIGNER.expiry(purpose, value, NOW + 60) is None
 
 
 def test_agents_of_all_releases_sign_alike() -> None:
