@@ -13,20 +13,15 @@ from collections.abc import Iterator
 import pytest
 
 from tests.contract.wire.pointers.pointers import PointerClient
-from tests.contract.wire.store_kinds import STORE_KINDS, StoreKind
+from tests.contract.wire.store_kinds import EACH_STORE, URL, StoreKind, kinds_of_store
 from tests.contract.wire.topics.topics import TopicClient
 from tests.kits.agents.agent import Agent
 from tests.kits.contract.passwords import READER, WRITER
 from tests.kits.contract.wire import Target
 
-URL = "OPLOG_CONTRACT_URL"
 UDP = "OPLOG_CONTRACT_UDP"
 
-
-@pytest.fixture(scope="module", params=["sqlite"] if URL in os.environ else STORE_KINDS)
-def store_kind(request: pytest.FixtureRequest) -> StoreKind:
-    """Return the kind of store for the agents of a module."""
-    return STORE_KINDS[request.param](request.getfixturevalue)
+store_kind = kinds_of_store(EACH_STORE)
 
 
 @pytest.fixture(scope="module")

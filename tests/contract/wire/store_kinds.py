@@ -1,5 +1,6 @@
 """The kinds of stores for agents under test."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -75,10 +76,27 @@ STORE_KINDS: dict[str, Callable[[Callable[[str], Any]], StoreKind]] = {
     "plain": lambda fixture: Mongo(fixture("java"), "plain"),
     "capped": lambda fixture: Mongo(fixture("ferret"), "capped"),
 }
+# The address of an agent to test; then there is one store, and nobody asks which.
+URL = "OPLOG_CONTRACT_URL"
+EACH_STORE = ["sqlite"] if URL in os.environ else list(STORE_KINDS)
+# Kinds that keep records in another way: a capped collection changes only the log of operations.
+EACH_DRIVER = [kind for kind in EACH_STORE if kind != "capped"]
+
+
+def kinds_of_store(kinds: Sequence[str]) -> Callable[[pytest.FixtureRequest], StoreKind]:
+    """Return a fixture: the kind of store for the agents of a module."""
+
+    @pytest.fixture(scope="module", params=kinds)
+    def store_kind(request: pytest.FixtureRequest) -> StoreKind:
+        return STORE_KINDS[request.param](request.getfixturevalue)
+
+    return store_kind
+
+
 # A claim about requests, streams or figures alone: it holds the same on every store.
 on_one_store = pytest.mark.parametrize("store_kind", ["sqlite"], indirect=True)
-# Kinds that keep records in another way: a capped collection changes only the log of operations.
-on_each_driver = pytest.mark.parametrize("store_kind", ["sqlite", "plain"], indirect=True)
+on_each_driver = pytest.mark.parametrize("store_kind", EACH_DRIVER, indirect=True)
+on_each_store = pytest.mark.parametrize("store_kind", EACH_STORE, indirect=True)
 # Kinds with a log of a few kilobytes: a capped collection is larger, and FerretDB does not trim
 # one.
 TRIMMING = ["sqlite", "plain"]

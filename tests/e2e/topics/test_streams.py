@@ -130,13 +130,9 @@ def test_sweeps_restarts_and_deletions_are_announced_by_one_reset(
         assert [message.id for message in every] == sorted({message.id for message in every})
 
 
-@pytest.mark.parametrize(
-    ("place", "count"), [("sqlite", 5_000), ("mongo-plain", 5_000)],
-    indirect=["place"],
-)  # fmt: skip
-def test_the_body_of_a_backlog_resumes_at_any_id(
-    place: StorePlace, count: int, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("place", ["sqlite", "mongo-plain"], indirect=True)
+def test_the_body_of_a_backlog_resumes_at_any_id(place: StorePlace, tmp_path: Path) -> None:
+    count = 2_000  # several reads of the store, and several writes to the connection
     with place.agent(tmp_path) as agent:
         topic = Topic(agent).create()
         sent = [f"{number} ".ljust(1_000, "é."[number % 2]) for number in range(count)]

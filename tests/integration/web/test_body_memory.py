@@ -157,7 +157,7 @@ def test_status_is_answered_while_a_large_body_is_stored(agent: Agent, size: int
         while not is_over.is_set():
             answers.append(agent.status()["status"])
 
-    bodies = [filled(size) for _ in range(3)]
+    bodies = [filled(size)] * (3 if size > 1_000 else 1)
     asking = threading.Thread(target=ask)
     with RawConnection(agent) as connection:
         asking.start()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.wire.store_kinds import on_one_store
+from tests.contract.wire.store_kinds import on_each_store, on_one_store
 from tests.contract.wire.topics.topics import OPLOG, TopicClient, fresh_namespace
 from tests.kits.contract.wire import Target
 
@@ -154,6 +154,7 @@ def test_the_namespace_system_is_reserved(
     assert "reserved" in reply.problem()
 
 
+@on_each_store
 def test_the_oplog_shows_its_size(target: Target) -> None:
     oplog = TopicClient(target, OPLOG)
     size = str(target.status()["store"]["max_bytes"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.wire.store_kinds import on_one_store
+from tests.contract.wire.store_kinds import on_each_store, on_one_store
 from tests.contract.wire.topics.topics import OPLOG, TopicClient
 from tests.kits.contract.wire import JSON, Target, fresh_type, operation
 
@@ -246,6 +246,7 @@ def test_no_page_of_another_origin_may_read_the_answers(topic: TopicClient) -> N
     assert topic.poll().header("Access-Control-Allow-Origin") is None
 
 
+@on_each_store
 def test_a_message_of_the_oplog_is_an_operation(target: Target) -> None:
     oplog = TopicClient(target, OPLOG)
     type_ = fresh_type()
@@ -269,6 +270,7 @@ def test_a_message_of_the_oplog_is_an_operation(target: Target) -> None:
     assert oplog.payloads(ids[2], inclusive=False) == []
 
 
+@on_each_store
 def test_an_operation_from_a_poll_can_be_published_again(target: Target) -> None:
     oplog = TopicClient(target, OPLOG)
     type_ = fresh_type()

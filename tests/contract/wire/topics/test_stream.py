@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.contract.wire.store_kinds import on_one_store
+from tests.contract.wire.store_kinds import on_each_store, on_one_store
 from tests.contract.wire.topics.topics import OPLOG, TopicClient
 from tests.kits.contract.wire import (
     SSE,
@@ -110,6 +110,7 @@ def test_a_client_that_takes_no_event_stream_is_told(topic: TopicClient) -> None
     assert "text/event-stream" in reply.problem()
 
 
+@on_each_store
 def test_the_stream_of_the_oplog_is_that_of_operations(target: Target) -> None:
     type_ = fresh_type()
     with TopicClient(target, OPLOG).follow(query=f"?types={type_}") as stream:
