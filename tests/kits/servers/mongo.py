@@ -156,6 +156,7 @@ def java_server(folder: Path) -> MongoServer:
         "java",
         "-Xmx2g",
         "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
         "-cp",
         f"{classes}:{classes}/lib/*",
         "Server",
