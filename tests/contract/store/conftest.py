@@ -7,11 +7,13 @@ from oplogd.store import Store
 from oplogd.store.topics import Topics
 from tests.contract.store.memory_store import memory_kits
 from tests.kits.servers.stores import skip_fsync
-from tests.kits.store.kits import KITS, TRIMMING, Kit, Kits
+from tests.kits.store.kits import KITS, LARGE, TRIMMING, Kit, Kits
 from tests.kits.store.transacting import StoreHandle
 
-# Stores of the tests of transactions, and the model that they are compared with. Only some tests
-# take the slow stand-in with capped collections: see EVERY in transacting.py.
+# Stores of the tests of transactions, and the model that they are compared with. Topics,
+# transactions and pointers lie beside the log of the oplog, so its kind makes no difference to
+# them: only some of their tests, for the other server, take the slow stand-in with capped
+# collections (EVERY in transacting.py, KITS).
 TRANSACTION_KITS = {"memory": memory_kits, **KITS}
 
 
@@ -37,7 +39,7 @@ async def trimming_kit(trimming_kits: Kits) -> AsyncIterator[Kit]:
         yield kit
 
 
-@pytest.fixture(params=KITS)
+@pytest.fixture(params=LARGE)
 def topic_kits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kits:
     return KITS[request.param](request, monkeypatch)
 

@@ -146,7 +146,7 @@ def mongo_kits(sort: str, bulk: int) -> MakeKits:
 KITS: dict[str, MakeKits] = {
     "sqlite": sqlite_kits,
     "mongo-capped": mongo_kits("mongo-capped", bulk=600),
-    "mongo-plain": mongo_kits("mongo-plain", bulk=12_000),
+    "mongo-plain": mongo_kits("mongo-plain", bulk=2_500),
 }
 # Stores that hold thousands of documents in a test.
 LARGE = ["sqlite", "mongo-plain"]

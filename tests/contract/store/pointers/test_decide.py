@@ -143,7 +143,6 @@ async def test_decisions_are_told_of_the_asked_pointers_in_this_log_and_of_no_op
 # --- The time-out ---
 
 
-@pytest.mark.parametrize("txn_kits", EVERY, indirect=True)
 async def test_the_keeper_aborts_overdue_pointers_and_nothing_else(
     txn_kit: Kit, txn_store: StoreHandle
 ) -> None:

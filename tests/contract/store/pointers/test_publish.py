@@ -147,7 +147,6 @@ async def test_a_pointer_in_one_topic_has_nothing_to_do_with_the_same_in_another
     assert await kinds_in(txn_store, one) == [("abort", None)]
 
 
-@pytest.mark.parametrize("txn_kits", EVERY, indirect=True)
 async def test_a_deleted_topic_is_reported_by_every_method_that_takes_a_log(
     txn_store: StoreHandle,
 ) -> None:

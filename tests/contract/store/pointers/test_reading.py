@@ -18,10 +18,9 @@ from tests.kits.store.pointing import (
     uncommitted,
     with_snapshot,
 )
-from tests.kits.store.transacting import EVERY, StoreHandle, begin, record, write
+from tests.kits.store.transacting import StoreHandle, begin, record, write
 
 
-@pytest.mark.parametrize("txn_kits", EVERY, indirect=True)
 @pytest.mark.parametrize("first", [2, TEPHRA])
 async def test_a_snapshot_passes_skips_or_holds_each_pointer(
     txn_store: StoreHandle, first: int

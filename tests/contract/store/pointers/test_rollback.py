@@ -149,7 +149,6 @@ async def test_a_rollback_touches_no_other_entry_whose_stamp_it_is_given(
     assert [each.pointer for each in await txn_store.pointers.select(topic.log, 9)] == [7, 8, 9]
 
 
-@pytest.mark.parametrize("txn_kits", EVERY, indirect=True)
 @pytest.mark.parametrize("everything", [False, True])
 async def test_a_repeated_rollback_finds_nothing(txn_store: StoreHandle, everything: bool) -> None:
     topic = await txn_store.topics.create(NAME, None)

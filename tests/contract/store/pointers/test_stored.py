@@ -28,7 +28,6 @@ from tests.kits.store.pointing import (
 from tests.kits.store.transacting import EVERY, StoreHandle, payload_of
 
 
-@pytest.mark.parametrize("txn_kits", EVERY, indirect=True)
 async def test_stored_messages_are_read_in_order_at_the_entry_that_publishes_them(
     txn_store: StoreHandle,
 ) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -20,7 +19,7 @@ from oplogd.store.topics import (
     Topics,
 )
 from tests.kits.models.properties import examples
-from tests.kits.store.kits import LARGE, Kit, Kits
+from tests.kits.store.kits import Kit, Kits
 from tests.kits.store.messages import entries_of, mark, message, named
 
 DEFAULT = 20
@@ -170,7 +169,6 @@ class _Model:
                 assert (await handle.locate(each.ms, each.sequence)).at == at
 
 
-@pytest.mark.parametrize("topic_kits", LARGE, indirect=True)
 @given(Calls)
 @examples(0.5)
 def test_topics_behave_like_lists(topic_kits: Kits, calls: list[tuple[object, ...]]) -> None:

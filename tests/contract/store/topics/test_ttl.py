@@ -7,7 +7,7 @@ import pytest
 from oplogd.event_id import Mark
 from oplogd.store.topics import DEFAULT_TTL, EntryKind, MessageBatch, Placed, Topic, Topics
 from tests.kits.clock.virtual import START_MS
-from tests.kits.store.kits import LARGE, Kit
+from tests.kits.store.kits import KITS, Kit
 from tests.kits.store.messages import (
     NAME,
     entries_of,
@@ -47,6 +47,7 @@ async def test_a_message_is_absent_one_ms_after_the_ttl_before_any_sweep(
     assert bounds.now_ms == topic_kit.clock.ms
 
 
+@pytest.mark.parametrize("topic_kits", KITS, indirect=True)
 async def test_the_front_is_the_newest_message_that_is_gone(topic_kit: Kit, topics: Topics) -> None:
     topic = await topics.create(NAME, 5)
     log = topics.log(topic)
@@ -153,6 +154,7 @@ async def test_a_message_after_a_longer_ttl_is_read_although_the_clock_was_set_b
 # --- The messages' own time to live ---
 
 
+@pytest.mark.parametrize("topic_kits", KITS, indirect=True)
 async def test_a_message_past_its_own_ttl_is_void_and_keeps_its_offset(
     topic_kit: Kit, topics: Topics
 ) -> None:
@@ -201,7 +203,6 @@ async def test_a_message_lives_no_longer_than_its_topic_allows(
 # --- Sweep ---
 
 
-@pytest.mark.parametrize("topic_kits", LARGE, indirect=True)
 async def test_a_topic_goes_on_after_all_its_messages_were_swept(
     topic_kit: Kit, topics: Topics
 ) -> None:
@@ -222,7 +223,6 @@ async def test_a_topic_goes_on_after_all_its_messages_were_swept(
     assert payloads(await log.read(1200, 10)) == ["x"]
 
 
-@pytest.mark.parametrize("topic_kits", LARGE, indirect=True)
 async def test_a_sweep_beside_appends_and_reads_loses_nothing(
     topic_kit: Kit, topics: Topics
 ) -> None:
@@ -244,7 +244,6 @@ async def test_a_sweep_beside_appends_and_reads_loses_nothing(
     assert bounds.front.ms == START_MS
 
 
-@pytest.mark.parametrize("topic_kits", LARGE, indirect=True)
 async def test_a_sweep_leaves_deleted_topics_out_of_the_count_and_others_as_they_are(
     topics: Topics,
 ) -> None:

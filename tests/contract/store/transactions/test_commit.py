@@ -82,7 +82,6 @@ async def test_a_commit_makes_the_records_visible_by_lsn_at_one_place_of_each_lo
     assert found.commit.offset == 2
 
 
-@pytest.mark.parametrize("txn_kits", EVERY, indirect=True)
 async def test_a_transaction_of_a_topic_has_its_decision_in_that_log_only(
     txn_store: StoreHandle,
 ) -> None:
@@ -110,7 +109,6 @@ async def test_a_transaction_of_a_topic_has_its_decision_in_that_log_only(
     assert await txn_store.topics.in_namespace("system") == []
 
 
-@pytest.mark.parametrize("txn_kits", EVERY, indirect=True)
 async def test_a_repeated_commit_returns_the_same_from_any_agent_for_a_day(
     txn_kit: Kit, txn_store: StoreHandle
 ) -> None:
@@ -144,7 +142,6 @@ async def test_a_repeated_commit_returns_the_same_from_any_agent_for_a_day(
     ]
 
 
-@pytest.mark.parametrize("txn_kits", EVERY, indirect=True)
 async def test_a_commit_that_misses_records_says_which_and_succeeds_once_they_are_there(
     txn_kit: Kit, txn_store: StoreHandle
 ) -> None:
@@ -194,7 +191,6 @@ def numbers(error: "pytest.ExceptionInfo[TransactionConflictError]") -> set[str]
     return set("".join(c if c.isdigit() else " " for c in str(error.value)).split())
 
 
-@pytest.mark.parametrize("txn_kits", EVERY, indirect=True)
 async def test_records_past_the_number_of_the_commit_are_never_seen_committed(
     txn_store: StoreHandle,
 ) -> None:
@@ -229,7 +225,6 @@ async def test_committed_readers_of_all_topics_see_transactions_in_the_order_of_
         assert await payloads_committed(txn_store, topic) == expected
 
 
-@pytest.mark.parametrize("txn_kits", ["memory", "sqlite", "mongo-plain"], indirect=True)
 async def test_commits_at_the_same_time_have_one_order_in_all_topics(
     txn_kit: Kit, txn_store: StoreHandle
 ) -> None:
@@ -255,7 +250,6 @@ async def test_commits_at_the_same_time_have_one_order_in_all_topics(
     assert told == order
 
 
-@pytest.mark.parametrize("txn_kits", EVERY, indirect=True)
 async def test_a_commit_goes_on_although_topics_were_deleted(
     txn_kit: Kit, txn_store: StoreHandle
 ) -> None:

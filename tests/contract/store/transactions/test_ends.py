@@ -18,7 +18,6 @@ from oplogd.transaction import Marker, Reason, State
 from tests.kits.store.kits import Kit
 from tests.kits.store.messages import NAME, named
 from tests.kits.store.transacting import (
-    EVERY,
     StoreHandle,
     begin,
     committed_with,
@@ -49,7 +48,6 @@ async def refuses_everything(
             await call()
 
 
-@pytest.mark.parametrize("txn_kits", EVERY, indirect=True)
 async def test_an_aborted_transaction_is_never_seen_committed(
     txn_kit: Kit, txn_store: StoreHandle
 ) -> None:
@@ -73,7 +71,6 @@ async def test_an_aborted_transaction_is_never_seen_committed(
     assert txn_store.transactions.decisions.aborted == 0
 
 
-@pytest.mark.parametrize("txn_kits", EVERY, indirect=True)
 async def test_nothing_commits_after_the_time_out(txn_kit: Kit, txn_store: StoreHandle) -> None:
     other = await txn_kit.open()
     topic = await txn_store.topics.create(NAME, None)
@@ -107,7 +104,6 @@ async def test_nothing_commits_after_the_time_out(txn_kit: Kit, txn_store: Store
     assert (decisions.committed, decisions.aborted, decisions.timed_out) == (0, 0, 4)
 
 
-@pytest.mark.parametrize("txn_kits", ["memory", "sqlite", "mongo-plain"], indirect=True)
 async def test_of_a_commit_and_an_abort_at_the_same_time_one_wins(
     txn_kit: Kit, txn_store: StoreHandle
 ) -> None:

@@ -2,8 +2,6 @@
 
 import asyncio
 
-import pytest
-
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import Decisions, TransactionStats
 from oplogd.transaction import Marker, Reason, State
@@ -11,7 +9,6 @@ from tests.kits.clock.virtual import START_MS
 from tests.kits.store.kits import Kit
 from tests.kits.store.messages import NAME
 from tests.kits.store.transacting import (
-    EVERY,
     StoreHandle,
     begin,
     committed_with,
@@ -22,7 +19,6 @@ from tests.kits.store.transacting import (
 )
 
 
-@pytest.mark.parametrize("txn_kits", EVERY, indirect=True)
 async def test_the_keeper_aborts_what_is_overdue_and_nothing_else(
     txn_kit: Kit, txn_store: StoreHandle
 ) -> None:

@@ -13,6 +13,7 @@ from tests.kits.models.operations import numbered, operation
 from tests.kits.store.kits import Kit, Kits, known, log_of, states_of
 from tests.kits.store.messages import NAME
 from tests.kits.store.transacting import (
+    EVERY,
     StoreHandle,
     begin,
     committed_with,
@@ -22,9 +23,6 @@ from tests.kits.store.transacting import (
     record,
     write,
 )
-
-EVERY_STORE = ["sqlite", "mongo-capped", "mongo-plain"]
-EVERY = ["memory", *EVERY_STORE]
 
 
 def with_place(made: Operation, txn: int, lsn: int, of: int) -> tuple[str, str]:
@@ -86,7 +84,6 @@ async def test_operations_past_the_number_of_the_commit_and_of_aborts_never_ente
     assert (await oplog_of(txn_store))[2:] == [(made[3].event, made[3].data.decode())]
 
 
-@pytest.mark.parametrize("kits", EVERY_STORE, indirect=True)
 async def test_states_hold_the_operations_of_a_commit_without_their_place(
     kits: Kits, kit: Kit, store: Store
 ) -> None:
@@ -115,7 +112,6 @@ async def test_states_hold_the_operations_of_a_commit_without_their_place(
     assert await payloads_committed(store, topic) == ["m"]
 
 
-@pytest.mark.parametrize("kits", EVERY_STORE, indirect=True)
 async def test_followers_and_seeks_take_the_operations_of_a_commit_like_any(
     kits: Kits, kit: Kit, store: Store
 ) -> None:

@@ -89,7 +89,6 @@ async def test_a_commit_of_many_records_is_read_whole(txn_store: StoreHandle) ->
     assert (ids[0::2], ids[1::2]) == tuple([each.id for each in one] for one in seen)
 
 
-@pytest.mark.parametrize("txn_kits", EVERY, indirect=True)
 async def test_a_records_own_ttl_counts_from_the_write_and_for_committed_readers_from_the_commit(
     txn_kit: Kit, txn_store: StoreHandle
 ) -> None:
@@ -123,7 +122,6 @@ async def test_a_records_own_ttl_counts_from_the_write_and_for_committed_readers
     assert await payloads_committed(txn_store, topic) == ["b"]
 
 
-@pytest.mark.parametrize("txn_kits", EVERY, indirect=True)
 @pytest.mark.parametrize("sweeps", [False, True])
 async def test_a_commit_shows_records_that_the_front_passed_while_the_transaction_was_open(
     txn_kit: Kit, txn_store: StoreHandle, sweeps: bool

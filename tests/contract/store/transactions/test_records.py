@@ -37,7 +37,6 @@ from tests.kits.store.transacting import (
 )
 
 
-@pytest.mark.parametrize("txn_kits", EVERY, indirect=True)
 async def test_a_transaction_begins_with_a_record_in_the_commit_log_of_its_group(
     txn_kit: Kit, txn_store: StoreHandle
 ) -> None:
@@ -119,7 +118,6 @@ async def test_records_become_deferred_entries_at_the_places_where_they_were_wri
     assert await payloads_committed(txn_store, other) == []
 
 
-@pytest.mark.parametrize("txn_kits", EVERY, indirect=True)
 async def test_a_repeated_record_is_stored_once_whichever_agent_gets_it(
     txn_kit: Kit, txn_store: StoreHandle
 ) -> None:
@@ -159,7 +157,6 @@ async def test_a_record_sent_through_two_agents_at_the_same_time_is_stored_once(
     assert await payloads_committed(other, topic) == [str(lsn) for lsn in range(60)]
 
 
-@pytest.mark.parametrize("txn_kits", EVERY, indirect=True)
 async def test_a_record_with_a_used_lsn_and_other_content_is_refused_with_all_that_came_with_it(
     txn_kit: Kit, txn_store: StoreHandle
 ) -> None:
@@ -213,7 +210,6 @@ async def test_a_transaction_of_one_log_takes_no_records_of_others(txn_store: St
     assert len(await txn_store.read(0, 10)) == 1
 
 
-@pytest.mark.parametrize("txn_kits", EVERY, indirect=True)
 async def test_a_record_of_a_deleted_topic_is_refused_with_all_that_came_with_it(
     txn_store: StoreHandle,
 ) -> None:
