@@ -38,7 +38,7 @@ def producer(source: Agent, numbers: range, keys: int, over: str, size: int) -> 
 
 @pytest.mark.parametrize(
     ("kind", "total", "keys", "cut", "size"),
-    [("capped", 756, 40, 150, 28), ("plain", 10_008, 200, 240, 200)],
+    [("capped", 378, 40, 75, 28), ("plain", 5_004, 200, 120, 200)],
 )
 def test_three_agents_show_nine_consumers_one_order(
     kind: str,

@@ -33,7 +33,7 @@ async def test_a_writer_waits_while_unfolded_entries_fill_half_of_the_cap(
     waits = asyncio.Event()
     is_crowded, insert = room.is_crowded, appender.insert
     fills: list[int] = []
-    made = [op(str(n), "insert", "video", ("p" * 20_000,)) for n in range(120)]
+    made = [op(str(n), "insert", "video", ("p" * 20_000,)) for n in range(70)]
     size = len(made[0].data)
 
     def watched() -> bool:
