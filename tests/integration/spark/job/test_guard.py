@@ -262,11 +262,11 @@ def test_consumers_of_a_running_agent_get_the_corrections_and_end_with_the_dumps
         } == dump_state(rows)
 
 
-@_LARGE
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 def test_a_job_killed_half_way_is_finished_by_the_next_run(
     spark: SparkSession, tmp_path: Path, place: StorePlace
 ) -> None:
-    count = 16_000 if place.kind is None else 4_000
+    count = 16_000
     store = place.store
     append(store, [operation("insert", "video", str(n), OLD) for n in range(10)])
     rows = [row("video", str(n), DUMPED) for n in range(count)]

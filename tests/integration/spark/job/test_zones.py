@@ -1,22 +1,21 @@
 """The same dump in every form and time zone gives the same corrections, or a clear error."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from oplog_sync.errors import SyncError
+from oplog_sync.job import run
 from oplog_sync.jvm import jvm
+from oplog_sync.settings import parse
 from tests.integration.spark.conftest import ZONE
 from tests.integration.spark.dumps.dumps import write_forms, write_parquet
-from tests.integration.spark.zones import all_corrections
-from tests.kits.paths import ROOT
 from tests.kits.spark.helpers import Json, append, operation, read_lines, row, write_dump
 
 # Hours that no local clock shows, hours that it shows twice, and the first year.
@@ -30,6 +29,9 @@ _EDGES = (
 
 # One on each side of UTC, each with hours that its clock skips and shows twice.
 _CITIES = {ZONE: "New York", "Europe/Berlin": "Berlin"}
+
+# The forms that differ in how they write a time.
+_FORMS_OF_TIME = ("JSON lines", "Parquet with zone", "Parquet without zone", "CSV without zone")
 
 # Arguments for each form of a dump, and the corrections that all of them need.
 History = tuple[dict[str, list[str]], list[Any]]
@@ -130,14 +132,34 @@ def edges(tmp_path_factory: pytest.TempPathFactory) -> Edges:
     return given, expected
 
 
+def _corrections(spark: SparkSession, argv: list[str], report: Path) -> Any:
+    try:
+        run(spark, parse([*argv, "--create", "--dry-run", "--report", str(report)], {}))
+    except SyncError as error:
+        return str(error)
+    found = [
+        json.loads(line) for part in report.glob("*.json") for line in part.read_text().splitlines()
+    ]
+    return sorted(
+        [row["event"], row["type"], row["id"], row["timestamp"], row["parents"]] for row in found
+    )
+
+
+def all_corrections(
+    spark: SparkSession, wanted: dict[str, list[str]], folder: Path
+) -> dict[str, Any]:
+    """Return the corrections or the error of each dump."""
+    return {
+        name: _corrections(spark, argv, folder / f"{number}.jsonl")
+        for number, (name, argv) in enumerate(wanted.items())
+    }
+
+
 def check(zone: str, found: dict[str, Any], history: History, edges: Edges) -> None:
-    """Check the corrections, or the errors, by the name of the dump."""
+    """Check the corrections by the name of the dump."""
     forms, expected = history
     at_edges = {name: edges[1][name] for name in _of_zone(zone, edges)}
     assert {name: found[name] for name in at_edges} == at_edges
-    assert re.search(
-        r"swapped/[12]\.csv has another header than the other files", found.pop("CSV swapped")
-    )
     wrong = {name: found[name] for name in forms if name in found and found[name] != expected}
     assert wrong == {}
 
@@ -147,41 +169,53 @@ def _of_zone(zone: str, edges: Edges) -> dict[str, list[str]]:
     return {name: given[name] for name in given if name.startswith((_CITIES[zone], "last"))}
 
 
+@pytest.fixture
+def in_zone(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[str], None]]:
+    """Return a function that sets the zone of Java, of this process and of new Python workers."""
+    zones = jvm(spark).java.util.TimeZone
+    before, of_session = zones.getDefault(), spark.conf.get("spark.sql.session.timeZone")
+    assert of_session is not None
+    assert before.getID() == ZONE  # Java has started with it
+
+    def set_zone(zone: str) -> None:
+        zones.setDefault(zones.getTimeZone(zone))
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        monkeypatch.setitem(spark.sparkContext.environment, "TZ", zone)
+        spark.conf.set("spark.sql.session.timeZone", zone)
+
+    yield set_zone
+    zones.setDefault(before)
+    spark.conf.set("spark.sql.session.timeZone", of_session)
+    monkeypatch.undo()
+    time.tzset()
+
+
 def test_no_form_of_a_dump_changes_the_corrections_in_new_york(
     spark: SparkSession,
     history: History,
     edges: Edges,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    in_zone: Callable[[str], None],
 ) -> None:
-    zone = ZONE  # of Java and of the Python workers; this process gets it here
-    assert jvm(spark).java.util.TimeZone.getDefault().getID() == zone
-    before = spark.conf.get("spark.sql.session.timeZone")
-    assert before is not None
-    monkeypatch.setenv("TZ", zone)
-    time.tzset()
-    spark.conf.set("spark.sql.session.timeZone", zone)
-    try:
-        given = history[0] | _of_zone(zone, edges)
-        check(zone, all_corrections(spark, given, tmp_path), history, edges)
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", before)
-        monkeypatch.undo()
-        time.tzset()
+    in_zone(ZONE)
+    found = all_corrections(spark, history[0] | _of_zone(ZONE, edges), tmp_path)
+    assert re.search(
+        r"swapped/[12]\.csv has another header than the other files", found.pop("CSV swapped")
+    )
+    check(ZONE, found, history, edges)
 
 
-def test_no_form_of_a_dump_changes_the_corrections_in_berlin(
-    history: History, edges: Edges, tmp_path: Path
+def test_no_form_of_a_time_changes_the_corrections_in_berlin(
+    spark: SparkSession,
+    history: History,
+    edges: Edges,
+    tmp_path: Path,
+    in_zone: Callable[[str], None],
 ) -> None:
     zone = "Europe/Berlin"
-    given = history[0] | _of_zone(zone, edges)
-    environ = {**os.environ, "TZ": zone, "PYTHONPATH": str(ROOT), "SPARK_DRIVER_MEMORY": "1g"}
-    child = subprocess.run(
-        [sys.executable, "-m", "tests.integration.spark.zones"],
-        input=json.dumps(given), cwd=tmp_path,
-        env=environ, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert child.returncode == 0, child.stderr
-    told = json.loads(child.stdout)
-    assert told["zone"] == zone
-    check(zone, told["found"], history, edges)
+    in_zone(zone)
+    given = {form: history[0][form] for form in _FORMS_OF_TIME} | _of_zone(zone, edges)
+    check(zone, all_corrections(spark, given, tmp_path), history, edges)
