@@ -31,7 +31,7 @@ from tests.kits.spark.helpers import (
 )
 
 T1, T2 = "2020-01-01T00:00:00.000Z", "2020-01-02T00:00:00.000Z"
-WORKERS = 2
+EXECUTORS = 2
 
 
 def environ() -> dict[str, str]:
@@ -90,16 +90,15 @@ class Daemon:
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[str]:
-    """Yield the URL of a master with workers, each with a folder of its own."""
-    daemons = [Daemon(folder / "master", "master.Master", "--port", "0")]
+    """Yield the URL of a master. Its worker starts executors, each with a folder of its own."""
+    master = Daemon(folder / "master", "master.Master", "--port", "0")
+    daemons = [master]
     try:
-        url = daemons[0].wait_for(r"Starting Spark master at (spark://\S+)")
-        for number in range(WORKERS):
-            work = folder / f"worker-{number}"
-            arguments = ("--cores", "1", "--memory", "600m", "--work-dir", str(work), url)
-            daemons.append(Daemon(work, "worker.Worker", *arguments))
-        for _ in range(WORKERS):
-            daemons[0].wait_for(r"(Registering worker)")
+        url = master.wait_for(r"Starting Spark master at (spark://\S+)")
+        size = ("--cores", str(EXECUTORS), "--memory", f"{600 * EXECUTORS}m")
+        work = folder / "worker"
+        daemons.append(Daemon(work, "worker.Worker", *size, "--work-dir", str(work), url))
+        master.wait_for(r"(Registering worker)")
         yield url
     finally:
         for daemon in reversed(daemons):
@@ -116,14 +115,21 @@ def packed(path: Path) -> Path:
     return path
 
 
-def test_executors_of_a_cluster_compare_and_emit(tmp_path: Path, plain_url: str) -> None:
+def test_executors_of_a_cluster_compare_and_emit_and_the_users_own_configuration_of_spark_wins(
+    tmp_path: Path, plain_url: str
+) -> None:
     store = StorePlace(plain_url, "plain").create().store
     append(store, [operation("insert", "video", str(n), T1) for n in range(1000)])
     rows = [row("video", str(n), T2) for n in range(100, 1100)]
     dump = write_dump(tmp_path / "dump.jsonl", rows)
     conf = tmp_path / "conf"
     conf.mkdir()
+    quiet = Path(oplog_sync.__path__[0]) / "log4j2.properties"
+    (conf / "log4j2.properties").write_text(
+        quiet.read_text().replace("level = error", "level = info")
+    )
     (conf / "spark-defaults.conf").write_text(f"""
+        spark.driver.extraJavaOptions -Xlog:gc:file={tmp_path}/gc.log
         spark.executor.memory 512m
         spark.executor.cores 1
         spark.executor.extraJavaOptions {class_data_options()}
@@ -155,12 +161,13 @@ def test_executors_of_a_cluster_compare_and_emit(tmp_path: Path, plain_url: str)
         )
         assert run.returncode == 0, run.stdout + run.stderr
     # A master may start another executor while the application ends. It has run no task.
-    logs = [
-        [file.read_text() for file in tmp_path.glob(f"worker-{number}/app-*/*/stderr")]
-        for number in range(WORKERS)
-    ]
-    assert [sum("Finished task" in text for text in texts) for texts in logs] == [1] * WORKERS
-    assert run.stdout.splitlines()[-1].split()[:4] == ["video", "100", "900", "100"]
+    logs = [file.read_text() for file in tmp_path.glob("worker/app-*/*/stderr")]
+    assert sum("Finished task" in text for text in logs) == EXECUTORS
+    told = run.stdout.splitlines()
+    assert [line.startswith("oplog-sync: ") for line in told] == [True] * 4 + [False] * 2
+    assert told[-1].split()[:4] == ["video", "100", "900", "100"]
+    assert "INFO SparkContext: Running Spark" in run.stderr
+    assert (tmp_path / "gc.log").exists()
     assert live(store) == dump_state(rows)
     assert len(log(store)) == 2100
 
@@ -172,58 +179,29 @@ _JAVA_SAYS = (
 )
 
 
-def submit(folder: Path, *flags: str, **more: str) -> subprocess.CompletedProcess[str]:
-    """Run the job by spark-submit on a dump of one row."""
-    dump = write_dump(folder / "dump.jsonl", [row("video", "1")])
-    command = [str(SPARK / "bin/spark-submit"), "--master", "local[1]", "--driver-memory", "512m"]
-    package = Path(oplog_sync.__path__[0])
-    return subprocess.run(
-        [
-            *command,
-            str(package / "__main__.py"),
-            "--store",
-            "oplog.db",
-            "--create",
-            *flags,
-            str(dump),
-        ],
-        cwd=folder,
-        env={**environ(), "PYTHONPATH": str(package.parent), **more},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def test_under_spark_submit_the_jobs_lines_stand_alone(tmp_path: Path) -> None:
-    run = submit(tmp_path)
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert [line for line in run.stderr.splitlines() if not line.startswith(_JAVA_SAYS)] == []
-    told = run.stdout.splitlines()  # spark-submit joins the two outputs of the job
-    assert [line.startswith("oplog-sync: ") for line in told] == [True] * 5 + [False] * 2
-
-
-def test_the_users_own_configuration_of_spark_wins_and_a_refusal_names_its_flag(
+def test_under_spark_submit_the_jobs_lines_stand_alone_and_a_refusal_names_its_flag(
     tmp_path: Path,
 ) -> None:
-    conf = tmp_path / "conf"
-    conf.mkdir()
-    quiet = Path(oplog_sync.__path__[0]) / "log4j2.properties"
-    (conf / "log4j2.properties").write_text(
-        quiet.read_text().replace("level = error", "level = info")
-    )
-    (conf / "spark-defaults.conf").write_text(
-        f"spark.driver.extraJavaOptions -Xlog:gc:file={tmp_path}/gc.log\n"
-    )
-    run = submit(tmp_path, "--max-changes", "0", SPARK_CONF_DIR=str(conf))
+    dump = write_dump(tmp_path / "dump.jsonl", [row("video", "1")])
+    package = Path(oplog_sync.__path__[0])
+    run = subprocess.run(
+        [
+            str(SPARK / "bin/spark-submit"), "--master", "local[1]", "--driver-memory", "512m",
+            str(package / "__main__.py"), "--store", "oplog.db", "--create", "--max-changes", "0",
+            str(dump),
+        ],
+        cwd=tmp_path, env={**environ(), "PYTHONPATH": str(package.parent)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert run.returncode == 6, run.stdout + run.stderr
-    assert run.stdout.splitlines()[-1] == (
+    assert [line for line in run.stderr.splitlines() if not line.startswith(_JAVA_SAYS)] == []
+    told = run.stdout.splitlines()  # spark-submit joins the two outputs of the job
+    assert [line.startswith("oplog-sync: ") for line in told] == [True] * 4
+    assert told[-1] == (
         "oplog-sync: 1 object would be inserted or updated, more than --max-changes 0 allows, so "
         "nothing was emitted; "
         "if the dump is complete and right, give --max-changes 1"
     )
-    assert "INFO SparkContext: Running Spark" in run.stderr
-    assert (tmp_path / "gc.log").exists()
 
 
 @pytest.mark.parametrize(
