@@ -2,7 +2,8 @@
 
 import pytest
 
-# Files of which many tests start Spark in processes of their own. They take as long as all others.
+# Files with tests that start Spark in processes of their own, and others, so that both groups of
+# Spark take about as long.
 _OWN_SPARK = (
     "job/test_bootstrap.py",
     "job/test_command.py",
