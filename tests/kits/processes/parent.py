@@ -42,13 +42,17 @@ class Program(NamedTuple):
 
 
 def preload() -> None:
-    """Import the programs and all that they import late."""
+    """Import the programs and all that they import late, and read the certificates for TLS."""
     for name in PACKAGES:
         package = importlib.import_module(name)
         for module in pkgutil.walk_packages(package.__path__, f"{name}."):
             if not module.name.endswith("__main__"):
                 importlib.import_module(module.name)
     import uvloop  # noqa: F401 - oplogd imports it when it runs
+    from oplogc.http_client import http_client
+
+    # All clients of a process share a TLS context: the programs inherit this one.
+    http_client(None)
 
 
 class Parent:
