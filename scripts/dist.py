@@ -78,14 +78,13 @@ def check() -> None:
 
 def install() -> Path:
     """Install the wheels into an empty environment and return the folder of its commands."""
-    python("-m", "venv", TRIAL)
+    python("-m", "venv", "--without-pip", TRIAL)
     bin_ = TRIAL / "bin"
+    pip = ("-m", "pip", "--python", bin_ / "python", "install")
     options = ("-q", "--disable-pip-version-check", "-c", ROOT / "constraints.txt")
     (agent,) = DIST.glob("oplog-*.whl")
     (client,) = DIST.glob("oplogc-*.whl")
-    run(
-        bin_ / "python", "-m", "pip", "install", *options, f"{agent}[pipe,relay]", client, cwd=TRIAL
-    )
+    python(*pip, *options, f"{agent}[pipe,relay]", client, cwd=TRIAL)
     for name in COMMANDS:
         if run(bin_ / name, "--version", cwd=TRIAL) != f"{name} {version()}\n":
             sys.exit(f"{name} --version is not {version()}")
@@ -94,7 +93,6 @@ def install() -> Path:
 
 def list_components(bin_: Path) -> None:
     """Write the software bill of materials: the packages and all they were installed with."""
-    run(bin_ / "python", "-m", "pip", "uninstall", "-q", "--yes", "pip", "setuptools", cwd=TRIAL)
     python(
         *("-m", "cyclonedx_py", "environment", bin_ / "python"),
         *("--pyproject", ROOT / "pyproject.toml", "--output-reproducible"),
