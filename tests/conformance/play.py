@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from tests.conformance.clients import ENVIRONMENT, EVERY_CLIENT, command
 from tests.conformance.disk import Disk
+from tests.conformance.node_host import Hosted, NodeHost
 from tests.conformance.server import Progress, Request, ScriptedServer
 from tests.conformance.steps import Script, Signal
 from tests.kits.agents.agent import DEADLINE
@@ -133,21 +134,39 @@ async def play_all(
     runs: Sequence[tuple[str, Scenario]], go_folder: Path, folder: Path
 ) -> dict[tuple[str, str], Outcome]:
     room = asyncio.Semaphore(AT_ONCE)
+    stack = contextlib.AsyncExitStack()
+    host: NodeHost | None = None
 
     async def one(number: int, client: str, scenario: Scenario) -> tuple[tuple[str, str], Outcome]:
         async with room:
             mine = folder / str(number)
             mine.mkdir()
-            return (client, scenario.name), await play(client, scenario, go_folder, mine)
+            hosted = host if _is_hosted(client, scenario) else None
+            return (client, scenario.name), await play(client, scenario, go_folder, mine, hosted)
 
-    return dict(
-        await asyncio.gather(
-            *(one(number, client, scenario) for number, (client, scenario) in enumerate(runs))
+    async with stack:
+        if any(_is_hosted(client, scenario) for client, scenario in runs):
+            host = await stack.enter_async_context(NodeHost())
+        return dict(
+            await asyncio.gather(
+                *(one(number, client, scenario) for number, (client, scenario) in enumerate(runs))
+            )
         )
+
+
+def _is_hosted(client: str, scenario: Scenario) -> bool:
+    """Return whether one process plays this run with others: it is not about a process."""
+    steps = [step for script in scenario.answers for step in script]
+    about_process = scenario.small_disk or scenario.reads_late or scenario.holder
+    signalled = any(isinstance(step, Signal) for step in steps)
+    return (client, scenario.role) == ("javascript", "consumer") and not (
+        about_process or signalled
     )
 
 
-async def play(client: str, scenario: Scenario, go_folder: Path, folder: Path) -> Outcome:
+async def play(
+    client: str, scenario: Scenario, go_folder: Path, folder: Path, host: NodeHost | None
+) -> Outcome:
     outcome = Outcome()
     progress = Progress(folder=folder)
     async with contextlib.AsyncExitStack() as stack:
@@ -175,44 +194,12 @@ async def play(client: str, scenario: Scenario, go_folder: Path, folder: Path) -
         if scenario.holder:
             holder = [*command(scenario.holder, scenario.role, go_folder), *arguments]
             await stack.enter_async_context(_holding(holder, folder, server))
-        stdin, input_end = os.pipe()
-        process = start(
-            [*prefix, *command(client, scenario.role, go_folder), *arguments],
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment,
-            cwd=folder,
-        )
-        os.close(stdin)
-        assert process.stdout
-        assert process.stderr
-        stdout, stderr = await _reader(process.stdout), await _reader(process.stderr)
-        async with progress.changed:
-            progress.signal = process.send_signal
-            progress.changed.notify_all()
-        tasks = [
-            asyncio.create_task(_read_stdout(stdout, outcome, progress, scenario.reads_late)),
-            asyncio.create_task(_read_stderr(stderr, outcome, progress)),
-            asyncio.create_task(_write_stdin(process, input_end, scenario)),
-        ]
-        try:
-            async with asyncio.timeout(DEADLINE):
-                await asyncio.gather(*tasks[:2])
-                outcome.exit = await asyncio.to_thread(process.wait)
-        except TimeoutError:
-            outcome.standing = "; ".join(
-                f"request {number}: {step!r}" for number, step in server.playing.items()
-            )
-        finally:
-            process.kill()
-            process.wait()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            for pipe in (stdout, stderr):  # an unread pipe would stay open
-                async with asyncio.timeout(DEADLINE):
-                    await pipe.read()
+        if host:
+            run = host.start(arguments, folder, scenario.password)
+            await _follow(run, outcome, progress, server)
+        else:
+            whole = [*prefix, *command(client, scenario.role, go_folder), *arguments]
+            await _run(whole, environment, folder, scenario, outcome, progress, server)
         outcome.requests = server.requests
         with contextlib.suppress(OSError):
             outcome.state = (progress.folder / "state").read_text()
@@ -222,6 +209,67 @@ async def play(client: str, scenario: Scenario, go_folder: Path, folder: Path) -
                 path.name for path in progress.folder.iterdir() if path.name != "state"
             )
     return outcome
+
+
+async def _follow(
+    run: Hosted, outcome: Outcome, progress: Progress, server: ScriptedServer
+) -> None:
+    try:
+        async with asyncio.timeout(DEADLINE):
+            await asyncio.gather(
+                _read_stdout(run.stdout, outcome, progress, 0),
+                _read_stderr(run.stderr, outcome, progress),
+            )
+            outcome.exit = await run.exit
+    except TimeoutError:
+        outcome.standing = server.standing()
+
+
+async def _run(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    scenario: Scenario,
+    outcome: Outcome,
+    progress: Progress,
+    server: ScriptedServer,
+) -> None:
+    stdin, input_end = os.pipe()
+    process = start(
+        command,
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        cwd=folder,
+    )
+    os.close(stdin)
+    assert process.stdout
+    assert process.stderr
+    stdout, stderr = await _reader(process.stdout), await _reader(process.stderr)
+    async with progress.changed:
+        progress.signal = process.send_signal
+        progress.changed.notify_all()
+    tasks = [
+        asyncio.create_task(_read_stdout(stdout, outcome, progress, scenario.reads_late)),
+        asyncio.create_task(_read_stderr(stderr, outcome, progress)),
+        asyncio.create_task(_write_stdin(process, input_end, scenario)),
+    ]
+    try:
+        async with asyncio.timeout(DEADLINE):
+            await asyncio.gather(*tasks[:2])
+            outcome.exit = await asyncio.to_thread(process.wait)
+    except TimeoutError:
+        outcome.standing = server.standing()
+    finally:
+        process.kill()
+        process.wait()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for pipe in (stdout, stderr):  # an unread pipe would stay open
+            async with asyncio.timeout(DEADLINE):
+                await pipe.read()
 
 
 @contextlib.asynccontextmanager

@@ -112,6 +112,10 @@ class ScriptedServer:
             text = text.replace(f"%{name.upper()}%", str(port))
         return text
 
+    def standing(self) -> str:
+        """Return the current steps of the unfinished answers."""
+        return "; ".join(f"request {number}: {step!r}" for number, step in self.playing.items())
+
     async def __aenter__(self) -> Self:
         # LISTEN as the first step of the first answer: the first connection is refused.
         refusing = bool(self._answers and self._answers[0] and self._answers[0][0] is Do.LISTEN)

@@ -49,6 +49,7 @@ def preload() -> None:
             if not module.name.endswith("__main__"):
                 importlib.import_module(module.name)
     import uvloop  # noqa: F401 - oplogd imports it when it runs
+
     from oplogc.http_client import http_client
 
     # All clients of a process share a TLS context: the programs inherit this one.
