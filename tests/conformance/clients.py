@@ -10,7 +10,7 @@ from pathlib import Path
 
 import oplogc
 from tests.kits.paths import ROOT
-from tests.kits.servers.mongo import go_program
+from tests.kits.servers.mongo import GO_FLAGS, go_program
 
 # The folder of the clients. The variable names the folder of another checkout.
 CLIENTS = Path(os.environ.get("OPLOG_CONFORMANCE_CLIENTS") or ROOT / "clients").resolve()
@@ -49,7 +49,7 @@ def found(program: str) -> str:
 
 def build_go(folder: Path) -> None:
     # It has no dependencies, so it needs no network.
-    environ = {**os.environ, "GOPROXY": "off", "GOFLAGS": "-buildvcs=false", "CGO_ENABLED": "0"}
+    environ = {**os.environ, "GOPROXY": "off", "GOFLAGS": GO_FLAGS, "CGO_ENABLED": "0"}
     build = [go_program(), "build", "-o", f"{folder}/", "./..."]
     done = subprocess.run(build, cwd=CLIENTS / "go", env=environ, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -14,7 +14,7 @@ import pytest
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.clients.restart import agent_on, free_port
 from tests.kits.paths import ROOT
-from tests.kits.servers.mongo import go_program
+from tests.kits.servers.mongo import GO_FLAGS, go_program
 
 CLIENTS = ROOT / "clients"
 LANGUAGES = ("go", "js", "php", "python")
@@ -99,8 +99,13 @@ def command(snippet: Snippet, folder: Path) -> list[str]:
             )
             program = folder / "snippet"
             if not program.exists():
-                build = [go_program(), "build", "-buildvcs=false", "-o", str(program), "."]
-                subprocess.run(build, cwd=folder, env={**os.environ, "GOPROXY": "off"}, check=True)
+                build = [go_program(), "build", "-o", str(program), "."]
+                subprocess.run(
+                    build,
+                    cwd=folder,
+                    env={**os.environ, "GOPROXY": "off", "GOFLAGS": GO_FLAGS},
+                    check=True,
+                )
             return [str(program)]
     assert snippet.language == "sh"
     return ["bash", "-euc", snippet.code]
@@ -128,7 +133,7 @@ def run(restarted: Restarted, folder: Path, snippet: Snippet) -> None:
     done = subprocess.run(
         command(here, folder),
         cwd=folder, capture_output=True, text=True, timeout=DEADLINE,
-        env={**os.environ, "PATH": path, "GOPROXY": "off", "GOFLAGS": "-buildvcs=false"},
+        env={**os.environ, "PATH": path, "GOPROXY": "off", "GOFLAGS": GO_FLAGS},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     for trouble in ("Traceback", "Warning", "trying again"):
