@@ -10,7 +10,7 @@ from tests.kits.clients.examples import Example
 from tests.kits.clients.producers import Producers
 from tests.kits.clients.topics_of import TopicsOf
 from tests.kits.paths import ROOT
-from tests.kits.servers.mongo import go_program
+from tests.kits.servers.mongo import GO_FLAGS, go_program
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +18,7 @@ def go_example(tmp_path_factory: pytest.TempPathFactory) -> Example:
     go = go_program()
     folder = tmp_path_factory.mktemp("go")
     # It has no dependencies, so it needs no network.
-    environ = {**os.environ, "GOPROXY": "off", "GOFLAGS": "-buildvcs=false", "CGO_ENABLED": "0"}
+    environ = {**os.environ, "GOPROXY": "off", "GOFLAGS": GO_FLAGS, "CGO_ENABLED": "0"}
     for command in (
         ["vet", "./..."],
         ["test", "./..."],

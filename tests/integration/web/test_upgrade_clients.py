@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.kits.agents.agent import DEADLINE, Agent
-from tests.kits.servers.mongo import go_program
+from tests.kits.servers.mongo import GO_FLAGS, go_program
 from tests.kits.web.connection import lines
 
 # Operations in a batch. The larger batch has half a megabyte: many packets.
@@ -185,7 +185,7 @@ def test_node(agent: Agent, bodies: list[tuple[str, Path, int]], tmp_path: Path)
 @pytest.mark.go
 def test_go(agent: Agent, bodies: list[tuple[str, Path, int]], tmp_path: Path) -> None:
     (tmp_path / "post.go").write_text(GO)
-    environ = {**os.environ, "GOPROXY": "off", "GOFLAGS": "-buildvcs=false", "CGO_ENABLED": "0"}
+    environ = {**os.environ, "GOPROXY": "off", "GOFLAGS": GO_FLAGS, "CGO_ENABLED": "0"}
     built = [go_program(), "build", "-o", str(tmp_path / "post"), str(tmp_path / "post.go")]
     done = subprocess.run(built, cwd=tmp_path, env=environ, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
