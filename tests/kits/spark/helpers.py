@@ -7,15 +7,19 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import pytest
 from pymongo import MongoClient
 from pyspark.sql import SparkSession
 
+from oplog_sync.dump import INVALID, faulty_rows, normalised, raw_rows
 from oplog_sync.errors import SyncError
+from oplog_sync.failure import shown_path, translating
 from oplog_sync.job import run
 from oplog_sync.report import ObjectCounts
+from oplog_sync.session import utc
 from oplog_sync.settings import parse
 from oplogd.operation import decode
 from oplogd.store import Correction, CorrectionResult, Entry
@@ -154,20 +158,40 @@ def put(path: Path, data: bytes) -> Path:
     return path
 
 
-def state_after(spark: SparkSession, folder: Path, *argv: str | Path) -> dict[str, str]:
-    """Fill a new store from a dump and return its objects."""
-    store = folder / "new.db"
-    for path in folder.glob("new.db*"):
-        path.unlink()
-    counts = sync(spark, "--store", store, *argv)
-    assert counts.total("duplicate") == 0
-    return live(store)
+class DumpRead(NamedTuple):
+    """The valid rows of a dump: key -> data. The invalid ones: path, number of the row: reason."""
+
+    objects: dict[str, str]
+    faults: list[str]
 
 
-def refusal(spark: SparkSession, folder: Path, *argv: str | Path) -> str:
-    """Return the error of a run, which must emit nothing."""
+def read_dump(spark: SparkSession, *argv: str | Path) -> DumpRead:
+    """Read and check a dump as the job does, without a store."""
+    settings = parse([*map(str, argv)], {})
+    with translating(), utc(spark):
+        raw = raw_rows(spark, settings, settings.dumps)
+        rows = normalised(raw, settings.types).select("key", "data").collect()
+        valid = [found for found in rows if found.key != INVALID]
+        faulty = faulty_rows(raw).collect() if len(valid) < len(rows) else []
+    objects = {found.key: found.data for found in valid}
+    assert len(objects) == len(valid)
+    assert len(objects) + len(faulty) == len(rows)
+    return DumpRead(
+        objects,
+        sorted(f"{shown_path(unquote(each.file))}, {each.row}: {each.reason}" for each in faulty),
+    )
+
+
+def objects_of(spark: SparkSession, *argv: str | Path) -> dict[str, str]:
+    """Return the objects of a dump without invalid rows."""
+    objects, faults = read_dump(spark, *argv)
+    assert faults == []
+    return objects
+
+
+def refusal(spark: SparkSession, *argv: str | Path) -> str:
+    """Return the error of a dump that cannot be read."""
     with pytest.raises(SyncError) as refused:
-        sync(spark, "--store", folder / "none.db", *argv)
-    assert not (folder / "none.db").exists()
+        read_dump(spark, *argv)
     assert "\n" not in str(refused.value)
     return str(refused.value)

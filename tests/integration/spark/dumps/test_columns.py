@@ -15,15 +15,15 @@ from oplog_sync.jvm import jvm
 from oplog_sync.settings import parse
 from tests.integration.spark.dumps.dumps import WITHOUT_ZONE, without_zone, write_csv, write_parquet
 from tests.kits.spark.helpers import (
-    StorePlace,
     append,
     dump_state,
     live,
     log,
+    objects_of,
     operation,
+    read_dump,
     refusal,
     row,
-    state_after,
     sync,
 )
 
@@ -31,43 +31,41 @@ T = "2020-01-01T00:00:00.000Z"
 
 
 def _table(path: Path, **columns: Any) -> Path:
-    pq.write_table(pa.table({"type": ["video"], "timestamp": [T], **columns}), path)
+    rows = len(columns["id"])
+    pq.write_table(pa.table({"type": ["video"] * rows, "timestamp": [T] * rows, **columns}), path)
     return path
 
 
 def test_ids_are_whole_numbers_or_text(spark: SparkSession, tmp_path: Path) -> None:
     parquet = ("--format", "parquet")
-    decimal = pa.decimal128(38, 10)
-    file = _table(tmp_path / "decimal.parquet", id=pa.array([Decimal(7)], decimal))
-    assert state_after(spark, tmp_path, *parquet, file) == dump_state([row("video", "7", T)])
-    file = _table(tmp_path / "half.parquet", id=pa.array([Decimal("7.5")], decimal))
-    assert "the dump has 1 invalid row," in refusal(spark, tmp_path, *parquet, file)
-    file = _table(tmp_path / "float.parquet", id=[7.0])
-    assert "column id holds floating-point numbers" in refusal(spark, tmp_path, *parquet, file)
-    file = _table(tmp_path / "two.parquet", id=["7"], ID=["8"])
-    assert "there are two columns `id` in upper and lower case" in refusal(
-        spark, tmp_path, *parquet, file
+    numbers = pa.array([Decimal(7), Decimal("7.5")], pa.decimal128(38, 10))
+    file = _table(tmp_path / "decimal.parquet", id=numbers)
+    assert read_dump(spark, *parquet, file) == (
+        dump_state([row("video", "7", T)]),
+        [f"{file}, 2: id: is not a whole number"],
     )
+    file = _table(tmp_path / "float.parquet", id=[7.0])
+    assert "column id holds floating-point numbers" in refusal(spark, *parquet, file)
+    file = _table(tmp_path / "two.parquet", id=["7"], ID=["8"])
+    assert "there are two columns `id` in upper and lower case" in refusal(spark, *parquet, file)
     text = pa.Array.from_buffers(
         pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"a\xe9")]
     )
     file = _table(tmp_path / "latin.parquet", id=text)
-    assert "the dump has 1 invalid row," in refusal(spark, tmp_path, *parquet, file)
+    assert read_dump(spark, *parquet, file) == ({}, [f"{file}, 1: id: is not UTF-8"])
 
 
 def test_text_may_be_written_as_bytes_of_utf_8(spark: SparkSession, tmp_path: Path) -> None:
     parquet, binary = ("--format", "parquet"), pa.binary()
-    lists = pa.array([[b"user/\xc3\xa9", b"b"]], pa.list_(binary))
-    file = _table(tmp_path / "bytes.parquet", id=pa.array([b"\xc3\xa9"], binary), parents=lists)
-    assert state_after(spark, tmp_path, *parquet, file) == dump_state(
-        [row("video", "é", T, "user/é", "b")]
+    lists = pa.array([[b"user/\xc3\xa9", b"b"], [b"a", b"\xe9"]], pa.list_(binary))
+    ids = pa.array([b"\xc3\xa9", b"1"], binary)
+    file = _table(tmp_path / "bytes.parquet", id=ids, parents=lists)
+    assert read_dump(spark, *parquet, file) == (
+        dump_state([row("video", "é", T, "user/é", "b")]),
+        [f"{file}, 2: parents: is not UTF-8"],
     )
     file = _table(tmp_path / "uuid.parquet", id=pa.array([b"\x8f\xff" * 8], pa.binary(16)))
-    assert "the dump has 1 invalid row," in refusal(spark, tmp_path, *parquet, file)
-    file = _table(
-        tmp_path / "latin.parquet", id=["1"], parents=pa.array([[b"a", b"\xe9"]], pa.list_(binary))
-    )
-    assert "the dump has 1 invalid row," in refusal(spark, tmp_path, *parquet, file)
+    assert read_dump(spark, *parquet, file) == ({}, [f"{file}, 1: id: is not UTF-8"])
 
 
 @pytest.mark.parametrize(
@@ -84,25 +82,18 @@ def test_a_column_of_structures_is_refused(
 ) -> None:
     file = _table(tmp_path / "a.parquet", **{"id": ["1"], name: [value]})
     sentence = f"the dump's column {name} is of type {kind}; write it as text"
-    assert sentence in refusal(spark, tmp_path, "--format", "parquet", file)
+    assert sentence in refusal(spark, "--format", "parquet", file)
 
 
-def test_a_time_outside_the_years_1_to_9999_is_invalid(
-    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    file = _table(
-        tmp_path / "a.parquet",
-        id=["1"],
-        timestamp=pa.array([-62135596800000001], pa.timestamp("us", "UTC")),
-    )
-    assert "the dump has 1 invalid row," in refusal(spark, tmp_path, "--format", "parquet", file)
-    assert "row 1: timestamp: out of range: the years are 1 to 9999" in capfd.readouterr().err
+def test_a_time_outside_the_years_1_to_9999_is_invalid(spark: SparkSession, tmp_path: Path) -> None:
+    times = pa.array([-62135596800000001], pa.timestamp("us", "UTC"))
+    file = _table(tmp_path / "a.parquet", id=["1"], timestamp=times)
+    fault = f"{file}, 1: timestamp: out of range: the years are 1 to 9999"
+    assert read_dump(spark, "--format", "parquet", file) == ({}, [fault])
 
 
-def test_a_dump_without_parents_leaves_objects_theirs(
-    spark: SparkSession, tmp_path: Path, place: StorePlace
-) -> None:
-    store = place.store
+def test_a_dump_without_parents_leaves_objects_theirs(spark: SparkSession, tmp_path: Path) -> None:
+    store = tmp_path / "oplog.db"
     append(store, [operation("insert", "video", str(number), T, "kept") for number in range(3)])
     newer = "2020-01-02T00:00:00.000Z"
     rows = [row("video", "0"), row("video", "1", newer), row("video", "new", newer)]
@@ -110,7 +101,7 @@ def test_a_dump_without_parents_leaves_objects_theirs(
         tmp_path / "dump.parquet", [*rows, row("video", "2", T)], without="parents"
     )
     for found in ([1, 1, 2], [0, 0, 4]):
-        counts = sync(spark, *place.argv, "--format", "parquet", dump)
+        counts = sync(spark, "--store", store, "--format", "parquet", dump)
         assert [counts.total(name) for name in ("insert", "update", "untouched")] == found
     expected = [
         row("video", "0", T, "kept"),
@@ -121,15 +112,13 @@ def test_a_dump_without_parents_leaves_objects_theirs(
     assert live(store) == dump_state(expected)
 
 
-def test_a_change_of_parents_alone_is_corrected_once(
-    spark: SparkSession, tmp_path: Path, place: StorePlace
-) -> None:
-    store = place.store
+def test_a_change_of_parents_alone_is_corrected_once(spark: SparkSession, tmp_path: Path) -> None:
+    store = tmp_path / "oplog.db"
     append(store, [operation("insert", "video", str(number), T, "a", "b") for number in range(3)])
     rows = [row("video", "0", T, "b", "a"), row("video", "1", T, "a", "c"), row("video", "2", T)]
     dump = write_parquet(tmp_path / "dump.parquet", rows)
     for updates in (2, 0):
-        assert sync(spark, *place.argv, "--format", "parquet", dump).total("update") == updates
+        assert sync(spark, "--store", store, "--format", "parquet", dump).total("update") == updates
     assert live(store) == dump_state([row("video", "0", T, "a", "b"), *rows[1:]])
     assert len(log(store)) == 5
 
@@ -163,7 +152,7 @@ def test_a_database_table_with_upper_case_columns_and_local_times(
     try:
         zones.setDefault(zones.getTimeZone("America/New_York"))
         wanted = dump_state([row("video", "7", "2021-07-01T01:30:00.123Z", "a", "b")])
-        assert state_after(spark, tmp_path, "--types", "VIDEO", *argv) == wanted
+        assert objects_of(spark, "--types", "VIDEO", *argv) == wanted
         assert zones.getDefault().getID() == "America/New_York"
         # On a cluster the job cannot set Java's time zone, and raw_rows alone does not set it.
         (flaw, *_) = (
@@ -216,7 +205,7 @@ def test_no_setting_of_the_platform_changes_the_rows(spark: SparkSession, tmp_pa
         for name, value in settings.items():
             spark.conf.set(name, value)
         for argv in dumps:
-            assert state_after(spark, tmp_path, *argv) == dump_state(rows), argv
+            assert objects_of(spark, *argv) == dump_state(rows), argv
         assert spark.conf.get("spark.sql.session.timeZone") == "America/New_York"
     finally:
         for name, saved in before.items():

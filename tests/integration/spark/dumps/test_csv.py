@@ -5,62 +5,55 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.kits.spark.helpers import dump_state, put, refusal, row, state_after
+from tests.kits.spark.helpers import dump_state, objects_of, put, read_dump, refusal, row
 
 T = "2020-01-01T00:00:00.000Z"
 CSV = ("--format", "csv")
+_QUOTE = "holds a quote or a backslash; give --option escape='\"' if quotes are doubled"
+_FIELDS = "it has more or fewer fields than the header"
 
 
 @pytest.mark.parametrize(
-    ("text", "options", "reason"),
+    ("header", "options", "files"),
     [
         (
-            "id,type,timestamp\n1,video,{T}\n2,video,{T},more\n",
+            "id,type,timestamp",
             [],
-            "row 2: it has more or fewer fields",
-        ),
-        ("id,type,timestamp\n1,video,{T}\n2,video\n", [], "row 2: it has more or fewer fields"),
-        (
-            'id,type,timestamp\n"x""y",video,{T}\n',
-            [],
-            "row 1: id: holds a quote or a backslash; give --option escape",
-        ),
-        ('id,type,timestamp\n"a\\\\b",video,{T}\n', [], "row 1: id: holds a quote or a backslash"),
-        ('id,type,timestamp,parents\n1,video,{T},"[""a""]"\n', [], "row 1: parents: holds a quote"),
-        (
-            'id,type,timestamp,parents\n1,video,{T},"[""a"",""b""]"\n',
-            [],
-            "row 1: it has more or fewer fields",
+            {
+                "1,video,{T}\n2,video,{T},more": f"2: {_FIELDS}",
+                "3,video,{T}\n4,video": f"2: {_FIELDS}",
+                '"x""y",video,{T}': f"1: id: {_QUOTE}",
+                '"a\\\\b",video,{T}': f"1: id: {_QUOTE}",
+                "é,video,{T}": "1: id: is not UTF-8; --option encoding=",
+                "5,video,2020-01-01 00:00:00": "1: timestamp: not an RFC 3339 time",
+            },
         ),
         (
-            "id,type,timestamp\n\u00e9,video,{T}\n",
+            "id,type,timestamp,parents",
             [],
-            "row 1: id: is not UTF-8; --option encoding=",
+            {
+                '1,video,{T},"[""a""]"': f"1: parents: {_QUOTE}",
+                '2,video,{T},"[""a"",""b""]"': f"1: {_FIELDS}",
+            },
         ),
         (
-            "id,type,timestamp\n1,video,2020-01-01 00:00:00\n2,video,soon\n",
-            ["inferSchema=true"],
-            "row 1: timestamp: not an RFC",
-        ),
-        (
-            "id,type,timestamp\n1,video,2020-01-01 00:00:00\n",
-            [],
-            "row 1: timestamp: not an RFC 3339 time",
+            "id,type,timestamp",
+            ["--option", "inferSchema=true"],
+            {"1,video,2020-01-01 00:00:00\n2,video,soon": "1: timestamp: not an RFC 3339 time"},
         ),
     ],
+    ids=["without parents", "with parents", "with times of two kinds"],
 )
 def test_a_line_of_csv_that_may_mean_something_else_is_invalid(
-    spark: SparkSession,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    text: str,
-    options: list[str],
-    reason: str,
+    spark: SparkSession, tmp_path: Path, header: str, options: list[str], files: dict[str, str]
 ) -> None:
-    dump = put(tmp_path / "dump.csv", text.replace("{T}", T).encode("latin-1"))
-    given = [argument for option in options for argument in ("--option", option)]
-    assert " invalid row" in refusal(spark, tmp_path, *CSV, *given, dump)
-    assert f"dump.csv, {reason}" in capfd.readouterr().err
+    for number, lines in enumerate(files):
+        text = f"{header}\n{lines}\n".replace("{T}", T)
+        put(tmp_path / f"dump/{number}.csv", text.encode("latin-1"))
+    faults = read_dump(spark, *CSV, *options, tmp_path / "dump").faults
+    for number, reason in enumerate(files.values()):
+        of_file = [fault for fault in faults if f"/{number}.csv, " in fault]
+        assert any(f"/{number}.csv, {reason}" in fault for fault in of_file), (reason, of_file)
 
 
 def test_options_tell_quotes_and_encoding_of_csv(spark: SparkSession, tmp_path: Path) -> None:
@@ -80,9 +73,9 @@ def test_options_tell_quotes_and_encoding_of_csv(spark: SparkSession, tmp_path: 
         ]
     )
     for more in ([], ["--option", "inferSchema=true"]):
-        assert state_after(spark, tmp_path, *CSV, "--option", 'escape="', *more, dump) == wanted
+        assert objects_of(spark, *CSV, "--option", 'escape="', *more, dump) == wanted
     latin = put(tmp_path / "latin.csv", f"id,type,timestamp\n\u00e9,video,{T}\n".encode("latin-1"))
-    found = state_after(spark, tmp_path, *CSV, "--option", "encoding=ISO-8859-1", latin)
+    found = objects_of(spark, *CSV, "--option", "encoding=ISO-8859-1", latin)
     assert found == dump_state([row("video", "\u00e9", T)])
 
 
@@ -95,10 +88,10 @@ def test_a_csv_file_with_another_header_is_named(spark: SparkSession, tmp_path: 
     ):
         put(tmp_path / "dump/2.csv", f"{header}\n{line}\n".encode())
         assert "csv has another header than the other files" in refusal(
-            spark, tmp_path, *CSV, tmp_path / "dump"
+            spark, *CSV, tmp_path / "dump"
         )
     put(tmp_path / "dump/2.csv", b"id,type,timestamp\n")
-    assert list(state_after(spark, tmp_path, *CSV, tmp_path / "dump")) == ["video/1"]
+    assert list(objects_of(spark, *CSV, tmp_path / "dump")) == ["video/1"]
 
 
 def test_a_column_of_csv_may_have_no_name(spark: SparkSession, tmp_path: Path) -> None:
@@ -108,9 +101,9 @@ def test_a_column_of_csv_may_have_no_name(spark: SparkSession, tmp_path: Path) -
         (",type,id,timestamp,parents", "_c0,type,id,timestamp,parents")
     ):
         file = put(tmp_path / f"{number}.csv", f"{header}\n{text}".encode())
-        assert state_after(spark, tmp_path, *CSV, file) == dump_state(rows)
+        assert objects_of(spark, *CSV, file) == dump_state(rows)
         put(tmp_path / f"dump{number}/1.csv", f"{header}\n{text}".encode())
         put(tmp_path / f"dump{number}/2.csv", f"n,type,id,timestamp,parents\n{text}".encode())
         assert "csv has another header than the other files" in refusal(
-            spark, tmp_path, *CSV, tmp_path / f"dump{number}"
+            spark, *CSV, tmp_path / f"dump{number}"
         )

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oplog_sync.dump.endings import BZ2_TAIL_BYTES, bz2_is_whole, zst_is_whole
-from oplog_sync.errors import OptionError, SafetyRuleError
+from oplog_sync.errors import OptionError, SafetyRuleError, SyncError
 from tests.integration.spark.dumps.dumps import lines, write_csv, write_parquet
 from tests.kits.spark.helpers import (
     put,
@@ -109,10 +109,20 @@ def test_a_file_of_another_format_or_cut_off_is_named(
     for setting in settings:
         spark.conf.set(setting, "true")
     try:
-        assert sentence in refusal(spark, tmp_path, "--format", format_, tmp_path / "dump")
+        assert sentence in refusal(spark, "--format", format_, tmp_path / "dump")
     finally:
         for setting in settings:
             spark.conf.unset(setting)
+
+
+def test_a_dump_that_cannot_be_read_to_its_end_emits_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    put(tmp_path / "dump/sound.jsonl", lines(ROWS))
+    put(tmp_path / "dump/a.jsonl.gz", gzip.compress(lines(MANY))[:-300])
+    with pytest.raises(SyncError, match=r"a\.jsonl\.gz ends too early"):
+        sync(spark, "--store", tmp_path / "none.db", tmp_path / "dump")
+    assert not (tmp_path / "none.db").exists()
 
 
 @pytest.mark.parametrize("count", [1, 300, 20_000])
@@ -137,9 +147,9 @@ def test_a_file_of_several_frames_is_whole_only_with_all_of_the_last(
 
 def test_a_path_that_spark_cannot_read_is_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
     assert "spark-submit --packages org.apache.hadoop:hadoop-aws:" in refusal(
-        spark, tmp_path, "s3a://dumps/today"
+        spark, "s3a://dumps/today"
     )
-    assert "Spark cannot read foo:// paths" in refusal(spark, tmp_path, "foo://dumps/today")
+    assert "Spark cannot read foo:// paths" in refusal(spark, "foo://dumps/today")
 
 
 @pytest.mark.parametrize(
@@ -182,10 +192,10 @@ def test_parquet_files_that_disagree_on_a_type_are_named(
     assert (
         f"the column timestamp is of type timestamp in {tmp_path}/dump/a.parquet and "
         "timestamp_ntz in "
-        f"{tmp_path}/dump/b.parquet" in refusal(spark, tmp_path, *argv)
+        f"{tmp_path}/dump/b.parquet" in refusal(spark, *argv)
     )
     write_parquet(tmp_path / "dump/b.parquet", ROWS[2:], pa.timestamp("ns", "UTC"))
-    assert "times in nanoseconds" in refusal(spark, tmp_path, *argv)
+    assert "times in nanoseconds" in refusal(spark, *argv)
 
 
 def test_invalid_rows_that_types_leaves_out_do_not_count(

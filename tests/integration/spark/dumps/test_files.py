@@ -9,17 +9,18 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from oplog_sync.errors import SafetyRuleError
 from tests.integration.spark.dumps.dumps import lines, write_csv, write_parquet
 from tests.kits.spark.helpers import (
     Json,
     append,
     dump_state,
     live,
+    objects_of,
     operation,
     put,
     refusal,
     row,
-    state_after,
     sync,
 )
 
@@ -36,12 +37,9 @@ def test_nested_folders_are_read_in_every_format(spark: SparkSession, tmp_path: 
     write_parquet(tmp_path / "parquet/x/a.parquet", ROWS[:1])
     write_parquet(tmp_path / "parquet/x/date=1/b.parquet", ROWS[1:])
     wanted = dump_state(ROWS)
-    assert state_after(spark, tmp_path, tmp_path / "json") == wanted
-    assert (
-        state_after(spark, tmp_path, "--format", "csv", "--option", 'escape="', tmp_path / "csv")
-        == wanted
-    )
-    assert state_after(spark, tmp_path, "--format", "parquet", tmp_path / "parquet") == wanted
+    assert objects_of(spark, tmp_path / "json") == wanted
+    assert objects_of(spark, "--format", "csv", "--option", 'escape="', tmp_path / "csv") == wanted
+    assert objects_of(spark, "--format", "parquet", tmp_path / "parquet") == wanted
 
 
 def test_a_file_that_is_named_twice_is_read_once(spark: SparkSession, tmp_path: Path) -> None:
@@ -53,29 +51,40 @@ def test_a_file_that_is_named_twice_is_read_once(spark: SparkSession, tmp_path: 
         f"file://{file}",
         tmp_path / "dump/../dump/a.jsonl",
     ]
-    assert state_after(spark, tmp_path, *given) == dump_state(ROWS)
+    assert objects_of(spark, *given) == dump_state(ROWS)
 
 
-@pytest.mark.parametrize("name", ["dump-12:30.jsonl", "dump[1].jsonl", "du mp%20{a,b}é?.jsonl.gz"])
+@pytest.mark.parametrize(
+    "names", [["dump-12:30.jsonl"], ["dump[1].jsonl", "du mp%20{a,b}é?.jsonl.gz"]], ids=str
+)
 def test_special_characters_in_a_file_name_have_no_meaning(
     spark: SparkSession,
     tmp_path: Path,
-    name: str,
+    names: list[str],
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    text = lines(ROWS)
-    put(tmp_path / "dump" / name, gzip.compress(text) if name.endswith("gz") else text)
+    rows = [[row("video", f"{name} {n}", T) for n in range(4)] for name in names]
+    wanted = dump_state([each for of_file in rows for each in of_file])
+
+    def write(more: bytes = b"") -> None:
+        for name, of_file in zip(names, rows, strict=True):
+            text = lines(of_file) + more
+            put(tmp_path / "dump" / name, gzip.compress(text) if name.endswith("gz") else text)
+
+    write()
     put(
         tmp_path / "dump1.jsonl", lines([row("video", "other")])
     )  # a file that the name as a pattern would find
-    assert state_after(spark, tmp_path, tmp_path / "dump") == dump_state(ROWS)
+    assert objects_of(spark, tmp_path / "dump") == wanted
     monkeypatch.chdir(tmp_path / "dump")
-    assert state_after(spark, tmp_path, name) == dump_state(ROWS)
-    text += b"bad\n"
-    put(tmp_path / "dump" / name, gzip.compress(text) if name.endswith("gz") else text)
-    refusal(spark, tmp_path, name)
-    assert f"invalid: {tmp_path}/dump/{name}, line 5: " in capfd.readouterr().err
+    assert objects_of(spark, *names) == wanted
+    write(b"bad\n")
+    with pytest.raises(SafetyRuleError, match=f"the dump has {len(names)} invalid row"):
+        sync(spark, "--store", tmp_path / "none.db", *names)
+    told = capfd.readouterr().err
+    for name in names:
+        assert f"invalid: {tmp_path}/dump/{name}, line 5: " in told
 
 
 def test_a_pattern_beside_a_name_with_a_colon_is_refused(
@@ -83,7 +92,7 @@ def test_a_pattern_beside_a_name_with_a_colon_is_refused(
 ) -> None:
     put(tmp_path / "dump-12:30.jsonl", lines(ROWS))
     assert "contains ':'; name the files or their folder" in refusal(
-        spark, tmp_path, tmp_path / "dump*.jsonl"
+        spark, tmp_path / "dump*.jsonl"
     )
 
 
@@ -103,9 +112,9 @@ def test_a_file_that_spark_would_ignore_is_named(
 ) -> None:
     put(tmp_path / "dump/a.jsonl", lines(ROWS))
     hidden = put(tmp_path / "dump" / name, lines(ROWS))
-    assert sentence in refusal(spark, tmp_path, tmp_path / "dump")
+    assert sentence in refusal(spark, tmp_path / "dump")
     if "/" not in name:
-        assert sentence in refusal(spark, tmp_path, tmp_path / "dump/a.jsonl", hidden)
+        assert sentence in refusal(spark, tmp_path / "dump/a.jsonl", hidden)
 
 
 def test_marker_files_of_tools_are_no_part_of_a_dump(spark: SparkSession, tmp_path: Path) -> None:
@@ -113,29 +122,29 @@ def test_marker_files_of_tools_are_no_part_of_a_dump(spark: SparkSession, tmp_pa
     for name in ("_SUCCESS", ".a.jsonl.crc", "_committed_1", ".DS_Store", "x/._a.jsonl"):
         put(tmp_path / "dump" / name, b"x" if not name.endswith("crc") else b"")
     os.remove(tmp_path / "dump/.a.jsonl.crc")  # an empty one would not fit
-    assert state_after(spark, tmp_path, tmp_path / "dump") == dump_state(ROWS)
+    assert objects_of(spark, tmp_path / "dump") == dump_state(ROWS)
 
 
 def test_a_dump_that_holds_no_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
     put(tmp_path / "dump/a.jsonl", lines(ROWS))
     (tmp_path / "empty/nested").mkdir(parents=True)
     assert f"the folder {tmp_path}/empty holds no file" in refusal(
-        spark, tmp_path, tmp_path / "dump", tmp_path / "empty"
+        spark, tmp_path / "dump", tmp_path / "empty"
     )
     missing = tmp_path / "missing/*.gz"
-    assert f"there is no {missing}" in refusal(spark, tmp_path, tmp_path / "dump", missing)
+    assert f"there is no {missing}" in refusal(spark, tmp_path / "dump", missing)
 
 
 def test_a_pattern_skips_marker_files_of_tools(spark: SparkSession, tmp_path: Path) -> None:
     put(tmp_path / "dump/a.jsonl", lines(ROWS))
     for name in ("_SUCCESS", "._SUCCESS.crc"):
         put(tmp_path / "dump" / name, b"")
-    assert state_after(spark, tmp_path, tmp_path / "dump/*") == dump_state(ROWS)
+    assert objects_of(spark, tmp_path / "dump/*") == dump_state(ROWS)
     # As a shell expands it.
-    assert state_after(
-        spark, tmp_path, tmp_path / "dump/_SUCCESS", tmp_path / "dump/a.jsonl"
-    ) == dump_state(ROWS)
-    assert "no file with rows in " in refusal(spark, tmp_path, tmp_path / "dump/_SUCCESS")
+    assert objects_of(spark, tmp_path / "dump/_SUCCESS", tmp_path / "dump/a.jsonl") == dump_state(
+        ROWS
+    )
+    assert "no file with rows in " in refusal(spark, tmp_path / "dump/_SUCCESS")
 
 
 def test_a_pattern_reads_a_hidden_folder_only_if_it_names_it(
@@ -145,10 +154,10 @@ def test_a_pattern_reads_a_hidden_folder_only_if_it_names_it(
     for name, sentence in (("_temporary", "still being written"), ("_old", "hidden by its name")):
         hidden = put(tmp_path / "dump" / name / "2.jsonl", lines(MANY))
         for pattern in ("dump/*", "dump/*/*.jsonl"):
-            assert sentence in refusal(spark, tmp_path, tmp_path / pattern)
+            assert sentence in refusal(spark, tmp_path / pattern)
         hidden.unlink()
     put(hidden, lines(ROWS))
-    assert state_after(spark, tmp_path, tmp_path / "dump/_old/*.jsonl") == dump_state(ROWS)
+    assert objects_of(spark, tmp_path / "dump/_old/*.jsonl") == dump_state(ROWS)
 
 
 def test_lines_may_have_a_mark_at_the_start_and_any_ends(
@@ -159,7 +168,7 @@ def test_lines_may_have_a_mark_at_the_start_and_any_ends(
         tmp_path / "dump/b.jsonl.gz",
         gzip.compress(b"\xef\xbb\xbf" + lines(ROWS[2:3])) + gzip.compress(lines(ROWS[3:])),
     )
-    assert state_after(spark, tmp_path, tmp_path / "dump") == dump_state(ROWS)
+    assert objects_of(spark, tmp_path / "dump") == dump_state(ROWS)
 
 
 def test_the_last_of_two_equal_json_keys_counts(spark: SparkSession, tmp_path: Path) -> None:
@@ -168,8 +177,8 @@ def test_the_last_of_two_equal_json_keys_counts(spark: SparkSession, tmp_path: P
         b'"timestamp":"2020-01-01T00:00:00Z","parents":["a"]}\n'
     )
     dump = put(tmp_path / "a.jsonl", text)
-    assert state_after(spark, tmp_path, dump) == dump_state(ROWS[:1])
-    assert state_after(spark, tmp_path, "--types", "video", dump) == dump_state(ROWS[:1])
+    assert objects_of(spark, dump) == dump_state(ROWS[:1])
+    assert objects_of(spark, "--types", "video", dump) == dump_state(ROWS[:1])
 
 
 def test_folder_names_give_the_columns_that_files_lack(spark: SparkSession, tmp_path: Path) -> None:
@@ -180,10 +189,10 @@ def test_folder_names_give_the_columns_that_files_lack(spark: SparkSession, tmp_
     for type_, of_type in by_type.items():
         write_parquet(tmp_path / f"dump/d=1/Type={type_}/a.parquet", of_type, without="type")
     argv: list[str | Path] = ["--format", "parquet", tmp_path / "dump"]
-    assert state_after(spark, tmp_path, *argv) == dump_state(rows)
-    assert state_after(spark, tmp_path, "--types", "VIDEO", *argv) == dump_state(ROWS)
+    assert objects_of(spark, *argv) == dump_state(rows)
+    assert objects_of(spark, "--types", "VIDEO", *argv) == dump_state(ROWS)
     write_parquet(tmp_path / "dump/d=1/b.parquet", ROWS, without="type")
-    assert "dump/d=1/b.parquet is in no folder such as type=" in refusal(spark, tmp_path, *argv)
+    assert "dump/d=1/b.parquet is in no folder such as type=" in refusal(spark, *argv)
 
 
 def test_parquet_files_with_other_columns_are_read_by_name(

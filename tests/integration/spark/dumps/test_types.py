@@ -11,9 +11,9 @@ from oplog_sync.dump import raw_rows
 from oplog_sync.settings import parse
 from tests.integration.spark.dumps.dumps import write_parquet
 from tests.kits.spark.helpers import (
+    objects_of,
     put,
     row,
-    state_after,
 )
 
 T = "2020-01-01T00:00:00.000Z"
@@ -42,9 +42,9 @@ def test_types_are_filtered_before_rows_go_to_python(spark: SparkSession, tmp_pa
     rows += [row("K\u00e9", "k", T), row("mar\u212a", "kelvin", T)]
     dump = write_parquet(tmp_path / "dump.parquet", rows)
     argv: list[str | Path] = ["--format", "parquet", dump]
-    found = state_after(spark, tmp_path, "--types", "video,mark", *argv)
+    found = objects_of(spark, "--types", "video,mark", *argv)
     assert sorted(found) == ["mark/kelvin", "video/0", "video/1", "video/2"]
-    assert sorted(state_after(spark, tmp_path, "--types", "video", *argv)) == [
+    assert sorted(objects_of(spark, "--types", "video", *argv)) == [
         "video/0",
         "video/1",
         "video/2",
