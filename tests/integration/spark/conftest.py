@@ -16,6 +16,16 @@ from tests.kits.servers.stores import StorePlace, new_place
 # Its clock skips and shows hours twice. No result may depend on it.
 ZONE = "America/New_York"
 
+# A query of few rows takes the least time if it is not compiled and its plan has few tasks.
+# `default_spark` and the commands of test_zones.py, test_guard.py and test_submit.py keep the
+# defaults.
+QUICK = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+}
+
 __all__ = ["capped_url", "plain_url"]
 
 
@@ -43,12 +53,9 @@ def spark(quick_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "Asia/Kolkata")  # no result may depend on it
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        # The commands of test_zones.py, test_guard.py and test_submit.py keep the default. A plan
-        # that adapts runs more jobs, which take most of the time of a comparison of few rows.
-        .config("spark.sql.adaptive.enabled", "false")
+        .config(map=QUICK)
         .config("spark.driver.memory", "1g")
         .config("spark.python.daemon.module", "tests.kits.spark.daemon")
         .config(
@@ -64,6 +71,17 @@ def spark(quick_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     register(session)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def default_spark(spark: SparkSession) -> Iterator[SparkSession]:
+    """Return the session with the defaults of users for plans and queries, and two partitions."""
+    for name in QUICK:
+        spark.conf.unset(name)
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    yield spark
+    for name, value in QUICK.items():
+        spark.conf.set(name, value)
 
 
 @pytest.fixture(params=["sqlite", "mongo-plain", "mongo-capped"])

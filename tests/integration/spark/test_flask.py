@@ -9,7 +9,6 @@ from pyspark.sql import SparkSession
 from oplog_sync.errors import EXIT_TOO_MANY_DELETES, SafetyRuleError
 from tests.kits.agents.agent import fold
 from tests.kits.spark.helpers import (
-    Json,
     StorePlace,
     append,
     dump_state,
@@ -20,15 +19,17 @@ from tests.kits.spark.helpers import (
 )
 
 
+# A log of the kind "capped" gets corrections in test_mongo.py.
+@pytest.mark.parametrize("place", ["sqlite", "mongo-plain"], indirect=True)
 def test_the_store_at_half_the_history_needs_exactly_these_corrections(
-    spark: SparkSession, shared_data: Path, tmp_path: Path, place: StorePlace
+    default_spark: SparkSession, shared_data: Path, tmp_path: Path, place: StorePlace
 ) -> None:
+    spark = default_spark
     expected = json.loads((shared_data / "flask/expected.json").read_text())
     history = read_lines(shared_data / "flask/ops.jsonl.gz")
     dump = shared_data / "flask/dump.jsonl.gz"
     half = expected["half"]
-    before = as_far_as_it_matters(history[: half["ops"]], place)
-    append(place.store, before)
+    append(place.store, history[: half["ops"]])
     assert len(live(place.store)) == half["live"]
 
     with pytest.raises(
@@ -36,7 +37,7 @@ def test_the_store_at_half_the_history_needs_exactly_these_corrections(
     ) as refused:
         sync(spark, *place.argv, dump)
     assert refused.value.exit_code == EXIT_TOO_MANY_DELETES
-    assert len(log(place.store)) == len(before)
+    assert len(log(place.store)) == half["ops"]
 
     with (
         place.agent(tmp_path) as agent,
@@ -61,26 +62,17 @@ def test_the_store_at_half_the_history_needs_exactly_these_corrections(
     counts = sync(spark, *place.argv, dump)
     assert [counts.total(name) for name in ("insert", "update", "delete")] == [0, 0, 0]
     assert live(place.store) == wanted
-    assert len(log(place.store)) == len(before) + emitted
+    assert len(log(place.store)) == half["ops"] + emitted
 
 
 def test_the_store_at_the_end_of_the_history_needs_no_correction(
-    spark: SparkSession, shared_data: Path, place: StorePlace
+    spark: SparkSession, shared_data: Path, tmp_path: Path
 ) -> None:
     expected = json.loads((shared_data / "flask/expected.json").read_text())
-    history = as_far_as_it_matters(read_lines(shared_data / "flask/ops.jsonl.gz"), place)
-    append(place.store, history)
-    counts = sync(spark, *place.argv, shared_data / "flask/dump.jsonl.gz")
+    history = read_lines(shared_data / "flask/ops.jsonl.gz")
+    store = tmp_path / "oplog.db"
+    append(store, history)
+    counts = sync(spark, "--store", store, shared_data / "flask/dump.jsonl.gz")
     assert [counts.total(name) for name in ("insert", "update", "delete")] == [0, 0, 0]
     assert counts.total("untouched") == expected["ever"]
-    assert len(log(place.store)) == len(history)
-
-
-def as_far_as_it_matters(history: list[Json], place: StorePlace) -> list[Json]:
-    """Return the history; for the slow server only the last operation of each object.
-
-    The states are the same.
-    """
-    if place.kind != "capped":
-        return history
-    return list({(operation["type"], operation["id"]): operation for operation in history}.values())
+    assert len(log(store)) == len(history)

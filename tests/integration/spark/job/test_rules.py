@@ -153,8 +153,9 @@ def _collect(count: int, number: int) -> list[RulesCase]:
     ("number", "newest"), [(1, "2021-03-01T00:00:00.002Z"), (2, "2021-03-01T00:00:00.004Z")]
 )
 def test_random_stores_and_dumps_agree_with_the_oracle(
-    spark: SparkSession, tmp_path: Path, number: int, newest: str
+    default_spark: SparkSession, tmp_path: Path, number: int, newest: str
 ) -> None:
+    spark = default_spark
     # Each case has ids of its own, so that one run of the job compares them all.
     operations: list[Json] = []
     rows: list[Json] = [row("newest", "row", newest)]
