@@ -22,9 +22,8 @@ from tests.kits.spark.helpers import (
 # A log of the kind "capped" gets corrections in test_mongo.py.
 @pytest.mark.parametrize("place", ["sqlite", "mongo-plain"], indirect=True)
 def test_the_store_at_half_the_history_needs_exactly_these_corrections(
-    default_spark: SparkSession, shared_data: Path, tmp_path: Path, place: StorePlace
+    spark: SparkSession, shared_data: Path, tmp_path: Path, place: StorePlace
 ) -> None:
-    spark = default_spark
     expected = json.loads((shared_data / "flask/expected.json").read_text())
     history = read_lines(shared_data / "flask/ops.jsonl.gz")
     dump = shared_data / "flask/dump.jsonl.gz"
@@ -66,13 +65,13 @@ def test_the_store_at_half_the_history_needs_exactly_these_corrections(
 
 
 def test_the_store_at_the_end_of_the_history_needs_no_correction(
-    spark: SparkSession, shared_data: Path, tmp_path: Path
+    default_spark: SparkSession, shared_data: Path, tmp_path: Path
 ) -> None:
     expected = json.loads((shared_data / "flask/expected.json").read_text())
     history = read_lines(shared_data / "flask/ops.jsonl.gz")
     store = tmp_path / "oplog.db"
     append(store, history)
-    counts = sync(spark, "--store", store, shared_data / "flask/dump.jsonl.gz")
+    counts = sync(default_spark, "--store", store, shared_data / "flask/dump.jsonl.gz")
     assert [counts.total(name) for name in ("insert", "update", "delete")] == [0, 0, 0]
     assert counts.total("untouched") == expected["ever"]
     assert len(log(store)) == len(history)

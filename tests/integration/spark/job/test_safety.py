@@ -154,8 +154,6 @@ def test_a_dry_run_creates_no_store(spark: SparkSession, tmp_path: Path) -> None
     dump = write_dump(tmp_path / "dump.jsonl", [row("video", "1")])
     assert sync(spark, "--store", tmp_path / "new.db", "--dry-run", dump).total("insert") == 1
     assert not (tmp_path / "new.db").exists()
-    sync(spark, "--store", tmp_path / "new.db", dump)
-    assert list(live(tmp_path / "new.db")) == ["video/1"]
 
 
 def test_a_missing_dump_and_a_file_that_is_no_store_are_named(
