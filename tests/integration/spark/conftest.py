@@ -55,7 +55,7 @@ def spark(quick_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "Asia/Kolkata")  # no result may depend on it
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        .config(map=QUICK)
+        .config(map={**QUICK})
         .config("spark.driver.memory", "1g")
         .config("spark.python.daemon.module", "tests.kits.spark.daemon")
         .config(
