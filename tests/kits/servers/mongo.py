@@ -156,7 +156,6 @@ def java_server(folder: Path) -> MongoServer:
         "java",
         "-Xmx2g",
         "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
         "-cp",
         f"{classes}:{classes}/lib/*",
         "Server",
