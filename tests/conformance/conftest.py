@@ -26,6 +26,6 @@ def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     folder = tmp_path_factory.mktemp("conformance")
     go_folder: Path = folder / "go"
     go_folder.mkdir()
-    if any("go" in (client, scenario.holder) for client, scenario in runs):
-        build_go(go_folder)
+    if roles := {each.role for client, each in runs if "go" in (client, each.holder)}:
+        build_go(go_folder, roles)
     return asyncio.run(play_all(runs, go_folder, folder))

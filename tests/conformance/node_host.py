@@ -1,6 +1,7 @@
-"""One Node that plays many consumers at once, each with a client of its own."""
+"""One Node that plays many consumers and producers at once, each with a client of its own."""
 
 import asyncio
+import base64
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from tests.kits.agents.agent import DEADLINE
 
 
 class Hosted:
-    """A consumer in the host, with what it prints."""
+    """A client in the host, with what it prints."""
 
     def __init__(self) -> None:
         self.stdout, self.stderr = asyncio.StreamReader(), asyncio.StreamReader()
@@ -25,7 +26,7 @@ class Hosted:
 
 
 class NodeHost:
-    """The process ends by itself once all consumers have ended: none leaves anything behind."""
+    """The process ends by itself once all clients have ended: none leaves anything behind."""
 
     def __init__(self) -> None:
         self._runs: list[Hosted] = []
@@ -49,12 +50,22 @@ class NodeHost:
             self._process.kill()
         code = await self._process.wait()
         await self._reader
-        assert code == 0 or not all_ended, "a consumer that has ended keeps the process alive"
+        assert code == 0 or not all_ended, "a client that has ended keeps the process alive"
 
-    def start(self, arguments: Sequence[str], folder: Path, password: str | None) -> Hosted:
-        given = {"args": arguments, "folder": str(folder), "password": password or None}
+    def start(
+        self, role: str, arguments: Sequence[str], folder: Path, password: str | None, given: bytes
+    ) -> Hosted:
         assert self._process.stdin
-        line = json.dumps({"run": len(self._runs), **given})
+        line = json.dumps(
+            {
+                "run": len(self._runs),
+                "role": role,
+                "args": arguments,
+                "folder": str(folder),
+                "password": password or None,
+                "input": base64.b64encode(given).decode(),
+            }
+        )
         self._runs.append(Hosted())
         self._process.stdin.write(f"{line}\n".encode())
         return self._runs[-1]

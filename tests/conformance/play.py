@@ -158,10 +158,8 @@ def _is_hosted(client: str, scenario: Scenario) -> bool:
     """Return whether one process plays this run with others: it is not about a process."""
     steps = [step for script in scenario.answers for step in script]
     about_process = scenario.small_disk or scenario.reads_late or scenario.holder
-    signalled = any(isinstance(step, Signal) for step in steps)
-    return (client, scenario.role) == ("javascript", "consumer") and not (
-        about_process or signalled
-    )
+    signalled = scenario.input_stays_open or any(isinstance(step, Signal) for step in steps)
+    return client == "javascript" and not (about_process or signalled)
 
 
 async def play(
@@ -195,7 +193,8 @@ async def play(
             holder = [*command(scenario.holder, scenario.role, go_folder), *arguments]
             await stack.enter_async_context(_holding(holder, folder, server))
         if host:
-            run = host.start(arguments, folder, scenario.password)
+            given = scenario.input or b""
+            run = host.start(scenario.role, arguments, folder, scenario.password, given)
             await _follow(run, outcome, progress, server)
         else:
             whole = [*prefix, *command(client, scenario.role, go_folder), *arguments]
