@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.contract.wire import wait_until
-from tests.kits.documents import walk
+from tests.kits.documents import strict, walk
 from tests.kits.documents.snippets import Snippet, snippets
 from tests.kits.paths import ROOT
 from tests.kits.servers.postgres import PostgresServer
@@ -53,7 +53,7 @@ class Walk(walk.Walk):
                 self.run(code)
             case "python", "":
                 (self.folder / "pasted.py").write_text(code)
-                self.run("python -W error pasted.py")
+                self.run(f"python {strict.__file__} pasted.py")
             case "text", "":
                 self.compare(code)
             case _, name:

@@ -13,7 +13,10 @@ import pytest
 
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.clients.restart import agent_on, free_port
+from tests.kits.documents import strict
 from tests.kits.paths import ROOT
+from tests.kits.processes import forked
+from tests.kits.processes.commands import Commands
 from tests.kits.servers.mongo import GO_FLAGS, go_program
 
 CLIENTS = ROOT / "clients"
@@ -78,7 +81,8 @@ def command(snippet: Snippet, folder: Path) -> list[str]:
     """Install the client in the project, and return the command of the snippet."""
     match snippet.language:
         case "python":
-            return [sys.executable, "-W", "error", "-c", snippet.code]
+            (folder / "snippet.py").write_text(snippet.code)
+            return [sys.executable, strict.__file__, "snippet.py"]
         case "js":
             module = folder / "node_modules" / "oplog-client"
             module.parent.mkdir(exist_ok=True)
@@ -120,17 +124,20 @@ def test_a_snippet_runs_and_again_after_the_agent_was_restarted(
     if any(install in snippet.code for install in INSTALLS):
         return
     (tmp_path / "clients").symlink_to(CLIENTS)
-    run(restarted, tmp_path, snippet)
-    restarted.restart()
-    run(restarted, tmp_path, snippet)
+    commands = {"oplogctl": "-m oplogc.ctl", "oplog-tail": "-m oplogc.tail"}
+    with Commands(tmp_path / "bin", commands):
+        play(restarted, tmp_path, snippet)
+        restarted.restart()
+        play(restarted, tmp_path, snippet)
 
 
-def run(restarted: Restarted, folder: Path, snippet: Snippet) -> None:
+def play(restarted: Restarted, folder: Path, snippet: Snippet) -> None:
     here = snippet._replace(
         code=snippet.code.replace("localhost:8042", f"127.0.0.1:{restarted.port}")
     )
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
+    path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    run = forked.run if snippet.language == "python" else subprocess.run
+    done = run(
         command(here, folder),
         cwd=folder, capture_output=True, text=True, timeout=DEADLINE,
         env={**os.environ, "PATH": path, "GOPROXY": "off", "GOFLAGS": GO_FLAGS},

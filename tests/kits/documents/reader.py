@@ -18,8 +18,10 @@ from typing import Self
 
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.clients.restart import free_port
+from tests.kits.documents import strict
 from tests.kits.documents.snippets import Snippet, name_of, snippets
 from tests.kits.documents.staying import Staying, shape
+from tests.kits.processes import forked
 
 _PORT = "8042"
 
@@ -132,7 +134,8 @@ class Reader:
     def _execute(self, snippet: Snippet) -> None:
         self._last = snippet
         if snippet.language == "python":
-            self._printed = self.run([sys.executable, "-W", "error", "-c", self.here(snippet.code)])
+            (self.folder / ".pasted.py").write_text(self.here(snippet.code))
+            self._printed = self.run([sys.executable, strict.__file__, ".pasted.py"])
         elif command := self._commands.get(snippet.code.split()[0]):
             self._printed = command(shlex.split(snippet.code)[1:])
         else:
@@ -144,7 +147,8 @@ class Reader:
         (self.folder / name).write_text(self.here(code), encoding="utf-8")
 
     def run(self, command: list[str]) -> str:
-        done = subprocess.run(
+        run = forked.run if command[0] == sys.executable else subprocess.run
+        done = run(
             command, cwd=self.folder, env=self.environ, capture_output=True, text=True,
             timeout=4 * DEADLINE, check=False,
         )  # fmt: skip

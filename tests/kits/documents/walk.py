@@ -75,6 +75,7 @@ class Walk:
         while self.shape(self._printed) != self.shape(wanted):
             if not self.looks.match(self._code) or time.monotonic() > deadline:
                 raise AssertionError(f"{self._code}\nprints\n{self._printed}\n{self.errors}")
+            time.sleep(0.05)
             self.run(self._code)
 
     def shape(self, text: str) -> list[str]:
