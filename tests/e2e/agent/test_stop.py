@@ -1,7 +1,6 @@
 """A stop ends by its deadline, whatever floods the agent or hangs in it."""
 
 import contextlib
-import os
 import re
 import signal
 import sqlite3
@@ -16,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.kits.agents.agent import DEADLINE, Agent, NewAgent, write_lock
-from tests.kits.paths import ROOT
+from tests.kits.processes import forked
 
 FLOOD = """
 import itertools, socket, sys
@@ -57,10 +56,17 @@ def totals(agent: Agent) -> list[int]:
     return list(map(int, found.groups()))
 
 
-def changed(folder: Path, script: str) -> dict[str, str]:
-    """Return the environment of an agent that runs this script first."""
-    (folder / "sitecustomize.py").write_text(script)
-    return {"PYTHONPATH": f"{folder}:{ROOT}"}
+def changed(folder: Path, script: str) -> str:
+    """Return the path of a program that runs this script, then an agent."""
+    path = folder / "changed.py"
+    path.write_text(f"{script}\nfrom oplogd.cli import main\nmain()\n")
+    return str(path)
+
+
+class ChangedAgent(Agent):
+    def __init__(self, folder: Path, script: str, *flags: str) -> None:
+        self.program = (changed(folder, script),)
+        super().__init__(folder, *flags)
 
 
 def wait_received(agent: Agent, more: int) -> None:
@@ -111,9 +117,8 @@ def test_the_deadline_ends_the_agent_in_a_flood(tmp_path: Path) -> None:
 
 def test_a_thread_that_waits_for_a_lock_does_not_hold_up_the_exit(tmp_path: Path) -> None:
     operations = [{"event": "insert", "type": "t", "id": str(number)} for number in range(3)]
-    environ = changed(tmp_path, PATIENT_STORE)
     with (
-        Agent(tmp_path, "--shutdown-timeout", "500ms", environ=environ) as agent,
+        ChangedAgent(tmp_path, PATIENT_STORE, "--shutdown-timeout", "500ms") as agent,
         write_lock(tmp_path),
     ):
         agent.send_udp(*operations)
@@ -146,8 +151,7 @@ def test_the_deadline_ends_the_agent_whatever_hangs(
         f"    {body}\n"
         "SqliteStore.close = close\n"
     )
-    environ = changed(tmp_path, script)
-    with Agent(tmp_path, "--shutdown-timeout", timeout, environ=environ) as agent:
+    with ChangedAgent(tmp_path, script, "--shutdown-timeout", timeout) as agent:
         assert agent.post({"event": "insert", "type": "t", "id": "a"}) == 204
         assert agent.stop() == code
     assert ("stopped\n" in "".join(agent.log)) == (code == 0)
@@ -169,7 +173,7 @@ def test_the_deadline_ends_the_agent_if_the_event_loop_hung_before_the_signal(
         "    time.sleep(3600)\n"
         "Hub.look = look\n"
     )
-    with Agent(tmp_path, "--shutdown-timeout", "500ms", environ=changed(tmp_path, script)) as agent:
+    with ChangedAgent(tmp_path, script, "--shutdown-timeout", "500ms") as agent:
         agent.wait_log("hanging")
         assert agent.stop() == 3
 
@@ -183,8 +187,7 @@ def test_a_writer_that_dies_ends_the_agent_without_a_wait_for_the_queue(tmp_path
         "    raise RuntimeError('no more')\n"
         "IngestQueue.take = take_and_die\n"
     )
-    environ = changed(tmp_path, script)
-    with Agent(tmp_path, "--shutdown-timeout", f"{2 * DEADLINE}s", environ=environ) as agent:
+    with ChangedAgent(tmp_path, script, "--shutdown-timeout", f"{2 * DEADLINE}s") as agent:
         agent.send_udp({"event": "insert", "type": "t", "id": "a"})
         assert agent.wait() == 1
         assert totals(agent) == [1, 0, 0, 0, 1]
@@ -197,7 +200,7 @@ def test_a_part_that_dies_during_the_stop_shows_in_the_exit_code(tmp_path: Path)
         "    raise RuntimeError('no more')\n"
         "Hub.end_all = end_all\n"
     )
-    with Agent(tmp_path, environ=changed(tmp_path, script)) as agent:
+    with ChangedAgent(tmp_path, script) as agent:
         assert agent.stop() == 1
         assert "the stop failed" in "".join(agent.log)
 
@@ -208,27 +211,16 @@ def test_a_signal_before_the_agent_is_ready_ends_it_in_order(
 ) -> None:
     with Agent(tmp_path):
         pass
-    command = [
-        sys.executable,
-        "-m",
-        "oplogd",
-        "--listen",
-        "127.0.0.1:0",
-        "--store",
-        str(tmp_path / "oplog.db"),
-    ]
-    flags = ["--debug", "--shutdown-timeout", "500ms"]
-    environ = {**os.environ, **changed(tmp_path, PATIENT_STORE)}
-    before = signal.signal(
-        number, signal.default_int_handler
-    )  # SIGINT is ignored if a shell runs the tests in the background
+    flags = ["--listen", "127.0.0.1:0", "--debug", "--shutdown-timeout", "500ms", "--store"]
+    # A test run under nohup ignores SIGHUP, and its children inherit that.
+    notice = "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
+    command = [sys.executable, changed(tmp_path, notice + PATIENT_STORE), *flags]
     with (
         write_lock(tmp_path),
-        subprocess.Popen(
-            [*command, *flags], env=environ, stderr=subprocess.PIPE, text=True
+        forked.Forked[str](
+            [*command, str(tmp_path / "oplog.db")], stderr=subprocess.PIPE, text=True
         ) as process,
     ):
-        signal.signal(number, before)
         timer = threading.Timer(DEADLINE, process.kill)
         timer.start()
         assert process.stderr is not None

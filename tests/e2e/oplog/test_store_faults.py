@@ -15,6 +15,7 @@ from typing import Any
 
 from tests.kits.agents.agent import DEADLINE, Agent, Answer
 from tests.kits.agents.streams import ByteStream, offsets, operation
+from tests.kits.processes import forked
 
 
 @contextmanager
@@ -156,9 +157,9 @@ def test_an_agent_on_a_full_disk_refuses_operations_until_there_is_room_and_lose
 def start_up_failure(store: Path, prepare: Callable[[], None] | None = None) -> str:
     """Return the sentence with which the agent refuses to start."""
     command = [sys.executable, "-m", "oplogd", "--listen", "127.0.0.1:0", "--store", str(store)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=DEADLINE, preexec_fn=prepare
-    )
+    options = {"preexec_fn": prepare} if prepare else {}
+    run = subprocess.run if prepare else forked.run
+    done = run(command, capture_output=True, text=True, timeout=DEADLINE, **options)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done
     assert str(store) in done.stderr
     assert "--store" in done.stderr
