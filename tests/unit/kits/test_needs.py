@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 
@@ -35,19 +34,13 @@ TRIED = """
 """
 
 
-@pytest.mark.node
-@pytest.mark.process
-@pytest.mark.parametrize(
-    ("mark", "passed"),
-    [("node", 4), ("go", 2), ("unit", 0)],
-)
-def test_a_test_without_the_mark_for_its_program_or_connection_fails(
-    mark: str, passed: int, tmp_path: Path
-) -> None:
-    (tmp_path / "test_tried.py").write_text(
-        textwrap.dedent(TRIED.replace("PARAMETER", mark)), encoding="utf-8"
-    )
-    (tmp_path / "conftest.py").write_text(
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """Return by mark what pytest tells of the tests above with this mark, a paragraph for each."""
+    folder = tmp_path_factory.mktemp("tried")
+    for mark in ("node", "go", "unit"):
+        (folder / f"test_{mark}.py").write_text(textwrap.dedent(TRIED.replace("PARAMETER", mark)))
+    (folder / "conftest.py").write_text(
         "from tests.kits.run.needs import Guard\n"
         "def pytest_configure(config):\n"
         "    config.pluginmanager.register(Guard())\n"
@@ -55,23 +48,40 @@ def test_a_test_without_the_mark_for_its_program_or_connection_fails(
         "        config.addinivalue_line('markers', name)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--strict-markers", "-c", "/dev/null", "."],
-        cwd=tmp_path,
+        [sys.executable, "-m", "pytest", "-vv", "-rA", "--strict-markers", "-c", "/dev/null", "."],
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    told = done.stdout
-    assert (f"{passed} passed" in told) == (passed > 0), told
+    summary = done.stdout.rpartition("short test summary")[2].splitlines()
+    return {
+        mark: [line for line in summary if f"test_{mark}.py::" in line]
+        for mark in ("node", "go", "unit")
+    }
+
+
+@pytest.mark.node
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("mark", "passed"),
+    [("node", 4), ("go", 2), ("unit", 0)],
+)
+def test_a_test_without_the_mark_for_its_program_or_connection_fails(
+    mark: str, passed: int, told: dict[str, list[str]]
+) -> None:
+    lines = told[mark]
+    assert sum(line.startswith("PASSED") for line in lines) == passed, lines
+    text = "\n".join(lines)
     if mark == "node":
-        assert done.returncode == 0
+        assert len(lines) == 4
     elif mark == "go":
-        assert told.count("this test needs the mark node") == 4  # each once, and in the summary
+        assert text.count("this test needs the mark node") == 2
     else:
-        assert "a unit test used socket.bind" in told
-        assert "a unit test used subprocess.Popen" in told
+        assert "a unit test used socket.bind" in text
+        assert "a unit test used subprocess.Popen" in text
 
 
 def test_marks_follow_from_folders_fixtures_and_parameters() -> None:
