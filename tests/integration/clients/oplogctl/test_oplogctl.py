@@ -274,20 +274,28 @@ def test_a_stdout_that_takes_nothing_is_told_in_a_sentence(agent: Agent) -> None
         "follow full --from 0 -n 1",
         "publish full b",
     ):
-        for redirection, sentence in (
-            (">&-", "oplogctl: stdout is closed: there is nowhere to write to"),
-            (">/dev/full", "oplogctl: cannot write to stdout: No space left on device"),
-        ):
-            done = subprocess.run(
-                ["sh", "-c", f"{sys.executable} -m oplogc.ctl topic {command} {redirection}"],
-                capture_output=True,
-                text=True,
-                timeout=DEADLINE,
-                env={**os.environ, "OPLOGCTL_URL": agent.url},
-            )
-            assert (done.returncode, done.stdout) == (1, "")
-            assert done.stderr.splitlines()[-1] == sentence
-            assert "Traceback" not in done.stderr
+        with open("/dev/full", "w") as full:
+            process = start(agent.url, *command.split(), stdout=full)
+            _, err = process.communicate(timeout=DEADLINE)
+        sentence = "oplogctl: cannot write to stdout: No space left on device"
+        assert (process.returncode, err.splitlines()[-1]) == (1, sentence)
+        assert "Traceback" not in err
+
+
+def test_a_closed_stdout_is_told_in_a_sentence_before_a_command_does_anything(agent: Agent) -> None:
+    """A fork has a stdout, so this is a new Python."""
+    run(agent.url, "create", "closed")
+    for command in ("list", "publish closed b"):
+        done = subprocess.run(
+            ["sh", "-c", f"{sys.executable} -m oplogc.ctl topic {command} >&-"],
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            env={**os.environ, "OPLOGCTL_URL": agent.url},
+        )
+        sentence = "oplogctl: stdout is closed: there is nowhere to write to\n"
+        assert (done.returncode, done.stdout, done.stderr) == (1, "", sentence)
+    assert run(agent.url, "poll", "closed") == (0, "", "")
 
 
 def test_a_long_publish_shows_its_progress_in_a_terminal_only(agent: Agent) -> None:
