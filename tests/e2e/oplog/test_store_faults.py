@@ -240,7 +240,7 @@ def test_a_damaged_file_is_named_at_start(tmp_path: Path) -> None:
     }
     for name, content in damaged.items():
         store.write_bytes(content)
-        assert "damaged" in start_up_failure(store), name
+        assert "it is damaged" in start_up_failure(store), name  # its path has the word, too
         assert store.read_bytes() == content, name
     store.write_bytes(sound)
     with Agent(tmp_path) as agent:
