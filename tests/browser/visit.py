@@ -16,6 +16,10 @@ ARGUMENTS = [
     f"--host-resolver-rules=MAP {REBOUND} 127.0.0.1",
     "--no-sandbox",
     "--disable-gpu",
+    "--disable-software-rasterizer",
+    "--in-process-gpu",
+    # Fewer processes: pages of one site share a renderer, and none is started in advance.
+    "--renderer-process-limit=1",
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",
