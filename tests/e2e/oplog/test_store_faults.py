@@ -158,12 +158,13 @@ def start_up_failure(store: Path, prepare: Callable[[], None] | None = None) -> 
     """Return the sentence with which the agent refuses to start."""
     command = [sys.executable, "-m", "oplogd", "--listen", "127.0.0.1:0", "--store", str(store)]
     options = {"preexec_fn": prepare} if prepare else {}
-    run = subprocess.run if prepare else forked.run
-    done = run(command, capture_output=True, text=True, timeout=DEADLINE, **options)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done
-    assert str(store) in done.stderr
-    assert "--store" in done.stderr
-    return done.stderr
+    pipe = subprocess.PIPE
+    with forked.start(command, stdout=pipe, stderr=pipe, text=True, **options) as process:
+        out, err = process.communicate(timeout=DEADLINE)
+    assert (process.returncode, out, err.count("\n")) == (1, "", 1), err
+    assert str(store) in err
+    assert "--store" in err
+    return str(err)
 
 
 def test_an_agent_does_not_start_on_a_full_disk(tmp_path: Path) -> None:
