@@ -119,35 +119,37 @@ class Projection:
         if not self.ready:
             self.ready = await self._setup.check()
             self.changed.notify()
-        elif (began := time.monotonic()) >= self._keep_next_at:
+        elif (began := self._link.clock.monotonic()) >= self._keep_next_at:
             await self._setup.check()
             await self._setup.look_for_first_server()
-            self._keep_again(began)
+            self._keep_again(self._link.clock.monotonic() - began)
         await self._link.clock.sleep(min(self._lease.seconds / 5, 0.5 if self.ready else 0.05))
 
     async def _keep(self) -> None:
         """Maintain the collections, from time to time and before the first fold as holder."""
-        began = time.monotonic()
+        began = self._link.clock.monotonic()
         if self._checkpoint is not None and began < self._keep_next_at:
             return
-        await self._setup.keep(self._lease.hold)
+        was_whole = await self._setup.keep(self._lease.hold)
         await self._setup.look_for_first_server()
+        # The time of a repair, perhaps an hour, says nothing about the next check.
+        took = self._link.clock.monotonic() - began if was_whole else 0.0
         if self._checkpoint is None:
             await forget_writers(self._link)
             logger.info("this agent folds the log into the states now")
         row = await self._log.row()
         self._checkpoint, self._first = row.folded, row.first
-        self._keep_again(began)
+        self._keep_again(took)
         if not self.ready:
             self.ready = True
             self.changed.notify()
         if not self._log.known.capped_bytes:
             await self.trimmer.trim(row.folded.offset)
 
-    def _keep_again(self, began: float) -> None:
+    def _keep_again(self, took: float) -> None:
         """Schedule the next check. A slow one is not repeated soon: it may slow the server down."""
-        now = time.monotonic()
-        self._keep_next_at = now + max(self._keep_seconds, _KEEP_SHARE * (now - began))
+        pause = max(self._keep_seconds, _KEEP_SHARE * took)
+        self._keep_next_at = self._link.clock.monotonic() + pause
 
     async def _fold_batch(self) -> bool:
         """Fold some entries, at most ``BATCH``. Return whether there were any."""

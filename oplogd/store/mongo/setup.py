@@ -91,10 +91,14 @@ class Setup:
             await self._topics.apply()
         return True
 
-    async def keep(self, hold: HoldLease) -> None:
-        """Create and repair the collections. Raises StoreError as ``check``."""
+    async def keep(self, hold: HoldLease) -> bool:
+        """Create and repair the collections. Return whether there was nothing to do.
+
+        Raises StoreError as ``check``.
+        """
         noted = await self._link.meta.find_one({"_id": LOG}, {"repair": 1})
-        if noted is None or "repair" in noted:
+        is_whole = noted is not None and "repair" not in noted
+        if not is_whole:
             with pymongo.timeout(_LONG_SECONDS):
                 if noted is None:
                     await self._take_over()
@@ -102,20 +106,23 @@ class Setup:
         row = await self._log.row()
         options = await self._link.options(LOG)
         if options is None:
+            is_whole = False
             await self._raise_floor(row)
             await self._create_log()
         elif OFFSET_INDEX not in await self._link.log.index_information():
+            is_whole = False
             with pymongo.timeout(_LONG_SECONDS):
                 await self._repair_index(options, row, hold)
         else:
             self._check_collection(options)
         has_states = await self._link.options(STATES) is not None
-        await self._states.keep(row, exists=has_states)
+        is_whole &= await self._states.keep(row, exists=has_states)
         if self._max_bytes is not None and row.max_bytes != self._max_bytes:
             await self._link.meta.update_one({"_id": LOG}, {"$set": {"max_bytes": self._max_bytes}})
         self._warn_lost_states(await self._link.meta.find_one({"_id": LOG}, {"states_lost": 1}))
         if self._topics is not None:
-            await self._topics.keep(hold)
+            is_whole &= await self._topics.keep(hold)
+        return is_whole
 
     async def look_for_first_server(self) -> None:
         """Warn if an agent of the first server still writes to the log."""

@@ -25,8 +25,10 @@ class StatesKeeper:
         # The row's ``created`` and checkpoint when the states were last seen with their indexes.
         self._seen_whole: tuple[int, int] | None = None
 
-    async def keep(self, row: LogRow, *, exists: bool) -> None:
+    async def keep(self, row: LogRow, *, exists: bool) -> bool:
         """Create the missing indexes, and repair states that were dropped.
+
+        Return whether there was nothing to do.
 
         After a drop all indexes are missing, although the fold may have filled the collection
         again. If the log still holds everything, it is folded again. Otherwise the row says that
@@ -55,8 +57,9 @@ class StatesKeeper:
             if was_dropped:
                 # The row has gone back, and the states folded from there may be dropped again.
                 self._seen_whole = None
-                return
+                return False
         self._seen_whole = (row.created, row.folded.offset)
+        return not missing
 
     async def _start_over(self, row: LogRow) -> None:
         change: dict[str, Any] = {"$inc": {"created": 1}}

@@ -73,8 +73,6 @@ async def make_store(
     """Makes stores. The test opens them; afterwards they are closed."""
     # On a busy machine a store may need longer than an agent waits for it.
     monkeypatch.setattr("oplogd.store.mongo.store._OPEN_SECONDS", 30.0)
-    # There a check may take seconds, and the next one would wait twenty times as long.
-    monkeypatch.setattr("oplogd.store.mongo.projection._KEEP_SHARE", 0)
     is_dated = "clock" in request.fixturenames
     clock: VirtualClock | None = request.getfixturevalue("clock") if is_dated else None
     defaults: dict[str, Any] = {"lease": 0.5, "clock": clock.dates if clock else SYSTEM}

@@ -52,25 +52,32 @@ class TopicsSetup:
         self._ttl = ttl
         self._is_applied = ttl is None
 
-    async def keep(self, hold: HoldLease) -> None:
-        """Create what is missing. The seal comes last: without it nobody appends."""
+    async def keep(self, hold: HoldLease) -> bool:
+        """Create what is missing. The seal comes last: without it nobody appends.
+
+        Return whether there was nothing to do.
+        """
+        is_whole = False
         if await self._link.entries.find_one({"_id": SEAL}, {"_id": 1}) is None:
             await self._create(TOPICS)
             await self._create(ENTRIES)
             await self.create_index()
             await self._insert_catalogue()
             if not await self._renew(hold):
-                return
+                return False
             try:
                 await self._link.entries.insert_one({"_id": SEAL, "ts": await self._link.now_ms()})
             except DuplicateKeyError:
-                return
+                return False
         elif await self._link.topics.find_one({"_id": CATALOGUE}, {"_id": 1}) is None:
             # No writer may go on with a log that it remembers: nobody finds it any more.
             sealed = {"$set": {"ts": await self._link.now_ms()}}
             await self._link.entries.update_one({"_id": SEAL}, sealed)
             await self._insert_catalogue()
+        else:
+            is_whole = True
         await self.apply()
+        return is_whole
 
     async def apply(self) -> None:
         """Make the given time to live the default, once. Any agent may do that."""

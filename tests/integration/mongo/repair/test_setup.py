@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+from typing import Any
 
 import pytest
 from bson.int64 import Int64
 from pymongo import AsyncMongoClient
+from pymongo.asynchronous.collection import AsyncCollection
 
-from oplogd.clock import now_ms
+from oplogd.clock import Clock, now_ms
 from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.event_id import EventId, format_id
 from oplogd.operation import Operation
@@ -16,6 +18,7 @@ from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.link import Link
 from oplogd.stream.start import FullReplication, Since, resolve
 from tests.integration.mongo.first_server import Document, fill, first_servers
+from tests.kits.clock.virtual import VirtualClock
 from tests.kits.mongo.fixtures import MakeStore
 from tests.kits.mongo.operations import folded, live_states, op, states_of, whole_log
 from tests.kits.mongo.wire import Wire
@@ -125,6 +128,54 @@ async def test_offsets_go_on_after_the_log_was_dropped(
     bounds = await store.locate(gone.offset)
     position = EventId(gone.ms // 1000, gone.ms % 1000, gone.offset)
     assert not isinstance(resolve(position, bounds, now_ms()), FullReplication)
+
+
+async def test_the_next_check_waits_for_a_share_of_a_check_but_not_of_a_repair(
+    plain_url: str, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Creating an index takes an hour here, and a check three seconds."""
+    time = VirtualClock()
+    store = make_store(plain_url, "plain", lease=1e9, clock=Clock(monotonic=time.monotonic))
+    create, look, hold = (
+        AsyncCollection.create_index,
+        store.setup.look_for_first_server,
+        store.lease.hold,
+    )
+    checks = turns = 0
+
+    async def create_slowly(*arguments: Any, **options: Any) -> str:
+        time.move(3600)
+        return await create(*arguments, **options)
+
+    async def look_slowly() -> None:
+        nonlocal checks
+        await look()
+        time.move(3)
+        checks += 1
+
+    async def take_turn() -> bool:
+        nonlocal turns
+        turns += 1
+        return await hold()
+
+    async def checks_after(seconds: float) -> int:
+        """Return the number of checks so far, when this time has passed and a turn has ended."""
+        time.move(seconds)
+        began = turns
+        async with asyncio.timeout(60):
+            while turns < began + 2:
+                await asyncio.sleep(0.01)
+        return checks
+
+    monkeypatch.setattr(AsyncCollection, "create_index", create_slowly)
+    monkeypatch.setattr(store.setup, "look_for_first_server", look_slowly)
+    monkeypatch.setattr(store.lease, "hold", take_turn)
+    await store.open()
+    for number in (1, 3):
+        assert [await checks_after(seconds) for seconds in (0.5, 0.5)] == [number, number + 1]
+        await store.link.log.drop()
+        assert [await checks_after(seconds) for seconds in (59, 1)] == [number + 1, number + 2]
+        assert "offset" in await store.link.log.index_information()
 
 
 async def test_a_new_epoch_sets_the_log_aside_and_every_consumer_starts_anew(
