@@ -2,9 +2,11 @@
 
 import contextlib
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 import pytest
-from pymongo import AsyncMongoClient
+from pymongo import AsyncMongoClient, IndexModel
+from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import PyMongoError
 
 from oplogd.clock import now_ms
@@ -24,7 +26,7 @@ from tests.integration.mongo.repair.repair_cases import (
     keep,
     without_offsets,
 )
-from tests.kits.mongo.fixtures import MakeStore, drop
+from tests.kits.mongo.fixtures import MakeStore
 from tests.kits.mongo.operations import live_states, op, whole_log
 from tests.kits.proxies.mongo import Cutting
 
@@ -32,6 +34,40 @@ MOST_COMMANDS = 60
 
 # Commands that change nothing.
 READS = {"find", "getMore", "listCollections", "listIndexes", "collStats", "aggregate", "count"}
+
+
+class Saved(NamedTuple):
+    """A collection: its name, its options, its indexes and its documents."""
+
+    name: str
+    options: Document
+    indexes: list[IndexModel]
+    documents: list[Document]
+
+
+async def saved(database: AsyncDatabase[Document]) -> list[Saved]:
+    collections = []
+    async for found in await database.list_collections():
+        collection = database[found["name"]]
+        indexes = [
+            IndexModel(info["key"], name=name, unique="unique" in info, sparse="sparse" in info)
+            for name, info in (await collection.index_information()).items()
+            if name != "_id_"
+        ]
+        documents = await collection.find().to_list()
+        options = {key: each for key, each in found["options"].items() if key in ("capped", "size")}
+        collections.append(Saved(collection.name, options, indexes, documents))
+    return collections
+
+
+async def restore(database: AsyncDatabase[Document], collections: list[Saved]) -> None:
+    await database.client.drop_database(database)
+    for each in collections:
+        made = await database.create_collection(each.name, check_exists=False, **each.options)
+        if each.indexes:
+            await made.create_indexes(each.indexes)
+        if each.documents:
+            await made.insert_many(each.documents)
 
 
 async def check(case: RepairCase) -> None:
@@ -70,17 +106,19 @@ async def cut_everywhere(
     work: Callable[[str, CollectionKind], Awaitable[None]],
     verify: Callable[[RepairCase], Awaitable[None]],
 ) -> list[str]:
-    """Cut the work after each of its commands, each time in a new database.
+    """Cut the work after each of its commands, each time in the database as it was prepared.
 
     A read leaves the database as the command before it did, so only the first one is cut. Return
     the commands of the run that was not cut.
     """
 
-    async def run(commands: int) -> list[str]:
-        await drop(url)
-        async with AsyncMongoClient[Document](url) as client:
-            case = RepairCase(url, client.get_default_database(), kind, make_store)
-            await prepare(case)
+    async with AsyncMongoClient[Document](url) as client:
+        case = RepairCase(url, client.get_default_database(), kind, make_store)
+        await prepare(case)
+        prepared = await saved(case.database)
+
+        async def run(commands: int) -> list[str]:
+            await restore(case.database, prepared)
             with Cutting(url, commands) as cutting:
                 with contextlib.suppress(PyMongoError, StoreUnavailableError):
                     await work(cutting.address, kind)
@@ -89,14 +127,14 @@ async def cut_everywhere(
             row = await case.database.oplog_meta.find_one({"_id": "oplog_ops"})
             assert row is not None
             assert "repair" not in row
-        return names
+            return names
 
-    whole = await run(MOST_COMMANDS)
-    assert len(whole) < MOST_COMMANDS
-    for commands, name in enumerate(whole, 1):
-        if commands == 1 or name not in READS:
-            assert await run(commands) == whole[:commands]
-    return whole
+        whole = await run(MOST_COMMANDS)
+        assert len(whole) < MOST_COMMANDS
+        for commands, name in enumerate(whole, 1):
+            if commands == 1 or name not in READS:
+                assert await run(commands) == whole[:commands]
+        return whole
 
 
 @pytest.mark.parametrize("prepare", PREPARATIONS, ids=lambda each: each.__name__)
