@@ -1,4 +1,4 @@
-"""A file system in memory that crashes at a chosen step.
+"""A file system in memory, and its state after a crash at any of its steps.
 
 Bytes that were not synced and names whose folder was not synced are lost or kept, as the test
 chooses. A crash within a write keeps a prefix of it in the file, if it keeps bytes at all.
@@ -6,11 +6,9 @@ chooses. A crash within a write keeps a prefix of it in the file, if it keeps by
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
-
-
-class CrashError(BaseException):
-    """The machine is off."""
+from typing import NamedTuple
 
 
 class Inode:
@@ -18,62 +16,69 @@ class Inode:
         self.data = bytearray()
         self.synced = b""
 
+    def copy(self) -> "Inode":
+        found = Inode()
+        found.data, found.synced = bytearray(self.data), self.synced
+        return found
+
+    def put(self, data: bytes, at: int) -> None:
+        self.data[at : at + len(data)] = data
+
+
+class Write(NamedTuple):
+    inode: Inode
+    data: bytes
+    at: int
+
 
 class Disk:
-    """``steps``: number of changes so far. ``crash_at``: the step that fails, counted from 0."""
+    """``at_step`` is called before each change, with the write if it is one."""
 
-    def __init__(self, crash_at: int = -1, prefix: int = 0) -> None:
+    def __init__(self) -> None:
         self.names_now: dict[Path, Inode] = {}
         self.names_synced: dict[Path, Inode] = {}
-        self.steps = 0
-        self.sizes: list[int] = []
-        self.crash_at = crash_at
-        self.prefix = prefix
+        self.at_step: Callable[[Write | None], None] = lambda write: None
         self.full_after: int | None = None
 
-    def step(self, size: int = 0) -> bool:
-        """Count a change. Returns whether it is the one at which the machine goes off."""
-        if self.steps > self.crash_at >= 0:
-            raise CrashError
-        self.sizes.append(size)
-        self.steps += 1
-        return self.steps - 1 == self.crash_at
+    def cut(self, write: Write | None = None, prefix: int = 0) -> "Disk":
+        """Return the disk as it is now, with a prefix of a write that a crash ends."""
+        copies = {each: each.copy() for each in self.names_now.values()}
+        copies |= {each: each.copy() for each in self.names_synced.values() if each not in copies}
+        if write is not None and write.inode in copies:
+            copies[write.inode].put(write.data[:prefix], write.at)
+        found = Disk()
+        found.names_now = {path: copies[each] for path, each in self.names_now.items()}
+        found.names_synced = {path: copies[each] for path, each in self.names_synced.items()}
+        return found
 
     def after_crash(self, *, keep_bytes: bool, keep_names: bool) -> "Disk":
         found = Disk()
         for path, inode in (self.names_now if keep_names else self.names_synced).items():
             copy = Inode()
-            copy.data = bytearray(inode.data if keep_bytes else inode.synced)
-            copy.synced = bytes(copy.data)
+            copy.synced = bytes(inode.data if keep_bytes else inode.synced)
+            copy.data = bytearray(copy.synced)
             found.names_now[path] = found.names_synced[path] = copy
         return found
 
-    def after_kill(self) -> "Disk":
-        """Return the disk after the death of the process alone: nothing is lost, or synced."""
-        found = Disk()
-        found.names_now = dict(self.names_now)
-        found.names_synced = dict(self.names_synced)
-        return found
+    def content(self) -> frozenset[tuple[Path, bytes]]:
+        return frozenset((path, bytes(inode.data)) for path, inode in self.names_now.items())
 
     def open(self, path: Path, *, write: bool = False) -> "DiskFile":
         if path not in self.names_now:
             if not write:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-            if self.step():
-                raise CrashError
+            self.at_step(None)
             self.names_now[path] = Inode()
         return DiskFile(self, self.names_now[path])
 
     def replace(self, path: Path, target: Path) -> None:
-        if self.step():
-            raise CrashError
+        self.at_step(None)
         self.names_now[target] = self.names_now.pop(path)
 
     def unlink(self, path: Path) -> None:
         if path not in self.names_now:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        if self.step():
-            raise CrashError
+        self.at_step(None)
         del self.names_now[path]
 
     def names(self, folder: Path) -> list[str]:
@@ -83,8 +88,7 @@ class Disk:
         """Do nothing: folders exist."""
 
     def sync_folder(self, folder: Path) -> None:
-        if self.step():
-            raise CrashError
+        self.at_step(None)
         for names, others in (
             (self.names_synced, self.names_now),
             (self.names_now, self.names_synced),
@@ -108,29 +112,22 @@ class DiskFile:
         return bytes(self._inode.data[at : at + size])
 
     def write(self, data: bytes, at: int) -> None:
-        crashes = self._disk.step(len(data))
+        self._disk.at_step(Write(self._inode, data, at))
         full = self._disk.full_after
         if full is not None:
             if len(data) > full:
-                self._put(data[:full], at)
+                self._inode.put(data[:full], at)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             self._disk.full_after = full - len(data)
-        self._put(data[: self._disk.prefix] if crashes else data, at)
-        if crashes:
-            raise CrashError
+        self._inode.put(data, at)
 
     def size(self) -> int:
         return len(self._inode.data)
 
     def truncate(self, size: int) -> None:
-        if self._disk.step():
-            raise CrashError
+        self._disk.at_step(None)
         del self._inode.data[size:]
 
     def sync(self) -> None:
-        if self._disk.step():
-            raise CrashError
+        self._disk.at_step(None)
         self._inode.synced = bytes(self._inode.data)
-
-    def _put(self, data: bytes, at: int) -> None:
-        self._inode.data[at : at + len(data)] = data
