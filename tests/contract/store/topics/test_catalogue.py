@@ -9,8 +9,8 @@ from oplogd.store.topics import DEFAULT_TTL, MessageBatch, Placed, Refused, Topi
 from tests.kits.store.kits import KITS, Kit
 from tests.kits.store.messages import NAME, messages, named, payloads_of, publish
 
-# More than two pages of the catalogue, and than a first batch of the driver.
-MANY = 1_100
+# More than a look-up of many names, and than a first batch of the driver.
+MANY = 550
 
 
 async def test_a_new_store_has_no_topics(topics: Topics) -> None:
