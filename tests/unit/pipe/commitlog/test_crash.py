@@ -145,14 +145,19 @@ def test_a_crash_at_any_step_loses_and_doubles_nothing() -> None:
                 raise
 
 
+def cuts_of_repair(disk: Disk) -> list[Disk]:
+    """Repair the log. Return the disk as it was before each step."""
+    found: list[Disk] = []
+    disk.at_step = lambda write: found.append(disk.cut())
+    opened(disk)
+    return found
+
+
 def test_a_crash_while_a_crash_is_repaired_loses_nothing() -> None:
     checks = Checks()
     for _, _, disk, run in crashes()[::7]:
         after = disk.after_crash(keep_bytes=True, keep_names=True)
-        seconds: list[Disk] = []
-        after.at_step = lambda write, after=after, seconds=seconds: seconds.append(after.cut())
-        opened(after)
-        for second in seconds:
+        for second in cuts_of_repair(after):
             checks.check(run, second.after_crash(keep_bytes=False, keep_names=False))
 
 
