@@ -1,5 +1,4 @@
 import os
-import sys
 import time
 from collections.abc import Iterator
 
@@ -12,6 +11,7 @@ from oplog_sync.source import register
 from tests.integration.spark.class_data import class_data_options
 from tests.kits.mongo.fixtures import capped_url, plain_url
 from tests.kits.servers.stores import StorePlace, new_place
+from tests.kits.spark.workers import worker_python
 
 # Its clock skips and shows hours twice. No result may depend on it.
 ZONE = "America/New_York"
@@ -40,14 +40,29 @@ def quick_java() -> None:
     os.environ.setdefault("SPARK_SUBMIT_OPTS", class_data_options())
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let Spark fork its Python workers, also that of the commands that tests start.
+
+    The commands of test_submit.py start real ones.
+    """
+    with (
+        worker_python(tmp_path_factory.mktemp("python")) as python,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("PYSPARK_PYTHON", str(python))
+        yield
+
+
 @pytest.fixture(scope="session")
-def spark(quick_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(
+    quick_java: None, quick_python: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
     """Start one session for all tests: the start takes longer than most tests."""
     try:
         check_java()
     except SyncError as error:
         pytest.fail(f"the tests of oplog_sync run on Spark. {error}")
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     builder = (
         SparkSession.builder.master("local[2]")
@@ -57,7 +72,6 @@ def spark(quick_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config(map={**QUICK})
         .config("spark.driver.memory", "1g")
-        .config("spark.python.daemon.module", "tests.kits.spark.daemon")
         .config(
             "spark.driver.extraJavaOptions",
             f"-Dderby.stream.error.file={tmp_path_factory.mktemp('derby')}/log",

@@ -21,6 +21,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from typing import Any, NamedTuple, NoReturn
 
 MAX_REQUEST = 1 << 18
@@ -57,8 +58,10 @@ def preload() -> None:
 
 
 class Parent:
-    def __init__(self, requests: socket.socket) -> None:
+    def __init__(self, requests: socket.socket, has_sessions: bool = True) -> None:
+        """``has_sessions``: each program begins a session."""
         self._requests = requests
+        self._has_sessions = has_sessions
         self._selector = selectors.DefaultSelector()
         self._selector.register(requests, selectors.EVENT_READ)
         # Descriptor of a running program -> its id, and the pipe for its exit code.
@@ -94,8 +97,9 @@ class Parent:
         return None
 
     def _become_child(self, standard: list[int], status: int) -> None:
-        os.setsid()
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a parent may be killed
+        if self._has_sessions:
+            os.setsid()
+        end_with_starter()
         signal.signal(signal.SIGINT, signal.default_int_handler)
         for target, each in enumerate(standard):
             os.dup2(each, target)
@@ -119,6 +123,11 @@ class Parent:
             self._reap(descriptor)
 
 
+def end_with_starter() -> None:
+    """Let the kernel kill this process when the process that started it ends or is killed."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def _tell(pipe: int, number: int) -> None:
     with contextlib.suppress(BrokenPipeError):  # the test has ended
         os.write(pipe, b"%d\n" % number)
@@ -130,6 +139,7 @@ def run(program: Program) -> None:
         os.chdir(program.cwd)
     os.environ.clear()
     os.environ.update(program.environ)
+    time.tzset()
     sys.argv = [program.target, *program.arguments]
     sys.path[0] = os.getcwd() if program.is_module else os.path.dirname(program.target)
     _open_standard_streams()
