@@ -9,8 +9,7 @@ import signal
 import socket
 import sys
 
-address, option, target, *arguments = sys.argv[1:]
-assert option == "-m", sys.argv
+address, _, target, *arguments = sys.argv[1:]
 request = {
     "is_module": True,
     "target": target,

@@ -44,7 +44,10 @@ def worker_python(folder: Path) -> Iterator[Path]:
         )
     program = folder / "python"
     launcher = Path(__file__).with_name("python.py")
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "{launcher}" {address} "$@"\n')
+    program.write_text(f"""#!/bin/sh
+        [ "$1" != -m ] || set -- -I -S "{launcher}" {address} "$@"
+        exec "{sys.executable}" "$@"
+    """)
     program.chmod(0o755)
     try:
         yield program
