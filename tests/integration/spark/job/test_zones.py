@@ -3,9 +3,9 @@
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
@@ -16,7 +16,17 @@ from oplog_sync.jvm import jvm
 from oplog_sync.settings import parse
 from tests.integration.spark.conftest import ZONE
 from tests.integration.spark.dumps.dumps import write_forms, write_parquet
-from tests.kits.spark.helpers import Json, append, operation, read_lines, row, write_dump
+from tests.kits.spark.helpers import (
+    Json,
+    append,
+    dump_state,
+    objects_of,
+    operation,
+    read_lines,
+    refusal,
+    row,
+    write_dump,
+)
 
 # Hours that no local clock shows, hours that it shows twice, and the first year.
 _EDGES = (
@@ -33,15 +43,22 @@ _CITIES = {ZONE: "New York", "Europe/Berlin": "Berlin"}
 # The forms that differ in how they write a time.
 _FORMS_OF_TIME = ("JSON lines", "Parquet with zone", "Parquet without zone", "CSV without zone")
 
-# Arguments for each form of a dump, and the corrections that all of them need.
-History = tuple[dict[str, list[str]], list[Any]]
+
+class History(NamedTuple):
+    """Arguments for each form of a dump, the objects in it, and the corrections that it needs."""
+
+    forms: dict[str, list[str]]
+    objects: dict[str, str]
+    corrections: list[Any]
+
+
 # Arguments for each dump with an edge, and its corrections.
 Edges = tuple[dict[str, list[str]], dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
 def history(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> History:
-    """Return arguments for each form of a real project's dump, and the expected corrections.
+    """Return the forms of a real project's dump.
 
     The store has half of the project's history; the dump is from its end.
     """
@@ -62,9 +79,10 @@ def history(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Hist
         half["delete"],
     ]
     store = ["--store", str(folder / "oplog.db"), "--max-deletes", "100%"]
-    return {
-        name: [*store, *argv] for name, argv in write_forms(folder, rows, unchanged).items()
-    }, expected
+    forms = write_forms(folder, rows, unchanged)
+    return History(
+        {name: [*store, *argv] for name, argv in forms.items()}, dump_state(rows), expected
+    )
 
 
 def _expected(
@@ -145,23 +163,17 @@ def _corrections(spark: SparkSession, argv: list[str], report: Path) -> Any:
     )
 
 
-def all_corrections(
-    spark: SparkSession, wanted: dict[str, list[str]], folder: Path
-) -> dict[str, Any]:
-    """Return the corrections or the error of each dump."""
-    return {
-        name: _corrections(spark, argv, folder / f"{number}.jsonl")
-        for number, (name, argv) in enumerate(wanted.items())
+def check(
+    spark: SparkSession, zone: str, forms: Iterable[str], history: History, edges: Edges, to: Path
+) -> None:
+    """Check the corrections that these forms of the dump and the edges of this zone need."""
+    given = {form: history.forms[form] for form in forms} | _of_zone(zone, edges)
+    found = {
+        name: _corrections(spark, argv, to / f"{number}.jsonl")
+        for number, (name, argv) in enumerate(given.items())
     }
-
-
-def check(zone: str, found: dict[str, Any], history: History, edges: Edges) -> None:
-    """Check the corrections by the name of the dump."""
-    forms, expected = history
-    at_edges = {name: edges[1][name] for name in _of_zone(zone, edges)}
-    assert {name: found[name] for name in at_edges} == at_edges
-    wrong = {name: found[name] for name in forms if name in found and found[name] != expected}
-    assert wrong == {}
+    wanted = dict.fromkeys(given, history.corrections) | edges[1]
+    assert {name: lines for name, lines in found.items() if lines != wanted[name]} == {}
 
 
 def _of_zone(zone: str, edges: Edges) -> dict[str, list[str]]:
@@ -193,7 +205,7 @@ def in_zone(
     time.tzset()
 
 
-def test_no_form_of_a_dump_changes_the_corrections_in_new_york(
+def test_no_form_of_a_dump_changes_its_objects_in_new_york(
     spark: SparkSession,
     history: History,
     edges: Edges,
@@ -201,11 +213,16 @@ def test_no_form_of_a_dump_changes_the_corrections_in_new_york(
     in_zone: Callable[[str], None],
 ) -> None:
     in_zone(ZONE)
-    found = all_corrections(spark, history[0] | _of_zone(ZONE, edges), tmp_path)
+    forms = dict(history.forms)
     assert re.search(
-        r"swapped/[12]\.csv has another header than the other files", found.pop("CSV swapped")
+        r"swapped/[12]\.csv has another header than the other files",
+        refusal(spark, *forms.pop("CSV swapped")),
     )
-    check(ZONE, found, history, edges)
+    # Its unchanged rows have no parents: they get those of the store.
+    del forms["drifted Parquet"]
+    found = {name: objects_of(spark, *argv) for name, argv in forms.items()}
+    assert [name for name in found if found[name] != history.objects] == []
+    check(spark, ZONE, ["drifted Parquet"], history, edges, tmp_path)
 
 
 def test_no_form_of_a_time_changes_the_corrections_in_berlin(
@@ -215,7 +232,5 @@ def test_no_form_of_a_time_changes_the_corrections_in_berlin(
     tmp_path: Path,
     in_zone: Callable[[str], None],
 ) -> None:
-    zone = "Europe/Berlin"
-    in_zone(zone)
-    given = {form: history[0][form] for form in _FORMS_OF_TIME} | _of_zone(zone, edges)
-    check(zone, all_corrections(spark, given, tmp_path), history, edges)
+    in_zone("Europe/Berlin")
+    check(spark, "Europe/Berlin", _FORMS_OF_TIME, history, edges, tmp_path)
