@@ -119,7 +119,7 @@ def test_thousands_of_corrections_race_with_an_agent_and_each_follows_its_own_st
 ) -> None:
     # A correction has the offset of its state in its parents. In the log, no operation on the
     # object may be between the two.
-    objects, rounds = (60, 120) if place.kind is None else (100, 30)
+    objects, rounds = (60, 50) if place.kind is None else (100, 12)
     store = place.store
     verdicts = dict.fromkeys(CorrectionResult, 0)
     chance = random.Random(4)
