@@ -190,7 +190,12 @@ def test_under_spark_submit_the_jobs_lines_stand_alone_and_a_refusal_names_its_f
             str(package / "__main__.py"), "--store", "oplog.db", "--create", "--max-changes", "0",
             str(dump),
         ],
-        cwd=tmp_path, env={**environ(), "PYTHONPATH": str(package.parent)},
+        cwd=tmp_path,
+        env={
+            **environ(),
+            "PYTHONPATH": str(package.parent),
+            "PYSPARK_PYTHON": os.environ["PYSPARK_PYTHON"],
+        },
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert run.returncode == 6, run.stdout + run.stderr
