@@ -17,8 +17,7 @@ from tests.kits.spark.workers import worker_python
 ZONE = "America/New_York"
 
 # A query of few rows takes the least time if it is not compiled and its plan has few tasks.
-# `default_spark` and the commands of test_zones.py, test_guard.py and test_submit.py keep the
-# defaults.
+# `default_spark` and the commands of test_guard.py and test_submit.py keep the defaults.
 QUICK = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
