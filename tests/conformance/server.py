@@ -105,6 +105,7 @@ class ScriptedServer:
         self._servers: dict[str, asyncio.Server] = {}
         self._ports: dict[str, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
 
     def filled_in(self, text: str) -> str:
         """Replace ``%HERE%`` and ``%OTHER%`` by the ports."""
@@ -140,9 +141,14 @@ class ScriptedServer:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in self._writers:  # a task that was cancelled before its first step closes none
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
 
     async def _listen(self, name: str, sock: socket.socket) -> None:
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self._writers.append(writer)
             self._start(self._serve(name, reader, writer))
 
         self._servers[name] = await asyncio.start_server(accept, sock=sock, limit=1 << 24)
