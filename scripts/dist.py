@@ -81,7 +81,7 @@ def install() -> Path:
     python("-m", "venv", "--without-pip", TRIAL)
     bin_ = TRIAL / "bin"
     pip = ("-m", "pip", "--python", bin_ / "python", "install")
-    options = ("-q", "--disable-pip-version-check", "-c", ROOT / "constraints.txt")
+    options = ("-q", "--disable-pip-version-check", "--no-compile", "-c", ROOT / "constraints.txt")
     (agent,) = DIST.glob("oplog-*.whl")
     (client,) = DIST.glob("oplogc-*.whl")
     python(*pip, *options, f"{agent}[pipe,relay]", client, cwd=TRIAL)

@@ -10,10 +10,12 @@ import pytest
 from oplogd.media_types import AVRO
 from oplogd.topics.avro import SCHEMAS
 from tests.contract.wire.leases import LEASES, LeaseClient, fence
-from tests.contract.wire.store_kinds import on_one_store
+from tests.contract.wire.store_kinds import EACH_DRIVER, kinds_of_store, on_each_store, on_one_store
 from tests.contract.wire.topics.topics import OPLOG, TopicClient
 from tests.contract.wire.transactions import TransactionClient, record
 from tests.kits.contract.wire import JSON, NDJSON, Reply, Target, fresh_type, operation, wait_until
+
+store_kind = kinds_of_store(EACH_DRIVER)
 
 HOLDER = "höst:4711"
 
@@ -179,6 +181,7 @@ def test_messages_are_stored_only_in_the_present_term(
     assert topic.payloads() == ["json", "avro", "without", "second"]
 
 
+@on_each_store
 def test_operations_are_stored_only_in_the_present_term(target: Target, lease: LeaseClient) -> None:
     type_ = fresh_type()
     before = target.status()

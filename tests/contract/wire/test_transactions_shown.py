@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.wire.store_kinds import on_one_store
+from tests.contract.wire.store_kinds import EACH_DRIVER, kinds_of_store, on_one_store
 from tests.contract.wire.topics.topics import TopicClient
 from tests.contract.wire.transactions import (
     TXNS,
@@ -16,6 +16,8 @@ from tests.contract.wire.transactions import (
     said,
 )
 from tests.kits.contract.wire import JSON, Target, fresh_type, wait_until
+
+store_kind = kinds_of_store(EACH_DRIVER)
 
 GROUP_LOG = "system/_txn.default"
 

@@ -6,7 +6,8 @@ Python (PYTHON…, LD_PRELOAD, TZ) starts a real Python with ``subprocess``.
 
 A fork differs from a new Python in a few ways. It does not inherit the umask, the limits and the
 ignored signals of a test. All forks share one hash seed. A missing script ends it with code 1.
-Objects are not freed at its end. Its standard streams are strict UTF-8.
+Objects are not freed at its end. Agents look every 60 ms for what others wrote to MongoDB, instead
+of every 20 ms. Its standard streams are strict UTF-8.
 """
 
 import atexit

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import PurePath
 from typing import Any
 
@@ -69,6 +70,7 @@ PROGRAMS = {
 SOAK = "OPLOG_SOAK_MINUTES"
 # Folders of the unit tests. A test in them that needs a process or a server has a mark for it.
 UNIT = ("unit/", "contract/store/")
+_OF_PROCESSES = {"process", *FIXTURES.values(), *PROGRAMS.values()}
 _NETWORK = ("socket.bind", "socket.connect", "socket.getaddrinfo")
 _STARTS = ("os.fork", "os.posix_spawn", "os.system", "subprocess.Popen")
 
@@ -87,13 +89,18 @@ def needs(path: str, fixtures: list[str], parameters: Mapping[str, object]) -> s
     return found
 
 
+@cache
+def _relative(path: PurePath, root: PurePath) -> str:
+    return path.relative_to(root).as_posix()
+
+
 def mark(item: pytest.Item, root: PurePath) -> None:
-    path = item.path.relative_to(root).as_posix()
+    path = _relative(item.path, root)
     call = getattr(item, "callspec", None)
     for name in needs(path, getattr(item, "fixturenames", []), call.params if call else {}):
         item.add_marker(name)
     marks = {each.name for each in item.iter_markers()}
-    if path.startswith(UNIT) and not marks & {"process", *FIXTURES.values(), *PROGRAMS.values()}:
+    if path.startswith(UNIT) and marks.isdisjoint(_OF_PROCESSES):
         item.add_marker("unit")
 
 

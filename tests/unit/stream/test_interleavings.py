@@ -157,7 +157,7 @@ all_sizes = st.builds(
 
 
 @pytest.mark.thorough
-@examples(1.5)
+@examples(3)
 @given(
     sizes=all_sizes,
     rare=st.frozensets(st.sampled_from(RARE)),

@@ -29,9 +29,9 @@ class Sample(NamedTuple):
 
 # Some stores are slow.
 SAMPLES = {
-    "memory": Sample(PointerMachine, 0.4, 50),
-    "sqlite": Sample(PointerMachine, 0.05, 50),
-    "mongo-plain": Sample(PointerMachine, 0.01, 15),
+    "memory": Sample(PointerMachine, 0.6, 50),
+    "sqlite": Sample(PointerMachine, 0.1, 50),
+    "mongo-plain": Sample(PointerMachine, 0.02, 15),
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.contract.wire.store_kinds import StoreKind
+from tests.contract.wire.store_kinds import EACH_DRIVER, StoreKind, kinds_of_store
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.clock.moved import MovedClock
 from tests.kits.contract.wire import (
@@ -23,6 +23,8 @@ from tests.kits.contract.wire import (
     said,
     wait_until,
 )
+
+store_kind = kinds_of_store(EACH_DRIVER)
 
 HOUR = 3_600
 

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.contract.wire.store_kinds import StoreKind, on_each_driver, on_one_store
+from tests.contract.wire.store_kinds import EACH_DRIVER, StoreKind, kinds_of_store, on_one_store
 from tests.contract.wire.topics.topics import TopicClient
 from tests.kits.agents.agent import Agent
 from tests.kits.contract.passwords import READER, WRITER, basic
 from tests.kits.contract.wire import JSON, SSE, Target
+
+store_kind = kinds_of_store(EACH_DRIVER)
 
 COUNTS = (
     "publishes",
@@ -110,7 +112,6 @@ def test_a_page_under_an_unknown_name_may_not_write(small: Target, method: str, 
     assert "web page" in reply.problem()
 
 
-@on_each_driver  # it lasts as long as the store may take
 def test_a_publish_that_the_store_does_not_confirm_is_told_so(
     store_kind: StoreKind, tmp_path: Path
 ) -> None:

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from tests.contract.wire.store_kinds import StoreKind, on_each_driver, on_one_store
+from tests.contract.wire.store_kinds import EACH_DRIVER, StoreKind, kinds_of_store, on_one_store
 from tests.contract.wire.topics.topics import TopicClient
 from tests.contract.wire.transactions import TXNS, TransactionClient, post, record
 from tests.kits.agents.agent import Agent
 from tests.kits.contract.passwords import READER, WRITER, basic
 from tests.kits.contract.wire import JSON, Target, operation, wait_until
+
+store_kind = kinds_of_store(EACH_DRIVER)
 
 WRITES = ("", "/{}/records", "/{}/commit", "/{}/abort")
 
@@ -87,7 +89,6 @@ def test_a_page_under_an_unknown_name_writes_no_transaction(small: Target, path:
 
 
 # It lasts as long as the store may take. Records are stored in the same way beside a capped log.
-@on_each_driver
 def test_records_that_the_store_does_not_confirm_can_be_sent_again(
     store_kind: StoreKind, tmp_path: Path
 ) -> None:

@@ -115,7 +115,7 @@ def crashes() -> list[Crash]:
 
     disk.at_step = crash
     run.work(disk)
-    return found[:: max(1, 100 // EXAMPLES)]
+    return found[:: max(1, 40 // EXAMPLES)]
 
 
 class Checks:

@@ -318,7 +318,7 @@ async def test_all_readers_get_what_the_list_has(
     """A small page also makes pollers remember short rows of entries that have nothing."""
     monkeypatch.setattr(gathering, "PASSING_ENTRIES", page)
 
-    @examples(0.2 if from_memory else 0.5)
+    @examples(0.3 if from_memory else 0.7)
     @given(st.lists(st.tuples(steps, polls, snapshots), min_size=10, max_size=30))
     def compare(played: list[tuple[tuple[Step, ...], Poll, dict[str, Any]]]) -> None:
         asyncio.run(playing(played, from_memory=from_memory))
