@@ -29,8 +29,8 @@ from tests.conformance.steps import (
     answer,
     problem,
 )
-from tests.conformance.unread import all_read
 from tests.kits.servers import request as kit
+from tests.kits.web.unread import all_read
 
 _POLL_SECONDS = 0.001
 # How long a body stays unread after an interim answer. The client gets that answer meanwhile.
@@ -142,9 +142,8 @@ class ScriptedServer:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for writer in self._writers:  # a task that was cancelled before its first step closes none
-            writer.close()
-            with contextlib.suppress(ConnectionError):
-                await writer.wait_closed()
+            writer.transport.abort()
+        await asyncio.sleep(0)  # the event loop closes their sockets
 
     async def _listen(self, name: str, sock: socket.socket) -> None:
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
