@@ -10,6 +10,7 @@ import pytest
 
 from tests.kits.agents.agent import Agent, write_lock
 from tests.kits.clock.moved import MovedAgent, MovedClock
+from tests.kits.contract.wire import wait_until
 from tests.kits.proxies.mongo import CommandProxy
 from tests.kits.servers.mongo import RunningMongo, new_database
 
@@ -56,13 +57,21 @@ class Mongo:
         with CommandProxy(new_database(self._running.url)) as proxy:
             url = proxy.url(socketTimeoutMS=str(_HELD_MS))
             with self._agent(url, folder, flags) as agent:
-                yield agent, lambda: proxy.hold("insert")
+                yield agent, lambda: _hold(proxy)
 
     def _agent(
         self, url: str, folder: Path, flags: Sequence[str], clock: MovedClock | None = None
     ) -> Agent:
         store = ("--mongo-url", url, "--log-collection", self._kind)
         return _agent(folder, (*store, *flags), clock)
+
+
+@contextmanager
+def _hold(proxy: CommandProxy) -> Iterator[None]:
+    """Hold writes. Afterwards wait until the first of them was carried out."""
+    with proxy.hold("insert"):
+        yield
+    assert wait_until(lambda: proxy.late > 0 or not proxy.held)
 
 
 def _agent(folder: Path, flags: Sequence[str], clock: MovedClock | None) -> Agent:

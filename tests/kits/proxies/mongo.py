@@ -43,8 +43,8 @@ class CommandProxy(MongoProxy):
         self._held_command = ""
         self._cut = ("", "")
         self.cuts = 0
-        # Number of commands that were held and then carried out.
-        self.late = 0
+        # Number of commands that were held, and of those that were carried out afterwards.
+        self.held = self.late = 0
         super().__init__(server_url)
 
     @contextlib.contextmanager
@@ -72,6 +72,7 @@ class CommandProxy(MongoProxy):
             command = command_name(request)
             with self._lock:
                 late = command == self._held_command
+                self.held += late
                 self._lock.wait_for(lambda command=command: command != self._held_command)  # type: ignore[misc]
             server.sendall(request)
             answer = read_message(server)
