@@ -59,7 +59,7 @@ def preload() -> None:
     from oplogd.store.mongo import tail
     from oplogd.store.mongo.topics import news
 
-    # Of 20 ms. Idle agents on MongoDB would take a tenth of the run, and their servers as much.
+    # Instead of 20 ms: an idle agent on MongoDB would take 3.5 % of a core, its server up to 19 %.
     tail.POLL_SECONDS = news._PACE_SECONDS = 0.06
 
 
