@@ -1,6 +1,5 @@
 """One headless Chromium per session. Each test has its own browser context: cookies and storage."""
 
-import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -11,17 +10,15 @@ from playwright.async_api import Browser, async_playwright, expect
 from tests.browser.visit import ARGUMENTS, Visit
 from tests.browser.website import Website
 from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.web.chromium import chromium
 
 expect.set_options(timeout=DEADLINE * 1000)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("chromium is missing: install the package chromium")
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+        browser = await playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
         yield browser
         await browser.close()
 

@@ -8,7 +8,6 @@ An agent runs with a producer like the demo's and a few consumers, one of them b
 import asyncio
 import json
 import random
-import shutil
 import socket
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from oplogd.demo import operations
 from tests.browser.visit import ARGUMENTS, SIZES, Visit
 from tests.kits.agents.agent import Agent
 from tests.kits.contract.wire import RawStream, Target
+from tests.kits.web.chromium import chromium
 
 _HISTORY = 80_000
 # Rates are averages over this time. After it the plots no longer show the preparation.
@@ -56,11 +56,9 @@ def _produce(port: int, stop: threading.Event) -> None:
 
 async def _shoot(agent: Agent, folder: Path) -> None:
     async with async_playwright() as playwright:
-        chromium = await playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=ARGUMENTS
-        )
+        browser = await playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
         visits = {
-            f"{size}-{theme}": Visit(chromium, viewport=SIZES[size], color_scheme=theme)
+            f"{size}-{theme}": Visit(browser, viewport=SIZES[size], color_scheme=theme)
             for size in SIZES
             for theme in ("light", "dark")
         }
@@ -73,7 +71,7 @@ async def _shoot(agent: Agent, folder: Path) -> None:
                 path=folder / f"{name}.png", full_page=name.startswith("phone")
             )
             visit.check()
-        await chromium.close()
+        await browser.close()
 
 
 def main(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 import http.server
 import os
-import shutil
 import signal
 import subprocess
 import threading
@@ -14,14 +13,13 @@ from tests.kits.agents.agent import DEADLINE
 from tests.kits.clients.restart import agent_on, free_port
 from tests.kits.contract.wire import wait_until
 from tests.kits.documents.snippets import snippet_of
+from tests.kits.web.chromium import chromium
 
 
 @pytest.mark.browser
 def test_the_page_of_another_origin_follows_and_resumes_and_can_be_loaded_again_after_a_restart(
     tmp_path: Path,
 ) -> None:
-    chromium = shutil.which("chromium")
-    assert chromium, "chromium is missing: install the package chromium"
     seen: list[str] = []
     changed = threading.Condition()
     page = snippet_of("docs/howto/browser.md", "page.html")
@@ -72,14 +70,15 @@ def test_the_page_of_another_origin_follows_and_resumes_and_can_be_loaded_again_
         agent.post([{"event": "insert", "type": "video", "id": f"x{n}"} for n in (1, 2)])
         threading.Thread(target=server.serve_forever, daemon=True).start()
         options = [
-            "--headless=new",
+            "--headless",
+            "--remote-debugging-port=0",  # else the headless shell ends with the page
             "--no-sandbox",
             "--disable-gpu",
             f"--user-data-dir={tmp_path}/profile",
         ]
         url = f"http://127.0.0.1:{server.server_address[1]}/page.html"
         with subprocess.Popen(
-            [chromium, *options, url], stderr=subprocess.DEVNULL, start_new_session=True
+            [chromium(), *options, url], stderr=subprocess.DEVNULL, start_new_session=True
         ) as browser:
             try:
                 wait_for(["live", "video x1\nvideo x2"])

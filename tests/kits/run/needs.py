@@ -56,6 +56,7 @@ CHOOSING = {"clients", "conformance", "contract", "e2e", "pipe", "relay", "spark
 # Program -> the mark of a test that starts it. Agents and shells need no mark.
 PROGRAMS = {
     "chromium": "browser",
+    "chromium-headless-shell": "browser",
     "ferretdb": "mongo",
     "go": "go",
     "initdb": "postgres",
