@@ -88,10 +88,11 @@ async def test_the_cap_stays_if_none_is_given(trimming_kit: Kit) -> None:
     assert (await again.stats()).max_bytes == SMALL
 
 
-@examples(0.4)
+# Few long examples: a new store costs as much as five batches.
+@examples(0.16)
 @given(
     cap=st.sampled_from([1, 200, 500, 2000]),
-    batches=st.lists(st.lists(operations(), min_size=1, max_size=8), min_size=1, max_size=8),
+    batches=st.lists(st.lists(operations(), min_size=1, max_size=8), min_size=5, max_size=11),
 )
 async def test_a_capped_log_is_the_end_of_all_entries_and_its_states_cover_all(
     trimming_kits: Kits, cap: int, batches: list[list[Operation]]

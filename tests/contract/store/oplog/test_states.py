@@ -106,10 +106,11 @@ async def test_paging_is_not_disturbed_by_appends_meanwhile(kit: Kit, store: Sto
     )
 
 
-@examples(0.4)
+# Few long examples: a new store costs as much as five batches.
+@examples(0.14)
 @given(
-    batches=st.lists(st.lists(operations(), max_size=5), max_size=6),
-    ticks=st.lists(st.integers(-5, 5), min_size=6),
+    batches=st.lists(st.lists(operations(), max_size=5), min_size=3, max_size=9),
+    ticks=st.lists(st.integers(-5, 5), min_size=9),
 )
 async def test_states_are_the_fold_of_the_log(
     kits: Kits, batches: list[list[Operation]], ticks: list[int]
