@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -19,6 +20,7 @@ from oplogd.store.topics import (
     Topics,
 )
 from tests.kits.models.properties import examples
+from tests.kits.servers.stores import no_threads
 from tests.kits.store.kits import Kit, Kits
 from tests.kits.store.messages import entries_of, mark, message, named
 
@@ -34,7 +36,9 @@ Append = some.tuples(some.just("append"), some.lists(Batch, min_size=1, max_size
 Clock = some.tuples(some.just("clock"), some.sampled_from([-3000, -1, 1, 999, 1001, 4000, 9000]))
 Sweep = some.tuples(some.just("sweep"))
 Calls = some.lists(
-    some.one_of(Create, Change, Delete, Append, Append, Clock, Clock, Sweep), max_size=40
+    some.one_of(Create, Change, Delete, Append, Append, Clock, Clock, Sweep),
+    min_size=5,
+    max_size=40,
 )
 
 
@@ -169,9 +173,14 @@ class _Model:
                 assert (await handle.locate(each.ms, each.sequence)).at == at
 
 
+# Few long examples: a new store costs as much as three calls.
 @given(Calls)
-@examples(0.5)
-def test_topics_behave_like_lists(topic_kits: Kits, calls: list[tuple[object, ...]]) -> None:
+@examples(0.16)
+def test_topics_behave_like_lists(
+    topic_kits: Kits, monkeypatch: pytest.MonkeyPatch, calls: list[tuple[object, ...]]
+) -> None:
+    no_threads(monkeypatch)
+
     async def go() -> None:
         async with topic_kits() as kit:
             model = _Model(kit, (await kit.open(topic_ttl=DEFAULT)).topics)

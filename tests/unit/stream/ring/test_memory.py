@@ -13,7 +13,7 @@ from oplogd.stream.frames import Framer
 from oplogd.stream.ring import Ring
 from tests.kits.models.operations import entry, operation
 
-BYTES = 1_500_000
+BYTES = 600_000
 PARENTS = [f"p{number}" for number in range(1000)]
 
 SHAPES: dict[str, tuple[Callable[[int], Operation], Filter]] = {

@@ -249,7 +249,7 @@ async def test_all_rings_share_one_bound_and_the_quietest_topic_gives_up_first(
 
 @pytest.mark.thorough
 async def test_a_listened_topic_takes_little_memory(topic_world: TopicWorld) -> None:
-    count = 10_000
+    count = 2_000
     made = [Topic(log, TopicName("ns", str(log)), None) for log in range(1, count + 1)]
     for topic in made:
         await topic_world.create(topic.name.topic)

@@ -224,7 +224,7 @@ def test_times_to_live_of_entries_that_have_left_take_no_memory() -> None:
     gc.collect()
     tracemalloc.start()
     try:
-        append(range(1_000, 10_000))
+        append(range(1_000, 5_000))
         gc.collect()
         taken, _ = tracemalloc.get_traced_memory()
     finally:

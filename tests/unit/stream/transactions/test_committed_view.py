@@ -199,5 +199,5 @@ def test_entries_of_transactions_are_counted_with_their_memory() -> None:
             tracemalloc.stop()
 
     for kind in (Kind(EntryKind.DEFERRED), Kind(EntryKind.COMMIT, 3)):
-        taken, counted = taken_by(kind, 5_000)
+        taken, counted = taken_by(kind, 2_000)
         assert counted // 2 < taken <= counted * 1.05, kind
