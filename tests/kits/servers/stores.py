@@ -88,9 +88,7 @@ class _AtOnce(Executor):
     def __init__(self, *_: object, **__: object) -> None:
         pass
 
-    def submit(
-        self, call: Callable[..., Any], /, *arguments: Any, **keywords: Any
-    ) -> Future[Any]:
+    def submit(self, call: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Future[Any]:
         future: Future[Any] = Future()
         try:
             future.set_result(call(*arguments, **keywords))

@@ -9,8 +9,9 @@ from oplogd.store.topics import DEFAULT_TTL, MessageBatch, Placed, Refused, Topi
 from tests.kits.store.kits import KITS, Kit
 from tests.kits.store.messages import NAME, messages, named, payloads_of, publish
 
-# More than a look-up of many names, and than a first batch of the driver.
-MANY = 550
+# More than a first batch of the driver, and than two of the LOOK_UP.
+MANY = 110
+LOOK_UP = 50
 
 
 async def test_a_new_store_has_no_topics(topics: Topics) -> None:
@@ -207,7 +208,11 @@ async def test_only_an_explicit_default_changes_the_default_of_the_store(topic_k
 
 
 @pytest.mark.thorough
-async def test_more_topics_than_a_page_are_listed_and_found(topics: Topics) -> None:
+async def test_more_topics_than_a_page_are_listed_and_found(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oplogd.store.mongo.topics.catalogue._PAGE", LOOK_UP)
+    monkeypatch.setattr("oplogd.store.mongo.topics.layout.parts.__defaults__", (LOOK_UP,))
     for number in range(MANY):
         await topics.create(named(f"t{number:05}"), None)
     listed = await topics.in_namespace("ns")
@@ -215,5 +220,7 @@ async def test_more_topics_than_a_page_are_listed_and_found(topics: Topics) -> N
     assert (await topics.stats()).topics == MANY
     logs = [topic.log for topic in listed]
     assert await topics.current(logs) == dict(zip(logs, listed, strict=True))
-    outcomes = await topics.append([MessageBatch(log, messages("a")) for log in logs[:300]])
-    assert [outcome.last.offset for outcome in outcomes if isinstance(outcome, Placed)] == [1] * 300
+    outcomes = await topics.append([MessageBatch(log, messages("a")) for log in logs])
+    assert [outcome.last.offset for outcome in outcomes if isinstance(outcome, Placed)] == [
+        1
+    ] * MANY
