@@ -126,9 +126,7 @@ polls = st.builds(
     lambda kind, choice, rest: Poll(kind, choice, *rest),
     st.sampled_from(["oldest", "entry", "end", "ms", "part", "message", "message", "message"]),
     choices,
-    st.sampled_from(
-        [*product([0, 0, 0, -1, 1], [False, True], [*[None] * len(LIMITS), *LIMITS])]
-    ),
+    st.sampled_from([*product([0, 0, 0, -1, 1], [False, True], [*[None] * len(LIMITS), *LIMITS])]),
 )
 lists = st.lists(pointers | pointers.map(str), max_size=3)
 snapshots = st.builds(
