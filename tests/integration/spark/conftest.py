@@ -16,13 +16,18 @@ from tests.kits.spark.workers import worker_python
 # Its clock skips and shows hours twice. No result may depend on it.
 ZONE = "America/New_York"
 
-# A query of few rows takes the least time if it is not compiled and its plan has few tasks.
-# `default_spark` and the commands of test_guard.py and test_submit.py keep the defaults.
+# A query of few rows takes the least time if it is not compiled, its plan has few tasks, and Spark
+# neither checks the plan after each rule nor notes which line made which column.
+# `default_spark` and the commands keep the defaults, except that the cluster of test_submit.py
+# compiles no query.
 QUICK = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.dataFrameQueryContext.enabled": "false",
+    "spark.sql.lightweightPlanChangeValidation": "false",
 }
 
 __all__ = ["capped_url", "plain_url"]

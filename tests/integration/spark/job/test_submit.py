@@ -136,6 +136,9 @@ def test_executors_of_a_cluster_compare_and_emit_and_the_users_own_configuration
         spark.submit.pyFiles {packed(tmp_path / "oplog.zip")}
         spark.scheduler.maxRegisteredResourcesWaitingTime {DEADLINE:.0f}s
         spark.scheduler.minRegisteredResourcesRatio 1.0
+        spark.sql.codegen.wholeStage false
+        spark.sql.codegen.factoryMode NO_CODEGEN
+        spark.python.sql.dataFrameDebugging.enabled false
     """)
     with cluster(tmp_path) as master:
         settings = {
