@@ -37,10 +37,16 @@ __all__ = ["capped_url", "plain_url"]
 def quick_java() -> None:
     """Let Java optimize less: short tests gain less time than the optimization takes.
 
+    Let it verify no classes: the compilers of Spark's are trusted.
+
     Let Spark's drivers map their classes. Both apply to this process and to all processes that
     tests start.
     """
-    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    options = (
+        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+        "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    )
+    os.environ.setdefault("JDK_JAVA_OPTIONS", options)
     os.environ.setdefault("SPARK_SUBMIT_OPTS", class_data_options())
 
 
