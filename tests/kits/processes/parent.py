@@ -6,6 +6,7 @@ copies none of them properly. ``forked.py`` sends the requests over the socket `
 the socket ends, the parent kills the programs that still run, and ends.
 """
 
+import asyncio
 import atexit
 import contextlib
 import ctypes
@@ -61,6 +62,16 @@ def preload() -> None:
 
     # Instead of 20 ms: an idle agent on MongoDB would take 3.5 % of a core, its server up to 19 %.
     tail.POLL_SECONDS = news._PACE_SECONDS = 0.06
+    asyncio.run(_fill_caches())
+
+
+async def _fill_caches() -> None:
+    """Build an agent that opens nothing: the expressions of its paths, and more, stay compiled."""
+    from oplogd import agent, server
+    from oplogd.settings import parse
+
+    settings = parse([], {})
+    server._uvicorn_config(settings, agent.Agent(settings, server.make_store(settings), ()))
 
 
 class Parent:
