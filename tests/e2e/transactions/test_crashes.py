@@ -38,7 +38,6 @@ from tests.kits.agents.transactions import (
     COMMITTED,
     Txn,
     committed,
-    poll_committed,
     record,
     wait_for_committed,
 )
@@ -173,8 +172,7 @@ def check_readers(crashed: Crashed, work: Work, reason: str | None, *, is_append
             assert [each.id for each in stream[1:-1]] == [ids[lsn] for lsn in lsns]
         for agent in crashed.agents:
             topic = Topic(agent, name)
-            wait_for_committed(topic, *expected)
-            assert poll_committed(topic) == stream
+            assert wait_for_committed(topic, *expected) == stream
             topic.wait_for_payloads("before", *(f"{lsn}" for lsn in lsns if lsn < wrote), "after")
     end = f"{work.crash.name}-end"
     assert one.post({"event": "insert", "type": "thing", "id": end}) == 204

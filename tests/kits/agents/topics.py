@@ -3,7 +3,7 @@
 import http.client
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from itertools import cycle
 from typing import Any, NamedTuple, Self
@@ -78,8 +78,7 @@ class Topic:
 
     def wait_for_payloads(self, *expected: str) -> list[Polled]:
         """Poll until these are the messages: an agent learns of another's a moment later."""
-        wait_for(f"{expected} in {self.name}", lambda: self.payloads() == list(expected))
-        return self.poll_all()
+        return wait_for_messages(self, expected, self.poll_all)
 
     def has_gap(self, start: str | int) -> bool:
         """Return whether an exclusive poll says that messages after ``start`` are gone."""
@@ -118,6 +117,21 @@ class Line:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def wait_for_messages(
+    topic: Topic, payloads: Sequence[str], poll_all: Callable[[], list[Polled]]
+) -> list[Polled]:
+    """Poll until these are the payloads. Return their messages."""
+    found: list[Polled] = []
+
+    def are_there() -> bool:
+        nonlocal found
+        found = poll_all()
+        return [each.payload for each in found] == list(payloads)
+
+    wait_for(f"{payloads} in {topic.name}", are_there)
+    return found
 
 
 def tail(count: int, *topics: Topic) -> list[Polled]:

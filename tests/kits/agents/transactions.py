@@ -5,8 +5,7 @@ import json
 from typing import Any, Self
 
 from tests.kits.agents.agent import DEADLINE, Agent, Answer
-from tests.kits.agents.topics import JSON, Polled, Topic, ok
-from tests.kits.mongo.agents import wait_for
+from tests.kits.agents.topics import JSON, Polled, Topic, ok, wait_for_messages
 
 COMMITTED = "read_committed"
 
@@ -94,6 +93,6 @@ def poll_committed(topic: Topic, limit: int = 1000) -> list[Polled]:
     return messages
 
 
-def wait_for_committed(topic: Topic, *payloads: str) -> None:
+def wait_for_committed(topic: Topic, *payloads: str) -> list[Polled]:
     """Poll until a committed reader sees these: an agent learns of others a moment later."""
-    wait_for(f"{payloads} in {topic.name}", lambda: committed(topic) == list(payloads))
+    return wait_for_messages(topic, payloads, lambda: poll_committed(topic))
