@@ -17,7 +17,7 @@ def resident_bytes(agent: Agent) -> int:
 
 
 # Updates of 1 KB, each of another object.
-LOAD = 10_000
+LOAD = 5_000
 
 
 def load(agent: Agent, reader: ByteStream) -> None:

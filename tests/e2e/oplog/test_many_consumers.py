@@ -17,7 +17,7 @@ from tests.kits.agents.streams import ByteStream, offsets, operation, parse
 from tests.kits.sse.stream import ChunkedBody, stream_request
 
 CONSUMERS = 1000
-OPERATIONS = 500
+OPERATIONS = 200
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_consumers_with_200_different_filters_each_get_exactly_the_operations_th
             f"t{chance.randrange(20)}",
             *(f"p{chance.randrange(50)}" for _ in range(chance.randrange(4))),
         )
-        for _ in range(2000)
+        for _ in range(1200)
     ]
     sent.append(operation("insert", "end", "end", "end"))
     expected = [

@@ -17,7 +17,7 @@ PUBLISHERS = 4
 
 @pytest.mark.parametrize(
     ("place", "each"),
-    [("sqlite", rounds(150, 400)), ("mongo-plain", rounds(80, 150))],
+    [("sqlite", rounds(80, 400)), ("mongo-plain", rounds(50, 150))],
     indirect=["place"],
 )
 def test_two_agents_that_publish_under_polls_and_streams_give_all_readers_one_sequence(
@@ -79,7 +79,7 @@ def test_two_agents_that_publish_under_polls_and_streams_give_all_readers_one_se
 
 @pytest.mark.parametrize(
     ("place", "count"),
-    [("sqlite", rounds(200, 500)), ("mongo-plain", rounds(80, 200))],
+    [("sqlite", rounds(100, 500)), ("mongo-plain", rounds(40, 200))],
     indirect=["place"],
 )
 def test_a_poll_right_after_a_publish_has_the_message(

@@ -32,7 +32,7 @@ def publish_until_stored(agents: Sequence[Agent], payload: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "each"), [("sqlite", 150), ("mongo-plain", 80)],
+    ("place", "each"), [("sqlite", 60), ("mongo-plain", 40)],
     indirect=["place"],
 )  # fmt: skip
 def test_a_consumer_gets_each_message_once_over_restarts_and_kills_of_the_agent(
