@@ -1,7 +1,7 @@
 """The parent of forked Python programs: ``python -m tests.kits.processes.parent DESCRIPTOR``.
 
 It has imported the programs of this project, so a fork of it starts in a twentieth of the time of
-a new Python. It has one thread and no event loop, connection or open database, because a fork
+a new Python. It has one thread and no open event loop, connection or database, because a fork
 copies none of them properly. ``forked.py`` sends the requests over the socket ``DESCRIPTOR``. When
 the socket ends, the parent kills the programs that still run, and ends.
 """
@@ -62,7 +62,8 @@ def preload() -> None:
 
     # Instead of 20 ms: an idle agent on MongoDB would take 3.5 % of a core, its server up to 19 %.
     tail.POLL_SECONDS = news._PACE_SECONDS = 0.06
-    asyncio.run(_fill_caches())
+    with contextlib.closing(asyncio.new_event_loop()) as loop:
+        loop.run_until_complete(_fill_caches())
 
 
 async def _fill_caches() -> None:
