@@ -25,7 +25,7 @@ from oplogd.pointers.keeper import keep_pointers
 from oplogd.store.sqlite import connection, shared_write, transaction_commit, transaction_steps
 from oplogd.transactions.keeper import keep_transactions
 
-PERIOD = 0.01
+PERIOD = 0.04
 
 
 class Steps:
