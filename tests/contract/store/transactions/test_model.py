@@ -15,7 +15,6 @@ from oplogd.pointer import Decision
 from tests.contract.store.pointer_machine import TIMEOUT_MS, PointerMachine
 from tests.contract.store.transaction_machine import TransactionMachine
 from tests.kits.models.properties import examples
-from tests.kits.servers.stores import no_threads
 from tests.kits.store.kits import Kits
 from tests.kits.stream.worlds import WatchedConsumer
 
@@ -42,7 +41,6 @@ def test_all_readers_see_what_the_lists_have(
     txn_kits: Kits, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
-    no_threads(monkeypatch)
     machine, share, calls = SAMPLES[request.node.callspec.params["txn_kits"]]
 
     class OfStore(machine):  # type: ignore[valid-type, misc]
