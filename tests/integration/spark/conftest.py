@@ -17,7 +17,7 @@ from tests.kits.spark.workers import worker_python
 ZONE = "America/New_York"
 
 # A query of few rows takes the least time if it is not compiled, its plan has few tasks, and Spark
-# neither checks the plan after each rule nor notes which line made which column.
+# does not check the plan after each rule.
 # `default_spark` and the commands keep the defaults, except that the cluster of test_submit.py
 # compiles no query.
 QUICK = {
@@ -25,7 +25,6 @@ QUICK = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
-    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.dataFrameQueryContext.enabled": "false",
     "spark.sql.lightweightPlanChangeValidation": "false",
 }
@@ -37,13 +36,14 @@ __all__ = ["capped_url", "plain_url"]
 def quick_java() -> None:
     """Let Java optimize less: short tests gain less time than the optimization takes.
 
-    Let it verify no classes: the compilers of Spark's are trusted.
+    Let it verify no classes: the compilers of Spark's are trusted. The code of a whole run fills
+    the small cache that it has with one compiler; then Java would drop code and compile it again.
 
     Let Spark's drivers map their classes. Both apply to this process and to all processes that
     tests start.
     """
     options = (
-        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m "
         "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
     )
     os.environ.setdefault("JDK_JAVA_OPTIONS", options)
@@ -81,6 +81,8 @@ def spark(
         .config("spark.sql.session.timeZone", "Asia/Kolkata")  # no result may depend on it
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config(map={**QUICK})
+        # Python notes no lines; `default_spark` cannot change that.
+        .config("spark.python.sql.dataFrameDebugging.enabled", "false")
         .config("spark.driver.memory", "1g")
         .config(
             "spark.driver.extraJavaOptions",
