@@ -102,7 +102,8 @@ class ScriptedServer:
         self.requests: list[Request] = []
         # Number of a request -> the current step of its unfinished answer.
         self.playing: dict[int, Step] = {}
-        self._servers: dict[str, asyncio.Server] = {}
+        self._listening: list[socket.socket] = []
+        self._connections: list[socket.socket] = []
         self._ports: dict[str, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: list[asyncio.StreamWriter] = []
@@ -132,25 +133,37 @@ class ScriptedServer:
             if name == "here" and refusing:
                 self._start(self._listen_later(sock))
             else:
-                await self._listen(name, sock)
+                self._listen(name, sock)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for server in self._servers.values():
-            server.close()
+        for sock in self._listening:
+            asyncio.get_running_loop().remove_reader(sock)
+            sock.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for writer in self._writers:  # a task that was cancelled before its first step closes none
+        for writer in self._writers:
             writer.transport.abort()
         await asyncio.sleep(0)  # the event loop closes their sockets
+        for connection in self._connections:  # a task that never began has closed none
+            connection.close()
 
-    async def _listen(self, name: str, sock: socket.socket) -> None:
-        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            self._writers.append(writer)
-            self._start(self._serve(name, reader, writer))
+    def _listen(self, name: str, sock: socket.socket) -> None:
+        # A server of asyncio that is closed loses a connection that it has just accepted.
+        sock.setblocking(False)
+        sock.listen()
+        self._listening.append(sock)
+        asyncio.get_running_loop().add_reader(sock, self._accept, name, sock)
 
-        self._servers[name] = await asyncio.start_server(accept, sock=sock, limit=1 << 24)
+    def _accept(self, name: str, sock: socket.socket) -> None:
+        try:
+            connection, _ = sock.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return  # the client has gone
+        connection.setblocking(False)
+        self._connections.append(connection)
+        self._start(self._serve(name, connection))
 
     async def _listen_later(self, sock: socket.socket) -> None:
         try:
@@ -158,16 +171,16 @@ class ScriptedServer:
         except BaseException:
             sock.close()
             raise
-        await self._listen("here", sock)
+        self._listen("here", sock)
 
     def _start(self, work: Any) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
 
-    async def _serve(
-        self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    async def _serve(self, name: str, connection: socket.socket) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        reader, writer = await asyncio.open_connection(sock=connection, limit=1 << 24)
+        self._writers.append(writer)
         try:
             while request := await _read_request(reader, writer, self._interim, name):
                 number = len(self.requests)

@@ -48,16 +48,22 @@ def test_an_agent_that_publishes_while_another_deletes_and_creates_revives_no_ol
                     yield status
 
         statuses = pool.submit(lambda: set(publish()))
+
+        def are_messages_there() -> bool:
+            if statuses.done():
+                statuses.result()  # raises what has ended it
+            return len(changing.poll(limit=3)) == 3
+
         newest = ""
         try:
             for number in range(1, rounds + 1):
-                wait_for("messages", lambda: statuses.done() or len(changing.poll(limit=3)) == 3)
+                wait_for("messages", are_messages_there)
                 newest = changing.poll_all()[-1].id
                 changing.delete()
                 deleted = number
                 changing.create()
                 created = number
-                wait_for("messages", lambda: statuses.done() or len(changing.poll(limit=3)) == 3)
+                wait_for("messages", are_messages_there)
                 messages = changing.poll_all()
                 assert messages[0].id > newest
                 # One request may have begun before the deletion and ended after the creation.
