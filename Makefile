@@ -30,7 +30,7 @@ lint: $(VENV)/.dev ## check style, formatting, types and imports between folders
 	$(BIN)/lint-imports --no-logo
 
 test: tools $(VENV)/.dev $(VENV)/.release .cache/mongo-servers .cache/opensearch-server $(AXE) ## run all tests; on Debian it installs missing programs
-	@$(BIN)/python -m pytest -n 6 --dist loadscope --no-loadscope-reorder
+	@$(BIN)/python -m pytest -n 5 --dist loadscope --no-loadscope-reorder
 
 ##@ Longer runs
 soak: tools $(VENV)/.dev .cache/mongo-servers ## repeat hard tests, MINUTES=10 for each subject
