@@ -115,7 +115,10 @@ class Feeds:
         return None if self.is_stale else feed.peek(after, limit, max_bytes, isolation)
 
     def acknowledged(self, log: int, offset: int) -> None:
-        """Note that this agent tells a publisher that the entry is durable."""
+        """Note that this agent tells a publisher or a reader of a durable entry.
+
+        The ring answers no poll before it has that entry.
+        """
         feed = self._feeds.get(log)
         if feed is not None and offset > feed.ring.head.offset:
             feed.acknowledged = max(feed.acknowledged, offset)

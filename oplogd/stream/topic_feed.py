@@ -16,7 +16,7 @@ from oplogd.transaction import Isolation
 
 @dataclass(eq=False, slots=True)
 class TopicFeed(Feed):
-    """``acknowledged``: the newest offset that this agent has told a publisher to be durable.
+    """``acknowledged``: the newest offset of which this agent has told a publisher or a reader.
 
     ``used_at``: time of the last use, by ``monotonic``. ``counted``: bytes of the ring that
     are counted in the sum of all rings.

@@ -14,7 +14,7 @@ from oplogd.topics.writer import Acknowledged, MessageWriter
 class TopicParts:
     """Starts no task: the agent runs ``writer``.
 
-    ``peek`` and ``acknowledged``: see ``Poller`` and ``MessageWriter``.
+    ``peek``: see ``Poller``. ``acknowledged`` gets the last entry of each append and each poll.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class TopicParts:
         poll_limit: int,
         leases: LeaseCounters,
         peek: Peek | None = None,
-        acknowledged: Acknowledged | None = None,
+        acknowledged: Acknowledged = lambda log, offset: None,
     ) -> None:
         topics = store.topics
         self.counters = TopicCounters()
@@ -35,5 +35,5 @@ class TopicParts:
         self.queue = MessageQueue(max_queued, max_queued_bytes, "messages")
         self.writer = MessageWriter(topics, self.queue, health, acknowledged)
         self.publisher = Publisher(self.known, self.queue, self.counters, leases)
-        self.poller = Poller(topics, self.known, self.counters, poll_limit, peek)
+        self.poller = Poller(topics, self.known, self.counters, poll_limit, peek, acknowledged)
         self.oplog = OplogPoller(store, self.counters, poll_limit)

@@ -20,11 +20,17 @@ from oplogd.transaction import Isolation
 # about a number of bytes, for readers of an isolation. None: memory may lack some of them.
 Peek = Callable[[Topic, MessageId | None, int, int, Isolation], Peeked | None]
 
+# Gets a log and the offset of an entry that the store has.
+Noted = Callable[[int, int], None]
+
 _MAX_VOIDS = 10_000
 
 
 class Poller:
-    """``limit``: the most messages of an answer. ``peek``: reads from memory."""
+    """``limit``: the most messages of an answer. ``peek``: reads from memory.
+
+    ``noted`` gets the last entry of each read, so that memory never shows less than a poll before.
+    """
 
     def __init__(
         self,
@@ -33,12 +39,14 @@ class Poller:
         counters: TopicCounters,
         limit: int,
         peek: Peek | None = None,
+        noted: Noted = lambda log, offset: None,
     ) -> None:
         self._topics = topics
         self._known = known
         self._counters = counters
         self._limit = limit
         self._peek = peek
+        self._noted = noted
         # A poll over many entries that have nothing for it is slow once.
         self._void: dict[tuple[int, Isolation], Void] = {}
 
@@ -74,6 +82,8 @@ class Poller:
         gathering = Gathering(begin, limit, isolation, from_oldest=start.after is None, known=known)
         while gathering.is_open:
             entries = await log.read(gathering.after, gathering.wanted)
+            if entries:
+                self._noted(topic.log, entries[-1].offset)
             if snapshot is not None:
                 expansions = gathering.take(entries, snapshot.verdict)
             elif isolation is Isolation.READ_COMMITTED:

@@ -16,7 +16,7 @@ from oplogd.health import Health
 from oplogd.message import of_json
 from oplogd.message_id import MessageId, stamp, unstamp
 from oplogd.names import TopicName
-from oplogd.store.topics import MessageBatch
+from oplogd.store.topics import MessageBatch, TopicEntry, TopicLog
 from oplogd.stream.feeds import Feeds
 from oplogd.stream.topic_follower import TopicFollower
 from oplogd.topics.codec import PollRequest
@@ -121,7 +121,7 @@ class World:
         self.publisher = Publisher(known, queue, counters)
         self.writer = MessageWriter(self.topics, queue, Health(), self.feeds.acknowledged)
         peek = self.feeds.peek if from_memory else None
-        self.poller = Poller(self.topics, known, counters, LIMIT, peek)
+        self.poller = Poller(self.topics, known, counters, LIMIT, peek, self.feeds.acknowledged)
         self.model: TopicModel
 
     async def create(self, ttl: int, ended: int) -> None:
@@ -245,6 +245,32 @@ async def test_a_ttl_that_another_agent_changed_before_a_topic_has_a_feed_counts
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)
         await world.follower.close()
+
+
+async def test_a_poll_shows_no_less_than_the_one_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a poll reads the store, a ring begins, and another agent publishes after that."""
+    world = World(from_memory=True)
+    await world.create(100, 0)
+    oldest = PollRequest()
+    topic = world.topics.generation(1).topic
+    log_type = type(world.topics.log(topic))
+
+    async def publish_and_read(log: TopicLog, after: int, limit: int) -> list[TopicEntry]:
+        monkeypatch.undo()
+        await world.follow()
+        await world.topics.append([MessageBatch(topic.log, [of_json("of the other agent")])])
+        return await log.read(after, limit)
+
+    assert (await world.poller.poll(NAME, oldest)).messages == []
+    monkeypatch.setattr(log_type, "read", publish_and_read)
+    shown = (await world.poller.poll(NAME, oldest)).messages
+    assert len(shown) == 1
+    assert (await world.poller.poll(NAME, oldest)).messages == shown
+    await world.follow()
+    reads = world.topics.reads
+    assert (await world.poller.poll(NAME, oldest)).messages == shown
+    assert world.topics.reads == reads, "the message is in memory"
+    await world.follower.close()
 
 
 async def test_a_long_row_of_expired_messages_is_read_once() -> None:
