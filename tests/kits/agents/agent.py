@@ -6,13 +6,13 @@ import re
 import socket
 import sqlite3
 import subprocess
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from tests.kits.clock.waiting import attempts
 from tests.kits.processes.logged import DEADLINE as DEADLINE
 from tests.kits.processes.logged import LoggedProcess
 from tests.kits.sse.stream import Event as Event
@@ -69,13 +69,11 @@ class Agent(LoggedProcess):
 
     def wait_status(self, **wanted: Any) -> dict[str, Any]:
         """Wait until members of /status have these values, and return it."""
-        deadline = time.monotonic() + DEADLINE
-        while True:
+        for _ in attempts(DEADLINE):
             status = self.status()
             if all(status[name] == value for name, value in wanted.items()):
                 return status
-            assert time.monotonic() < deadline, f"wanted {wanted}, still {status}"
-            time.sleep(0.01)
+        raise AssertionError(f"wanted {wanted}, still {status}")
 
     def follow(self, last_event_id: str | None = None, **query: str) -> Stream:
         """Open a stream. It has its position in the log when this returns."""

@@ -7,12 +7,12 @@ import os
 import re
 import socket
 import ssl
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote, urlsplit
 
 from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.clock.waiting import attempts
 from tests.kits.sse.heads import Headers as Headers
 from tests.kits.sse.heads import one, pairs_of, read_head, request_head
 from tests.kits.sse.stream import Reader, connect, fields_of
@@ -161,12 +161,7 @@ class RawStream(Reader[bytes]):
 
 def wait_until(condition: Callable[[], bool]) -> bool:
     """Repeat until the condition holds. Return False after the deadline."""
-    deadline = time.monotonic() + DEADLINE
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
+    return any(condition() for _ in attempts(DEADLINE))
 
 
 def event_of(block: bytes) -> str:

@@ -3,13 +3,13 @@
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.kits.agents.agent import DEADLINE, Agent, Event, fold
 from tests.kits.clock.moved import MovedClock
+from tests.kits.clock.waiting import attempts
 from tests.kits.processes.forked import run
 from tests.kits.servers.mongo import MongoServer
 from tests.kits.sse.stream import Stream
@@ -51,10 +51,7 @@ def come_back(server: MongoServer, clock: MovedClock) -> None:
 
 def wait_for(what: str, condition: Callable[..., object]) -> None:
     """Wait until the condition holds. ``what`` names it in the error of a time-out."""
-    deadline = time.monotonic() + 2 * DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
+    assert any(condition() for _ in attempts(2 * DEADLINE)), what
 
 
 def adds_up(only: Agent) -> bool:

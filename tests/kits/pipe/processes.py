@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ from oplog_pipe.config import load
 from oplog_pipe.errors import LogError
 from oplog_pipe.operate import view
 from tests.kits.agents.agent import DEADLINE
+from tests.kits.clock.waiting import attempts
 from tests.kits.processes import forked
 from tests.kits.processes.logged import LoggedProcess
 
@@ -73,13 +73,11 @@ class PipeFolder:
 
     def wait_status(self, is_reached: Callable[[Any], bool], seconds: float = DEADLINE) -> Any:
         """Wait until the status of the folder is as wanted, and return it."""
-        deadline = time.monotonic() + seconds
-        while True:
+        for _ in attempts(seconds):
             status: Any = None
             if self.log.exists():  # a pipe that has just started may not have created it
                 with suppress(LogError):
                     status = self.status()
                     if is_reached(status):
                         return status
-            assert time.monotonic() < deadline, status
-            time.sleep(0.02)
+        raise AssertionError(status)
