@@ -18,7 +18,7 @@ FIRST = 1_800_000_000_000_000_000
 
 @pytest.mark.parametrize(
     ("place", "transactions"),
-    [("sqlite", 20), ("mongo-plain", 15)],
+    [("sqlite", 30), ("mongo-plain", 20)],
     indirect=["place"],
 )
 def test_each_transaction_is_there_once_or_is_gone_from_all_its_topics_at_all_agents(

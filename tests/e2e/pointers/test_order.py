@@ -117,7 +117,7 @@ class History:
 
 @pytest.mark.parametrize(
     ("place", "steps"),
-    [("sqlite", 12), ("mongo-plain", 8)],
+    [("sqlite", 12), ("mongo-plain", 14)],
     indirect=["place"],
 )
 def test_readers_with_and_without_a_snapshot_get_all_committed_messages_in_one_order(

@@ -29,7 +29,7 @@ RACERS = 4
 
 @pytest.mark.parametrize(
     ("place", "races"),
-    [("sqlite", rounds(160, 1000)), ("mongo-plain", rounds(60, 200))],
+    [("sqlite", rounds(160, 1000)), ("mongo-plain", rounds(100, 200))],
     indirect=["place"],
 )
 def test_of_a_commit_and_its_time_out_exactly_one_wins_in_each_of_many_races(

@@ -93,7 +93,7 @@ class AgentLoad:
             assert not thread.is_alive(), "a producer did not end"
 
     def _post(self, turn: int) -> None:
-        while not self._ended.wait(0.06):
+        while not self._ended.wait(0.02):
             number = next(self._numbers)
             status = self._agents[turn % len(self._agents)].post(operation(number))
             (self.acknowledged if status == 204 else self.refused).append(number)

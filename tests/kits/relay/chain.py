@@ -88,7 +88,7 @@ class Chain:
             *(self.row(number % keys, names[number % len(names)]) for number in range(rows))
         )
 
-    def write(self, keys: int, seed: int, pause: float = 0.015) -> Writer:
+    def write(self, keys: int, seed: int, pause: float = 0.005) -> Writer:
         """Start a writer with keys of its own, over all topics."""
         names = [self.key(f"w{seed}-{number}") for number in range(keys)]
         writer = Writer(self.table, f"w{seed}", names, self.topics, seed, pause)

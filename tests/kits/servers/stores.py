@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from oplogd.store.sqlite import connection, statements
+from oplogd.store.sqlite import statements
 from tests.kits.agents.agent import Agent
 from tests.kits.servers.mongo import RunningMongo, new_database
 
@@ -80,29 +79,6 @@ def new_place(request: pytest.FixtureRequest, sort: str) -> StorePlace:
         return StorePlace(folder / "oplog.db")
     running: RunningMongo = request.getfixturevalue(server)
     return StorePlace(new_database(running.url), kind)
-
-
-class _AtOnce(Executor):
-    """Makes each call in the thread that asks for it."""
-
-    def __init__(self, *_: object, **__: object) -> None:
-        pass
-
-    def submit(self, call: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        try:
-            future.set_result(call(*arguments, **keywords))
-        except BaseException as error:
-            future.set_exception(error)
-        return future
-
-
-def no_threads(patch: pytest.MonkeyPatch) -> None:
-    """Let SQLite work in the test's thread, for tests that make one call at a time.
-
-    Most of the time of a short call is the change of threads.
-    """
-    patch.setattr(connection, "ThreadPoolExecutor", _AtOnce)
 
 
 def skip_fsync(patch: pytest.MonkeyPatch) -> None:

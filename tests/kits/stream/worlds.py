@@ -27,7 +27,7 @@ from oplogd.stream.ring import Ring
 from oplogd.stream.waker import Waker
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import Known, entry, fold
-from tests.kits.servers.stores import no_threads, skip_fsync
+from tests.kits.servers.stores import skip_fsync
 
 if TYPE_CHECKING:
     from tests.kits.stream.clients import Client
@@ -110,7 +110,6 @@ class World:
     def __init__(self, folder: Path, sizes: Sizes, patch: pytest.MonkeyPatch) -> None:
         self.clock = VirtualClock()
         skip_fsync(patch)
-        no_threads(patch)
         patch.setattr("oplogd.stream.catch_up.PAGE", sizes.page)
         patch.setattr("oplogd.stream.replication.PAGE", sizes.page)
         patch.setattr("oplogd.stream.live.CHUNK_BYTES", sizes.chunk)

@@ -2,7 +2,6 @@
 
 import asyncio
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -20,7 +19,6 @@ from oplogd.store.topics import (
     Topics,
 )
 from tests.kits.models.properties import examples
-from tests.kits.servers.stores import no_threads
 from tests.kits.store.kits import Kit, Kits
 from tests.kits.store.messages import entries_of, mark, message, named
 
@@ -176,11 +174,7 @@ class _Model:
 # Few long examples: a new store costs as much as three calls.
 @given(Calls)
 @examples(0.16)
-def test_topics_behave_like_lists(
-    topic_kits: Kits, monkeypatch: pytest.MonkeyPatch, calls: list[tuple[object, ...]]
-) -> None:
-    no_threads(monkeypatch)
-
+def test_topics_behave_like_lists(topic_kits: Kits, calls: list[tuple[object, ...]]) -> None:
     async def go() -> None:
         async with topic_kits() as kit:
             model = _Model(kit, (await kit.open(topic_ttl=DEFAULT)).topics)

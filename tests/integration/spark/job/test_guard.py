@@ -173,7 +173,8 @@ def test_thousands_of_corrections_race_with_an_agent_and_each_follows_its_own_st
 def test_writes_racing_with_the_job_survive_every_time(
     spark: SparkSession, tmp_path: Path, place: StorePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    count, batch = 4_000 if place.kind is None else 1_000, 100
+    # Several batches of corrections.
+    count, batch = 4_000 if place.kind is None else 1_100, 100
     store = place.store
     backend = make_backend(str(store))
     append(store, [operation("insert", "video", str(n), OLD) for n in range(count)])

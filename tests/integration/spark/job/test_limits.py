@@ -179,6 +179,11 @@ _SMALL = {f"t{n}": (TINY, True, {"update": TINY}) for n in range(20)}
             "2 objects would be inserted or",
         ),
         (
+            {"a": (9, True, {"insert": 1, "update": 1})},
+            (_DELETES, Limit(1, is_percentage=False)),
+            "2 objects would be inserted or updated, more than --max-changes 1 allows",
+        ),
+        (
             {"a": (90, True, {"delete": 0, "update": 90})},
             (Limit(0, is_percentage=True), Limit(100, is_percentage=True)),
             None,
