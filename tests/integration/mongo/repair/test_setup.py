@@ -261,8 +261,10 @@ async def test_a_plain_log_is_trimmed_behind_the_checkpoint(
         await store.append([op(str(number)) for number in range(start, start + 50)])
     await store.checkpoint()
     async with asyncio.timeout(120):
-        while (stats := await store.stats()).bytes > 20_000:
+        while (await store.stats()).bytes > 20_000:
             await asyncio.sleep(0.02)
+    # Those statistics may have an oldest entry that was trimmed before their bytes were read.
+    stats = await store.stats()
     assert stats.states == 1_000
     assert stats.newest is not None
     assert stats.oldest is not None
