@@ -20,10 +20,8 @@ from oplogd.store.topics import Topic, Topics
 from oplogd.store.transactions import Limits
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
+from oplogd.topics.writer import Acknowledged, without_rings
 from oplogd.transactions.room import Room
-
-# Gets a log and the offset of its last durable entry.
-Acknowledged = Callable[[int, int], None]
 
 _T = TypeVar("_T")
 
@@ -48,7 +46,7 @@ class PointerService:
         limits: Limits,
         timeout: int,
         room: Room,
-        acknowledged: Acknowledged = lambda log, offset: None,
+        acknowledged: Acknowledged = without_rings,
         is_followed: Callable[[int], bool] = lambda log: False,
     ) -> None:
         self._pointers = pointers

@@ -8,7 +8,7 @@ from oplogd.topics.known import KnownTopics
 from oplogd.topics.oplog import OplogPoller
 from oplogd.topics.poller import Peek, Poller
 from oplogd.topics.publish import MessageQueue, Publisher
-from oplogd.topics.writer import Acknowledged, MessageWriter
+from oplogd.topics.writer import Acknowledged, MessageWriter, without_rings
 
 
 class TopicParts:
@@ -27,7 +27,7 @@ class TopicParts:
         poll_limit: int,
         leases: LeaseCounters,
         peek: Peek | None = None,
-        acknowledged: Acknowledged = lambda log, offset: None,
+        acknowledged: Acknowledged = without_rings,
     ) -> None:
         topics = store.topics
         self.counters = TopicCounters()

@@ -14,14 +14,12 @@ from oplogd.topics.counters import TopicCounters
 from oplogd.topics.gathering import NO_VOID, Expansion, Gathering, Void
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.poll import MAX_ANSWER_BYTES, Answer, Begin, PollStart, limit_of
+from oplogd.topics.writer import Acknowledged, without_rings
 from oplogd.transaction import Isolation
 
 # Returns messages of a topic past an id from memory (None: from the oldest), at most a number and
 # about a number of bytes, for readers of an isolation. None: memory may lack some of them.
 Peek = Callable[[Topic, MessageId | None, int, int, Isolation], Peeked | None]
-
-# Gets a log and the offset of an entry that the store has.
-Noted = Callable[[int, int], None]
 
 _MAX_VOIDS = 10_000
 
@@ -29,7 +27,8 @@ _MAX_VOIDS = 10_000
 class Poller:
     """``limit``: the most messages of an answer. ``peek``: reads from memory.
 
-    ``noted`` gets the last entry of each read, so that memory never shows less than a poll before.
+    ``acknowledged`` gets the last entry of each read, so that memory never shows less than the poll
+    before.
     """
 
     def __init__(
@@ -39,14 +38,14 @@ class Poller:
         counters: TopicCounters,
         limit: int,
         peek: Peek | None = None,
-        noted: Noted = lambda log, offset: None,
+        acknowledged: Acknowledged = without_rings,
     ) -> None:
         self._topics = topics
         self._known = known
         self._counters = counters
         self._limit = limit
         self._peek = peek
-        self._noted = noted
+        self._acknowledged = acknowledged
         # A poll over many entries that have nothing for it is slow once.
         self._void: dict[tuple[int, Isolation], Void] = {}
 
@@ -83,7 +82,7 @@ class Poller:
         while gathering.is_open:
             entries = await log.read(gathering.after, gathering.wanted)
             if entries:
-                self._noted(topic.log, entries[-1].offset)
+                self._acknowledged(topic.log, entries[-1].offset)
             if snapshot is not None:
                 expansions = gathering.take(entries, snapshot.verdict)
             elif isolation is Isolation.READ_COMMITTED:

@@ -10,10 +10,14 @@ from oplogd.message import Message
 from oplogd.store.topics import MessageBatch, Placed, Topics
 from oplogd.topics.publish import MessageItem, MessageQueue
 
-# Gets a log and the offset of its last durable entry.
+# Gets a log and the offset of a durable entry of which a publisher or a reader is told.
 Acknowledged = Callable[[int, int], None]
 
 logger = logging.getLogger("oplogd.topics")
+
+
+def without_rings(log: int, offset: int) -> None:
+    """Do nothing: for parts of an agent that has no rings of topics."""
 
 
 class MessageWriter(RequestWriter[MessageItem]):
@@ -24,7 +28,7 @@ class MessageWriter(RequestWriter[MessageItem]):
         topics: Topics,
         queue: MessageQueue,
         health: Health,
-        acknowledged: Acknowledged | None = None,
+        acknowledged: Acknowledged = without_rings,
     ) -> None:
         super().__init__(queue, health.part("message writer"), logger)
         self._topics = topics
@@ -38,7 +42,6 @@ class MessageWriter(RequestWriter[MessageItem]):
         outcomes = dict(zip(groups, await self._topics.append(batches), strict=True))
         for item in items:
             item.outcome = outcomes[item.log, item.fence]
-        if self._acknowledged is not None:
-            for (log, _), outcome in outcomes.items():
-                if isinstance(outcome, Placed):
-                    self._acknowledged(log, outcome.last.offset)
+        for (log, _), outcome in outcomes.items():
+            if isinstance(outcome, Placed):
+                self._acknowledged(log, outcome.last.offset)

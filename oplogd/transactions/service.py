@@ -17,6 +17,7 @@ from oplogd.names import OPLOG, SYSTEM, TopicName, no_topic
 from oplogd.store.topics import Topic, Topics
 from oplogd.store.transactions import Commit, Limits, NewTransaction, Transaction, Transactions
 from oplogd.topics.known import KnownTopics
+from oplogd.topics.writer import Acknowledged, without_rings
 from oplogd.transaction import DEFAULT_GROUP, Record, State, group_log
 from oplogd.transactions.room import Room
 from oplogd.transactions.rules import Begin, Writing, shown
@@ -24,9 +25,6 @@ from oplogd.transactions.rules import Begin, Writing, shown
 _OPLOG_LOG = 0
 # Records that are handled before other requests get their turn.
 _PIECE = 1000
-
-# Gets a log and the offset of its last durable entry.
-Acknowledged = Callable[[int, int], None]
 
 
 class TransactionService:
@@ -45,7 +43,7 @@ class TransactionService:
         topics: Topics,
         known: KnownTopics,
         limits: Limits,
-        acknowledged: Acknowledged = lambda log, offset: None,
+        acknowledged: Acknowledged = without_rings,
         is_followed: Callable[[int], bool] = lambda log: False,
         room: Room | None = None,
     ) -> None:

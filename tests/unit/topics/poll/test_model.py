@@ -6,6 +6,7 @@ of the topic has what is needed, from memory: the answer must be the same.
 
 import asyncio
 import json
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oplogd.health import Health
+from oplogd.leases.counters import LeaseCounters
 from oplogd.message import of_json
 from oplogd.message_id import MessageId, stamp, unstamp
 from oplogd.names import TopicName
@@ -23,10 +25,9 @@ from oplogd.topics.codec import PollRequest
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.json_codec import JsonCodec
 from oplogd.topics.known import KnownTopics
+from oplogd.topics.parts import TopicParts
 from oplogd.topics.poll import PASSING_ENTRIES
 from oplogd.topics.poller import Poller
-from oplogd.topics.publish import MessageQueue, Publisher
-from oplogd.topics.writer import MessageWriter
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.properties import examples
 from tests.kits.topics.memory import MemoryTopics
@@ -108,9 +109,6 @@ class World:
         self.topics = MemoryTopics(self.clock.now_ms)
         self.ids: list[str] = []
         self.polled_from_memory = 0
-        counters = TopicCounters()
-        self.known = known = KnownTopics(self.topics)
-        queue = MessageQueue(HUGE, HUGE, "messages")
         self.feeds = Feeds(
             self.topics,
             lambda _: None,
@@ -118,10 +116,18 @@ class World:
             clock=self.clock.clock,
         )
         self.follower = TopicFollower(self.topics, self.feeds)
-        self.publisher = Publisher(known, queue, counters)
-        self.writer = MessageWriter(self.topics, queue, Health(), self.feeds.acknowledged)
-        peek = self.feeds.peek if from_memory else None
-        self.poller = Poller(self.topics, known, counters, LIMIT, peek, self.feeds.acknowledged)
+        parts = TopicParts(
+            SimpleNamespace(topics=self.topics),
+            Health(),
+            max_queued=HUGE,
+            max_queued_bytes=HUGE,
+            poll_limit=LIMIT,
+            leases=LeaseCounters(),
+            peek=self.feeds.peek if from_memory else None,
+            acknowledged=self.feeds.acknowledged,
+        )
+        self.known, self.poller = parts.known, parts.poller
+        self.publisher, self.writer = parts.publisher, parts.writer
         self.model: TopicModel
 
     async def create(self, ttl: int, ended: int) -> None:
