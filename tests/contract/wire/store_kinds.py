@@ -68,7 +68,7 @@ class Mongo:
 
 @contextmanager
 def _hold(proxy: CommandProxy) -> Iterator[None]:
-    """Hold writes. Afterwards wait until the first of them was carried out."""
+    """Hold writes. Afterwards wait until the server has carried one of them out."""
     with proxy.hold("insert"):
         yield
     assert wait_until(lambda: proxy.late > 0 or not proxy.held)

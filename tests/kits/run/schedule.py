@@ -33,7 +33,7 @@ def group(nodeid: str) -> str:
 def place(group: str) -> tuple[int, int, str]:
     """Return the place of a group in the order.
 
-    The groups of a suite are apart from each other: some suites wait and others compute.
+    Some suites wait and others compute, so the order mixes the groups of all suites.
     """
     found = (number for number, start in enumerate(_LONGEST) if group.startswith(start))
     return next(found, len(_LONGEST)), crc32(group.encode()), group
