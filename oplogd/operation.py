@@ -181,9 +181,10 @@ def _read(decoder: Callable[[bytes], _T], raw: bytes) -> _T:
     try:
         if not raw.isascii():
             raw.decode()  # msgspec does not check strings of unknown members
-        if is_too_deep(raw):
+        value = decoder(raw)
+        if is_too_deep(raw):  # after the decoding, which is faster at refusing other texts
             raise RecursionError
-        return decoder(raw)
+        return value
     except UnicodeDecodeError as error:
         raise OperationError("operation", f"is not UTF-8 (byte {error.start})") from None
     except RecursionError:

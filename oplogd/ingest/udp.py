@@ -23,6 +23,8 @@ from oplogd.sockets import address_of, bind
 
 RECEIVE_BUFFER = 32 * 1024 * 1024
 DATAGRAMS_PER_CALL = 256
+# A call reads no more datagrams once it has held the event loop for so long.
+_CALL_SECONDS = 0.003
 # More datagrams than a receive buffer holds: the kernel doubles the buffer and counts over 512
 # bytes for the smallest datagram.
 _MOST_AT_STOP = 2 * RECEIVE_BUFFER // 512
@@ -139,9 +141,10 @@ class UdpIngest:
         operations: list[Operation] = []
         first = ""
         count, before = 0, refused.count
-        receive = sock.recvfrom
+        receive, clock = sock.recvfrom, self._clock.monotonic
+        until = clock() + _CALL_SECONDS
         try:
-            while count < DATAGRAMS_PER_CALL:
+            while count < DATAGRAMS_PER_CALL and clock() < until:
                 raw, sender = receive(_MAX_DATAGRAM)
                 count += 1
                 try:

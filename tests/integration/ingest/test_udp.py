@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
+import itertools
 import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from oplogd.clock import now_ms
+from oplogd.clock import Clock, now_ms
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.udp import UdpIngest, open_sockets
@@ -51,6 +52,23 @@ async def test_a_stop_reads_the_datagrams_in_the_kernel_in_turns_with_other_work
         flood.cancel()
     assert turns >= CALLS - 1
     assert (counters.received, queue.operations) == (HELD, HELD)
+
+
+async def test_a_call_ends_after_three_milliseconds_of_costly_datagrams() -> None:
+    (sock,) = open_sockets([(socket.AF_INET, "127.0.0.1", 0)])
+    counters = Counters()
+    seconds = itertools.count(0, 0.001)  # one millisecond passes with each look at the clock
+    clock = Clock(monotonic=lambda: next(seconds))
+    ingest = UdpIngest([sock], IngestQueue(1000, 1 << 30), counters, clock)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        for _ in range(9):
+            sender.sendto(VALID, sock.getsockname())
+    read = []
+    stopping = asyncio.create_task(ingest.stop())
+    while not stopping.done():
+        await asyncio.sleep(0)
+        read.append(counters.received)
+    assert sorted(set(read)) == [2, 4, 6, 8, 9]
 
 
 @contextlib.asynccontextmanager

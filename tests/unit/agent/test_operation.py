@@ -187,7 +187,7 @@ def test_an_operation_may_have_64_kib_and_not_one_byte_more() -> None:
         ),
         (b'{"x":' * 5000 + b"1" + b"}" * 5000, "operation", "is nested too deeply"),
         (changed(more=nested(MAX_DEPTH)), "operation", "is nested too deeply"),
-        (b"[" * 60_000, "operation", "is nested too deeply"),
+        (b'{"x":' + b"[" * 60_000, "operation", "is nested too deeply"),
     ],
 )
 def test_a_refusal_names_the_field_and_the_fault(given_: Any, field: str, reason: str) -> None:
