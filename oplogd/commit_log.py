@@ -2,7 +2,7 @@
 
 import msgspec
 
-from oplogd.message import Message, of_json
+from oplogd.message import Message, of_payload
 from oplogd.operation import format_ms
 from oplogd.transaction import Reason
 
@@ -19,5 +19,5 @@ def abort_record(id_: int, reason: Reason) -> Message:
     return _record({"event": "abort", "txn": str(id_), "reason": reason})
 
 
-def _record(event: dict[str, object]) -> Message:
-    return of_json({"payload": msgspec.json.encode(event).decode(), "key": event["txn"]})
+def _record(event: dict[str, str | int]) -> Message:
+    return of_payload(msgspec.json.encode(event), key=str(event["txn"]))

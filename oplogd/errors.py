@@ -1,42 +1,42 @@
 """The errors that cross module boundaries. Each module translates foreign exceptions itself."""
 
+from oplogd.wording import shortened
+
 
 class OplogError(Exception):
     """Base of all errors of oplog."""
 
 
-class OperationError(OplogError):
-    """An operation breaks a rule. ``field``: the part at fault. ``reason``: the fault."""
+class FieldError(OplogError):
+    """A part of what a client sent breaks a rule.
+
+    ``field``: the part at fault, shortened if it has a long name. ``reason``: the fault.
+    """
 
     def __init__(self, field: str, reason: str) -> None:
-        super().__init__(f"{field}: {reason}")
-        self.field = field
+        self.field = shortened(field)
         self.reason = reason
+        super().__init__(f"{self.field}: {reason}")
+
+
+class OperationError(FieldError):
+    """An operation breaks a rule."""
 
 
 class PositionError(OplogError):
     """A position (an event id, a replication id or a message id) cannot be parsed."""
 
 
-class MessageError(OplogError):
-    """A message of a topic breaks a rule. ``field``: the part at fault. ``reason``: the fault."""
-
-    def __init__(self, field: str, reason: str) -> None:
-        super().__init__(f"{field}: {reason}")
-        self.field = field
-        self.reason = reason
+class MessageError(FieldError):
+    """A message of a topic breaks a rule."""
 
 
 class MessageTooLargeError(MessageError):
     """A message of a topic is larger than it may be."""
 
 
-class TopicError(OplogError):
-    """A name or property of a topic breaks a rule. ``field``: the part at fault."""
-
-    def __init__(self, field: str, reason: str) -> None:
-        super().__init__(f"{field}: {reason}")
-        self.field = field
+class TopicError(FieldError):
+    """A name or property of a topic breaks a rule."""
 
 
 class TopicNotFoundError(OplogError):
@@ -62,12 +62,8 @@ class TransactionTooLargeError(OplogError):
     """A transaction would have more records or bytes than it may."""
 
 
-class LeaseError(OplogError):
-    """A lease, or the fence of a publish, breaks a rule. ``field``: the part at fault."""
-
-    def __init__(self, field: str, reason: str) -> None:
-        super().__init__(f"{field}: {reason}")
-        self.field = field
+class LeaseError(FieldError):
+    """A lease, or the fence of a publish, breaks a rule."""
 
 
 class LeaseNotFoundError(OplogError):

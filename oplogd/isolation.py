@@ -77,9 +77,13 @@ def reading(kind: str, isolation: Isolation, verdict: Reading = Reading.HOLD) ->
     return _VISIBLE[kind] if verdict is Reading.PASS else verdict
 
 
+# What a reader must give.
+ISOLATIONS = f"must be {' or '.join(Isolation)}"
+
+
 def isolation_of(given: object) -> Isolation:
     """Check an isolation as a reader gave it. Raises MessageError, which names ``isolation``."""
     for each in Isolation:
         if each == given:
             return each
-    raise MessageError("isolation", f"must be {' or '.join(Isolation)}")
+    raise MessageError("isolation", ISOLATIONS)

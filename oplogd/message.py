@@ -2,13 +2,17 @@
 
 import base64
 import binascii
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+import re
+from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
 from oplogd.errors import MessageError, MessageTooLargeError
-from oplogd.operation import escape_line_ends
+from oplogd.json_input import Rules, read
+from oplogd.json_walk import elements
+from oplogd.operation import Text, escape_line_ends
+from oplogd.pieces import at_once
 
 # Payload, key and headers of a message together.
 MAX_MESSAGE_BYTES = 1024 * 1024
@@ -16,6 +20,9 @@ MAX_KEY_BYTES = 1024
 # Empty headers have no bytes, but take memory and time.
 MAX_HEADERS = 1000
 MAX_TTL_SECONDS = 100 * 365 * 86_400
+
+# No message has a longer JSON text, even if all of it is escaped.
+MAX_TEXT_BYTES = 7 * MAX_MESSAGE_BYTES
 
 
 class Message(NamedTuple):
@@ -46,9 +53,41 @@ class Content(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         return base64.b64decode(self.payload) if self.encoding else self.payload.encode()
 
 
-_MEMBERS = frozenset({"payload", "key", "headers", "ttl", "encoding"})
+NO_HEADERS = msgspec.Raw(b"null")
+# Given times to live.
+Ttl = int | float | str | None
+
+MESSAGE_RULES = Rules(
+    {
+        "payload": "must be a string or null",
+        "key": "must be a string",
+        "ttl": "must be a whole number of seconds",
+        "encoding": "must be base64",
+    },
+    whole="must be a string or an object",
+    unknown="is not a member of a message",
+)
+REASONS = MESSAGE_RULES.members
+_HEADERS = Rules(whole="must be a list of [name, value]")
+
+
+class _Given(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A message as a client sent it."""
+
+    payload: str | msgspec.UnsetType | None = msgspec.UNSET
+    key: str | None = None
+    headers: msgspec.Raw = NO_HEADERS
+    ttl: Ttl = None
+    encoding: str | None = None
+
+
 _encode = msgspec.json.Encoder().encode
 _decode_content: Callable[[str], Content] = msgspec.json.Decoder(Content).decode
+_decode_given: Callable[[Text], str | _Given] = msgspec.json.Decoder(str | _Given).decode
+_decode_headers: Callable[[Text], list[tuple[str, str]] | None] = msgspec.json.Decoder(
+    list[tuple[str, str]] | None
+).decode
+_HEADER = re.compile(r" - at `\$\[([0-9]+)\](\[[01]\])?`$")
 
 
 def decode_content(data: str) -> Content:
@@ -59,30 +98,41 @@ def decode_content(data: str) -> Content:
         raise MessageError("data", str(error)) from None
 
 
-def of_payload(payload: bytes, ttl: int | None = None) -> Message:
-    """Return the message with this payload and nothing else. Raises MessageError."""
-    return _message(payload, None, None, ttl)
+def of_payload(
+    payload: str | bytes | memoryview, ttl: int | None = None, key: str | None = None
+) -> Message:
+    """Return the message with this payload, and no headers. Raises MessageError."""
+    return _message(payload, key, None, ttl)
 
 
-def of_json(given: Any) -> Message:
-    """Check a message as it was decoded from JSON: a string, or an object. Raises MessageError."""
+def decode_message(text: Text) -> Message:
+    """Check a message in JSON: a string, or an object. Raises MessageError."""
+    require_size(text, "message")
+    given = read(_decode_given, text, "message", MESSAGE_RULES)
     if isinstance(given, str):
-        return _message(_utf8(given, "message"), None, None, None)
-    if not isinstance(given, dict):
-        raise MessageError("message", "must be a string or an object")
-    if unknown := sorted(given.keys() - _MEMBERS):
-        raise MessageError(unknown[0], "is not a member of a message")
-    if "payload" not in given:
+        return _message(given, None, None, None)
+    if given.payload is msgspec.UNSET:
         raise MessageError("payload", "is required")
+    return message_of(given.payload, given.key, given.headers, given.ttl, given.encoding)
+
+
+def require_size(text: Text, thing: str) -> None:
+    """Raise MessageTooLargeError for a text that is longer than that of any message."""
+    if len(text) > MAX_TEXT_BYTES:
+        reason = f"has {len(text):,} bytes of JSON, more than {MAX_TEXT_BYTES:,}"
+        raise MessageTooLargeError(thing, reason)
+
+
+def message_of(
+    payload: str | None, key: str | None, headers: msgspec.Raw, ttl: Ttl, encoding: str | None
+) -> Message:
+    """Check the members of a message as a client sent them. Raises MessageError."""
     return _message(
-        _payload(given["payload"], given.get("encoding")),
-        _key(given.get("key")),
-        _headers(given.get("headers")),
-        ttl_seconds(given.get("ttl"), "ttl"),
+        _payload(payload, encoding), _key(key), _headers(headers), ttl_seconds(ttl, "ttl")
     )
 
 
-def ttl_seconds(given: Any, field: str) -> int | None:
+def ttl_seconds(given: Ttl, field: str) -> int | None:
     """Return a time to live in seconds; None for null. Raises MessageError.
 
     Takes a whole number, or a string of decimal digits, from 1 to MAX_TTL_SECONDS.
@@ -94,77 +144,73 @@ def ttl_seconds(given: Any, field: str) -> int | None:
     if isinstance(given, float) and given.is_integer():
         given = int(given)
     if not isinstance(given, int) or isinstance(given, bool):
-        raise MessageError(field, "must be a whole number of seconds")
+        raise MessageError(field, REASONS["ttl"])
     if not 1 <= given <= MAX_TTL_SECONDS:
         raise MessageError(field, f"must be 1 to {MAX_TTL_SECONDS:,} seconds")
     return given
 
 
 def _message(
-    payload: bytes | None, key: str | None, headers: list[tuple[str, str]] | None, ttl: int | None
+    payload: str | bytes | memoryview | None,
+    key: str | None,
+    headers: list[tuple[str, str]] | None,
+    ttl: int | None,
 ) -> Message:
-    size = len(payload or b"") + len((key or "").encode())
-    size += sum(len(text.encode()) for pair in headers or () for text in pair)
+    size = _octets(payload or "") + _octets(key or "")
+    size += sum(_octets(text) for pair in headers or () for text in pair)
     if size > MAX_MESSAGE_BYTES:
         reason = f"has {size:,} bytes, more than {MAX_MESSAGE_BYTES:,}"
         raise MessageTooLargeError("message", reason)
-    text, encoding = None, None
-    if payload is not None:
+    encoding = None
+    if payload is not None and not isinstance(payload, str):
+        raw = bytes(payload)
         try:
-            text = payload.decode()
+            payload = raw.decode()
         except UnicodeDecodeError:
-            text, encoding = base64.b64encode(payload).decode(), "base64"
-    data = _encode(Content(text, key, headers or None, encoding))
+            payload, encoding = base64.b64encode(raw).decode(), "base64"
+    data = _encode(Content(payload, key, headers or None, encoding))
     return Message(data if data.isascii() else escape_line_ends(data), ttl)
 
 
-def _payload(given: Any, encoding: Any) -> bytes | None:
+def _octets(text: str | bytes | memoryview) -> int:
+    """Return the size in bytes of bytes, or of a text in UTF-8."""
+    return len(text.encode()) if isinstance(text, str) and not text.isascii() else len(text)
+
+
+def _payload(given: str | None, encoding: str | None) -> str | bytes | None:
     if encoding not in (None, "base64"):
-        raise MessageError("encoding", "must be base64")
-    if given is None:
-        return None
-    if not isinstance(given, str):
-        raise MessageError("payload", "must be a string or null")
-    if encoding is None:
-        return _utf8(given, "payload")
+        raise MessageError("encoding", REASONS["encoding"])
+    if given is None or encoding is None:
+        return given
     try:
         return base64.b64decode(given, validate=True)
     except (binascii.Error, ValueError):
         raise MessageError("payload", "is not base64") from None
 
 
-def _key(given: Any) -> str | None:
-    if given is None:
-        return None
-    if not isinstance(given, str):
-        raise MessageError("key", "must be a string")
-    if len(_utf8(given, "key")) > MAX_KEY_BYTES:
+def _key(given: str | None) -> str | None:
+    if given is not None and _octets(given) > MAX_KEY_BYTES:
         raise MessageError("key", f"is longer than {MAX_KEY_BYTES:,} bytes")
     return given
 
 
-def _headers(given: Any) -> list[tuple[str, str]] | None:
-    if given is None:
+def _headers(given: msgspec.Raw) -> list[tuple[str, str]] | None:
+    if given is NO_HEADERS:
         return None
-    if not isinstance(given, Sequence) or isinstance(given, str):
-        raise MessageError("headers", "must be a list of [name, value]")
-    if len(given) > MAX_HEADERS:
-        raise MessageError("headers", f"are {len(given):,}, more than {MAX_HEADERS:,}")
-    pairs = []
-    for index, pair in enumerate(given):
-        field = f"headers[{index}]"
-        if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
-            raise MessageError(field, "must be [name, value]")
-        name, value = pair
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise MessageError(field, "name and value must be strings")
-        _utf8(name, field), _utf8(value, field)
-        pairs.append((name, value))
-    return pairs
-
-
-def _utf8(text: str, field: str) -> bytes:
+    text = bytes(given)
+    # Counted before they are decoded: a list of empty headers takes fifty times its text.
+    if text.count(b"[") > MAX_HEADERS + 1:
+        at_once(elements(text, MAX_HEADERS, _too_many_headers))
     try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise MessageError(field, "has an unpaired surrogate") from None
+        return _decode_headers(text)
+    except msgspec.DecodeError as error:
+        if found := _HEADER.search(str(error)):
+            place = f"headers[{found[1]}]"
+            if found[2]:
+                raise MessageError(place, "name and value must be strings") from None
+            raise MessageError(place, "must be [name, value]") from None
+        return read(_decode_headers, text, "headers", _HEADERS)
+
+
+def _too_many_headers() -> MessageError:
+    return MessageError("headers", f"are more than {MAX_HEADERS:,}")

@@ -43,6 +43,10 @@ _LINE_ENDS = (
 _T = TypeVar("_T")
 
 
+# JSON text as it came.
+Text = bytes | bytearray | memoryview | msgspec.Raw
+
+
 class Operation(NamedTuple):
     """A valid operation. ``key``: ``type/id``. ``data``: the JSON text that consumers get."""
 
@@ -143,11 +147,12 @@ def decode_data(text: str) -> Data:
         raise OperationError("data", str(error)) from None
 
 
-def decode(raw: bytes, arrival: str) -> Operation:
+def decode(raw: Text, arrival: str) -> Operation:
     """Decode and check an operation from a producer. Raises only OperationError.
 
     ``arrival`` (see ``format_ms``) is used if the operation has no timestamp.
     """
+    raw = _sized(raw)
     given = _read(_decode_input, raw)
     event = _EVENT_BY_ANY_CASE.get(given.event) or given.event.lower()
     if event not in EVENTS:
@@ -167,17 +172,21 @@ def decode_row(raw: bytes) -> DumpRow:
 
     Normalises as ``decode`` does. Raises only OperationError.
     """
-    given = _read(_decode_row, raw)
+    given = _read(_decode_row, _sized(raw))
     type_ = given.type.lower()
     _check(type_, given.id, given.parents or [], raw)
     return DumpRow(_timestamp(given.timestamp), given.parents, type_, given.id)
 
 
-def _read(decoder: Callable[[bytes], _T], raw: bytes) -> _T:
+def _sized(raw: Text) -> bytes:
     if len(raw) > MAX_OPERATION_BYTES:
         raise OperationError(
             "operation", f"has {len(raw):,} bytes, more than {MAX_OPERATION_BYTES:,}"
         )
+    return bytes(raw)  # no copy of bytes
+
+
+def _read(decoder: Callable[[bytes], _T], raw: bytes) -> _T:
     try:
         if not raw.isascii():
             raw.decode()  # msgspec does not check strings of unknown members

@@ -1,5 +1,13 @@
 """Words for messages."""
 
+# Longest part of a name or value, in characters, that a message repeats.
+_MAX_REPEATED = 100
+
+
+def shortened(text: str) -> str:
+    """Return a name or value that a client gave, cut so that a message may repeat it."""
+    return text if len(text) <= _MAX_REPEATED else f"{text[:_MAX_REPEATED]}…"
+
 
 def counted(number: int, noun: str) -> str:
     """Return the number and the noun, with an s unless the number is 1: "1 row", "2,000 rows"."""

@@ -6,37 +6,30 @@ work in between.
 
 import re
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator
-from itertools import islice
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
-from oplogd.errors import OperationError, OplogError
-from oplogd.ingest.array import elements
+from oplogd.errors import MessageTooLargeError, OperationError, OplogError
+from oplogd.ingest.faults import Faults
+from oplogd.json_walk import MANY_BYTES, Extents, elements, is_long
 from oplogd.media_types import NDJSON
-from oplogd.operation import Operation, decode
+from oplogd.operation import MAX_OPERATION_BYTES, Operation, Text, decode
+from oplogd.pieces import Pieces, at_once, pieces
 
-# Bad lines that an answer names; the others are only counted.
-MAX_NAMED = 100
 MAX_GZIP_MEMBERS = 100_000
 
 _LINES_PIECE = 4096
-_PIECE_ELEMENTS = 64
 _GZIP_PIECE = 4096
 _WHITE = b" \t\r\n"
-# Elements of an array with more commas are counted one by one before they take memory.
-MANY_COMMAS = 200_000
-
 _FILLED = re.compile(rb"[^ \t\r\n]")
 _decode_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
-# Lines with their numbers, from 1.
-_Block = list[tuple[int, bytes]]
+Octets = bytes | bytearray
 
-_T = TypeVar("_T")
-# Work in pieces of at most a few milliseconds.
-Pieces = Generator[None, None, _T]
+# Lines with their numbers, from 1.
+_Block = list[tuple[int, Text]]
 
 
 class TooLargeError(OplogError):
@@ -66,23 +59,10 @@ class BadLine(NamedTuple):
 class InvalidBodyError(OplogError):
     """The body has bad lines, so nothing was stored.
 
-    ``bad``: the first bad lines, at most MAX_NAMED. ``lines``: the number of lines in the body.
+    ``bad``: the first bad lines. ``lines``: the number of lines in the body.
     """
 
-    def __init__(
-        self, bad: list[BadLine], lines: int, *, single: bool, count: int | None = None
-    ) -> None:
-        count = count or len(bad)
-        first = bad[0]
-        if single:
-            message = f"{first.field}: {first.reason}"
-        else:
-            message = (
-                f"{count:,} of {lines:,} operations are invalid, nothing was stored; "
-                f"the first is number {first.line}: {first.field}: {first.reason}"
-            )
-        if count > len(bad):
-            message += f"; {count - len(bad):,} more bad operations are not named"
+    def __init__(self, message: str, bad: list[BadLine], lines: int) -> None:
         super().__init__(message)
         self.bad = bad
         self.lines = lines
@@ -95,10 +75,10 @@ class Body(NamedTuple):
 
 def decompress(body: bytes, max_bytes: int) -> bytes:
     """Run ``decompressing`` to its end."""
-    return _at_once(decompressing(body, max_bytes, lambda _: None))
+    return bytes(at_once(decompressing(body, max_bytes, lambda _: None)))
 
 
-def decompressing(body: bytes, max_bytes: int, take: Callable[[int], None]) -> Pieces[bytes]:
+def decompressing(body: Octets, max_bytes: int, take: Callable[[int], None]) -> Pieces[Octets]:
     """Decompress gzip. ``take`` gets the number of bytes before they are kept.
 
     Raises TooLargeError beyond ``max_bytes`` or MAX_GZIP_MEMBERS, and OperationError if the body
@@ -129,15 +109,15 @@ def decompressing(body: bytes, max_bytes: int, take: Callable[[int], None]) -> P
         raise OperationError("operation", f"the body is not gzip: {error}") from None
     if unzip is not None:
         raise OperationError("operation", "the gzip body ends too early")
-    return bytes(out)
+    return out
 
 
-def decode_body(body: bytes, media_type: str, arrival: str, most: int) -> Body:
+def decode_body(body: Octets, media_type: str, arrival: str, most: int) -> Body:
     """Run ``decoding`` to its end."""
-    return _at_once(decoding(body, media_type, arrival, most))
+    return at_once(decoding(body, media_type, arrival, most))
 
 
-def decoding(body: bytes, media_type: str, arrival: str, most: int) -> Pieces[Body]:
+def decoding(body: Octets, media_type: str, arrival: str, most: int) -> Pieces[Body]:
     """Return all operations of a body.
 
     Raises InvalidBodyError for bad lines, TooManyError for more than ``most`` lines (before it
@@ -147,52 +127,70 @@ def decoding(body: bytes, media_type: str, arrival: str, most: int) -> Pieces[Bo
         if body.count(b"\n") >= most:
             yield from _count(_lines(body), most)
         return Body((yield from _decode_lines(_lines(body), arrival)), batch=True)
-    start = _FILLED.search(body)
-    if start is None or start[0] != b"[":
+    if not _is_array(body):
         try:
             return Body([decode(body, arrival)], batch=False)
         except OperationError as error:
-            raise InvalidBodyError(
-                [BadLine(1, error.field, error.reason)], 1, single=True
-            ) from None
+            raise _bad_body(error.field, error.reason) from None
     try:
-        if body.count(b",") > MANY_COMMAS:
-            yield from _count(_elements(elements(body)), most)
-            return Body((yield from _decode_lines(_elements(elements(body)), arrival)), batch=True)
-        raws = _decode_array(body)
+        if is_long(body):
+            found: Extents | list[msgspec.Raw] = yield from elements(
+                body, most, lambda: TooManyError(most + 1, most, there_are_more=True)
+            )
+        else:
+            found = _decode_array(body)
+    except MessageTooLargeError as error:
+        raise _bad_body("operation", error.reason) from None
     except RecursionError:
-        raise InvalidBodyError(
-            [BadLine(1, "operation", "is nested too deeply")], 1, single=True
-        ) from None
+        raise _bad_body("operation", "is nested too deeply") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         reason = f"is not valid JSON: {str(error).removeprefix('JSON is malformed: ')}"
-        raise InvalidBodyError([BadLine(1, "operation", reason)], 1, single=True) from None
-    if len(raws) > most:
-        raise TooManyError(len(raws), most)
-    return Body((yield from _decode_lines(_elements(map(bytes, raws)), arrival)), batch=True)
+        raise _bad_body("operation", reason) from None
+    if len(found) > most:
+        raise TooManyError(len(found), most)
+    return Body((yield from _decode_lines(_numbered(found), arrival)), batch=True)
+
+
+def _is_array(body: Octets) -> bool:
+    start = _FILLED.search(body, 0, MANY_BYTES)
+    return start is not None and start[0] == b"["
+
+
+def _bad_body(field: str, reason: str) -> InvalidBodyError:
+    """Return the error for a body that is one operation, or that is no list of operations."""
+    return InvalidBodyError(f"{field}: {reason}", [BadLine(1, field, reason)], 1)
 
 
 def _decode_lines(blocks: Iterator[_Block], arrival: str) -> Pieces[list[Operation]]:
     operations: list[Operation] = []
-    bad: list[BadLine] = []
-    count = wrong = 0
+    bad: Faults[BadLine] = Faults()
+    count = 0
     for block in blocks:
         for number, line in block:
             try:
                 operations.append(decode(line, arrival))
             except OperationError as error:
-                wrong += 1
-                if wrong <= MAX_NAMED:
-                    bad.append(BadLine(number, error.field, error.reason))
+                bad.add(BadLine(number, error.field, error.reason))
         count += len(block)
         if bad:
             operations.clear()
         yield
     if bad:
-        raise InvalidBodyError(bad, count, single=False, count=wrong)
+        raise _bad_lines(bad, count)
     if not count:
         raise OperationError("operation", "there is none in the body")
     return operations
+
+
+def _bad_lines(bad: Faults[BadLine], lines: int) -> InvalidBodyError:
+    first, unnamed = bad.named[0], bad.count - len(bad.named)
+    message = (
+        f"{bad.count:,} of {lines:,} operations are invalid, nothing was stored; "
+        f"the first is number {first.line}: {first.field}: {first.reason}"
+    )
+    if unnamed:
+        message += f"; {unnamed:,} more bad operations are not named"
+    return InvalidBodyError(message, bad.named, lines)
 
 
 def _count(blocks: Iterator[_Block], most: int) -> Pieces[None]:
@@ -207,7 +205,7 @@ def _count(blocks: Iterator[_Block], most: int) -> Pieces[None]:
         raise TooManyError(count, most)
 
 
-def _lines(body: bytes) -> Iterator[_Block]:
+def _lines(body: Octets) -> Iterator[_Block]:
     """Yield the lines that are not blank, with their numbers."""
     at, number = 0, 1
     while at < len(body):
@@ -219,9 +217,13 @@ def _lines(body: bytes) -> Iterator[_Block]:
         if end < 0:  # a line longer than a piece
             end = body.find(b"\n", at + _LINES_PIECE)
             end = len(body) if end < 0 else end
+        if end - at > MAX_OPERATION_BYTES:  # refused for its length, so it need not be copied
+            yield [(number, memoryview(body)[at:end])]
+            number, at = number + 1, end + 1
+            continue
         piece = body[at:end]
         if piece.strip(_WHITE):
-            lines = piece.split(b"\n")
+            lines: list[Octets] = [*piece.split(b"\n")]
             yield [(number + index, line) for index, line in enumerate(lines) if line.strip(_WHITE)]
             number += len(lines)
         else:
@@ -230,17 +232,9 @@ def _lines(body: bytes) -> Iterator[_Block]:
         at = end + 1
 
 
-def _elements(values: Iterable[bytes]) -> Iterator[_Block]:
+def _numbered(values: Iterable[Text]) -> Iterator[_Block]:
     """Yield the elements of an array with their numbers."""
-    numbered = enumerate(values, 1)
-    while block := list(islice(numbered, _PIECE_ELEMENTS)):
-        yield block
-
-
-def _at_once(pieces: Pieces[_T]) -> _T:
-    while True:
-        try:
-            next(pieces)
-        except StopIteration as end:
-            value: _T = end.value
-            return value
+    first = 1
+    for group in pieces(values):
+        yield list(enumerate(group, first))
+        first += len(group)

@@ -2,11 +2,19 @@
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import OplogError
 from oplogd.ingest.body import TooLargeError
+
+# Bodies up to this size, in bytes, may also use the reserve.
+SMALL_BODY = 64 * 1024
+
+# Polls share this part of --max-upload-memory, in addition to it, and at least this many bytes.
+_POLLS_PART = 8
+_POLLS_LEAST = 4 * 1024 * 1024
+_RESERVE_PART = 16
 
 
 class NoRoomError(OplogError):
@@ -14,15 +22,25 @@ class NoRoomError(OplogError):
 
 
 class MemoryBudget:
-    """``total`` bytes for all bodies together.
+    """``total`` bytes for all bodies together, and ``reserve`` bytes for small ones if it is full.
 
     When a body finds no room, bodies that have been arriving for longer than ``seconds`` are given
-    up: a few slow senders must not keep out all others.
+    up: a few slow senders must not keep out all others. ``name``: of the bytes, for messages.
     """
 
-    def __init__(self, total: int, seconds: float, clock: Clock = SYSTEM) -> None:
+    def __init__(
+        self,
+        total: int,
+        seconds: float,
+        clock: Clock = SYSTEM,
+        *,
+        reserve: int = 0,
+        name: str = "--max-upload-memory",
+    ) -> None:
         self.clock = clock
         self.total = total
+        self.reserve = reserve
+        self.name = name
         self.used = 0
         self._seconds = seconds
         self._arriving: dict[Share, Callable[[], None]] = {}  # oldest first
@@ -60,12 +78,15 @@ class Share:
         budget = self._budget
         if self.taken + octets > budget.total:
             raise TooLargeError(
-                f"the body needs more than the {budget.total:,} bytes of --max-upload-memory"
+                f"the body needs more than the {budget.total:,} bytes of {budget.name}"
             )
-        if budget.used + octets > budget.total:
+        room = budget.total
+        if self.taken + octets <= SMALL_BODY:
+            room += budget.reserve
+        if budget.used + octets > room:
             budget.make_room(budget.used + octets - budget.total)
             raise NoRoomError(
-                f"the bodies in flight occupy the {budget.total:,} bytes of --max-upload-memory;"
+                f"the bodies in flight occupy the {budget.total:,} bytes of {budget.name};"
                 " try again later"
             )
         budget.used += octets
@@ -90,3 +111,19 @@ class Share:
         self.end_arrival()
         self._budget.used -= self.taken
         self.taken = 0
+
+
+class Budgets(NamedTuple):
+    """Readers and writers have budgets of their own: neither can keep out the others."""
+
+    writes: MemoryBudget
+    polls: MemoryBudget
+
+    @classmethod
+    def of(cls, total: int, seconds: float, clock: Clock = SYSTEM) -> Self:
+        """Return the budgets for a ``--max-upload-memory`` of ``total`` bytes."""
+        polls = max(total // _POLLS_PART, _POLLS_LEAST)
+        return cls(
+            MemoryBudget(total, seconds, clock, reserve=total // _RESERVE_PART),
+            MemoryBudget(polls, seconds, clock, name="memory for polls (--max-upload-memory)"),
+        )

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from oplogd.errors import LeaseError
+from oplogd.ingest.body import Octets
+from oplogd.json_input import Rules, read
 from oplogd.lease import MAX_HOLDER_BYTES, MAX_NOTE_BYTES, MAX_TERM, MAX_TTL_MS, MIN_TTL_MS
+from oplogd.operation import Text
 from oplogd.store.leases import Lease, LeaseRequest
-from oplogd.topics.json_codec import read
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -20,56 +22,63 @@ class Release(NamedTuple):
 
 
 class _Poll(msgspec.Struct, forbid_unknown_fields=True):
-    holder: Any = None
-    ttl_ms: Any = None
-    refresh: Any = False
-    note: Any = None
+    holder: str | None = None
+    ttl_ms: int | None = None
+    refresh: bool = False
+    note: str | None = None
 
 
 class _Release(msgspec.Struct, forbid_unknown_fields=True):
-    holder: Any = None
-    term: Any = None
+    holder: str | None = None
+    term: int | None = None
 
 
-_decode_poll: Callable[[bytes], _Poll] = msgspec.json.Decoder(_Poll).decode
-_decode_release: Callable[[bytes], _Release] = msgspec.json.Decoder(_Release).decode
+_TTL = f"must be a whole number from {MIN_TTL_MS} to {MAX_TTL_MS:,}"
+_TERM = "must be a whole number, at least 1"
+_NOTE = f"must be a string of at most {MAX_NOTE_BYTES:,} bytes, or null"
+_HOLDER = f"must be a string of 1 to {MAX_HOLDER_BYTES} bytes without control characters"
+_RULES = Rules(
+    {
+        "holder": _HOLDER,
+        "ttl_ms": _TTL,
+        "refresh": "must be true or false",
+        "note": _NOTE,
+        "term": _TERM,
+    }
+)
+
+_decode_poll: Callable[[Text], _Poll] = msgspec.json.Decoder(_Poll).decode
+_decode_release: Callable[[Text], _Release] = msgspec.json.Decoder(_Release).decode
 
 
-def parse_poll(name: str, raw: bytes) -> LeaseRequest:
+def parse_poll(name: str, raw: Octets) -> LeaseRequest:
     """Read the body of a poll. Raises LeaseError and MessageError."""
-    given = read(_decode_poll, raw.strip() or b"{}", "body")
+    given = read(_decode_poll, raw.strip() or b"{}", "body", _RULES)
     ttl, note = given.ttl_ms, given.note
     if ttl is None:
         raise LeaseError("ttl_ms", "is required")
-    if type(ttl) is not int or not MIN_TTL_MS <= ttl <= MAX_TTL_MS:
-        raise LeaseError("ttl_ms", f"must be a whole number from {MIN_TTL_MS} to {MAX_TTL_MS:,}")
-    if not isinstance(given.refresh, bool):
-        raise LeaseError("refresh", "must be true or false")
-    if note is not None and (not isinstance(note, str) or len(note.encode()) > MAX_NOTE_BYTES):
-        raise LeaseError("note", f"must be a string of at most {MAX_NOTE_BYTES:,} bytes, or null")
+    if not MIN_TTL_MS <= ttl <= MAX_TTL_MS:
+        raise LeaseError("ttl_ms", _TTL)
+    if note is not None and len(note.encode()) > MAX_NOTE_BYTES:
+        raise LeaseError("note", _NOTE)
     return LeaseRequest(name, _holder(given.holder), ttl, given.refresh, note)
 
 
-def parse_release(raw: bytes) -> Release:
+def parse_release(raw: Octets) -> Release:
     """Read the body of a release. Raises LeaseError and MessageError."""
-    given = read(_decode_release, raw.strip() or b"{}", "body")
+    given = read(_decode_release, raw.strip() or b"{}", "body", _RULES)
     if given.term is None:
         raise LeaseError("term", "is required")
-    if type(given.term) is not int or not 1 <= given.term <= MAX_TERM:
-        raise LeaseError("term", "must be a whole number, at least 1")
+    if not 1 <= given.term <= MAX_TERM:
+        raise LeaseError("term", _TERM)
     return Release(_holder(given.holder), given.term)
 
 
-def _holder(given: Any) -> str:
+def _holder(given: str | None) -> str:
     if given is None:
         raise LeaseError("holder", "is required")
-    if (
-        not isinstance(given, str)
-        or not 1 <= len(given.encode()) <= MAX_HOLDER_BYTES
-        or _CONTROL.search(given)
-    ):
-        reason = f"must be a string of 1 to {MAX_HOLDER_BYTES} bytes without control characters"
-        raise LeaseError("holder", reason)
+    if not 1 <= len(given.encode()) <= MAX_HOLDER_BYTES or _CONTROL.search(given):
+        raise LeaseError("holder", _HOLDER)
     return given
 
 

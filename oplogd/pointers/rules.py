@@ -6,16 +6,17 @@ from typing import Any, NamedTuple
 import msgspec
 
 from oplogd.errors import MessageError
+from oplogd.ingest.body import Octets
 from oplogd.isolation import EntryKind
+from oplogd.json_input import Rules, read
 from oplogd.message_id import stamp
 from oplogd.names import OPLOG, TopicName
-from oplogd.operation import format_ms
+from oplogd.operation import Text, format_ms
 from oplogd.pointer import Decision, decode_voided
 from oplogd.store.pointers import OpenPointer
 from oplogd.store.topics import MAX_OFFSET, TopicEntry
-from oplogd.topics.json_codec import read
 from oplogd.transaction import FIRST_ID, decode_marker
-from oplogd.transactions.rules import topic_name
+from oplogd.transactions.rules import TOPIC_RULES, topic_name
 
 # Of one report.
 MAX_TOPICS = 1000
@@ -27,19 +28,23 @@ _MARKERS = (EntryKind.PUBLISH, EntryKind.COMMIT, EntryKind.ABORT, EntryKind.BEGI
 
 
 class _Report(msgspec.Struct, forbid_unknown_fields=True):
-    topics: Any = None
+    topics: list[msgspec.Raw] | None = None
 
 
-_decode_report: Callable[[bytes], _Report] = msgspec.json.Decoder(_Report).decode
+_RULES = Rules({"topics": f"must be a list of 1 to {MAX_TOPICS:,} topics"})
+_decode_topic: Callable[[Text], str | None] = msgspec.json.Decoder(str | None).decode
+_decode_report: Callable[[Text], _Report] = msgspec.json.Decoder(_Report).decode
 
 
-def parse_report(raw: bytes) -> list[TopicName]:
+def parse_report(raw: Octets) -> list[TopicName]:
     """Return the topics of a report, each once, in their order. Raises MessageError."""
-    given = read(_decode_report, raw.strip() or b"{}", "body").topics
+    if raw.count(b",") >= MAX_TOPICS:
+        raise MessageError("topics", _RULES.members["topics"])
+    given = read(_decode_report, raw.strip() or b"{}", "body", _RULES).topics
     if given is None:
         raise MessageError("topics", "is required")
-    if not isinstance(given, list) or not 1 <= len(given) <= MAX_TOPICS:
-        raise MessageError("topics", f"must be a list of 1 to {MAX_TOPICS:,} topics")
+    if not given:
+        raise MessageError("topics", _RULES.members["topics"])
     return list(dict.fromkeys(_topic(each, f"topics[{k}]") for k, each in enumerate(given)))
 
 
@@ -116,9 +121,9 @@ def entry_shown(entry: TopicEntry) -> EntryShown:
     return EntryShown(entry.offset, entry.ms, entry.sequence, kind, id_, records, voided, octets)
 
 
-def _topic(given: Any, field: str) -> TopicName:
+def _topic(given: msgspec.Raw, field: str) -> TopicName:
     try:
-        name = topic_name(given)
+        name = topic_name(read(_decode_topic, given, field, TOPIC_RULES))
     except MessageError as error:
         raise MessageError(field, error.reason) from None
     if name == OPLOG:

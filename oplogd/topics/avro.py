@@ -5,25 +5,27 @@ are checked first, and messages are decoded a few at a time.
 """
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
 from oplogd.errors import MessageError
 from oplogd.event_id import Mark
-from oplogd.ingest.body import Pieces
+from oplogd.ingest.body import Octets
 from oplogd.media_types import AVRO
-from oplogd.message import Message, decode_content, of_payload
+from oplogd.message import MAX_MESSAGE_BYTES, Message, decode_content, of_payload
 from oplogd.message_id import MESSAGE_ID_BYTES
+from oplogd.operation import Text
+from oplogd.pieces import Pieces
 from oplogd.pointer import parse_pointer
 from oplogd.topics.avro_bytes import AvroBytes, Block
 from oplogd.topics.codec import (
+    Most,
     Polled,
     PollRequest,
     PublishRequest,
     Rollback,
     isolation_with,
-    plain,
     rolling_back,
     stamp_of_info,
 )
@@ -32,6 +34,8 @@ from oplogd.transaction import Isolation
 
 # Messages that fastavro decodes in one call, below 64: then their count is one byte.
 _PIECE_MESSAGES = 63
+# They also end after so many bytes.
+_PIECE_BYTES = 64 * 1024
 _OPLOG_ID_BYTES = 12
 
 _PUBLISH = {
@@ -88,10 +92,8 @@ class AvroCodec:
 
     media_type = AVRO
 
-    def split(self, raw: bytes) -> Iterable[bytes]:
-        return plain(self.decode_publish(raw))
-
-    def decode_publish(self, raw: bytes) -> PublishRequest:
+    def decode_publish(self, raw: Octets, most: Most) -> Pieces[PublishRequest]:
+        yield from ()
         body = AvroBytes(raw)
         pointer = _pointer(body)
         block = body.block("messages")
@@ -100,7 +102,7 @@ class AvroCodec:
             return PublishRequest(pointer, None)
         return PublishRequest(pointer, _payloads(raw, body, block))
 
-    def decode_rollback(self, raw: bytes) -> Pieces[Rollback]:
+    def decode_rollback(self, raw: Octets) -> Pieces[Rollback]:
         body = AvroBytes(raw)
         pointer = _pointer(body)
         if pointer is None:
@@ -111,13 +113,13 @@ class AvroCodec:
         infos = [{"publishTimestamp": mark.ms, "sequenceId": mark.sequence} for mark in marks]
         return _library().encode_published({"transactionWritePointer": pointer, "messages": infos})
 
-    def message(self, given: bytes, ttl: int | None) -> Message:
+    def message(self, given: bytes | memoryview, ttl: int | None) -> Message:
         return of_payload(given, ttl)
 
-    def operation(self, given: bytes) -> bytes:
+    def operation(self, given: bytes | memoryview) -> Text:
         return given
 
-    def decode_poll(self, raw: bytes, isolation: Isolation | None = None) -> PollRequest:
+    def decode_poll(self, raw: Octets, isolation: Isolation | None = None) -> PollRequest:
         body = AvroBytes(raw)
         start = body.branch("startFrom", 3)
         if start == 0:
@@ -157,11 +159,16 @@ class _Library:
         self._poll = fastavro.parse_schema(_POLL)
         self._answer = fastavro.parse_schema(_ANSWER)
 
-    def decode_messages(self, array: bytes) -> list[bytes]:
+    def decode_items(self, items: Octets, count: int) -> list[bytes]:
+        """Decode so many messages, at most _PIECE_MESSAGES."""
+        if not count:
+            return []
+        # An array of these alone: its count, its messages, no further block.
+        array = bytes([count * 2]) + items + b"\0"
         messages: Any = self._read(io.BytesIO(array), self._messages, None)
         return list(messages)
 
-    def decode_poll(self, raw: bytes) -> dict[str, Any]:
+    def decode_poll(self, raw: Octets) -> dict[str, Any]:
         poll: Any = self._read(io.BytesIO(raw), self._poll, None)
         return dict(poll)
 
@@ -186,18 +193,28 @@ def _pointer(body: AvroBytes) -> int | None:
     return parse_pointer(body.number("transactionWritePointer"))
 
 
-def _payloads(raw: bytes, body: AvroBytes, block: Block | None) -> Iterator[bytes]:
-    """Yield the messages of a publish. ``block``: their first one, which ``body`` has just read."""
+def _payloads(raw: Octets, body: AvroBytes, block: Block | None) -> Iterator[bytes | memoryview]:
+    """Yield the messages of a publish. ``block``: their first one, which ``body`` has just read.
+
+    A message that is too large is yielded without a copy.
+    """
     total = 0
     while block:
         first, total = total, total + block.items
-        for index in range(first, total, _PIECE_MESSAGES):
-            start, end = body.at, min(index + _PIECE_MESSAGES, total)
-            for each in range(index, end):
-                body.skip_bytes(f"messages[{each}]")
-            # An array of this piece alone: its count, its messages, no further block.
-            array = b"%c%b\0" % ((end - index) * 2, raw[start : body.at])
-            yield from _library().decode_messages(array)
+        start, items = body.at, 0
+        for index in range(first, total):
+            before = body.at
+            size = body.skip_bytes(f"messages[{index}]")
+            if size > MAX_MESSAGE_BYTES:
+                yield from _library().decode_items(raw[start:before], items)
+                yield memoryview(raw)[body.at - size : body.at]
+                start, items = body.at, 0
+                continue
+            items += 1
+            if items == _PIECE_MESSAGES or body.at - start >= _PIECE_BYTES:
+                yield from _library().decode_items(raw[start : body.at], items)
+                start, items = body.at, 0
+        yield from _library().decode_items(raw[start : body.at], items)
         body.end_block(block, "messages")
         block = body.block("messages")
     body.end()

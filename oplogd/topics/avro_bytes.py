@@ -21,7 +21,7 @@ class AvroBytes:
     Methods take the field that an error names, and raise MessageError.
     """
 
-    def __init__(self, raw: bytes) -> None:
+    def __init__(self, raw: bytes | bytearray) -> None:
         self.at = 0
         self._raw = raw
 
@@ -53,9 +53,11 @@ class AvroBytes:
             raise MessageError(field, "is not Avro: a boolean is 0 or 1")
         self.at += 1
 
-    def skip_bytes(self, field: str) -> None:
+    def skip_bytes(self, field: str) -> int:
+        """Pass over bytes. Return their number."""
         size = self._size(field)
         self.at += size
+        return size
 
     def block(self, field: str) -> Block | None:
         """Return the next block of an array whose items take at least one byte each.

@@ -1,20 +1,20 @@
 """The bodies of publish and poll, whatever their encoding. No I/O."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from itertools import islice
+from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from oplogd.errors import MessageError, MessageTooLargeError, OperationError, OplogError
 from oplogd.event_id import Mark
-from oplogd.ingest.body import MAX_NAMED, Pieces, TooLargeError
+from oplogd.ingest.body import Octets, TooLargeError
+from oplogd.ingest.faults import Faults
 from oplogd.message import Message
 from oplogd.message_id import MAX_SEQUENCE, stamp
+from oplogd.operation import Text
+from oplogd.pieces import Pieces, pieces
 from oplogd.pointer import Snapshot
 from oplogd.transaction import Isolation
 
-# A piece of the work ends after this many messages, or when they have this many bytes.
-_PIECE_MESSAGES = 64
-_PIECE_BYTES = 64 * 1024
+_PIECE_KEYS = 64
 
 # Of one rollback.
 MAX_KEYS = 100_000
@@ -25,6 +25,13 @@ _MAX_LONG = (1 << 63) - 1
 
 _T = TypeVar("_T")
 _Given = TypeVar("_Given", bound=Sized)
+
+
+class Most(NamedTuple):
+    """The most things that a request may have. ``error`` returns the error for more of them."""
+
+    number: int
+    error: Callable[[], OplogError]
 
 
 class PublishRequest(NamedTuple):
@@ -76,34 +83,29 @@ class Codec(Protocol):
     # Content-Type of requests and answers.
     media_type: str
 
-    def split(self, raw: bytes) -> Iterable[Any]:
-        """Return the messages of a plain publish as they were given, each not yet checked.
-
-        Raises MessageError for a fault of the whole body, and for a pointer.
-        """
-
-    def decode_publish(self, raw: bytes) -> PublishRequest:
+    def decode_publish(self, raw: Octets, most: Most) -> Pieces[PublishRequest]:
         """Decode the body of a publish or a store.
 
-        Raises MessageError for a fault of the whole body, here or while messages are taken.
+        Raises MessageError for a fault of the whole body, here or while messages are taken. Raises
+        the error of ``most`` here if the messages need not be taken to count them.
         """
 
-    def decode_rollback(self, raw: bytes) -> Pieces[Rollback]:
+    def decode_rollback(self, raw: Octets) -> Pieces[Rollback]:
         """Decode the body of a rollback. Raises MessageError."""
 
     def encode_published(self, pointer: int, marks: Sequence[Mark]) -> bytes:
         """Return the answer to a publish under a pointer, which is the body of its rollback."""
 
     def message(self, given: Any, ttl: int | None) -> Message:
-        """Check one of the messages that ``split`` returned. Raises MessageError.
+        """Check one of the given messages. Raises MessageError.
 
         ``ttl``: time to live in seconds of a message that has none of its own.
         """
 
-    def operation(self, given: Any) -> bytes:
+    def operation(self, given: Any) -> Text:
         """Return one of these messages as the JSON text of an operation. Raises MessageError."""
 
-    def decode_poll(self, raw: bytes, isolation: Isolation | None = None) -> PollRequest:
+    def decode_poll(self, raw: Octets, isolation: Isolation | None = None) -> PollRequest:
         """Decode the body of a poll, which is not empty. Raises MessageError.
 
         ``isolation``: that of a body which has none; None: it was not given.
@@ -123,25 +125,17 @@ class BadMessage(NamedTuple):
 class InvalidMessagesError(OplogError):
     """A request has bad messages or records, so nothing was stored.
 
-    ``bad``: the first of them, at most MAX_NAMED. ``count``: the number of all of them.
-    ``too_large``: one of ``bad`` is larger than a message may be.
+    ``bad``: the first of them. ``count``: the number of all of them. ``too_large``: one of ``bad``
+    is larger than a message may be.
     """
 
-    def __init__(
-        self, bad: list[BadMessage], count: int, things: str = "messages", *, too_large: bool
-    ) -> None:
+    def __init__(self, bad: Faults[BadMessage], things: str, *, too_large: bool) -> None:
+        first, count = bad.named[0], bad.count
         more = f"; {count:,} {things} are bad, nothing was stored" if count > 1 else ""
-        super().__init__(f"{bad[0].field}: {bad[0].reason}{more}")
-        self.bad = bad
+        super().__init__(f"{first.field}: {first.reason}{more}")
+        self.bad = bad.named
         self.count = count
         self.too_large = too_large
-
-
-def plain(request: PublishRequest) -> Iterable[Any]:
-    """Return the given messages of a plain publish. Raises MessageError if there is a pointer."""
-    if request.pointer is not None or request.given is None:
-        raise MessageError("transactionWritePointer", "must be null")
-    return request.given
 
 
 def isolation_with(snapshot: Snapshot | None, isolation: Isolation | None) -> Isolation:
@@ -166,11 +160,16 @@ def rolling_back(
     stamps: list[int] = []
     for index, each in enumerate(given):
         if index == MAX_KEYS:
-            raise MessageError(things, f"are more than {MAX_KEYS:,}; send fewer at a time")
+            raise too_many_keys(things)
         stamps.append(min(stamp_of(each, f"{things}[{index}]"), _MAX_STAMP))
-        if index % _PIECE_MESSAGES == _PIECE_MESSAGES - 1:
+        if index % _PIECE_KEYS == _PIECE_KEYS - 1:
             yield
     return Rollback(pointer, stamps or None)
+
+
+def too_many_keys(things: str) -> MessageError:
+    """Return the error for a rollback with more than MAX_KEYS keys."""
+    return MessageError(things, f"are more than {MAX_KEYS:,}; send fewer at a time")
 
 
 def stamp_of_info(ms: Any, sequence: Any, place: str) -> int:
@@ -187,69 +186,56 @@ def _whole(given: Any, most: int, field: str) -> int:
     return given
 
 
-def publishing(
-    given: Iterable[_Given], check: Callable[[_Given], _T], most: int
-) -> Pieces[list[_T]]:
-    """Return the checked messages of a publish. ``len`` of a given one is its size in bytes.
+def reading_publish(
+    codec: Codec, raw: Octets, check: Callable[[Any], _T], most: int
+) -> Pieces[tuple[int | None, list[_T]]]:
+    """Return the pointer of a publish or a store, None without one, and its checked messages.
 
-    Raises InvalidMessagesError, MessageError if there is no message, and TooLargeError for more
-    than ``most`` messages, which can never be stored together.
+    Without a pointer there is at least one message. Raises InvalidMessagesError, MessageError, and
+    TooLargeError for more than ``most`` messages, which can never be stored together.
     """
-
-    def too_many() -> TooLargeError:
-        return TooLargeError(
+    limit = Most(
+        most,
+        lambda: TooLargeError(
             f"the messages are more than the queue holds ({most:,}); send fewer at a time"
-        )
-
-    return checking(given, check, "messages", most, too_many)
+        ),
+    )
+    pointer, given = yield from codec.decode_publish(raw, limit)
+    if given is None:
+        return pointer, []
+    return pointer, (yield from checking(given, check, "messages", limit))
 
 
 def checking(
-    given: Iterable[_Given],
-    check: Callable[[_Given], _T],
-    things: str,
-    most: int,
-    too_many: Callable[[], OplogError],
+    given: Iterable[_Given], check: Callable[[_Given], _T], things: str, most: Most
 ) -> Pieces[list[_T]]:
     """Return the checked things of a request. ``len`` of a given one is its size in bytes.
 
     ``things``: the name of their list. Raises InvalidMessagesError, MessageError if the list is
-    empty, and the error of ``too_many`` for more than ``most`` of them.
+    empty, and the error of ``most``.
     """
     checked: list[_T] = []
-    bad: list[BadMessage] = []
-    wrong = index = 0
+    bad: Faults[BadMessage] = Faults()
+    index = 0
     too_large = False
-    values = iter(given)
-    while piece := list(_piece(values)):
-        for each in piece:
+    for group in pieces(given):
+        for each in group:
             try:
                 checked.append(check(each))
             except (MessageError, OperationError) as error:
-                wrong += 1
-                if wrong <= MAX_NAMED:
-                    too_large = too_large or isinstance(error, MessageTooLargeError)
-                    bad.append(BadMessage(_place(things, index, error.field), error.reason))
+                bad.add(BadMessage(_place(things, index, error.field), error.reason))
+                too_large = too_large or isinstance(error, MessageTooLargeError)
             index += 1
-        if index > most:
-            raise too_many()
+        if index > most.number:
+            raise most.error()
         if bad:
             checked.clear()
         yield
     if bad:
-        raise InvalidMessagesError(bad, wrong, things, too_large=too_large)
+        raise InvalidMessagesError(bad, things, too_large=too_large)
     if not checked:
         raise MessageError(things, "there is none")
     return checked
-
-
-def _piece(values: Iterator[_Given]) -> Iterator[_Given]:
-    size = 0
-    for each in islice(values, _PIECE_MESSAGES):
-        yield each
-        size += len(each)
-        if size >= _PIECE_BYTES:
-            return
 
 
 def _place(things: str, index: int, field: str) -> str:

@@ -1,11 +1,22 @@
 """The properties of a topic as clients send and get them. No I/O."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from oplogd.errors import MessageError, TopicError
-from oplogd.message import ttl_seconds
+from oplogd.json_input import Rules, read
+from oplogd.message import REASONS, Ttl, ttl_seconds
+from oplogd.operation import Text
+
+
+class _Properties(msgspec.Struct, forbid_unknown_fields=True):
+    ttl: Ttl = None
+
+
+_RULES = Rules({"ttl": REASONS["ttl"]}, unknown="is not a property of a topic")
+_decode: Callable[[Text], _Properties] = msgspec.json.Decoder(_Properties).decode
 
 
 def parse_properties(raw: bytes) -> int | None:
@@ -16,15 +27,7 @@ def parse_properties(raw: bytes) -> int | None:
     if not raw.strip():
         return None
     try:
-        given: Any = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise TopicError("body", "is not valid JSON") from None
-    if not isinstance(given, dict):
-        raise TopicError("body", "must be an object")
-    if unknown := sorted(given.keys() - {"ttl"}):
-        raise TopicError(unknown[0], "is not a property of a topic")
-    try:
-        return ttl_seconds(given.get("ttl"), "ttl")
+        return ttl_seconds(read(_decode, raw, "body", _RULES).ttl, "ttl")
     except MessageError as error:
         raise TopicError(error.field, error.reason) from None
 

@@ -9,20 +9,20 @@ import msgspec
 
 from oplogd.errors import (
     MessageError,
-    MessageTooLargeError,
     OperationError,
     TransactionConflictError,
     TransactionTooLargeError,
 )
 from oplogd.event_id import Mark
-from oplogd.ingest.body import Pieces
-from oplogd.message import Message, of_json
+from oplogd.ingest.body import Octets
+from oplogd.json_input import Members, Rules, read, values_of
+from oplogd.message import NO_HEADERS, REASONS, Message, Ttl, message_of, require_size
 from oplogd.message_id import MessageId
 from oplogd.names import MAX_NAME, OPLOG, TopicName, is_name
-from oplogd.operation import Operation, decode, format_ms
+from oplogd.operation import MAX_OPERATION_BYTES, Operation, Text, decode, format_ms
+from oplogd.pieces import Pieces
 from oplogd.store.transactions import Commit, Transaction
-from oplogd.topics.codec import checking
-from oplogd.topics.json_codec import MAX_TEXT_BYTES, read, split
+from oplogd.topics.codec import Most, checking
 from oplogd.transaction import (
     DEFAULT_GROUP,
     DEFAULT_TIMEOUT_MS,
@@ -41,6 +41,8 @@ _DIGEST_BYTES = 16
 # there is no year 0, and it has the same length as every timestamp.
 _NO_TIME = "0000-00-00T00:00:00.000Z"
 _TIME_AT = len(b'{"timestamp":"')
+# No operation has a longer text, even if it is a string of which all is escaped.
+_MAX_OPERATION_TEXT = 7 * MAX_OPERATION_BYTES
 # Records, or their ids, that are handled in one piece.
 _PIECE = 1000
 
@@ -74,17 +76,13 @@ class Writing(NamedTuple):
 
 
 class _Begin(msgspec.Struct, forbid_unknown_fields=True):
-    group: Any = None
-    topic: Any = None
-    timeout_ms: Any = None
-
-
-class _Records(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    records: msgspec.Raw = msgspec.Raw(b"null")
+    group: str | None = None
+    topic: str | None = None
+    timeout_ms: int | None = None
 
 
 class _Commit(msgspec.Struct, forbid_unknown_fields=True):
-    records: Any = None
+    records: int | None = None
 
 
 class _Abort(msgspec.Struct, forbid_unknown_fields=True):
@@ -92,47 +90,62 @@ class _Abort(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Record(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    topic: Any = None
-    lsn: Any = None
+    topic: str | None = None
+    lsn: int | None = None
     payload: msgspec.Raw = msgspec.Raw(b"")
-    key: Any = None
-    headers: Any = None
-    ttl: Any = None
-    encoding: Any = None
+    key: str | None = None
+    headers: msgspec.Raw = NO_HEADERS
+    ttl: Ttl = None
+    encoding: str | None = None
 
 
-_decode_begin: Callable[[bytes], _Begin] = msgspec.json.Decoder(_Begin).decode
-_decode_records: Callable[[bytes], _Records] = msgspec.json.Decoder(_Records).decode
-_decode_commit: Callable[[bytes], _Commit] = msgspec.json.Decoder(_Commit).decode
-_decode_abort: Callable[[bytes], _Abort] = msgspec.json.Decoder(_Abort).decode
-_decode_record: Callable[[bytes], _Record] = msgspec.json.Decoder(_Record).decode
-_decode_any: Callable[[Any], Any] = msgspec.json.Decoder().decode
+_GROUP = f"must be 1 to {MAX_GROUP} ASCII letters, digits, '.', '_' or '-', and not '.' or '..'"
+_TOPIC = (
+    f"must be NAMESPACE/TOPIC, each 1 to {MAX_NAME} ASCII letters, digits, '.', '_' or '-',"
+    " and not '.' or '..'"
+)
+_TIMEOUT = f"must be a whole number from 1 to {MAX_TIMEOUT_MS:,}"
+_COUNT = "must be a whole number, at least 0"
+
+_BEGIN_RULES = Rules({"group": _GROUP, "topic": _TOPIC, "timeout_ms": _TIMEOUT})
+_COMMIT_RULES = Rules({"records": _COUNT})
+_RECORD_RULES = Rules({**REASONS, "topic": _TOPIC, "lsn": _COUNT})
+TOPIC_RULES = Rules(whole=_TOPIC)
+_PAYLOAD_RULES = Rules(whole=REASONS["payload"])
+
+_RECORDS = Members("records")
+_decode_begin: Callable[[Text], _Begin] = msgspec.json.Decoder(_Begin).decode
+_decode_commit: Callable[[Text], _Commit] = msgspec.json.Decoder(_Commit).decode
+_decode_abort: Callable[[Text], _Abort] = msgspec.json.Decoder(_Abort).decode
+_decode_record: Callable[[Text], _Record] = msgspec.json.Decoder(_Record).decode
+_decode_payload: Callable[[Text], str | None] = msgspec.json.Decoder(str | None).decode
+_decode_text: Callable[[Text], str] = msgspec.json.Decoder(str).decode
 
 
-def parse_begin(raw: bytes) -> Begin:
+def parse_begin(raw: Octets) -> Begin:
     """Read the body of a begin. Raises MessageError."""
-    given = read(_decode_begin, raw.strip() or b"{}", "body")
+    given = read(_decode_begin, raw.strip() or b"{}", "body", _BEGIN_RULES)
     if given.group is not None and given.topic is not None:
         raise MessageError("topic", "cannot be given together with group")
     timeout = DEFAULT_TIMEOUT_MS if given.timeout_ms is None else given.timeout_ms
-    if type(timeout) is not int or not 1 <= timeout <= MAX_TIMEOUT_MS:
-        raise MessageError("timeout_ms", f"must be a whole number from 1 to {MAX_TIMEOUT_MS:,}")
+    if not 1 <= timeout <= MAX_TIMEOUT_MS:
+        raise MessageError("timeout_ms", _TIMEOUT)
     if given.topic is not None:
         return Begin(None, topic_name(given.topic), timeout)
     return Begin(group_name(DEFAULT_GROUP if given.group is None else given.group), None, timeout)
 
 
-def parse_commit(raw: bytes) -> int:
+def parse_commit(raw: Octets) -> int:
     """Return the number of records that the body of a commit names. Raises MessageError."""
-    count = read(_decode_commit, raw.strip() or b"{}", "body").records
+    count = read(_decode_commit, raw.strip() or b"{}", "body", _COMMIT_RULES).records
     if count is None:
         raise MessageError("records", "is required")
-    if not _is_whole(count):
-        raise MessageError("records", "must be a whole number, at least 0")
-    return int(count)
+    if count < 0:
+        raise MessageError("records", _COUNT)
+    return count
 
 
-def parse_abort(raw: bytes) -> None:
+def parse_abort(raw: Octets) -> None:
     """Check the body of an abort, which has no members. Raises MessageError."""
     read(_decode_abort, raw.strip() or b"{}", "body")
 
@@ -156,26 +169,19 @@ def parse_limit(given: str | None) -> int:
     raise MessageError("limit", f"must be a whole number from 1 to {MAX_LIMIT:,}")
 
 
-def group_name(given: Any) -> str:
+def group_name(given: str) -> str:
     """Return the name of a group. Raises MessageError."""
-    if not isinstance(given, str) or len(given) > MAX_GROUP or not is_name(given):
-        raise MessageError(
-            "group",
-            f"must be 1 to {MAX_GROUP} ASCII letters, digits, '.', '_' or '-', and not '.' or '..'",
-        )
+    if len(given) > MAX_GROUP or not is_name(given):
+        raise MessageError("group", _GROUP)
     return given
 
 
-def topic_name(given: Any) -> TopicName:
+def topic_name(given: str | None) -> TopicName:
     """Return a topic that records may be written to. Raises MessageError."""
     if given is None:
         raise MessageError("topic", "is required")
-    if not isinstance(given, str) or (name := _topic_name(given)) is None:
-        raise MessageError(
-            "topic",
-            f"must be NAMESPACE/TOPIC, each 1 to {MAX_NAME} ASCII letters, digits, '.', '_' or '-',"
-            " and not '.' or '..'",
-        )
+    if len(given) > 2 * MAX_NAME + 1 or (name := _topic_name(given)) is None:
+        raise MessageError("topic", _TOPIC)
     if is_group_log(name):
         raise MessageError(
             "topic", f"{name} is the commit log of a group; only the agent writes it"
@@ -183,22 +189,19 @@ def topic_name(given: Any) -> TopicName:
     return name
 
 
-@lru_cache(1000)
+@lru_cache(1000)  # of short names only
 def _topic_name(text: str) -> TopicName | None:
     namespace, _, topic = text.partition("/")
     return TopicName(namespace, topic) if is_name(namespace) and is_name(topic) else None
 
 
-def parsing_records(raw: bytes, arrival: str, most: int) -> Pieces[Writing]:
+def parsing_records(raw: Octets, arrival: str, most: int) -> Pieces[Writing]:
     """Return the records of a body, each lsn once.
 
     ``arrival`` (see ``format_ms``): the time of operations without a timestamp. ``most``: the
     records that a transaction may have. Raises InvalidMessagesError, MessageError,
     TransactionConflictError for an lsn with two contents, and TransactionTooLargeError.
     """
-    given = split(read(_decode_records, raw.strip() or b"{}", "body").records)
-    if given is None:
-        raise MessageError("records", "must be a list with at least one record")
 
     def too_many() -> TransactionTooLargeError:
         return TransactionTooLargeError(
@@ -206,8 +209,14 @@ def parsing_records(raw: bytes, arrival: str, most: int) -> Pieces[Writing]:
             f" {most - 1:,}"
         )
 
+    found_members = yield from _RECORDS.reading(
+        raw if raw.strip() else b"{}", most, lambda _: too_many()
+    )
+    given = values_of(found_members["records"]) if "records" in found_members else None
+    if given is None:
+        raise MessageError("records", "must be a list with at least one record")
     records = yield from checking(
-        given, lambda each: _record(each, arrival), "records", most, too_many
+        given, lambda each: _record(each, arrival), "records", Most(most, too_many)
     )
     found: dict[int, Given] = {}
     topics: set[TopicName] = set()
@@ -224,46 +233,30 @@ def parsing_records(raw: bytes, arrival: str, most: int) -> Pieces[Writing]:
     return Writing(found.values(), topics, octets)
 
 
-def _record(given: Any, arrival: str) -> Given:
-    if len(given) > MAX_TEXT_BYTES:
-        reason = f"has {len(given):,} bytes of JSON, more than {MAX_TEXT_BYTES:,}"
-        raise MessageTooLargeError("record", reason)
-    record = read(_decode_record, given, "record")
+def _record(given: Text, arrival: str) -> Given:
+    require_size(given, "record")
+    record = read(_decode_record, given, "record", _RECORD_RULES)
     topic = topic_name(record.topic)
     if record.lsn is None:
         raise MessageError("lsn", "is required")
-    if not _is_whole(record.lsn):
-        raise MessageError("lsn", "must be a whole number, at least 0")
+    if record.lsn < 0:
+        raise MessageError("lsn", _COUNT)
     if not record.payload:
         raise MessageError("payload", "is required")
     if topic == OPLOG:
         return Given(record.lsn, topic, *_operation(record, arrival))
-    message = _message(record)
+    payload = read(_decode_payload, record.payload, "payload", _PAYLOAD_RULES)
+    message = message_of(payload, record.key, record.headers, record.ttl, record.encoding)
     return Given(record.lsn, topic, message, _digest(topic, str(message.ttl), message.data))
-
-
-def _message(record: _Record) -> Message:
-    return of_json(
-        {
-            "payload": read(_decode_any, record.payload, "payload"),
-            "key": record.key,
-            "headers": record.headers,
-            "ttl": record.ttl,
-            "encoding": record.encoding,
-        }
-    )
 
 
 def _operation(record: _Record, arrival: str) -> tuple[Operation, str]:
     for name in ("key", "headers", "ttl", "encoding"):
-        if getattr(record, name) is not None:
+        if getattr(record, name) not in (None, NO_HEADERS):
             raise MessageError(name, f"is no member of a record of {OPLOG}")
-    text = bytes(record.payload)
-    if text.startswith(b'"'):
-        try:
-            text = read(_decode_any, text, "payload").encode()
-        except UnicodeEncodeError:
-            raise MessageError("payload", "has an unpaired surrogate") from None
+    text: Text = record.payload
+    if len(text) <= _MAX_OPERATION_TEXT and bytes(text).startswith(b'"'):
+        text = read(_decode_text, text, "payload").encode()
     try:
         operation = decode(text, _NO_TIME)
     except OperationError as error:
@@ -280,10 +273,6 @@ def _operation(record: _Record, arrival: str) -> tuple[Operation, str]:
 
 def _digest(topic: TopicName, text: str, data: bytes) -> str:
     return blake2b(f"{topic}\0{text}\0".encode() + data, digest_size=_DIGEST_BYTES).hexdigest()
-
-
-def _is_whole(given: Any) -> bool:
-    return type(given) is int and given >= 0
 
 
 def shown(transaction: Transaction, topics: Mapping[int, str]) -> dict[str, Any]:

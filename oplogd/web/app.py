@@ -5,7 +5,7 @@ from fastapi_offline import FastAPIOffline
 
 from oplogd import __version__
 from oplogd.agent import Agent
-from oplogd.ingest.budget import MemoryBudget
+from oplogd.ingest.budget import Budgets
 from oplogd.ingest.intake import Intake
 from oplogd.topics.rights import Rights
 from oplogd.web import describe
@@ -46,7 +46,7 @@ def create_app(agent: Agent) -> FastAPI:
     add_error_handlers(app, private_files)
     intake = Intake(agent.queue, agent.fenced, agent.counters, agent.health.part("writer"))
     bodies = BodyReader(
-        MemoryBudget(settings.max_upload_memory, settings.body_timeout, agent.clock),
+        Budgets.of(settings.max_upload_memory, settings.body_timeout, agent.clock),
         settings.max_body_size,
         agent.clock,
     )

@@ -9,10 +9,12 @@ from typing import TypeVar
 from fastapi import Request
 
 from oplogd.clock import SYSTEM, Clock
-from oplogd.ingest.body import Body, Pieces, TooLargeError, decoding, decompressing
-from oplogd.ingest.budget import MemoryBudget, NoRoomError, Share
+from oplogd.ingest.body import Body, Octets, TooLargeError, decoding, decompressing
+from oplogd.ingest.budget import Budgets, NoRoomError, Share
 from oplogd.operation import format_ms
+from oplogd.pieces import Pieces
 from oplogd.web.problem import Problem
+from oplogd.wording import shortened
 
 # Longest time for which the work on a body blocks the event loop.
 _SLICE_SECONDS = 0.003
@@ -28,9 +30,9 @@ class BodyReader:
     ``max_size``: bytes of a body, before and after decompression.
     """
 
-    def __init__(self, budget: MemoryBudget, max_size: int, clock: Clock = SYSTEM) -> None:
+    def __init__(self, budgets: Budgets, max_size: int, clock: Clock = SYSTEM) -> None:
         self._clock = clock
-        self._budget = budget
+        self._budgets = budgets
         self._max_size = max_size
         self._decoding_large = asyncio.Lock()
 
@@ -39,8 +41,8 @@ class BodyReader:
 
         Raises the errors of ``received`` and ``decoding``.
         """
-        with self._budget.share() as share:
-            body = await self._decompressed(request, share, "operations")
+        with self._budgets.writes.share() as share:
+            body = await self._decompressed(request, share, self._max_size, "operations")
             return await self.work(decoding(body, media_type, self.arrival(), max_operations))
 
     def arrival(self) -> str:
@@ -48,34 +50,45 @@ class BodyReader:
         return format_ms(self._clock.now_ms())
 
     @asynccontextmanager
-    async def received(self, request: Request, things: str) -> AsyncIterator[bytes]:
+    async def received(
+        self,
+        request: Request,
+        things: str,
+        max_size: int | None = None,
+        *,
+        is_poll: bool = False,
+    ) -> AsyncIterator[Octets]:
         """Yield the whole body, decompressed. Its share of the memory is taken until the end.
 
-        ``things``: the plural noun for messages to users. Raises Problem 415, NoRoomError,
+        ``things``: the plural noun for messages to users, empty if a client cannot split the body.
+        ``max_size``: bytes before and after
+        decompression, if the endpoint has a smaller limit. Raises Problem 415, NoRoomError,
         TooLargeError, and OperationError if the body is not gzip.
         """
-        with self._budget.share() as share:
-            yield await self._decompressed(request, share, things)
+        limit = self._max_size if max_size is None else min(max_size, self._max_size)
+        budget = self._budgets.polls if is_poll else self._budgets.writes
+        with budget.share() as share:
+            yield await self._decompressed(request, share, limit, things)
 
-    async def _decompressed(self, request: Request, share: Share, things: str) -> bytes:
+    async def _decompressed(
+        self, request: Request, share: Share, limit: int, things: str
+    ) -> Octets:
         encoding = request.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("identity", "gzip", ""):
             raise Problem(
                 415,
-                f"a body may be compressed with gzip, not {encoding}",
+                f"a body may be compressed with gzip, not {shortened(encoding)}",
                 {"Accept-Encoding": "gzip"},
             )
-        body = await self._receive(request, share, things)
+        body = await self._receive(request, share, limit, things)
         if encoding == "gzip":
-            body = await self.work(decompressing(body, self._max_size, share.take))
+            return await self.work(decompressing(body, limit, share.take))
         return body
 
-    async def _receive(self, request: Request, share: Share, things: str) -> bytes:
+    async def _receive(self, request: Request, share: Share, limit: int, things: str) -> Octets:
         """Return the whole body. Raises TooLargeError and NoRoomError before it holds too much."""
-        limit = self._max_size
-        too_large = TooLargeError(
-            f"the body has more than {limit:,} bytes; send fewer {things} at a time"
-        )
+        advice = f"; send fewer {things} at a time" if things else ""
+        too_large = TooLargeError(f"the body has more than {limit:,} bytes{advice}")
         announced = request.headers.get("content-length", "0")
         if announced.isdecimal() and int(announced) > limit:
             raise too_large
@@ -95,7 +108,7 @@ class BodyReader:
                 " --max-upload-memory; try again later"
             ) from None
         share.end_arrival()
-        return bytes(received)
+        return received
 
     async def work(self, pieces: Pieces[_T]) -> _T:
         """Return the result of work on a body. Other requests run between its slices.

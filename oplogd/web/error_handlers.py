@@ -10,20 +10,27 @@ from starlette.requests import ClientDisconnect
 from oplogd.web.methods import allowed_methods
 from oplogd.web.problem import Problem
 from oplogd.web.redact import without_folders
+from oplogd.wording import shortened
 
 
 def add_error_handlers(app: FastAPI, private_files: Collection[Path | None]) -> None:
     """Handle all exceptions. Messages never name the folders of ``private_files``."""
 
     @app.exception_handler(Problem)
-    async def on_problem(_: Request, problem: Problem) -> Response:
+    async def on_problem(request: Request, problem: Problem) -> Response:
         problem.detail = without_folders(problem.detail, private_files)
+        if problem.status == 413:
+            # Without an end of the connection the agent would read the rest of the body.
+            end = (request.scope.get("extensions") or {}).get("oplog.end")
+            if end is not None:
+                end()
+            problem.headers["Connection"] = "close"
         return problem.response()
 
     @app.exception_handler(HTTPException)
     async def on_http_exception(request: Request, error: HTTPException) -> Response:
-        path = request.url.path
-        allow = ", ".join(allowed_methods(app, path))
+        path = shortened(request.url.path)
+        allow = ", ".join(allowed_methods(app, request.url.path))
         if error.status_code == 405 and allow:
             return Problem(
                 405, f"{path} allows {allow}, not {request.method}", {"Allow": allow}

@@ -24,7 +24,7 @@ from oplogd.web import describe
 from oplogd.web.access.authentication import WriteAuthenticator
 from oplogd.web.bodies import BodyReader
 from oplogd.web.fence import fence_of
-from oplogd.web.negotiate import media_type
+from oplogd.web.negotiate import media_type, not_understood
 from oplogd.web.problem import COMMON_HEADERS, Problem
 
 _QUIET_SECONDS = 5.0
@@ -60,10 +60,8 @@ def add_ingest(
 
     async def read(request: Request) -> Body:
         type_ = media_type(request.headers.get("content-type", ""))
-        if not type_:
-            raise Problem(415, f"Content-Type is missing; use {JSON} or {NDJSON}")
         if type_ not in (JSON, NDJSON):
-            raise Problem(415, f"Content-Type {type_} is not understood; use {JSON} or {NDJSON}")
+            raise not_understood(type_, (JSON, NDJSON))
         try:
             return await bodies.read(request, type_, intake.max_operations)
         except InvalidBodyError as error:

@@ -1,6 +1,9 @@
 """The headers Accept and Content-Type. No I/O."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+
+from oplogd.web.problem import Problem
+from oplogd.wording import shortened
 
 
 def accepts(header: str, media_type: str) -> bool:
@@ -14,6 +17,14 @@ def accepts(header: str, media_type: str) -> bool:
 def media_type(header: str) -> str:
     """Return the type of a Content-Type header without its parameters."""
     return header.partition(";")[0].strip().lower()
+
+
+def not_understood(given: str, known: Collection[str]) -> Problem:
+    """Return the Problem for a media type that is not one of ``known``. Empty: it is missing."""
+    use = f"use {' or '.join(known)}"
+    if not given:
+        return Problem(415, f"Content-Type is missing; {use}")
+    return Problem(415, f"Content-Type {shortened(given)} is not understood; {use}")
 
 
 def _items(header: str) -> Iterator[tuple[str, float]]:

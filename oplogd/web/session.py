@@ -22,6 +22,7 @@ from oplogd.web.access.signing import Purpose
 from oplogd.web.bodies import small_body
 from oplogd.web.negotiate import media_type
 from oplogd.web.problem import Problem
+from oplogd.wording import shortened
 
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
@@ -75,7 +76,9 @@ async def _read_login(request: Request) -> _Login:
     if not type_:
         raise Problem(415, f"Content-Type is missing; send the password as {JSON}")
     if type_ != JSON:
-        raise Problem(415, f"Content-Type {type_} is not understood; send the password as {JSON}")
+        raise Problem(
+            415, f"Content-Type {shortened(type_)} is not understood; send the password as {JSON}"
+        )
     try:
         return msgspec.json.decode(await small_body(request), type=_Login)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -16,6 +16,7 @@ from oplogd.web.negotiate import accepts
 from oplogd.web.page import page
 from oplogd.web.problem import COMMON_HEADERS, Problem
 from oplogd.web.stream_request import parse_stream_request
+from oplogd.wording import shortened
 
 _RETRY_AFTER = {"Retry-After": "10"}
 _STORE_AWAY = {"Retry-After": "5"}
@@ -47,10 +48,11 @@ class Streams:
         ``things``: the plural noun for the contents of the stream.
         """
         if not _accepts(request, EVENT_STREAM):
+            url = str(request.url.replace(query=""))
             raise Problem(
                 406,
                 f"{things} are sent as {EVENT_STREAM}: name it in the Accept header, "
-                f"as in: curl -N -H 'Accept: {EVENT_STREAM}' {request.url.replace(query='')}",
+                f"as in: curl -N -H 'Accept: {EVENT_STREAM}' {shortened(url)}",
             )
 
     async def operations(self, request: Request) -> Response:

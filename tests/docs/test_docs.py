@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -153,22 +153,53 @@ def errors() -> str:
 
 def sentences(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield status and sentence of every error that this code creates with a text of its own."""
+    texts = named_texts(tree)
     for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and node.name == "Rules":
+            defaults = (each.value for each in node.body if isinstance(each, ast.AnnAssign))
+            yield from (
+                (400, f"…: {each.value!s}") for each in defaults if isinstance(each, ast.Constant)
+            )
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
             continue
-        name, values = node.func.id, [words(argument) for argument in node.args]
-        if name == "Problem" and isinstance(node.args[0], ast.Constant) and values[1] != "…":
+        name, values = node.func.id, [words(argument, texts) for argument in node.args]
+        if name == "Rules":
+            yield from rules(node, texts)
+        elif name == "Problem" and isinstance(node.args[0], ast.Constant) and values[1] != "…":
             yield int(values[0]), values[1]
         elif name in STATUS_OF and values[-1] != "…":
             yield STATUS_OF[name], ": ".join(values)
 
 
-def words(node: ast.expr) -> str:
+def rules(call: ast.Call, texts: Mapping[str, ast.expr]) -> Iterator[tuple[int, str]]:
+    """Yield status and sentence for each rule of a call of ``Rules``."""
+    pairs = [("…", words(each.value, texts)) for each in call.keywords]
+    for each in call.args:
+        if isinstance(each, ast.Dict):
+            members = zip(each.keys, each.values, strict=True)
+            pairs += [(words(key, texts), words(value, texts)) for key, value in members if key]
+    yield from ((400, f"{field}: {reason}") for field, reason in pairs if reason != "…")
+
+
+def named_texts(tree: ast.AST) -> dict[str, ast.expr]:
+    """Return the texts that have a name in a module."""
+    return {
+        target.id: node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant | ast.JoinedStr)
+        for target in node.targets
+        if isinstance(target, ast.Name) and target.id.isupper()
+    }
+
+
+def words(node: ast.expr, texts: Mapping[str, ast.expr]) -> str:
     """Return the text of an expression, with an ellipsis for each variable part."""
+    if isinstance(node, ast.Name) and node.id in texts:
+        return words(texts[node.id], {})
     if isinstance(node, ast.Constant):
         return str(node.value).replace("|", "\\|")
     if isinstance(node, ast.JoinedStr):
-        return "".join(words(value) for value in node.values)
+        return "".join(words(value, texts) for value in node.values)
     return "…"
 
 
@@ -241,9 +272,9 @@ def test_every_trouble_with_the_store_is_explained() -> None:
         n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "_translate"
     )
     told = [
-        words(n.value)
+        words(n.value, {})
         for n in ast.walk(translate)
-        if isinstance(n, ast.Assign) and words(n.value) != "…"
+        if isinstance(n, ast.Assign) and words(n.value, {}) != "…"
     ]
     told = [reason for reason in told if reason[0] != "…"]  # SQLite's own messages
     assert len(told) >= 5

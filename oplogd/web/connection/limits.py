@@ -14,3 +14,5 @@ class RequestLimits(NamedTuple):
     header_size: int
     header_seconds: float
     body_seconds: float
+    # How long a client may take no byte of an answer. 0: without limit.
+    answer_seconds: float

@@ -22,7 +22,7 @@ from oplogd.web.connection.flow import HoldableFlow, LastAnswerTransport
 from oplogd.web.connection.framing import framing_problem, head_without_upgrade, wants_stream
 from oplogd.web.connection.limits import MAX_HEADERS, RequestLimits
 from oplogd.web.connection.timing import BodyDeadline, Timer, TimerPurpose
-from oplogd.web.connection.unsent import unsent_bytes
+from oplogd.web.connection.unsent import AnswerWatch, unsent_bytes
 from oplogd.web.forwarded import plain_address
 from oplogd.web.problem import Problem
 
@@ -67,6 +67,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._is_refused = False
         # No request follows: an answer or the client has ended the connection.
         self._is_last = False
+        self._answer_watch = AnswerWatch(self.loop, self.limits.answer_seconds)
 
     # Connection
 
@@ -77,6 +78,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.stop()
+        self._answer_watch.stop()
         self._held = b""
         if (running := self._unanswered()) is not None:
             running.disconnected = True
@@ -163,6 +165,7 @@ class HttpProtocol(HttpToolsProtocol):
         # The stream cuts off a consumer that takes nothing. ASGI has no message for that.
         extensions: Any = {
             "oplog.abort": transport.abort,
+            "oplog.end": self._end_after_answer,
             "oplog.unsent": lambda: unsent_bytes(transport),
         }
         self.scope["extensions"] = extensions
@@ -247,6 +250,9 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        self._answer_watch.start(self.transport)
+        if self._is_refused:  # by this answer
+            return
         if self.refused_requests.active:
             self.refused_requests.end()
         if self.pipeline or self.transport.is_closing():
@@ -269,6 +275,15 @@ class HttpProtocol(HttpToolsProtocol):
         held, self._held = self._held, b""
         self._pausable.release()
         self._parse(held)
+
+    def _end_after_answer(self) -> None:
+        """Let no request follow the one that is being answered, and read no more of its body."""
+        if (running := self._unanswered()) is not None:
+            running.transport = LastAnswerTransport(self.transport, self._end_without_rest)
+
+    def _end_without_rest(self) -> None:
+        self.pipeline.clear()
+        self._linger()
 
     @property
     def _pausable(self) -> HoldableFlow:
@@ -362,7 +377,10 @@ def protocol_class(settings: Settings) -> type[HttpProtocol]:
 
     class LimitedHttpProtocol(HttpProtocol):
         limits = RequestLimits(
-            settings.max_header_size, settings.header_timeout, settings.body_timeout
+            settings.max_header_size,
+            settings.header_timeout,
+            settings.body_timeout,
+            settings.stall_timeout,
         )
         refused_requests = Episode(
             logger, "refused a request", quiet=_QUIET_SECONDS, level=logging.INFO

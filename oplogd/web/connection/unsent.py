@@ -20,3 +20,39 @@ def unsent_bytes(transport: asyncio.Transport) -> int:
 
     (queued,) = struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4)))
     return unsent + int(queued)
+
+
+class AnswerWatch:
+    """Cuts off a client that takes no byte of an answer for ``seconds``. 0: never.
+
+    The answer is complete for uvicorn, which would keep it in memory for as long as the client
+    likes. The stream of a consumer has a watch of its own.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        self._loop = loop
+        self._seconds = seconds
+        self._handle: asyncio.TimerHandle | None = None
+
+    def start(self, transport: asyncio.Transport) -> None:
+        """Watch the bytes that the transport holds now, if there are any."""
+        if self._seconds and self._handle is None and transport.get_write_buffer_size():
+            self._look_again(transport)
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _look_again(self, transport: asyncio.Transport) -> None:
+        unsent = unsent_bytes(transport)
+        self._handle = self._loop.call_later(self._seconds, self._look, transport, unsent)
+
+    def _look(self, transport: asyncio.Transport, before: int) -> None:
+        self._handle = None
+        if not transport.get_write_buffer_size():
+            return
+        if unsent_bytes(transport) >= before:
+            transport.abort()
+        else:
+            self._look_again(transport)

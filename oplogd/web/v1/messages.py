@@ -4,12 +4,13 @@ from collections.abc import Callable
 
 from fastapi import FastAPI, Request, Response
 
+from oplogd.errors import MessageError
 from oplogd.ingest.intake import Intake
 from oplogd.media_types import JSON
 from oplogd.names import OPLOG
 from oplogd.operation import Operation, decode
 from oplogd.pointers.service import PointerService
-from oplogd.topics.codec import Codec, InvalidMessagesError, PollRequest, publishing
+from oplogd.topics.codec import Codec, InvalidMessagesError, PollRequest, reading_publish
 from oplogd.topics.oplog import OplogPoller
 from oplogd.topics.poller import Poller
 from oplogd.topics.publish import Publisher
@@ -17,6 +18,7 @@ from oplogd.topics.rights import Right, Rights
 from oplogd.transaction import Isolation
 from oplogd.web.bodies import BodyReader
 from oplogd.web.fence import fence_of, refuse_fence
+from oplogd.web.problem import Problem
 from oplogd.web.v1 import describe
 from oplogd.web.v1.requests import (
     CONTINUES,
@@ -30,7 +32,6 @@ from oplogd.web.v1.requests import (
     refuse_reserved,
     refuse_stopping,
     require_known,
-    require_size,
 )
 from oplogd.web.v1.stream_request import isolation_of
 from oplogd.web.v1.topics import TOPIC
@@ -79,13 +80,17 @@ def add_publish(
         arrival = bodies.arrival()
         try:
             async with bodies.received(request, "operations") as raw:
-                return await bodies.work(
-                    publishing(
-                        codec.split(raw),
+                pointer, operations = await bodies.work(
+                    reading_publish(
+                        codec,
+                        raw,
                         lambda given: decode(codec.operation(given), arrival),
                         intake.max_operations,
                     )
                 )
+            if pointer is not None:
+                raise MessageError("transactionWritePointer", "must be null")
+            return operations
         except InvalidMessagesError as error:
             intake.refuse_invalid(error.count)
             raise
@@ -116,12 +121,12 @@ def add_poll(
     async def read(request: Request) -> tuple[Codec, PollRequest]:
         query = request.query_params
         isolation = isolation_of(query) if "isolation" in query else None
-        async with bodies.received(request, "bytes") as raw:
-            require_size(raw, _MAX_SNAPSHOT_BYTES)
-            codec = codec_for(request, default="" if raw.strip() else JSON)
-            asked = PollRequest(isolation=isolation or Isolation.READ_UNCOMMITTED)
-            if raw.strip():
-                asked = codec.decode_poll(raw, isolation)
-            if asked.snapshot is None:
-                require_size(raw, _MAX_POLL_BYTES)
+        async with bodies.received(request, "", _MAX_SNAPSHOT_BYTES, is_poll=True) as raw:
+            is_empty = not raw.strip()
+            codec = codec_for(request, default=JSON if is_empty else "")
+            if is_empty:
+                return codec, PollRequest(isolation=isolation or Isolation.READ_UNCOMMITTED)
+            asked = codec.decode_poll(raw, isolation)
+            if asked.snapshot is None and len(raw) > _MAX_POLL_BYTES:
+                raise Problem(413, f"the body has more than {_MAX_POLL_BYTES:,} bytes")
             return codec, asked

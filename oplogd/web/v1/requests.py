@@ -1,6 +1,6 @@
 """The parts of a request that endpoints of topics share, and the answers to their errors."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from fastapi import Request
@@ -10,6 +10,7 @@ from oplogd.errors import (
     LeaseError,
     LeaseNotFoundError,
     MessageError,
+    MessageTooLargeError,
     NotConfirmedError,
     OperationError,
     QueueFullError,
@@ -22,18 +23,18 @@ from oplogd.errors import (
     TransactionNotFoundError,
     TransactionTooLargeError,
 )
-from oplogd.ingest.body import TooLargeError
+from oplogd.ingest.body import Octets, TooLargeError
 from oplogd.ingest.budget import NoRoomError
 from oplogd.media_types import JSON
 from oplogd.message import Message, ttl_seconds
 from oplogd.names import OPLOG, SYSTEM, TopicName, check_name, no_topic
-from oplogd.topics.codec import Codec, InvalidMessagesError, publishing
+from oplogd.topics.codec import Codec, InvalidMessagesError, reading_publish
 from oplogd.topics.codecs import MEDIA_TYPES, codec_of
 from oplogd.topics.publish import Publisher
 from oplogd.transaction import is_group_log
 from oplogd.web.access.origin import is_from_page
 from oplogd.web.bodies import BodyReader
-from oplogd.web.negotiate import media_type
+from oplogd.web.negotiate import media_type, not_understood
 from oplogd.web.problem import Problem
 
 # Answers to writes and polls: no page of another origin may read them.
@@ -93,29 +94,14 @@ def codec_for(request: Request, *, default: str = "") -> Codec:
     return codec
 
 
-def not_understood(given: str, known: Collection[str]) -> Problem:
-    """Return the Problem for a media type that is not one of ``known``. Empty: it is missing."""
-    use = f"use {' or '.join(known)}"
-    if not given:
-        return Problem(415, f"Content-Type is missing; {use}")
-    return Problem(415, f"Content-Type {given} is not understood; {use}")
-
-
-async def read_json(bodies: BodyReader, request: Request, max_bytes: int) -> bytes:
-    """Return a body of JSON, which may be empty. Raises Problem 413 and 415."""
-    async with bodies.received(request, "bytes") as raw:
-        require_size(raw, max_bytes)
+async def read_json(bodies: BodyReader, request: Request, max_bytes: int) -> Octets:
+    """Return a body of JSON, which may be empty. Raises Problem 415, and TooLargeError."""
+    async with bodies.received(request, "", max_bytes) as raw:
         require_json(request, raw)
         return raw
 
 
-def require_size(raw: bytes, max_bytes: int) -> None:
-    """Raise Problem 413 for a body that is too large."""
-    if len(raw) > max_bytes:
-        raise Problem(413, f"the body has more than {max_bytes:,} bytes")
-
-
-def require_json(request: Request, raw: bytes) -> None:
+def require_json(request: Request, raw: Octets) -> None:
     """Raise Problem 415 for a body of another type.
 
     An empty body needs no type, except from a page in a browser: pages of other origins may send
@@ -137,11 +123,10 @@ async def read_messages(
     ttl = ttl_seconds(request.query_params.get("ttl"), "ttl")
     try:
         async with bodies.received(request, "messages") as raw:
-            pointer, given = codec.decode_publish(raw)
-            if given is None:
-                return pointer, []
-            return pointer, await bodies.work(
-                publishing(given, lambda each: codec.message(each, ttl), publisher.max_messages)
+            return await bodies.work(
+                reading_publish(
+                    codec, raw, lambda each: codec.message(each, ttl), publisher.max_messages
+                )
             )
     except InvalidMessagesError as error:
         publisher.refuse_invalid(error.count)
@@ -171,6 +156,8 @@ def problems() -> Iterator[None]:
         raise Problem(413 if error.too_large else 400, str(error), errors=errors) from None
     except OperationError as error:  # the body is not gzip
         raise Problem(400, f"body: {error.reason}") from None
+    except MessageTooLargeError as error:
+        raise Problem(413, str(error)) from None
     except (LeaseError, MessageError, TopicError) as error:
         raise Problem(400, str(error)) from None
     except (LeaseNotFoundError, TopicNotFoundError, TransactionNotFoundError) as error:

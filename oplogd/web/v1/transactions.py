@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from fastapi import FastAPI, Request, Response
 
+from oplogd.ingest.body import Octets
 from oplogd.media_types import JSON
 from oplogd.names import SYSTEM
 from oplogd.operation import format_ms
@@ -100,7 +101,7 @@ def add_transactions(
         refuse_stopping(is_stopping)
         refuse_fence(request, "records of a transaction")
 
-    async def read(request: Request) -> bytes:
+    async def read(request: Request) -> Octets:
         return await read_json(bodies, request, _MAX_BYTES)
 
     async def read_records(request: Request) -> rules.Writing:

@@ -15,7 +15,7 @@ from oplogd.errors import (
     TransactionConflictError,
     TransactionTooLargeError,
 )
-from oplogd.message import Message, of_json
+from oplogd.message import Message
 from oplogd.operation import Operation, format_ms
 from oplogd.store.base import Entry
 from oplogd.store.topics import EntryKind, TopicEntry
@@ -43,6 +43,7 @@ from oplogd.transaction import (
     reused,
 )
 from tests.kits.topics.memory import MemoryTopics, mark
+from tests.kits.topics.messages import of_json
 
 
 @dataclass

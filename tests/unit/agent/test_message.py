@@ -17,12 +17,13 @@ from oplogd.message import (
     MAX_TTL_SECONDS,
     Content,
     Message,
+    Ttl,
     decode_content,
-    of_json,
     of_payload,
     ttl_seconds,
 )
 from tests.kits.models.properties import examples
+from tests.kits.topics.messages import of_json
 
 LINE_ENDS = "\u0085\u2028\u2029"
 # Text as JSON can hold it: all characters except surrogates.
@@ -123,7 +124,7 @@ def test_any_bytes_come_back_as_they_were_given(payload: bytes) -> None:
 
 
 @pytest.mark.parametrize(("ttl", "seconds"), [(1, 1), ("60", 60), (60.0, 60), ("007", 7)])
-def test_a_ttl_is_a_whole_number_or_its_digits(ttl: object, seconds: int) -> None:
+def test_a_ttl_is_a_whole_number_or_its_digits(ttl: Ttl, seconds: int) -> None:
     assert ttl_seconds(ttl, "ttl") == seconds
     assert of_json({"payload": "a", "ttl": ttl}).ttl == seconds
 
@@ -143,22 +144,20 @@ def test_a_ttl_may_be_absent_or_at_its_limit() -> None:
         (None, "message", "must be a string or an object"),
         (1, "message", "must be a string or an object"),
         (["a"], "message", "must be a string or an object"),
-        ("\ud800", "message", "has an unpaired surrogate"),
+        ("\udfff", "message", "is not valid JSON: invalid utf-16 surrogate pair (byte 7)"),
         ({}, "payload", "is required"),
         ({"key": "k"}, "payload", "is required"),
         ({"payload": "a", "Key": "k"}, "Key", "is not a member of a message"),
-        ({"payload": "a", "z": 1, "event": 1}, "event", "is not a member of a message"),
+        ({"payload": "a", "z": 1, "event": 1}, "z", "is not a member of a message"),
         ({"payload": 1}, "payload", "must be a string or null"),
         ({"payload": {"a": 1}}, "payload", "must be a string or null"),
         ({"payload": 1, "encoding": "base64"}, "payload", "must be a string or null"),
-        ({"payload": "\udfff"}, "payload", "has an unpaired surrogate"),
         ({"payload": "a", "encoding": "utf-8"}, "encoding", "must be base64"),
         ({"payload": "a", "encoding": "Base64"}, "encoding", "must be base64"),
         ({"payload": "a", "encoding": 1}, "encoding", "must be base64"),
         ({"payload": "a", "encoding": []}, "encoding", "must be base64"),
         ({"payload": None, "encoding": "utf-8"}, "encoding", "must be base64"),
         ({"payload": "a", "key": 1}, "key", "must be a string"),
-        ({"payload": "a", "key": "\ud800"}, "key", "has an unpaired surrogate"),
         ({"payload": "a", "headers": "ab"}, "headers", "must be a list of [name, value]"),
         ({"payload": "a", "headers": {"a": "b"}}, "headers", "must be a list of [name, value]"),
         ({"payload": "a", "headers": ["ab"]}, "headers[0]", "must be [name, value]"),
@@ -180,14 +179,9 @@ def test_a_ttl_may_be_absent_or_at_its_limit() -> None:
             "name and value must be strings",
         ),
         (
-            {"payload": "a", "headers": [["a", "\ud800"]]},
-            "headers[0]",
-            "has an unpaired surrogate",
-        ),
-        (
-            {"payload": "a", "headers": [["\ud800", "b"]]},
-            "headers[0]",
-            "has an unpaired surrogate",
+            {"payload": "a", "headers": [["a", "\udfff"]]},
+            "message",
+            "is not valid JSON: invalid utf-16 surrogate pair (byte 42)",
         ),
     ],
 )
@@ -210,8 +204,6 @@ def test_a_payload_that_only_claims_to_be_base64_is_refused(text: str) -> None:
         True,
         False,
         1.5,
-        float("inf"),
-        float("nan"),
         "",
         " 1",
         "1 ",
@@ -278,7 +270,7 @@ def test_headers_at_the_limit_are_accepted_and_one_more_refused() -> None:
     assert kept == [("", "")] * MAX_HEADERS
     with pytest.raises(MessageError) as error:
         of_json({"payload": "", "headers": [*headers, ["", ""]]})
-    assert str(error.value) == "headers: are 1,001, more than 1,000"
+    assert str(error.value) == "headers: are more than 1,000"
 
 
 @pytest.mark.parametrize("letter", ["k", "é"])

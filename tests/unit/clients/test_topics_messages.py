@@ -95,7 +95,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 def test_a_message_comes_back_from_the_agents_rules_as_it_was_sent(
     payload: str | bytes | None, key: str | None, headers: list[tuple[str, str]]
 ) -> None:
-    stored = agents.of_json(json.loads(encode(Message(payload, key, headers))))
+    stored = agents.decode_message(encode(Message(payload, key, headers)))
     got = decode(ID, json.loads(stored.data))
     raw = payload.encode() if isinstance(payload, str) else payload
     assert (got.raw, got.key, got.headers) == (raw, key, tuple(headers))
@@ -111,7 +111,7 @@ def test_a_message_comes_back_from_the_agents_rules_as_it_was_sent(
 
 
 def test_the_largest_message_of_an_agent_fits_into_a_block() -> None:
-    stored = agents.of_json(json.loads(encode("\x01" * 1024 * 1024)))
+    stored = agents.decode_message(encode("\x01" * 1024 * 1024))
     parser = BlockParser(max_block_bytes=MAX_BLOCK_BYTES)
     (block,) = parser.feed(b"id: %s\nevent: message\ndata: %s\n\n" % (ID.encode(), stored.data))
     got = read(block, 1)

@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI, Request
 
 from oplogd.errors import NotConfirmedError, StoreUnavailableError
-from oplogd.ingest.budget import MemoryBudget
+from oplogd.ingest.budget import Budgets
 from oplogd.names import TopicName
 from oplogd.pointers.service import PointerService
 from oplogd.store.transactions import Limits
@@ -75,7 +75,7 @@ class Bench:
             self.pointers, self.topics, known, counters, Limits(), 900, Room(100, 10_000)
         )
         publisher = Publisher(known, MessageQueue(100, 10_000, "messages"), counters)
-        bodies = BodyReader(MemoryBudget(4 << 20, 30.0), 4 << 20)
+        bodies = BodyReader(Budgets.of(4 << 20, 30.0), 4 << 20)
         self.app = FastAPI()
         add_error_handlers(self.app, ())
         rights, intake = RightsOfTopics(), _no_intake()

@@ -15,7 +15,7 @@ from oplogd.errors import (
     TransactionTooLargeError,
 )
 from oplogd.event_id import Mark
-from oplogd.message import Message, of_json
+from oplogd.message import Message
 from oplogd.message_id import stamp
 from oplogd.names import TopicName
 from oplogd.pointer import Decision
@@ -27,6 +27,7 @@ from oplogd.topics.known import KnownTopics
 from oplogd.transactions.room import Room
 from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.memory_pointers import MemoryPointers
+from tests.kits.topics.messages import of_json
 
 NAME, OTHER = TopicName("ns", "t"), TopicName("ns", "other")
 P = 1_800_000_000_000_000_001

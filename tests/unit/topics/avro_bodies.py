@@ -8,8 +8,9 @@ import pytest
 
 from oplogd.errors import MessageError
 from oplogd.message import Message
+from oplogd.pieces import at_once
 from oplogd.topics.avro import AvroCodec
-from oplogd.topics.codec import publishing
+from oplogd.topics.codec import reading_publish
 
 CODEC = AvroCodec()
 MOST = 100_000
@@ -67,14 +68,12 @@ def poll(start: Any = None, inclusive: bool = True, limit: Any = None, txn: Any 
 
 
 def messages_of(body: bytes, ttl: int | None = None, most: int = MOST) -> list[Message]:
-    """Return what a publish stores, decoded in as many pieces as it takes."""
-    pieces = publishing(CODEC.split(body), lambda each: CODEC.message(each, ttl), most)
-    while True:
-        try:
-            next(pieces)
-        except StopIteration as end:
-            found: list[Message] = end.value
-            return found
+    """Return what a plain publish stores, decoded in as many pieces as it takes."""
+    work = reading_publish(CODEC, body, lambda each: CODEC.message(each, ttl), most)
+    pointer, messages = at_once(work)
+    if pointer is not None:
+        raise MessageError("transactionWritePointer", "must be null")
+    return messages
 
 
 def refused(body: bytes) -> tuple[str, str]:

@@ -8,10 +8,10 @@ from typing import Any
 import fastavro
 import pytest
 
-from oplogd.errors import MessageError
-from oplogd.ingest.body import Pieces
+from oplogd.errors import MessageError, OplogError
+from oplogd.pieces import Pieces, at_once
 from oplogd.topics.avro import SCHEMAS, AvroCodec
-from oplogd.topics.codec import Codec, PublishRequest, Rollback, publishing
+from oplogd.topics.codec import Codec, Most, PublishRequest, Rollback, checking
 from oplogd.topics.json_codec import JsonCodec
 from oplogd.transaction import Isolation
 
@@ -20,6 +20,7 @@ BOTH = pytest.mark.parametrize("codec", [JSON, AVRO], ids=["json", "avro"])
 COMMITTED, UNCOMMITTED = Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED
 # As a Tephra server makes them: ms since 1970, times a million.
 TEPHRA = 1_732_000_000_123 * 1_000_000
+MANY = Most(1_000_000, OplogError)
 EVERYTHING = Rollback(7, None)
 
 # A client's own copies of the schemas.
@@ -89,5 +90,11 @@ def body_of(codec: Codec, pointer: Any, payloads: Sequence[str] | None) -> bytes
 
 def payloads_of(codec: Codec, request: PublishRequest) -> list[str]:
     assert request.given is not None
-    pieces = publishing(request.given, lambda each: codec.message(each, None), 1_000_000)
-    return [json.loads(each.data)["payload"] for each in finished(pieces)[0]]
+    messages = at_once(
+        checking(request.given, lambda each: codec.message(each, None), "messages", MANY)
+    )
+    return [json.loads(each.data)["payload"] for each in messages]
+
+
+def publish(codec: Codec, body: bytes) -> PublishRequest:
+    return at_once(codec.decode_publish(body, MANY))

@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from oplogd.event_id import Mark
-from oplogd.message import of_json
 from oplogd.message_id import stamp
 from oplogd.names import TopicName
 from oplogd.pointer import Decision, Snapshot
@@ -19,6 +18,7 @@ from oplogd.topics.poller import Poller
 from oplogd.transaction import Isolation
 from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.memory_pointers import MemoryPointers
+from tests.kits.topics.messages import of_json
 
 NAME = TopicName("ns", "t")
 START_MS = 1_700_000_000_000

@@ -10,15 +10,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from oplogd.message import of_json, of_payload
+from oplogd.message import of_payload
+from oplogd.pieces import at_once
 from oplogd.topics.avro import SCHEMAS
-from oplogd.topics.codec import Polled, PollRequest
+from oplogd.topics.codec import Polled, PollRequest, reading_publish
 from oplogd.transaction import Isolation
 from tests.kits.models.properties import examples
+from tests.kits.topics.messages import of_json
 from tests.unit.topics.avro_bodies import (
     ANSWER,
     CODEC,
     ID,
+    MOST,
     OPLOG_ID,
     POLL,
     PUBLISH,
@@ -105,7 +108,8 @@ def test_an_answer_has_the_payload_alone() -> None:
 
 def test_a_message_of_the_oplog_is_the_text_of_an_operation() -> None:
     operation = b'{"event":"insert","type":"a","id":"1"}'
-    assert [CODEC.operation(each) for each in CODEC.split(publish([operation]))] == [operation]
+    body = publish([operation])
+    assert at_once(reading_publish(CODEC, body, CODEC.operation, MOST)) == (None, [operation])
 
 
 # --- Fixed bytes ---
@@ -159,9 +163,10 @@ def test_the_published_schemas_are_those_of_the_bodies() -> None:
 def test_fastavro_is_imported_on_first_use() -> None:
     code = (
         "import sys, oplogd.server, oplogd.topics.avro as avro\n"
+        "from oplogd.pieces import at_once\n"
         "codec = avro.AvroCodec()\n"
         "print('fastavro' in sys.modules)\n"
-        "list(codec.split(bytes([2, 2, 0, 0])))\n"
+        "list(at_once(codec.decode_publish(bytes([2, 2, 0, 0]), None)).given)\n"
         "print('fastavro' in sys.modules)\n"
     )
     done = subprocess.run(

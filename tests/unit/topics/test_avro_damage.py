@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from oplogd.errors import MessageError, MessageTooLargeError
 from oplogd.ingest.body import TooLargeError
 from oplogd.message import MAX_MESSAGE_BYTES, Message, of_payload
-from oplogd.topics.codec import InvalidMessagesError, PollRequest, publishing
+from oplogd.topics.codec import InvalidMessagesError, PollRequest, reading_publish
 from tests.kits.models.properties import examples
 from tests.unit.topics.avro_bodies import (
     CODEC,
@@ -190,7 +190,7 @@ def test_more_messages_than_can_be_stored_are_refused_before_most_are_decoded() 
         return CODEC.message(payload, None)
 
     with pytest.raises(TooLargeError, match=r"more than the queue holds \(1,000\)"):
-        for _ in publishing(CODEC.split(body), check, 1000):
+        for _ in reading_publish(CODEC, body, check, 1000):
             pass
     assert taken == 1024
 
@@ -205,7 +205,6 @@ def test_a_message_over_the_limit_is_named() -> None:
 
 
 def test_work_on_a_body_is_cut_into_pieces() -> None:
-    pieces = publishing(
-        CODEC.split(publish([b"a"] * 1000)), lambda each: CODEC.message(each, None), MOST
-    )
-    assert sum(1 for _ in pieces) == 16
+    body = publish([b"a"] * 1000)
+    work = reading_publish(CODEC, body, lambda each: CODEC.message(each, None), MOST)
+    assert sum(1 for _ in work) == 16

@@ -18,6 +18,8 @@ from tests.unit.topics.pointer_bodies import (
     UNCOMMITTED,
     body_of,
     payloads_of,
+    publish,
+    rollback,
     written,
 )
 
@@ -27,20 +29,20 @@ from tests.unit.topics.pointer_bodies import (
 @BOTH
 @pytest.mark.parametrize("pointer", [0, 7, TEPHRA, MAX_POINTER])
 def test_a_publish_has_its_pointer_and_its_messages(codec: Codec, pointer: int) -> None:
-    request = codec.decode_publish(body_of(codec, pointer, ["a", "é"]))
+    request = publish(codec, body_of(codec, pointer, ["a", "é"]))
     assert (request.pointer, payloads_of(codec, request)) == (pointer, ["a", "é"])
 
 
 @BOTH
 def test_a_publish_without_a_pointer_is_plain(codec: Codec) -> None:
-    request = codec.decode_publish(body_of(codec, None, ["a"]))
+    request = publish(codec, body_of(codec, None, ["a"]))
     assert (request.pointer, payloads_of(codec, request)) == (None, ["a"])
 
 
 @BOTH
 def test_messages_may_be_absent_under_a_pointer_alone(codec: Codec) -> None:
-    assert codec.decode_publish(body_of(codec, 7, [])) == (7, None)
-    request = codec.decode_publish(body_of(codec, None, []))
+    assert publish(codec, body_of(codec, 7, [])) == (7, None)
+    request = publish(codec, body_of(codec, None, []))
     with pytest.raises(MessageError, match=r"^messages: there is none$"):
         payloads_of(codec, request)
 
@@ -54,7 +56,7 @@ def test_messages_may_be_absent_under_a_pointer_alone(codec: Codec) -> None:
     ],
 )
 def test_a_pointer_may_be_a_string_and_messages_may_be_null(body: str) -> None:
-    assert JSON.decode_publish(body.encode()) == (7, None)
+    assert publish(JSON, body.encode()) == (7, None)
 
 
 WHOLE = f"must be a whole number from 0 to {MAX_POINTER} (2^62 - 1)"
@@ -80,18 +82,18 @@ WHOLE = f"must be a whole number from 0 to {MAX_POINTER} (2^62 - 1)"
 )
 def test_a_bad_pointer_is_named_in_every_body(pointer: str, reason: str) -> None:
     body = f'{{"transactionWritePointer": {pointer}, "messages": ["a"]}}'.encode()
-    for decode in (JSON.split, JSON.decode_publish, JSON.decode_rollback):
+    for decode in (publish, rollback):
         with pytest.raises(MessageError) as caught:
-            decode(body)
+            decode(JSON, body)
         assert str(caught.value) == f"transactionWritePointer: {reason}"
 
 
 @pytest.mark.parametrize("pointer", [-1, MAX_POINTER + 1, -(2**63), 2**63 - 1])
 def test_a_bad_pointer_is_named_in_avro(pointer: int) -> None:
     body = body_of(AVRO, pointer, ["a"])
-    for decode in (AVRO.split, AVRO.decode_publish, AVRO.decode_rollback):
+    for decode in (publish, rollback):
         with pytest.raises(MessageError) as caught:
-            decode(body)
+            decode(AVRO, body)
         assert str(caught.value) == f"transactionWritePointer: {WHOLE}"
 
 
@@ -107,20 +109,13 @@ def test_a_bad_pointer_is_named_in_avro(pointer: int) -> None:
 )  # fmt: skip
 def test_a_bad_publish_under_a_pointer_is_refused(body: bytes, said: str) -> None:
     with pytest.raises(MessageError) as caught:
-        JSON.decode_publish(body)
+        publish(JSON, body)
     assert str(caught.value) == said
-
-
-@BOTH
-def test_a_plain_publish_alone_can_be_split(codec: Codec) -> None:
-    for messages in (["a"], []):
-        with pytest.raises(MessageError, match=r"^transactionWritePointer: must be null$"):
-            codec.split(body_of(codec, 7, messages))
 
 
 def test_bytes_after_a_publish_of_what_is_stored_are_refused() -> None:
     with pytest.raises(MessageError, match=r"^body: has bytes after the end of its Avro: 1$"):
-        AVRO.decode_publish(body_of(AVRO, 7, []) + b"\0")
+        publish(AVRO, body_of(AVRO, 7, []) + b"\0")
 
 
 # --- The answer to a publish, and rollback ---

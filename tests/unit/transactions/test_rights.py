@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI, Request
 
-from oplogd.ingest.budget import MemoryBudget
+from oplogd.ingest.budget import Budgets
 from oplogd.names import TopicName
 from oplogd.store.transactions import Limits
 from oplogd.topics.known import KnownTopics
@@ -64,7 +64,7 @@ async def app_with_topics() -> FastAPI:
     service = TransactionService(MemoryTransactions(topics), topics, KnownTopics(topics), Limits())
     app = FastAPI()
     add_error_handlers(app, ())
-    bodies = BodyReader(MemoryBudget(1 << 20, 30.0), 1 << 20)
+    bodies = BodyReader(Budgets.of(1 << 20, 30.0), 1 << 20)
     add_transactions(app, RightsOfTopics(), service, bodies, lambda: False)
     return app
 

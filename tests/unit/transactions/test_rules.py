@@ -14,11 +14,12 @@ from oplogd.errors import (
     TransactionTooLargeError,
 )
 from oplogd.event_id import Mark
-from oplogd.ingest.body import MANY_COMMAS, Pieces
+from oplogd.json_walk import MANY_COMMAS
 from oplogd.message import Message
 from oplogd.message_id import MessageId, record_id
 from oplogd.names import OPLOG, TopicName
 from oplogd.operation import Operation
+from oplogd.pieces import Pieces
 from oplogd.store.transactions import OPLOG_INDEX, Commit, CommittedLog, Run, Transaction
 from oplogd.topics.codec import InvalidMessagesError
 from oplogd.transaction import FIRST_ID, Reason, State

@@ -6,7 +6,6 @@ import pytest
 
 from oplogd.errors import LogReplacedError
 from oplogd.event_id import Mark
-from oplogd.message import of_json
 from oplogd.message_id import MAX_SEQUENCE
 from oplogd.store.topics import MessageBatch, Placed, Refused, TopicEntry, Topics
 from tests.kits.clock.virtual import START_MS
@@ -23,6 +22,7 @@ from tests.kits.store.messages import (
     publish,
     publish_all,
 )
+from tests.kits.topics.messages import of_json
 
 # More than a millisecond has sequences.
 ONE_MS = 70_000

@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, cast
 
 from oplogd.event_id import Mark
-from oplogd.message import of_json
 from oplogd.message_id import MessageId, end_id
 from oplogd.names import TopicName
 from oplogd.operation import decode
@@ -22,6 +21,7 @@ from oplogd.topics.poller import Poller
 from oplogd.transaction import MAX_TIMEOUT_MS, Isolation, Record
 from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.memory_transactions import MemoryTransactions
+from tests.kits.topics.messages import of_json
 
 NAME = TopicName("ns", "t")
 START_MS = 1_700_000_000_000

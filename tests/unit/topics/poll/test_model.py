@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from oplogd.health import Health
 from oplogd.leases.counters import LeaseCounters
-from oplogd.message import of_json
 from oplogd.message_id import MessageId, stamp, unstamp
 from oplogd.names import TopicName
 from oplogd.store.topics import MessageBatch, TopicEntry, TopicLog
@@ -31,6 +30,7 @@ from oplogd.topics.poller import Poller
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.properties import examples
 from tests.kits.topics.memory import MemoryTopics
+from tests.kits.topics.messages import of_json
 from tests.unit.topics.polling import TopicModel
 
 NAME = TopicName("ns", "t")

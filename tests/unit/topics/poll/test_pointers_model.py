@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oplogd.errors import MessageError, TransactionConflictError
-from oplogd.message import Message, of_json
+from oplogd.message import Message
 from oplogd.message_id import MessageId, end_id, record_id, stamp, unstamp
 from oplogd.names import TopicName
 from oplogd.pointer import Decision
@@ -33,6 +33,7 @@ from tests.kits.models.properties import examples
 from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.memory_pointers import MemoryPointers
 from tests.kits.topics.memory_transactions import MemoryTransactions
+from tests.kits.topics.messages import of_json
 from tests.unit.topics.pointer_polls import FIRST_WRITE_MS, LAST, TTL, Reader, Reference
 
 NAME = TopicName("ns", "t")

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogd.message import of_json
 from oplogd.message_id import MessageId, end_id, parse_message_id, record_id, stamp, unstamp
 from oplogd.names import TopicName
 from oplogd.store.topics import MessageBatch, Topic
@@ -26,6 +25,7 @@ from oplogd.transaction import MAX_TIMEOUT_MS, Isolation, Record
 from tests.kits.models.properties import examples
 from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.memory_transactions import MemoryTransactions
+from tests.kits.topics.messages import of_json
 
 NAME, OTHER = TopicName("ns", "t"), TopicName("ns", "other")
 START_MS = 1_700_000_000_000
