@@ -9,6 +9,8 @@ import msgspec
 from oplog_pipe.errors import SinkError
 from oplog_pipe.message import Message
 
+# Most characters of a cached text. Types of objects have up to 255 bytes.
+_MAX_CACHED = 256
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -21,9 +23,14 @@ def rfc3339(timestamp: int) -> str:
     return (_EPOCH + timedelta(milliseconds=timestamp)).isoformat("T", "milliseconds")[:-6] + "Z"
 
 
-@lru_cache(1024)
 def quoted(text: str) -> bytes:
     """Return text as a JSON string. Raises ValueError for half a surrogate pair."""
+    # The length is checked before the cache, which would keep a long text.
+    return _short_quoted(text) if len(text) <= _MAX_CACHED else msgspec.json.encode(text)
+
+
+@lru_cache(1024)
+def _short_quoted(text: str) -> bytes:
     return msgspec.json.encode(text)
 
 

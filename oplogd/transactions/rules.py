@@ -36,6 +36,8 @@ MAX_GROUP = MAX_NAME - len(GROUP_PREFIX)
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
 
+# Most characters of NAMESPACE/TOPIC.
+_MAX_TOPIC = 2 * MAX_NAME + 1
 _DIGEST_BYTES = 16
 # Stands for the time of arrival while an operation is decoded. No timestamp is equal to it, because
 # there is no year 0, and it has the same length as every timestamp.
@@ -180,7 +182,7 @@ def topic_name(given: str | None) -> TopicName:
     """Return a topic that records may be written to. Raises MessageError."""
     if given is None:
         raise MessageError("topic", "is required")
-    if len(given) > 2 * MAX_NAME + 1 or (name := _topic_name(given)) is None:
+    if (name := _topic_name(given)) is None:
         raise MessageError("topic", _TOPIC)
     if is_group_log(name):
         raise MessageError(
@@ -189,8 +191,13 @@ def topic_name(given: str | None) -> TopicName:
     return name
 
 
-@lru_cache(1000)  # of short names only
 def _topic_name(text: str) -> TopicName | None:
+    # The length is checked before the cache, which would keep a long text.
+    return _short_topic_name(text) if len(text) <= _MAX_TOPIC else None
+
+
+@lru_cache(1000)
+def _short_topic_name(text: str) -> TopicName | None:
     namespace, _, topic = text.partition("/")
     return TopicName(namespace, topic) if is_name(namespace) and is_name(topic) else None
 

@@ -24,15 +24,18 @@ _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 logger = logging.getLogger("oplogd.proxy")
 
 
-@lru_cache(maxsize=4096)
 def plain_address(text: str) -> str | None:
     """Return an IP address in its canonical form, None if ``text`` is not an IP address.
 
     A socket for IPv4 and IPv6 shows an IPv4 peer as ``::ffff:192.0.2.1``; the result is
     ``192.0.2.1``.
     """
-    if len(text) > _MAX_ADDRESS_LENGTH:
-        return None
+    # The length is checked before the cache, which would keep a long text.
+    return _short_address(text) if len(text) <= _MAX_ADDRESS_LENGTH else None
+
+
+@lru_cache(maxsize=4096)
+def _short_address(text: str) -> str | None:
     try:
         ip = ipaddress.ip_address(text)
     except ValueError:
@@ -78,13 +81,15 @@ class TrustedProxies:
         client is the last address that is not a trusted proxy. The addresses before it are unproven
         claims of the client.
         """
-        chain = [_split(entry.strip()) for value in forwarded_for for entry in value.split(",")]
+        entries = [entry for value in forwarded_for for entry in value.split(",")]
         if self._trusts_everybody:
-            chain = chain[:1]
-        untrusted = (
-            entry for entry in reversed(chain) if entry is None or not self.trust(entry[0])
-        )
-        return next(untrusted, chain[0] if chain else None)
+            del entries[1:]
+        client = None
+        for entry in reversed(entries):  # the claims of the client are not parsed
+            client = _split(entry.strip())
+            if client is None or not self.trust(client[0]):
+                break
+        return client
 
     def _add(self, item: str) -> bool:
         if "/" not in item:

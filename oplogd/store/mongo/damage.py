@@ -25,6 +25,9 @@ UNKNOWN = "damaged"
 
 _MOST_REMEMBERED = 1_000
 
+# Characters by which a damaged document is remembered: more than a type and an id have.
+_MAX_KEY = 1_300
+
 
 class Damage:
     """Counts the damaged documents that were read: each once, at most 1,000."""
@@ -34,7 +37,7 @@ class Damage:
 
     def found(self, document: Mapping[str, Any], problem: str) -> None:
         if len(self._seen) < _MOST_REMEMBERED:
-            self._seen.setdefault(str(document.get("_id")), problem)
+            self._seen.setdefault(str(document.get("_id"))[:_MAX_KEY], problem)
 
     @property
     def warning(self) -> str | None:
