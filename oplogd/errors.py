@@ -27,6 +27,10 @@ class PositionError(OplogError):
     """A position (an event id, a replication id or a message id) cannot be parsed."""
 
 
+class FilterError(FieldError):
+    """The filter of a stream breaks a rule."""
+
+
 class MessageError(FieldError):
     """A message of a topic breaks a rule."""
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from oplogd.operation import Data
+from oplogd.errors import FilterError
+from oplogd.operation import MAX_OPERATION_BYTES, MAX_TYPE_BYTES, Data
 from oplogd.transaction import Isolation
 
 
@@ -33,10 +34,22 @@ def parse_filter(types: Sequence[str], parents: Sequence[str]) -> Filter:
 
     Types are lower case and have no comma, so every value is a comma-separated list. A single value
     of parents is such a list, too. Several values are one parent each, which may have a comma.
+    Raises FilterError for a value that is longer than it is in any operation.
     """
-    listed = ",".join(types).lower().split(",")
-    return Filter(_values(listed), _values(parents[0].split(",") if len(parents) == 1 else parents))
+    listed = _values(",".join(types).lower().split(","))
+    _check_length("types", "type", listed, MAX_TYPE_BYTES)
+    of = _values(parents[0].split(",") if len(parents) == 1 else parents)
+    _check_length("parents", "parent", of, MAX_OPERATION_BYTES)
+    return Filter(listed, of)
 
 
 def _values(given: Sequence[str]) -> frozenset[str]:
     return frozenset(value for value in given if value)
+
+
+def _check_length(field: str, name: str, values: frozenset[str], max_bytes: int) -> None:
+    longest = max((len(value.encode("utf-8", "surrogatepass")) for value in values), default=0)
+    if longest > max_bytes:
+        raise FilterError(
+            field, f"a value has {longest:,} bytes; no {name} has more than {max_bytes:,}"
+        )

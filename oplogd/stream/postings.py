@@ -5,6 +5,7 @@ offsets of the entries that carry the value, from the moment it was first listed
 costs one look-up for its type and one per listed parent, for any number of consumers.
 """
 
+import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 # Most postings kept without a view. A consumer that comes back reads them, not the whole ring.
 MAX_IDLE = 16_384
+
+# Most bytes of memory of their values. Short values reach MAX_IDLE first.
+MAX_IDLE_BYTES = 8 << 20
 
 # A filter with more pairs of a type and a parent uses the postings of its parents, and its view
 # checks the type of each entry.
@@ -78,12 +82,16 @@ class Posting:
 
 
 class Index:
-    """All postings of a ring by their values. ``idle``: postings without a view, oldest first."""
+    """All postings of a ring by their values.
+
+    ``idle``: postings without a view, oldest first. ``idle_bytes``: memory of their values.
+    """
 
     def __init__(self) -> None:
         self._by_type: dict[str, Posting] = {}
         self._by_parent: dict[str, dict[str, Posting]] = {}
         self.idle: dict[Posting, None] = {}
+        self.idle_bytes = 0
 
     def postings_of(self, data: Data) -> tuple[Posting, ...]:
         """Return the postings of the values that an operation carries, each once."""
@@ -110,18 +118,19 @@ class Index:
             if posting is None:
                 posting = level[type_] = Posting(key, since)
             elif not posting.views:
-                del self.idle[posting]
+                self._remove_idle(posting)
             posting.views[view] = None
             postings.append(posting)
         return frozenset(postings)
 
     def unlist(self, view: "View") -> None:
-        """Undo ``list``. Postings without a view are kept up to MAX_IDLE."""
+        """Undo ``list``. Postings without a view are kept up to MAX_IDLE and MAX_IDLE_BYTES."""
         for posting in view.postings:
             del posting.views[view]
             if not posting.views:
                 self.idle[posting] = None
-        while len(self.idle) > MAX_IDLE:
+                self.idle_bytes += _bytes_of(posting.key)
+        while len(self.idle) > MAX_IDLE or self.idle_bytes > MAX_IDLE_BYTES:
             self._forget(next(iter(self.idle)))
 
     def restart(self, head: Mark) -> None:
@@ -136,9 +145,13 @@ class Index:
         for of_parent in self._by_parent.values():
             yield from of_parent.values()
 
+    def _remove_idle(self, posting: Posting) -> None:
+        del self.idle[posting]
+        self.idle_bytes -= _bytes_of(posting.key)
+
     def _forget(self, posting: Posting) -> None:
         type_, parent = posting.key
-        del self.idle[posting]
+        self._remove_idle(posting)
         posting.restart(posting.last)
         posting.alone = ()  # else a cycle is left to the garbage collector
         if not parent:
@@ -148,6 +161,10 @@ class Index:
         del of_parent[type_]
         if not of_parent:
             del self._by_parent[parent]
+
+
+def _bytes_of(key: Key) -> int:
+    return sum(map(sys.getsizeof, key))
 
 
 def is_posted_whole(filter_: Filter) -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from starlette.datastructures import Headers, QueryParams
 
-from oplogd.errors import PositionError
+from oplogd.errors import FilterError, PositionError
 from oplogd.event_id import Millis, Position, parse_position
 from oplogd.operation import parse_timestamp
 from oplogd.stream.filters import Filter, parse_filter
@@ -32,14 +32,10 @@ def parse_stream_request(headers: Headers, query: QueryParams) -> StreamRequest:
     """Raise Problem 400 for a parameter that is invalid."""
     try:
         position = position_of(headers, query, parse_position)
-    except PositionError as error:
+        filter_ = parse_filter(query.getlist("types"), query.getlist("parents"))
+    except (PositionError, FilterError) as error:
         raise Problem(400, str(error)) from None
-    return StreamRequest(
-        position,
-        parse_filter(query.getlist("types"), query.getlist("parents")),
-        checkpoints_of(query),
-        name_of(query),
-    )
+    return StreamRequest(position, filter_, checkpoints_of(query), name_of(query))
 
 
 def checkpoints_of(query: QueryParams) -> bool:

@@ -36,6 +36,7 @@ from tests.kits.paths import ROOT
 REFERENCE = ROOT / "docs/reference.md"
 # Error -> status of the answer to it.
 STATUS_OF = {
+    "FilterError": 400,
     "MessageError": 400,
     "MessageTooLargeError": 413,
     "OperationError": 400,

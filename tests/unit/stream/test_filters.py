@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oplogd.errors import FilterError
 from oplogd.operation import Data
 from oplogd.stream.filters import Filter, parse_filter
 from tests.kits.models.properties import examples
@@ -38,6 +39,34 @@ def test_types_are_compared_in_lower_case_and_parents_as_they_are() -> None:
     assert parse_filter(["Video,USER"], ["User/A"]) == Filter(
         frozenset({"video", "user"}), frozenset({"User/A"})
     )
+
+
+@pytest.mark.parametrize("types", [["x" * 255], ["video,user", "x" * 255], ["\N{OCTOPUS}" * 63]])
+def test_a_type_may_have_as_many_bytes_as_that_of_an_operation(types: list[str]) -> None:
+    assert parse_filter(types, [])
+
+
+@pytest.mark.parametrize("types", [["x" * 256], ["video," + "x" * 256], ["\N{OCTOPUS}" * 64]])
+def test_a_longer_type_is_refused_by_name(types: list[str]) -> None:
+    with pytest.raises(
+        FilterError, match=r"^types: a value has \d+ bytes; no type has more than 255"
+    ):
+        parse_filter(types, ["x"])
+
+
+@pytest.mark.parametrize("parents", [["x" * 65_536], ["x" * 65_536, "y"], ["\N{OCTOPUS}" * 16_384]])
+def test_a_parent_may_have_as_many_bytes_as_an_operation(parents: list[str]) -> None:
+    assert parse_filter([], parents)
+
+
+@pytest.mark.parametrize("parents", [["a," + "x" * 65_537], ["\N{OCTOPUS}" * 16_385]])
+def test_a_longer_parent_is_refused_by_name(parents: list[str]) -> None:
+    with pytest.raises(FilterError, match=r"^parents: .* bytes; no parent has more than 65,536"):
+        parse_filter([], parents)
+
+
+def test_half_a_surrogate_pair_is_counted() -> None:
+    assert parse_filter([], ["\ud800"]).parents == {"\ud800"}
 
 
 names = st.sampled_from(["a", "b", "c", "d"])

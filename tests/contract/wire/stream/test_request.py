@@ -166,6 +166,13 @@ def test_an_invalid_checkpoint_parameter_is_refused(target: Target) -> None:
     assert "checkpoint" in reply.problem()
 
 
+@on_one_store
+def test_a_type_that_no_operation_can_have_is_refused(target: Target) -> None:
+    reply = target.request("GET", f"/ops?types=video,{'x' * 256}", headers=SSE)
+    assert reply.status == 400
+    assert reply.problem() == "types: a value has 256 bytes; no type has more than 255"
+
+
 def _headers_of(target: Target, method: str, path: str, sent: Headers) -> dict[str, str]:
     if method == "HEAD":
         pairs = target.request("HEAD", path, headers=sent).headers
