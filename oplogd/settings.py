@@ -148,6 +148,15 @@ class Settings(StoreSettings):
         "Consumers that may follow at the same time from one IP address. Above it HTTP "
         "answers 429. 0: no limit.",
     )
+    max_filter_values: int = setting(
+        "Limits",
+        "--max-filter-values",
+        "N",
+        "1000",
+        values.count(1),
+        "Types and parents that the filter of one consumer may list together, at least 1. Above it"
+        " HTTP answers 400.",
+    )
     ring_size: int = setting(
         "Streams",
         "--ring-size",

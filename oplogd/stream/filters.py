@@ -29,17 +29,23 @@ class Filter(NamedTuple):
         )
 
 
-def parse_filter(types: Sequence[str], parents: Sequence[str]) -> Filter:
+def parse_filter(types: Sequence[str], parents: Sequence[str], most: int) -> Filter:
     """Read a filter from the query's values.
 
     Types are lower case and have no comma, so every value is a comma-separated list. A single value
     of parents is such a list, too. Several values are one parent each, which may have a comma.
-    Raises FilterError for a value that is longer than it is in any operation.
+    Raises FilterError for a value that is longer than it is in any operation, and for more than
+    ``most`` values.
     """
     listed = _values(",".join(types).lower().split(","))
     _check_length("types", "type", listed, MAX_TYPE_BYTES)
     of = _values(parents[0].split(",") if len(parents) == 1 else parents)
     _check_length("parents", "parent", of, MAX_OPERATION_BYTES)
+    if len(listed) + len(of) > most:
+        raise FilterError(
+            "types and parents" if listed and of else "types" if listed else "parents",
+            f"are {len(listed) + len(of):,} values, more than {most:,} (--max-filter-values)",
+        )
     return Filter(listed, of)
 
 

@@ -92,6 +92,8 @@ async def _feed(ring: Ring, entries: Sequence[Entry], latency: LatencyProbe | No
         if latency:
             latency.end(piece)
         await pace.rest()
+        while ring.wake_more():
+            await pace.rest()
 
 
 def pieces(entries: Sequence[_E]) -> Iterator[Sequence[_E]]:

@@ -7,6 +7,7 @@ not on the number of views.
 """
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any
 
 from oplogd.event_id import Mark
@@ -19,6 +20,9 @@ from oplogd.stream.window import Window
 
 # Filters without postings: every entry concerns their views.
 _EVERYTHING = (Filter(), Filter(committed=True))
+
+# Views looked at in one piece of waking, about a millisecond of work.
+_MOST_VISITED = 20_000
 
 
 class Ring:
@@ -51,6 +55,8 @@ class Ring:
         self.views: dict[Filter, View] = {}
         self.index = Index() if index is None else index
         self._holds: Holds | None = None
+        # Postings of new entries whose views have not been looked at yet.
+        self._touched: dict[Posting, None] = {}
 
     @property
     def base(self) -> int:
@@ -71,6 +77,7 @@ class Ring:
         self.head = head
         self.epoch += 1
         self.index.restart(head)
+        self._touched.clear()
         due: list[Waiter] = []
         for view in self.views.values():
             view.restart()
@@ -83,10 +90,10 @@ class Ring:
         """Add entries that follow the head without a gap, then wake the consumers of any of them.
 
         They are of the type that the router takes. Blocks the event loop meanwhile: the caller
-        appends a long batch in pieces.
+        appends a long batch in pieces, and calls ``wake_more`` after each.
         """
         before = self.head
-        touched: dict[Posting, None] = {}
+        touched = self._touched
         try:
             for entry in entries:
                 mark, frame, postings = self._router.route(entry, self.index)
@@ -99,7 +106,33 @@ class Ring:
         finally:
             if self.head != before:
                 self.slices.clear()
-                self._wake(touched)
+                self._wake_followers_of_all()
+                self.wake_more()
+
+    def wake_more(self) -> bool:
+        """Wake more consumers of new entries. Return whether some are left: then call it again.
+
+        An entry with thousands of listed values may concern thousands of views for each of them.
+        """
+        due: list[Waiter] = []
+        touched = self._touched
+        looked_at = visited = 0
+        for posting in touched:
+            looked_at += 1
+            visited += len(posting.views)
+            for view in posting.views:
+                if view.waiting:
+                    view.move_waiting(due)
+            if visited >= _MOST_VISITED:
+                break
+        if looked_at == len(touched):
+            touched.clear()
+        else:
+            for posting in list(islice(touched, looked_at)):
+                del touched[posting]
+        if due:
+            self.wake(due)
+        return bool(touched)
 
     def drop(self) -> None:
         """Drop the oldest entry."""
@@ -139,15 +172,11 @@ class Ring:
     def _new_view(self, filter_: Filter) -> View:
         return View(self, filter_, self.index)
 
-    def _wake(self, touched: Iterable[Posting]) -> None:
+    def _wake_followers_of_all(self) -> None:
         due: list[Waiter] = []
         for filter_ in _EVERYTHING:
             if view := self.views.get(filter_):
                 view.move_waiting(due)
-        for posting in touched:
-            for view in posting.views:
-                if view.waiting:
-                    view.move_waiting(due)
         if due:
             self.wake(due)
 

@@ -56,6 +56,7 @@ def create_app(agent: Agent) -> FastAPI:
         is_stopping,
         max_clients=settings.max_clients,
         max_clients_per_address=settings.max_clients_per_address,
+        max_filter_values=settings.max_filter_values,
     )
     add_stream(app, readers, streams)
     store = StoreProbe(agent.store, agent.health, agent.ring, private_files)

@@ -36,11 +36,13 @@ class Streams:
         *,
         max_clients: int,
         max_clients_per_address: int,
+        max_filter_values: int,
     ) -> None:
         self.hub = hub
         self._is_stopping = is_stopping
         self._max_clients = max_clients
         self._max_clients_per_address = max_clients_per_address
+        self._max_filter_values = max_filter_values
 
     def require_accepted(self, request: Request, things: str) -> None:
         """Raise Problem 406 unless the client takes event streams.
@@ -59,7 +61,9 @@ class Streams:
         """Answer with the stream of operations."""
         hub = self.hub
         with hub.refusing("bad_request"):
-            asked = parse_stream_request(request.headers, request.query_params)
+            asked = parse_stream_request(
+                request.headers, request.query_params, self._max_filter_values
+            )
         return await self.answer(
             request,
             lambda address: hub.connect(

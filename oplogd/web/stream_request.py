@@ -28,11 +28,13 @@ class StreamRequest(NamedTuple):
     name: str
 
 
-def parse_stream_request(headers: Headers, query: QueryParams) -> StreamRequest:
+def parse_stream_request(
+    headers: Headers, query: QueryParams, max_filter_values: int
+) -> StreamRequest:
     """Raise Problem 400 for a parameter that is invalid."""
     try:
         position = position_of(headers, query, parse_position)
-        filter_ = parse_filter(query.getlist("types"), query.getlist("parents"))
+        filter_ = parse_filter(query.getlist("types"), query.getlist("parents"), max_filter_values)
     except (PositionError, FilterError) as error:
         raise Problem(400, str(error)) from None
     return StreamRequest(position, filter_, checkpoints_of(query), name_of(query))

@@ -36,6 +36,7 @@ def test_defaults_are_those_of_the_documentation() -> None:
         "body_timeout": 30.0,
         "max_clients": 10_000,
         "max_clients_per_address": 0,
+        "max_filter_values": 1000,
         "ring_size": 65_536,
         "ring_bytes": 64 * MB,
         "shutdown_timeout": 30.0,

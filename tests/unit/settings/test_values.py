@@ -30,6 +30,7 @@ GOOD: list[tuple[str, str, Any]] = [
     ("--header-timeout", "500ms", 0.5),
     ("--body-timeout", "2m", 120.0),
     ("--max-clients-per-address", "0", 0),
+    ("--max-filter-values", "1", 1),
     ("--spool-size", "1MB", 1024 * KB),
     ("--capped-collection-size", "10485760", 10 * MB),
     ("--capped-collection-size", "10MB", 10 * MB),

@@ -1,15 +1,22 @@
 """Filters of a query, and the operations that pass them."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from oplogd.errors import FilterError
 from oplogd.operation import Data
-from oplogd.stream.filters import Filter, parse_filter
+from oplogd.stream.filters import Filter
+from oplogd.stream.filters import parse_filter as parse_up_to
 from tests.kits.models.properties import examples
 
 ALL: frozenset[str] = frozenset()
+
+
+def parse_filter(types: Sequence[str], parents: Sequence[str]) -> Filter:
+    return parse_up_to(types, parents, 10)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +70,29 @@ def test_a_parent_may_have_as_many_bytes_as_an_operation(parents: list[str]) -> 
 def test_a_longer_parent_is_refused_by_name(parents: list[str]) -> None:
     with pytest.raises(FilterError, match=r"^parents: .* bytes; no parent has more than 65,536"):
         parse_filter([], parents)
+
+
+@pytest.mark.parametrize(
+    ("types", "parents", "field"),
+    [
+        (["a,b,c,d"], [], "types"),
+        ([], ["a,b,c,d"], "parents"),
+        ([], ["a", "b", "c", "d"], "parents"),
+        (["a", "b"], ["a", "b"], "types and parents"),
+    ],
+)
+def test_more_values_than_allowed_are_refused_with_the_flag(
+    types: list[str], parents: list[str], field: str
+) -> None:
+    with pytest.raises(FilterError) as refused:
+        parse_up_to(types, parents, 3)
+    assert str(refused.value) == f"{field}: are 4 values, more than 3 (--max-filter-values)"
+    assert refused.value.field == field
+    assert parse_up_to(types, parents, 4)
+
+
+def test_equal_and_empty_values_count_once_and_not_at_all() -> None:
+    assert parse_up_to(["a,A,,a"], ["b", "", "b"], 2)
 
 
 def test_half_a_surrogate_pair_is_counted() -> None:

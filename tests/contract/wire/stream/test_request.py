@@ -173,6 +173,18 @@ def test_a_type_that_no_operation_can_have_is_refused(target: Target) -> None:
     assert reply.problem() == "types: a value has 256 bytes; no type has more than 255"
 
 
+@on_one_store
+def test_more_filter_values_than_allowed_are_refused(target: Target) -> None:
+    parents = ",".join(map(str, range(1_000)))
+    with RawStream(target, f"/ops?parents={parents}", list(SSE.items())):
+        pass
+    reply = target.request("GET", f"/ops?types=video&parents={parents}", headers=SSE)
+    assert reply.status == 400
+    assert reply.problem() == (
+        "types and parents: are 1,001 values, more than 1,000 (--max-filter-values)"
+    )
+
+
 def _headers_of(target: Target, method: str, path: str, sent: Headers) -> dict[str, str]:
     if method == "HEAD":
         pairs = target.request("HEAD", path, headers=sent).headers
