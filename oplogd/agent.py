@@ -37,6 +37,7 @@ from oplogd.topics.sweep import sweep_topics
 from oplogd.transactions.keeper import keep_transactions
 from oplogd.transactions.room import Room
 from oplogd.transactions.service import TransactionService
+from oplogd.turns import Turns, watch_turns
 
 CLOCK_AHEAD_MS = 60_000
 _CATCH_UP_SECONDS = 2.0
@@ -73,6 +74,7 @@ class Agent:
             else None
         )
         self.latency = LatencyProbe()
+        self.turns = Turns()
         framer = Framer(settings.object_url or "")
         waker = Waker()
         self.ring = Ring(framer, settings.ring_size, settings.ring_bytes, waker.wake)
@@ -186,6 +188,7 @@ class Agent:
         self._run("ticker", self.hub.tick())
         self._run("freezer", Freezer(self.hub).run())
         self._run("rates", self._meter.run())
+        self._run("turns", watch_turns(self.turns))
         if self.spool is not None:
             self._run("spool", self.spool.mend())
         if retention := self.settings.tombstone_retention:

@@ -69,6 +69,7 @@ def create_app(agent: Agent) -> FastAPI:
         udp=agent.udp,
         spool=agent.spool,
         latency=agent.latency,
+        turns=agent.turns,
         ring=agent.ring,
         hub=agent.hub,
         topics=figures,

@@ -34,6 +34,7 @@ COUNTERS = {
     "transactions_committed": "Transactions that this agent has committed",
     "transactions_aborted": "Transactions that this agent has aborted for a client",
     "transactions_timed_out": "Transactions that this agent has aborted because they were overdue",
+    "loop_cpu_seconds": "CPU time of the event loop's thread",
     "leases_polls": "Polls of leases answered",
     "leases_terms": "Terms of leases with which a holder has begun to poll this agent",
     "leases_stale_publishes": "Publishes refused because the term of their lease was over",
@@ -72,6 +73,9 @@ GAUGES = {
     "transactions_oldest_open_seconds": "Age of the oldest transaction that is not decided",
     "pointers_open": "Pointers in the store that are not decided, each topic counted",
     "pointers_oldest_seconds": "Age of the oldest pointer that is not decided",
+    "loop_longest_turn_seconds": "Longest turn of the event loop since the start, in CPU time of"
+    " its thread, at least",
+    "loop_longest_turn_seconds_last_minute": "Longest turn of the event loop in the last minute",
     "leases_held": "Leases whose holder polls this agent",
 }
 LABELLED = {

@@ -1,6 +1,7 @@
 """A snapshot of the agent, for /status and /metrics."""
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from oplogd.store import Store, StoreStats
 from oplogd.stream.hub import Hub
 from oplogd.stream.lags import Lags, survey
 from oplogd.stream.ring import Ring
+from oplogd.turns import Turns
 from oplogd.web.consumers import consumer_members, lag_members
 from oplogd.web.redact import without_folders
 from oplogd.web.topic_figures import TopicFigures
@@ -105,6 +107,7 @@ class StatusReport:
         udp: UdpIngest,
         spool: Spool | None,
         latency: LatencyProbe,
+        turns: Turns,
         ring: Ring,
         hub: Hub,
         topics: TopicFigures,
@@ -123,6 +126,7 @@ class StatusReport:
         self._udp = udp
         self._spool = spool
         self._latency = latency
+        self._turns = turns
         self._ring = ring
         self._hub = hub
         self._topics = topics
@@ -150,6 +154,7 @@ class StatusReport:
             **self._stream_members(lags),
             "commit_seconds": _histogram(self._counters.commit_seconds),
             "ingest_to_send_seconds": _histogram(self._latency.seconds),
+            "loop": self._loop_members(),
             "rates": dict(self._rates()),
             "store": store,
             "topics": topics,
@@ -162,6 +167,16 @@ class StatusReport:
         """Return the members only for clients that may read the stream."""
         datagrams = self._udp.refused.described()
         return {**await consumer_members(lags), "refused_datagrams": datagrams}
+
+    def _loop_members(self) -> _Members:
+        turns = self._turns
+        return {
+            "cpu_seconds": round(turns.cpu, 3),
+            "longest_turn_seconds": round(turns.longest, 4),
+            "longest_turn_seconds_last_minute": round(
+                turns.longest_last_minute(time.monotonic()), 4
+            ),
+        }
 
     def _ingest_members(self) -> _Members:
         counters, queue, fenced = self._counters, self._queue, self._fenced

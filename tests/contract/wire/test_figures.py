@@ -195,6 +195,17 @@ def test_commits_and_the_time_to_the_consumers_are_measured(target: Target) -> N
         assert buckets == sorted(buckets)
 
 
+@on_one_store
+def test_the_turns_of_the_event_loop_are_measured(target: Target) -> None:
+    shown = target.status()["loop"]
+    assert 0 <= shown["longest_turn_seconds_last_minute"] <= shown["longest_turn_seconds"]
+    assert shown["longest_turn_seconds"] < shown["cpu_seconds"]
+    found = metrics(target)
+    assert found["oplog_loop_cpu_seconds_total", ""] >= shown["cpu_seconds"]
+    assert found["oplog_loop_longest_turn_seconds", ""] >= shown["longest_turn_seconds"]
+    assert ("oplog_loop_longest_turn_seconds_last_minute", "") in found
+
+
 # --- Refused datagrams ---
 
 
