@@ -5,9 +5,8 @@ transaction. The store knows nothing else of such a transaction.
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping, Set
 from enum import StrEnum
-from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -55,13 +54,13 @@ class Decision(StrEnum):
 class Snapshot(NamedTuple):
     """The pointers that a reader may see, as its transaction manager gave them.
 
-    ``write_pointer``: the reader's own, None if it has none.
+    ``write_pointer``: the reader's own, None if it has none. Its sets are never changed.
     """
 
     read_pointer: int
     write_pointer: int | None = None
-    in_progress: frozenset[int] = frozenset()
-    invalid: frozenset[int] = frozenset()
+    in_progress: Set[int] = frozenset()
+    invalid: Set[int] = frozenset()
 
     def verdict(self, pointer: int) -> Reading:
         """Judge a pointer: see ``Judge``."""
@@ -99,12 +98,13 @@ class Voided(msgspec.Struct, frozen=True, gc=False):
     runs: list[tuple[int, int]]
 
 
-_encode_voided = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder().encode
+_decode_numbers: Callable[[str], list[int]] = msgspec.json.Decoder(list[int]).decode
 _decode_voided: Callable[[str], Voided] = msgspec.json.Decoder(Voided).decode
 
 
 def encode_voided(voided: Voided) -> str:
-    return _encode_voided(voided).decode()
+    return _encode(voided).decode()
 
 
 def decode_voided(data: str) -> Voided | None:
@@ -146,23 +146,37 @@ def parse_pointer(given: Any, field: str = "transactionWritePointer") -> int:
 
 
 def parse_snapshot(given: Any) -> Snapshot:
-    """Check the ``transaction`` of a poll. Raises MessageError, which names the member."""
+    """Run ``parsing_snapshot`` to its end."""
+    pieces = parsing_snapshot(given)
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as end:
+            snapshot: Snapshot = end.value
+            return snapshot
+
+
+def parsing_snapshot(given: Any) -> Generator[None, None, Snapshot]:
+    """Check the ``transaction`` of a poll, in pieces of less than a millisecond.
+
+    Raises MessageError, which names the member.
+    """
     if not isinstance(given, dict):
         raise MessageError("transaction", "must be an object or null")
     if unknown := sorted(given.keys() - _SNAPSHOT_MEMBERS):
         raise MessageError(f"transaction.{unknown[0]}", "is not a member of a transaction")
     if "readPointer" not in given:
         raise MessageError("transaction.readPointer", "is required")
+    read = _long(given["readPointer"], "transaction.readPointer")
     write = given.get("writePointer")
-    snapshot = Snapshot(
-        _long(given["readPointer"], "transaction.readPointer"),
-        None if write is None else _long(write, "transaction.writePointer"),
-        _longs(given.get("inProgress"), "transaction.inProgress"),
-        _longs(given.get("invalid"), "transaction.invalid"),
-    )
-    if len(snapshot.in_progress) + len(snapshot.invalid) > MAX_SNAPSHOT_POINTERS:
+    if write is not None:
+        write = _long(write, "transaction.writePointer")
+    lists = [_listed(given.get(name), f"transaction.{name}") for name in ("inProgress", "invalid")]
+    in_progress = yield from _longs(lists[0], "transaction.inProgress")
+    invalid = yield from _longs(lists[1], "transaction.invalid")
+    if len(in_progress) + len(invalid) > MAX_SNAPSHOT_POINTERS:
         raise _too_many_pointers()
-    return snapshot
+    return Snapshot(read, write, in_progress, invalid)
 
 
 def parse_key(given: Any, field: str) -> int:
@@ -220,28 +234,43 @@ def _long(given: Any, field: str, index: int | None = None) -> int:
     return number
 
 
-def _longs(given: Any, field: str) -> frozenset[int]:
+def _listed(given: Any, field: str) -> list[Any]:
     if given is None:
-        return frozenset()
+        return []
     if not isinstance(given, list):
         raise MessageError(field, "must be a list of pointers")
     if len(given) > MAX_SNAPSHOT_POINTERS:
         raise _too_many_pointers()
-    starts = range(0, len(given), _AT_ONCE)
-    parts = (_some_longs(given[start : start + _AT_ONCE], field, start) for start in starts)
-    return frozenset(chain.from_iterable(parts))
+    return given
+
+
+def _longs(given: list[Any], field: str) -> Generator[None, None, Set[int]]:
+    numbers: set[int] = set()
+    for start in range(0, len(given), _AT_ONCE):
+        numbers.update(_some_longs(given[start : start + _AT_ONCE], field, start))
+        yield
+    return numbers  # a copy would take as long as many pieces
 
 
 def _some_longs(given: list[Any], field: str, start: int) -> list[int]:
     """Check a part of a list. ``start``: index of its first item in the list."""
     # A call for each of them would delay other requests.
     types = set(map(type, given))
-    strings = [each for each in given if type(each) is str] if str in types else []
-    if types <= {int, str} and None not in map(_LONG.fullmatch, strings):
-        numbers = list(map(int, given)) if strings else given
-        if min(numbers) >= _MIN_LONG and max(numbers) <= _MAX_LONG:
-            return numbers
+    numbers = given if types == {int} else _from_digits(given) if types == {str} else None
+    if numbers is not None and min(numbers) >= _MIN_LONG and max(numbers) <= _MAX_LONG:
+        return numbers
     return [_long(each, field, index) for index, each in enumerate(given, start)]
+
+
+def _from_digits(given: list[str]) -> list[int] | None:
+    """Return the numbers if each text has the digits that its number is written with."""
+    digits = f"[{','.join(given)}]"
+    try:
+        numbers = _decode_numbers(digits)
+        is_same = len(numbers) == len(given) and _encode(numbers).decode() == digits
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    return numbers if is_same else None
 
 
 def _too_many_pointers() -> MessageError:

@@ -24,6 +24,7 @@ from oplogd.pointer import (
     parse_key,
     parse_pointer,
     parse_snapshot,
+    parsing_snapshot,
     runs_of,
     stored_before,
     too_many_stored,
@@ -148,6 +149,35 @@ def test_a_snapshot_has_a_bounded_number_of_pointers() -> None:
     numbers = range(MAX_SNAPSHOT_POINTERS)
     strings = {"readPointer": 1, "invalid": [*map(str, numbers)]}
     assert parse_snapshot(strings).invalid == frozenset(numbers)
+
+
+@pytest.mark.parametrize(
+    "text", ["1,2", "01", "+1", " 1", "1 ", "1.0", "1e3", "", "[1]", "null", "1\n", "\ud800",
+             "\u0661", "-", "--1", "9" * 19, "-9223372036854775809", "1" * 5_000, "[" * 100_000],
+)  # fmt: skip
+def test_each_text_in_a_list_is_one_number(text: str) -> None:
+    with pytest.raises(MessageError) as caught:
+        parse_snapshot({"readPointer": 1, "invalid": ["5", text]})
+    assert str(caught.value) == f"transaction.invalid[1]: {WHOLE}"
+
+
+@examples()
+@given(st.lists(st.integers(LEAST, MOST).flatmap(lambda n: st.sampled_from([n, str(n)]))))
+@example(["-0", "0", 0])
+def test_a_list_holds_numbers_and_digits(listed: list[int | str]) -> None:
+    snapshot = parse_snapshot({"readPointer": 1, "inProgress": listed})
+    assert snapshot.in_progress == frozenset(map(int, listed))
+
+
+@pytest.mark.parametrize("kind", [int, str])
+def test_a_full_snapshot_is_read_in_pieces(kind: type) -> None:
+    numbers = range(TEPHRA, TEPHRA + MAX_SNAPSHOT_POINTERS)
+    work = parsing_snapshot({"readPointer": 1, "invalid": [*map(kind, numbers)]})
+    for _ in range(MAX_SNAPSHOT_POINTERS // 1000):
+        next(work)
+    with pytest.raises(StopIteration) as end:
+        next(work)
+    assert end.value.value == Snapshot(1, None, frozenset(), frozenset(numbers))
 
 
 # The reader's own pointer aside. In this order: invalid; in progress; at most the read pointer.
