@@ -1,38 +1,24 @@
 """The answer of a poll, collected from pages of entries and of records. No I/O."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from oplogd.isolation import EntryKind, Reading, reading
 from oplogd.pointer import Judge, by_decisions
 from oplogd.store.topics import TopicEntry, TopicRecord, id_of_record
 from oplogd.topics.codec import Polled
 from oplogd.topics.poll import MAX_ANSWER_BYTES, PASSING_ENTRIES, Begin
+from oplogd.topics.voids import NO_VOIDS, Void, Voids
 from oplogd.transaction import Isolation, decode_marker
 
 _PASS, _SKIP, _EXPAND, _HOLD = Reading.PASS, Reading.SKIP, Reading.EXPAND, Reading.HOLD
 _UNDECIDED = by_decisions({})
 
 
-class Void(NamedTuple):
-    """The entries after the offset ``after`` up to ``upto`` have nothing for some readers."""
-
-    after: int
-    upto: int
-
-    def pass_over(self, offset: int) -> int:
-        """Return the offset after which to read on."""
-        return self.upto if self.after <= offset < self.upto else offset
-
-
-NO_VOID = Void(0, 0)
-
-
 class Gathering:
     """Collects an answer: the caller reads ``wanted`` entries after ``after`` while ``is_open``.
 
-    ``known``: entries that need no reading. ``void``: the longest row of entries that were read in
-    vain; they will never have anything for readers of this isolation without a snapshot.
+    ``known``: entries that need no reading. ``voids``: the same, and long rows of entries that were
+    read in vain. They will never have anything for readers of this isolation without a snapshot.
     ``held_by``: see ``Answer``.
     """
 
@@ -43,15 +29,14 @@ class Gathering:
         isolation: Isolation,
         *,
         from_oldest: bool,
-        known: Void = NO_VOID,
+        known: Voids = NO_VOIDS,
     ) -> None:
         self.messages: list[Polled] = []
         self.gap = begin.gap
         self.held_by: int | None = None
         self.is_open = True
         self.after = known.pass_over(begin.after)
-        self.void = known
-        self._known = known
+        self.voids = known
         self._isolation = isolation
         self._limit = limit
         self._size = 0
@@ -113,9 +98,9 @@ class Gathering:
                     self._found = offset
                 if expansion.is_cut:
                     return
-        if self.after - self._found >= max(PASSING_ENTRIES, self.void.upto - self.void.after):
-            self.void = Void(self._found, self.after)
-        self.after = self._known.pass_over(self.after)
+        if self.after - self._found >= PASSING_ENTRIES:
+            self.voids = self.voids.adding(Void(self._found, self.after))
+        self.after = self.voids.pass_over(self.after)
         self._due = self.after + 1
         self.wanted = PASSING_ENTRIES
         # A page may be short because of the bytes of entries that the reader does not get.

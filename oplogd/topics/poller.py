@@ -11,9 +11,10 @@ from oplogd.store.topics import Topic, TopicEntry, TopicLog, Topics
 from oplogd.stream.peeked import Peeked
 from oplogd.topics.codec import Polled, PollRequest
 from oplogd.topics.counters import TopicCounters
-from oplogd.topics.gathering import NO_VOID, Expansion, Gathering, Void
+from oplogd.topics.gathering import Expansion, Gathering
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.poll import MAX_ANSWER_BYTES, Answer, Begin, PollStart, limit_of
+from oplogd.topics.voids import NO_VOIDS, Voids
 from oplogd.topics.writer import Acknowledged, without_rings
 from oplogd.transaction import Isolation
 
@@ -21,7 +22,8 @@ from oplogd.transaction import Isolation
 # about a number of bytes, for readers of an isolation. None: memory may lack some of them.
 Peek = Callable[[Topic, MessageId | None, int, int, Isolation], Peeked | None]
 
-_MAX_VOIDS = 10_000
+# Most rows of entries without messages that are known, of all topics: 10 MB.
+_MAX_ROWS = 64_000
 
 
 class Poller:
@@ -47,7 +49,8 @@ class Poller:
         self._peek = peek
         self._acknowledged = acknowledged
         # A poll over many entries that have nothing for it is slow once.
-        self._void: dict[tuple[int, Isolation], Void] = {}
+        self._voids: dict[tuple[int, Isolation], Voids] = {}
+        self._rows = 0
 
     async def poll(self, name: TopicName, request: PollRequest) -> Answer:
         """Return the messages of a topic from a position on. Never waits for new ones.
@@ -77,7 +80,7 @@ class Poller:
         if start.after is not None:
             begin = start.resolve(await log.locate(start.after.ms, start.after.sequence))
         key = topic.log, isolation
-        known = self._void.get(key, NO_VOID) if snapshot is None else NO_VOID
+        known = self._voids.get(key, NO_VOIDS) if snapshot is None else NO_VOIDS
         gathering = Gathering(begin, limit, isolation, from_oldest=start.after is None, known=known)
         while gathering.is_open:
             entries = await log.read(gathering.after, gathering.wanted)
@@ -91,11 +94,19 @@ class Poller:
                 expansions = gathering.take(entries)
             for expansion in expansions:
                 await _expand(log, expansion)
-        if snapshot is None and gathering.void != known:
-            if len(self._void) >= _MAX_VOIDS:
-                self._void.clear()
-            self._void[key] = gathering.void
+        if snapshot is None and gathering.voids != known:
+            self._remember(key, gathering.voids)
         return Answer(gathering.messages, gathering.gap, gathering.held_by)
+
+    def _remember(self, key: tuple[int, Isolation], voids: Voids) -> None:
+        # Another poll of the topic may have ended since this one began.
+        for row in self._voids.get(key, NO_VOIDS).rows:
+            voids = voids.adding(row)
+        if self._rows >= _MAX_ROWS:
+            self._voids.clear()
+            self._rows = 0
+        self._rows += len(voids.rows) - len(self._voids.get(key, NO_VOIDS).rows)
+        self._voids[key] = voids
 
 
 async def _decided(

@@ -250,6 +250,17 @@ async def test_a_long_row_that_gives_nothing_is_read_once_by_each_kind_of_reader
     assert await world.poll() == ["first", "last"]
 
 
+async def test_several_long_rows_are_read_once() -> None:
+    world = await World.new()
+    (first,) = await world.publish("first")
+    for number in range(3):
+        await world.transactions.abort(await world.write(*["x"] * 2 * PASSING_ENTRIES))
+        await world.publish(f"after {number}")
+    counts = [await world.reads(world.poll(first)) for _ in range(2)]
+    assert await world.poll(first) == ["after 0", "after 1", "after 2"]
+    assert counts[1] <= 5 < counts[0], "a read for each message, and those at both ends"
+
+
 async def test_a_long_row_of_markers_is_read_once_by_uncommitted_readers() -> None:
     world = await World.new()
     (plain,) = await world.publish("first")
