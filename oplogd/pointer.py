@@ -29,6 +29,7 @@ _MIN_LONG, _MAX_LONG = -(1 << 63), (1 << 63) - 1
 _POINTER = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 _LONG = re.compile(r"-?(?:0|[1-9][0-9]{0,18})", re.ASCII)
 _KEY = re.compile(r"[0-9a-f]{20}")
+KEY_BYTES = 10
 
 _SNAPSHOT_MEMBERS = frozenset({"readPointer", "writePointer", "inProgress", "invalid"})
 

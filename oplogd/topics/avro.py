@@ -17,7 +17,7 @@ from oplogd.message import MAX_MESSAGE_BYTES, Message, decode_content, of_payloa
 from oplogd.message_id import MESSAGE_ID_BYTES
 from oplogd.operation import Text
 from oplogd.pieces import Pieces
-from oplogd.pointer import parse_pointer
+from oplogd.pointer import KEY_BYTES, parse_pointer
 from oplogd.topics.avro_bytes import AvroBytes, Block
 from oplogd.topics.codec import (
     Most,
@@ -62,6 +62,16 @@ _PUBLISHED = {
         {"name": "messages", "type": {"type": "array", "items": _INFO}},
     ],
 }
+# A rollback by keys, as CDAP's documents describe it. A published answer is a rollback, too: it
+# begins with the branch of a union, 0 or 1, so pointers 0 and 1 have no rollback by keys.
+_ROLLBACK = {
+    "type": "record",
+    "name": "RollbackRequest",
+    "fields": [
+        {"name": "transactionWritePointer", "type": "long"},
+        {"name": "rollbackKeys", "type": {"type": "array", "items": "bytes"}},
+    ],
+}
 _POLL = {
     "type": "record",
     "name": "PollRequest",
@@ -82,6 +92,7 @@ _ANSWER = {"type": "array", "items": _MESSAGE}
 SCHEMAS: dict[str, dict[str, Any]] = {
     "PublishRequest": _PUBLISH,
     "PublishedInfo": _PUBLISHED,
+    "RollbackRequest": _ROLLBACK,
     "PollRequest": _POLL,
     "PollResponse": _ANSWER,
 }
@@ -103,6 +114,9 @@ class AvroCodec:
         return PublishRequest(pointer, _payloads(raw, body, block))
 
     def decode_rollback(self, raw: Octets) -> Pieces[Rollback]:
+        body = AvroBytes(raw)
+        if (first := body.number("transactionWritePointer")) > 1:
+            return rolling_back(parse_pointer(first), _keys(raw, body), _key, "rollbackKeys")
         body = AvroBytes(raw)
         pointer = _pointer(body)
         if pointer is None:
@@ -218,6 +232,24 @@ def _payloads(raw: Octets, body: AvroBytes, block: Block | None) -> Iterator[byt
         body.end_block(block, "messages")
         block = body.block("messages")
     body.end()
+
+
+def _keys(raw: bytes, body: AvroBytes) -> Iterator[bytes]:
+    """Yield each key of a rollback: no more bytes than one has and another."""
+    total = 0
+    while block := body.block("rollbackKeys"):
+        first, total = total, total + block.items
+        for index in range(first, total):
+            size = body.skip_bytes(f"rollbackKeys[{index}]")
+            yield raw[body.at - min(size, KEY_BYTES + 1) : body.at]
+        body.end_block(block, "rollbackKeys")
+    body.end()
+
+
+def _key(given: bytes, place: str) -> int:
+    if len(given) != KEY_BYTES:
+        raise MessageError(place, f"must be {KEY_BYTES} bytes: 8 of the time and 2 of the sequence")
+    return int.from_bytes(given)
 
 
 def _infos(body: AvroBytes) -> Iterator[tuple[int, int]]:

@@ -140,5 +140,5 @@ def test_schemas_are_served_without_a_password(tmp_path: Path) -> None:
         assert answer.status == 404
         assert answer.json["detail"] == (
             "there is no schema pollrequest;"
-            " there are PublishRequest, PublishedInfo, PollRequest, PollResponse"
+            " there are PublishRequest, PublishedInfo, RollbackRequest, PollRequest, PollResponse"
         )

@@ -147,7 +147,13 @@ def test_the_bytes_of_answers_are_these() -> None:
 
 
 def test_the_published_schemas_are_those_of_the_bodies() -> None:
-    assert set(SCHEMAS) == {"PublishRequest", "PublishedInfo", "PollRequest", "PollResponse"}
+    assert set(SCHEMAS) == {
+        "PublishRequest",
+        "PublishedInfo",
+        "RollbackRequest",
+        "PollRequest",
+        "PollResponse",
+    }
     one = fastavro.parse_schema(json.loads(json.dumps(SCHEMAS["PublishRequest"])))
     assert one["fields"] == PUBLISH["fields"]  # type: ignore[index, call-overload]
     two = fastavro.parse_schema(json.loads(json.dumps(SCHEMAS["PollRequest"])))

@@ -6,7 +6,7 @@ from typing import Any
 
 import fastavro
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from oplogd.errors import MessageError
@@ -14,6 +14,7 @@ from oplogd.event_id import Mark
 from oplogd.message_id import MAX_SEQUENCE, stamp
 from oplogd.pointer import MAX_POINTER
 from oplogd.topics.avro import SCHEMAS
+from oplogd.topics.avro_bytes import AvroBytes
 from oplogd.topics.codec import MAX_KEYS, Codec, Rollback
 from tests.kits.models.properties import examples
 from tests.unit.topics.pointer_bodies import (
@@ -108,6 +109,41 @@ def test_keys_are_times_and_sequences() -> None:
     assert rollback(JSON, body) == Rollback(TEPHRA, STAMPS)
 
 
+def by_keys(pointer: int, keys: list[bytes]) -> bytes:
+    out = io.BytesIO()
+    request = {"transactionWritePointer": pointer, "rollbackKeys": keys}
+    fastavro.schemaless_writer(out, fastavro.parse_schema(SCHEMAS["RollbackRequest"]), request)
+    return out.getvalue()
+
+
+@examples()
+@given(st.integers(2, MAX_POINTER), st.lists(marks, max_size=70))
+@example(TEPHRA, MARKS)
+@example(2, [])
+def test_avro_takes_keys_as_cdap_describes_them(pointer: int, places: list[Mark]) -> None:
+    stamps = [stamp(each.ms, each.sequence) for each in places]
+    keys = [each.to_bytes(10) for each in stamps]
+    assert rollback(AVRO, by_keys(pointer, keys)) == Rollback(pointer, stamps or None)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (by_keys(7, [bytes(10), bytes(9)]),
+         "rollbackKeys[1]: must be 10 bytes: 8 of the time and 2 of the sequence"),
+        (by_keys(7, [bytes(60_000)]),
+         "rollbackKeys[0]: must be 10 bytes: 8 of the time and 2 of the sequence"),
+        (by_keys(7, [bytes(10)])[:-1], "rollbackKeys: the Avro body ends here"),
+        (by_keys(7, [bytes(10)])[:-2], "rollbackKeys[0]: announces 10 bytes, but 9 follow"),
+        (by_keys(7, []) + b"x", "body: has bytes after the end of its Avro: 1"),
+        (by_keys(MAX_POINTER + 1, []),
+         f"transactionWritePointer: must be a whole number from 0 to {MAX_POINTER} (2^62 - 1)"),
+    ],
+)  # fmt: skip
+def test_a_damaged_rollback_by_keys_names_the_part_at_fault(body: bytes, said: str) -> None:
+    assert refused(AVRO, body) == said
+
+
 @BOTH
 def test_a_time_that_no_entry_has_stays_a_key_that_stores_can_compare(codec: Codec) -> None:
     """Without it the list could be empty, and that means everything."""
@@ -173,7 +209,8 @@ def test_a_bad_rollback_names_its_member(members: str, said: str) -> None:
     [
         (b"", "transactionWritePointer: the Avro body ends here"),
         (b"\x02\0", "transactionWritePointer: must not be null"),
-        (b"\x04\0", "transactionWritePointer: is not Avro: its union has no branch 2"),
+        (b"\x04", "rollbackKeys: the Avro body ends here"),
+        (b"\x01\0", "transactionWritePointer: is not Avro: its union has no branch -1"),
         (b"\0\x0e", "messages: the Avro body ends here"),
         (b"\0\x0e\x02\x02", "messages[0].sequenceId: the Avro body ends here"),
         (b"\0\x0e\x02\x02\0", "messages: the Avro body ends here"),
@@ -191,23 +228,33 @@ def test_a_damaged_rollback_names_the_part_at_fault(body: bytes, said: str) -> N
 
 
 @examples()
-@given(st.binary(max_size=30) | st.tuples(st.just(b"\0\x0e"), st.binary(max_size=30)).map(b"".join))
+@given(
+    st.binary(min_size=1, max_size=30)
+    | st.tuples(st.just(b"\0\x0e"), st.binary(max_size=30)).map(b"".join)
+)
 def test_any_bytes_are_a_rollback_or_one_error(body: bytes) -> None:
     try:
         pointer, stamps = rollback(AVRO, body)
     except MessageError:
         return
-    read: Any = fastavro.schemaless_reader(io.BytesIO(body), fastavro.parse_schema(PUBLISHED), None)
+    has_keys = AvroBytes(body).number("") > 1
+    schema = fastavro.parse_schema(SCHEMAS["RollbackRequest"] if has_keys else PUBLISHED)
+    read: Any = fastavro.schemaless_reader(io.BytesIO(body), schema, None)
     assert read["transactionWritePointer"] == pointer
     most = stamp(2**47 - 1, MAX_SEQUENCE)
-    given = [min(stamp(*each.values()), most) for each in read["messages"]]
+    if has_keys:
+        given = [min(int.from_bytes(key), most) for key in read["rollbackKeys"]]
+    else:
+        given = [min(stamp(*each.values()), most) for each in read["messages"]]
     assert given == (stamps or [])
 
 
 def keys_of(codec: Codec, count: int) -> list[bytes]:
     """Return bodies of rollbacks with this many keys."""
     bodies = [codec.encode_published(7, [Mark(1, 1, 1)] * count)]
-    if codec is JSON:
+    if codec is AVRO:
+        bodies.append(by_keys(7, [bytes(10)] * count))
+    else:
         keys = ",".join([KEY] * count)
         bodies.append(f'{{"transactionWritePointer":7,"rollbackKeys":[{keys}]}}'.encode())
     return bodies

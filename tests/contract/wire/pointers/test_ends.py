@@ -1,9 +1,11 @@
 """Ends of pointers of foreign transactions: rollbacks and reports, each with each of its errors."""
 
 import gzip
+import io
 import json
 from typing import Any
 
+import fastavro
 import pytest
 
 from tests.contract.wire.pointers.pointers import (
@@ -61,6 +63,20 @@ def test_an_answer_rolls_back_what_it_names_and_nothing_else(
         "void",
         "void",
     ]
+
+
+@on_one_store
+def test_avro_rolls_back_by_the_keys_of_polled_messages(
+    target: Target, topic: TopicClient, pointer: PointerClient
+) -> None:
+    schema = target.request("GET", "/v1/schemas/RollbackRequest").json
+    pointer.publish("a", "b")
+    body = io.BytesIO()
+    key = bytes.fromhex(topic.polled()[0]["id"][:20])
+    request = {"transactionWritePointer": TEPHRA, "rollbackKeys": [key]}
+    fastavro.schemaless_writer(body, schema, request)
+    empty(topic.request("POST", "/rollback", body.getvalue(), {"Content-Type": "avro/binary"}))
+    assert topic.payloads() == ["b"]
 
 
 @pytest.mark.parametrize(
