@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from oplogc.times import check_ms, from_ms
+
 DEFAULT_URL = "http://localhost:8042"
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -16,11 +18,11 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 def start_time(text: str) -> datetime:
     """Return the time that --since means. Raise ValueError if `text` is no time."""
     text = text.strip()
+    if re.fullmatch(r"[0-9]{1,13}", text):
+        return from_ms(text)
     try:
         if match := re.fullmatch(r"([0-9]{1,9})([smhd])", text):
             return datetime.now(UTC) - timedelta(seconds=int(match[1]) * _SECONDS[match[2]])
-        if re.fullmatch(r"[0-9]{1,13}", text):
-            return datetime.fromtimestamp(int(text) / 1000, UTC)
         time = datetime.fromisoformat(text.upper())
         if time.tzinfo is not None:
             return time
@@ -35,7 +37,10 @@ def start_time(text: str) -> datetime:
 def start_position(text: str) -> str | datetime:
     """Return the position that --from means. Raise ValueError if `text` is no position."""
     text = text.strip()
-    if re.fullmatch(r"[0-9]{1,13}|[0-9a-f]{24}", text):
+    if re.fullmatch(r"[0-9]{1,13}", text):
+        check_ms(text)
+        return text
+    if re.fullmatch(r"[0-9a-f]{24}", text):
         return text
     try:
         time = datetime.fromisoformat(text.upper())

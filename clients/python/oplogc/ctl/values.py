@@ -4,6 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from oplogc.errors import MessageError
+from oplogc.times import from_ms
 from oplogc.topics.foreign.calls import MAX_OFFSET
 from oplogc.topics.message import MAX_TTL_SECONDS, Message, encode
 from oplogc.topics.transactions.calls import MAX_LIST, STATES
@@ -38,11 +39,11 @@ def position(text: str) -> str | datetime:
     text = text.strip()
     if text == "0" or _ID.fullmatch(text):
         return text
+    if re.fullmatch(r"[0-9]{1,13}", text, re.ASCII):
+        return from_ms(text)
     try:
         if re.fullmatch(r"[0-9]{1,10}[smhd]", text, re.ASCII):
             return datetime.now(UTC) - timedelta(seconds=duration(text))
-        if re.fullmatch(r"[0-9]{1,13}", text, re.ASCII):
-            return datetime.fromtimestamp(int(text) / 1000, UTC)
         time = datetime.fromisoformat(text.upper())
         if time.tzinfo is not None:
             return time
