@@ -52,7 +52,9 @@ class Following(Generic[E]):
         self._max_unacked = max_unacked
         self._save_interval = save_interval
         self._file = (
-            StateFile(state_file, stream_format.positions) if state_file is not None else None
+            StateFile(state_file, stream_format.positions, stream_format.isolation)
+            if state_file is not None
+            else None
         )
         self._saver: Saver | None = None
         if self._file is not None:

@@ -1,5 +1,5 @@
 """The file that keeps a consumer's position: only the id, as in the files of the first client
-library.
+library. Behind the id of a topic's reader stands its isolation if that is ``read_committed``.
 """
 
 import contextlib
@@ -15,21 +15,27 @@ from oplogc.errors import StateFileError
 from oplogc.events import POSITION
 from oplogc.file_lock import FileLock
 
+_CONTENT = re.compile(r"(\S+)(?: (read_committed))?", re.ASCII)
+
 logger = logging.getLogger("oplogc")
 
 
 class StateFile:
     """A state file in use. A relative path and links are resolved once, here.
 
-    ``positions`` matches the positions that it may hold.
+    ``positions`` matches the positions that it may hold. ``isolation``: ``read_committed``, or
+    empty for a reader of another isolation, or of the oplog.
 
     Raises StateFileError, here and in ``lock``, if another consumer uses it, or it cannot be read
     or written.
     """
 
-    def __init__(self, path: str | Path, positions: re.Pattern[str] = POSITION) -> None:
+    def __init__(
+        self, path: str | Path, positions: re.Pattern[str] = POSITION, isolation: str = ""
+    ) -> None:
         self.path = Path(os.path.realpath(path))
         self._positions = positions
+        self._isolation = isolation
         self._lock: FileLock | None = None
         self.lock()
         try:
@@ -59,7 +65,7 @@ class StateFile:
         try:
             try:
                 with new.open("x") as file:
-                    file.write(position)
+                    file.write(f"{position} {self._isolation}".rstrip())
                     file.flush()
                     os.fsync(file.fileno())
                 new.replace(self.path)
@@ -81,14 +87,21 @@ class StateFile:
                 f"cannot read the state file {self.path}: {error.strerror}"
             ) from None
         text = raw.decode("ascii", "replace").removesuffix("\n")
+        content = _CONTENT.fullmatch(text)
         if not raw:
             raise StateFileError(f"the state file {self.path} is empty. Move it away to begin anew")
-        if not self._positions.fullmatch(text):
+        if not content or not self._positions.fullmatch(content[1]):
             raise StateFileError(
                 f"the state file {self.path} holds {text[:40]!r}, which is no position. "
                 "Move it away to begin anew"
             )
-        return text
+        if content[2] and content[2] != self._isolation:
+            raise StateFileError(
+                f"the state file {self.path} is of a reader with isolation {content[2]}, which this"
+                " one has not: it would skip records that were not committed yet. Move it away to"
+                " begin anew"
+            )
+        return content[1]
 
     def _try_to_write(self) -> None:
         new = self._temporary()

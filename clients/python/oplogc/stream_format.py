@@ -36,3 +36,5 @@ class StreamFormat(Generic[E]):
     positions: re.Pattern[str]
     """Matches the positions that a state file may hold."""
     max_block_bytes: int
+    isolation: str = ""
+    """Isolation that the state file tells: see ``StateFile``."""

@@ -70,9 +70,10 @@ class TopicConsumer(Following[TopicEvent]):
             _stream(each, name, password, check_isolation(isolation)) for each in agent_urls(url)
         ]
         positions = _OPLOG_POSITION if name == OPLOG else _POSITION
+        kept = "" if name == OPLOG or isolation == READ_UNCOMMITTED else isolation
         super().__init__(
             endpoints,
-            StreamFormat(read, is_known, refused, positions, MAX_BLOCK_BYTES),
+            StreamFormat(read, is_known, refused, positions, MAX_BLOCK_BYTES, kept),
             _start(start, positions),
             state_file=state_file,
             proxy=proxy,
