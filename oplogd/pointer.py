@@ -209,7 +209,7 @@ def stored_before(pointer: int) -> MessageError:
 
 
 def nothing_stored(pointer: int) -> MessageError:
-    """Return the error for a publish without messages if none are stored either."""
+    """Return the error for a publish without messages if the stored ones are rolled back."""
     return MessageError("messages", f"there is none, and none is stored under pointer {pointer}")
 
 

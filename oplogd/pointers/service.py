@@ -64,18 +64,21 @@ class PointerService:
     ) -> list[Mark]:
         """Publish messages, or the stored ones if there are none. Return the marks of the entries.
 
-        See ``Pointers.publish`` and ``Pointers.publish_stored``. Raises QueueFullError.
+        There is no mark if nothing was stored. See ``Pointers.publish`` and
+        ``Pointers.publish_stored``. Raises QueueFullError.
         """
 
         async def append(topic: Topic) -> tuple[int, list[Mark]]:
             log, timeout = topic.log, self._timeout_ms
             if not messages:
-                return log, [await self._pointers.publish_stored(log, pointer, timeout)]
+                mark = await self._pointers.publish_stored(log, pointer, timeout)
+                return log, [] if mark is None else [mark]
             return log, await self._pointers.publish(log, pointer, messages, timeout)
 
         with self._counted(name, messages):
             log, marks = await self._in(name, append)
-        self._acknowledged(log, marks[-1].offset)
+        if marks:
+            self._acknowledged(log, marks[-1].offset)
         return marks
 
     async def store(self, name: TopicName, pointer: int, messages: Sequence[Message]) -> None:

@@ -91,13 +91,14 @@ class Pointers(Protocol):
         than ``limits`` would be stored and not published.
         """
 
-    async def publish_stored(self, log: int, pointer: int, timeout_ms: int) -> Mark:
+    async def publish_stored(self, log: int, pointer: int, timeout_ms: int) -> Mark | None:
         """Append a PUBLISH entry for the messages that were stored and not yet published.
 
         Return its mark. A message that is stored later is not among them. If there are none since
         the last PUBLISH entry, return the mark of that one, whether the pointer is decided or not.
-        Raises TransactionConflictError if the pointer is decided, and MessageError if there is
-        nothing (see ``pointer.nothing_stored``), also after a rollback of the last one.
+        Do nothing and return None if no message was ever stored. Raises TransactionConflictError if
+        the pointer is decided, and MessageError if what was stored is rolled back (see
+        ``pointer.nothing_stored``).
         """
 
     async def rollback(self, log: int, pointer: int, stamps: Sequence[int] | None) -> Mark | None:

@@ -89,13 +89,15 @@ def store(
 
 def publish_stored(
     db: sqlite3.Connection, log: int, pointer: int, timeout_ms: int, now: int
-) -> Mark:
+) -> Mark | None:
     row = rows.find(db, log, pointer)
     is_new = row.last > row.published
     if not is_new and row.publish is not None:
         return row.publish
     if row.decision is not None:
         raise decided(pointer, row.decision)
+    if not row.last:
+        return None
     if not is_new:
         raise nothing_stored(pointer)
     marker = encode_marker(Marker(str(pointer), row.records, row.last, row.published))

@@ -59,7 +59,7 @@ class SqlitePointers:
             )
         )
 
-    async def publish_stored(self, log: int, pointer: int, timeout_ms: int) -> Mark:
+    async def publish_stored(self, log: int, pointer: int, timeout_ms: int) -> Mark | None:
         return await self._shared.run(
             lambda db, _: steps.publish_stored(db, log, pointer, timeout_ms, self._now_ms())
         )

@@ -99,7 +99,8 @@ PUBLISH = endpoint(
     " `transactionWritePointer` the messages belong to a foreign transaction: readers with"
     " `isolation` `read_committed` wait for its end at POST /v1/pointers/{pointer}/commit or abort."
     " Without messages, the stored ones of the pointer are published; repeated, the answer is the"
-    " same. A publish with a pointer takes no Oplog-Lease and no topic of `system`.",
+    " same, and if none is stored, its `messages` are empty. A publish with a pointer takes no"
+    " Oplog-Lease and no topic of `system`.",
     {
         **json_or_avro_answer(
             "The messages are durable. The body is empty without `transactionWritePointer`."

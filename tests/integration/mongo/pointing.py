@@ -38,7 +38,9 @@ async def store_messages(
 
 
 async def publish_stored(store: MongoStore, topic: Topic, pointer: int = TEPHRA) -> Mark:
-    return await store.pointers.publish_stored(topic.log, pointer, TIMEOUT_MS)
+    mark = await store.pointers.publish_stored(topic.log, pointer, TIMEOUT_MS)
+    assert mark is not None
+    return mark
 
 
 def stamp_of(mark: Mark) -> int:

@@ -63,7 +63,9 @@ async def store_under(
 async def publish_stored(
     store: StoreHandle, topic: Topic, pointer: int, timeout_ms: int = TIMEOUT_MS
 ) -> Mark:
-    return await store.pointers.publish_stored(topic.log, pointer, timeout_ms)
+    mark = await store.pointers.publish_stored(topic.log, pointer, timeout_ms)
+    assert mark is not None, "nothing was stored"
+    return mark
 
 
 def stamp_of(mark: Mark) -> int:

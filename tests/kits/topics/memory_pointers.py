@@ -98,13 +98,15 @@ class MemoryPointers:
             row.stored = next_write_stamp(row.stored, self.topics.clock())
             stored[row.stored] = each
 
-    async def publish_stored(self, log: int, pointer: int, timeout_ms: int) -> Mark:
+    async def publish_stored(self, log: int, pointer: int, timeout_ms: int) -> Mark | None:
         await self._enter(log)
         waiting = self._waiting(log, pointer)
         row = self._rows.get((log, pointer))
         if row is not None and row.last is not None and row.stored == row.published:
             return row.last
         self._refuse_decided(log, pointer)
+        if row is None or not row.stored:
+            return None
         if not waiting:
             raise nothing_stored(pointer)
         row = self._register(log, pointer, timeout_ms, has_entries=True)

@@ -96,7 +96,9 @@ class World:
         await self.pointers.store(self.log, pointer, given, TIMEOUT_MS, Limits())
 
     async def publish(self, pointer: int) -> Mark:
-        return await self.pointers.publish_stored(self.log, pointer, TIMEOUT_MS)
+        mark = await self.pointers.publish_stored(self.log, pointer, TIMEOUT_MS)
+        assert mark is not None
+        return mark
 
     async def decide(self, pointer: int, decision: Decision) -> None:
         await self.pointers.decide([self.log], pointer, decision)

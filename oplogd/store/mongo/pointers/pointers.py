@@ -114,7 +114,7 @@ class MongoPointers:
                 await self._stored.drop_new(pointer, log)
                 raise await self._refusal(pointer, log)
 
-    async def publish_stored(self, log: int, pointer: int, timeout_ms: int) -> Mark:
+    async def publish_stored(self, log: int, pointer: int, timeout_ms: int) -> Mark | None:
         async with self._working():
             await self._check_topic(log)
             is_registered = False
@@ -126,6 +126,8 @@ class MongoPointers:
                 if decision is not None:
                     await self._decider.finish({(pointer, log): decision})
                     raise decided(pointer, decision)
+                if not found.number:
+                    return None
                 if found.first_new is None:
                     raise nothing_stored(pointer)
                 if notes := await self._rollbacks.pending(pointer, log):

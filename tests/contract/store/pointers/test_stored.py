@@ -15,6 +15,7 @@ from tests.kits.store.kits import Kit
 from tests.kits.store.messages import NAME, entries_of, mark, messages, publish
 from tests.kits.store.pointing import (
     POINTERS,
+    TIMEOUT_MS,
     Found,
     committed,
     entry_at,
@@ -98,18 +99,30 @@ async def test_a_publish_with_nothing_new_returns_the_mark_of_the_last_one(
     assert len(await kinds_in(txn_store, topic)) == 6
 
 
-async def test_a_publish_without_anything_stored_is_refused(txn_store: StoreHandle) -> None:
+async def test_a_publish_without_anything_stored_does_nothing(txn_store: StoreHandle) -> None:
     topic = await txn_store.topics.create(NAME, None)
+    pointers = txn_store.pointers
     for published in ([], ["direct"]):
         for payload in published:
             await publish_under(txn_store, topic, 7, payload)
-        with pytest.raises(MessageError, match="none is stored under pointer 7") as error:
-            await publish_stored(txn_store, topic, 7)
-        assert error.value.field == "messages"
+        assert await pointers.publish_stored(topic.log, 7, TIMEOUT_MS) is None
     await store_under(txn_store, topic, 8, "of another pointer")
-    with pytest.raises(MessageError):
-        await publish_stored(txn_store, topic, 7)
+    assert await pointers.publish_stored(topic.log, 7, TIMEOUT_MS) is None
+    assert await pointers.publish_stored(topic.log, 9, TIMEOUT_MS) is None
     assert await kinds_in(txn_store, topic) == [("direct", 7)]
+    assert [each.pointer for each in await pointers.select(topic.log, 10)] == [7, 8]
+    await pointers.decide([topic.log], 7, Decision.COMMITTED)
+    with pytest.raises(TransactionConflictError):
+        await pointers.publish_stored(topic.log, 7, TIMEOUT_MS)
+
+
+async def test_a_publish_of_what_is_rolled_back_is_refused(txn_store: StoreHandle) -> None:
+    topic = await txn_store.topics.create(NAME, None)
+    await store_under(txn_store, topic, 7, "a")
+    await txn_store.pointers.rollback(topic.log, 7, None)
+    with pytest.raises(MessageError, match="none is stored under pointer 7") as error:
+        await publish_stored(txn_store, topic, 7)
+    assert error.value.field == "messages"
 
 
 @pytest.mark.parametrize("decision", Decision)

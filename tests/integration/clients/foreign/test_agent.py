@@ -14,6 +14,7 @@ from oplogc.topics import (
     RefusedError,
     TopicNotFound,
     Topics,
+    TransactionError,
     UnavailableError,
 )
 from tests.kits.agents.agent import Agent
@@ -162,6 +163,35 @@ def test_the_agents_sentences_reach_the_caller(
             topics.pointers.publish("system/oplog", 3, '{"event":"insert","type":"t","id":"1"}')
         with pytest.raises(TopicNotFound):
             topics.pointers.commit(3, [topic, f"{namespace}/none"])
+
+
+def test_a_publish_of_nothing_has_no_place_and_its_rollback_removes_nothing(
+    agent: Agent, topics_of: TopicsOf, namespace: str
+) -> None:
+    topic = f"{namespace}/t"
+    with topics_of(agent.url) as topics:
+        topics.create(topic)
+        nothing = topics.pointers.publish(topic, 2)
+        assert nothing.places == ()
+        topics.pointers.publish(topic, 2, "a")
+        topics.pointers.rollback(topic, 2, nothing)
+        assert texts(topics, topic) == ["a"]
+
+
+def test_messages_that_left_with_their_topic_are_missed(
+    agent: Agent, topics_of: TopicsOf, namespace: str
+) -> None:
+    topic = f"{namespace}/t"
+    with topics_of(agent.url) as topics:
+        topics.create(topic)
+        publisher = topics.foreign_publisher(max_buffered_bytes=1)
+        publisher.start(1)
+        publisher.publish(topic, "a")  # stored: the buffer takes nothing
+        topics.delete(topic)
+        topics.create(topic)
+        with pytest.raises(TransactionError, match="are gone; was the topic deleted"):
+            publisher.persist()
+        publisher.rollback()
 
 
 def test_the_right_to_write_is_needed(tmp_path: Path) -> None:

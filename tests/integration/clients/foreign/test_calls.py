@@ -232,7 +232,7 @@ def test_an_answer_that_cannot_be_read_is_told(topics_of: TopicsOf, wrong: bytes
 @pytest.mark.parametrize(
     "wrong",
     [
-        published(5),
+        published(6),
         published(6, 0),
         published(5, -1),
         published(5, 65_536),

@@ -49,7 +49,9 @@ class PointerWorld(TopicWorld):
         """Store messages and publish them."""
         made = [message(text) for text in texts]
         await self.pointers.store(topic.log, pointer, made, TIMEOUT_MS, Limits())
-        return await self.pointers.publish_stored(topic.log, pointer, TIMEOUT_MS)
+        mark = await self.pointers.publish_stored(topic.log, pointer, TIMEOUT_MS)
+        assert mark is not None
+        return mark
 
     async def decide(self, topic: Topic, pointer: int, decision: Decision) -> Mark:
         return (await self.pointers.decide([topic.log], pointer, decision))[topic.log]

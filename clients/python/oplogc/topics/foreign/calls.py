@@ -35,7 +35,8 @@ class Place(NamedTuple):
 class Published(NamedTuple):
     """The answer to a publish under a pointer. Give it to ``rollback``.
 
-    ``places``: one of each message, or the one at which all stored messages are published.
+    ``places``: one of each message, or the one at which all stored messages are published; empty
+    if no message was given and none was stored.
     """
 
     topic: str
@@ -125,10 +126,13 @@ def list_entries(name: TopicName, after: int | None, limit: int | None) -> Call:
     return Call("GET", f"{name.path}/entries", query=_query(after=after, limit=_limit(limit)))
 
 
-def published(topic: str, pointer: int, answer: Answer) -> Published:
-    """Raises ProtocolError, also if the answer is about another pointer."""
+def published(topic: str, pointer: int, sent: int, answer: Answer) -> Published:
+    """Raises ProtocolError, also if the answer is about another pointer.
+
+    ``sent``: number of messages in the request. Without any, the answer may have no place.
+    """
     given = _read(answer, lambda document: published_of(topic, document))
-    if given.pointer != pointer or not given.places:
+    if given.pointer != pointer or (sent and not given.places):
         raise _no_agent(answer, "it does not confirm messages under this pointer")
     return given
 

@@ -97,6 +97,10 @@ class ForeignCore:
             if part.has_stored or part.messages:
                 with self._sending(part):
                     answer = await self._pointers.publish_encoded(part.name, pointer, part.messages)
+                    if not answer.places:
+                        raise TransactionError(
+                            f"the messages stored in {part.name} are gone; was the topic deleted?"
+                        )
                 part.published.append(answer)
                 part.messages, part.has_stored = [], False
         self._bytes = 0

@@ -57,7 +57,7 @@ class AsyncPointers:
         call = calls.publish(name, pointer, messages)
         answer = await self._confirmed(call, repeat=not messages)
         try:
-            published = calls.published(str(name), pointer, answer)
+            published = calls.published(str(name), pointer, len(messages), answer)
             if messages and len(published.places) != len(messages):
                 raise ProtocolError(f"{answer.url} does not confirm each message")
         except ProtocolError as error:
@@ -87,6 +87,8 @@ class AsyncPointers:
             if (published.topic, published.pointer) != (str(name), number):
                 raise ValueError("published: is of another topic or pointer")
             keys = published.keys
+            if not keys:  # a request without keys would mean everything
+                return
         elif published is not None:
             if isinstance(published, str) or not published:
                 raise ValueError("published: give a list of keys, or None for everything")
