@@ -5,7 +5,7 @@ transaction. The store knows nothing else of such a transaction.
 """
 
 import re
-from collections.abc import Callable, Collection, Generator, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ import msgspec
 
 from oplogd.errors import MessageError, TransactionConflictError, TransactionTooLargeError
 from oplogd.isolation import EntryKind, Reading
+from oplogd.pieces import Pieces
 from oplogd.transaction import FIRST_ID, decode_marker
 
 # Larger numbers are ids of our own transactions.
@@ -146,18 +147,7 @@ def parse_pointer(given: Any, field: str = "transactionWritePointer") -> int:
     return number
 
 
-def parse_snapshot(given: Any) -> Snapshot:
-    """Run ``parsing_snapshot`` to its end."""
-    pieces = parsing_snapshot(given)
-    while True:
-        try:
-            next(pieces)
-        except StopIteration as end:
-            snapshot: Snapshot = end.value
-            return snapshot
-
-
-def parsing_snapshot(given: Any) -> Generator[None, None, Snapshot]:
+def parsing_snapshot(given: Any) -> Pieces[Snapshot]:
     """Check the ``transaction`` of a poll, in pieces of less than a millisecond.
 
     Raises MessageError, which names the member.
@@ -245,7 +235,7 @@ def _listed(given: Any, field: str) -> list[Any]:
     return given
 
 
-def _longs(given: list[Any], field: str) -> Generator[None, None, Set[int]]:
+def _longs(given: list[Any], field: str) -> Pieces[Set[int]]:
     numbers: set[int] = set()
     for start in range(0, len(given), _AT_ONCE):
         numbers.update(_some_longs(given[start : start + _AT_ONCE], field, start))

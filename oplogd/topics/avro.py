@@ -29,7 +29,7 @@ from oplogd.topics.codec import (
     rolling_back,
     stamp_of_info,
 )
-from oplogd.topics.json_codec import limit, snapshot
+from oplogd.topics.json_codec import limit, reading_snapshot
 from oplogd.transaction import Isolation
 
 # Messages that fastavro decodes in one call, below 64: then their count is one byte.
@@ -133,7 +133,7 @@ class AvroCodec:
     def operation(self, given: bytes | memoryview) -> Text:
         return given
 
-    def decode_poll(self, raw: Octets, isolation: Isolation | None = None) -> PollRequest:
+    def decoding_poll(self, raw: Octets, isolation: Isolation | None = None) -> Pieces[PollRequest]:
         body = AvroBytes(raw)
         start = body.branch("startFrom", 3)
         if start == 0:
@@ -148,7 +148,8 @@ class AvroCodec:
         body.end()
         poll = _library().decode_poll(raw)
         position, most = _start(poll["startFrom"]), limit(poll["limit"])
-        given = None if poll["transaction"] is None else snapshot(poll["transaction"])
+        text = poll["transaction"]
+        given = None if text is None else (yield from reading_snapshot(text))
         isolation = isolation_with(given, isolation)
         return PollRequest(position, poll["inclusive"], most, isolation, given)
 
@@ -234,14 +235,14 @@ def _payloads(raw: Octets, body: AvroBytes, block: Block | None) -> Iterator[byt
     body.end()
 
 
-def _keys(raw: bytes, body: AvroBytes) -> Iterator[bytes]:
+def _keys(raw: Octets, body: AvroBytes) -> Iterator[bytes]:
     """Yield each key of a rollback: no more bytes than one has and another."""
     total = 0
     while block := body.block("rollbackKeys"):
         first, total = total, total + block.items
         for index in range(first, total):
             size = body.skip_bytes(f"rollbackKeys[{index}]")
-            yield raw[body.at - min(size, KEY_BYTES + 1) : body.at]
+            yield bytes(raw[body.at - min(size, KEY_BYTES + 1) : body.at])
         body.end_block(block, "rollbackKeys")
     body.end()
 

@@ -105,7 +105,7 @@ class Codec(Protocol):
     def operation(self, given: Any) -> Text:
         """Return one of these messages as the JSON text of an operation. Raises MessageError."""
 
-    def decode_poll(self, raw: Octets, isolation: Isolation | None = None) -> PollRequest:
+    def decoding_poll(self, raw: Octets, isolation: Isolation | None = None) -> Pieces[PollRequest]:
         """Decode the body of a poll, which is not empty. Raises MessageError.
 
         ``isolation``: that of a body which has none; None: it was not given.

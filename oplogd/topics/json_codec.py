@@ -21,7 +21,7 @@ from oplogd.pointer import (
     Snapshot,
     parse_key,
     parse_pointer,
-    parse_snapshot,
+    parsing_snapshot,
 )
 from oplogd.topics.codec import (
     MAX_KEYS,
@@ -95,7 +95,7 @@ _decode_poll: Callable[[Text], _Poll] = msgspec.json.Decoder(_Poll).decode
 _decode_info: Callable[[Text], _Info] = msgspec.json.Decoder(_Info).decode
 _decode_wrapped: Callable[[Text], _Wrapped] = msgspec.json.Decoder(_Wrapped).decode
 _decode_operation: Callable[[Text], str | _Object] = msgspec.json.Decoder(str | _Object).decode
-_decode_short: Callable[[Text], Any] = msgspec.json.Decoder().decode
+_decode_any: Callable[[Text], Any] = msgspec.json.Decoder().decode
 
 
 class JsonCodec:
@@ -153,13 +153,14 @@ class JsonCodec:
         except msgspec.ValidationError:
             raise MessageError("payload", _ALONE) from None
 
-    def decode_poll(self, raw: Octets, isolation: Isolation | None = None) -> PollRequest:
+    def decoding_poll(self, raw: Octets, isolation: Isolation | None = None) -> Pieces[PollRequest]:
         if raw.count(b",") > _MAX_POLL_COMMAS:
             raise _too_many_pointers()
         poll = read(_decode_poll, raw, "body", _POLL)
         if poll.isolation is not None:
             isolation = isolation_of(poll.isolation)
-        given = None if is_null(poll.transaction) else snapshot(poll.transaction)
+        text = poll.transaction
+        given = None if is_null(text) else (yield from reading_snapshot(text))
         return PollRequest(
             _start(poll.startFrom),
             poll.inclusive,
@@ -173,12 +174,14 @@ class JsonCodec:
         return f"[{texts}]".encode()
 
 
-def snapshot(text: Text) -> Snapshot:
+def reading_snapshot(text: Text) -> Pieces[Snapshot]:
     """Read the JSON text of a snapshot. Raises MessageError."""
-    # A list of other values could take a hundred times the memory of the text.
+    # The commas bound its values, which may be anything until each is checked.
     if bytes(text).count(b",") > _MAX_POLL_COMMAS:
         raise _too_many_pointers()
-    return parse_snapshot(read(_decode_short, text, "transaction"))
+    given = read(_decode_any, text, "transaction")
+    yield
+    return (yield from parsing_snapshot(given))
 
 
 def limit(given: int | None) -> int | None:
@@ -225,7 +228,7 @@ def _short(given: Value, field: str) -> Any:
     """Decode a short value. Raises MessageError."""
     if isinstance(given, Extents):
         raise MessageError(field, f"has more than {_MAX_VALUE_BYTES:,} bytes")
-    return read(_decode_short, _require_short(given, field), field)
+    return read(_decode_any, _require_short(given, field), field)
 
 
 def _require_short(given: Text, field: str) -> bytes:

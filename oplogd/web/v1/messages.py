@@ -126,7 +126,7 @@ def add_poll(
             codec = codec_for(request, default=JSON if is_empty else "")
             if is_empty:
                 return codec, PollRequest(isolation=isolation or Isolation.READ_UNCOMMITTED)
-            asked = codec.decode_poll(raw, isolation)
+            asked = await bodies.work(codec.decoding_poll(raw, isolation))
             if asked.snapshot is None and len(raw) > _MAX_POLL_BYTES:
                 raise Problem(413, f"the body has more than {_MAX_POLL_BYTES:,} bytes")
             return codec, asked

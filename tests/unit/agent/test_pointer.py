@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from oplogd.errors import MessageError
 from oplogd.isolation import EntryKind, Reading, reading
+from oplogd.pieces import at_once
 from oplogd.pointer import (
     MAX_POINTER,
     MAX_SNAPSHOT_POINTERS,
@@ -23,7 +24,6 @@ from oplogd.pointer import (
     nothing_stored,
     parse_key,
     parse_pointer,
-    parse_snapshot,
     parsing_snapshot,
     runs_of,
     stored_before,
@@ -38,6 +38,11 @@ LEAST, MOST = -(2**63), 2**63 - 1
 TEPHRA = 1_732_000_000_123 * 1_000_000
 
 WHOLE = "must be a whole number of 64 bits"
+
+
+def snapshot_of(given: Any) -> Snapshot:
+    return at_once(parsing_snapshot(given))
+
 
 # --- Pointers and keys ---
 
@@ -104,7 +109,7 @@ def test_other_values_are_no_key(given: Any) -> None:
     ],
 )
 def test_a_snapshot_is_read(given: dict[str, Any], snapshot: Snapshot) -> None:
-    assert parse_snapshot(given) == snapshot
+    assert snapshot_of(given) == snapshot
 
 
 @pytest.mark.parametrize(
@@ -134,21 +139,21 @@ def test_a_snapshot_is_read(given: dict[str, Any], snapshot: Snapshot) -> None:
 )  # fmt: skip
 def test_a_bad_snapshot_names_its_member(given: Any, said: str) -> None:
     with pytest.raises(MessageError) as caught:
-        parse_snapshot(given)
+        snapshot_of(given)
     assert str(caught.value) == said
 
 
 def test_a_snapshot_has_a_bounded_number_of_pointers() -> None:
     half = MAX_SNAPSHOT_POINTERS // 2
     full = {"readPointer": 1, "inProgress": [*range(half)], "invalid": [*range(half)]}
-    assert parse_snapshot(full).in_progress == frozenset(range(half))
+    assert snapshot_of(full).in_progress == frozenset(range(half))
     with pytest.raises(MessageError, match=r"^transaction: has more than 100,000 pointers in its"):
-        parse_snapshot({**full, "invalid": [*range(half + 1)]})
+        snapshot_of({**full, "invalid": [*range(half + 1)]})
     with pytest.raises(MessageError, match=r"^transaction: has more than 100,000 pointers in its"):
-        parse_snapshot({"readPointer": 1, "invalid": ["1"] * (MAX_SNAPSHOT_POINTERS + 1)})
+        snapshot_of({"readPointer": 1, "invalid": ["1"] * (MAX_SNAPSHOT_POINTERS + 1)})
     numbers = range(MAX_SNAPSHOT_POINTERS)
     strings = {"readPointer": 1, "invalid": [*map(str, numbers)]}
-    assert parse_snapshot(strings).invalid == frozenset(numbers)
+    assert snapshot_of(strings).invalid == frozenset(numbers)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +162,7 @@ def test_a_snapshot_has_a_bounded_number_of_pointers() -> None:
 )  # fmt: skip
 def test_each_text_in_a_list_is_one_number(text: str) -> None:
     with pytest.raises(MessageError) as caught:
-        parse_snapshot({"readPointer": 1, "invalid": ["5", text]})
+        snapshot_of({"readPointer": 1, "invalid": ["5", text]})
     assert str(caught.value) == f"transaction.invalid[1]: {WHOLE}"
 
 
@@ -165,7 +170,7 @@ def test_each_text_in_a_list_is_one_number(text: str) -> None:
 @given(st.lists(st.integers(LEAST, MOST).flatmap(lambda n: st.sampled_from([n, str(n)]))))
 @example(["-0", "0", 0])
 def test_a_list_holds_numbers_and_digits(listed: list[int | str]) -> None:
-    snapshot = parse_snapshot({"readPointer": 1, "inProgress": listed})
+    snapshot = snapshot_of({"readPointer": 1, "inProgress": listed})
     assert snapshot.in_progress == frozenset(map(int, listed))
 
 

@@ -11,6 +11,7 @@ from oplogd.message import Message
 from oplogd.pieces import at_once
 from oplogd.topics.avro import AvroCodec
 from oplogd.topics.codec import reading_publish
+from tests.kits.topics.messages import decode_poll
 
 CODEC = AvroCodec()
 MOST = 100_000
@@ -84,5 +85,5 @@ def refused(body: bytes) -> tuple[str, str]:
 
 def refused_poll(body: bytes) -> tuple[str, str]:
     with pytest.raises(MessageError) as caught:
-        CODEC.decode_poll(body)
+        decode_poll(CODEC, body)
     return caught.value.field, caught.value.reason

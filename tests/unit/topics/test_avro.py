@@ -16,7 +16,7 @@ from oplogd.topics.avro import SCHEMAS
 from oplogd.topics.codec import Polled, PollRequest, reading_publish
 from oplogd.transaction import Isolation
 from tests.kits.models.properties import examples
-from tests.kits.topics.messages import of_json
+from tests.kits.topics.messages import decode_poll, of_json
 from tests.unit.topics.avro_bodies import (
     ANSWER,
     CODEC,
@@ -79,7 +79,7 @@ def test_several_blocks_with_or_without_sizes_are_read_like_one(
 def test_polls_that_fastavro_writes_are_read(
     start: bytes | int | None, inclusive: bool, limit: int | None
 ) -> None:
-    assert CODEC.decode_poll(poll(start, inclusive, limit)) == PollRequest(start, inclusive, limit)
+    assert decode_poll(CODEC, poll(start, inclusive, limit)) == PollRequest(start, inclusive, limit)
 
 
 @examples()
@@ -132,8 +132,8 @@ def test_the_bytes_of_a_publish_are_these() -> None:
 )
 def test_the_bytes_of_polls_are_these(body: str, request_: PollRequest) -> None:
     assert poll(*request_[:3]) == bytes.fromhex(body)
-    assert CODEC.decode_poll(bytes.fromhex(body)) == request_
-    committed = CODEC.decode_poll(bytes.fromhex(body), Isolation.READ_COMMITTED)
+    assert decode_poll(CODEC, bytes.fromhex(body)) == request_
+    committed = decode_poll(CODEC, bytes.fromhex(body), Isolation.READ_COMMITTED)
     assert committed == request_._replace(isolation=Isolation.READ_COMMITTED)
 
 

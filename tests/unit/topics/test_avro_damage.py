@@ -12,6 +12,7 @@ from oplogd.ingest.body import TooLargeError
 from oplogd.message import MAX_MESSAGE_BYTES, Message, of_payload
 from oplogd.topics.codec import InvalidMessagesError, PollRequest, reading_publish
 from tests.kits.models.properties import examples
+from tests.kits.topics.messages import decode_poll
 from tests.unit.topics.avro_bodies import (
     CODEC,
     ID,
@@ -52,7 +53,7 @@ def test_any_bytes_are_messages_or_one_error(body: bytes) -> None:
 )
 def test_any_bytes_are_a_poll_or_one_error(body: bytes) -> None:
     try:
-        found = CODEC.decode_poll(body)
+        found = decode_poll(CODEC, body)
     except MessageError:
         return
     read = fastavro.schemaless_reader(io.BytesIO(body), POLL, None)

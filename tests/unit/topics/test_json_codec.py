@@ -16,6 +16,7 @@ from oplogd.topics.codec import (
 )
 from oplogd.topics.json_codec import JsonCodec
 from oplogd.transaction import Isolation
+from tests.kits.topics.messages import decode_poll
 
 CODEC = JsonCodec()
 ID = "0000018bcfe56800" + "0" * 24
@@ -129,7 +130,7 @@ def test_a_number_out_of_range_is_said_to_be_one(number: bytes) -> None:
         published(b'{"messages": [{"payload": "a", "ttl": ' + number + b"}]}")
     assert str(error.value) == "messages[0]: has a number that is out of range"
     with pytest.raises(MessageError) as poll_error:
-        CODEC.decode_poll(b'{"limit": ' + number + b"}")
+        decode_poll(CODEC, b'{"limit": ' + number + b"}")
     assert str(poll_error.value) == "body: has a number that is out of range"
 
 
@@ -151,7 +152,7 @@ def test_a_list_too_long_to_split_at_once_has_all_its_messages() -> None:
     ],
 )  # fmt: skip
 def test_a_poll_is_decoded(body: bytes, request_: PollRequest) -> None:
-    assert CODEC.decode_poll(body) == request_
+    assert decode_poll(CODEC, body) == request_
 
 
 @pytest.mark.parametrize(
@@ -178,7 +179,7 @@ def test_a_poll_is_decoded(body: bytes, request_: PollRequest) -> None:
 )
 def test_a_bad_poll_names_its_member(body: bytes, field: str) -> None:
     with pytest.raises(MessageError) as error:
-        CODEC.decode_poll(body)
+        decode_poll(CODEC, body)
     assert error.value.field == field
 
 
@@ -195,7 +196,7 @@ def test_a_bad_poll_names_its_member(body: bytes, field: str) -> None:
 def test_the_isolation_of_the_body_wins_over_that_of_the_query(
     member: str, query: Isolation, counts: Isolation | None
 ) -> None:
-    assert CODEC.decode_poll(b"{%b}" % member.encode(), query).isolation is (counts or query)
+    assert decode_poll(CODEC, b"{%b}" % member.encode(), query).isolation is (counts or query)
 
 
 def test_answers_are_joined_from_stored_text() -> None:

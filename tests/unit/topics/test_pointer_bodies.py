@@ -8,6 +8,7 @@ import pytest
 from oplogd.errors import MessageError
 from oplogd.pointer import MAX_POINTER, MAX_SNAPSHOT_POINTERS, Snapshot
 from oplogd.topics.codec import Codec
+from tests.kits.topics.messages import decode_poll
 from tests.unit.topics.pointer_bodies import (
     AVRO,
     BOTH,
@@ -139,24 +140,24 @@ def poll_body(codec: Codec, transaction: Any) -> bytes:
 def test_a_poll_with_a_snapshot_is_committed(codec: Codec) -> None:
     body = poll_body(codec, SNAPSHOT)
     for isolation in (None, COMMITTED):
-        request = codec.decode_poll(body, isolation)
+        request = decode_poll(codec, body, isolation)
         assert (request.snapshot, request.isolation) == (READ, COMMITTED)
     with pytest.raises(MessageError, match=r"^isolation: must be read_committed with a"):
-        codec.decode_poll(body, UNCOMMITTED)
-    assert codec.decode_poll(poll_body(codec, None)).snapshot is None
+        decode_poll(codec, body, UNCOMMITTED)
+    assert decode_poll(codec, poll_body(codec, None)).snapshot is None
 
 
 def test_the_isolation_of_a_body_counts_beside_its_snapshot() -> None:
     members: dict[str, Any] = {"transaction": SNAPSHOT, "isolation": COMMITTED}
-    assert JSON.decode_poll(json.dumps(members).encode(), UNCOMMITTED).snapshot == READ
+    assert decode_poll(JSON, json.dumps(members).encode(), UNCOMMITTED).snapshot == READ
     members["isolation"] = UNCOMMITTED
     with pytest.raises(MessageError, match=r"^isolation: must be read_committed with a"):
-        JSON.decode_poll(json.dumps(members).encode(), COMMITTED)
+        decode_poll(JSON, json.dumps(members).encode(), COMMITTED)
 
 
 def test_the_bytes_of_a_poll_with_a_snapshot_are_these() -> None:
     text = b'{"readPointer":5}'
-    request = AVRO.decode_poll(b"\x04\x01\x02\x00\x22" + text)
+    request = decode_poll(AVRO, b"\x04\x01\x02\x00\x22" + text)
     assert (request.snapshot, request.isolation) == (Snapshot(5), COMMITTED)
 
 
@@ -178,7 +179,7 @@ def test_the_bytes_of_a_poll_with_a_snapshot_are_these() -> None:
 )  # fmt: skip
 def test_a_bad_snapshot_names_its_member(codec: Codec, transaction: Any, said: str) -> None:
     with pytest.raises(MessageError) as caught:
-        codec.decode_poll(poll_body(codec, transaction))
+        decode_poll(codec, poll_body(codec, transaction))
     assert str(caught.value) == said
 
 
@@ -195,7 +196,7 @@ def test_a_bad_snapshot_names_its_member(codec: Codec, transaction: Any, said: s
 def test_a_snapshot_that_is_no_json_is_refused(text: bytes, said: str) -> None:
     asked = {"startFrom": None, "inclusive": True, "limit": None, "transaction": text}
     with pytest.raises(MessageError) as caught:
-        AVRO.decode_poll(written(POLL, asked))
+        decode_poll(AVRO, written(POLL, asked))
     assert str(caught.value) == said
 
 
@@ -208,5 +209,5 @@ def test_a_snapshot_has_up_to_100_000_pointers(codec: Codec) -> None:
         "inProgress": pointers[:1000],
         "invalid": [str(each) for each in pointers[1000:]],
     }
-    found = codec.decode_poll(poll_body(codec, given)).snapshot
+    found = decode_poll(codec, poll_body(codec, given)).snapshot
     assert found == Snapshot(TEPHRA, None, frozenset(pointers[:1000]), frozenset(pointers[1000:]))

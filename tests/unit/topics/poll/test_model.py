@@ -30,7 +30,7 @@ from oplogd.topics.poller import Poller
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.properties import examples
 from tests.kits.topics.memory import MemoryTopics
-from tests.kits.topics.messages import of_json
+from tests.kits.topics.messages import decode_poll, of_json
 from tests.unit.topics.polling import TopicModel
 
 NAME = TopicName("ns", "t")
@@ -168,7 +168,7 @@ class World:
     async def poll(self, step: Poll) -> None:
         start = self.start_of(step)
         body = {"startFrom": start, "inclusive": step.inclusive, "limit": step.limit}
-        request = CODEC.decode_poll(json.dumps(body).encode())
+        request = decode_poll(CODEC, json.dumps(body).encode())
         reads = self.topics.reads
         answer = await self.poller.poll(NAME, request)
         self.polled_from_memory += self.topics.reads == reads

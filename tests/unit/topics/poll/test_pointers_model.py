@@ -33,7 +33,7 @@ from tests.kits.models.properties import examples
 from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.memory_pointers import MemoryPointers
 from tests.kits.topics.memory_transactions import MemoryTransactions
-from tests.kits.topics.messages import of_json
+from tests.kits.topics.messages import decode_poll, of_json
 from tests.unit.topics.pointer_polls import FIRST_WRITE_MS, LAST, TTL, Reader, Reference
 
 NAME = TopicName("ns", "t")
@@ -278,7 +278,7 @@ class World:
         start = self.start_of(step)
         members = {key: each for key, each in reader._asdict().items() if each is not None}
         body = {"startFrom": start, "inclusive": step.inclusive, "limit": step.limit, **members}
-        answer = await self.poller.poll(NAME, CODEC.decode_poll(json.dumps(body).encode()))
+        answer = await self.poller.poll(NAME, decode_poll(CODEC, json.dumps(body).encode()))
         got = json.loads(CODEC.encode(answer.messages)), answer.gap, answer.held_by
         limit = min(step.limit or LIMIT, LIMIT)
         assert got == self.reference.poll(self.clock.ms, start, step.inclusive, limit, reader)

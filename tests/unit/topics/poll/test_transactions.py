@@ -25,7 +25,7 @@ from oplogd.transaction import MAX_TIMEOUT_MS, Isolation, Record
 from tests.kits.models.properties import examples
 from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.memory_transactions import MemoryTransactions
-from tests.kits.topics.messages import of_json
+from tests.kits.topics.messages import decode_poll, of_json
 
 NAME, OTHER = TopicName("ns", "t"), TopicName("ns", "other")
 START_MS = 1_700_000_000_000
@@ -306,7 +306,7 @@ class World:
     async def poll(self, step: Poll, isolation: Isolation) -> None:
         start = self.start_of(step)
         body = {"startFrom": start, "inclusive": step.inclusive, "limit": step.limit}
-        request = CODEC.decode_poll(json.dumps({**body, "isolation": isolation}).encode())
+        request = decode_poll(CODEC, json.dumps({**body, "isolation": isolation}).encode())
         answer = await self.poller.poll(NAME, request)
         got = json.loads(CODEC.encode(answer.messages)), answer.gap
         limit = min(step.limit or LIMIT, LIMIT)
