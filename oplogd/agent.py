@@ -10,6 +10,7 @@ from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import StoreUnavailableError
 from oplogd.garbage import Freezer
 from oplogd.health import Health
+from oplogd.ingest.appends import Appends
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.fenced import FencedQueue, FencedWriter
 from oplogd.ingest.queue import IngestQueue
@@ -63,6 +64,7 @@ class Agent:
         self.clock = clock
         self.store = store
         self.health = Health()
+        self.appends = Appends(self.health, clock)
         self.counters = Counters()
         self.leases = LeaseCounters()
         self.queue = IngestQueue(settings.max_queued_events, settings.max_queued_bytes)
@@ -100,6 +102,7 @@ class Agent:
             leases=self.leases,
             peek=self.feeds.peek,
             acknowledged=self.feeds.acknowledged,
+            appends=self.appends,
         )
         limits = Limits(settings.txn_max_records, settings.txn_max_bytes)
         room = Room(settings.max_queued_events, settings.max_queued_bytes)
@@ -172,12 +175,22 @@ class Agent:
             self.ring.restart(bounds.head)
         self.udp.start()
         writer = Writer(
-            self.store, self.queue, self.counters, self.health, self.spool, self.latency, self.clock
+            self.store,
+            self.queue,
+            self.counters,
+            self.health,
+            self.spool,
+            self.latency,
+            self.clock,
+            self.appends,
         )
         self._writer = self._run("writer", writer.run())
-        fenced = FencedWriter(self.store, self.fenced, self.counters, self.leases, self.health)
+        fenced = FencedWriter(
+            self.store, self.fenced, self.counters, self.leases, self.health, self.appends
+        )
         self._fenced_writer = self._run("writer of fenced operations", fenced.run())
         self._message_writer = self._run("message writer", self.topics.writer.run())
+        self._run("watch of appends", self.appends.run())
         self._run("sweep", sweep_topics(self.store.topics, self.settings.topic_cleanup, self.clock))
         self._run(
             "keeper of transactions", keep_transactions(self.store.transactions, clock=self.clock)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from oplogd.errors import StaleFenceError
 from oplogd.health import Health
+from oplogd.ingest.appends import Appends
 from oplogd.ingest.bounded import BoundedQueue
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.queue import Item
@@ -59,8 +60,9 @@ class FencedWriter(RequestWriter[FencedItem]):
         counters: Counters,
         leases: LeaseCounters,
         health: Health,
+        appends: Appends | None = None,
     ) -> None:
-        super().__init__(queue, health.part("writer of fenced operations"), logger)
+        super().__init__(queue, health, "writer of fenced operations", logger, appends)
         self._store = store
         self._counters = counters
         self._leases = leases

@@ -3,12 +3,13 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from logging import Logger
 from typing import Generic, TypeVar
 
 from oplogd.errors import NotConfirmedError, StoreUnavailableError
-from oplogd.health import Part
+from oplogd.health import Health
+from oplogd.ingest.appends import Appends
 from oplogd.ingest.bounded import BoundedQueue, Waiting
 from oplogd.ingest.store_errors import as_unavailable
 
@@ -28,10 +29,18 @@ class RequestWriter(ABC, Generic[_Item]):
     nothing again, unlike the writer of operations.
     """
 
-    def __init__(self, queue: BoundedQueue[_Item], part: Part, logger: Logger) -> None:
+    def __init__(
+        self,
+        queue: BoundedQueue[_Item],
+        health: Health,
+        name: str,
+        logger: Logger,
+        appends: Appends | None,
+    ) -> None:
         self._queue = queue
-        self._part = part
+        self._part = health.part(name)
         self._logger = logger
+        self._appends = appends or Appends(health)
 
     @abstractmethod
     async def append(self, items: Sequence[_Item]) -> None:
@@ -45,7 +54,7 @@ class RequestWriter(ABC, Generic[_Item]):
         while True:
             items = await self._take()
             try:
-                with as_unavailable(self._part, self._logger):
+                with as_unavailable(self._part, self._logger), self._watched(items):
                     await self.append(items)
             except NotConfirmedError as error:  # the store works; others need not wait
                 self._queue.refuse(items, error)
@@ -58,6 +67,15 @@ class RequestWriter(ABC, Generic[_Item]):
             else:
                 self._part.good()
                 self._queue.finish(items)
+
+    def _watched(self, items: Sequence[_Item]) -> AbstractContextManager[None]:
+        def give_up(error: NotConfirmedError) -> None:
+            """Answer requests. The items keep their room: they are still being written."""
+            for item in items:
+                item.fail(error)
+            self.dropped(self._queue.refuse_waiting(StoreUnavailableError(str(error))))
+
+        return self._appends.step(give_up)
 
     async def _take(self) -> list[_Item]:
         """Take items. Without any, a trouble ends: otherwise an idle agent would stay degraded."""

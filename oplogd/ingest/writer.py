@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import NotConfirmedError, StoreError, StoreUnavailableError
 from oplogd.health import Health
+from oplogd.ingest.appends import Appends
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.queue import IngestQueue, Item
 from oplogd.ingest.spool import Spool
@@ -61,8 +62,10 @@ class Writer:
         spool: Spool | None = None,
         latency: LatencyProbe | None = None,
         clock: Clock = SYSTEM,
+        appends: Appends | None = None,
     ) -> None:
         self._clock = clock
+        self._appends = appends or Appends(health, clock)
         self._store = store
         self._queue = queue
         self._counters = counters
@@ -89,7 +92,7 @@ class Writer:
         self._latency.begin(batch.operations[0].data, batch.items[0].arrived)
         while True:
             try:
-                await self._append(batch.operations, batch.batch_id)
+                await self._append(batch.operations, batch.batch_id, batch.items)
             except StoreUnavailableError as error:
                 self._report(batch.items, error)
                 if await self._move_to_spool(batch):
@@ -132,7 +135,7 @@ class Writer:
                 batch = await spool.first(BATCH_OPERATIONS, BATCH_BYTES)
                 if batch is None:
                     break
-                await self._append(batch.operations, batch.batch_id)
+                await self._append(batch.operations, batch.batch_id, [])
                 self._counters.add_ingested_from_spool(len(batch.operations))
                 await spool.drop(batch)
                 delay = FIRST_RETRY_SECONDS
@@ -164,10 +167,18 @@ class Writer:
         kept = [item for item in items if item.done is None]
         return self._batch(kept) if kept else None
 
-    async def _append(self, operations: Sequence[Operation], batch_id: BatchId) -> None:
-        """Append to the store. Raises StoreUnavailableError for every failure."""
+    async def _append(
+        self, operations: Sequence[Operation], batch_id: BatchId, items: Sequence[Item]
+    ) -> None:
+        """Append to the store. Raises StoreUnavailableError for every failure.
+
+        ``items``: those whose requests wait for it.
+        """
         begun = self._clock.monotonic()
-        with as_unavailable(self._part, logger):
+        with (
+            as_unavailable(self._part, logger),
+            self._appends.step(lambda error: self._refuse(items, error)),
+        ):
             await self._store.append(operations, batch_id)
         self._counters.commit_seconds.observe(self._clock.monotonic() - begun)
 
@@ -197,6 +208,9 @@ class Writer:
     def _report(self, items: Sequence[Item], error: StoreError) -> None:
         """Report a failed append to the requests of ``items`` and of the queue."""
         self._part.bad(str(error))
+        self._refuse(items, error)
+
+    def _refuse(self, items: Sequence[Item], error: StoreError) -> None:
         for item in items:
             item.fail(NotConfirmedError(str(error)))
         self._counters.add_discarded(self._queue.refuse_waiting(StoreUnavailableError(str(error))))

@@ -1,6 +1,7 @@
 """The parts of an agent that serve topics, composed."""
 
 from oplogd.health import Health
+from oplogd.ingest.appends import Appends
 from oplogd.leases.counters import LeaseCounters
 from oplogd.store import Store
 from oplogd.topics.counters import TopicCounters
@@ -28,12 +29,13 @@ class TopicParts:
         leases: LeaseCounters,
         peek: Peek | None = None,
         acknowledged: Acknowledged = without_rings,
+        appends: Appends | None = None,
     ) -> None:
         topics = store.topics
         self.counters = TopicCounters()
         self.known = KnownTopics(topics)
         self.queue = MessageQueue(max_queued, max_queued_bytes, "messages")
-        self.writer = MessageWriter(topics, self.queue, health, acknowledged)
+        self.writer = MessageWriter(topics, self.queue, health, acknowledged, appends)
         self.publisher = Publisher(self.known, self.queue, self.counters, leases)
         self.poller = Poller(topics, self.known, self.counters, poll_limit, peek, acknowledged)
         self.oplog = OplogPoller(store, self.counters, poll_limit)

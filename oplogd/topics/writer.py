@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from oplogd.health import Health
+from oplogd.ingest.appends import Appends
 from oplogd.ingest.request_writer import RequestWriter
 from oplogd.lease import Fence
 from oplogd.message import Message
@@ -29,8 +30,9 @@ class MessageWriter(RequestWriter[MessageItem]):
         queue: MessageQueue,
         health: Health,
         acknowledged: Acknowledged = without_rings,
+        appends: Appends | None = None,
     ) -> None:
-        super().__init__(queue, health.part("message writer"), logger)
+        super().__init__(queue, health, "message writer", logger, appends)
         self._topics = topics
         self._acknowledged = acknowledged
 

@@ -90,15 +90,15 @@ def create_app(agent: Agent) -> FastAPI:
     )
     add_session(app, readers)
     rights = Rights[Request](readers.require, writers.require)
-    topics = agent.topics
-    add_topics(app, rights, agent.store, topics.known, agent.feeds)
-    add_publish(app, rights, topics.publisher, agent.pointers, intake, bodies, is_stopping)
+    topics, appends = agent.topics, agent.appends
+    add_topics(app, rights, agent.store, topics.known, agent.feeds, appends)
+    add_publish(app, rights, topics.publisher, agent.pointers, intake, bodies, appends, is_stopping)
     add_poll(app, rights, topics.poller, topics.oplog, bodies)
     add_topic_stream(app, rights, topics.known, streams)
     add_schemas(app)
-    add_transactions(app, rights, agent.transactions, bodies, is_stopping)
-    add_pointers(app, rights, agent.pointers, topics.publisher, bodies, is_stopping)
-    add_leases(app, rights, agent.store, agent.leases, bodies, is_stopping)
+    add_transactions(app, rights, agent.transactions, bodies, appends, is_stopping)
+    add_pointers(app, rights, agent.pointers, topics.publisher, bodies, appends, is_stopping)
+    add_leases(app, rights, agent.store, agent.leases, bodies, appends, is_stopping)
     add_preflight(app)
     add_head(app)
     return app

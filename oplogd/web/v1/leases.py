@@ -7,6 +7,7 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 
 from oplogd.errors import TopicError
+from oplogd.ingest.appends import Appends
 from oplogd.lease import lease_name
 from oplogd.leases import rules
 from oplogd.leases.counters import LeaseCounters
@@ -31,6 +32,7 @@ def add_leases(
     store: Store,
     counters: LeaseCounters,
     bodies: BodyReader,
+    appends: Appends,
     is_stopping: Callable[[], bool],
 ) -> None:
     @app.post(LEASE, **describe.POLL)
@@ -39,7 +41,7 @@ def add_leases(
         with continuing():
             name = name_of(request)
             asked = rules.parse_poll(name, await read_json(bodies, request, _MAX_BYTES))
-            lease = await store.leases.poll(asked)
+            lease = await appends.confirmed(store.leases.poll(asked))
         counters.add_poll(asked.holder, lease)
         return _json(rules.polled(lease, asked.holder))
 
@@ -55,7 +57,7 @@ def add_leases(
         with continuing():
             name = name_of(request)
             asked = rules.parse_release(await read_json(bodies, request, _MAX_BYTES))
-            lease = await store.leases.release(name, asked.holder, asked.term)
+            lease = await appends.confirmed(store.leases.release(name, asked.holder, asked.term))
         counters.add_release(name)
         return _json(rules.released(lease))
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from fastapi import FastAPI, Request, Response
 
 from oplogd.errors import MessageError
+from oplogd.ingest.appends import Appends
 from oplogd.ingest.intake import Intake
 from oplogd.media_types import JSON
 from oplogd.names import OPLOG
@@ -48,6 +49,7 @@ def add_publish(
     pointers: PointerService,
     intake: Intake,
     bodies: BodyReader,
+    appends: Appends,
     is_stopping: Callable[[], bool],
 ) -> None:
     """Add publish. ``intake`` takes the operations of the oplog."""
@@ -70,7 +72,7 @@ def add_publish(
                 if pointer is not None:
                     refuse_fence(request, "messages under a pointer")
                     with continuing(STORES_TWICE if messages else CONTINUES):
-                        marks = await pointers.publish(name, pointer, messages)
+                        marks = await appends.confirmed(pointers.publish(name, pointer, messages))
                     body = codec.encode_published(pointer, marks)
                     return Response(body, 200, HEADERS, codec.media_type)
                 await publisher.publish(name, messages, fence)

@@ -10,6 +10,7 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 
 from oplogd.errors import MessageError
+from oplogd.ingest.appends import Appends
 from oplogd.media_types import JSON
 from oplogd.names import OPLOG, SYSTEM, TopicName
 from oplogd.pointer import Decision, parse_pointer
@@ -49,6 +50,7 @@ def add_pointers(
     service: PointerService,
     publisher: Publisher,
     bodies: BodyReader,
+    appends: Appends,
     is_stopping: Callable[[], bool],
 ) -> None:
     """Add the endpoints. ``publisher`` counts messages that are refused as invalid."""
@@ -64,7 +66,7 @@ def add_pointers(
                 raise MessageError("transactionWritePointer", "must not be null")
             if not messages:
                 raise MessageError("messages", "there is none")
-            await service.store(name, pointer, messages)
+            await appends.confirmed(service.store(name, pointer, messages))
         return Response(status_code=200, headers=HEADERS)
 
     @app.post(f"{TOPIC}/rollback", **describe.ROLLBACK)
@@ -75,7 +77,7 @@ def add_pointers(
             codec = codec_for(request)
             async with bodies.received(request, "keys") as raw:
                 pointer, stamps = await bodies.work(codec.decode_rollback(raw))
-            await service.rollback(name, pointer, stamps)
+            await appends.confirmed(service.rollback(name, pointer, stamps))
         return Response(status_code=200, headers=HEADERS)
 
     @app.post(f"{POINTER}/commit", **describe.COMMIT)
@@ -113,7 +115,7 @@ def add_pointers(
             for name in names:
                 rights.require(request, Right.WRITE, *name)
                 require_known(name)
-            await service.decide(names, pointer, decision)
+            await appends.confirmed(service.decide(names, pointer, decision))
         topics = [str(name) for name in names]
         return _json({"pointer": str(pointer), "state": decision, "topics": topics})
 

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from fastapi import FastAPI, Request, Response
 
+from oplogd.ingest.appends import Appends
 from oplogd.media_types import JSON
 from oplogd.names import OPLOG, SYSTEM, TopicName, no_topic
 from oplogd.store import Store
@@ -31,7 +32,12 @@ TOPIC = f"{TOPICS}/{{topic}}"
 
 
 def add_topics(
-    app: FastAPI, rights: Rights[Request], store: Store, known: KnownTopics, feeds: Feeds
+    app: FastAPI,
+    rights: Rights[Request],
+    store: Store,
+    known: KnownTopics,
+    feeds: Feeds,
+    appends: Appends,
 ) -> None:
     topics = store.topics
 
@@ -42,7 +48,7 @@ def add_topics(
         refuse_reserved(name)
         body = await small_body(request)
         with problems():
-            topic = await topics.create(name, parse_properties(body))
+            topic = await appends.confirmed(topics.create(name, parse_properties(body)))
             return _json(await show(topic))
 
     @app.put(f"{TOPIC}/properties", **describe.CHANGE)
@@ -52,7 +58,7 @@ def add_topics(
         refuse_reserved(name)
         body = await small_body(request)
         with problems():
-            topic = await topics.change(name, parse_properties(body))
+            topic = await appends.confirmed(topics.change(name, parse_properties(body)))
             known.forget(name)
             feeds.changed(topic)
             return _json(await show(topic))
@@ -63,7 +69,7 @@ def add_topics(
         rights.require(request, Right.WRITE, *name)
         refuse_reserved(name)
         with problems():
-            await topics.delete(name)
+            await appends.confirmed(topics.delete(name))
         known.forget(name)
         return Response(status_code=200, headers=HEADERS)
 

@@ -7,6 +7,7 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 
 from oplogd.ingest.body import Octets
+from oplogd.ingest.appends import Appends
 from oplogd.media_types import JSON
 from oplogd.names import SYSTEM
 from oplogd.operation import format_ms
@@ -40,6 +41,7 @@ def add_transactions(
     rights: Rights[Request],
     service: TransactionService,
     bodies: BodyReader,
+    appends: Appends,
     is_stopping: Callable[[], bool],
 ) -> None:
     @app.post(TXNS, **describe.BEGIN)
@@ -49,7 +51,7 @@ def add_transactions(
             asked = rules.parse_begin(await read(request))
             if asked.topic is not None:
                 rights.require(request, Right.WRITE, *asked.topic)
-            transaction = await service.begin(asked)
+            transaction = await appends.confirmed(service.begin(asked))
         id_ = str(transaction.id)
         body = {"txn": id_, "expires_at": format_ms(transaction.expires_ms)}
         return _json(body, {**HEADERS, "Location": f"{TXNS}/{id_}"}, 201)
@@ -62,14 +64,15 @@ def add_transactions(
             writing = await read_records(request)
             for name in writing.topics:
                 rights.require(request, Right.WRITE, *name)
-            return await show(await service.write(id_, writing))
+            return await show(await appends.confirmed(service.write(id_, writing)))
 
     @app.post(f"{TXN}/commit", **describe.COMMIT)
     async def commit(request: Request) -> Response:
         require_write(request)
         with continuing():
             id_ = id_of(request)
-            done = await service.commit(id_, rules.parse_commit(await read(request)))
+            count = rules.parse_commit(await read(request))
+            done = await appends.confirmed(service.commit(id_, count))
         return Response(await bodies.work(rules.encoding_commit(done)), 200, HEADERS, JSON)
 
     @app.post(f"{TXN}/abort", **describe.ABORT)
@@ -78,7 +81,7 @@ def add_transactions(
         with continuing():
             id_ = id_of(request)
             rules.parse_abort(await read(request))
-            return await show(await service.abort(id_))
+            return await show(await appends.confirmed(service.abort(id_)))
 
     @app.get(TXN, **describe.SHOW)
     async def get(request: Request) -> Response:

@@ -10,6 +10,8 @@ from fastapi import FastAPI, Request
 
 from oplogd.errors import NotConfirmedError, StoreUnavailableError
 from oplogd.ingest.budget import Budgets
+from oplogd.health import Health
+from oplogd.ingest.appends import Appends
 from oplogd.names import TopicName
 from oplogd.pointers.service import PointerService
 from oplogd.store.transactions import Limits
@@ -78,9 +80,13 @@ class Bench:
         bodies = BodyReader(Budgets.of(4 << 20, 30.0), 4 << 20)
         self.app = FastAPI()
         add_error_handlers(self.app, ())
-        rights, intake = RightsOfTopics(), _no_intake()
-        add_publish(self.app, rights, publisher, service, intake, bodies, lambda: self.stopping)
-        add_pointers(self.app, rights, service, publisher, bodies, lambda: self.stopping)
+        rights, intake, appends = RightsOfTopics(), _no_intake(), Appends(Health())
+
+        def stopping() -> bool:
+            return self.stopping
+
+        add_publish(self.app, rights, publisher, service, intake, bodies, appends, stopping)
+        add_pointers(self.app, rights, service, publisher, bodies, appends, stopping)
 
     async def post(self, path: str, body: Any) -> Answer:
         return await self.request("POST", path, json.dumps(body).encode())

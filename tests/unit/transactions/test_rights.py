@@ -8,6 +8,8 @@ import pytest
 from fastapi import FastAPI, Request
 
 from oplogd.ingest.budget import Budgets
+from oplogd.health import Health
+from oplogd.ingest.appends import Appends
 from oplogd.names import TopicName
 from oplogd.store.transactions import Limits
 from oplogd.topics.known import KnownTopics
@@ -65,7 +67,7 @@ async def app_with_topics() -> FastAPI:
     app = FastAPI()
     add_error_handlers(app, ())
     bodies = BodyReader(Budgets.of(1 << 20, 30.0), 1 << 20)
-    add_transactions(app, RightsOfTopics(), service, bodies, lambda: False)
+    add_transactions(app, RightsOfTopics(), service, bodies, Appends(Health()), lambda: False)
     return app
 
 

@@ -1,0 +1,114 @@
+"""Appends that do not return. A hanging disk or database raises no error: only their age tells."""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
+
+from oplogd.clock import SYSTEM, Clock
+from oplogd.errors import NotConfirmedError
+from oplogd.health import Health
+
+# An append that takes longer degrades the agent.
+HANGING_SECONDS = 5.0
+
+# Requests that wait for an append that takes longer get 503.
+ANSWER_SECONDS = 30.0
+
+_LOOK_SECONDS = 1.0
+_LATE = f"the store has not confirmed an append within {ANSWER_SECONDS:g} s"
+
+# Fails the requests that wait for an append, and those that wait behind them.
+GiveUp = Callable[[NotConfirmedError], None]
+
+_T = TypeVar("_T")
+
+
+class _Step(NamedTuple):
+    began: float
+    give_up: GiveUp
+
+
+class Appends:
+    """Knows the appends and commits that have begun and not returned.
+
+    While the oldest is older than HANGING_SECONDS, the agent is degraded. After ANSWER_SECONDS the
+    requests that wait for an append fail with NotConfirmedError. The append itself goes on: its
+    things may still be stored.
+    """
+
+    def __init__(self, health: Health, clock: Clock = SYSTEM) -> None:
+        self._part = health.part("append", "the store confirms appends again")
+        self._clock = clock
+        self._steps: dict[int, _Step] = {}  # by number, so the oldest first
+        self._numbers = itertools.count()
+        self._kept: set[asyncio.Task[Any]] = set()
+
+    @contextmanager
+    def step(self, give_up: GiveUp) -> Iterator[None]:
+        """Watch the append in the block.
+
+        ``give_up``: called again and again once the append is older than ANSWER_SECONDS.
+        """
+        number = next(self._numbers)
+        self._steps[number] = _Step(self._clock.monotonic(), give_up)
+        try:
+            yield
+        finally:
+            del self._steps[number]
+
+    async def confirmed(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Return the result of work that writes.
+
+        Raises NotConfirmedError after ANSWER_SECONDS. The work then goes on without its caller.
+        """
+        given_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def watched() -> _T:
+            with self.step(lambda error: _fail(given_up, error)):
+                return await work
+
+        task = asyncio.create_task(watched(), name="write of a request")
+        ends: set[asyncio.Future[Any]] = {task, given_up}
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if task.done():
+            return task.result()
+        self._kept.add(task)
+        task.add_done_callback(self._ended)
+        given_up.result()
+        raise AssertionError("not reached")
+
+    async def run(self) -> None:
+        """Look regularly until cancelled."""
+        while True:
+            await self._clock.sleep(_LOOK_SECONDS)
+            self.look()
+
+    def look(self) -> None:
+        """Report the oldest append if it hangs, and answer the requests of those that are late."""
+        now = self._clock.monotonic()
+        steps = list(self._steps.values())
+        if not steps or now - steps[0].began < HANGING_SECONDS:
+            self._part.good()
+            return
+        self._part.bad(f"the store has not confirmed an append for {HANGING_SECONDS:g} s")
+        for step in steps:
+            if now - step.began < ANSWER_SECONDS:
+                return
+            step.give_up(NotConfirmedError(_LATE))
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        """Take the result of work whose request has its answer: it is too late for an error."""
+        self._kept.discard(task)
+        if not task.cancelled():
+            task.exception()
+
+
+def _fail(future: "asyncio.Future[None]", error: NotConfirmedError) -> None:
+    if not future.done():
+        future.set_exception(error)

@@ -1,0 +1,162 @@
+"""A store that hangs: the agent says so, and no request waits without end."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import cast
+
+import pytest
+
+from oplogd.errors import NotConfirmedError, StoreUnavailableError
+from oplogd.health import Health
+from oplogd.ingest.appends import ANSWER_SECONDS, HANGING_SECONDS, Appends
+from oplogd.ingest.counters import Counters
+from oplogd.ingest.queue import IngestQueue
+from oplogd.ingest.writer import Writer
+from oplogd.store import Store
+from oplogd.topics.writer import MessageWriter
+from tests.kits.clock.virtual import VirtualClock
+from tests.kits.models.operations import numbered
+from tests.unit.ingest.writing import HUGE, FailingStore
+from tests.unit.topics.publishing import NAME
+from tests.unit.topics.publishing import Bench as TopicBench
+
+
+class Hanging:
+    """A writer whose store keeps an append until ``store.gate`` is set."""
+
+    def __init__(self) -> None:
+        self.time = VirtualClock()
+        self.store = FailingStore()
+        self.store.gate.clear()
+        self.queue = IngestQueue(HUGE, HUGE)
+        self.counters = Counters()
+        self.health = Health()
+        self.appends = Appends(self.health, self.time.clock)
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[None]:
+        store, clock = cast(Store, self.store), self.time.clock
+        writer = Writer(
+            store, self.queue, self.counters, self.health, clock=clock, appends=self.appends
+        )
+        async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+            task = group.create_task(writer.run())
+            await self.store.arrived.wait()
+            yield
+            self.store.gate.set()
+            await self.queue.emptied()
+            task.cancel()
+
+    def pass_seconds(self, seconds: float) -> None:
+        self.time.move(seconds)
+        self.appends.look()
+
+
+async def test_an_append_that_hangs_is_a_trouble_with_one_line_until_it_returns(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    bench = Hanging()
+    done = bench.queue.submit(numbered(1))
+    async with bench.writing():
+        bench.pass_seconds(HANGING_SECONDS - 0.1)
+        assert bench.health.trouble is None
+        bench.pass_seconds(0.1)
+        assert bench.health.trouble == "the store has not confirmed an append for 5 s"
+        bench.pass_seconds(10)
+        assert not done.done()
+    await done
+    bench.appends.look()
+    assert bench.health.trouble is None
+    assert [record.message for record in caplog.records] == [
+        "append: the store has not confirmed an append for 5 s",
+        "append: the store confirms appends again",
+    ]
+
+
+async def test_requests_of_a_hanging_append_are_answered_and_its_operations_are_stored_later() -> (
+    None
+):
+    bench = Hanging()
+    written = bench.queue.submit(numbered(1))
+    async with bench.writing():
+        waiting = bench.queue.submit(numbered(1, first=2))
+        bench.queue.put(numbered(1, first=3))  # a datagram: no request waits
+        bench.pass_seconds(ANSWER_SECONDS)
+        with pytest.raises(NotConfirmedError, match="not confirmed an append within 30 s"):
+            await written
+        with pytest.raises(StoreUnavailableError) as dropped:
+            await waiting
+        assert dropped.type is StoreUnavailableError, "it has left the queue"
+        later = bench.queue.submit(numbered(1, first=4))
+        bench.pass_seconds(1)
+        with pytest.raises(StoreUnavailableError):
+            await later
+    assert bench.store.log == [*numbered(1), *numbered(1, first=3)]
+    assert (bench.counters.ingested, bench.counters.discarded) == (2, 2)
+    assert bench.queue.count == bench.queue.bytes == 0
+
+
+async def test_publishes_that_wait_for_a_hanging_append_are_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    time, bench = VirtualClock(), TopicBench()
+    appends = Appends(bench.health, time.clock)
+    arrived, gate = asyncio.Event(), asyncio.Event()
+    append = bench.topics.append
+
+    async def hanging(batches: object) -> object:
+        arrived.set()
+        await gate.wait()
+        return await append(batches)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(bench.topics, "append", hanging)
+    await bench.topics.create(NAME, None)
+    writer = MessageWriter(bench.topics, bench.queue, bench.health, appends=appends)
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        task = group.create_task(writer.run())
+        written = bench.publishing("written")
+        await arrived.wait()
+        waiting = bench.publishing("waiting")
+        while bench.queue.count < 2:
+            await asyncio.sleep(0)
+        time.move(ANSWER_SECONDS)
+        appends.look()
+        with pytest.raises(NotConfirmedError):
+            await written
+        with pytest.raises(StoreUnavailableError) as dropped:
+            await waiting
+        assert dropped.type is StoreUnavailableError
+        assert bench.health.trouble is not None
+        gate.set()
+        await bench.queue.emptied()
+        task.cancel()
+    assert await bench.stored() == ['{"payload":"written"}']
+
+
+async def test_a_commit_that_hangs_is_answered_and_goes_on() -> None:
+    time = VirtualClock()
+    appends = Appends(health := Health(), time.clock)
+    gate, done = asyncio.Event(), asyncio.Event()
+
+    async def commit() -> str:
+        await gate.wait()
+        done.set()
+        return "committed"
+
+    request = asyncio.create_task(appends.confirmed(commit()))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    time.move(ANSWER_SECONDS)
+    appends.look()
+    with pytest.raises(NotConfirmedError):
+        await request
+    appends.look()
+    assert health.trouble is not None, "the commit still hangs"
+    gate.set()
+    await done.wait()
+    await asyncio.sleep(0)
+    appends.look()
+    assert health.trouble is None
+    assert await appends.confirmed(commit()) == "committed"
