@@ -7,9 +7,22 @@ again, and so makes one guess, however many such consumers there are.
 An address that sent the right password is **known** from then on: only its own guesses count for
 it. So strangers who use up the common limit cannot lock out the consumers and producers that worked
 before.
+
+Strangers must not lock out new addresses either. 1.1 guesses per second from three networks keep
+EVERYBODY empty. So while it is empty, each network still has a few checks: those of its **cell**. A
+keyed hash puts every network into one of CELLS cells, and only wrong attempts spend a check. A
+guesser with n networks empties at most n of the 1,024 cells, whatever its rate: a new address of
+another network is locked out with a probability of at most n / 1,024, which is 0.3 % for three. To
+lock out all, a guesser needs thousands of networks, since it does not know the key.
+
+The price: the cells hold 1,024 x 3 = 3,072 guesses, and get 1,024 x 24 = 24,576 per day. With
+EVERYBODY that is at most 110,976 per day for all guessers of the world. The cells have a fixed size
+however many addresses come.
 """
 
+import hashlib
 import ipaddress
+import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -38,6 +51,10 @@ NETWORK = AttemptLimit(40, 2.5)
 # For all addresses that are not known together: 86,400 guesses per day.
 EVERYBODY = AttemptLimit(500, 1.0)
 
+# For a cell of networks, while EVERYBODY is used up.
+CELL = AttemptLimit(3, 3_600.0)
+CELLS = 1_024
+
 _REMEMBERED_PER_ADDRESS = 16
 _REMEMBERED = 1_024
 _KNOWN = 4_096
@@ -48,7 +65,8 @@ _UNKNOWN = "unknown"
 class MemoryBounds(NamedTuple):
     """Bounds on the memory of an ``AttemptLimiter``.
 
-    Buckets that are not full are kept beyond ``buckets``. EVERYBODY bounds their number.
+    Buckets that are not full are kept beyond ``buckets``. EVERYBODY and the cells bound their
+    number.
     """
 
     buckets: int = _BUCKETS
@@ -109,8 +127,8 @@ class _Buckets:
     """Buckets of many addresses or networks, in the order of their last guess.
 
     A bucket is removed only once it is full again, so removing one never gives away a guess. Few
-    are not full: each of them had a guess within ``refill_seconds`` that EVERYBODY counted too, or
-    belongs to a known address.
+    are not full: each of them had a guess within ``refill_seconds`` that EVERYBODY or a cell
+    counted too, or belongs to a known address.
     """
 
     def __init__(self, limit: AttemptLimit, size: int, remembered: int) -> None:
@@ -124,6 +142,10 @@ class _Buckets:
 
     def get(self, key: str) -> _Bucket | None:
         return self._buckets.get(key)
+
+    def wait_seconds(self, key: str, now: float) -> float:
+        bucket = self._buckets.get(key)
+        return bucket.wait_seconds(now) if bucket else 0.0
 
     def spend(self, key: str, attempt: bytes, now: float) -> None:
         bucket = self._buckets.get(key)
@@ -139,16 +161,43 @@ class _Buckets:
         return max((len(bucket.wrong) for bucket in self._buckets.values()), default=0)
 
 
+class _Cells:
+    """A bucket for each cell of networks. ``key`` makes cells that a guesser cannot foresee."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._buckets: dict[int, _Bucket] = {}  # at most CELLS
+
+    def wait_seconds(self, network: str, now: float) -> float:
+        bucket = self._buckets.get(self._cell(network))
+        return bucket.wait_seconds(now) if bucket else 0.0
+
+    def spend(self, network: str, now: float) -> None:
+        cell = self._cell(network)
+        if cell not in self._buckets:
+            self._buckets[cell] = _Bucket(CELL, now, 0)
+        self._buckets[cell].spend(b"", now)
+
+    def _cell(self, network: str) -> int:
+        digest = hashlib.blake2b(network.encode(), key=self._key, digest_size=8).digest()
+        return int.from_bytes(digest, "big") % CELLS
+
+
 class AttemptLimiter:
     """Limits the guesses of one password.
 
-    ``attempt`` stands for the password tried, in a form that does not reveal it.
+    ``attempt`` stands for the password tried, in a form that does not reveal it. ``key``: secret,
+    for the cells of networks; None makes one.
     """
 
     def __init__(
-        self, clock: Callable[[], float] = time.monotonic, bounds: MemoryBounds | None = None
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        bounds: MemoryBounds | None = None,
+        key: bytes | None = None,
     ) -> None:
         self._clock = clock
+        self._cells = _Cells(key or secrets.token_bytes(32))
         bounds = bounds or MemoryBounds()
         self._max_known = bounds.known
         self._everybody = _Bucket(EVERYBODY, clock(), bounds.remembered)
@@ -165,10 +214,13 @@ class AttemptLimiter:
             return 0.0
         now = self._clock()
         own, network = units_of(address)
-        buckets = [self._addresses.get(own)]
-        if own not in self._known:
-            buckets += [self._networks.get(network), self._everybody]
-        return max(bucket.wait_seconds(now) if bucket else 0.0 for bucket in buckets)
+        address_wait = self._addresses.wait_seconds(own, now)
+        if own in self._known:
+            return address_wait
+        shared = self._everybody.wait_seconds(now)
+        if shared:
+            shared = min(shared, self._cells.wait_seconds(network, now))
+        return max(address_wait, self._networks.wait_seconds(network, now), shared)
 
     def failed(self, address: str, attempt: bytes) -> None:
         """Count a wrong attempt. ``wait_seconds`` must have returned 0 for it."""
@@ -184,7 +236,11 @@ class AttemptLimiter:
         self._addresses.spend(own, attempt, now)
         if own not in self._known:
             self._networks.spend(network, attempt, now)
-            self._everybody.spend(attempt, now)
+            if self._everybody.wait_seconds(now):
+                self._cells.spend(network, now)
+                self._everybody.remember(attempt)
+            else:
+                self._everybody.spend(attempt, now)
 
     def succeeded(self, address: str) -> None:
         """Make the address known. The addresses that succeeded last are kept."""

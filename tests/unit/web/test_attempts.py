@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from oplogd.web.access.attempts import (
     ADDRESS,
+    CELL,
+    CELLS,
     EVERYBODY,
     NETWORK,
     AttemptLimit,
@@ -41,7 +43,7 @@ def spend_everybody(limiter: AttemptLimiter) -> None:
     """Guess from distant networks, none of which reaches its own limit."""
     checked = sum(
         guess(limiter, f"2a00:{number:x}::1", *range(ADDRESS.burst))
-        for number in range(EVERYBODY.burst)
+        for number in range(EVERYBODY.burst // ADDRESS.burst)
     )
     assert checked == EVERYBODY.burst
 
@@ -130,15 +132,43 @@ def test_the_addresses_of_one_network_share_its_limit(
 
 
 @pytest.mark.thorough
-def test_thousands_of_networks_share_the_limit_of_everybody(clock: VirtualClock) -> None:
-    limiter = AttemptLimiter(clock.monotonic)
+def test_thousands_of_networks_share_the_limits_of_everybody_and_of_the_cells(
+    clock: VirtualClock,
+) -> None:
+    limiter = AttemptLimiter(clock.monotonic, key=b"whose cells 10,000 networks all meet")
     spend_everybody(limiter)
+    checked = sum(
+        guess(limiter, f"2b00:{number:x}::1", *range(CELL.burst + 1)) for number in range(10_000)
+    )
+    assert checked == CELLS * CELL.burst
     assert limiter.wait_seconds(HERE, b"next") == EVERYBODY.seconds
     clock.seconds += 10 * EVERYBODY.seconds
     assert (
-        sum(guess(limiter, f"2b00:{number:x}::1", *range(ADDRESS.burst)) for number in range(5000))
+        sum(guess(limiter, f"2c00:{number:x}::1", *range(ADDRESS.burst)) for number in range(5000))
         == 10
     )
+
+
+def test_guesses_of_strangers_do_not_lock_out_new_addresses(clock: VirtualClock) -> None:
+    limiter = AttemptLimiter(clock.monotonic, key=b"so that no two of these share a cell")
+    spend_everybody(limiter)
+    right = 0
+    for step in range(140):
+        guess(limiter, f"203.0.{step % 3}.{step % 250 + 1}", step)
+        if step % 10 == 0:
+            right += limiter.wait_seconds(f"10.{step}.0.1", b"right") == 0
+        clock.seconds += 0.9
+    assert right == 14
+
+
+def test_a_network_has_few_checks_while_strangers_use_up_the_common_limit(
+    clock: VirtualClock,
+) -> None:
+    limiter = AttemptLimiter(clock.monotonic, key=b"so that no two of these share a cell")
+    spend_everybody(limiter)
+    assert guess(limiter, HERE, *range(ADDRESS.burst)) == CELL.burst
+    assert limiter.wait_seconds("192.0.2.99", b"next") == EVERYBODY.seconds
+    assert limiter.wait_seconds(THERE, b"next") == 0
 
 
 @pytest.mark.parametrize("attack", ["everybody", "network"])
@@ -154,7 +184,7 @@ def test_an_address_that_gave_the_right_password_is_not_locked_out_by_others(
             sum(guess(limiter, f"192.0.2.{n}", *range(ADDRESS.burst)) for n in range(2, 100))
             == NETWORK.burst
         )
-    assert limiter.wait_seconds("192.0.2.200", b"right") > 0
+        assert limiter.wait_seconds("192.0.2.200", b"right") > 0
     assert limiter.wait_seconds(HERE, b"right") == 0
     # Its own guesses count, and only for it: others at the same address gain little.
     assert guess(limiter, HERE, *range(100)) == ADDRESS.burst
@@ -198,6 +228,7 @@ def test_the_memory_of_the_limiter_is_bounded(clock: VirtualClock) -> None:
         clock.seconds += 0.5
     most = (
         EVERYBODY.burst
+        + CELLS * CELL.burst
         + ADDRESS.refill_seconds / EVERYBODY.seconds
         + ADDRESS.refill_seconds / 0.5
         + 10
@@ -254,7 +285,10 @@ def test_no_order_of_guesses_exceeds_the_limits(
                     checked[EVERYBODY, ""] += 1
         clock.seconds += pause
         for (limit, unit), number in checked.items():
-            assert number <= limit.burst + (clock.seconds - begun) / limit.seconds, unit
+            networks = {units_of(each)[1] for each, *_ in steps}
+            in_cells = len(networks) * CELL.burst if limit is EVERYBODY else 0
+            most = limit.burst + in_cells + (clock.seconds - begun) / limit.seconds
+            assert number <= most, unit
         # After the announced wait an attempt is checked.
         wait = limiter.wait_seconds(address, b"right")
         clock.seconds += wait
