@@ -80,6 +80,7 @@ GAUGES = {
 }
 LABELLED = {
     "consumers_refused": ("reason", "Consumers that were not connected"),
+    "passwords_refused": ("right", "Requests refused for a wrong password, or for too many"),
     "fallbacks": (
         "to",
         "Times a consumer continued from the store, or from states, because its position was gone",

@@ -114,6 +114,7 @@ class StatusReport:
         transactions: TransactionFigures,
         pointers: PointerFigures,
         leases: LeaseCounters,
+        passwords_refused: Callable[[], Mapping[str, int]],
         rates: Callable[[], Mapping[str, float]],
         started: float,
         clock: Clock,
@@ -133,6 +134,7 @@ class StatusReport:
         self._transactions = transactions
         self._pointers = pointers
         self._leases = leases
+        self._passwords_refused = passwords_refused
         self._rates = rates
         self._started = started
 
@@ -152,6 +154,7 @@ class StatusReport:
             "uptime_seconds": round(self._clock.monotonic() - self._started, 1),
             **self._ingest_members(),
             **self._stream_members(lags),
+            "passwords_refused": dict(self._passwords_refused()),
             "commit_seconds": _histogram(self._counters.commit_seconds),
             "ingest_to_send_seconds": _histogram(self._latency.seconds),
             "loop": self._loop_members(),

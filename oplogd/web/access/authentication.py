@@ -21,6 +21,7 @@ from oplogd.logs import Episode
 from oplogd.values import Secret
 from oplogd.web.access.attempts import AttemptLimiter
 from oplogd.web.access.origin import is_from_page, is_own_host
+from oplogd.web.access.refused import RefusedPasswords
 from oplogd.web.access.signing import ExpiringSigner, Purpose
 from oplogd.web.problem import Problem
 
@@ -52,11 +53,17 @@ class Authenticator:
         self._subject = subject
         self._clock = clock
         self._limiter = AttemptLimiter(clock.monotonic)
+        self._refused = RefusedPasswords(subject, clock.monotonic)
         self._process_key = secrets.token_bytes(32)
         self._expected = self._digest(password.reveal().encode()) if password else None
         self._guessing = Episode(
             logger, f"{subject}: too many wrong passwords", quiet=_QUIET_SECONDS
         )
+
+    @property
+    def refused(self) -> int:
+        """Return the number of requests that were refused for their password."""
+        return self._refused.count
 
     @property
     def is_open(self) -> bool:
@@ -81,6 +88,7 @@ class Authenticator:
         """Raise the Problems of ``require`` unless ``given`` is the password."""
         attempt, address = self._digest(given), request.client.host if request.client else ""
         if wait := self._limiter.wait_seconds(address, attempt):
+            self._refused.occurred(address, "too many wrong ones")
             self._guessing.occurred(
                 detail=f"passwords from {address or 'an unknown address'} are not checked"
                 f" for {wait:.0f} s"
@@ -92,9 +100,11 @@ class Authenticator:
             )
         if self._expected is None or hmac.compare_digest(attempt, self._expected):
             self._guessing.end()
+            self._refused.ended()
             self._limiter.succeeded(address)
             return
         self._limiter.failed(address, attempt)
+        self._refused.occurred(address, "it is wrong")
         raise self._unauthorized(challenge)
 
     def _unauthorized(self, challenge: dict[str, str]) -> Problem:

@@ -94,3 +94,27 @@ def test_only_clients_that_may_read_see_the_consumers(guarded: Target) -> None:
             reply = guarded.request("GET", "/status", headers=wrong)
             assert reply.status == 200
             assert {"consumers", "consumers_left_out"}.isdisjoint(reply.json)
+
+
+@on_one_store
+def test_refused_passwords_are_counted_by_right(guarded: Target) -> None:
+    topic = "/v1/namespaces/ns/topics/t"
+    before = guarded.status()
+    wrong = {**JSON, **basic("an old one")}
+    for path in ("/ops", f"{topic}/publish", "/v1/txns", "/v1/leases/l"):
+        assert guarded.request("POST", path, b"{}", wrong).status == 401
+    for path in ("/ops", f"{topic}/stream"):
+        assert guarded.request("GET", path, headers={**SSE, **basic("an old one")}).status == 401
+    assert guarded.request("POST", f"{topic}/poll", b"{}", wrong).status == 401
+    assert guarded.request("GET", f"{topic}/stream", headers=SSE).status == 401  # without any
+    after = guarded.status()
+    counts = [status["passwords_refused"] for status in (before, after)]
+    assert {right: counts[1][right] - counts[0][right] for right in counts[1]} == {
+        "read": 3,
+        "write": 4,
+    }
+    refused = [status["consumers_refused"]["password"] for status in (before, after)]
+    assert refused[1] - refused[0] == 2
+    text = guarded.request("GET", "/metrics").body.decode()
+    for right, count in counts[1].items():
+        assert f'oplog_passwords_refused_total{{right="{right}"}} {count}.0\n' in text

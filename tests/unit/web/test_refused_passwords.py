@@ -1,0 +1,53 @@
+"""Refused passwords: all are counted, and the log names each address once per episode."""
+
+import pytest
+
+from oplogd.web.access.refused import MAX_ADDRESSES, QUIET_SECONDS, RefusedPasswords
+from tests.kits.clock.virtual import VirtualClock
+
+WRONG = "it is wrong"
+
+
+@pytest.fixture
+def clock(caplog: pytest.LogCaptureFixture) -> VirtualClock:
+    caplog.set_level("INFO")
+    return VirtualClock()
+
+
+def test_each_address_has_one_line_at_the_begin_and_one_at_the_end_of_its_episode(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = RefusedPasswords("writing", clock.monotonic)
+    for _ in range(220):
+        refused.occurred("192.0.2.1", WRONG)
+    refused.occurred("2001:db8::1", WRONG)
+    refused.occurred("2001:db8::2", WRONG)
+    refused.ended()
+    clock.move(QUIET_SECONDS)
+    refused.ended()
+    refused.ended()
+    assert refused.count == 222
+    assert caplog.messages == [
+        "writing: refusing passwords from 192.0.2.1: it is wrong",
+        "writing: refusing passwords from 2001:db8::/64: it is wrong",
+        "writing: refusing passwords from 192.0.2.1: over, 220 times in 0.0 s",
+        "writing: refusing passwords from 2001:db8::/64: over, 2 times in 0.0 s",
+    ]
+
+
+def test_many_addresses_share_one_episode(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = RefusedPasswords("reading", clock.monotonic)
+    for number in range(10 * MAX_ADDRESSES):
+        refused.occurred(f"10.0.{number // 250}.{number % 250}", WRONG)
+    assert len(caplog.messages) == MAX_ADDRESSES + 1
+    shared = f"10.0.0.{MAX_ADDRESSES}"
+    assert caplog.messages[-1] == (
+        f"reading: refusing passwords from other addresses: such as {shared}: it is wrong"
+    )
+    clock.move(QUIET_SECONDS)
+    refused.occurred("192.0.2.1", WRONG)
+    assert caplog.messages[-1] == "reading: refusing passwords from 192.0.2.1: it is wrong"
+    assert len(caplog.messages) == 2 * (MAX_ADDRESSES + 1) + 1
+    assert refused.count == 10 * MAX_ADDRESSES + 1
