@@ -29,6 +29,7 @@ from oplogd.stop import EXIT_FAILED, EXIT_OK, EXIT_UNWRITTEN, EXIT_USAGE, Stop, 
 from oplogd.store import Store
 from oplogd.store.sqlite import SqliteStore
 from oplogd.web.app import create_app
+from oplogd.web.connection.cancelled import AnsweredWhenCancelled
 from oplogd.web.connection.protocol import protocol_class
 from oplogd.web.connection.uvicorn_parts import require_parts
 from oplogd.web.forwarded import ClientAddress
@@ -240,7 +241,7 @@ class _Server(uvicorn.Server):
 def _uvicorn_config(settings: Settings, agent: Agent) -> uvicorn.Config:
     require_parts()
     config = uvicorn.Config(
-        ClientAddress(create_app(agent), os.environ),
+        AnsweredWhenCancelled(ClientAddress(create_app(agent), os.environ)),
         proxy_headers=False,  # ClientAddress reads them, after it has unmapped the peer's address
         http=protocol_class(settings),
         ws="none",

@@ -33,6 +33,8 @@ _PIECE = 4096
 # Time for a refused client to read its answer. An immediate close would reset the connection and
 # lose the answer.
 _LINGER_SECONDS = 2.0
+# The same while the agent stops. The server then waits two seconds for its connections.
+_STOP_LINGER_SECONDS = 1.0
 
 _QUIET_SECONDS = 60.0
 
@@ -110,6 +112,11 @@ class HttpProtocol(HttpToolsProtocol):
     def shutdown(self) -> None:
         if self._is_refused:
             self.transport.close()
+        elif self._waits_for == "body" and self._unanswered() is self.cycle:
+            self._refuse(refusals.stopping())
+            if self._is_refused:
+                self._timer.stop()
+                self._timer.start("end", _STOP_LINGER_SECONDS)
         super().shutdown()
 
     def data_received(self, data: bytes) -> None:

@@ -7,9 +7,23 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from oplogd.web.connection.limits import MAX_HEADERS, MIN_BODY_RATE
 from oplogd.web.problem import Problem
 
+_RETRY = {"Retry-After": "1"}
+
 
 def incomplete_body() -> Problem:
     return Problem(400, "the connection ended before the whole body came")
+
+
+def stopping() -> Problem:
+    return Problem(
+        503, "the agent is stopping; send the whole body again, to another agent or later", _RETRY
+    )
+
+
+def unconfirmed() -> Problem:
+    return Problem(
+        503, "not confirmed, it may still be stored: the agent is stopping; try again", _RETRY
+    )
 
 
 def not_http(reason: str) -> Problem:

@@ -16,6 +16,7 @@ import pytest
 
 from tests.kits.agents.agent import DEADLINE, Agent, NewAgent, write_lock
 from tests.kits.processes import forked
+from tests.kits.web.connection import NDJSON, RawConnection
 
 FLOOD = """
 import itertools, socket, sys
@@ -30,6 +31,15 @@ for raw in itertools.cycle(raws):
 PATIENT_STORE = """
 from oplogd.store.sqlite import connection
 connection.BUSY_SECONDS = 3600.0
+"""
+# A request that begins a transaction does not end.
+HANGING_COMMIT = """
+import asyncio, sys
+from oplogd.transactions.service import TransactionService
+async def begin(*_):
+    print("hanging", file=sys.stderr, flush=True)
+    await asyncio.Event().wait()
+TransactionService.begin = begin
 """
 TOTALS = re.compile(
     r"received (\d+) operations: stored (\d+), refused (\d+) as invalid,"
@@ -231,6 +241,32 @@ def test_a_signal_before_the_agent_is_ready_ends_it_in_order(
         timer.cancel()
     assert "stopping before the agent was ready" in rest
     assert "Traceback" not in rest
+
+
+def test_a_stop_answers_unfinished_uploads_and_requests_that_wait_for_the_store(
+    tmp_path: Path,
+) -> None:
+    heads = (b"Content-Length: 9\r\n", b"Transfer-Encoding: chunked\r\n")
+    with ChangedAgent(tmp_path, HANGING_COMMIT) as agent, contextlib.ExitStack() as stack:
+        uploads = [stack.enter_context(RawConnection(agent)) for _ in range(50)]
+        for number, upload in enumerate(uploads):
+            upload.send(NDJSON, heads[number % 2], b"Expect: 100-continue\r\n\r\n")
+        for upload in uploads:
+            assert upload.socket.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        begin = stack.enter_context(RawConnection(agent))
+        begin.send(b"POST /v1/txns HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+        agent.wait_log("hanging")
+        agent.process.send_signal(signal.SIGTERM)
+        for upload in uploads:
+            reply = upload.reply()
+            assert (reply.status, reply.headers["retry-after"]) == (503, "1")
+            assert reply.problem().startswith("the agent is stopping")
+            upload.close()
+        reply = begin.reply()
+        assert (reply.status, reply.headers["retry-after"]) == (503, "1")
+        assert reply.problem().startswith("not confirmed, it may still be stored")
+        assert agent.wait() == 0
+        assert "Traceback" not in agent.text()
 
 
 def test_a_closed_terminal_ends_the_agent_in_order(tmp_path: Path) -> None:
