@@ -7,6 +7,7 @@ from socket import socket
 from typing import Any
 
 from oplogd.clock import SYSTEM, Clock
+from oplogd.descriptors import Descriptors
 from oplogd.errors import StoreUnavailableError
 from oplogd.garbage import Freezer
 from oplogd.health import Health
@@ -65,6 +66,7 @@ class Agent:
         self.store = store
         self.health = Health()
         self.appends = Appends(self.health, clock)
+        self.descriptors = Descriptors()
         self.counters = Counters()
         self.leases = LeaseCounters()
         self.queue = IngestQueue(settings.max_queued_events, settings.max_queued_bytes)

@@ -243,7 +243,7 @@ def _uvicorn_config(settings: Settings, agent: Agent) -> uvicorn.Config:
     config = uvicorn.Config(
         AnsweredWhenCancelled(ClientAddress(create_app(agent), os.environ)),
         proxy_headers=False,  # ClientAddress reads them, after it has unmapped the peer's address
-        http=protocol_class(settings),
+        http=protocol_class(settings, agent.descriptors),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -76,6 +76,7 @@ def create_app(agent: Agent) -> FastAPI:
         leases=agent.leases,
         transactions=TransactionFigures(agent.store.transactions, agent.clock),
         pointers=PointerFigures(agent.store.pointers, agent.clock),
+        descriptors=agent.descriptors,
         passwords_refused=lambda: {"read": readers.refused, "write": writers.refused},
         rates=lambda: agent.rates._asdict(),
         started=agent.started,

@@ -8,6 +8,7 @@ from typing import Any
 
 from oplogd import __version__
 from oplogd.clock import Clock
+from oplogd.descriptors import Descriptors
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import format_id
 from oplogd.health import Health
@@ -114,6 +115,7 @@ class StatusReport:
         transactions: TransactionFigures,
         pointers: PointerFigures,
         leases: LeaseCounters,
+        descriptors: Descriptors,
         passwords_refused: Callable[[], Mapping[str, int]],
         rates: Callable[[], Mapping[str, float]],
         started: float,
@@ -134,6 +136,7 @@ class StatusReport:
         self._transactions = transactions
         self._pointers = pointers
         self._leases = leases
+        self._descriptors = descriptors
         self._passwords_refused = passwords_refused
         self._rates = rates
         self._started = started
@@ -154,6 +157,8 @@ class StatusReport:
             "uptime_seconds": round(self._clock.monotonic() - self._started, 1),
             **self._ingest_members(),
             **self._stream_members(lags),
+            "connections_refused": self._descriptors.refused,
+            "descriptors": await self._descriptors.members(),
             "passwords_refused": dict(self._passwords_refused()),
             "commit_seconds": _histogram(self._counters.commit_seconds),
             "ingest_to_send_seconds": _histogram(self._latency.seconds),

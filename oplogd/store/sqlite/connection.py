@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from oplogd.descriptors import are_used_up
 from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.store.sqlite import statements as sql
 from oplogd.store.sqlite.schema import read_version
@@ -189,6 +190,8 @@ def _translate(error: sqlite3.Error, path: Path) -> StoreUnavailableError:
         reason = "the disk is full; free some space"
     elif name.startswith("SQLITE_READONLY"):
         reason = _NOT_WRITABLE
+    elif name.startswith("SQLITE_CANTOPEN") and are_used_up():
+        reason = "no file descriptor is free; raise the limit of open files"
     elif name.startswith("SQLITE_CANTOPEN"):
         reason = "it cannot be opened; check that its folder exists and can be written"
     elif name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):

@@ -15,6 +15,7 @@ from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from oplogd.descriptors import Descriptors
 from oplogd.logs import Episode
 from oplogd.settings import Settings
 from oplogd.web.connection import refusals
@@ -46,6 +47,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     limits: RequestLimits
     refused_requests: Episode
+    descriptors: Descriptors
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -76,6 +78,13 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.flow = HoldableFlow(transport)
+        sock = transport.get_extra_info("socket")
+        if sock is not None and not self.descriptors.admits(sock.fileno()):
+            headers = self.server_state.default_headers
+            transport.write(refusals.answer(refusals.no_descriptor(), headers))
+            self._is_refused = True
+            transport.close()
+            return
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -379,10 +388,11 @@ class HttpProtocol(HttpToolsProtocol):
             self._refuse(refusals.body_too_slow(self.limits.body_seconds))
 
 
-def protocol_class(settings: Settings) -> type[HttpProtocol]:
+def protocol_class(settings: Settings, kept: Descriptors) -> type[HttpProtocol]:
     """Return the class for uvicorn's option ``http``, with the limits of the settings."""
 
     class LimitedHttpProtocol(HttpProtocol):
+        descriptors = kept
         limits = RequestLimits(
             settings.max_header_size,
             settings.header_timeout,

@@ -14,6 +14,10 @@ def incomplete_body() -> Problem:
     return Problem(400, "the connection ended before the whole body came")
 
 
+def no_descriptor() -> Problem:
+    return Problem(503, "the agent has too many connections; try again later", _RETRY)
+
+
 def stopping() -> Problem:
     return Problem(
         503, "the agent is stopping; send the whole body again, to another agent or later", _RETRY

@@ -98,6 +98,18 @@ async def test_a_write_that_the_system_refuses_is_named_and_passes(path: Path) -
         await whole(store, made)
 
 
+async def test_a_lack_of_descriptors_is_named_and_passes(path: Path) -> None:
+    async with opened(path) as store:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        try:
+            with pytest.raises(StoreUnavailableError, match="no file descriptor is free"):
+                await store.read(0, 1)  # the first read opens a connection
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert await store.read(0, 1) == []
+
+
 async def test_a_damaged_file_is_named_and_a_sound_copy_in_its_place_works(path: Path) -> None:
     made = numbered(2000)
     async with opened(path) as store:
