@@ -3,7 +3,9 @@
 A full collection visits all objects that have lived for some time. Ten thousand streams are more
 than a million objects, and stop the event loop for most of a second. So the objects of connected
 streams are frozen, which takes no time. When far more streams have ended than are connected, all
-are thawed, collected and frozen again. Other garbage is collected as usual.
+are thawed, collected and frozen again. Other garbage is collected as usual, and before each freeze:
+frozen garbage, such as that of failed requests, would stay as long as the connected streams. A
+collection before a freeze visits only what was made since the last one.
 """
 
 import asyncio
@@ -54,5 +56,6 @@ class Freezer:
                 gc.freeze()
                 self._waited, self._collected, self._begun = 0, self._ended, begun
         elif begun - self._begun >= _BEGUN:
+            gc.collect()
             gc.freeze()
             self._begun = begun

@@ -57,14 +57,31 @@ def test_many_ended_streams_cause_one_collection_after_the_last_and_a_few_cause_
 
 
 @pytest.mark.thorough
-def test_streams_that_end_all_the_time_are_collected() -> None:
+def test_streams_that_end_all_the_time_are_thawed_and_collected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    thaws: list[None] = []
+    monkeypatch.setattr(gc, "unfreeze", lambda: thaws.append(None))
     hub = hub_of(1000)
     freezer = Freezer(hub)
-    collections = gc.get_stats()[2]["collections"]
     for _ in range(300):
         hub.connections += 100
         freezer.look()
-    assert 1 <= gc.get_stats()[2]["collections"] - collections <= 3
+    assert 1 <= len(thaws) <= 3
+
+
+def test_the_garbage_of_failed_requests_is_not_frozen_with_the_streams() -> None:
+    hub = hub_of(1000)
+    freezer = Freezer(hub)
+    freezer.look()
+    watched = []
+    for _ in range(50):
+        failed = [Cycle() for _ in range(100)]
+        watched += [weakref.ref(each) for each in failed]
+        failed.clear()
+        hub.connections += 100
+        freezer.look()
+    assert sum(each() is not None for each in watched) == 0
 
 
 def test_other_garbage_is_collected_as_usual() -> None:
