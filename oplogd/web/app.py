@@ -28,6 +28,10 @@ from oplogd.web.v1.stream import add_topic_stream
 from oplogd.web.v1.topics import add_topics
 from oplogd.web.v1.transactions import add_transactions
 
+# FastAPI 0.165 makes spans for any provider of OpenTelemetry. They hold the query of a request,
+# with its token.
+_NO_TELEMETRY = {"tracing": False, "metrics": False, "logs": False}
+
 
 def create_app(agent: Agent) -> FastAPI:
     """Return the app that serves an agent. Each group of endpoints gets only the parts it uses."""
@@ -41,7 +45,11 @@ def create_app(agent: Agent) -> FastAPI:
         return agent.stopping
 
     app = FastAPIOffline(
-        title="oplog", version=__version__, description=describe.INTRODUCTION, redoc_url=None
+        title="oplog",
+        version=__version__,
+        description=describe.INTRODUCTION,
+        redoc_url=None,
+        telemetry=_NO_TELEMETRY,
     )
     add_error_handlers(app, private_files)
     intake = Intake(agent.queue, agent.fenced, agent.counters, agent.health.part("writer"))
