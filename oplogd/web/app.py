@@ -15,6 +15,7 @@ from oplogd.web.error_handlers import add_error_handlers
 from oplogd.web.ingest import add_ingest
 from oplogd.web.methods import add_head, add_preflight
 from oplogd.web.monitoring import add_monitoring
+from oplogd.web.refused_bodies import RefusedBodies
 from oplogd.web.session import add_session
 from oplogd.web.status import StatusReport, StoreProbe
 from oplogd.web.stream import Streams, add_stream
@@ -51,12 +52,14 @@ def create_app(agent: Agent) -> FastAPI:
         redoc_url=None,
         telemetry=_NO_TELEMETRY,
     )
-    add_error_handlers(app, private_files)
+    refused_bodies = RefusedBodies()
+    add_error_handlers(app, private_files, refused_bodies)
     intake = Intake(agent.queue, agent.fenced, agent.counters, agent.health.part("writer"))
     bodies = BodyReader(
         Budgets.of(settings.max_upload_memory, settings.body_timeout, agent.clock),
         settings.max_body_size,
         agent.clock,
+        refused_bodies,
     )
     add_ingest(app, writers, intake, bodies, is_stopping)
     streams = Streams(
@@ -85,6 +88,7 @@ def create_app(agent: Agent) -> FastAPI:
         transactions=TransactionFigures(agent.store.transactions, agent.clock),
         pointers=PointerFigures(agent.store.pointers, agent.clock),
         descriptors=agent.descriptors,
+        bodies_refused=refused_bodies.counts,
         passwords_refused=lambda: {"read": readers.refused, "write": writers.refused},
         rates=lambda: agent.rates._asdict(),
         started=agent.started,

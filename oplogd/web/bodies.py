@@ -2,19 +2,20 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar
 
 from fastapi import Request
 
 from oplogd.clock import SYSTEM, Clock
 from oplogd.ingest.body import Body, Octets, TooLargeError, decoding, decompressing
-from oplogd.ingest.budget import Budgets, NoRoomError, Share
+from oplogd.ingest.budget import Budgets, MemoryBudget, NoRoomError, Share
 from oplogd.operation import format_ms
 from oplogd.pieces import Pieces
 from oplogd.web.problem import Problem
 from oplogd.wording import shortened
+from oplogd.web.refused_bodies import RefusedBodies
 
 # Longest time for which the work on a body blocks the event loop.
 _SLICE_SECONDS = 0.003
@@ -30,8 +31,15 @@ class BodyReader:
     ``max_size``: bytes of a body, before and after decompression.
     """
 
-    def __init__(self, budgets: Budgets, max_size: int, clock: Clock = SYSTEM) -> None:
+    def __init__(
+        self,
+        budgets: Budgets,
+        max_size: int,
+        clock: Clock = SYSTEM,
+        refused: RefusedBodies | None = None,
+    ) -> None:
         self._clock = clock
+        self._refused = refused or RefusedBodies()
         self._budgets = budgets
         self._max_size = max_size
         self._decoding_large = asyncio.Lock()
@@ -41,7 +49,7 @@ class BodyReader:
 
         Raises the errors of ``received`` and ``decoding``.
         """
-        with self._budgets.writes.share() as share:
+        with self._share(self._budgets.writes) as share:
             body = await self._decompressed(request, share, self._max_size, "operations")
             return await self.work(decoding(body, media_type, self.arrival(), max_operations))
 
@@ -61,14 +69,21 @@ class BodyReader:
         """Yield the whole body, decompressed. Its share of the memory is taken until the end.
 
         ``things``: the plural noun for messages to users, empty if a client cannot split the body.
-        ``max_size``: bytes before and after
-        decompression, if the endpoint has a smaller limit. Raises Problem 415, NoRoomError,
-        TooLargeError, and OperationError if the body is not gzip.
+        ``max_size``: bytes before and after decompression, if the endpoint has a smaller limit.
+        Raises Problem 415, NoRoomError, TooLargeError, and OperationError if the body is not gzip.
         """
         limit = self._max_size if max_size is None else min(max_size, self._max_size)
-        budget = self._budgets.polls if is_poll else self._budgets.writes
-        with budget.share() as share:
+        with self._share(self._budgets.polls if is_poll else self._budgets.writes) as share:
             yield await self._decompressed(request, share, limit, things)
+
+    @contextmanager
+    def _share(self, budget: MemoryBudget) -> Iterator[Share]:
+        try:
+            with budget.share() as share:
+                yield share
+        except NoRoomError:
+            self._refused.add_no_room()
+            raise
 
     async def _decompressed(
         self, request: Request, share: Share, limit: int, things: str

@@ -11,13 +11,18 @@ from oplogd.web.methods import allowed_methods
 from oplogd.web.problem import Problem
 from oplogd.web.redact import without_folders
 from oplogd.wording import shortened
+from oplogd.web.refused_bodies import RefusedBodies
 
 
-def add_error_handlers(app: FastAPI, private_files: Collection[Path | None]) -> None:
+def add_error_handlers(
+    app: FastAPI, private_files: Collection[Path | None], refused: RefusedBodies | None = None
+) -> None:
     """Handle all exceptions. Messages never name the folders of ``private_files``."""
+    refused_bodies = refused or RefusedBodies()
 
     @app.exception_handler(Problem)
     async def on_problem(request: Request, problem: Problem) -> Response:
+        refused_bodies.add(request.method, problem)
         problem.detail = without_folders(problem.detail, private_files)
         if problem.status == 413:
             # Without an end of the connection the agent would read the rest of the body.

@@ -83,6 +83,7 @@ GAUGES = {
 }
 LABELLED = {
     "consumers_refused": ("reason", "Consumers that were not connected"),
+    "bodies_refused": ("reason", "Requests with POST, PUT or DELETE refused for their content"),
     "passwords_refused": ("right", "Requests refused for a wrong password, or for too many"),
     "fallbacks": (
         "to",

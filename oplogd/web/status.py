@@ -116,6 +116,7 @@ class StatusReport:
         pointers: PointerFigures,
         leases: LeaseCounters,
         descriptors: Descriptors,
+        bodies_refused: Mapping[str, int],
         passwords_refused: Callable[[], Mapping[str, int]],
         rates: Callable[[], Mapping[str, float]],
         started: float,
@@ -137,6 +138,7 @@ class StatusReport:
         self._pointers = pointers
         self._leases = leases
         self._descriptors = descriptors
+        self._bodies_refused = bodies_refused
         self._passwords_refused = passwords_refused
         self._rates = rates
         self._started = started
@@ -159,6 +161,7 @@ class StatusReport:
             **self._stream_members(lags),
             "connections_refused": self._descriptors.refused,
             "descriptors": await self._descriptors.members(),
+            "bodies_refused": dict(self._bodies_refused),
             "passwords_refused": dict(self._passwords_refused()),
             "commit_seconds": _histogram(self._counters.commit_seconds),
             "ingest_to_send_seconds": _histogram(self._latency.seconds),

@@ -244,6 +244,27 @@ def test_readers_see_refused_datagrams_with_sender_and_reason(
         agent.wait_log("refusing invalid operations that come by HTTP: from 127.0.0.1:")
 
 
+@on_one_store
+def test_refused_bodies_are_counted_by_the_reason(target: Target) -> None:
+    before = target.status()["bodies_refused"]
+    topic = "/v1/namespaces/ns/topics/counted"
+    json = {"Content-Type": "application/json"}
+    text = {"Content-Type": "text/plain"}
+    for method, path, body, headers, status in (
+        ("POST", "/ops", b"{", json, 400),
+        ("PUT", topic, b"[", json, 400),
+        ("POST", "/ops", b"{}", text, 415),
+        ("POST", f"{topic}/poll", b"{}", text, 415),
+        ("PUT", topic, b" " * 20_000, json, 413),
+        ("GET", "/ops?since=never", b"", SSE, 400),  # it has no body
+    ):
+        assert target.request(method, path, body, headers).status == status
+    after = target.status()["bodies_refused"]
+    assert grown(before, after) == {"invalid": 2, "too_large": 1, "type": 2}
+    found = metrics(target)
+    assert {reason: found["oplog_bodies_refused_total", reason] for reason in after} == after
+
+
 # --- Objects ---
 
 

@@ -235,6 +235,8 @@ def test_a_compressed_body_counts_with_its_decompressed_size(tmp_path: Path) -> 
             sides = connection.socket.getsockname(), connection.socket.getpeername()
             assert wait_until(lambda: all_read(*sides))
             assert agent.request("POST", "/", small, headers).status == 503
+        refused = agent.status()["bodies_refused"]
+        assert refused == {"invalid": 0, "too_large": 1, "type": 0, "no_room": 1}
 
 
 def test_headers_and_pipelined_requests_cost_a_bounded_amount_of_memory(agent: Agent) -> None:
