@@ -23,6 +23,9 @@ _NEWS_SECONDS = 1.0
 # Logs read or checked at a time, and logs checked after a wait.
 _AT_ONCE = 8
 
+# Feeds whose topics are looked up and compared in one turn of the event loop.
+_LEARNT_AT_ONCE = 500
+
 # Errors of one log, which do not disturb the others.
 _HANDLED = (TopicNotFoundError, LogReplacedError)
 
@@ -206,6 +209,11 @@ class TopicFollower:
         await self._learn(list(feeds))
 
     async def _learn(self, known: list[TopicFeed]) -> None:
+        for first in range(0, len(known), _LEARNT_AT_ONCE):
+            await self._learn_some(known[first : first + _LEARNT_AT_ONCE])
+        await self._each(self._forget_gone, self._changed)
+
+    async def _learn_some(self, known: list[TopicFeed]) -> None:
         feeds = self._feeds
         asked = [feed.topic.log for feed in known]
         current = await self._topics.current(asked)
@@ -219,7 +227,7 @@ class TopicFollower:
                 if topic != feed.topic:
                     self._changed[feed.topic.log] = None
                 feeds.set_ttl(feed, topic)
-        await self._each(self._forget_gone, self._changed)
+        await asyncio.sleep(0)
 
     async def _forget_gone(self, feed: TopicFeed) -> None:
         """Drop what the store counts as gone: the time to live may have changed more than once."""

@@ -105,7 +105,7 @@ def create_app(agent: Agent) -> FastAPI:
     add_session(app, readers)
     rights = Rights[Request](readers.require, writers.require)
     topics, appends = agent.topics, agent.appends
-    add_topics(app, rights, agent.store, topics.known, agent.feeds, appends)
+    add_topics(app, rights, agent.store, topics.known, agent.feeds, bodies, appends)
     add_publish(app, rights, topics.publisher, agent.pointers, intake, bodies, appends, is_stopping)
     add_poll(app, rights, topics.poller, topics.oplog, bodies)
     add_topic_stream(app, rights, topics.known, streams)

@@ -1,12 +1,13 @@
 """The catalogue of topics: create, change, show, list, delete."""
 
-from operator import itemgetter
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from fastapi import FastAPI, Request, Response
 
 from oplogd.ingest.appends import Appends
+from oplogd.ingest.body import Pieces
 from oplogd.media_types import JSON
 from oplogd.names import OPLOG, SYSTEM, TopicName, no_topic
 from oplogd.store import Store
@@ -15,7 +16,7 @@ from oplogd.stream.feeds import Feeds
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.properties import parse_properties, shown
 from oplogd.topics.rights import Right, Rights
-from oplogd.web.bodies import small_body
+from oplogd.web.bodies import BodyReader, small_body
 from oplogd.web.problem import COMMON_HEADERS
 from oplogd.web.v1 import describe
 from oplogd.web.v1.requests import (
@@ -30,6 +31,9 @@ from oplogd.web.v1.requests import (
 TOPICS = "/v1/namespaces/{namespace}/topics"
 TOPIC = f"{TOPICS}/{{topic}}"
 
+# Topics that are encoded at a time.
+_LIST_PIECE = 100
+
 
 def add_topics(
     app: FastAPI,
@@ -37,6 +41,7 @@ def add_topics(
     store: Store,
     known: KnownTopics,
     feeds: Feeds,
+    bodies: BodyReader,
     appends: Appends,
 ) -> None:
     topics = store.topics
@@ -90,10 +95,9 @@ def add_topics(
         with problems():
             found = await topics.in_namespace(namespace)
             default = await topics.default_ttl() if any(t.ttl is None for t in found) else 0
-            list_ = [_shown(topic, default) for topic in found]
-            if namespace == SYSTEM:
-                list_ = sorted([*list_, await show_oplog()], key=itemgetter("name"))
-            return _json(list_, COMMON_HEADERS)
+            others = [await show_oplog()] if namespace == SYSTEM else []
+        body = await bodies.work(encoding_list(found, default, others))
+        return Response(body, 200, COMMON_HEADERS, JSON)
 
     async def existing(name: TopicName) -> Topic:
         topic = await topics.find(name)
@@ -106,6 +110,24 @@ def add_topics(
 
     async def show_oplog() -> dict[str, Any]:
         return shown(OPLOG.topic, {"bytes": (await store.stats()).max_bytes})
+
+
+def encoding_list(
+    found: Sequence[Topic], default_ttl: int, others: list[dict[str, Any]]
+) -> Pieces[bytes]:
+    """Return the body that lists topics in the order of their names.
+
+    ``found``: topics in this order. ``others``: members of topics that are not in the store.
+    """
+    encoded: list[bytes] = []
+    for first in range(0, len(found), _LIST_PIECE):
+        for topic in found[first : first + _LIST_PIECE]:
+            while others and others[0]["name"] < topic.name.topic:
+                encoded.append(msgspec.json.encode(others.pop(0)))
+            encoded.append(msgspec.json.encode(_shown(topic, default_ttl)))
+        yield
+    encoded += map(msgspec.json.encode, others)
+    return b"[" + b",".join(encoded) + b"]"
 
 
 def _shown(topic: Topic, default_ttl: int) -> dict[str, Any]:

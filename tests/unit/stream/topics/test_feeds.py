@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import tracemalloc
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pytest
 
@@ -54,6 +54,42 @@ async def test_a_feed_lives_while_it_has_a_stream_and_some_time_longer(
     topic_world.clock.seconds += 1
     await topic_world.advance()
     assert topic_world.feeds.stats == (0, 0)
+
+
+async def test_a_change_of_the_catalogue_is_learnt_for_some_feeds_at_a_time(
+    topic_world: TopicWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [await topic_world.create(f"t{number}") for number in range(1_200)]
+    for topic in made * 2:
+        peek(topic_world, topic)
+    await topic_world.advance()
+    asked: list[int] = []
+    current = topic_world.topics.current
+
+    async def counting(logs: Collection[int]) -> dict[int, Topic]:
+        asked.append(len(logs))
+        return await current(logs)
+
+    monkeypatch.setattr(topic_world.topics, "current", counting)
+    await topic_world.topics.change(made[-1].name, 7)
+    await topic_world.topics.delete(made[0].name)
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    await topic_world.advance()
+    task.cancel()
+    assert asked == [500, 500, 199]  # the news have told of the deleted one
+    assert turns >= 3
+    feed = topic_world.feeds.get(made[-1].log)
+    assert feed is not None
+    assert feed.ring.ttl == 7
+    assert topic_world.feeds.get(made[0].log) is None
 
 
 async def test_the_second_poll_within_some_seconds_creates_a_feed(topic_world: TopicWorld) -> None:
