@@ -80,7 +80,8 @@ class StoreStats(NamedTuple):
 
     ``states`` includes the ``deleted`` ones, which are None until counted. ``bytes`` and
     ``max_bytes``: size and cap of the log. ``lag``: entries not yet in the states. ``warnings``:
-    sentences that name a fault and its repair.
+    sentences that name a fault and its repair. ``wal_bytes``: size of the write-ahead log beside
+    an SQLite file.
     """
 
     operations: int
@@ -92,6 +93,7 @@ class StoreStats(NamedTuple):
     lag: int
     warnings: tuple[str, ...] = ()
     deleted: int | None = None
+    wal_bytes: int | None = None
 
 
 class BatchId(NamedTuple):

@@ -65,6 +65,7 @@ GAUGES = {
     "store_deleted": "Deleted objects with a state (tombstones)",
     "store_bytes": "Size of the log in bytes, as counted for its limit",
     "store_max_bytes": "Size of the log at which its oldest operations are removed",
+    "store_wal_bytes": "Size of the write-ahead log beside an SQLite file",
     "store_lag_fold": "Operations in the log and not yet folded into the states",
     "store_lag_follower": "Operations in the log that the follower has not read yet",
     "topics_count": "Topics in the store",

@@ -82,6 +82,7 @@ class StoreProbe:
             "deleted": stats.deleted,
             "bytes": stats.bytes,
             "max_bytes": stats.max_bytes,
+            **({} if stats.wal_bytes is None else {"wal_bytes": stats.wal_bytes}),
             "oldest_id": format_id(stats.oldest) if stats.oldest else None,
             "newest_id": format_id(stats.newest) if stats.newest else None,
             **({"warnings": warnings} if warnings else {}),

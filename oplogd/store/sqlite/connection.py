@@ -14,6 +14,7 @@ from oplogd.descriptors import are_used_up
 from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.store.sqlite import statements as sql
 from oplogd.store.sqlite.schema import read_version
+from oplogd.store.sqlite.wal import WriteAheadLog
 
 # How long a statement waits for another process's lock. After it the store counts as unavailable.
 BUSY_SECONDS = 5.0
@@ -39,6 +40,7 @@ class StoreFile:
 
     def __init__(self, path: Path, on_replaced: Callable[[sqlite3.Connection, Path], None]) -> None:
         self.path = path
+        self.wal = WriteAheadLog(path)
         self._on_replaced = on_replaced
         # Grows when a connection finds damage. The others then reconnect: their cached pages may
         # still look sound.
@@ -135,6 +137,8 @@ class ConnectionPool:
                 raise StoreUnavailableError(
                     f"store {self._file.path}: the file was moved away while it was written to"
                 )
+            if self._writes:
+                self._file.wal.look()
             return result
         except sqlite3.Error as error:
             if db is not None:

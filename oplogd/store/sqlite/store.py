@@ -70,7 +70,7 @@ class SqliteStore:
         self._new_bytes = new_bytes
         self._topic_ttl = topic_ttl
         self._clock = clock
-        file = StoreFile(path, log.record_replacement)
+        self._file = file = StoreFile(path, log.record_replacement)
         self._writer = ConnectionPool(
             file, "store-writer", 1, topic_statements.APPENDER, writes=True
         )
@@ -218,8 +218,18 @@ class SqliteStore:
             newest = bounds.head if bounds.oldest else None
             count = states.present if states else db.execute(sql.STATES_BOUND).fetchone()[0]
             deleted = states.deleted if states else None
+            wal = self._file.wal
             return StoreStats(
-                operations, count, size, cap, bounds.oldest, newest, lag=0, deleted=deleted
+                operations,
+                count,
+                size,
+                cap,
+                bounds.oldest,
+                newest,
+                lag=0,
+                warnings=tuple(filter(None, [wal.warning()])),
+                deleted=deleted,
+                wal_bytes=wal.size(),
             )
 
 

@@ -2,6 +2,7 @@
 
 import resource
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from oplogd.store.sqlite import (
     connection,
     log,
     statements,
+    wal,
 )
 from tests.kits.models.operations import numbered, operation
 from tests.kits.store.kits import contents, log_of, states_of, wanted
@@ -96,6 +98,34 @@ async def test_a_write_that_the_system_refuses_is_named_and_passes(path: Path) -
         await whole(store, made[:20])
         await store.append(made[20:])
         await whole(store, made)
+
+
+async def test_a_write_ahead_log_that_a_foreign_reader_keeps_large_is_told_once(
+    path: Path, monkeypatch: Patch, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = "PRAGMA wal_autocheckpoint = 10; PRAGMA journal_size_limit = 65536;"
+    monkeypatch.setattr(statements, "PRAGMAS", statements.PRAGMAS + limits)
+    monkeypatch.setattr(wal, "LARGE_BYTES", 200_000)
+    caplog.set_level("INFO", "oplogd.store")
+    async with opened(path) as store:
+        await store.append(numbered(1))
+        assert (await store.stats()).warnings == ()
+        with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT * FROM logs").fetchone()
+            for batch in range(100):
+                await store.append(numbered(10, 10 * batch))
+            stats = await store.stats()
+            assert stats.wal_bytes == len(content(Path(f"{path}-wal"))) > 200_000
+            assert stats.warnings[0].startswith("the write-ahead log has ")
+        for batch in range(3):  # one moves the log into the file, the next begins it anew
+            await store.append(numbered(10, 10 * batch))
+        stats = await store.stats()
+        assert (stats.wal_bytes or 0) < 200_000
+        assert stats.warnings == ()
+    begin, end = (each for each in caplog.messages if "write-ahead log is large" in each)
+    assert "a process that reads the file for long" in begin
+    assert ": over, " in end
 
 
 async def test_a_lack_of_descriptors_is_named_and_passes(path: Path) -> None:
