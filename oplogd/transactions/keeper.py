@@ -14,9 +14,15 @@ logger = logging.getLogger("oplogd.transactions")
 
 
 class Kept(Protocol):
-    """A part of the store that needs regular work. ``keep`` returns the number of things done."""
+    """A part of the store that needs regular work. ``keep`` returns the number of things done.
+
+    ``keep`` may return 0 without a question to the store, because the work is another agent's.
+    ``stats`` always asks.
+    """
 
     async def keep(self) -> int: ...
+
+    async def stats(self) -> object: ...
 
 
 async def keep_transactions(
@@ -36,6 +42,8 @@ async def keep(kept: Kept, things: str, seconds: float, log: logging.Logger, clo
         await clock.sleep(seconds)
         try:
             count = await kept.keep()
+            if trouble.active and not count:
+                await kept.stats()  # or the store would seem to work again while it hangs
         except StoreUnavailableError as error:
             trouble.occurred(detail=str(error))
         except Exception as error:

@@ -14,11 +14,20 @@ AWAY = StoreUnavailableError("store x: away")
 
 
 class Answers:
-    """Answers calls of ``keep`` one after the other, then cancels the keeper."""
+    """Answers calls of ``keep`` one after the other, then cancels the keeper.
 
-    def __init__(self, answers: Sequence[int | Exception]) -> None:
+    ``hangs``: so many calls of ``stats`` fail.
+    """
+
+    def __init__(self, answers: Sequence[int | Exception], hangs: int = 0) -> None:
         self.left = [*answers]
+        self.hangs = hangs
         self.keeper: asyncio.Task[None]
+
+    async def stats(self) -> None:
+        self.hangs -= 1
+        if self.hangs >= 0:
+            raise AWAY
 
     async def keep(self) -> int:
         if not self.left:
@@ -30,11 +39,13 @@ class Answers:
         return answer
 
 
-def logged(caplog: pytest.LogCaptureFixture, *answers: int | Exception) -> list[str]:
+def logged(
+    caplog: pytest.LogCaptureFixture, *answers: int | Exception, hangs: int = 0
+) -> list[str]:
     """Run the keeper over these answers. Return its warnings and errors."""
 
     async def work() -> None:
-        store: Any = Answers(answers)
+        store: Any = Answers(answers, hangs)
         store.keeper = asyncio.create_task(keep_transactions(store, 0))
         with pytest.raises(asyncio.CancelledError):
             await store.keeper
@@ -53,6 +64,14 @@ def test_a_store_that_is_away_is_logged_once(caplog: pytest.LogCaptureFixture) -
     first, end = logged(caplog, 0, AWAY, AWAY, AWAY, 0, 0)
     assert first == "cannot look after transactions: store x: away"
     assert end.startswith("cannot look after transactions: over, 3 times")
+
+
+def test_work_of_another_agent_is_no_sign_that_the_store_is_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    first, end = logged(caplog, AWAY, 0, 0, 0, 0, hangs=3)
+    assert first == "cannot look after transactions: store x: away"
+    assert end.startswith("cannot look after transactions: over, 4 times")
 
 
 def test_a_fault_is_logged_once_with_its_trace(caplog: pytest.LogCaptureFixture) -> None:
