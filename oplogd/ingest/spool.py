@@ -71,7 +71,7 @@ class Spool:
         while True:
             await self._clock.sleep(MEND_SECONDS)
             if self._writing.trouble and self._clock.monotonic() - self._tried > MEND_SECONDS:
-                with contextlib.suppress(StoreError):
+                with contextlib.suppress(StoreError):  # `_run` has reported it
                     await self._run(self._file.delete_sent, self._writing)
 
     async def put(self, operations: Sequence[Operation], batch_id: BatchId) -> int:
@@ -96,7 +96,7 @@ class Spool:
 
         A file that cannot be written keeps it, but ``first`` does not return it again.
         """
-        with contextlib.suppress(StoreError):
+        with contextlib.suppress(StoreError):  # `_run` has reported it
             await self._run(lambda: self._file.drop(batch), self._writing)
 
     async def _run(self, work: Callable[[], _T], part: Part | None) -> _T:

@@ -74,7 +74,7 @@ class SpoolFile:
     def close(self) -> None:
         db, self._db = self._db, None
         if db is not None:
-            with contextlib.suppress(sqlite3.Error):
+            with contextlib.suppress(sqlite3.Error):  # each batch is durable already
                 db.close()
         if self._lock is not None:
             # After the connection: closing the file also releases SQLite's locks on it.

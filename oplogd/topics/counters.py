@@ -1,7 +1,7 @@
 """Counts of messages, in total and for the busiest topics. No I/O."""
 
+import logging
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import NamedTuple
 
 from oplogd.names import TopicName
@@ -10,6 +10,8 @@ LABELS = 200
 # Stands for all topics without a label. No topic has this name: it has no namespace.
 OTHER = "_other"
 _CANDIDATES = 1000
+
+logger = logging.getLogger("oplogd.topics")
 
 
 class _Labelled:
@@ -86,13 +88,14 @@ class Counts(NamedTuple):
 class TopicCounters:
     """Counts of all topics. ``published`` and ``polled``: messages by topic.
 
-    No method raises: a fault in a figure must not fail a publish or a poll.
+    No method raises: a fault in a figure must not fail a publish or a poll. It is logged once.
     """
 
     def __init__(self) -> None:
         self.counts = Counts()
         self.published = Busiest()
         self.polled = Busiest()
+        self._is_faulty = False
 
     def add_published(self, name: TopicName, messages: int) -> None:
         """Count a publish whose messages are durable."""
@@ -100,8 +103,7 @@ class TopicCounters:
         self.counts = counts._replace(
             publishes=counts.publishes + 1, messages_published=counts.messages_published + messages
         )
-        with suppress(Exception):
-            self.published.add(str(name), messages)
+        self._add(self.published, name, messages)
 
     def add_refused(self, messages: int) -> None:
         """Count messages of a publish that failed. Some may be stored: see NotConfirmedError."""
@@ -114,5 +116,12 @@ class TopicCounters:
         self.counts = counts._replace(
             polls=counts.polls + 1, messages_polled=counts.messages_polled + messages
         )
-        with suppress(Exception):
-            self.polled.add(str(name), messages)
+        self._add(self.polled, name, messages)
+
+    def _add(self, busiest: Busiest, name: TopicName, messages: int) -> None:
+        try:
+            busiest.add(str(name), messages)
+        except Exception as error:
+            if not self._is_faulty:
+                logger.error("the figures of the busiest topics are wrong", exc_info=error)
+            self._is_faulty = True

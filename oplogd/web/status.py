@@ -25,12 +25,11 @@ from oplogd.stream.hub import Hub
 from oplogd.stream.lags import Lags, survey
 from oplogd.stream.ring import Ring
 from oplogd.turns import Turns
+from oplogd.web.asked import Asked
 from oplogd.web.consumers import consumer_members, lag_members
 from oplogd.web.redact import without_folders
 from oplogd.web.topic_figures import TopicFigures
 from oplogd.web.transaction_figures import PointerFigures, TransactionFigures
-
-STORE_TIMEOUT_SECONDS = 2.0
 
 _Members = dict[str, Any]
 
@@ -41,7 +40,9 @@ class StoreProbe:
     def __init__(
         self, store: Store, health: Health, ring: Ring, private_files: Collection[Path | None]
     ) -> None:
-        self._store = store
+        self._kind = store.kind
+        self._location = Asked(store.locate)
+        self._stats = Asked(store.stats)
         self._health = health
         self._ring = ring
         self._private_files = private_files
@@ -49,12 +50,9 @@ class StoreProbe:
     async def trouble(self) -> str | None:
         """Return why the store or a part of the agent does not work, None if all do."""
         try:
-            async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
-                await self._store.locate()
+            await self._location.answer()
         except StoreUnavailableError as error:
             return str(error)
-        except TimeoutError:
-            return _no_answer()
         return self._health.trouble
 
     async def members(self) -> tuple[list[str], _Members]:
@@ -62,13 +60,10 @@ class StoreProbe:
         stats: StoreStats | None = None
         troubles = self._health.troubles
         try:
-            async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
-                stats = await self._store.stats()
+            stats = await self._stats.answer()
         except StoreUnavailableError as error:
             troubles = [str(error), *troubles]
-        except TimeoutError:
-            troubles = [_no_answer(), *troubles]
-        members = {"kind": self._store.kind, **(self._figures(stats) if stats else {})}
+        members = {"kind": self._kind, **(self._figures(stats) if stats else {})}
         return [self._redacted(trouble) for trouble in dict.fromkeys(troubles)], members
 
     def _figures(self, stats: StoreStats) -> _Members:
@@ -149,9 +144,11 @@ class StatusReport:
 
     async def members(self, lags: Lags) -> _Members:
         """Return the members for everybody."""
-        troubles, store = await self._store.members()
-        topics, transactions, pointers = await asyncio.gather(
-            self._topics.members(), self._transactions.members(), self._pointers.members()
+        (troubles, store), topics, transactions, pointers = await asyncio.gather(
+            self._store.members(),
+            self._topics.members(),
+            self._transactions.members(),
+            self._pointers.members(),
         )
         return {
             "status": "DEGRADED" if troubles else "OK",
@@ -231,10 +228,6 @@ class StatusReport:
                 "max_bytes": ring.max_bytes,
             },
         }
-
-
-def _no_answer() -> str:
-    return f"the store did not answer within {STORE_TIMEOUT_SECONDS:g} s"
 
 
 def _histogram(histogram: Histogram) -> _Members:

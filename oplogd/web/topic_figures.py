@@ -1,6 +1,5 @@
 """The figures of topics for /status and /metrics."""
 
-import asyncio
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -15,15 +14,14 @@ from oplogd.stream.feeds import Feeds
 from oplogd.stream.hub import Hub
 from oplogd.topics.counters import LABELS, OTHER
 from oplogd.topics.parts import TopicParts
-
-STORE_TIMEOUT_SECONDS = 2.0
+from oplogd.web.asked import Asked
 
 
 class TopicFigures:
     """Reads figures only: it consumes no message and changes no counter."""
 
     def __init__(self, topics: Topics, parts: TopicParts, feeds: Feeds, hub: Hub) -> None:
-        self._topics = topics
+        self._stats = Asked(topics.stats)
         self._parts = parts
         self._feeds = feeds
         self._hub = hub
@@ -42,9 +40,8 @@ class TopicFigures:
 
     async def _count(self) -> int | None:
         try:
-            async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
-                return (await self._topics.stats()).topics
-        except (StoreUnavailableError, TimeoutError):  # the store's own figures tell it
+            return (await self._stats.answer()).topics
+        except StoreUnavailableError:  # the store's own figures tell it
             return None
 
     def metrics(self) -> Iterable[Metric]:

@@ -21,8 +21,8 @@ from oplog_sync.settings import parse as parse_sync
 from oplogd.settings import Settings, flag_table
 from oplogd.settings import parse as parse_agent
 from oplogd.values import Address
+from oplogd.web.asked import STORE_TIMEOUT_SECONDS
 from oplogd.web.forwarded import VARIABLE, TrustedProxies
-from oplogd.web.status import STORE_TIMEOUT_SECONDS
 from tests.kits.deploy.files import DEPLOY, manifests, pod_spec, read_yaml, texts
 from tests.kits.paths import ROOT
 

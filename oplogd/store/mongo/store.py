@@ -146,6 +146,7 @@ class MongoStore:
         self._checkpoint.close()
         await self._deleted.close()
         await self.projection.stop()
+        # The cursor and the lease end by themselves if the server is away.
         with contextlib.suppress(PyMongoError, TimeoutError):
             async with asyncio.timeout(2):
                 await self.tail.close()
@@ -272,6 +273,7 @@ class MongoStore:
         """Return the number of tombstones, None if counting takes too long; and the seconds."""
         started = self.link.clock.monotonic()
         count: int | None = None
+        # Without an answer the figure is missing; `stats` tells when the server is away.
         with contextlib.suppress(PyMongoError), pymongo.timeout(_COUNT_SECONDS):
             count = await self.link.states.count_documents({"event": "delete"})
         return count, self.link.clock.monotonic() - started

@@ -222,7 +222,7 @@ def transaction(db: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Itera
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:
-            with contextlib.suppress(sqlite3.Error):
+            with contextlib.suppress(sqlite3.Error):  # the first error is raised
                 db.execute("ROLLBACK")
         raise
 
@@ -235,7 +235,7 @@ def savepoint(db: sqlite3.Connection) -> Iterator[None]:
         yield
     except BaseException:
         if db.in_transaction:  # some errors have ended the transaction
-            with contextlib.suppress(sqlite3.Error):
+            with contextlib.suppress(sqlite3.Error):  # the first error is raised
                 db.execute("ROLLBACK TO step")
         raise
     db.execute("RELEASE step")

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,9 +54,12 @@ class BrokenBusiest(Busiest):
         raise RuntimeError("a fault in a figure")
 
 
-def test_a_fault_in_the_figures_of_a_topic_fails_no_publish_and_no_poll() -> None:
+def test_a_fault_in_the_figures_of_a_topic_is_logged_and_fails_no_publish_and_no_poll(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     counters = TopicCounters()
     counters.published = counters.polled = BrokenBusiest()
     counters.add_published(TopicName("ns", "t"), 2)
     counters.add_polled(TopicName("ns", "t"), 3)
     assert counters.counts == Counts(publishes=1, messages_published=2, polls=1, messages_polled=3)
+    assert caplog.messages == ["the figures of the busiest topics are wrong"]

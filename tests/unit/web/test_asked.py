@@ -1,0 +1,93 @@
+"""A store that hangs delays /status once, and a fault in a figure is logged once."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from oplogd.clock import SYSTEM
+from oplogd.errors import StoreUnavailableError
+from oplogd.web.asked import Asked
+from oplogd.web.transaction_figures import TransactionFigures
+
+
+class Store:
+    """Answers, raises ``error``, or hangs until ``gate`` is set."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.error: Exception | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def stats(self) -> tuple[int, int]:
+        self.calls += 1
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        return self.calls, 0
+
+
+async def test_a_question_without_an_answer_is_not_asked_again_until_it_has_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = Store()
+    question = Asked(store.stats)
+    assert await question.answer() == (1, 0)
+    store.gate.clear()
+    monkeypatch.setattr(question, "_seconds", 0.0)
+    for _ in range(3):
+        with pytest.raises(StoreUnavailableError, match="did not answer within 2 s"):
+            await question.answer()
+    assert store.calls == 2
+    store.gate.set()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert await question.answer() == (3, 0), "a new answer, not the late one"
+
+
+async def test_after_a_failure_the_next_answer_has_less_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits: list[float | None] = []
+    wait = asyncio.wait
+
+    async def noting(calls: Any, *, timeout: float | None = None) -> Any:
+        waits.append(timeout)
+        return await wait(calls, timeout=timeout)
+
+    monkeypatch.setattr(asyncio, "wait", noting)
+    store = Store()
+    question = Asked(store.stats)
+    store.error = StoreUnavailableError("away")
+    for _ in range(2):
+        with pytest.raises(StoreUnavailableError, match="away"):
+            await question.answer()
+    store.error = None
+    await question.answer()
+    await question.answer()
+    assert waits == [2.0, 0.25, 0.25, 2.0]
+
+
+async def test_a_fault_in_the_figures_of_transactions_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    store = Store()
+    transactions: Any = SimpleNamespace(
+        stats=store.stats, decisions=SimpleNamespace(committed=1, aborted=2, timed_out=3)
+    )
+    figures = TransactionFigures(transactions, SYSTEM)
+    store.error = ValueError("broken")
+    unknown = {"open": None, "oldest_open_seconds": None}
+    decided = {"committed": 1, "aborted": 2, "timed_out": 3}
+    assert await figures.members() == await figures.members() == {**unknown, **decided}
+    store.error = StoreUnavailableError("away")
+    assert await figures.members() == {**unknown, **decided}
+    store.error = None
+    assert await figures.members() == {"open": 4, "oldest_open_seconds": 0, **decided}
+    fault, begin, end = caplog.messages
+    assert fault == "the store failed"
+    assert begin == "/status lacks the figures of open transactions: ValueError('broken')"
+    assert end.startswith("/status lacks the figures of open transactions: over, 2 times")
