@@ -1,6 +1,8 @@
 """The health of the agent's parts, as the parts report it."""
 
+import asyncio
 import logging
+from collections.abc import Callable
 
 logger = logging.getLogger("oplogd.store")
 
@@ -11,9 +13,10 @@ class Part:
     A trouble is logged when it begins and when it ends, not in between.
     """
 
-    def __init__(self, name: str, well: str) -> None:
+    def __init__(self, name: str, well: str, recovered: Callable[[], None]) -> None:
         self._name = name
         self._well = well
+        self._recovered = recovered
         self.trouble: str | None = None
 
     def bad(self, message: str) -> None:
@@ -25,6 +28,7 @@ class Part:
         """End a trouble. ``well``: the log message if the usual one would not be true."""
         if self.trouble is not None:
             logger.info("%s: %s", self._name, well or self._well)
+            self._recovered()
         self.trouble = None
 
 
@@ -33,10 +37,23 @@ class Health:
 
     def __init__(self) -> None:
         self._parts: dict[str, Part] = {}
+        # How often a trouble of any part has ended.
+        self.recoveries = 0
+        self._recovery = asyncio.Event()
 
     def part(self, name: str, well: str = "the store answers again") -> Part:
         """Return the part of this name. ``well``: the log message for the end of a trouble."""
-        return self._parts.setdefault(name, Part(name, well))
+        return self._parts.setdefault(name, Part(name, well, self._note_recovery))
+
+    async def recovered(self, since: int) -> None:
+        """Wait until ``recoveries`` is not ``since``."""
+        if self.recoveries == since:
+            await self._recovery.wait()
+
+    def _note_recovery(self) -> None:
+        self.recoveries += 1
+        self._recovery.set()
+        self._recovery = asyncio.Event()
 
     def of(self, name: str) -> str | None:
         """Return the trouble of a part, None if it works."""

@@ -69,6 +69,7 @@ class Writer:
         self._store = store
         self._queue = queue
         self._counters = counters
+        self._health = health
         self._part = health.part("writer")
         self._spool = spool
         self._latency = latency or LatencyProbe()
@@ -91,6 +92,7 @@ class Writer:
         delay = FIRST_RETRY_SECONDS
         self._latency.begin(batch.operations[0].data, batch.items[0].arrived)
         while True:
+            recoveries = self._health.recoveries
             try:
                 await self._append(batch.operations, batch.batch_id, batch.items)
             except StoreUnavailableError as error:
@@ -99,8 +101,7 @@ class Writer:
                     return None
                 if self._spool is not None and self._spool.operations:
                     return batch
-                await self._clock.sleep(delay * random.uniform(0.5, 1.0))
-                delay = min(2 * delay, LAST_RETRY_SECONDS)
+                delay = await self._pause(delay, recoveries)
             else:
                 self._part.good()
                 self._done(batch)
@@ -131,6 +132,7 @@ class Writer:
     async def _send_spool(self, spool: Spool) -> None:
         delay = FIRST_RETRY_SECONDS
         while True:
+            recoveries = self._health.recoveries
             try:
                 batch = await spool.first(BATCH_OPERATIONS, BATCH_BYTES)
                 if batch is None:
@@ -141,9 +143,27 @@ class Writer:
                 delay = FIRST_RETRY_SECONDS
             except StoreError as error:
                 self._report([], error)
-                await self._clock.sleep(delay * random.uniform(0.5, 1.0))
-                delay = min(2 * delay, LAST_RETRY_SECONDS)
+                delay = await self._pause(delay, recoveries)
         self._part.good()
+
+    async def _pause(self, seconds: float, recoveries: int) -> float:
+        """Wait before the next attempt. Return the length of the pause after it.
+
+        The pause is short if another part found the store back since ``recoveries`` was read, and
+        ends when one does.
+        """
+        if self._health.recoveries != recoveries:
+            seconds = FIRST_RETRY_SECONDS
+        ends = [
+            asyncio.ensure_future(self._clock.sleep(seconds * random.uniform(0.5, 1.0))),
+            asyncio.ensure_future(self._health.recovered(self._health.recoveries)),
+        ]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for end in ends:
+                end.cancel()
+        return min(2 * seconds, LAST_RETRY_SECONDS)
 
     async def _take_for_spool(self, sending: "asyncio.Task[None]") -> _QueuedBatch | None:
         """Take a batch for the spool from the queue, and refuse waiting requests.

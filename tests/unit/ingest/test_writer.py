@@ -11,6 +11,7 @@ from oplogd.errors import NotConfirmedError, StoreError, StoreUnavailableError
 from oplogd.ingest import writer
 from oplogd.ingest.counters import Counters
 from oplogd.operation import Operation
+from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import numbered
 from tests.kits.models.properties import examples
 from tests.unit.ingest.writing import Bench, FailingStore
@@ -108,6 +109,42 @@ async def test_the_delay_doubles_up_to_its_bound(monkeypatch: pytest.MonkeyPatch
     async with bench.writing():
         pass
     assert delays == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
+
+
+async def test_the_writer_tries_again_as_soon_as_another_part_finds_the_store_back() -> None:
+    bench = Bench(FailingStore([1]), VirtualClock().clock)  # its pauses have no end
+    follower = bench.health.part("follower")
+    bench.put(numbered(1))
+    async with bench.writing():
+        while bench.health.of("writer") is None:
+            await asyncio.sleep(0)
+        follower.bad("away")
+        follower.good()
+    assert bench.store.tries == 2
+
+
+async def test_a_recovery_during_an_append_makes_the_next_pause_short(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    delays: list[float] = []
+
+    async def note(delay: float) -> None:
+        delays.append(delay)
+
+    monkeypatch.setattr(writer, "FIRST_RETRY_SECONDS", 1.0)
+    monkeypatch.setattr("oplogd.ingest.writer.random.uniform", lambda low, high: high)
+    bench = Bench(FailingStore([4]), Clock(sleep=note))
+    follower = bench.health.part("follower")
+    bench.put(numbered(1))
+    async with bench.writing():
+        while bench.store.tries < 3:
+            await asyncio.sleep(0)
+        follower.bad("away")
+        bench.store.gate.clear()
+        bench.store.arrived.clear()
+        await bench.store.arrived.wait()
+        follower.good()
+    assert delays == [1.0, 2.0, 4.0, 1.0]
 
 
 @examples(1)
