@@ -1,3 +1,14 @@
-from oplogd.cli import main
+"""Starts the command ``oplogd``. Signals are handled before its modules are imported."""
 
-main()
+from oplogd.early import leave_at_signals
+
+
+def main() -> None:
+    leave_at_signals()
+    from oplogd.cli import main as run
+
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -6,11 +6,13 @@ import sys
 from pathlib import Path
 
 from oplogd.clock import SYSTEM, Clock
+from oplogd.early import fail_at_signals, leave_at_signals
 from oplogd.settings import Settings, command
 from oplogd.stop import EXIT_FAILED
 
 
 def main(clock: Clock = SYSTEM) -> None:
+    leave_at_signals()
     oplogd = command()
     oplogd.complete(os.environ)
     settings = oplogd.parse(sys.argv[1:], os.environ)
@@ -48,6 +50,8 @@ def _run(settings: Settings, clock: Clock) -> int:
         return server.EXIT_OK
 
     logs.configure(settings.log_format, settings.debug)
+    if settings.new_epoch:
+        fail_at_signals()
     try:
         return (
             asyncio.run(begin_epoch()) if settings.new_epoch else server.run(settings, clock=clock)

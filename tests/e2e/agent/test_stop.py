@@ -269,6 +269,42 @@ def test_a_stop_answers_unfinished_uploads_and_requests_that_wait_for_the_store(
         assert "Traceback" not in agent.text()
 
 
+# Stops the import of a module until a signal comes.
+STOPPED_IMPORT = """
+import runpy, signal, sys
+class Stopping:
+    def find_spec(self, name, path=None, target=None):
+        if name == stopped:
+            print(flush=True)
+            signal.pause()
+stopped = sys.argv.pop(1)
+sys.meta_path.insert(0, Stopping())
+runpy.run_module("oplogd", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("module", ["click", "fastapi"])
+def test_a_signal_while_the_agent_imports_its_modules_ends_it_quietly(
+    tmp_path: Path, module: str, number: signal.Signals
+) -> None:
+    flags = ["--listen", "127.0.0.1:0", "--store", str(tmp_path / "oplog.db")]
+    with subprocess.Popen(
+        [sys.executable, "-c", STOPPED_IMPORT, module, *flags],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+    ) as process:
+        timer = threading.Timer(DEADLINE, process.kill)
+        timer.start()
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(number)
+        _, errors = process.communicate()
+        timer.cancel()
+    assert (process.returncode, errors) == (0, b"")
+
+
 def test_a_closed_terminal_ends_the_agent_in_order(tmp_path: Path) -> None:
     # A test run under nohup ignores SIGHUP, and its children inherit that.
     notice = lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL)  # noqa: E731
