@@ -11,6 +11,7 @@ from oplogd.topics.rights import Rights
 from oplogd.web import describe
 from oplogd.web.access.authentication import ReadAuthenticator, WriteAuthenticator
 from oplogd.web.bodies import BodyReader
+from oplogd.web.docs import add_docs
 from oplogd.web.error_handlers import add_error_handlers
 from oplogd.web.ingest import add_ingest
 from oplogd.web.methods import add_head, add_preflight
@@ -49,6 +50,7 @@ def create_app(agent: Agent) -> FastAPI:
         title="oplog",
         version=__version__,
         description=describe.INTRODUCTION,
+        docs_url=None,
         redoc_url=None,
         telemetry=_NO_TELEMETRY,
     )
@@ -113,6 +115,7 @@ def create_app(agent: Agent) -> FastAPI:
     add_transactions(app, rights, agent.transactions, bodies, appends, is_stopping)
     add_pointers(app, rights, agent.pointers, topics.publisher, bodies, appends, is_stopping)
     add_leases(app, rights, agent.store, agent.leases, bodies, appends, is_stopping)
+    add_docs(app)
     add_preflight(app)
     add_head(app)
     return app

@@ -170,6 +170,19 @@ def test_the_documentation_needs_no_other_host(target: Target) -> None:
 
 
 @on_one_store
+@pytest.mark.parametrize("path", ["/docs", "/docs/oauth2-redirect"])
+def test_the_documentation_runs_only_its_own_scripts(target: Target, path: str) -> None:
+    reply = target.request("GET", path)
+    (script,) = re.findall(rb"<script>(.*?)</script>", reply.body, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
+    policy = (reply.header("Content-Security-Policy") or "").split("; ")
+    assert "default-src 'none'" in policy
+    assert f"script-src 'self' 'sha256-{digest}'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert reply.header("X-Content-Type-Options") == "nosniff"
+
+
+@on_one_store
 def test_a_browser_gets_a_page_that_may_only_talk_to_its_agent(target: Target) -> None:
     reply = target.request("GET", "/", headers=BROWSER)
     assert (reply.status, reply.header("Content-Type")) == (200, "text/html; charset=utf-8")
