@@ -14,8 +14,8 @@ from oplogd.ingest.budget import Budgets, MemoryBudget, NoRoomError, Share
 from oplogd.operation import format_ms
 from oplogd.pieces import Pieces
 from oplogd.web.problem import Problem
-from oplogd.wording import shortened
 from oplogd.web.refused_bodies import RefusedBodies
+from oplogd.wording import shortened
 
 # Longest time for which the work on a body blocks the event loop.
 _SLICE_SECONDS = 0.003

@@ -10,8 +10,8 @@ from starlette.requests import ClientDisconnect
 from oplogd.web.methods import allowed_methods
 from oplogd.web.problem import Problem
 from oplogd.web.redact import without_folders
-from oplogd.wording import shortened
 from oplogd.web.refused_bodies import RefusedBodies
+from oplogd.wording import shortened
 
 
 def add_error_handlers(

@@ -7,9 +7,9 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 
 from oplogd.ingest.appends import Appends
-from oplogd.ingest.body import Pieces
 from oplogd.media_types import JSON
 from oplogd.names import OPLOG, SYSTEM, TopicName, no_topic
+from oplogd.pieces import Pieces
 from oplogd.store import Store
 from oplogd.store.topics import Topic
 from oplogd.stream.feeds import Feeds

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 from fastapi import FastAPI, Request, Response
 
-from oplogd.ingest.body import Octets
 from oplogd.ingest.appends import Appends
+from oplogd.ingest.body import Octets
 from oplogd.media_types import JSON
 from oplogd.names import SYSTEM
 from oplogd.operation import format_ms

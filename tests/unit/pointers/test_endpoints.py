@@ -9,9 +9,9 @@ import pytest
 from fastapi import FastAPI, Request
 
 from oplogd.errors import NotConfirmedError, StoreUnavailableError
-from oplogd.ingest.budget import Budgets
 from oplogd.health import Health
 from oplogd.ingest.appends import Appends
+from oplogd.ingest.budget import Budgets
 from oplogd.names import TopicName
 from oplogd.pointers.service import PointerService
 from oplogd.store.transactions import Limits

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from fastapi import FastAPI, Request
 
-from oplogd.ingest.budget import Budgets
 from oplogd.health import Health
 from oplogd.ingest.appends import Appends
+from oplogd.ingest.budget import Budgets
 from oplogd.names import TopicName
 from oplogd.store.transactions import Limits
 from oplogd.topics.known import KnownTopics
