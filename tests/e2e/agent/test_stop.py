@@ -53,7 +53,7 @@ def flood(agent: Agent) -> Iterator[None]:
     command = [sys.executable, "-c", FLOOD, str(agent.udp_port)]
     with contextlib.ExitStack() as stack:
         for _ in range(2):
-            process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE))
+            process = stack.enter_context(forked.start(command, stdout=subprocess.PIPE))
             stack.callback(process.kill)
             assert process.stdout is not None
             process.stdout.readline()

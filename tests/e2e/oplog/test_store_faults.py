@@ -25,7 +25,7 @@ def locked(store: Path) -> Iterator[None]:
         "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], isolation_level=None);"
         "db.execute('BEGIN IMMEDIATE'); print(flush=True); sys.stdin.read(); db.close()"
     )
-    with subprocess.Popen(
+    with forked.start(
         [sys.executable, "-c", code, str(store)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdin is not None

@@ -17,6 +17,8 @@ from oplogc.state_file import Saver, StateFile
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.clients.following import Following
 from tests.kits.contract.wire import wait_until
+from tests.kits.processes import forked
+from tests.kits.processes.forked import Forked
 
 _FOLLOW = """
 import sys
@@ -183,7 +185,7 @@ if os.fork() == 0:
     os._exit(0)
 os._exit(0)
 """
-    with subprocess.Popen(
+    with Forked[bytes](
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
@@ -209,7 +211,7 @@ try:
 except StateFileError:
     print("still held")
 """
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE
     )
     assert (done.stdout, done.stderr) == ("still held\n", "")
@@ -226,7 +228,5 @@ for number in range(100):
     state.with_name(f"{state.name}.{os.getpid()}-{number}.new").touch()
 StateFile(state).write("5")
 """
-    subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "state")], check=True, timeout=DEADLINE
-    )
+    forked.run([sys.executable, "-c", code, str(tmp_path / "state")], check=True, timeout=DEADLINE)
     assert (tmp_path / "state").read_text() == "5"

@@ -3,7 +3,6 @@
 import asyncio
 import resource
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,6 +19,7 @@ from tests.integration.mongo.interruptions import InterruptedServer
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.models.operations import operation as made
 from tests.kits.mongo.agents import adds_up, agent, wait_for
+from tests.kits.processes import forked
 
 # An agent soon notices that its server is away.
 AWAY = {"serverSelectionTimeoutMS": "500", "connectTimeoutMS": "500"}
@@ -200,7 +200,7 @@ def test_a_damaged_spool_is_named_with_its_flag_and_left_as_it_is(
         "--spool",
         str(spool),
     ]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    ended = forked.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert ended.returncode == 1
     sentence = ended.stderr.splitlines()[-1]
     assert all(words in sentence for words in (str(spool), "--spool", "damaged", ".recover"))

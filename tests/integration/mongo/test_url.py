@@ -1,6 +1,5 @@
 """URLs of MongoDB that cannot be used: messages never show a part of a secret."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from oplogd.errors import StoreFlagError
 from oplogd.store.mongo.errors import UNREADABLE, shown
 from oplogd.store.mongo.link import Link
 from tests.kits.agents.agent import DEADLINE
+from tests.kits.processes import forked
 
 SECRET = ("hunter", "secret", "s3")
 
@@ -101,7 +101,7 @@ def test_a_command_with_an_unusable_url_ends_with_2_and_one_line(
 ) -> None:
     flags = ["--listen", "127.0.0.1:0"] if module == "oplogd" else [str(tmp_path / "dump.jsonl")]
     command = [sys.executable, "-m", module, "--mongo-url", url, *flags]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    ended = forked.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert ended.returncode == 2
     assert "--mongo-url" in ended.stderr
     assert len(ended.stderr.splitlines()) == 1

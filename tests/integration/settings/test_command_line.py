@@ -1,6 +1,5 @@
 """The command line of the agent: sources of a value, refusals and help."""
 
-import subprocess
 import sys
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from oplogd.settings import Settings, command, flag_table, parse
 from oplogd.values import Secret
 from tests.kits.paths import ROOT
+from tests.kits.processes import forked
 from tests.kits.processes.command_lines import refusal
 
 
@@ -139,7 +139,7 @@ def test_version_is_printed_alone(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_process_with_a_bad_value_ends_with_2_and_one_sentence() -> None:
     script = "import os, sys; from oplogd.settings import parse; parse(sys.argv[1:], os.environ)"
-    ended = subprocess.run(
+    ended = forked.run(
         [sys.executable, "-c", script, "--ring-size", "2"],
         cwd=ROOT,
         capture_output=True,

@@ -5,13 +5,14 @@ import threading
 from typing import Any
 
 from tests.kits.agents.agent import DEADLINE
+from tests.kits.processes.forked import start
 
 
 class Following:
     """Reads the lines of a consumer, and kills it at the deadline."""
 
     def __init__(self, command: list[str], **popen: Any) -> None:
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **popen)
+        self._process = start(command, stdout=subprocess.PIPE, text=True, **popen)
         self._watchdog = threading.Timer(DEADLINE, self._process.kill)
         self._watchdog.start()
 

@@ -1,8 +1,9 @@
 """Python programs as forks of a process that has imported them: see ``parent.py``.
 
-``Forked`` and ``run`` are those of ``subprocess`` for the commands ``python -m MODULE …`` and
-``python SCRIPT …``. A test of the start itself, of memory, CPU time, limits or the environment of
-Python (PYTHON…, LD_PRELOAD, TZ) starts a real Python with ``subprocess``.
+``Forked`` and ``run`` are those of ``subprocess`` for the commands ``python -m MODULE …``,
+``python -c CODE …`` and ``python SCRIPT …``. A test of the start itself, of memory, CPU time,
+limits or the environment of Python (PYTHON…, LD_PRELOAD, TZ) starts a real Python with
+``subprocess``.
 
 A fork differs from a new Python in a few ways. It does not inherit the umask, the limits and the
 ignored signals of a test. All forks share one hash seed. A missing script ends it with code 1.
@@ -25,6 +26,8 @@ from typing import Any, AnyStr
 from tests.kits.paths import ROOT
 from tests.kits.processes.parent import MAX_REQUEST, Program
 
+# Options of Python before a program.
+_OPTIONS = ("-m", "-c")
 _OPTIONS_OF_NEW = {"preexec_fn", "user", "group", "umask", "pass_fds", "shell", "executable"}
 # Beginnings of the names of variables.
 _VARIABLES_OF_NEW = ("PYTHON", "LD_", "TZ", "LANG", "LC_", "FAKETIME")
@@ -139,10 +142,9 @@ def start(args: Sequence[str | os.PathLike[str]], **options: Any) -> "subprocess
 
 def _needs_new(args: Sequence[str | os.PathLike[str]], options: Mapping[str, Any]) -> str | None:
     """Return the reason why a program cannot be forked."""
-    if os.fspath(args[0]) != sys.executable or (
-        os.fspath(args[1]).startswith("-") and args[1] != "-m"
-    ):
-        return "neither `python -m MODULE` nor `python SCRIPT`"
+    first = os.fspath(args[1])
+    if os.fspath(args[0]) != sys.executable or (first.startswith("-") and first not in _OPTIONS):
+        return "neither `python -m MODULE` nor `python -c CODE` nor `python SCRIPT`"
     if refused := options.keys() & _OPTIONS_OF_NEW:
         return f"a fork has no option {', '.join(sorted(refused))}"
     environ = os.environ if options.get("env") is None else options["env"]
@@ -157,10 +159,10 @@ def _needs_new(args: Sequence[str | os.PathLike[str]], options: Mapping[str, Any
 
 def _program(args: list[str], cwd: Any, environ: Mapping[str, str]) -> Program:
     rest = args[1:]
-    is_module = rest[0] == "-m"
-    target, *arguments = rest[is_module:]
+    option = rest[0] if rest[0] in _OPTIONS else ""
+    target, *arguments = rest[bool(option) :]
     folder = None if cwd is None else os.fspath(cwd)
-    return Program(is_module, target, arguments, folder or os.getcwd(), dict(environ))
+    return Program(option, target, arguments, folder or os.getcwd(), dict(environ))
 
 
 def _ask(program: Program, descriptors: list[int]) -> None:

@@ -23,6 +23,7 @@ import socket
 import sys
 import threading
 import time
+import types
 from typing import Any, NamedTuple, NoReturn
 
 MAX_REQUEST = 1 << 18
@@ -34,9 +35,12 @@ PACKAGES = ("oplogd", "oplogc", "oplog_kit", "oplog_relay", "oplog_pipe")
 
 
 class Program(NamedTuple):
-    """``target``: a module or the path of a script. ``environ``: all variables."""
+    """``option`` -m: ``target`` is a module. -c: it is code. Empty: the path of a script.
 
-    is_module: bool
+    ``environ``: all variables.
+    """
+
+    option: str
     target: str
     arguments: list[str]
     cwd: str | None
@@ -159,9 +163,13 @@ def run(program: Program) -> None:
     os.environ.update(program.environ)
     time.tzset()
     sys.argv = [program.target, *program.arguments]
-    sys.path[0] = os.getcwd() if program.is_module else os.path.dirname(program.target)
+    sys.path[0] = os.getcwd() if program.option else os.path.dirname(program.target)
     _open_standard_streams()
-    if program.is_module:
+    if program.option == "-c":
+        sys.argv[0] = "-c"
+        main = sys.modules["__main__"] = types.ModuleType("__main__")
+        exec(compile(program.target, "<string>", "exec"), main.__dict__)
+    elif program.option == "-m":
         if not hasattr(sys.modules.get(program.target), "__path__"):
             sys.modules.pop(program.target, None)  # runpy warns of a module that is imported
         runpy.run_module(program.target, run_name="__main__", alter_sys=True)

@@ -11,7 +11,7 @@ import sys
 
 address, _, target, *arguments = sys.argv[1:]
 request = {
-    "is_module": True,
+    "option": "-m",
     "target": target,
     "arguments": arguments,
     "cwd": os.getcwd(),

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sqlite3
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -17,6 +18,7 @@ from oplogd.ingest.spool import Spool
 from oplogd.operation import Operation
 from oplogd.store import BatchId
 from tests.kits.models.operations import numbered, operation
+from tests.kits.processes.forked import Forked
 
 DEADLINE = 30.0
 HUGE = 1 << 40
@@ -220,23 +222,16 @@ async def test_a_file_that_another_agent_uses_is_refused_until_that_one_has_ende
     )
     async with opened(path) as spool:
         await spool.put(made[:1], BatchId("w", 0))
-    other = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        script,
-        str(path),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    try:
-        assert other.stdout is not None
-        assert await asyncio.wait_for(other.stdout.readline(), DEADLINE) == b"open\n"
-        with pytest.raises(StoreError, match=r"another agent uses it.*--spool"):
-            async with opened(path):
-                pass
-    finally:
-        other.kill()
-        await other.wait()
+    command = [sys.executable, "-c", script, str(path)]
+    with Forked[bytes](command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        try:
+            assert other.stdout is not None
+            assert await asyncio.to_thread(other.stdout.readline) == b"open\n"
+            with pytest.raises(StoreError, match=r"another agent uses it.*--spool"):
+                async with opened(path):
+                    pass
+        finally:
+            other.kill()
     async with opened(path) as spool:
         assert await spool.put(made[1:], BatchId("w", 1)) == 2
         assert await drained(spool) == [(0, made)]

@@ -110,6 +110,23 @@ def test_a_module_and_a_script_have_their_own_arguments_name_and_path(script: Pa
     assert done.stdout == f"__main__ ['y'] {script.parent} {script}\n"
 
 
+def test_code_has_its_own_arguments_name_and_path(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("import __main__\nvalue = __main__.value\n")
+    code = """
+        import sys
+        value = 3
+        def fail():
+            raise ValueError(__name__, sys.argv, beside.value)
+        import beside
+        fail()
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), "-x", "é"]
+    done = run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert '  File "<string>", line 5, in fail\n' in done.stderr
+    assert done.stderr.endswith("\nValueError: ('__main__', ['-c', '-x', 'é'], 3)\n")
+
+
 def test_the_environment_is_the_given_one_or_that_of_the_test(
     script: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,7 +252,6 @@ def test_run_kills_a_program_that_takes_too_long_and_checks_the_code(script: Pat
 @pytest.mark.parametrize(
     ("arguments", "options"),
     [
-        (["-c", "pass"], {}),
         (["-W", "error", "script.py"], {}),
         (["script.py"], {"preexec_fn": print}),
         (["script.py"], {"umask": 0o077}),

@@ -1,6 +1,5 @@
 """The publisher for foreign transactions against scripted servers."""
 
-import subprocess
 import sys
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from tests.integration.clients.scripted_transactions import refused
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.clients.restart import free_port
 from tests.kits.clients.topics_of import TopicsOf
+from tests.kits.processes import forked
 
 FAST = (0.01, 0.05)
 # As large as the pointers of Tephra: milliseconds times a million.
@@ -281,7 +281,7 @@ with Topics(sys.argv[1]) as topics:
     publisher.rollback()
 """
     with PointerServer() as server:
-        done = subprocess.run(
+        done = forked.run(
             [sys.executable, "-c", code, server.url],
             capture_output=True,
             text=True,

@@ -4,7 +4,6 @@ import asyncio
 import gc
 import logging
 import os
-import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from oplogc.topics import (
 from tests.integration.clients.scripted_transactions import TransactionServer, id_of, refused
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.contract.wire import wait_until
+from tests.kits.processes import forked
 
 
 async def asked(server: TransactionServer, count: int) -> None:
@@ -260,7 +260,7 @@ with Topics(sys.argv[1]) as topics:
 
 
 def run(code: str, url: str) -> tuple[int, str]:
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-c", code, url],
         capture_output=True,
         text=True,

@@ -1,6 +1,5 @@
 """The commit log on a real folder."""
 
-import subprocess
 import sys
 import tempfile
 import threading
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 
 from oplog_pipe.commitlog import CommitLog, Compaction, Entry, Mode, NewEntry, OffsetLog
 from oplog_pipe.errors import LogDamagedError, LogError, LogLockedError
+from tests.kits.processes import forked
 
 
 def new(offset: int, key: str = "k", size: int = 10) -> NewEntry:
@@ -211,10 +211,10 @@ def test_a_second_handle_and_a_second_process_are_locked_out(tmp_path: Path) -> 
         "CommitLog.open(pathlib.Path(sys.argv[1]))"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]
-    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    refused = forked.run(command, capture_output=True, text=True, check=False)
     assert refused.stderr.splitlines()[-1].startswith("oplog_pipe.errors.LogLockedError: ")
     log.close()
-    assert subprocess.run(command, check=False).returncode == 0
+    assert forked.run(command, check=False).returncode == 0
 
 
 def test_readers_see_everything_while_the_log_grows_and_is_compacted(tmp_path: Path) -> None:
