@@ -32,6 +32,8 @@ DESCRIPTORS = 4
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 PACKAGES = ("oplogd", "oplogc", "oplog_kit", "oplog_relay", "oplog_pipe")
+# Modules that programs, scripts of tests and libraries import when they run.
+_LATE = ("argparse", "click._textwrap", "encodings.unicode_escape", "encodings.utf_8_sig", "uvloop")
 
 
 class Program(NamedTuple):
@@ -54,12 +56,8 @@ def preload() -> None:
         for module in pkgutil.walk_packages(package.__path__, f"{name}."):
             if not module.name.endswith("__main__"):
                 importlib.import_module(module.name)
-    import uvloop  # noqa: F401 - oplogd imports it when it runs
-
-    from oplogc.http_client import http_client
-
-    # All clients of a process share a TLS context: the programs inherit this one.
-    http_client(None)
+    for name in _LATE:
+        importlib.import_module(name)
 
     from oplogd.store.mongo import tail
     from oplogd.store.mongo.topics import news
@@ -71,12 +69,27 @@ def preload() -> None:
 
 
 async def _fill_caches() -> None:
-    """Build an agent that opens nothing: the expressions of its paths, and more, stay compiled."""
+    """Build an agent that opens nothing, and send a request with the client.
+
+    The expressions of the agent's paths stay compiled. The client's libraries import half of their
+    modules at the first request. All clients of a process share a TLS context.
+    """
+    from oplogc.http_client import http_client
     from oplogd import agent, server
     from oplogd.settings import parse
 
     settings = parse([], {})
     server._uvicorn_config(settings, agent.Agent(settings, server.make_store(settings), ()))
+    listener = await asyncio.start_server(_answer, "127.0.0.1", 0)
+    async with listener, http_client(None, trust_env=False) as client:
+        port = listener.sockets[0].getsockname()[1]
+        (await client.get(f"http://127.0.0.1:{port}")).raise_for_status()
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+    writer.close()
 
 
 class Parent:

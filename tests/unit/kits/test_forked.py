@@ -3,6 +3,7 @@
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -285,6 +286,27 @@ def test_start_forks_a_program_or_starts_a_new_python(script: Path) -> None:
 def test_a_program_starts_with_the_modules_of_the_product(script: Path) -> None:
     code = "import sys\nprint('oplogd.cli' in sys.modules, 'tests.conftest' in sys.modules)"
     assert ended(script, code).stdout == "True False\n"
+
+
+def test_a_program_imports_nothing_more_for_its_first_request(script: Path) -> None:
+    code = """
+        import asyncio, sys
+        from oplogc.http_client import http_client
+        async def ask():
+            try:
+                await http_client(None, trust_env=False).get(sys.argv[1])
+            except Exception as error:
+                return type(error).__name__
+        known = set(sys.modules)
+        print(asyncio.run(ask()), set(sys.modules) - known)
+    """
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        threading.Thread(target=lambda: server.accept()[0].close()).start()
+        assert ended(script, code, url).stdout in (
+            "RemoteProtocolError set()\n",
+            "ReadError set()\n",
+        )
 
 
 @pytest.mark.parametrize(
