@@ -1,14 +1,12 @@
 """Faults of the store file: locks, a full disk, missing permissions, damage."""
 
-import ctypes
 import itertools
-import os
 import random
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -154,47 +152,52 @@ def test_an_agent_on_a_full_disk_refuses_operations_until_there_is_room_and_lose
         assert [event.operation["id"] for event in agent.replicate().values()] == stored
 
 
-def start_up_failure(store: Path, prepare: Callable[[], None] | None = None) -> str:
-    """Return the sentence with which the agent refuses to start."""
-    command = [sys.executable, "-m", "oplogd", "--listen", "127.0.0.1:0", "--store", str(store)]
-    options = {"preexec_fn": prepare} if prepare else {}
-    pipe = subprocess.PIPE
-    with forked.start(command, stdout=pipe, stderr=pipe, text=True, **options) as process:
-        out, err = process.communicate(timeout=DEADLINE)
-    assert (process.returncode, out, err.count("\n")) == (1, "", 1), err
+MAIN = "\nimport sys\nfrom oplogd.cli import main\nsys.exit(main())\n"
+FULL = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (8192, resource.RLIM_INFINITY))"
+# Takes from root the rights to override permissions: CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH.
+OBEDIENT = """
+import ctypes
+libc = ctypes.CDLL(None)
+version, sets = (ctypes.c_uint32 * 2)(0x20080522), (ctypes.c_uint32 * 6)()
+assert libc.capget(version, sets) == 0
+for effective_or_permitted in (0, 1):
+    sets[effective_or_permitted] &= ~0b110
+assert libc.capset(version, sets) == 0
+"""
+
+
+class ObedientAgent(Agent):
+    """An agent that obeys permissions, although the tests may run as root."""
+
+    program = ("-c", OBEDIENT + MAIN)
+
+
+def start_up_failure(store: Path, before: str = "") -> str:
+    """Return the sentence with which the agent refuses to start. ``before``: code that runs first.
+
+    The rest of its output is empty.
+    """
+    command = [sys.executable, "-c", before + MAIN]
+    flags = ["--listen", "127.0.0.1:0", "--store", str(store)]
+    done = forked.run([*command, *flags], capture_output=True, text=True, timeout=DEADLINE)
+    out, err = done.stdout, done.stderr
+    assert (done.returncode, out, err.count("\n")) == (1, "", 1), err
     assert str(store) in err
     assert "--store" in err
-    return str(err)
+    return err
 
 
 def test_an_agent_does_not_start_on_a_full_disk(tmp_path: Path) -> None:
-    def full() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, resource.RLIM_INFINITY))
-
-    assert "disk" in start_up_failure(tmp_path / "oplog.db", full)
+    assert "disk" in start_up_failure(tmp_path / "oplog.db", FULL)
     with Agent(tmp_path) as agent:
         assert agent.post(operation("insert", "a")) == 204
-
-
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def obey_permissions() -> None:
-    """Take from root the right to override permissions. Runs in the child process."""
-    drop_from_bounding_set = 24
-    for dac_override_and_read_search in (1, 2):
-        if (
-            os.geteuid() == 0
-            and _libc.prctl(drop_from_bounding_set, dac_override_and_read_search, 0, 0, 0) != 0
-        ):
-            raise OSError(ctypes.get_errno(), "prctl")
 
 
 def test_a_read_only_store_is_named_at_start_and_loses_nothing_if_made_so_later(
     tmp_path: Path,
 ) -> None:
     store = tmp_path / "oplog.db"
-    with Agent(tmp_path, preexec_fn=obey_permissions) as agent:
+    with ObedientAgent(tmp_path) as agent:
         assert agent.post(operation("insert", "before")) == 204
         store.chmod(0o444)
         answered = agent.post(operation("insert", "after"))
@@ -203,15 +206,15 @@ def test_a_read_only_store_is_named_at_start_and_loses_nothing_if_made_so_later(
         assert answered == 204  # the open file can be written
         assert agent.stop() == 0
 
-    assert "permission" in start_up_failure(store, obey_permissions)
+    assert "permission" in start_up_failure(store, OBEDIENT)
     store.chmod(0o644)
     tmp_path.chmod(0o555)
     try:
-        assert "folder" in start_up_failure(store, obey_permissions)
-        assert "folder" in start_up_failure(tmp_path / "new.db", obey_permissions)
+        assert "folder" in start_up_failure(store, OBEDIENT)
+        assert "folder" in start_up_failure(tmp_path / "new.db", OBEDIENT)
     finally:
         tmp_path.chmod(0o755)
-    with Agent(tmp_path, preexec_fn=obey_permissions) as agent:
+    with ObedientAgent(tmp_path) as agent:
         assert list(agent.replicate()) == ["thing/before", "thing/after", "thing/udp"]
 
 
@@ -255,7 +258,7 @@ def test_a_file_damaged_under_a_running_agent_degrades_it_until_the_file_is_repa
     sound, ids = filled_store(tmp_path)
     noise = random.Random(2).randbytes(len(sound))
     with (
-        Agent(tmp_path, "--heartbeat", "200ms", preexec_fn=obey_permissions) as agent,
+        ObedientAgent(tmp_path, "--heartbeat", "200ms") as agent,
         agent.follow() as consumer,
     ):
         with store.open("r+b") as file:
