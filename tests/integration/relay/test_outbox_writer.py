@@ -8,9 +8,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import create_engine
-from sqlalchemy.ext.asyncio import create_async_engine
-from sqlalchemy.orm import Session
 
 from oplog_relay.errors import RowError
 from oplog_relay.outbox import OutboxWriter
@@ -81,6 +78,9 @@ def test_a_connection_or_cursor_of_psycopg_keeps_its_transaction_and_its_rows(
 def test_sessions_and_connections_of_sqlalchemy_keep_their_transaction(
     kind: str, request: pytest.FixtureRequest
 ) -> None:
+    from sqlalchemy import create_engine  # its import takes 0.1 s
+    from sqlalchemy.orm import Session
+
     if kind == "sqlite":
         source = request.getfixturevalue("database")
         engine = create_engine("sqlite://", creator=lambda: source)
@@ -108,6 +108,8 @@ def test_sessions_and_connections_of_sqlalchemy_keep_their_transaction(
 
 
 async def test_a_session_of_sqlalchemys_asyncio_runs_the_writer(postgres_url: str) -> None:
+    from sqlalchemy.ext.asyncio import create_async_engine
+
     engine = create_async_engine(postgres_url.replace("postgresql:", "postgresql+psycopg:"))
     async with engine.begin() as connection:
         await connection.run_sync(WRITER.message, "t", key="k", value=None)
@@ -119,6 +121,9 @@ async def test_a_session_of_sqlalchemys_asyncio_runs_the_writer(postgres_url: st
 
 
 def test_names_of_table_and_columns_are_settings(postgres_url: str) -> None:
+    from sqlalchemy import create_engine
+    from sqlalchemy.orm import Session
+
     table = Table(name="public.a:b%s", key="kafka :key", value="{x}")
     writer = OutboxWriter(table)
     engine = create_engine(postgres_url.replace("postgresql:", "postgresql+psycopg:"))

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from functools import cache, partial
 from http.cookies import SimpleCookie
 from typing import Any
 from urllib.parse import quote
@@ -16,7 +17,10 @@ from oplogd.web.access.signing import ExpiringSigner, Purpose
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.properties import examples
 
-SIGNER, SAME, OTHER = ExpiringSigner("gehéim"), ExpiringSigner("gehéim"), ExpiringSigner("geheim")
+# Made by the first test that needs them: a key takes 40 ms.
+SIGNER, SAME, OTHER = (
+    cache(partial(ExpiringSigner, password)) for password in ("gehéim", "gehéim", "geheim")
+)
 NOW = 1_800_000_000
 BASE64URL = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
@@ -29,9 +33,9 @@ times = st.integers(0, 10**12 - 1)
 def test_every_agent_with_the_password_accepts_a_value_until_it_expires(
     purpose: Purpose, expires: int
 ) -> None:
-    value = SIGNER.sign(purpose, expires)
-    assert SAME.expiry(purpose, value, expires - 0.001) == expires
-    assert SAME.expiry(purpose, value, expires) is None
+    value = SIGNER().sign(purpose, expires)
+    assert SAME().expiry(purpose, value, expires - 0.001) == expires
+    assert SAME().expiry(purpose, value, expires) is None
 
 
 @pytest.mark.parametrize("purpose", Purpose)
@@ -40,8 +44,8 @@ def test_a_signed_value_is_valid_for_exactly_the_seconds_asked_for(purpose: Purp
     reader = ReadAuthenticator(Secret("gehéim"), (), clock.clock)
     value, expires = reader.sign(purpose, 60)
     assert expires == NOW + 60
-    assert SIGNER.expiry(purpose, value, NOW + 59.999) == expires
-    assert SIGNER.expiry(purpose, value, NOW + 60) is None
+    assert SIGNER().expiry(purpose, value, NOW + 59.999) == expires
+    assert SIGNER().expiry(purpose, value, NOW + 60) is None
 
 
 def test_agents_of_all_releases_sign_alike() -> None:
@@ -59,28 +63,28 @@ def test_agents_of_all_releases_sign_alike() -> None:
 def test_another_password_or_another_purpose_refuses_a_value(
     purpose: Purpose, expires: int
 ) -> None:
-    value = SIGNER.sign(purpose, expires)
-    assert OTHER.expiry(purpose, value, expires - 1) is None
+    value = SIGNER().sign(purpose, expires)
+    assert OTHER().expiry(purpose, value, expires - 1) is None
     (other_purpose,) = set(Purpose) - {purpose}
-    assert SIGNER.expiry(other_purpose, value, expires - 1) is None
+    assert SIGNER().expiry(other_purpose, value, expires - 1) is None
 
 
 @examples()
 @given(st.integers(0, 200), st.characters(), st.sampled_from(["replace", "insert", "delete"]))
 def test_a_value_changed_in_one_place_is_refused(place: int, character: str, change: str) -> None:
-    value = SIGNER.sign(Purpose.TOKEN, NOW)
+    value = SIGNER().sign(Purpose.TOKEN, NOW)
     place %= len(value)
     rest = value[place:] if change == "insert" else value[place + 1 :]
     changed = value[:place] + ("" if change == "delete" else character) + rest
-    assert changed == value or SIGNER.expiry(Purpose.TOKEN, changed, NOW - 1) is None
+    assert changed == value or SIGNER().expiry(Purpose.TOKEN, changed, NOW - 1) is None
 
 
 @pytest.mark.parametrize("purpose", Purpose)
 def test_a_value_has_one_spelling(purpose: Purpose) -> None:
-    value = SIGNER.sign(purpose, NOW)
+    value = SIGNER().sign(purpose, NOW)
     spellings = [value[:-1] + last for last in BASE64URL]
     spellings += [value + "=", value + "\n", " " + value, value.replace(".", "..")]
-    accepted = [each for each in spellings if SIGNER.expiry(purpose, each, NOW - 1)]
+    accepted = [each for each in spellings if SIGNER().expiry(purpose, each, NOW - 1)]
     assert accepted == [value]
 
 
@@ -89,25 +93,25 @@ def test_a_value_has_one_spelling(purpose: Purpose) -> None:
     [f"{NOW + 1:d}", f"0{NOW}", f"{NOW}0", f"+{NOW}", f" {NOW}", "18_00000000", "١٨٠٠٠٠٠٠٠٠", ""],
 )
 def test_the_expiry_of_a_value_cannot_be_rewritten(expires: str) -> None:
-    _, mac = SIGNER.sign(Purpose.COOKIE, NOW).split(".")
-    assert SIGNER.expiry(Purpose.COOKIE, f"{expires}.{mac}", NOW - 1) is None
+    _, mac = SIGNER().sign(Purpose.COOKIE, NOW).split(".")
+    assert SIGNER().expiry(Purpose.COOKIE, f"{expires}.{mac}", NOW - 1) is None
 
 
 @examples()
 @given(st.text() | st.text(st.characters()))
 def test_any_other_text_is_refused(text: str) -> None:
-    assert SIGNER.expiry(Purpose.TOKEN, text, 0) is None
+    assert SIGNER().expiry(Purpose.TOKEN, text, 0) is None
 
 
 @pytest.mark.parametrize("purpose", Purpose)
 def test_a_value_of_the_previous_form_is_refused(purpose: Purpose) -> None:
-    value = SIGNER.sign(purpose, NOW)
-    assert SIGNER.expiry(purpose, f"{purpose}.{value}", NOW - 1) is None
+    value = SIGNER().sign(purpose, NOW)
+    assert SIGNER().expiry(purpose, f"{purpose}.{value}", NOW - 1) is None
 
 
 @pytest.mark.parametrize("purpose", Purpose)
 def test_a_value_needs_no_escape_in_a_url_or_cookie(purpose: Purpose) -> None:
-    value = SIGNER.sign(purpose, NOW)
+    value = SIGNER().sign(purpose, NOW)
     assert quote(value, safe="") == value
     assert SimpleCookie(f"name={value}")["name"].value == value
     assert re.fullmatch(r"\d+\.[\w-]{43}", value)

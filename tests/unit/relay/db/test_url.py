@@ -1,7 +1,6 @@
 """URLs of databases mean the same as in SQLAlchemy."""
 
 import pytest
-from sqlalchemy.engine import make_url
 
 from oplog_relay.db import open_outbox
 from oplog_relay.db.names import Names
@@ -28,6 +27,8 @@ SERVERS = [
 
 @pytest.mark.parametrize("url", SERVERS)
 def test_a_url_of_postgresql_means_the_same_as_in_sqlalchemy(url: str) -> None:
+    from sqlalchemy.engine import make_url  # its import takes 0.1 s
+
     theirs = make_url(url).set(drivername="postgresql+psycopg")
     _, wanted = theirs.get_dialect()().create_connect_args(theirs)
     wanted.pop("context", None)
@@ -56,6 +57,8 @@ def test_a_url_of_postgresql_means_the_same_as_in_sqlalchemy(url: str) -> None:
     ],
 )
 def test_a_url_of_sqlite_names_a_file(url: str, wanted: SqliteUrl) -> None:
+    from sqlalchemy.engine import make_url
+
     assert parse(url) == wanted
     assert make_url(url).database == wanted.file.partition("?")[0]
 
