@@ -56,6 +56,7 @@ TABLE_BOUNDS = {
     "oplogd/web/access/attempts.py: _Bucket.wrong": "digests; has a bound",
     "oplogd/web/access/attempts.py: _Buckets._buckets": "plain addresses; has a bound",
     "oplogd/web/access/attempts.py: AttemptLimiter._known": "plain addresses; has a bound",
+    "oplogd/web/access/refused.py: RefusedPasswords._episodes": "plain addresses; has a bound",
     "oplogd/web/forwarded.py: TrustedProxies._addresses": OF_THE_SETTINGS,
     "oplog_kit/mistakes.py: Mistakes._found": "mistakes in one file of settings",
     "oplog_pipe/batch.py: Batch.keys": "keys of one batch",

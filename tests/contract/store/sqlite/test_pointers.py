@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from oplogd.errors import (
-    MessageError,
     StoreUnavailableError,
     TopicNotFoundError,
     TransactionConflictError,
@@ -213,13 +212,13 @@ async def test_calls_that_are_refused_do_not_affect_those_that_share_their_trans
             *(publish_under(store, topic, n, n) for n in range(100, 110)),
             publish_under(store, topic, 7, "refused"),
             publish_under(store, gone, 8, "refused"),
-            publish_stored(store, topic, 9),
+            publish_stored(store, gone, 9),
             store.pointers.decide([topic.log, gone.log], 100, Decision.COMMITTED),
             *(publish_under(store, topic, n, n) for n in range(110, 120)),
             return_exceptions=True,
         )
         assert [type(each) for each in results[10:14]] == [
-            TransactionConflictError, TopicNotFoundError, MessageError, TopicNotFoundError
+            TransactionConflictError, TopicNotFoundError, TopicNotFoundError, TopicNotFoundError
         ]  # fmt: skip
         assert await uncommitted(store, topic) == [str(n) for n in range(100, 120)]
         assert pointer_counts(path) == [21, 20, 0]
