@@ -1,0 +1,96 @@
+"""The guarded clock: the rule with clocks that a test moves, its log, and what it lets be kept."""
+
+import logging
+
+import pytest
+
+from oplogd.clock.guard import GuardedClock, text_of
+from oplogd.clock.rule import Saved
+from tests.kits.clock.virtual import START_MS, VirtualClock
+
+DAY = 86_400
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
+    return [(each.levelno, each.getMessage()) for each in caplog.records]
+
+
+def test_a_step_is_logged_once_and_its_end(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    guarded = GuardedClock(clock.clock)
+    assert guarded.step() is None
+    clock.jump(8 * DAY)
+    for _ in range(5):
+        clock.move(1)
+        assert guarded.now_ms() == clock.ms - 8 * DAY * 1000
+        assert guarded.removal_ms() == clock.ms - 8 * DAY * 1000
+    step = guarded.step()
+    assert step is not None
+    assert (step.from_ms, step.to_ms) == (START_MS + 5000, START_MS + 5000 + 8 * DAY * 1000)
+    assert (step.seconds, step.waiting) == (8 * DAY, ("times", "removals"))
+    clock.jump(-8 * DAY)
+    assert guarded.now_ms() == guarded.removal_ms() == clock.ms
+    (begun, ended) = lines(caplog)
+    assert begun[0] == logging.WARNING
+    assert begun[1].startswith(
+        "the clock stepped by +691200 s, from 2023-11-14T22:13:21.000Z to 2023-11-22T22:13:21.000Z"
+    )
+    assert ended == (logging.INFO, "the clock is trusted again: nothing waits")
+
+
+def test_a_start_far_past_the_kept_time_is_logged(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    guarded = GuardedClock(clock.clock)
+    then = START_MS - DAY * 1000
+    guarded.begin(Saved(then, then, then, 0, 0))
+    step = guarded.step()
+    assert step is not None
+    assert (step.waiting, step.seconds) == (("removals",), DAY)
+    ((level, text),) = lines(caplog)
+    assert level == logging.WARNING
+    assert "the clock is +86400 s from the time in the store" in text
+
+
+def test_the_store_has_to_keep_the_time_each_minute_and_when_a_pause_begins_or_ends(
+    clock: VirtualClock,
+) -> None:
+    guarded = GuardedClock(clock.clock)
+    guarded.begin(None)
+
+    def keeps() -> bool:
+        saved = guarded.due()
+        if saved is None:
+            return False
+        guarded.was_saved(saved)
+        return True
+
+    assert [keeps(), keeps()] == [True, False]
+    clock.move(59)
+    assert not keeps()
+    clock.move(1)
+    assert [keeps(), keeps()] == [True, False]
+    clock.jump(3600)
+    assert [keeps(), keeps()] == [True, False]
+    for _ in range(59):
+        clock.move(1)
+        assert not keeps()
+    clock.move(1)
+    assert [keeps(), keeps()] == [True, False]  # stamps follow
+    clock.jump(-3600)
+    assert [keeps(), keeps()] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [(-1, "1970-01-01T00:00:00.000Z"), (1 << 60, "9999-12-31T23:59:59.999Z")],
+)
+def test_a_time_that_no_text_can_tell_is_told_by_the_nearest_one(ms: int, text: str) -> None:
+    assert text_of(ms) == text
