@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager
 
 from pymongo.asynchronous.client_session import AsyncClientSession
 
+from oplogd.clock.rule import MAX_LEAD_MS
 from oplogd.errors import LogReplacedError, StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.message_id import stamp
@@ -55,6 +56,14 @@ class Front:
         self.floor = floor_of(document)
         self._expired = max(self.floor.offset, number(document, "expired"))
         self.oldest_ms = now_ms - 1000 * ttl
+        self._latest_ms = now_ms + MAX_LEAD_MS
+
+    def may_be_gone(self, mark: Mark) -> bool:
+        """Return whether an entry is gone, or its stamp is ahead and does not tell it."""
+        return self.is_gone(mark) or self.is_ahead(mark)
+
+    def is_ahead(self, mark: Mark) -> bool:
+        return mark.ms > self._latest_ms
 
     def is_gone(self, mark: Mark) -> bool:
         return mark.offset <= self._expired or mark.ms < self.oldest_ms
@@ -102,9 +111,12 @@ class TopicReader:
                 return []
             if entries[0].offset != start + 1:
                 continue  # the sweep was faster, or the server's answer has a gap
-            if not rule.is_gone(_mark(entries[0])):
+            if not rule.may_be_gone(_mark(entries[0])):
                 return entries[:limit]
-            past = (await self.front(topic, rule, _mark(entries[0]))).offset
+            low = self._low(topic, floor)
+            past = (await self.front(topic, rule, low)).offset
+            if past < entries[0].offset:
+                return entries[:limit]
         raise StoreUnavailableError(
             f"MongoDB at {self._link.hosts}: its answers contradict each other"
         )
@@ -148,11 +160,33 @@ class TopicReader:
         if not rule.is_gone(newest):
             look_up = self._look_up(topic)
             front = await last_before(low, newest, rule.is_gone, look_up, near=True)
+            if rule.is_ahead(newest):
+                front = await self._front_ahead(topic, rule, front, newest)
         if len(self._fronts) >= _REMEMBERED:
             self._fronts.clear()
-        if front.offset > rule.floor.offset:
+        # A clock that comes back shows again what it has hidden.
+        if front.offset > rule.floor.offset and self._link.guarded.step() is None:
             self._fronts[topic.log] = front
         return front
+
+    async def _front_ahead(self, topic: Topic, rule: Front, low: Mark, newest: Mark) -> Mark:
+        """Return the newest entry that is gone by its time of writing; ``low`` if none is.
+
+        Entries without that time were stamped while the clock was ahead: before all others.
+        """
+        written: dict[int, int] = {}
+        ahead = self._look_up(topic, written)
+
+        def is_before(mark: Mark) -> bool:
+            return written.get(mark.offset, 0) < rule.oldest_ms
+
+        await ahead([newest.offset])
+        if newest.offset not in written or newest.offset == low.offset:
+            return low
+        front = newest
+        if not is_before(newest):
+            front = await last_before(low, newest, is_before, ahead)
+        return front if front.offset in written else low
 
     async def firsts(self, rules: Mapping[int, Front]) -> dict[int, Mark]:
         """Return the first entry past the floor of each log that has one."""
@@ -172,11 +206,20 @@ class TopicReader:
         """Return the mark of an entry; None if it is gone."""
         return (await self._look_up(topic)([offset])).get(offset)
 
-    def _look_up(self, topic: Topic) -> Callable[[Sequence[int]], Awaitable[dict[int, Mark]]]:
+    def _look_up(
+        self, topic: Topic, written: dict[int, int] | None = None
+    ) -> Callable[[Sequence[int]], Awaitable[dict[int, Mark]]]:
+        """Return the look-up of marks. It notes times of writing in ``written``, by offset."""
+
         async def look_up(offsets: Sequence[int]) -> dict[int, Mark]:
             keys = [place(topic.log, offset) for offset in offsets]
-            found = self._link.entries.find({"_id": {"$in": keys}}, MARK_FIELDS)
-            return {mark.offset: mark for mark in [mark_of(each) async for each in found]}
+            found: dict[int, Mark] = {}
+            async for each in self._link.entries.find({"_id": {"$in": keys}}, MARK_FIELDS):
+                mark = mark_of(each)
+                found[mark.offset] = mark
+                if written is not None and "t" in each:
+                    written[mark.offset] = number(each, "t")
+            return found
 
         return look_up
 
