@@ -12,6 +12,9 @@ from oplogd.operation import format_ms
 # The guarded time is saved so often, besides at each begin and end of a pause.
 _SAVE_MS = 60_000
 
+# Two readings that are further apart are not of one moment.
+_TOGETHER_SECONDS = 1.0
+
 # The end of the year 9999.
 _LAST_MS = 253_402_300_799_999
 
@@ -89,7 +92,11 @@ class GuardedClock:
         self._saved_at = self._read().boot
 
     def _read(self) -> Reading:
-        return Reading(self._wall_ms(), int(self._boot() * 1000))
+        """Read both clocks. A process that is stopped in between reads them again."""
+        while True:
+            began, wall, boot = self._boot(), self._wall_ms(), self._boot()
+            if boot - began < _TOGETHER_SECONDS:
+                return Reading(wall, int(boot * 1000))
 
     def _look(self) -> tuple[Guarded, Reading]:
         with self._lock:

@@ -8,6 +8,9 @@ from oplogd.errors import StoreUnavailableError
 
 SECONDS = 1.0
 
+# The pause after a store took nothing: each attempt costs it a connection.
+_TROUBLE_SECONDS = 10.0
+
 # How often the newest times in the store are looked up.
 _AHEAD_SECONDS = 60.0
 
@@ -45,16 +48,18 @@ class ClockKeeper:
         """Look at the clocks every second until cancelled."""
         looked_at = float("-inf")
         while True:
+            pause = _TROUBLE_SECONDS
             try:
                 await self._store.keep_clock()
                 if self._clock.monotonic() - looked_at >= _AHEAD_SECONDS:
                     await self.look()
                     looked_at = self._clock.monotonic()
+                pause = SECONDS
             except StoreUnavailableError:
-                pass  # the store's other users report it; the next second tries again
+                pass  # the store's other users report it
             except Exception as error:
                 logger.error("cannot keep the guarded time", exc_info=error)
-            await self._clock.sleep(SECONDS)
+            await self._clock.sleep(pause)
 
     async def look(self) -> None:
         """Compare the newest times in the store. Raises StoreUnavailableError."""

@@ -98,6 +98,12 @@ def removal_ms(guarded: Guarded, wall: int) -> int:
     return min(guarded.removals.ms, guarded.times.ms, wall)
 
 
+def lead(newest_ms: int, now_ms: int) -> int:
+    """Return by how much a time in the store leads the guarded one; 0 if it may."""
+    ahead = newest_ms - now_ms
+    return ahead if ahead > MAX_LEAD_MS else 0
+
+
 def save(guarded: Guarded, wall: int) -> Saved:
     times, removals = guarded
     return Saved(wall, times.ms, removals.ms, times.left(FOLLOW_MS), removals.left(REMOVE_MS))

@@ -13,7 +13,7 @@ from pymongo.errors import PyMongoError
 from pymongo.monitoring import CommandListener
 
 from oplogd.clock import SYSTEM, Clock
-from oplogd.clock.rule import MAX_LEAD_MS
+from oplogd.clock.rule import lead
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
@@ -223,8 +223,7 @@ class MongoStore:
     async def ahead_ms(self) -> int:
         async with self._working():
             newest = max((await self.log.locate(0)).head.ms, await self.topics.newest_ms())
-            lead = newest - await self.link.now_ms()
-            return lead if lead > MAX_LEAD_MS else 0
+            return lead(newest, await self.link.now_ms())
 
     async def stats(self) -> StoreStats:
         async with self._working():

@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from oplogd.clock.rule import MAX_LEAD_MS, Saved
+from oplogd.clock.rule import Saved, lead
 
 _FIND = "SELECT wall, times, removals, times_left, removals_left FROM clock"
 _SAVE = "REPLACE INTO clock VALUES (1, ?, ?, ?, ?, ?)"
@@ -32,5 +32,4 @@ def save(db: sqlite3.Connection, saved: Saved) -> None:
 def ahead(db: sqlite3.Connection, now: int) -> int:
     """Return by how many ms the newest time in the store leads, 0 if that is allowed."""
     (newest,) = db.execute(_NEWEST).fetchone()
-    lead: int = newest - now
-    return lead if lead > MAX_LEAD_MS else 0
+    return lead(newest, now)

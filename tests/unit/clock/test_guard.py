@@ -94,3 +94,17 @@ def test_the_store_has_to_keep_the_time_each_minute_and_when_a_pause_begins_or_e
 )
 def test_a_time_that_no_text_can_tell_is_told_by_the_nearest_one(ms: int, text: str) -> None:
     assert text_of(ms) == text
+
+
+def test_a_process_that_was_stopped_between_both_clocks_reads_them_again() -> None:
+    clock = VirtualClock()
+
+    def stopped() -> int:
+        ms = clock.ms
+        if clock.seconds < 1100:
+            clock.move(100)
+        return ms
+
+    guarded = GuardedClock(clock.clock, stopped)
+    assert guarded.step() is None
+    assert guarded.now_ms() == clock.ms == START_MS + 100_000

@@ -70,6 +70,8 @@ async def test_it_goes_on_after_trouble(
         await asyncio.sleep(0)
     assert len(caplog.records) == logged
     store.trouble = None
+    await passed(clock, 9)
+    assert (store.kept, store.looked) == (1, 0)
     await passed(clock, 3)
     assert (store.kept, store.looked) == (4, 1)
     task.cancel()

@@ -4,8 +4,9 @@ from oplogd.errors import TopicNotFoundError
 from oplogd.names import TopicName, no_topic
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.topics.catalogue import Catalogue
+from oplogd.store.mongo.topics.front import Front
 from oplogd.store.mongo.topics.layout import CATALOGUE, Document, number, topic_of
-from oplogd.store.mongo.topics.log import Front, TopicReader
+from oplogd.store.mongo.topics.log import TopicReader
 from oplogd.store.topics import Topic
 
 

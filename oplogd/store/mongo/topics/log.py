@@ -5,7 +5,6 @@ from contextlib import AbstractAsyncContextManager
 
 from pymongo.asynchronous.client_session import AsyncClientSession
 
-from oplogd.clock.rule import MAX_LEAD_MS
 from oplogd.errors import LogReplacedError, StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.message_id import stamp
@@ -17,13 +16,12 @@ from oplogd.store.mongo.pointers.stored import StoredMessages
 from oplogd.store.mongo.read_size import READ_CHARACTERS, ReadSize
 from oplogd.store.mongo.search import last_before
 from oplogd.store.mongo.topics.catalogue import Catalogue
+from oplogd.store.mongo.topics.front import Front, last_written_before
 from oplogd.store.mongo.topics.heads import TopicHeads
 from oplogd.store.mongo.topics.layout import (
     END,
     MARK_FIELDS,
-    Document,
     entry,
-    floor_of,
     identity,
     log_and_offset,
     mark_of,
@@ -45,28 +43,6 @@ _REMEMBERED = 20_000
 # Frees the name of a topic whose log has ended at a mark.
 Forget = Callable[[int, Mark], Awaitable[None]]
 Working = Callable[[], AbstractAsyncContextManager[None]]
-
-
-class Front:
-    """The topic's document, and the rule that tells which of its entries are gone."""
-
-    def __init__(self, catalogue: Document, document: Document, now_ms: int) -> None:
-        own = document["ttl"]
-        ttl = number(catalogue, "default_ttl") if own is None else own
-        self.floor = floor_of(document)
-        self._expired = max(self.floor.offset, number(document, "expired"))
-        self.oldest_ms = now_ms - 1000 * ttl
-        self._latest_ms = now_ms + MAX_LEAD_MS
-
-    def may_be_gone(self, mark: Mark) -> bool:
-        """Return whether an entry is gone, or its stamp is ahead and does not tell it."""
-        return self.is_gone(mark) or self.is_ahead(mark)
-
-    def is_ahead(self, mark: Mark) -> bool:
-        return mark.ms > self._latest_ms
-
-    def is_gone(self, mark: Mark) -> bool:
-        return mark.offset <= self._expired or mark.ms < self.oldest_ms
 
 
 class TopicReader:
@@ -161,32 +137,15 @@ class TopicReader:
             look_up = self._look_up(topic)
             front = await last_before(low, newest, rule.is_gone, look_up, near=True)
             if rule.is_ahead(newest):
-                front = await self._front_ahead(topic, rule, front, newest)
+                written: dict[int, int] = {}
+                look_up = self._look_up(topic, written)
+                front = await last_written_before(front, newest, rule.oldest_ms, look_up, written)
         if len(self._fronts) >= _REMEMBERED:
             self._fronts.clear()
         # A clock that comes back shows again what it has hidden.
         if front.offset > rule.floor.offset and self._link.guarded.step() is None:
             self._fronts[topic.log] = front
         return front
-
-    async def _front_ahead(self, topic: Topic, rule: Front, low: Mark, newest: Mark) -> Mark:
-        """Return the newest entry that is gone by its time of writing; ``low`` if none is.
-
-        Entries without that time were stamped while the clock was ahead: before all others.
-        """
-        written: dict[int, int] = {}
-        ahead = self._look_up(topic, written)
-
-        def is_before(mark: Mark) -> bool:
-            return written.get(mark.offset, 0) < rule.oldest_ms
-
-        await ahead([newest.offset])
-        if newest.offset not in written or newest.offset == low.offset:
-            return low
-        front = newest
-        if not is_before(newest):
-            front = await last_before(low, newest, is_before, ahead)
-        return front if front.offset in written else low
 
     async def firsts(self, rules: Mapping[int, Front]) -> dict[int, Mark]:
         """Return the first entry past the floor of each log that has one."""

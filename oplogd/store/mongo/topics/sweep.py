@@ -23,6 +23,7 @@ from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.pointers.leaving import Leaving
 from oplogd.store.mongo.timing import Timing
 from oplogd.store.mongo.topics.catalogue import Catalogue
+from oplogd.store.mongo.topics.front import Front
 from oplogd.store.mongo.topics.heads import TopicHeads
 from oplogd.store.mongo.topics.layout import (
     CATALOGUE,
@@ -36,7 +37,7 @@ from oplogd.store.mongo.topics.layout import (
     stamp_of,
     topic_of,
 )
-from oplogd.store.mongo.topics.log import Front, TopicReader
+from oplogd.store.mongo.topics.log import TopicReader
 from oplogd.store.topics import MAX_OFFSET, EntryKind
 
 # Entries of one step.
