@@ -15,6 +15,9 @@ _SAVE_MS = 60_000
 # Two readings that are further apart are not of one moment.
 _TOGETHER_SECONDS = 1.0
 
+# A smaller difference of what has passed by both clocks needs no judgement.
+_ALIKE_MS = 100
+
 # The end of the year 9999.
 _LAST_MS = 253_402_300_799_999
 
@@ -48,12 +51,21 @@ class GuardedClock:
         self._boot = clock.boot
         self._lock = threading.Lock()
         self._state: Guarded | None = None
+        # The last reading that gave the wall clock as the time; None: the next one is judged.
+        self._latest: tuple[int, int] | None = None
         # What was saved last: the state that waits, and the time by the boot clock.
         self._saved: tuple[bool, bool] = (False, False)
         self._saved_at: int | None = None
 
     def now_ms(self) -> int:
         """Return the time for stamps, arrival times, time-outs, and what reads hide."""
+        latest = self._latest
+        if latest is not None:  # almost always both clocks went on alike: nothing to judge
+            wall, boot = self._wall_ms(), int(self._boot() * 1000)
+            passed = wall - latest[0]
+            if passed >= 0 and abs(passed - (boot - latest[1])) < _ALIKE_MS:
+                self._latest = wall, boot
+                return wall
         return self._look()[0].times.ms
 
     def removal_ms(self) -> int:
@@ -71,6 +83,7 @@ class GuardedClock:
         with self._lock:
             reading = self._read()
             self._state = guarded = begin(reading, saved)
+            self._latest = None
             self._saved_at = None
         step = _step(guarded, reading)
         if step is not None:
@@ -100,9 +113,14 @@ class GuardedClock:
 
     def _look(self) -> tuple[Guarded, Reading]:
         with self._lock:
-            reading, before = self._read(), self._state
+            before, latest = self._state, self._latest
+            if before is not None and latest is not None:
+                before = judge(before, Reading(*latest))
+            reading = self._read()
             guarded = begin(reading) if before is None else judge(before, reading)
             self._state = guarded
+            is_alike = guarded.removals.lead is None and guarded.times.ms == reading.wall
+            self._latest = (reading.wall, reading.boot) if is_alike else None
         if before is not None and before.removals.lead != guarded.removals.lead:
             _log(guarded, reading)
         return guarded, reading

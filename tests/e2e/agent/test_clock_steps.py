@@ -1,12 +1,14 @@
 """The clock of a machine that steps under a running agent."""
 
+import sys
 from pathlib import Path
 
 from oplogd.clock import now_ms
-from tests.kits.agents.agent import NewAgent
-from tests.kits.agents.topics import Topic
+from tests.kits.agents.agent import DEADLINE, NewAgent
+from tests.kits.agents.topics import Topic, received
 from tests.kits.clock.faketime import FakeTime
 from tests.kits.clock.moved import MovedAgent, MovedClock
+from tests.kits.processes.forked import run
 
 DAY = 86_400
 MINUTE_MS = 60_000
@@ -47,9 +49,26 @@ def test_a_store_that_is_ahead_says_so_until_a_new_epoch(tmp_path: Path) -> None
     clock = MovedClock(tmp_path)
     clock.set(400 * DAY)
     with MovedAgent(tmp_path, environ=clock.environ) as agent:
-        Topic(agent).create().publish("a")
+        topic = Topic(agent).create()
+        topic.publish("a", "b")
+        old = [each.id for each in topic.poll_all()]
         assert agent.stop() == 0
     clock.set(0)
     with MovedAgent(tmp_path, environ=clock.environ) as agent:
         assert agent.status()["clock"]["ahead_seconds"] > 399 * DAY
         assert "the store is ahead by" in agent.status()["store"]["warnings"][0]
+        assert agent.stop() == 0
+    command = [sys.executable, "-m", "oplogd", "--new-epoch", "--store", tmp_path / "oplog.db"]
+    run([str(each) for each in command], check=True, timeout=DEADLINE, capture_output=True)
+    with MovedAgent(tmp_path, environ=clock.environ) as agent:
+        assert agent.status()["clock"]["ahead_seconds"] == 0
+        assert "warnings" not in agent.status()["store"]
+        topic = Topic(agent)
+        topic.publish("c")
+        messages = topic.poll_all()
+        assert [each.payload for each in messages] == ["a", "b", "c"]
+        assert all(abs(each.ms - now_ms()) < MINUTE_MS for each in messages)
+        assert topic.has_gap(old[1])
+        with topic.stream(old[1]) as stream:
+            assert stream.take(1)[0].event == "reset"
+            assert received(stream.take(3)) == messages

@@ -3,12 +3,28 @@
 import logging
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
 from oplogd.clock.guard import GuardedClock, text_of
-from oplogd.clock.rule import Saved
+from oplogd.clock.rule import Reading, Saved, begin, judge, removal_ms
 from tests.kits.clock.virtual import START_MS, VirtualClock
 
 DAY = 86_400
+
+# How much time passes, in ms, and by how much the clock is set then.
+STEPS = some.lists(
+    some.tuples(
+        some.integers(0, 700_000),
+        some.one_of(
+            some.just(0),
+            some.integers(-200, 200),
+            some.integers(-10_000, 10_000),
+            some.integers(-DAY * 1000, DAY * 1000),
+        ),
+    ),
+    max_size=30,
+)
 
 
 @pytest.fixture
@@ -108,3 +124,24 @@ def test_a_process_that_was_stopped_between_both_clocks_reads_them_again() -> No
     guarded = GuardedClock(clock.clock, stopped)
     assert guarded.step() is None
     assert guarded.now_ms() == clock.ms == START_MS + 100_000
+
+
+@given(STEPS)
+def test_it_tells_what_the_rule_tells_however_often_it_is_asked(
+    steps: list[tuple[int, int]],
+) -> None:
+    """Small differences in a row are the same as in the rule: each is taken at once."""
+    clock = VirtualClock()
+    guarded, judged = GuardedClock(clock.clock), begin(Reading(START_MS, 1_000_000))
+    last = guarded.now_ms()
+    for passed, step in steps:
+        clock.move(passed / 1000)
+        clock.jump(step / 1000)
+        reading = Reading(clock.ms, int(clock.boot() * 1000))
+        was_waiting = judged.removals.lead is not None
+        judged = judge(judged, reading)
+        now = guarded.now_ms()
+        assert now == judged.times.ms == guarded.now_ms()
+        assert guarded.removal_ms() == removal_ms(judged, clock.ms)
+        assert now >= last or was_waiting
+        last = now
