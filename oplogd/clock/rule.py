@@ -86,11 +86,12 @@ def begin(reading: Reading, saved: Saved | None = None) -> Guarded:
 
 def judge(guarded: Guarded, reading: Reading) -> Guarded:
     """Return the guarded time at a later reading."""
+    times = _follow(guarded.times, reading, FOLLOW_MS)
     removals = _follow(guarded.removals, reading, REMOVE_MS)
-    if removals.lead is None:
-        # Both agree, or the wall clock came back to the time that removals have kept.
+    if times.lead is not None and removals.lead is None:
+        # The wall clock came back to the time that removals have kept.
         return Guarded(removals, removals)
-    return Guarded(_follow(guarded.times, reading, FOLLOW_MS), removals)
+    return Guarded(times, removals)
 
 
 def removal_ms(guarded: Guarded, wall: int) -> int:
