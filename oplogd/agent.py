@@ -8,8 +8,8 @@ from socket import socket
 from typing import Any
 
 from oplogd.clock import SYSTEM, Clock
-from oplogd.descriptors import Descriptors
 from oplogd.clock.keeper import ClockKeeper
+from oplogd.descriptors import Descriptors
 from oplogd.errors import StoreUnavailableError
 from oplogd.garbage import Freezer
 from oplogd.health import Health

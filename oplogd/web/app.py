@@ -11,8 +11,8 @@ from oplogd.topics.rights import Rights
 from oplogd.web import describe
 from oplogd.web.access.authentication import ReadAuthenticator, WriteAuthenticator
 from oplogd.web.bodies import BodyReader
-from oplogd.web.docs import add_docs
 from oplogd.web.clock_figures import ClockFigures
+from oplogd.web.docs import add_docs
 from oplogd.web.error_handlers import add_error_handlers
 from oplogd.web.ingest import add_ingest
 from oplogd.web.methods import add_head, add_preflight

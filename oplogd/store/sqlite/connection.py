@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from oplogd.descriptors import are_used_up
 from oplogd.clock import now_ms
+from oplogd.descriptors import are_used_up
 from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.store.sqlite import statements as sql
 from oplogd.store.sqlite.schema import read_version
