@@ -17,7 +17,7 @@ from oplog_sync.errors import OptionError, SyncError
 from oplog_sync.source.columns import milliseconds
 from oplog_sync.source.options import Options
 from oplogd.clock import now_ms
-from oplogd.errors import OperationError
+from oplogd.errors import OperationError, StoreError
 from oplogd.operation import decode, format_ms
 from oplogd.store import Correction, CorrectionResult
 from oplogd.wording import counted
@@ -81,7 +81,10 @@ class Writer(DataSourceArrowWriter):
 def _now_ms(store: str) -> int:
     """Return the guarded time of a store, or this machine's time if there is no store yet."""
     backend = make_backend(store)
-    return backend.locate(0).now_ms if backend.exists() else now_ms()
+    try:
+        return backend.locate(0).now_ms if backend.exists() else now_ms()
+    except StoreError:  # another task is about to create it; the write tells of any other trouble
+        return now_ms()
 
 
 def _correction(row: dict[str, Any], arrival: str) -> Correction:

@@ -17,6 +17,9 @@ HANGING_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
 
 _LOOK_SECONDS = 1.0
+# The most that passes between two looks. More of it the process did not run: it was stopped, or its
+# machine slept, so the store had no time to answer.
+_MOST_BETWEEN_LOOKS = 2.0
 _LATE = f"the store has not confirmed an append within {ANSWER_SECONDS:g} s"
 
 # Fails the requests that wait for an append, and those that wait behind them.
@@ -35,12 +38,16 @@ class Appends:
 
     While the oldest is older than HANGING_SECONDS, the agent is degraded. After ANSWER_SECONDS the
     requests that wait for an append fail with NotConfirmedError. The append itself goes on: its
-    things may still be stored.
+    things may still be stored. Ages are counted from look to look, so they may be a second too
+    large. Time in which the process is stopped does not count.
     """
 
     def __init__(self, health: Health, clock: Clock = SYSTEM) -> None:
         self._part = health.part("append", "the store confirms appends again")
         self._clock = clock
+        # Seconds in which the process ran, up to the last look.
+        self._passed = 0.0
+        self._looked_at = clock.monotonic()
         self._steps: dict[int, _Step] = {}  # by number, so the oldest first
         self._numbers = itertools.count()
         self._kept: set[asyncio.Task[Any]] = set()
@@ -52,7 +59,7 @@ class Appends:
         ``give_up``: called again and again once the append is older than ANSWER_SECONDS.
         """
         number = next(self._numbers)
-        self._steps[number] = _Step(self._clock.monotonic(), give_up)
+        self._steps[number] = _Step(self._passed, give_up)
         try:
             yield
         finally:
@@ -91,7 +98,9 @@ class Appends:
 
     def look(self) -> None:
         """Report the oldest append if it hangs, and answer the requests of those that are late."""
-        now = self._clock.monotonic()
+        looked_at = self._clock.monotonic()
+        self._passed += min(looked_at - self._looked_at, _MOST_BETWEEN_LOOKS)
+        self._looked_at, now = looked_at, self._passed
         steps = list(self._steps.values())
         if not steps or now - steps[0].began < HANGING_SECONDS:
             self._part.good()

@@ -217,8 +217,13 @@ def _lines(body: Octets) -> Iterator[_Block]:
         if end < 0:  # a line longer than a piece
             end = body.find(b"\n", at + _LINES_PIECE)
             end = len(body) if end < 0 else end
-        if end - at > MAX_OPERATION_BYTES:  # refused for its length, so it need not be copied
-            yield [(number, memoryview(body)[at:end])]
+        if end - at > MAX_OPERATION_BYTES:
+            for start in range(at, end, MAX_OPERATION_BYTES):
+                if body[start : min(start + MAX_OPERATION_BYTES, end)].strip(_WHITE):
+                    # Refused for its length, so it need not be copied.
+                    yield [(number, memoryview(body)[at:end])]
+                    break
+                yield []
             number, at = number + 1, end + 1
             continue
         piece = body[at:end]

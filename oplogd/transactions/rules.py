@@ -47,6 +47,10 @@ _TIME_AT = len(b'{"timestamp":"')
 _MAX_OPERATION_TEXT = 7 * MAX_OPERATION_BYTES
 # Records, or their ids, that are handled in one piece.
 _PIECE = 1000
+# A longer body of a request with records is not taken for an empty one.
+_MAX_BLANK = 1000
+# A longer body is not taken for an empty one.
+_MAX_BLANK = 1000
 
 
 class Begin(NamedTuple):
@@ -217,7 +221,7 @@ def parsing_records(raw: Octets, arrival: str, most: int) -> Pieces[Writing]:
         )
 
     found_members = yield from _RECORDS.reading(
-        raw if raw.strip() else b"{}", most, lambda _: too_many()
+        raw if len(raw) > _MAX_BLANK or raw.strip() else b"{}", most, lambda _: too_many()
     )
     given = values_of(found_members["records"]) if "records" in found_members else None
     if given is None:

@@ -126,9 +126,9 @@ def add_poll(
         async with bodies.received(request, "", _MAX_SNAPSHOT_BYTES, is_poll=True) as raw:
             is_empty = not raw.strip()
             codec = codec_for(request, default=JSON if is_empty else "")
-            if is_empty:
-                return codec, PollRequest(isolation=isolation or Isolation.READ_UNCOMMITTED)
-            asked = await bodies.work(codec.decoding_poll(raw, isolation))
+            asked = PollRequest(isolation=isolation or Isolation.READ_UNCOMMITTED)
+            if not is_empty:
+                asked = await bodies.work(codec.decoding_poll(raw, isolation))
             if asked.snapshot is None and len(raw) > _MAX_POLL_BYTES:
                 raise Problem(413, f"the body has more than {_MAX_POLL_BYTES:,} bytes")
             return codec, asked

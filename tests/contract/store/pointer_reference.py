@@ -44,13 +44,15 @@ class PointerReference:
         known = topic.pointers.get(pointer)
         if len(lines) + (len(known.waiting) if known else 0) > self._limit:
             return {TransactionTooLargeError}
-        self._register(topic, pointer, timeout, has_entries=False).waiting += lines
+        known = self._register(topic, pointer, timeout, has_entries=False)
+        known.waiting += lines
+        known.has_stored = True
         return set()
 
     def publish_stored(
         self, topic: Named, pointer: int, timeout: int
     ) -> tuple[Errors, Item | None]:
-        """Return the entry, which may be an earlier one."""
+        """Return the entry, which may be an earlier one. None: nothing was ever stored."""
         known = topic.pointers.get(pointer)
         if not topic.exists:
             return DELETED, None
@@ -60,7 +62,9 @@ class PointerReference:
             known.waiting = []
         if known and known.last:
             return set(), known.last
-        return WRONG | (CONFLICT if pointer in topic.decisions else set()), None
+        if pointer in topic.decisions:
+            return WRONG | CONFLICT, None
+        return (WRONG if known and known.has_stored else set()), None
 
     def rollback(
         self, topic: Named, pointer: int, stamps: Collection[int] | None

@@ -92,6 +92,7 @@ class PointerState:
     decided: int = 0
     has_entries: bool = False
     waiting: list[Line] = field(default_factory=list)
+    has_stored: bool = False
     last: Item | None = None
 
 

@@ -22,6 +22,13 @@ from tests.unit.topics.publishing import NAME
 from tests.unit.topics.publishing import Bench as TopicBench
 
 
+def pass_seconds(time: VirtualClock, appends: Appends, seconds: float) -> None:
+    while seconds > 0:
+        time.move(min(seconds, 1.0))
+        appends.look()
+        seconds -= 1.0
+
+
 class Hanging:
     """A writer whose store keeps an append until ``store.gate`` is set."""
 
@@ -49,8 +56,7 @@ class Hanging:
             task.cancel()
 
     def pass_seconds(self, seconds: float) -> None:
-        self.time.move(seconds)
-        self.appends.look()
+        pass_seconds(self.time, self.appends, seconds)
 
 
 async def test_an_append_that_hangs_is_a_trouble_with_one_line_until_it_returns(
@@ -73,6 +79,16 @@ async def test_an_append_that_hangs_is_a_trouble_with_one_line_until_it_returns(
         "append: the store has not confirmed an append for 5 s",
         "append: the store confirms appends again",
     ]
+
+
+async def test_the_time_for_which_the_process_was_stopped_does_not_count() -> None:
+    bench = Hanging()
+    done = bench.queue.submit(numbered(1))
+    async with bench.writing():
+        bench.time.move(3600)
+        bench.appends.look()
+        assert (bench.health.trouble, done.done()) == (None, False)
+    await done
 
 
 async def test_requests_of_a_hanging_append_are_answered_and_its_operations_are_stored_later() -> (
@@ -121,8 +137,7 @@ async def test_publishes_that_wait_for_a_hanging_append_are_answered(
         waiting = bench.publishing("waiting")
         while bench.queue.count < 2:
             await asyncio.sleep(0)
-        time.move(ANSWER_SECONDS)
-        appends.look()
+        pass_seconds(time, appends, ANSWER_SECONDS)
         with pytest.raises(NotConfirmedError):
             await written
         with pytest.raises(StoreUnavailableError) as dropped:
@@ -148,8 +163,7 @@ async def test_a_commit_that_hangs_is_answered_and_goes_on() -> None:
     request = asyncio.create_task(appends.confirmed(commit()))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    time.move(ANSWER_SECONDS)
-    appends.look()
+    pass_seconds(time, appends, ANSWER_SECONDS)
     with pytest.raises(NotConfirmedError):
         await request
     appends.look()

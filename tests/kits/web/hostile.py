@@ -1,0 +1,163 @@
+"""Requests that weigh little on the wire and would cost much: the cases, and random ones."""
+
+import gzip
+import random
+import zlib
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+# No request here has more bytes of body on the wire.
+WIRE_BYTES = 64 * 1024
+MB = 1 << 20
+# The default of --max-body-size.
+BODY = 16 * MB
+
+TOPIC = "/v1/namespaces/ns/topics/t"
+OPLOG = "/v1/namespaces/system/topics/oplog"
+
+
+class Hostile(NamedTuple):
+    """A request. ``body`` is made when it is sent: it may have megabytes before it is packed."""
+
+    name: str
+    method: str
+    path: str
+    body: Callable[[], bytes]
+    media_type: str = "application/json"
+    packed: bool = True
+    headers: tuple[tuple[str, str], ...] = ()
+
+    def wire(self) -> bytes:
+        """Return the body as it is sent."""
+        raw = self.body()
+        sent = _packed(raw) if self.packed else raw
+        assert len(sent) <= WIRE_BYTES, (self.name, len(sent))
+        return sent
+
+
+def _packed(raw: bytes) -> bytes:
+    packer = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
+    return packer.compress(raw) + packer.flush()
+
+
+def repeated(unit: bytes, size: int, before: bytes = b"", after: bytes = b"") -> bytes:
+    return before + unit * ((size - len(before) - len(after)) // len(unit)) + after
+
+
+def _listed(unit: bytes, last: bytes, size: int = BODY - MB) -> Callable[[], bytes]:
+    """Return the maker of a list of many equal values."""
+    return lambda: repeated(unit, size, b"[", last + b"]")
+
+
+# JSON values that are cheap to send and dear to decode.
+VALUES: dict[str, Callable[[], bytes]] = {
+    "lists": _listed(b"[],", b"[]"),
+    "numbers": _listed(b"1,", b"1"),
+    "objects": _listed(b'{"":1},', b"1"),
+    "strings": _listed(b'"",', b'""'),
+    "brackets in strings": _listed(b'"[",', b'""'),
+    "deep lists": lambda: repeated(b"[" * 400 + b"]" * 400 + b",", BODY - MB, b"[", b"1]"),
+    "one deep list": lambda: b"[" * (BODY - MB),
+    "one string": lambda: repeated(b"a", BODY - MB, b'"', b'"'),
+    "escapes": lambda: repeated(b"\\u0041", 7 * MB - 99, b'"', b'"'),
+    "one number": lambda: b"9" * (BODY - MB),
+    "blanks": lambda: b" " * (BODY - MB) + b"1",
+    "members": lambda: repeated(b'"a":1,', BODY - MB, b"{", b'"a":1}'),
+    "large elements": lambda: repeated(b'"' + b"[" * 65_000 + b'",', BODY - MB, b"[", b"1]"),
+    "seven megabytes twice": lambda: (
+        b"[" + b",".join([repeated(b"[],", 7 * MB - 99, b"[", b"1]")] * 2) + b"]"
+    ),
+}
+
+# Endpoints that take JSON, and the member that holds a value.
+ENDPOINTS = {
+    "operations": ("POST", "/ops", b"%s"),
+    "publish": ("POST", f"{TOPIC}/publish", b'{"messages":%s}'),
+    "publish one": ("POST", f"{TOPIC}/publish", b'{"messages":[%s]}'),
+    "publish a payload": ("POST", f"{TOPIC}/publish", b'{"messages":[{"payload":%s}]}'),
+    "publish headers": ("POST", f"{TOPIC}/publish", b'{"messages":[{"payload":"","headers":%s}]}'),
+    "publish a key": ("POST", f"{TOPIC}/publish", b'{"messages":[{"payload":"","key":%s}]}'),
+    "publish operations": ("POST", f"{OPLOG}/publish", b'{"messages":%s}'),
+    "publish an operation": ("POST", f"{OPLOG}/publish", b'{"messages":[%s]}'),
+    "store": ("POST", f"{TOPIC}/store", b'{"transactionWritePointer":7,"messages":%s}'),
+    "roll back": ("POST", f"{TOPIC}/rollback", b'{"transactionWritePointer":7,"rollbackKeys":%s}'),
+    "poll": ("POST", f"{TOPIC}/poll", b'{"startFrom":%s}'),
+    "poll with a snapshot": (
+        "POST",
+        f"{TOPIC}/poll",
+        b'{"transaction":{"readPointer":1,"invalid":%s}}',
+    ),
+    "begin": ("POST", "/v1/txns", b'{"group":%s}'),
+    "records": ("POST", "/v1/txns/4611686018427387904/records", b'{"records":%s}'),
+    "a record": (
+        "POST",
+        "/v1/txns/4611686018427387904/records",
+        b'{"records":[{"topic":"ns/t","lsn":0,"payload":%s}]}',
+    ),
+    "a record's topic": (
+        "POST",
+        "/v1/txns/4611686018427387904/records",
+        b'{"records":[{"topic":%s,"lsn":0,"payload":"a"}]}',
+    ),
+    "commit": ("POST", "/v1/txns/4611686018427387904/commit", b'{"records":%s}'),
+    "report": ("POST", "/v1/pointers/7/commit", b'{"topics":%s}'),
+    "lease": ("POST", "/v1/leases/l", b'{"holder":"a","ttl_ms":1000,"note":%s}'),
+    "properties": ("PUT", f"{TOPIC}/properties", b'{"ttl":%s}'),
+}
+
+
+def _filled(template: bytes, value: Callable[[], bytes]) -> Callable[[], bytes]:
+    return lambda: template.replace(b"%s", value(), 1)
+
+
+def all_cases() -> Iterator[Hostile]:
+    """Yield every value at every endpoint, and the other cases."""
+    for endpoint, (method, path, template) in ENDPOINTS.items():
+        for name, value in VALUES.items():
+            yield Hostile(f"{endpoint}: {name}", method, path, _filled(template, value))
+    yield from OTHERS
+
+
+def _many_unknown() -> bytes:
+    name = b'{"' + b"n" * 150_000 + b'":1},'
+    return repeated(name, BODY - MB, b'{"messages":[', name[:-1] + b"]}")
+
+
+OTHERS = (
+    Hostile("unknown names", "POST", f"{TOPIC}/publish", _many_unknown),
+    Hostile("lines", "POST", "/ops", lambda: b"0\n" * (7 * MB), "application/x-ndjson"),
+    Hostile("one line", "POST", "/ops", lambda: b"a" * (BODY - 1), "application/x-ndjson"),
+    Hostile("blank lines", "POST", "/ops", lambda: b"\n" * (BODY - 1), "application/x-ndjson"),
+    Hostile("gzip members", "POST", "/ops", lambda: gzip.compress(b"", 9, mtime=0) * 3200,
+            packed=False, headers=(("Content-Encoding", "gzip"),)),
+    Hostile("a bomb", "POST", "/ops", lambda: b"\0" * (60 * MB)),
+    Hostile("Avro: one message", "POST", f"{TOPIC}/publish",
+            lambda: b"\x02\x02" + b"\x80\x80\x80\x0e" + bytes(14 * MB) + b"\0", "avro/binary"),
+    Hostile("Avro: empty messages", "POST", f"{TOPIC}/publish",
+            lambda: b"\x02\x80\x80\x80\x0c" + bytes(12 * MB) + b"\0", "avro/binary"),
+    Hostile("a snapshot", "POST", f"{TOPIC}/poll",
+            lambda: b'{"transaction":{"readPointer":1,"invalid":[' + b",".join([b'"7"'] * 99_000)
+            + b"]}}"),
+    Hostile("Accept", "GET", "/ops", lambda: b"", packed=False,
+            headers=(("Accept", "a," * 30_000),)),
+    Hostile("a long path", "GET", "/" + "a" * 60_000, lambda: b"", packed=False),
+    Hostile("a long type", "POST", "/ops", lambda: b"{}", "a" * 60_000, packed=False),
+    Hostile("a forwarded chain", "GET", "/live", lambda: b"", packed=False,
+            headers=(("X-Forwarded-For", "1.2.3.4," * 7_000),)),
+    Hostile("filter values", "GET", "/ops?types=" + "a," * 30_000, lambda: b"", packed=False,
+            headers=(("Accept", "text/event-stream"),)),
+)  # fmt: skip
+
+
+def random_case(source: random.Random) -> Hostile:
+    """Return a random value, cut and mixed with others, at a random endpoint."""
+    endpoint, (method, path, template) = source.choice(list(ENDPOINTS.items()))
+    names = source.sample(list(VALUES), 2)
+
+    def body() -> bytes:
+        first, second = (VALUES[name]() for name in names)
+        cut = source.randrange(len(first))
+        mixed = first[:cut] + second[: BODY - MB - cut]
+        return template.replace(b"%s", mixed, 1)
+
+    return Hostile(f"{endpoint}: {' and '.join(names)}", method, path, body)
