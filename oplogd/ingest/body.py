@@ -22,6 +22,9 @@ MAX_GZIP_MEMBERS = 100_000
 
 _LINES_PIECE = 4096
 _GZIP_PIECE = 4096
+_PLAIN_PIECE = 64 * 1024
+# Bytes that a byte of deflate can stand for.
+_MAX_RATIO = 1032
 _WHITE = b" \t\r\n"
 _FILLED = re.compile(rb"[^ \t\r\n]")
 _decode_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -84,11 +87,17 @@ def decompressing(body: Octets, max_bytes: int, take: Callable[[int], None]) -> 
     Raises TooLargeError beyond ``max_bytes`` or MAX_GZIP_MEMBERS, and OperationError if the body
     is not gzip.
     """
-    out = bytearray()
+    # One allocation for the announced size. Growing would copy, and hold the body twice meanwhile.
+    announced = min(int.from_bytes(body[-4:], "little"), max_bytes, len(body) * _MAX_RATIO)
+    take(announced)
+    out = bytearray(announced)
+    size = 0
     unzip = None
+    # Bytes that the last piece stands for may be left.
+    is_full = False
     at = members = 0
     try:
-        while at < len(body):
+        while at < len(body) or is_full:
             # Small pieces, because the end of each member copies the rest of its piece.
             piece = body[at : at + _GZIP_PIECE]
             if unzip is None:
@@ -96,12 +105,16 @@ def decompressing(body: Octets, max_bytes: int, take: Callable[[int], None]) -> 
                 if members > MAX_GZIP_MEMBERS:
                     raise TooLargeError(f"the gzip body has more than {MAX_GZIP_MEMBERS:,} members")
                 unzip = zlib.decompressobj(zlib.MAX_WBITS | 16)
-            plain = unzip.decompress(piece, max_bytes + 1 - len(out))
-            if len(out) + len(plain) > max_bytes:
+            room = min(_PLAIN_PIECE, max_bytes + 1 - size)
+            plain = unzip.decompress(piece, room)
+            is_full = len(plain) == room and not unzip.eof
+            end = size + len(plain)
+            if end > max_bytes:
                 raise TooLargeError(f"the body has more than {max_bytes:,} bytes when decompressed")
-            take(len(plain))
-            out += plain
-            at += len(piece) - len(unzip.unused_data)
+            take(max(0, end - len(out)))
+            out[size:end] = plain
+            size = end
+            at += len(piece) - len(unzip.unused_data) - len(unzip.unconsumed_tail)
             if unzip.eof:
                 unzip = None
             yield
@@ -109,6 +122,7 @@ def decompressing(body: Octets, max_bytes: int, take: Callable[[int], None]) -> 
         raise OperationError("operation", f"the body is not gzip: {error}") from None
     if unzip is not None:
         raise OperationError("operation", "the gzip body ends too early")
+    del out[size:]
     return out
 
 

@@ -16,6 +16,7 @@ import pytest
 from tests.kits.agents.agent import DEADLINE, Agent, write_lock
 from tests.kits.contract.wire import wait_until
 from tests.kits.web.connection import NDJSON, RawConnection, length, lines
+from tests.kits.web.memory import Memory
 from tests.kits.web.unread import all_read
 
 JSON = NDJSON.replace(b"x-ndjson", b"json")
@@ -25,25 +26,6 @@ MB = 1 << 20
 BODY = 16 * MB
 
 ALLOWED = 200 * MB
-
-
-class Memory:
-    """Resident memory of the agent, compared with its value when this object was made."""
-
-    def __init__(self, agent: Agent) -> None:
-        self._folder = Path(f"/proc/{agent.process.pid}")
-        self._idle = self._read("VmRSS")
-
-    def peak(self) -> int:
-        """Return the growth of the peak since the start, in bytes."""
-        return self._read("VmHWM") - self._idle
-
-    def _read(self, name: str) -> int:
-        if name == "VmRSS":
-            (self._folder / "clear_refs").write_text("5")  # resets the peak
-        status = (self._folder / "status").read_text()
-        (line,) = (line for line in status.splitlines() if line.startswith(name))
-        return int(line.split()[1]) * 1024
 
 
 @pytest.fixture
