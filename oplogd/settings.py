@@ -101,7 +101,9 @@ class Settings(StoreSettings):
         "64MB",
         values.size(65536),
         "Memory for all bodies that are being received and decoded, compressed and "
-        "decompressed, at least 64KB. Above it HTTP answers 503.",
+        "decompressed, at least 64KB. Above it HTTP answers 503, except to bodies up to 64KB, which"
+        " have a sixteenth of it in reserve. Bodies of polls have an eighth of it besides, at least"
+        " 4MB.",
     )
     max_header_size: int = setting(
         "Limits",
@@ -198,7 +200,8 @@ class Settings(StoreSettings):
         "5m",
         values.time_or_0,
         "Cut off a consumer that takes no byte for this time while its connection is full. "
-        "It can reconnect and resume. 0: never.",
+        "It can reconnect and resume. The same holds for a client that does not take an answer. "
+        "0: never.",
     )
     object_url: str | None = setting(
         "Streams",

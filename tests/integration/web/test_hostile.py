@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.kits.agents.agent import Agent
-from tests.kits.web.hostile import BODY, ENDPOINTS, OTHERS, VALUES, Hostile, case, send
+from tests.kits.web.hostile import BODY, ENDPOINTS, OTHERS, TOPIC, VALUES, Hostile, case, send
 from tests.kits.web.memory import Memory
 
 MB = 1 << 20
@@ -31,7 +31,7 @@ def allowed_turn() -> float:
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
     with Agent(tmp_path_factory.mktemp("agent")) as agent:
-        assert agent.request("PUT", "/v1/namespaces/ns/topics/t").status == 200
+        assert agent.request("PUT", TOPIC).status == 200
         for each in OTHERS:  # what is imported or made on first use
             send(agent, each._replace(body=lambda: b"", packed=False))
         yield agent

@@ -164,6 +164,6 @@ OTHERS = (
     Hostile("a long type", "POST", "/ops", lambda: b"{}", "a" * 60_000, packed=False),
     Hostile("a forwarded chain", "GET", "/live", lambda: b"", packed=False,
             headers=(("X-Forwarded-For", "1.2.3.4," * 7_000),)),
-    Hostile("filter values", "GET", "/ops?types=" + ",".join(map(str, range(10_000))), lambda: b"", packed=False,
-            headers=(("Accept", "text/event-stream"),)),
+    Hostile("filter values", "GET", "/ops?types=" + ",".join(map(str, range(10_000))), lambda: b"",
+            packed=False, headers=(("Accept", "text/event-stream"),)),
 )  # fmt: skip

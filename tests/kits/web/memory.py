@@ -16,6 +16,10 @@ class Memory:
         """Return the growth of the peak since the start, in bytes."""
         return self._read("VmHWM") - self._idle
 
+    def growth(self) -> int:
+        """Return the growth since the start, in bytes."""
+        return self._read("VmRSS") - self._idle
+
     def _read(self, name: str) -> int:
         if name == "VmRSS":
             (self._folder / "clear_refs").write_text("5")  # resets the peak
