@@ -35,8 +35,12 @@ class AnswerWatch:
         self._handle: asyncio.TimerHandle | None = None
 
     def start(self, transport: asyncio.Transport) -> None:
-        """Watch the bytes that the transport holds now, if there are any."""
-        if self._seconds and self._handle is None and transport.get_write_buffer_size():
+        """Watch the bytes that the transport holds now, if there are any.
+
+        Call it for each answer: one can only be complete if the client has taken others.
+        """
+        self.stop()
+        if self._seconds and transport.get_write_buffer_size():
             self._look_again(transport)
 
     def stop(self) -> None:
