@@ -1,14 +1,12 @@
 """The agent without its HTTP server: its parts, their tasks, and their shutdown in order."""
 
 import asyncio
-import dataclasses
 import logging
 from collections.abc import Coroutine, Sequence
 from socket import socket
 from typing import Any
 
 from oplogd.clock import SYSTEM, Clock
-from oplogd.clock.keeper import ClockKeeper
 from oplogd.descriptors import Descriptors
 from oplogd.errors import StoreUnavailableError
 from oplogd.garbage import Freezer
@@ -26,7 +24,7 @@ from oplogd.pointers.keeper import keep_pointers
 from oplogd.pointers.service import PointerService
 from oplogd.rates import RateMeter, Rates
 from oplogd.settings import Settings
-from oplogd.store import Store
+from oplogd.store import LogBounds, Store
 from oplogd.store.transactions import Limits
 from oplogd.stream.feeds import Feeds
 from oplogd.stream.follower import follow
@@ -43,6 +41,7 @@ from oplogd.transactions.room import Room
 from oplogd.transactions.service import TransactionService
 from oplogd.turns import Turns, watch_turns
 
+CLOCK_AHEAD_MS = 60_000
 _CATCH_UP_SECONDS = 2.0
 _LOCATE_SECONDS = 5.0
 
@@ -63,8 +62,7 @@ class Agent:
         clock: Clock = SYSTEM,
     ) -> None:
         self.settings = settings
-        self.clock = clock = dataclasses.replace(clock, now_ms=store.clock.now_ms)
-        self.clock_keeper = ClockKeeper(store, clock)
+        self.clock = clock
         self.store = store
         self.health = Health()
         self.appends = Appends(self.health, clock)
@@ -170,12 +168,12 @@ class Agent:
         try:
             async with asyncio.timeout(_LOCATE_SECONDS):
                 bounds = await self.store.locate()
-                await self.clock_keeper.look()
         except StoreUnavailableError as error:
             follower.bad(str(error))
         except TimeoutError:
             follower.bad(f"the store did not answer within {_LOCATE_SECONDS:g} s")
         else:
+            _compare_clocks(bounds)
             self.ring.restart(bounds.head)
         self.udp.start()
         writer = Writer(
@@ -202,7 +200,6 @@ class Agent:
         self._run("keeper of pointers", keep_pointers(self.store.pointers, clock=self.clock))
         self._run("follower", follow(self.store, self.ring, self.health, self.latency))
         self._run("topic follower", follow_topics(self.store.topics, self.feeds, self.health))
-        self._run("keeper of the clock", self.clock_keeper.run())
         self._run("ticker", self.hub.tick())
         self._run("freezer", Freezer(self.hub).run())
         self._run("rates", self._meter.run())
@@ -265,3 +262,13 @@ class Agent:
                     await asyncio.sleep(0.01)
         except (TimeoutError, StoreUnavailableError):
             return
+
+
+def _compare_clocks(bounds: LogBounds) -> None:
+    ahead = bounds.head.ms - bounds.now_ms
+    if ahead > CLOCK_AHEAD_MS:
+        logger.warning(
+            "the log's time is %d s ahead of the clock; new operations get times that follow the"
+            " log. If the clock is right, stop all agents and run one once with --new-epoch",
+            ahead // 1000,
+        )

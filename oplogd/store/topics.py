@@ -4,7 +4,6 @@ from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from oplogd.clock.rule import MAX_LEAD_MS
 from oplogd.event_id import Mark
 from oplogd.isolation import EntryKind as EntryKind
 from oplogd.lease import Fence
@@ -20,17 +19,13 @@ DEFAULT_TTL = 7 * 86_400
 MAX_LOG = (1 << 23) - 1
 MAX_OFFSET = (1 << 40) - 1
 
-# Stores count in 64 bits, 16 of them for the sequence.
-MAX_ID_MS = (1 << 47) - 1
-
 
 class TopicEntry(NamedTuple):
     """An entry of a topic: see ``Entry``, whose members are the same.
 
     ``sequence``: see ``Mark``. ``expires_ms``: past this time nobody may read the message, by its
     own time to live; 0: it has none. ``pointer``: of a DIRECT or PUBLISH entry; None for all other
-    kinds. ``written_ms``: time from which the topic's time to live counts if that is not ``ms``,
-    because the clock was ahead once; else 0.
+    kinds.
     """
 
     offset: int
@@ -40,7 +35,6 @@ class TopicEntry(NamedTuple):
     sequence: int
     expires_ms: int
     pointer: int | None = None
-    written_ms: int = 0
 
 
 class TopicRecord(NamedTuple):
@@ -87,18 +81,6 @@ class TopicBounds(NamedTuple):
     head: Mark
     at: Mark
     now_ms: int
-
-    def is_beyond(self, ms: int) -> bool:
-        """Return whether no entry of this log ever had an id of this time: see ``is_beyond``."""
-        return is_beyond(ms, self.head.ms, self.now_ms)
-
-
-def is_beyond(ms: int, head_ms: int, now_ms: int) -> bool:
-    """Return whether an id of this time is from before a repair of times that were ahead.
-
-    Later times than MAX_ID_MS are in no id: readers ask with them for what comes next.
-    """
-    return max(head_ms, now_ms) + MAX_LEAD_MS < ms < MAX_ID_MS
 
 
 class MessageBatch(NamedTuple):

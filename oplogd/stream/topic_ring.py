@@ -9,7 +9,7 @@ from oplogd.event_id import Mark
 from oplogd.isolation import EntryKind, Reading, reading
 from oplogd.message_id import MessageId
 from oplogd.pointer import decided_by, decode_voided
-from oplogd.store.topics import TopicEntry, is_beyond
+from oplogd.store.topics import TopicEntry
 from oplogd.stream.blocks import Blocks
 from oplogd.stream.filters import Filter
 from oplogd.stream.peeked import Peeked
@@ -71,8 +71,6 @@ class TopicRing(Ring):
         self._gone = 0
         # The entries with an own time to live: its end and the offset. None: there are none.
         self._own: list[tuple[int, int]] | None = None
-        # When entries were written whose times do not tell it, by offset.
-        self._written: dict[int, int] = {}
 
     @property
     def ttl(self) -> int | None:
@@ -89,7 +87,6 @@ class TopicRing(Ring):
         super().restart(head)
         self._gone = 0
         self._own = None
-        self._written.clear()
         self._set_due()
 
     @property
@@ -109,8 +106,6 @@ class TopicRing(Ring):
         for entry in entries:
             if entry.event != _MESSAGE:
                 self._differ(entry, blocks)
-            if entry.written_ms:
-                self._written[entry.offset] = entry.written_ms
             if entry.expires_ms:
                 if self._own is None:
                     self._own = []
@@ -148,7 +143,7 @@ class TopicRing(Ring):
         return (
             entry.offset <= self._gone
             or 0 < entry.expires_ms < now
-            or (self._ttl is not None and _written_ms(entry) + self._ttl * 1000 < now)
+            or (self._ttl is not None and entry.ms + self._ttl * 1000 < now)
         )
 
     def forget(self, offset: int) -> None:
@@ -175,8 +170,6 @@ class TopicRing(Ring):
         may have left the ring, or are records of an entry that this reader expands.
         """
         window = self.window
-        if is_beyond(ms, self.head.ms, self._clock()):
-            return None
         substitutes = window.committed if committed else window.uncommitted
         undecided = window.undecided if committed else None
         first = window.after_time(ms, sequence)
@@ -273,9 +266,7 @@ class TopicRing(Ring):
             self.window.substitute(entry.offset, b"", 0)
 
     def _forget_dropped(self) -> None:
-        """Keep the heap, and what is known by offset, about as small as the window."""
-        if len(self._written) > 2 * len(self.window) + _FEW:
-            self._written = {each: ms for each, ms in self._written.items() if each > self.base}
+        """Keep the heap about as small as the window."""
         if self._own and len(self._own) > 2 * len(self.window) + _FEW:
             self._own = [each for each in self._own if each[1] > self.base]
             heapq.heapify(self._own)
@@ -283,8 +274,7 @@ class TopicRing(Ring):
     def _expiry_of(self, offset: int) -> int:
         """Return the time until which the entry can be read by the topic's time to live."""
         assert self._ttl is not None
-        ms = self._written.get(offset) or self.window.times[self.window.index(offset)]
-        return ms + self._ttl * 1000
+        return self.window.times[self.window.index(offset)] + self._ttl * 1000
 
     def _set_due(self) -> None:
         window = self.window
@@ -294,7 +284,3 @@ class TopicRing(Ring):
         if self._own:
             due = min(due, self._own[0][0] + 1)
         self._due_ms = due
-
-
-def _written_ms(entry: TopicEntry) -> int:
-    return entry.written_ms or entry.ms

@@ -4,10 +4,13 @@ from typing import NamedTuple
 
 from oplogd.event_id import Mark, Millis
 from oplogd.message_id import MAX_SEQUENCE, MessageId
-from oplogd.store.topics import MAX_ID_MS, TopicBounds
+from oplogd.store.topics import TopicBounds
 
 # A position in a topic: after a message, or from a time on.
 TopicPosition = MessageId | Millis
+
+# Later times are taken for this one. Stores count in 64 bits, 16 of them for the sequence.
+_MAX_MS = (1 << 47) - 1
 
 
 class TopicStart(NamedTuple):
@@ -25,9 +28,7 @@ def sought(position: TopicPosition | None) -> tuple[int, int]:
         ms, sequence = position.ms, position.sequence
     else:
         ms, sequence = position.ms - 1, MAX_SEQUENCE
-    if 0 <= ms <= MAX_ID_MS:
-        return ms, sequence
-    return 0 if ms < 0 else MAX_ID_MS, MAX_SEQUENCE
+    return (ms, sequence) if 0 <= ms <= _MAX_MS else (0 if ms < 0 else _MAX_MS, MAX_SEQUENCE)
 
 
 def topic_start(
@@ -44,7 +45,6 @@ def topic_start(
         gone = (position.ms, position.sequence) < (front.ms, front.sequence)
         if is_within(position, committed=committed):
             gone = gone or position[:2] == (front.ms, front.sequence)
-        gone = gone or bounds.is_beyond(position.ms)
     else:
         gone = 0 < position.ms <= front.ms and front.offset > 0
     return TopicStart(front if gone else bounds.at, gone)

@@ -11,7 +11,6 @@ from oplogd.topics.rights import Rights
 from oplogd.web import describe
 from oplogd.web.access.authentication import ReadAuthenticator, WriteAuthenticator
 from oplogd.web.bodies import BodyReader
-from oplogd.web.clock_figures import ClockFigures
 from oplogd.web.docs import add_docs
 from oplogd.web.error_handlers import add_error_handlers
 from oplogd.web.ingest import add_ingest
@@ -73,8 +72,7 @@ def create_app(agent: Agent) -> FastAPI:
         max_filter_values=settings.max_filter_values,
     )
     add_stream(app, readers, streams)
-    clock = ClockFigures(agent.store.clock, agent.clock_keeper)
-    store = StoreProbe(agent.store, agent.health, agent.ring, private_files, clock)
+    store = StoreProbe(agent.store, agent.health, agent.ring, private_files)
     figures = TopicFigures(agent.store.topics, agent.topics, agent.feeds, agent.hub)
     report = StatusReport(
         store=store,
@@ -97,7 +95,6 @@ def create_app(agent: Agent) -> FastAPI:
         rates=lambda: agent.rates._asdict(),
         started=agent.started,
         clock=agent.clock,
-        clock_figures=clock,
     )
     add_monitoring(
         app,

@@ -45,7 +45,7 @@ class MongoLeases:
             began = time.monotonic()
             while True:
                 row = await self._find(request.name)
-                now_ms = await self._link.raw_ms()
+                now_ms = await self._link.now_ms()
                 wanted = polled(row or NEVER_HELD, request, now_ms)
                 if row is None:
                     wanted = wanted._replace(term=await self._first_term(now_ms))
@@ -72,7 +72,7 @@ class MongoLeases:
             row = await self._find(name)
             if row is None:
                 raise no_lease(name)
-            return row.lease(name, await self._link.raw_ms())
+            return row.lease(name, await self._link.now_ms())
 
     async def _find(self, name: str) -> LeaseRow | None:
         """Return the row that a majority has.

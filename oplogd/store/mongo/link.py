@@ -19,11 +19,9 @@ from pymongo.monitoring import CommandListener
 from pymongo.read_concern import ReadConcern
 
 from oplogd.clock import SYSTEM, Clock
-from oplogd.clock.guard import GuardedClock
-from oplogd.clock.rule import Saved
-from oplogd.store.mongo.damage import Damage, whole
+from oplogd.store.mongo.damage import Damage
 from oplogd.store.mongo.errors import COMMAND_NOT_FOUND, REFUSALS, is_existing, refused_url, shown
-from oplogd.store.mongo.layout import CLOCK, LOG, META, STATES, Document
+from oplogd.store.mongo.layout import LOG, META, STATES, Document
 from oplogd.store.mongo.quirks import Quirks, quirks_of
 from oplogd.store.mongo.topics.layout import ENTRIES, TOPICS
 
@@ -36,10 +34,6 @@ _DEFAULTS = {
 
 # Age at which the clock is read again.
 _CLOCK_SECONDS = 10.0
-_STEPPED_SECONDS = 1.0
-
-# An answer that took longer does not tell the time well enough.
-_PROMPT_SECONDS = 2.0
 
 
 class Link:
@@ -101,62 +95,35 @@ class Link:
         self.quirks = Quirks()
         self._operation_time: Any = None
         self._cluster_time: Any = None
-        # The guarded time of the server. Until the server has told its time, that is unknown.
-        self.guarded = GuardedClock(clock, self.server_ms)
-        self._clock_ms: int | None = None
-        self._clock_read = self._clock_asked = float("-inf")
+        self._clock_ms = 0
+        self._clock_read = -_CLOCK_SECONDS
 
     async def greet(self) -> None:
         """Learn the quirks and the clock of the server. Raises PyMongoError."""
         command = Quirks().hello_command
-        began = self.clock.boot()
         try:
             hello = await self.database.command(command)
         except OperationFailure as error:
             if error.code != COMMAND_NOT_FOUND:
                 raise
             command = "isMaster"
-            began = self.clock.boot()
             hello = await self.database.command(command)
-        await self._learn(hello, began)
         build_info = await self.client.admin.command("buildInfo")
         self.quirks = quirks_of(command, hello, build_info)
+        self._set_clock(hello)
 
     async def close(self) -> None:
         await self.client.close()
 
     async def now_ms(self) -> int:
-        """Return the guarded time of the server. So an agent with a wrong clock does no harm."""
-        await self._ask()
-        return self.guarded.now_ms()
+        """Return the server's time. It is read every ten seconds, and measured in between.
 
-    async def removal_ms(self) -> int:
-        """Return the guarded time for what is removed for ever because of its age."""
-        await self._ask()
-        return self.guarded.removal_ms()
-
-    async def raw_ms(self) -> int:
-        """Return the time of the server, for leases: terms make them safe."""
-        await self._ask()
-        return self.server_ms()
-
-    def server_ms(self) -> int:
-        """Return the server's time as last told, and measured since then. Any thread may call it.
-
-        Until the server has told it: this machine's.
+        So an agent with a wrong clock does no harm.
         """
-        if self._clock_ms is None:
-            return self.clock.now_ms()
-        passed = self.clock.boot() - self._clock_read
+        if self.clock.monotonic() - self._clock_read >= _CLOCK_SECONDS:
+            self._set_clock(await self.database.command(self.quirks.hello_command))
+        passed = self.clock.monotonic() - self._clock_read
         return self.clock.server_ms(int(self._clock_ms + passed * 1000))
-
-    async def keep_clock(self) -> None:
-        """See ``Store.keep_clock``."""
-        await self._ask()
-        if (saved := self.guarded.due()) is not None:
-            row = {"$set": saved._asdict()}
-            await self.meta.update_one({"_id": CLOCK}, row, upsert=True)
-            self.guarded.was_saved(saved)
 
     @contextlib.asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncClientSession | None]:
@@ -201,30 +168,6 @@ class Link:
             raise
         return True
 
-    async def _ask(self) -> None:
-        """Let the server tell its time every ten seconds, and every second while it has stepped."""
-        began = self.clock.boot()
-        seconds = _CLOCK_SECONDS
-        if self._clock_ms is not None and self.guarded.step() is not None:
-            seconds = _STEPPED_SECONDS
-        if began - self._clock_asked >= seconds:
-            await self._learn(await self.database.command(self.quirks.hello_command), began)
-
-    async def _learn(self, hello: Document, began: float) -> None:
-        """Take the time of an answer to a question that ``began`` at a time."""
-        now = self.clock.boot()
-        self._clock_asked = now
-        if self._clock_ms is None:
-            found = await self.meta.find_one({"_id": CLOCK})
-            self._clock_ms, self._clock_read = int(DatetimeMS(hello["localTime"])), now
-            self.guarded.begin(_saved(found))
-        elif now - began <= _PROMPT_SECONDS:
-            # The time of a late answer is that of some moment while it was awaited.
-            self._clock_ms, self._clock_read = int(DatetimeMS(hello["localTime"])), now
-
-
-def _saved(row: Document | None) -> Saved | None:
-    """Return the time that the store has kept; None if there is none that can be read."""
-    numbers = [whole((row or {}).get(name)) for name in Saved._fields]
-    kept = [each for each in numbers if each is not None]
-    return Saved(*kept) if len(kept) == len(numbers) else None
+    def _set_clock(self, hello: Document) -> None:
+        self._clock_ms = int(DatetimeMS(hello["localTime"]))
+        self._clock_read = self.clock.monotonic()

@@ -5,7 +5,6 @@ from collections.abc import Collection
 
 import msgspec
 
-from oplogd.clock.rule import MAX_LEAD_MS
 from oplogd.errors import StoreUnavailableError
 from oplogd.message_id import stamp
 from oplogd.names import TopicName, no_topic, topic_exists
@@ -30,9 +29,7 @@ def create(db: sqlite3.Connection, name: TopicName, ttl: int | None, now: int) -
         topic = Topic(last_log + 1, name, ttl)
         row = {"log": topic.log, "namespace": name.namespace, "name": name.topic, "ttl": ttl}
         # One more than any old id: so a position at the last old one has a gap.
-        ahead = db.execute(sql.ENDED_AHEAD, name).fetchone()
-        last = max(ended_stamp, stamp(now, 0), ahead[0] if ahead else 0)
-        db.execute(sql.CREATE, row | {"stamp": last})
+        db.execute(sql.CREATE, row | {"stamp": max(ended_stamp, stamp(now, 0))})
         db.execute(sql.USE_LOG, (topic.log,))
         db.execute(sql.COUNT_CHANGE)
     return topic
@@ -47,14 +44,10 @@ def change(db: sqlite3.Connection, name: TopicName, ttl: int | None, now: int) -
     return topic._replace(ttl=ttl)
 
 
-def delete(db: sqlite3.Connection, name: TopicName, now: int) -> None:
+def delete(db: sqlite3.Connection, name: TopicName) -> None:
     with transaction(db):
         topic = _existing(db, name)
-        (ended,) = db.execute(sql.ENDED, (topic.log,)).fetchone()
-        if ended > stamp(now + MAX_LEAD_MS, 0):  # concerns no topic but the next of this name
-            db.execute(sql.END_AHEAD, (*name, ended))
-        else:
-            db.execute(sql.END, (ended,))
+        db.execute(sql.END, (topic.log,))
         db.execute(sql.UNNAME, (topic.log,))
         db.execute(sql.COUNT_CHANGE)
 

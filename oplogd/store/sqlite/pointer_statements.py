@@ -35,16 +35,6 @@ OVERDUE = f"""
     SELECT log, pointer, records FROM {_OPEN} CROSS JOIN topics USING (log)
     WHERE state = '{OPEN}' AND expires < :now AND name IS NOT NULL ORDER BY expires LIMIT :limit
 """
-# The clock was set back since they began.
-_BEGUN_AHEAD = f"""FROM {_OPEN}
-    WHERE state = '{OPEN}' AND expires > :ahead AND begun > :ahead"""
-DATE_AGAIN = f"""
-    UPDATE pointers SET begun = :now, expires = :now + expires - begun
-    WHERE (log, pointer) IN (SELECT log, pointer {_BEGUN_AHEAD})
-"""
-WORK = f"""
-    SELECT EXISTS ({OVERDUE}) OR EXISTS (SELECT 1 {_BEGUN_AHEAD})
-"""
 
 # --- Entries ---
 

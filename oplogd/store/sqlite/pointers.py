@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from oplogd.clock.guard import GuardedClock
-from oplogd.clock.rule import MAX_LEAD_MS
+from oplogd.clock import Clock
 from oplogd.event_id import Mark
 from oplogd.message import Message
 from oplogd.pointer import Decision
@@ -28,7 +27,7 @@ class SqlitePointers:
         readers: ConnectionPool,
         lookups: ConnectionPool,
         wake: Callable[[], None],
-        clock: GuardedClock,
+        clock: Clock,
     ) -> None:
         self._now_ms = clock.now_ms
         self._shared = SharedWrite(writer, wake, PointerDecisions)
@@ -85,10 +84,9 @@ class SqlitePointers:
     async def keep(self) -> int:
         """Do ``Pointers.keep``: each step is a transaction of its own. No rollback is ever cut."""
         now = self._now_ms()
-        given = {"now": now, "ahead": now + MAX_LEAD_MS, "limit": 1}
-        if not await self._lookups.run(lambda db: db.execute(sql.WORK, given).fetchone()[0]):
+        given = {"now": now, "limit": 1}
+        if not await self._lookups.run(lambda db: db.execute(sql.OVERDUE, given).fetchone()):
             return 0
-        await self._shared.run(lambda db, _: db.execute(sql.DATE_AGAIN, given))
         ended = 0
         while count := await self._shared.run(
             lambda db, decisions: steps.time_out(db, now, decisions)

@@ -142,27 +142,6 @@ CREATE_STORED = """
         PRIMARY KEY (log, pointer, stamp)
     ) WITHOUT ROWID"""
 
-# Tables that came without a new version: an agent of the version before works without them.
-#
-# `clock`: one row, the guarded time (see `oplogd/clock/rule.py`).
-# `written`: the entries of a topic up to `offset` were written at `ms` or before. Only for logs
-# whose stamps are ahead: there the stamps do not tell it.
-# `ended_ahead`: by name, a stamp past all in a deleted topic whose stamps were ahead.
-ADDED = (
-    """CREATE TABLE IF NOT EXISTS clock (
-        id INTEGER PRIMARY KEY, wall INTEGER NOT NULL, times INTEGER NOT NULL,
-        removals INTEGER NOT NULL, times_left INTEGER NOT NULL, removals_left INTEGER NOT NULL
-    )""",
-    """CREATE TABLE IF NOT EXISTS written (
-        log INTEGER NOT NULL, offset INTEGER NOT NULL, ms INTEGER NOT NULL,
-        PRIMARY KEY (log, offset)
-    ) WITHOUT ROWID""",
-    """CREATE TABLE IF NOT EXISTS ended_ahead (
-        namespace TEXT NOT NULL, name TEXT NOT NULL, stamp INTEGER NOT NULL,
-        PRIMARY KEY (namespace, name)
-    ) WITHOUT ROWID""",
-)
-
 # Append new steps at the end; never change one that was released. The position is the version.
 MIGRATIONS = (
     Migration(
@@ -259,8 +238,6 @@ def migrate(db: sqlite3.Connection, path: Path) -> None:
         db.execute(f"PRAGMA user_version = {number}")
         if version:
             logger.info("store %s: schema is now version %d (%s)", path, number, migration.name)
-    for statement in ADDED:
-        db.execute(statement)
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 

@@ -5,7 +5,6 @@ One statement takes a whole batch (``json_each``) or returns one (``group_concat
 runs without the GIL, and the event loop continues meanwhile.
 """
 
-import dataclasses
 import sqlite3
 import threading
 import time
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from oplogd.clock import SYSTEM, Clock
-from oplogd.clock.guard import GuardedClock
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
 from oplogd.store.base import (
@@ -29,7 +27,7 @@ from oplogd.store.base import (
     StoreStats,
 )
 from oplogd.store.cached_count import CachedCount
-from oplogd.store.sqlite import clock_rows, log, topic_statements
+from oplogd.store.sqlite import log, topic_statements
 from oplogd.store.sqlite import statements as sql
 from oplogd.store.sqlite.connection import ConnectionPool, StoreFile, snapshot
 from oplogd.store.sqlite.leases import SqliteLeases
@@ -54,7 +52,7 @@ class SqliteStore:
 
     ``max_bytes``: the log's cap; None keeps the cap in the file. ``new_bytes``: the cap of a new
     file if ``max_bytes`` is None. ``topic_ttl``: time to live in seconds of topics without their
-    own; None keeps the one in the file. ``clock``: its guarded time dates all entries.
+    own; None keeps the one in the file. ``clock`` dates all entries.
     """
 
     kind = "sqlite"
@@ -71,9 +69,8 @@ class SqliteStore:
         self._max_bytes = max_bytes
         self._new_bytes = new_bytes
         self._topic_ttl = topic_ttl
-        self.clock = GuardedClock(clock)
-        self._clock = dataclasses.replace(clock, now_ms=self.clock.now_ms)
-        self._file = file = StoreFile(path, log.record_replacement, self.clock.now_ms)
+        self._clock = clock
+        self._file = file = StoreFile(path, log.record_replacement)
         self._writer = ConnectionPool(
             file, "store-writer", 1, topic_statements.APPENDER, writes=True
         )
@@ -85,21 +82,20 @@ class SqliteStore:
         self._appended = threading.Event()
         self._closing = False
         self._counter = ConnectionPool(file, "store-counter", 1, sql.SMALL_CACHE)
-        self._topics = SqliteTopics(file, self._writer, self._readers, self._lookups, self.clock)
+        self._topics = SqliteTopics(file, self._writer, self._readers, self._lookups, clock)
         self._transactions = SqliteTransactions(
-            self._writer, self._readers, self._lookups, self._wake, self.clock
+            self._writer, self._readers, self._lookups, self._wake, clock
         )
         self._pointers = SqlitePointers(
-            self._writer, self._readers, self._lookups, self._wake, self.clock
+            self._writer, self._readers, self._lookups, self._wake, clock
         )
-        # Terms make leases safe whatever the clock says, and their rule repairs what it has said.
         self._leases = SqliteLeases(self._writer, self._lookups, clock)
         self._states_count = CachedCount(lambda: self._counter.run(_count_states))
 
     async def open(self) -> None:
         await self._writer.run(
             lambda db: log.prepare(
-                db, self._path, self._max_bytes, self._new_bytes, self._topic_ttl, self.clock
+                db, self._path, self._max_bytes, self._new_bytes, self._topic_ttl, self._clock
             )
         )
         await self._follower.run(lambda db: db.execute(sql.HEAD).fetchone())
@@ -179,18 +175,8 @@ class SqliteStore:
             purged += count
         return purged
 
-    async def keep_clock(self) -> None:
-        if (saved := self.clock.due()) is not None:
-            await self._writer.run(lambda db: clock_rows.save(db, saved))
-            self.clock.was_saved(saved)
-
-    async def ahead_ms(self) -> int:
-        return await self._lookups.run(lambda db: clock_rows.ahead(db, self.clock.now_ms()))
-
     async def new_epoch(self) -> None:
-        self.clock.begin(None)  # whoever repairs a store says that the clock is right
         await self._writer.run(lambda db: log.new_epoch(db, self._clock))
-        await self.keep_clock()
 
     def _wake(self) -> None:
         """Let the followers of the log and of the topics look for entries."""

@@ -7,6 +7,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from oplogd.errors import TopicNotFoundError
+from oplogd.message_id import stamp
 from oplogd.pointer import decided_by
 from oplogd.store.sqlite import pointer_statements, topic_entries
 from oplogd.store.sqlite import topic_statements as sql
@@ -55,7 +56,7 @@ def trim(db: sqlite3.Connection, log: int, now: int, progress: Progress | None =
         except TopicNotFoundError:
             progress.has_ended = True
             return 0
-        given = {"log": log, "now": now, "longer": LONGER_MS}
+        given = {"log": log, "now": now, "longer": stamp(LONGER_MS, 0)}
         keep_from = db.execute(sql.KEEP_FROM, given).fetchone()[0]
         return _remove(db, log, front.offset, keep_from, progress)
 
@@ -72,11 +73,6 @@ def forget(db: sqlite3.Connection, log: int, progress: Progress | None = None) -
             else:
                 db.execute(sql.FORGET, (log,))
         return count
-
-
-def forget_written(db: sqlite3.Connection, now: int) -> None:
-    """Forget when entries were written that are gone."""
-    db.execute(sql.FORGET_WRITTEN, {"now": now, "longer": LONGER_MS})
 
 
 def void(db: sqlite3.Connection, now: int) -> int:

@@ -3,7 +3,6 @@
 Batches go in as JSON and come out as one string, as in ``log``.
 """
 
-import bisect
 import contextlib
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -135,7 +134,7 @@ def read(
     row = db.execute(sql.READ, _given(log, now) | {"after": after, "limit": limit}).fetchone()
     if row is None:
         raise deleted(log)
-    lines, found_ms, is_of_this_log, written = row
+    lines, found_ms, is_of_this_log = row
     if at_ms is not None and (found_ms not in (None, at_ms) or not is_of_this_log):
         raise LogReplacedError(f"the entry of log {log} at offset {after} is another one")
     entries = []
@@ -147,17 +146,7 @@ def read(
             first, data = data.split(" ", 1)
             pointer = int(first)
         entries.append(TopicEntry(int(offset), ms, kind, data, sequence, int(expires), pointer))
-    return _dated(entries, written) if written else entries
-
-
-def _dated(entries: Sequence[TopicEntry], written: str) -> list[TopicEntry]:
-    """Add the times of writing to entries of a log whose stamps are ahead."""
-    ends, times = zip(*(map(int, line.split(" ")) for line in written.split("\n")), strict=True)
-    dated = []
-    for entry in entries:
-        index = bisect.bisect_left(ends, entry.offset)
-        dated.append(entry._replace(written_ms=times[index]) if index < len(ends) else entry)
-    return dated
+    return entries
 
 
 def locate(db: sqlite3.Connection, log: int, ms: int, sequence: int, now: int) -> TopicBounds:

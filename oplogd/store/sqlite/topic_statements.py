@@ -1,6 +1,5 @@
 """The SQL statements of the topics."""
 
-from oplogd.clock.rule import MAX_LEAD_MS
 from oplogd.message_id import MAX_SEQUENCE, SEQUENCE_BITS
 from oplogd.store.sqlite.template import READ_CHARACTERS, search, steps
 from oplogd.store.topics import MAX_OFFSET, EntryKind
@@ -26,11 +25,10 @@ SET_DEFAULT_TTL = "UPDATE catalogue SET ttl = ?"
 CREATE = "INSERT INTO topics VALUES (:log, :namespace, :name, :ttl, 0, :stamp, 0, :stamp)"
 SET_TTL = "UPDATE topics SET ttl = ? WHERE log = ?"
 WITH_DEFAULT_TTL = "SELECT log FROM topics WHERE name IS NOT NULL AND ttl IS NULL"
-# Past all stamps in a topic.
-ENDED = "SELECT head_stamp + 1 FROM topics WHERE log = ?"
-END = "UPDATE catalogue SET ended_stamp = max(ended_stamp, ?)"
-END_AHEAD = "REPLACE INTO ended_ahead VALUES (?, ?, ?)"
-ENDED_AHEAD = "SELECT stamp FROM ended_ahead WHERE namespace = ? AND name = ?"
+END = """
+    UPDATE catalogue
+    SET ended_stamp = max(ended_stamp, (SELECT head_stamp + 1 FROM topics WHERE log = ?))
+"""
 UNNAME = "UPDATE topics SET namespace = NULL, name = NULL WHERE log = ?"
 SET_FLOOR = (
     "UPDATE topics SET floor = :floor, floor_stamp = :stamp WHERE log = :log AND floor < :floor"
@@ -38,21 +36,10 @@ SET_FLOOR = (
 
 # --- Append ---
 
-# A stamp past the present one plus this is ahead: then `written` tells when the entry was written.
-# `present_ms()` asks the clock again: the process may have stood since it read `NEW.stamp`.
-MAX_LEAD = MAX_LEAD_MS << SEQUENCE_BITS
-
-
 # One statement numbers and appends messages of any number of topics: `[[log, [[ttl in ms, data],
 # …]], …]`. Further members of a message are ignored. `placing` tells afterwards where they went;
 # topics that were deleted are not in it.
 # The unary plus lets SQLite look up topics by log, not scan them.
-def _expiring(stamp: str) -> str:
-    """Return the SQL of the time in ms from which a message's own time to live counts."""
-    return f"""iif({stamp} > NEW.stamp + {MAX_LEAD},
-        min(present_ms(), {stamp} >> {SEQUENCE_BITS}), {stamp} >> {SEQUENCE_BITS})"""
-
-
 APPENDER = f"""
     CREATE TEMP TABLE IF NOT EXISTS placing (
         log INTEGER PRIMARY KEY, head INTEGER NOT NULL, first INTEGER NOT NULL,
@@ -69,15 +56,12 @@ APPENDER = f"""
         INSERT INTO entries
         SELECT (log << {OFFSET_BITS}) + head + 1 + given.key, first + given.key,
         NEW.kind, json_extract(given.value, '$[1]'),
-        coalesce({_expiring("first + given.key")} + json_extract(given.value, '$[0]'), 0)
+        coalesce((first + given.key >> {SEQUENCE_BITS}) + json_extract(given.value, '$[0]'), 0)
         FROM json_each(NEW.body) AS batch
         CROSS JOIN placing ON log = json_extract(batch.value, '$[0]')
         CROSS JOIN json_each(batch.value, '$[1]') AS given;
         UPDATE topics SET head = placing.head + count, head_stamp = first + count - 1
         FROM placing WHERE topics.log = +placing.log;
-        INSERT INTO written SELECT log, head + count, present_ms() FROM placing
-        WHERE first > NEW.stamp + {MAX_LEAD}
-        AND first > (present_ms() << {SEQUENCE_BITS}) + {MAX_LEAD};
     END;
 """
 APPEND = "INSERT INTO messages VALUES (?, ?, ?)"
@@ -87,15 +71,10 @@ PLACING = "SELECT json_group_array(json_array(log, head, first)) FROM placing"
 
 # The least stamp that the time to live allows.
 _OLDEST = f"(:now - 1000 * coalesce(topics.ttl, catalogue.ttl)) * {STAMPS_PER_MS}"
-_OLDEST_MS = "(:now - 1000 * coalesce(topics.ttl, catalogue.ttl))"
-# The offset up to which entries are gone although their stamps are ahead.
-_PASSED = f"""coalesce((
-        SELECT max(offset) FROM written WHERE written.log = topics.log AND ms < {_OLDEST_MS}
-    ), 0)"""
-# Floor, head and passed are places.
-_BOUNDS = f"""bounds (floor, floor_stamp, head, head_stamp, oldest, passed) AS (
+# Floor and head are places.
+_BOUNDS = f"""bounds (floor, floor_stamp, head, head_stamp, oldest) AS (
         SELECT :base + floor, floor_stamp, :base + head, head_stamp,
-        {_OLDEST}, :base + {_PASSED}
+        {_OLDEST}
         FROM topics CROSS JOIN catalogue WHERE log = :log AND name IS NOT NULL
     )"""
 
@@ -125,7 +104,7 @@ def _stamp_at(place: str) -> str:
 
 
 READ = f"""
-    WITH RECURSIVE {_BOUNDS}, {_front("max(:base + :after, floor, passed)")},
+    WITH RECURSIVE {_BOUNDS}, {_front("max(:base + :after, floor)")},
     {steps("entries", "place", ("stamp", "kind", "expires"), "(SELECT max(low) + 1 FROM front)")}
     SELECT (
         SELECT group_concat(
@@ -133,16 +112,10 @@ READ = f"""
                 expires AND abs(expires) < :now, '{EntryKind.VOID} ', kind || ' ' || data
             ), char(10)
         ) FROM step
-    ), {_stamp_at(":base + :after")} >> {SEQUENCE_BITS}, :base + :after <= head,
-    iif(head_stamp > (:now << {SEQUENCE_BITS}) + {MAX_LEAD}, (
-        SELECT group_concat(offset || ' ' || ms, char(10)) FROM (
-            SELECT offset, ms FROM written WHERE log = :log AND offset > :after
-            ORDER BY offset LIMIT :limit
-        )
-    ), NULL) FROM bounds
+    ), {_stamp_at(":base + :after")} >> {SEQUENCE_BITS}, :base + :after <= head FROM bounds
 """
 LOCATE = f"""
-    WITH RECURSIVE {_BOUNDS}, {_front("max(floor, passed)")}, {_AT},
+    WITH RECURSIVE {_BOUNDS}, {_front("floor")}, {_AT},
     places (front, at) AS (SELECT (SELECT max(low) FROM front), (SELECT max(low) FROM at))
     SELECT front - :base, {_stamp_at("front")}, head - :base, head_stamp, at - :base,
     {_stamp_at("at")} FROM bounds CROSS JOIN places
@@ -195,19 +168,12 @@ EXPIRED = f"""
         SELECT min(place) FROM entries
         WHERE place > log << {OFFSET_BITS} AND place <= (log << {OFFSET_BITS}) + head
     )
-    WHERE name IS NOT NULL AND (
-        place <= (log << {OFFSET_BITS}) + max(floor, {_PASSED}) OR stamp < {_OLDEST}
-    )
+    WHERE name IS NOT NULL AND (place <= (log << {OFFSET_BITS}) + floor OR stamp < {_OLDEST})
 """
 DELETED = "SELECT log FROM topics WHERE name IS NULL"
 # Entries of transactions and PUBLISH entries stay for longer: younger ones than this.
 KEEP_FROM = f"""
-    SELECT max(max({_OLDEST}, floor_stamp) - (:longer << {SEQUENCE_BITS}), coalesce((
-        SELECT stamp + 1 FROM entries WHERE place > log << {OFFSET_BITS} AND place <= (
-            SELECT (:log << {OFFSET_BITS}) + max(offset) FROM written
-            WHERE written.log = :log AND ms < {_OLDEST_MS} - :longer
-        ) ORDER BY place DESC LIMIT 1
-    ), 0)) FROM topics CROSS JOIN catalogue WHERE log = :log
+    SELECT max({_OLDEST}, floor_stamp) - :longer FROM topics CROSS JOIN catalogue WHERE log = :log
 """
 _RANGE = "place > :base + :after AND place <= :base + :upto"
 # The last of some entries.
@@ -236,9 +202,3 @@ VOID = f"""
     )
 """
 FORGET = "DELETE FROM topics WHERE log = ?"
-FORGET_WRITTEN = f"""
-    DELETE FROM written WHERE coalesce((
-        SELECT offset <= floor AND ms < {_OLDEST_MS} - 2 * :longer
-        FROM topics CROSS JOIN catalogue WHERE topics.log = written.log AND name IS NOT NULL
-    ), 1)
-"""

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from oplogd.clock.guard import GuardedClock
+from oplogd.clock import Clock
 from oplogd.errors import StoreUnavailableError, TopicNotFoundError
 from oplogd.names import TopicName, no_topic
 from oplogd.pointer import Decision
@@ -27,7 +27,7 @@ from oplogd.store.topics import (
 
 class SqliteTopicLog:
     def __init__(
-        self, topic: Topic, readers: ConnectionPool, lookups: ConnectionPool, clock: GuardedClock
+        self, topic: Topic, readers: ConnectionPool, lookups: ConnectionPool, clock: Clock
     ) -> None:
         self._topic = topic
         self._now_ms = clock.now_ms
@@ -83,7 +83,7 @@ class SqliteTopics:
         writer: ConnectionPool,
         readers: ConnectionPool,
         lookups: ConnectionPool,
-        clock: GuardedClock,
+        clock: Clock,
     ) -> None:
         self._clock = clock
         self._now_ms = clock.now_ms
@@ -101,14 +101,12 @@ class SqliteTopics:
         return topic
 
     async def change(self, name: TopicName, ttl: int | None) -> Topic:
-        topic = await self._writer.run(
-            lambda db: catalogue.change(db, name, ttl, self._clock.removal_ms())
-        )
+        topic = await self._writer.run(lambda db: catalogue.change(db, name, ttl, self._now_ms()))
         self._follower.wake()
         return topic
 
     async def delete(self, name: TopicName) -> None:
-        await self._writer.run(lambda db: catalogue.delete(db, name, self._now_ms()))
+        await self._writer.run(lambda db: catalogue.delete(db, name))
         self._follower.wake()
 
     async def find(self, name: TopicName) -> Topic | None:
@@ -156,9 +154,8 @@ class SqliteTopics:
         removed = 0
         trouble: StoreUnavailableError | None = None
         steps = [partial(sweep.forget, log=log) for log in await self._readers.run(sweep.deleted)]
-        now = self._clock.removal_ms()
-        for log in await self._readers.run(lambda db: sweep.expired(db, now)):
-            steps.append(partial(sweep.trim, log=log, now=now))
+        for log in await self._readers.run(lambda db: sweep.expired(db, self._now_ms())):
+            steps.append(partial(sweep.trim, log=log, now=self._now_ms()))
         steps.append(partial(sweep.void_aborted))
         for step in steps:
             progress = sweep.Progress()
@@ -167,9 +164,8 @@ class SqliteTopics:
                     removed += await self._writer.run(partial(step, progress=progress))
             except StoreUnavailableError as error:
                 trouble = error  # a broken table of transactions concerns only some of the logs
-        while count := await self._writer.run(partial(sweep.void, now=now)):
+        while count := await self._writer.run(partial(sweep.void, now=self._now_ms())):
             removed += count
-        await self._writer.run(partial(sweep.forget_written, now=now))
         if trouble is not None:
             raise trouble
         return removed

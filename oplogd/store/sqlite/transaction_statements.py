@@ -3,10 +3,7 @@
 from oplogd.store.sqlite.statements import REPLACE_STATE, advance, end_opening
 from oplogd.store.sqlite.topic_statements import OFFSET_BITS
 from oplogd.store.transactions import OPLOG_INDEX
-from oplogd.transaction import FIRST_ID, State
-
-# Bits of an id that are random; those above them count ms since 1970.
-RANDOM_BITS = 20
+from oplogd.transaction import State
 
 # --- Rows ---
 
@@ -46,17 +43,10 @@ STATS = f"SELECT count(*), coalesce(min(begun), 0) FROM txns WHERE state = '{Sta
 
 _OVERDUE = f"state = '{State.OPEN}' AND ends < :now"
 _OLD = f"state IN ('{State.COMMITTED}', '{State.ABORTED}') AND ends < :old"
-# The clock was set back since they began. The ids tell it by an index.
-_BEGUN_AHEAD = f"state = '{State.OPEN}' AND id >= {FIRST_ID} + (:ahead << {RANDOM_BITS})"
-DATE_AGAIN = f"""
-    UPDATE txns SET begun = :now, expires = :now + expires - begun, ends = :now + expires - begun
-    WHERE {_BEGUN_AHEAD} AND begun > :ahead
-"""
 OVERDUE = f"SELECT id FROM txns WHERE {_OVERDUE} ORDER BY ends LIMIT :limit"
 WORK = f"""
     SELECT EXISTS (SELECT 1 FROM txns WHERE {_OVERDUE})
     OR EXISTS (SELECT 1 FROM txns WHERE {_OLD})
-    OR EXISTS (SELECT 1 FROM txns WHERE {_BEGUN_AHEAD} AND begun > :ahead)
 """
 FORGET = f"DELETE FROM txns WHERE id IN (SELECT id FROM txns WHERE {_OLD} LIMIT :limit)"
 

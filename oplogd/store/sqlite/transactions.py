@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from oplogd.clock.guard import GuardedClock
-from oplogd.clock.rule import MAX_LEAD_MS
+from oplogd.clock import Clock
 from oplogd.store.sqlite import transaction_commit, transaction_steps
 from oplogd.store.sqlite import transaction_rows as rows
 from oplogd.store.sqlite import transaction_statements as sql
@@ -36,9 +35,8 @@ class SqliteTransactions:
         readers: ConnectionPool,
         lookups: ConnectionPool,
         wake: Callable[[], None],
-        clock: GuardedClock,
+        clock: Clock,
     ) -> None:
-        self._clock = clock
         self._now_ms = clock.now_ms
         self._writer = writer
         self._shared = SharedWrite(writer, wake, Decisions)
@@ -87,12 +85,10 @@ class SqliteTransactions:
     async def keep(self) -> int:
         """Do ``Transactions.keep``: each step is a call of the writer."""
         now = self._now_ms()
-        old = self._clock.removal_ms() - KEPT_MS
-        given = {"now": now, "old": old, "ahead": now + MAX_LEAD_MS, "limit": STEP_ROWS}
+        given = {"now": now, "old": now - KEPT_MS, "limit": STEP_ROWS}
         if not await self._lookups.run(lambda db: db.execute(sql.WORK, given).fetchone()[0]):
             return 0
         aborted = self.decisions.timed_out
-        await self._writer.run(lambda db: db.execute(sql.DATE_AGAIN, given))
         for (id_,) in await self._lookups.run(lambda db: db.execute(sql.OVERDUE, given).fetchall()):
             await self.find(id_)
         while await self._writer.run(lambda db: db.execute(sql.FORGET, given).rowcount):

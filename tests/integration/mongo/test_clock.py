@@ -56,29 +56,7 @@ async def test_a_log_ahead_of_the_servers_clock_is_named_at_the_start(
     store = make_store(plain_url, "plain")
     await store.open()
     await store.append([op("a")])
-    await store.close()
-    clock.jump(-3600)
-    store = make_store(plain_url, "plain")
-    await store.open()
+    clock.move(-3600)
     await start_an_agent(store, SYSTEM)
     assert WARNING in caplog.text
     assert "--new-epoch" in caplog.text
-
-
-async def test_only_a_prompt_answer_tells_the_time(
-    plain_url: str, make_store: MakeStore, clock: VirtualClock
-) -> None:
-    store = make_store(plain_url, "plain", clock=Clock(boot=clock.boot))
-    await store.open()
-    began = await store.link.raw_ms()
-    late = {"localTime": began - HOUR_MS}
-    asked_at = clock.boot()
-    clock.move(3)
-    await store.link._learn(late, asked_at)
-    assert await store.link.raw_ms() == began + 3000
-    await store.link._learn(late, clock.boot())
-    assert await store.link.raw_ms() == began - HOUR_MS
-    assert await store.link.now_ms() == began + 3000
-    step = store.clock.step()
-    assert step is not None
-    assert (step.waiting, step.seconds) == (("times", "removals"), -3603)

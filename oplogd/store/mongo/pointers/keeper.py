@@ -46,7 +46,6 @@ class Keeper:
             await self._rows.create_indexes()
             await self._rollbacks.create_indexes()
             self._tidy_at = now_ms + _TIDY_MS
-        await self._rows.date_again()
         return await self._complete_rollbacks() + await self._end_pointers(now_ms)
 
     async def _complete_rollbacks(self) -> int:

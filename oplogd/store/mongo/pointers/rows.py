@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterable
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import DuplicateKeyError
 
-from oplogd.clock.rule import MAX_LEAD_MS
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.topics.layout import Document, parts
 from oplogd.store.pointers import OpenPointer, PointerStats
@@ -115,15 +114,6 @@ class Rows:
             "$or": [{"expires": {"$lt": now_ms}}, {"due": {"$lt": now_ms}}],
         }
         return await self._rows.find(chosen).sort("_id", 1).limit(STEP).to_list()
-
-    async def date_again(self) -> None:
-        """Let pointers begin now that began before the clock was set back."""
-        now_ms = await self._link.now_ms()
-        chosen = {"begun": {"$gt": now_ms + MAX_LEAD_MS}}
-        for each in await self._rows.find(chosen, {"begun": 1, "expires": 1}).to_list():
-            again = {"begun": now_ms, "expires": now_ms + each["expires"] - each["begun"]}
-            same = {"_id": each["_id"], "begun": each["begun"]}
-            await self._rows.update_one(same, {"$set": again})
 
     async def select(self, log: int, limit: int) -> list[OpenPointer]:
         """See ``Pointers.select``."""

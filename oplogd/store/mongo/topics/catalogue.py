@@ -6,9 +6,8 @@ from pymongo import ReturnDocument
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import DuplicateKeyError
 
-from oplogd.clock.rule import MAX_LEAD_MS
 from oplogd.errors import StoreUnavailableError
-from oplogd.message_id import stamp, unstamp
+from oplogd.message_id import stamp
 from oplogd.names import TopicName, topic_exists
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.notifier import Notifier
@@ -16,7 +15,6 @@ from oplogd.store.mongo.topics.layout import (
     CATALOGUE,
     NAMES_FROM,
     Document,
-    ended_ahead,
     log_and_offset,
     number,
     parts,
@@ -73,13 +71,8 @@ class Catalogue:
             raise topic_exists(name)
         log = await self.reserve(name)
         now_ms = await self._link.now_ms()
-        ended = await self._link.topics.find_one({"_id": ended_ahead(str(name))})
         # Past every old id, so that a position at the last one has a gap.
-        floor_stamp = max(
-            stamp(now_ms, 0),
-            number(catalogue, "ended_stamp"),
-            number(ended, "stamp") if ended else 0,
-        )
+        floor_stamp = max(stamp(now_ms, 0), number(catalogue, "ended_stamp"))
         document = {
             "_id": str(name),
             **new_log(log, floor_stamp, now_ms),
@@ -116,15 +109,11 @@ class Catalogue:
         """Free the name of a topic whose log has ended. May be repeated.
 
         First the catalogue takes over the log's last stamp: a topic created afterwards continues
-        behind it. If that stamp is ahead, it concerns no topic but the next of this name.
+        behind it.
         """
         topics = self._link.topics
+        await topics.update_one({"_id": CATALOGUE}, {"$max": {"ended_stamp": ended_stamp}})
         reserved = await topics.find_one({"_id": reservation(log)})
-        if ended_stamp <= stamp(await self._link.now_ms() + MAX_LEAD_MS, 0):
-            await topics.update_one({"_id": CATALOGUE}, {"$max": {"ended_stamp": ended_stamp}})
-        elif reserved is not None:
-            kept = {"_id": ended_ahead(reserved["name"])}
-            await topics.update_one(kept, {"$max": {"stamp": ended_stamp}}, upsert=True)
         if reserved is None:
             return
         if "ended" not in reserved:
@@ -175,11 +164,6 @@ class Catalogue:
                 return
             yield page
             last = page[-1]["_id"]
-
-    async def ended_ms(self) -> int:
-        """Return the last time in the logs of topics that were deleted; 0 if there are none."""
-        found = await self._link.topics.find_one({"_id": CATALOGUE}, {"ended_stamp": 1})
-        return 0 if found is None else unstamp(number(found, "ended_stamp"))[0]
 
     async def version(self) -> int:
         found = await self._link.topics.find_one({"_id": CATALOGUE}, {"version": 1})

@@ -4,9 +4,8 @@ from oplogd.errors import TopicNotFoundError
 from oplogd.names import TopicName, no_topic
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.topics.catalogue import Catalogue
-from oplogd.store.mongo.topics.front import Front
 from oplogd.store.mongo.topics.layout import CATALOGUE, Document, number, topic_of
-from oplogd.store.mongo.topics.log import TopicReader
+from oplogd.store.mongo.topics.log import Front, TopicReader
 from oplogd.store.topics import Topic
 
 
@@ -28,7 +27,7 @@ class Expiry:
             before, after = existing["ttl"], default if ttl is None else ttl
             update: Document = {"$set": {"ttl": ttl}}
             if after > (default if before is None else before):
-                rule = Front(catalogue, existing, await self._link.removal_ms())
+                rule = Front(catalogue, existing, await self._link.now_ms())
                 update["$max"] = {"expired": await self._front(existing, rule)}
             same = {"_id": str(name), "log": existing["log"], "ttl": before}
             if (await self._link.topics.update_one(same, update)).matched_count:
@@ -47,12 +46,12 @@ class Expiry:
         await self._catalogue.bump()
 
     async def _keep_expired(self, catalogue: Document, documents: list[Document]) -> None:
-        now_ms = await self._link.removal_ms()
+        now_ms = await self._link.now_ms()
         rules = {each["log"]: Front(catalogue, each, now_ms) for each in documents}
         firsts = await self._reader.firsts(rules)
         for document in documents:
             log = document["log"]
-            if log not in firsts or not rules[log].may_be_gone(firsts[log]):
+            if log not in firsts or not rules[log].is_gone(firsts[log]):
                 continue
             try:
                 front = await self._front(document, rules[log])

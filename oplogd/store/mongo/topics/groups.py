@@ -110,15 +110,11 @@ class Group:
 
 
 class Attempt(NamedTuple):
-    """An entry with the place that an insert gives it.
-
-    ``written_ms``: time of writing if the stamp is ahead of it; None: it is not.
-    """
+    """An entry with the place that an insert gives it."""
 
     group: Group
     entry: Numbered
     mark: Mark
-    written_ms: int | None = None
 
     @property
     def key(self) -> str:
@@ -134,7 +130,7 @@ class Landing(NamedTuple):
 
 def entry_document(attempt: Attempt, writer: str) -> Document:
     """Return the document of an entry. ``writer``: the writer's token."""
-    _, entry, mark, written_ms = attempt
+    _, entry, mark = attempt
     document: Document = {
         "_id": attempt.key,
         "ts": mark.ms,
@@ -145,9 +141,7 @@ def entry_document(attempt: Attempt, writer: str) -> Document:
         "s": entry.number,
     }
     if entry.ttl is not None:
-        document["expires"] = (written_ms or mark.ms) + 1000 * entry.ttl
-    if written_ms is not None:
-        document["t"] = written_ms
+        document["expires"] = mark.ms + 1000 * entry.ttl
     if entry.once is not None:
         document["x"] = entry.once.identity
         if entry.once.digest is not None:

@@ -114,10 +114,6 @@ class TopicHeads:
         """Note an own entry behind the head that was asked for at a time."""
         self._remember(log, LogHead(mark), asked_at)
 
-    def newest_ms(self) -> int:
-        """Return the newest time among the remembered heads; 0 if there are none."""
-        return max((head.mark.ms for head, _ in list(self._known.values())), default=0)
-
     def forget(self, log: int) -> None:
         self._known.pop(log, None)
 

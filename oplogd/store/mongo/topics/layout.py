@@ -5,8 +5,6 @@
   number of a log. ``ended_stamp``: the largest stamp in the logs of deleted topics.
 - per log a reservation of its number ``{_id: "#<6 hex digits>", name, ended}``. ``ended``: time of
   the deletion in ms, missing while the topic exists.
-- per name of a deleted topic whose stamps were ahead ``{_id: "!namespace/topic", stamp}``: past all
-  of them.
 - per topic ``{_id: "namespace/topic", log, ttl, floor, floor_stamp, expired, created}``. Entries
   up to the offset ``floor`` are gone. Those up to ``expired`` had expired before the time to live
   grew, so they stay expired. It is an offset, not a time: a message that is appended after the
@@ -14,14 +12,14 @@
 
 ``left``: the sweep has left entries at or below the floor.
 
-``oplog_entries`` holds the entries ``{_id: place, ts, q, kind, data, expires, w, s, x, d, t}``. The
+``oplog_entries`` holds the entries ``{_id: place, ts, q, kind, data, expires, w, s, x, d}``. The
 place is 6 hex digits of the log and 10 of the offset, so the index on ``_id`` keeps offsets unique.
 ``ts`` and ``q``: time in ms and sequence. ``kind``: an ``EntryKind``, or ``end``; that one ends the
 log of a deleted topic. ``w`` and ``s``: token of the writer and its number of the entry. Only
 entries of transactions and pointers have ``x``, their identity: 16 hex digits of the transaction or
 pointer, 6 of the log and 10 of the lsn, or of a number past all of them. ``d``: the digest of a
-record. ``t``: time of writing in ms, only where the stamp is ahead of it. One more document, the
-seal, shows that the collection was not dropped, and by its ``ts`` that the other one was not.
+record. One more document, the seal, shows that the collection was not dropped, and by its ``ts``
+that the other one was not.
 
 Under a pointer, the number of a DIRECT entry is its own offset. That of a PUBLISH entry is
 PUBLISH_BASE plus the number of the last message that it publishes. The COMMIT or ABORT entry has
@@ -74,7 +72,7 @@ _WITH_POINTER = (EntryKind.DIRECT, EntryKind.PUBLISH)
 _KINDS = {str(each): each for each in EntryKind}
 
 # The members that tell the end of a log.
-MARK_FIELDS = {"ts": 1, "q": 1, "kind": 1, "t": 1}
+MARK_FIELDS = {"ts": 1, "q": 1, "kind": 1}
 
 
 def place(log: int, offset: int) -> str:
@@ -115,10 +113,6 @@ def owner_of(key: str) -> int:
     return int(key[:16], 16)
 
 
-def ended_ahead(name: str) -> str:
-    return f"!{name}"
-
-
 def reservation(log: int) -> str:
     return f"#{log:06x}"
 
@@ -141,22 +135,10 @@ def entry(document: Document, now_ms: int) -> TopicEntry:
     mark = mark_of(document)
     expires = document.get("expires", 0)
     kind = _KINDS.get(document.get("kind", ""))
-    written_ms = document.get("t", 0)
     if kind is None or 0 < expires < now_ms:
-        return TopicEntry(
-            mark.offset, mark.ms, EntryKind.VOID, "", mark.sequence, expires, None, written_ms
-        )
+        return TopicEntry(mark.offset, mark.ms, EntryKind.VOID, "", mark.sequence, expires)
     pointer = owner_of(document["x"]) if kind in _WITH_POINTER else None
-    return TopicEntry(
-        mark.offset,
-        mark.ms,
-        kind,
-        document["data"],
-        mark.sequence,
-        expires,
-        pointer,
-        written_ms,
-    )
+    return TopicEntry(mark.offset, mark.ms, kind, document["data"], mark.sequence, expires, pointer)
 
 
 def record(document: Document, lsn: int, commit_ms: int, now_ms: int) -> TopicRecord:

@@ -16,12 +16,13 @@ from oplogd.store.mongo.pointers.stored import StoredMessages
 from oplogd.store.mongo.read_size import READ_CHARACTERS, ReadSize
 from oplogd.store.mongo.search import last_before
 from oplogd.store.mongo.topics.catalogue import Catalogue
-from oplogd.store.mongo.topics.front import Front, last_written_before
 from oplogd.store.mongo.topics.heads import TopicHeads
 from oplogd.store.mongo.topics.layout import (
     END,
     MARK_FIELDS,
+    Document,
     entry,
+    floor_of,
     identity,
     log_and_offset,
     mark_of,
@@ -43,6 +44,20 @@ _REMEMBERED = 20_000
 # Frees the name of a topic whose log has ended at a mark.
 Forget = Callable[[int, Mark], Awaitable[None]]
 Working = Callable[[], AbstractAsyncContextManager[None]]
+
+
+class Front:
+    """The topic's document, and the rule that tells which of its entries are gone."""
+
+    def __init__(self, catalogue: Document, document: Document, now_ms: int) -> None:
+        own = document["ttl"]
+        ttl = number(catalogue, "default_ttl") if own is None else own
+        self.floor = floor_of(document)
+        self._expired = max(self.floor.offset, number(document, "expired"))
+        self.oldest_ms = now_ms - 1000 * ttl
+
+    def is_gone(self, mark: Mark) -> bool:
+        return mark.offset <= self._expired or mark.ms < self.oldest_ms
 
 
 class TopicReader:
@@ -87,12 +102,9 @@ class TopicReader:
                 return []
             if entries[0].offset != start + 1:
                 continue  # the sweep was faster, or the server's answer has a gap
-            if not rule.may_be_gone(_mark(entries[0])):
+            if not rule.is_gone(_mark(entries[0])):
                 return entries[:limit]
-            low = self._low(topic, floor)
-            past = (await self.front(topic, rule, low)).offset
-            if past < entries[0].offset:
-                return entries[:limit]
+            past = (await self.front(topic, rule, _mark(entries[0]))).offset
         raise StoreUnavailableError(
             f"MongoDB at {self._link.hosts}: its answers contradict each other"
         )
@@ -136,14 +148,9 @@ class TopicReader:
         if not rule.is_gone(newest):
             look_up = self._look_up(topic)
             front = await last_before(low, newest, rule.is_gone, look_up, near=True)
-            if rule.is_ahead(newest):
-                written: dict[int, int] = {}
-                look_up = self._look_up(topic, written)
-                front = await last_written_before(front, newest, rule.oldest_ms, look_up, written)
         if len(self._fronts) >= _REMEMBERED:
             self._fronts.clear()
-        # A clock that comes back shows again what it has hidden.
-        if front.offset > rule.floor.offset and self._link.guarded.step() is None:
+        if front.offset > rule.floor.offset:
             self._fronts[topic.log] = front
         return front
 
@@ -165,20 +172,11 @@ class TopicReader:
         """Return the mark of an entry; None if it is gone."""
         return (await self._look_up(topic)([offset])).get(offset)
 
-    def _look_up(
-        self, topic: Topic, written: dict[int, int] | None = None
-    ) -> Callable[[Sequence[int]], Awaitable[dict[int, Mark]]]:
-        """Return the look-up of marks. It notes times of writing in ``written``, by offset."""
-
+    def _look_up(self, topic: Topic) -> Callable[[Sequence[int]], Awaitable[dict[int, Mark]]]:
         async def look_up(offsets: Sequence[int]) -> dict[int, Mark]:
             keys = [place(topic.log, offset) for offset in offsets]
-            found: dict[int, Mark] = {}
-            async for each in self._link.entries.find({"_id": {"$in": keys}}, MARK_FIELDS):
-                mark = mark_of(each)
-                found[mark.offset] = mark
-                if written is not None and "t" in each:
-                    written[mark.offset] = number(each, "t")
-            return found
+            found = self._link.entries.find({"_id": {"$in": keys}}, MARK_FIELDS)
+            return {mark.offset: mark for mark in [mark_of(each) async for each in found]}
 
         return look_up
 

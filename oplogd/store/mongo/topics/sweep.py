@@ -23,7 +23,6 @@ from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.pointers.leaving import Leaving
 from oplogd.store.mongo.timing import Timing
 from oplogd.store.mongo.topics.catalogue import Catalogue
-from oplogd.store.mongo.topics.front import Front
 from oplogd.store.mongo.topics.heads import TopicHeads
 from oplogd.store.mongo.topics.layout import (
     CATALOGUE,
@@ -37,7 +36,7 @@ from oplogd.store.mongo.topics.layout import (
     stamp_of,
     topic_of,
 )
-from oplogd.store.mongo.topics.log import TopicReader
+from oplogd.store.mongo.topics.log import Front, TopicReader
 from oplogd.store.topics import MAX_OFFSET, EntryKind
 
 # Entries of one step.
@@ -85,13 +84,13 @@ class Sweeper:
         await self._leaving.void_aborted(lambda: self._lease.held)
         seen: dict[int, tuple[int, float]] = {}
         async for page in self._catalogue.pages():
-            now_ms = await self._link.removal_ms()
+            now_ms = await self._link.now_ms()
             rules = {each["log"]: Front(default, each, now_ms) for each in page}
             firsts = await self._reader.firsts(rules)
             for document in page:
                 log = number(document, "log")
                 rule = rules[log]
-                is_due = log in firsts and rule.may_be_gone(firsts[log])
+                is_due = log in firsts and rule.is_gone(firsts[log])
                 if is_due and self._lease.held:
                     count += await self._sweep_topic(document, rule, firsts[log], seen)
                 elif document.get("left") and self._lease.held:
@@ -142,18 +141,14 @@ class Sweeper:
         have stayed.
         """
         count, after, has_left = 0, 0, False
-        members = {"kind": 1, "ts": 1, "x": 1, "d": 1, "t": 1}
+        members = {"kind": 1, "ts": 1, "x": 1, "d": 1}
         while self._lease.held:
             chosen = {"_id": places_of(log, after, upto)}
             found = self._link.entries.find(chosen, members).sort("_id", 1).limit(_STEP)
             if not (entries := await found.to_list()):
                 break
             after = log_and_offset(entries[-1]["_id"])[1]
-            gone = [
-                each
-                for each in entries
-                if not _stays(each) or (each.get("t") or each["ts"]) < records_before_ms
-            ]
+            gone = [each for each in entries if not _stays(each) or each["ts"] < records_before_ms]
             has_left |= len(gone) < len(entries)
             keys = [each["_id"] for each in gone]
             await self._leaving.remove_stored(gone)
@@ -164,7 +159,7 @@ class Sweeper:
 
     async def _sweep_deleted(self) -> int:
         """Remove the logs of topics that were deleted long ago."""
-        settled_ms = await self._link.removal_ms() - int(1000 * self._settle_seconds)
+        settled_ms = await self._link.now_ms() - int(1000 * self._settle_seconds)
         deleted = {
             "_id": {"$gt": CATALOGUE, "$lt": NAMES_FROM},
             "ended": {"$lte": settled_ms},

@@ -17,7 +17,6 @@ from oplogd.store.mongo.topics.heads import TopicHeads
 from oplogd.store.mongo.topics.layout import NAMES_FROM, stamp_of
 from oplogd.store.mongo.topics.log import MongoTopicLog, TopicReader, Working
 from oplogd.store.mongo.topics.news import NewsWatcher
-from oplogd.store.mongo.topics.repair import StampRepair
 from oplogd.store.mongo.topics.setup import TopicsSetup
 from oplogd.store.mongo.topics.sweep import Sweeper
 from oplogd.store.topics import (
@@ -87,14 +86,6 @@ class MongoTopics:
             end = await self.appender.end(topic.log)
             if end is not None:
                 await self._forget(topic.log, end)
-
-    async def newest_ms(self) -> int:
-        """Return the newest time that is known: of topics in use, and of deleted ones."""
-        return max(self.heads.newest_ms(), await self.catalogue.ended_ms())
-
-    async def repair_stamps(self) -> None:
-        """Give entries that are ahead the present time: see ``StampRepair``."""
-        await StampRepair(self._link, self.catalogue, self.heads).run()
 
     async def find(self, name: TopicName) -> Topic | None:
         async with self._working():

@@ -53,7 +53,6 @@ class Keeper:
         now_ms = await self._link.now_ms()
         count = 0
         trouble: Exception | None = None
-        await self._rows.date_again()
         for id_ in await self._rows.due(now_ms - _SETTLED_MS):
             try:
                 await self._completion.complete(await self._decider.current(id_))

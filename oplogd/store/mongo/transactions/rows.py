@@ -8,7 +8,6 @@ from pymongo import ReturnDocument
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import DuplicateKeyError
 
-from oplogd.clock.rule import MAX_LEAD_MS
 from oplogd.event_id import Mark
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.topics.layout import Document
@@ -136,17 +135,6 @@ class Rows:
         found = await self._rows.find(chosen, {"_id": 1}).sort("_id", 1).to_list()
         return [each["_id"] for each in found]
 
-    async def date_again(self) -> None:
-        """Let open transactions begin now that began before the clock was set back."""
-        now_ms = await self._link.now_ms()
-        ahead = now_ms + MAX_LEAD_MS
-        chosen = {"active": True, "_id": {"$gte": id_at(ahead)}, "phase": Phase.OPEN}
-        async for each in self._rows.find(chosen, {"begun": 1, "expires": 1}):
-            if each["begun"] > ahead:
-                again = {"begun": now_ms, "expires": now_ms + each["expires"] - each["begun"]}
-                same = {"_id": each["_id"], "begun": each["begun"], "phase": Phase.OPEN}
-                await self._rows.update_one(same, {"$set": again})
-
     async def select(self, state: State | None, group: str | None, limit: int) -> list[Row]:
         """See ``Transactions.select``."""
         chosen: Document = {} if group is None else {"group": group}
@@ -167,7 +155,7 @@ class Rows:
 
     async def old(self) -> list[int]:
         """Return some transactions that can be forgotten."""
-        before = await self._link.removal_ms() - KEPT_MS
+        before = await self._link.now_ms() - KEPT_MS
         chosen = {"_id": {"$lt": id_at(before)}, "active": None, "decided": {"$lt": before}}
         found = await self._rows.find(chosen, {"_id": 1}).sort("_id", 1).limit(_STEP).to_list()
         return [each["_id"] for each in found]

@@ -2,7 +2,6 @@
 
 import resource
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -66,7 +65,7 @@ async def test_a_full_disk_is_named_and_refused_operations_can_be_stored_later(
     async with opened(path) as store:
         await store.append(made[:1])
     with monkeypatch.context() as patch:
-        patch.setattr(statements, "PRAGMAS", statements.PRAGMAS + "PRAGMA max_page_count = 49;")
+        patch.setattr(statements, "PRAGMAS", statements.PRAGMAS + "PRAGMA max_page_count = 46;")
         async with opened(path) as store:
             await store.append(made[1:10])
             for _ in range(2):
@@ -210,10 +209,8 @@ async def test_a_file_that_is_replaced_while_it_is_opened_is_not_written_to(
     await made_at(second, made[1:2])
     connect = connection.connect
 
-    def connect_and_replace(
-        path: Path, *, create: bool, present_ms: Callable[[], int]
-    ) -> sqlite3.Connection:
-        db = connect(path, create=create, present_ms=present_ms)
+    def connect_and_replace(path: Path, *, create: bool) -> sqlite3.Connection:
+        db = connect(path, create=create)
         put_in_place(path, second)
         return db
 
