@@ -16,7 +16,7 @@ from oplog_sync.errors import OptionError, SyncError
 from oplog_sync.source.columns import milliseconds
 from oplog_sync.source.options import Options
 from oplogd.clock import now_ms
-from oplogd.errors import OperationError, StoreError
+from oplogd.errors import OperationError
 from oplogd.operation import decode, format_ms
 from oplogd.store import Correction, CorrectionResult
 from oplogd.wording import counted
