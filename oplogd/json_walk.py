@@ -22,15 +22,17 @@ MANY_COMMAS = 50_000
 # Longest value, in bytes: a message of 1 MiB of which every byte is escaped.
 MAX_VALUE_BYTES = 7 * 1024 * 1024
 
-# Longest name of a member, and most blanks in a row between values.
+# Longest text of the name of a member.
 _MAX_NAME_BYTES = 1024
-_MAX_BLANKS = 64 * 1024
+
+_BLANKS = b" \t\r\n"
+# Blanks that are passed over together.
+_BLANK_BYTES = 4096
 
 # A piece ends after so many values or bytes.
 _PIECE_VALUES = 64
 _PIECE_BYTES = 64 * 1024
 
-_FILLED = re.compile(rb"[^ \t\r\n]")
 _TRAILING = re.compile(r"trailing characters \(byte ([0-9]+)\)")
 _PLACE = re.compile(r"\(byte ([0-9]+)\)")
 _skip = msgspec.json.Decoder(msgspec.Raw).decode
@@ -40,6 +42,13 @@ _name: Callable[[memoryview], str] = msgspec.json.Decoder(str).decode
 def is_long(text: bytes | bytearray) -> bool:
     """Return whether a text is to be read value by value."""
     return len(text) > MANY_BYTES or text.count(b",") > MANY_COMMAS
+
+
+def begins(body: bytes | bytearray, mark: bytes) -> bool:
+    """Return whether the first byte that is no blank is ``mark``."""
+    walk = _Walk(body)
+    walk.skip_blanks()
+    return body[walk.at : walk.at + 1] == mark
 
 
 class Extents:
@@ -102,7 +111,7 @@ def members(
             raise msgspec.ValidationError(f"Object contains unknown field `{name}`")
         walk.expect(b":")
         if walk.took(b"["):
-            found[name] = yield from walk.elements(most, partial(too_many, name))
+            found[name] = yield from walk.elements(most, partial(too_many, name), name)
         else:
             start, end = walk.value(MAX_VALUE_BYTES)
             found[name] = bytes(body[start:end])
@@ -121,52 +130,74 @@ class _Walk:
 
     def took(self, mark: bytes) -> bool:
         """Pass over blanks and ``mark``. Return whether it was there."""
-        filled = _FILLED.search(self._body, self.at, self.at + _MAX_BLANKS)
-        if filled is None:
-            if self.at + _MAX_BLANKS < len(self._body):
-                raise _malformed(f"more than {_MAX_BLANKS:,} blanks in a row", self.at)
+        self.skip_blanks()
+        if self.at == len(self._body):
             raise msgspec.DecodeError("Input data was truncated")
-        self.at = filled.start()
-        if filled[0] != mark:
+        if self._body[self.at] != mark[0]:
             return False
         self.at += 1
         return True
+
+    def skip_blanks(self) -> None:
+        body = self._body
+        while self.at < len(body) and body[self.at] in _BLANKS:
+            window = body[self.at : self.at + _BLANK_BYTES]
+            self.at += len(window) - len(window.lstrip(_BLANKS))
 
     def expect(self, mark: bytes) -> None:
         if not self.took(mark):
             raise _malformed(f"expected '{mark.decode()}'", self.at)
 
     def value(self, most: int) -> tuple[int, int]:
-        """Pass over a value of at most so many bytes. Return its begin and its end, with blanks.
+        """Pass over a value of at most so many bytes, and blanks. Return its begin and its end.
 
         msgspec cannot read one value and continue behind it, but its error names the byte after the
-        value.
+        value and its blanks.
         """
+        self.skip_blanks()
         start = self.at
         window = self._view[start : start + most + 1]
+        behind = start + len(window)
         try:
             _skip(window)
         except msgspec.DecodeError as error:
             message = str(error)
             if found := _TRAILING.search(message):
-                self.at = start + int(found[1]) - 1
-                return start, self.at
-            if "truncated" not in message:
+                behind = start + int(found[1]) - 1
+            elif "truncated" not in message:
                 place = _PLACE.sub(lambda at: f"(byte {start + int(at[1])})", message)
                 raise msgspec.DecodeError(place) from None
-        if len(window) > most:
-            reason = f"has a value of more than {most:,} bytes (byte {start})"
-            raise MessageTooLargeError("body", reason)
-        raise msgspec.DecodeError("Input data was truncated")
+            elif len(window) > most:
+                raise _too_large(most, start) from None
+            else:
+                raise
+        self.at = behind
+        end = self._without_blanks(start, behind)
+        if end - start > most:
+            raise _too_large(most, start)
+        return start, end
 
-    def elements(self, most: int, too_many: Callable[[], OplogError]) -> Pieces[Extents]:
-        """Pass over the rest of an array, and return its elements."""
+    def _without_blanks(self, start: int, end: int) -> int:
+        """Return the end of a text without the blanks behind it."""
+        body = self._body
+        while end > start and body[end - 1] in _BLANKS:
+            window = body[max(start, end - _BLANK_BYTES) : end]
+            end -= len(window) - len(window.rstrip(_BLANKS))
+        return end
+
+    def elements(
+        self, most: int, too_many: Callable[[], OplogError], name: str = ""
+    ) -> Pieces[Extents]:
+        """Pass over the rest of an array, and return its elements. ``name``: for messages."""
         found = Extents(self._body)
         if self.took(b"]"):
             return found
         due = self.at + _PIECE_BYTES
         while True:
-            found.add(*self.value(MAX_VALUE_BYTES))
+            try:
+                found.add(*self.value(MAX_VALUE_BYTES))
+            except MessageTooLargeError as error:
+                raise MessageTooLargeError(f"{name}[{len(found)}]", error.reason) from None
             if len(found) > most:
                 raise too_many()
             if self.took(b"]"):
@@ -179,10 +210,13 @@ class _Walk:
 
     def end(self) -> None:
         """Raise DecodeError unless only blanks follow."""
-        if _FILLED.search(self._body, self.at, self.at + _MAX_BLANKS):
+        self.skip_blanks()
+        if self.at < len(self._body):
             raise _malformed("trailing characters", self.at)
-        if self.at + _MAX_BLANKS < len(self._body):
-            raise _malformed(f"more than {_MAX_BLANKS:,} blanks in a row", self.at)
+
+
+def _too_large(most: int, at: int) -> MessageTooLargeError:
+    return MessageTooLargeError("body", f"has a value of more than {most:,} bytes (byte {at})")
 
 
 def _malformed(reason: str, at: int) -> msgspec.DecodeError:

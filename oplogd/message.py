@@ -9,8 +9,8 @@ from typing import NamedTuple
 import msgspec
 
 from oplogd.errors import MessageError, MessageTooLargeError
-from oplogd.json_input import Rules, read
-from oplogd.json_walk import elements
+from oplogd.json_input import Rules, naming, read
+from oplogd.json_walk import begins, elements
 from oplogd.operation import Text, escape_line_ends
 from oplogd.pieces import at_once
 
@@ -199,8 +199,9 @@ def _headers(given: msgspec.Raw) -> list[tuple[str, str]] | None:
         return None
     text = bytes(given)
     # Counted before they are decoded: a list of empty headers takes fifty times its text.
-    if text.count(b"[") > MAX_HEADERS + 1:
-        at_once(elements(text, MAX_HEADERS, _too_many_headers))
+    if text.count(b"[") > MAX_HEADERS + 1 and begins(text, b"["):
+        with naming("headers", _HEADERS):
+            at_once(elements(text, MAX_HEADERS, _too_many_headers))
     try:
         return _decode_headers(text)
     except msgspec.DecodeError as error:

@@ -4,7 +4,6 @@ The work on a body is a generator that yields after each small piece, so the eve
 work in between.
 """
 
-import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
@@ -13,7 +12,7 @@ import msgspec
 
 from oplogd.errors import MessageTooLargeError, OperationError, OplogError
 from oplogd.ingest.faults import Faults
-from oplogd.json_walk import MANY_BYTES, Extents, elements, is_long
+from oplogd.json_walk import Extents, begins, elements, is_long
 from oplogd.media_types import NDJSON
 from oplogd.operation import MAX_OPERATION_BYTES, Operation, Text, decode
 from oplogd.pieces import Pieces, at_once, pieces
@@ -26,7 +25,6 @@ _PLAIN_PIECE = 64 * 1024
 # Bytes that a byte of deflate can stand for.
 _MAX_RATIO = 1032
 _WHITE = b" \t\r\n"
-_FILLED = re.compile(rb"[^ \t\r\n]")
 _decode_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 Octets = bytes | bytearray
@@ -141,7 +139,7 @@ def decoding(body: Octets, media_type: str, arrival: str, most: int) -> Pieces[B
         if body.count(b"\n") >= most:
             yield from _count(_lines(body), most)
         return Body((yield from _decode_lines(_lines(body), arrival)), batch=True)
-    if not _is_array(body):
+    if not begins(body, b"["):
         try:
             return Body([decode(body, arrival)], batch=False)
         except OperationError as error:
@@ -163,11 +161,6 @@ def decoding(body: Octets, media_type: str, arrival: str, most: int) -> Pieces[B
     if len(found) > most:
         raise TooManyError(len(found), most)
     return Body((yield from _decode_lines(_numbered(found), arrival)), batch=True)
-
-
-def _is_array(body: Octets) -> bool:
-    start = _FILLED.search(body, 0, MANY_BYTES)
-    return start is not None and start[0] == b"["
 
 
 def _bad_body(field: str, reason: str) -> InvalidBodyError:

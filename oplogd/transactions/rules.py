@@ -49,8 +49,6 @@ _MAX_OPERATION_TEXT = 7 * MAX_OPERATION_BYTES
 _PIECE = 1000
 # A longer body of a request with records is not taken for an empty one.
 _MAX_BLANK = 1000
-# A longer body is not taken for an empty one.
-_MAX_BLANK = 1000
 
 
 class Begin(NamedTuple):

@@ -4,9 +4,18 @@ import random
 import socket
 from pathlib import Path
 
-from tests.integration.web.test_hostile import MB, allowed_turn
 from tests.kits.clock.moved import MovedAgent, MovedClock
-from tests.kits.web.hostile import ENDPOINTS, OTHERS, TOPIC, VALUES, case, random_case, send
+from tests.kits.web.hostile import (
+    ENDPOINTS,
+    MB,
+    OTHERS,
+    TOPIC,
+    VALUES,
+    allowed_turn,
+    case,
+    random_case,
+    send,
+)
 from tests.kits.web.memory import Memory
 from tests.soak.conftest import Rounds
 

@@ -43,7 +43,7 @@ def test_a_hanging_disk_degrades_the_agent_and_ends_the_wait_of_every_writer(
             if agent.status()["topics"]["queue_size"] == 1:
                 break
         clock.move(HANGING_SECONDS)
-        reason = "the store has not confirmed an append for 5 s"
+        reason = "the store has not confirmed an append for 8 s"
         assert agent.wait_status(status="DEGRADED")["reason"] == reason
         ready = agent.request("GET", "/ready")
         assert (ready.status, ready.json["detail"]) == (503, reason)

@@ -23,7 +23,7 @@ def test_a_held_insert_degrades_the_agent_and_ends_the_wait_of_its_request(
             answer = sender.submit(only.request, "POST", "/ops", operation(2))
             wait_for("the insert is held", lambda: proxy.held)
             clock.move(HANGING_SECONDS)
-            reason = "the store has not confirmed an append for 5 s"
+            reason = "the store has not confirmed an append for 8 s"
             assert reason in only.wait_status(status="DEGRADED")["reason"]
             assert only.request("GET", "/ready").status == 503
             clock.move(ANSWER_SECONDS)

@@ -3,29 +3,23 @@
 All values at all endpoints, random mixtures of them and clocks that jump: tests/soak/test_hostile.
 """
 
-import time
 from collections.abc import Iterable, Iterator
 
-import msgspec
 import pytest
 
 from tests.kits.agents.agent import Agent
-from tests.kits.web.hostile import BODY, ENDPOINTS, OTHERS, TOPIC, VALUES, Hostile, case, send
+from tests.kits.web.hostile import (
+    ENDPOINTS,
+    MB,
+    OTHERS,
+    TOPIC,
+    VALUES,
+    Hostile,
+    allowed_turn,
+    case,
+    send,
+)
 from tests.kits.web.memory import Memory
-
-MB = 1 << 20
-# CPU time of one turn, on a machine that decodes a full body in the time of REFERENCE.
-TURN_SECONDS = 0.05
-REFERENCE = 0.027
-
-
-def allowed_turn() -> float:
-    """Return the longest turn on this machine, by the time of one decoding of a full body."""
-    body = b"[" + b"[]," * (BODY // 3 - 1) + b"[]]"
-    decode = msgspec.json.Decoder(msgspec.Raw).decode
-    begun = time.process_time()
-    decode(body)
-    return TURN_SECONDS * max(1.0, (time.process_time() - begun) / REFERENCE)
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +32,10 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
 
 
 def each_endpoint_with_some_values() -> Iterable[Hostile]:
-    """Yield three values for each endpoint, so that each value meets four endpoints."""
+    """Yield three values for each endpoint, and all of them where a snapshot is read."""
     names = [*VALUES]
-    for index, endpoint in enumerate(ENDPOINTS):
+    yield from (case("poll with a snapshot", name) for name in names)
+    for index, endpoint in enumerate(sorted(ENDPOINTS.keys() - {"poll with a snapshot"})):
         for offset in range(3):
             yield case(endpoint, names[(3 * index + offset) % len(names)])
 

@@ -2,9 +2,12 @@
 
 import gzip
 import random
+import time
 import zlib
 from collections.abc import Callable
 from typing import NamedTuple
+
+import msgspec
 
 from tests.kits.agents.agent import Agent, Answer
 
@@ -13,6 +16,12 @@ WIRE_BYTES = 64 * 1024
 MB = 1 << 20
 # The default of --max-body-size.
 BODY = 16 * MB
+
+# CPU time of one turn, on a machine that decodes a full body in the time of REFERENCE.
+TURN_SECONDS = 0.05
+REFERENCE = 0.027
+
+_decode = msgspec.json.Decoder(msgspec.Raw).decode
 
 TOPIC = "/v1/namespaces/ns/topics/t"
 OPLOG = "/v1/namespaces/system/topics/oplog"
@@ -49,29 +58,40 @@ def repeated(unit: bytes, size: int, before: bytes = b"", after: bytes = b"") ->
     return before + unit * ((size - len(before) - len(after)) // len(unit)) + after
 
 
-def _listed(unit: bytes, last: bytes, size: int = BODY - MB) -> Callable[[], bytes]:
+def _listed(unit: bytes, last: bytes) -> Callable[[int], bytes]:
     """Return the maker of a list of many equal values."""
-    return lambda: repeated(unit, size, b"[", last + b"]")
+    return lambda size: repeated(unit, size, b"[", last + b"]")
 
 
-# JSON values that are cheap to send and dear to decode.
-VALUES: dict[str, Callable[[], bytes]] = {
+# JSON values that are cheap to send and dear to decode, by their size in bytes.
+VALUES: dict[str, Callable[[int], bytes]] = {
     "lists": _listed(b"[],", b"[]"),
     "numbers": _listed(b"1,", b"1"),
     "objects": _listed(b'{"":1},', b"1"),
     "strings": _listed(b'"",', b'""'),
     "brackets in strings": _listed(b'"[",', b'""'),
-    "deep lists": lambda: repeated(b"[" * 400 + b"]" * 400 + b",", BODY - MB, b"[", b"1]"),
-    "one deep list": lambda: b"[" * (BODY - MB),
-    "one string": lambda: repeated(b"a", BODY - MB, b'"', b'"'),
-    "escapes": lambda: repeated(b"\\u0041", 7 * MB - 99, b'"', b'"'),
-    "one number": lambda: b"9" * (BODY - MB),
-    "blanks": lambda: b" " * (BODY - MB) + b"1",
-    "members": lambda: repeated(b'"a":1,', BODY - MB, b"{", b'"a":1}'),
-    "large elements": lambda: repeated(b'"' + b"[" * 65_000 + b'",', BODY - MB, b"[", b"1]"),
-    "seven megabytes twice": lambda: (
-        b"[" + b",".join([repeated(b"[],", 7 * MB - 99, b"[", b"1]")] * 2) + b"]"
+    "deep lists": _listed(b"[" * 400 + b"]" * 400 + b",", b"1"),
+    "one deep list": lambda size: b"[" * size,
+    "one string": lambda size: repeated(b"a", size, b'"', b'"'),
+    "escapes": lambda size: repeated(b"\\u0041", min(size, 7 * MB - 99), b'"', b'"'),
+    "one number": lambda size: b"9" * size,
+    "blanks": lambda size: b" " * (size - 1) + b"1",
+    "members": lambda size: repeated(b'"a":1,', size, b"{", b'"a":1}'),
+    "large elements": _listed(b'"' + b"[" * 65_000 + b'",', b"1"),
+    "two large lists": lambda size: (
+        b"[" + b",".join([repeated(b"[],", size // 2 - 9, b"[", b"1]")] * 2) + b"]"
     ),
+}
+
+# The same at the limits of endpoints that take less than a whole body.
+SMALLER = {
+    "poll": 63 * 1024,
+    "poll with a snapshot": 2 * MB - 1000,
+    "begin": 15 * 1024,
+    "commit": 15 * 1024,
+    "report": 600 * 1024 - 1000,
+    "lease": 63 * 1024,
+    "properties": 15 * 1024,
 }
 
 # Endpoints that take JSON, and the member that holds a value.
@@ -114,8 +134,16 @@ ENDPOINTS = {
 def case(endpoint: str, value: str) -> Hostile:
     """Return the request of an endpoint with a value, both by their names."""
     method, path, template = ENDPOINTS[endpoint]
-    make = VALUES[value]
-    return Hostile(f"{endpoint}: {value}", method, path, lambda: template.replace(b"%s", make(), 1))
+
+    def body() -> bytes:
+        return template.replace(b"%s", VALUES[value](size_at(endpoint)), 1)
+
+    return Hostile(f"{endpoint}: {value}", method, path, body)
+
+
+def size_at(endpoint: str) -> int:
+    """Return the size of a value that the endpoint decodes."""
+    return SMALLER.get(endpoint, BODY - MB)
 
 
 def random_case(source: random.Random) -> Hostile:
@@ -124,11 +152,20 @@ def random_case(source: random.Random) -> Hostile:
     names = source.sample([*VALUES], 2)
 
     def body() -> bytes:
-        first, second = (VALUES[name]() for name in names)
+        size = size_at(endpoint)
+        first, second = (VALUES[name](size) for name in names)
         cut = source.randrange(len(first))
-        return template.replace(b"%s", first[:cut] + second[: BODY - MB - cut], 1)
+        return template.replace(b"%s", first[:cut] + second[: size - cut], 1)
 
     return Hostile(f"{endpoint}: {' and '.join(names)}", method, path, body)
+
+
+def allowed_turn() -> float:
+    """Return the longest turn on this machine, in seconds, by the time of one long decoding."""
+    body = repeated(b"[],", BODY, b"[", b"[]]")
+    begun = time.process_time()
+    _decode(body)
+    return TURN_SECONDS * max(1.0, (time.process_time() - begun) / REFERENCE)
 
 
 def send(agent: Agent, hostile: Hostile) -> Answer:

@@ -19,6 +19,7 @@ from oplogd.message import (
     Message,
     Ttl,
     decode_content,
+    decode_message,
     of_payload,
     ttl_seconds,
 )
@@ -135,6 +136,11 @@ def test_a_ttl_may_be_absent_or_at_its_limit() -> None:
     assert ttl_seconds(str(MAX_TTL_SECONDS), "ttl") == MAX_TTL_SECONDS
 
 
+def test_headers_may_hold_many_brackets_and_blanks() -> None:
+    text = b'{"payload": "a", "headers": [' + b" " * 70_000 + b'["b", "' + b"[" * 1100 + b'"]]}'
+    assert content_of(decode_message(text)).headers == [("b", "[" * 1100)]
+
+
 # --- Refused ---
 
 
@@ -160,6 +166,12 @@ def test_a_ttl_may_be_absent_or_at_its_limit() -> None:
         ({"payload": "a", "key": 1}, "key", "must be a string"),
         ({"payload": "a", "headers": "ab"}, "headers", "must be a list of [name, value]"),
         ({"payload": "a", "headers": {"a": "b"}}, "headers", "must be a list of [name, value]"),
+        ({"payload": "a", "headers": "[" * 1100}, "headers", "must be a list of [name, value]"),
+        (
+            {"payload": "a", "headers": {"": "[" * 1100}},
+            "headers",
+            "must be a list of [name, value]",
+        ),
         ({"payload": "a", "headers": ["ab"]}, "headers[0]", "must be [name, value]"),
         ({"payload": "a", "headers": [["a"]]}, "headers[0]", "must be [name, value]"),
         (

@@ -69,14 +69,14 @@ async def test_an_append_that_hangs_is_a_trouble_with_one_line_until_it_returns(
         bench.pass_seconds(HANGING_SECONDS - 0.1)
         assert bench.health.trouble is None
         bench.pass_seconds(0.1)
-        assert bench.health.trouble == "the store has not confirmed an append for 5 s"
+        assert bench.health.trouble == "the store has not confirmed an append for 8 s"
         bench.pass_seconds(10)
         assert not done.done()
     await done
     bench.appends.look()
     assert bench.health.trouble is None
     assert [record.message for record in caplog.records] == [
-        "append: the store has not confirmed an append for 5 s",
+        "append: the store has not confirmed an append for 8 s",
         "append: the store confirms appends again",
     ]
 

@@ -3,10 +3,13 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from oplogd import json_walk
 from oplogd.errors import MessageError, MessageTooLargeError
 from oplogd.ingest.body import TooLargeError
-from oplogd.message import Message
+from oplogd.message import MAX_MESSAGE_BYTES, Message
 from oplogd.pieces import at_once
 from oplogd.topics.codec import (
     InvalidMessagesError,
@@ -16,6 +19,7 @@ from oplogd.topics.codec import (
 )
 from oplogd.topics.json_codec import JsonCodec
 from oplogd.transaction import Isolation
+from tests.kits.models.properties import examples
 from tests.kits.topics.messages import decode_poll
 
 CODEC = JsonCodec()
@@ -121,7 +125,7 @@ def test_a_text_that_no_message_needs_is_refused_before_it_is_decoded() -> None:
     nothing = b'{"payload": ""' + b" " * 8 * 1024 * 1024 + b"}"
     with pytest.raises(MessageTooLargeError) as error:
         published(b'{"messages": [' + nothing + b"]}")
-    assert str(error.value) == "body: has a value of more than 7,340,032 bytes (byte 14)"
+    assert str(error.value) == "messages[0]: has a value of more than 7,340,032 bytes (byte 14)"
 
 
 @pytest.mark.parametrize("number", [b"1e400", b"-1e400", b"9" * 5000])
@@ -217,3 +221,48 @@ def test_answers_are_joined_from_stored_text() -> None:
 )
 def test_a_message_of_the_oplog_is_an_operation(given: Any, text: bytes) -> None:
     assert CODEC.operation(given) == text
+
+
+# --- Long bodies, which are read value by value ---
+
+TOKENS = [b'"a"', b'{"payload": "b"}', b'{"payload": "c", "ttl": 5}', b"1", b"[]", b",", b",", b" ",
+          b"]", b"}", b'"']  # fmt: skip
+BEGINS = [b'{"messages": [', b'{"transactionWritePointer": null , "messages" :[', b'{"messages":']
+
+
+@examples(3)
+@given(
+    st.sampled_from(BEGINS),
+    st.lists(st.sampled_from(TOKENS), max_size=8),
+    st.sampled_from([b"]}", b"]  }  ", b'], "transactionWritePointer": 7}', b'], "x": 1}']),
+)
+def test_both_ways_to_read_a_publish_say_the_same(
+    begin: bytes, tokens: list[bytes], end: bytes
+) -> None:  # fmt: skip
+    said: list[list[Message] | str] = []
+    for commas in (1_000_000, -1):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(json_walk, "MANY_COMMAS", commas)
+            try:
+                said.append(published(begin + b"".join(tokens) + end))
+            except (MessageError, InvalidMessagesError) as error:
+                said.append(str(error) if isinstance(error, InvalidMessagesError) else "")
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("place", range(6))
+def test_blanks_are_no_part_of_a_value(place: int) -> None:
+    parts = [b'{"messages"', b":", b"[", b'"%b"' % (b"a" * MAX_MESSAGE_BYTES), b',"b"', b"]}"]
+    parts.insert(place, b" " * 8 * 1024 * 1024)
+    assert [len(each.data) for each in published(b"".join(parts))] == [MAX_MESSAGE_BYTES + 14, 15]
+
+
+def test_a_pointer_that_is_a_list_is_no_number_in_a_long_body_either() -> None:
+    body = b'{"transactionWritePointer": [], "messages": ["a"%b]}' % (b" " * 2_000_000)
+    with pytest.raises(MessageError, match=r"^transactionWritePointer: must be a whole number"):
+        published(body)
+
+
+def test_a_value_that_no_message_needs_is_named_with_its_place() -> None:
+    with pytest.raises(MessageTooLargeError, match=r"^messages\[1\]: has a value of more than "):
+        published(b'{"messages": ["a", "%b"]}' % (b"b" * 8 * 1024 * 1024))

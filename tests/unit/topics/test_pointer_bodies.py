@@ -189,7 +189,7 @@ def test_a_bad_snapshot_names_its_member(codec: Codec, transaction: Any, said: s
         (b"", "transaction: is not valid JSON: Input data was truncated"),
         (b"{", "transaction: is not valid JSON: Input data was truncated"),
         (b"\xff", "transaction: is not valid JSON: invalid character (byte 0)"),
-        (b"[" * 100_000, "transaction: is nested too deeply"),
+        (b"[" * 100_000, "transaction: must be an object, with pointers in its lists"),
         (b"null", "transaction: must be an object or null"),
     ],
 )
