@@ -6,6 +6,8 @@ import asyncio
 import struct
 import sys
 
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+
 
 def unsent_bytes(transport: asyncio.Transport) -> int:
     """Return the bytes that the client has not taken: in the server's buffer and, on Linux, in the
@@ -35,12 +37,13 @@ class AnswerWatch:
         self._handle: asyncio.TimerHandle | None = None
 
     def start(self, transport: asyncio.Transport) -> None:
-        """Watch the bytes that the transport holds now, if there are any.
+        """Watch the bytes that the transport holds now, if they are many.
 
         Call it for each answer: one can only be complete if the client has taken others.
         """
         self.stop()
-        if self._seconds and transport.get_write_buffer_size():
+        # Right after a write, even a short answer to a fast client is in the buffer.
+        if self._seconds and transport.get_write_buffer_size() > HIGH_WATER_LIMIT:
             self._look_again(transport)
 
     def stop(self) -> None:
