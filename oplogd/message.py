@@ -10,7 +10,7 @@ import msgspec
 
 from oplogd.errors import MessageError, MessageTooLargeError
 from oplogd.json_input import Rules, naming, read
-from oplogd.json_walk import begins, elements
+from oplogd.json_walk import MAX_VALUE_BYTES, begins, elements
 from oplogd.operation import Text, escape_line_ends
 from oplogd.pieces import at_once
 
@@ -20,9 +20,6 @@ MAX_KEY_BYTES = 1024
 # Empty headers have no bytes, but take memory and time.
 MAX_HEADERS = 1000
 MAX_TTL_SECONDS = 100 * 365 * 86_400
-
-# No message has a longer JSON text, even if all of it is escaped.
-MAX_TEXT_BYTES = 7 * MAX_MESSAGE_BYTES
 
 
 class Message(NamedTuple):
@@ -118,8 +115,8 @@ def decode_message(text: Text) -> Message:
 
 def require_size(text: Text, thing: str) -> None:
     """Raise MessageTooLargeError for a text that is longer than that of any message."""
-    if len(text) > MAX_TEXT_BYTES:
-        reason = f"has {len(text):,} bytes of JSON, more than {MAX_TEXT_BYTES:,}"
+    if len(text) > MAX_VALUE_BYTES:
+        reason = f"has {len(text):,} bytes of JSON, more than {MAX_VALUE_BYTES:,}"
         raise MessageTooLargeError(thing, reason)
 
 

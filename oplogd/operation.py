@@ -11,6 +11,8 @@ from oplogd.errors import OperationError
 from oplogd.nesting import is_too_deep
 
 MAX_OPERATION_BYTES = 64 * 1024
+# No operation has a longer text as a string in JSON, even if all of it is escaped.
+MAX_OPERATION_TEXT = 7 * MAX_OPERATION_BYTES
 MAX_TYPE_BYTES = 255
 MAX_ID_BYTES = 1024
 

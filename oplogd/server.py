@@ -30,7 +30,7 @@ from oplogd.store import Store
 from oplogd.store.sqlite import SqliteStore
 from oplogd.web.app import create_app
 from oplogd.web.connection.cancelled import AnsweredWhenCancelled
-from oplogd.web.connection.protocol import protocol_class
+from oplogd.web.connection.limited import protocol_class
 from oplogd.web.connection.uvicorn_parts import require_parts
 from oplogd.web.forwarded import ClientAddress
 

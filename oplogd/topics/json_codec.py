@@ -14,7 +14,7 @@ from oplogd.json_input import FAULTS, Members, Rules, Value, is_null, named, rea
 from oplogd.json_walk import Extents
 from oplogd.media_types import JSON
 from oplogd.message import Message, decode_message
-from oplogd.operation import MAX_OPERATION_BYTES, Text
+from oplogd.operation import MAX_OPERATION_TEXT, Text
 from oplogd.pieces import Pieces
 from oplogd.pointer import (
     MAX_SNAPSHOT_POINTERS,
@@ -41,8 +41,6 @@ _ID = re.compile(r"[0-9a-f]{24}|[0-9a-f]{40}")
 
 # No pointer and no key of a rollback has a longer text, unless it has many blanks.
 _MAX_VALUE_BYTES = 1000
-# No operation has a longer text, even if it is a string of which all is escaped.
-_MAX_OPERATION_TEXT = 7 * MAX_OPERATION_BYTES
 # Snapshots with a shorter text may hold anything, so that an error can name the part at fault.
 _SHORT_SNAPSHOT = 16 * 1024
 # Commas of a poll with a full snapshot: those between its pointers, and those between members.
@@ -144,7 +142,7 @@ class JsonCodec:
         return message if ttl is None or message.ttl is not None else message._replace(ttl=ttl)
 
     def operation(self, given: Text) -> Text:
-        if len(given) > _MAX_OPERATION_TEXT:
+        if len(given) > MAX_OPERATION_TEXT:
             return given
         try:
             value = _decode_operation(given)

@@ -19,7 +19,7 @@ from oplogd.json_input import Members, Rules, read, values_of
 from oplogd.message import NO_HEADERS, REASONS, Message, Ttl, message_of, require_size
 from oplogd.message_id import MessageId
 from oplogd.names import MAX_NAME, OPLOG, TopicName, is_name
-from oplogd.operation import MAX_OPERATION_BYTES, Operation, Text, decode, format_ms
+from oplogd.operation import MAX_OPERATION_TEXT, Operation, Text, decode, format_ms
 from oplogd.pieces import Pieces
 from oplogd.store.transactions import Commit, Transaction
 from oplogd.topics.codec import Most, checking
@@ -43,8 +43,6 @@ _DIGEST_BYTES = 16
 # there is no year 0, and it has the same length as every timestamp.
 _NO_TIME = "0000-00-00T00:00:00.000Z"
 _TIME_AT = len(b'{"timestamp":"')
-# No operation has a longer text, even if it is a string of which all is escaped.
-_MAX_OPERATION_TEXT = 7 * MAX_OPERATION_BYTES
 # Records, or their ids, that are handled in one piece.
 _PIECE = 1000
 # A longer body of a request with records is not taken for an empty one.
@@ -264,7 +262,7 @@ def _operation(record: _Record, arrival: str) -> tuple[Operation, str]:
         if getattr(record, name) not in (None, NO_HEADERS):
             raise MessageError(name, f"is no member of a record of {OPLOG}")
     text: Text = record.payload
-    if len(text) <= _MAX_OPERATION_TEXT and bytes(text).startswith(b'"'):
+    if len(text) <= MAX_OPERATION_TEXT and bytes(text).startswith(b'"'):
         text = read(_decode_text, text, "payload").encode()
     try:
         operation = decode(text, _NO_TIME)

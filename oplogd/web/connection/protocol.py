@@ -7,7 +7,6 @@ the requests before them are answered.
 """
 
 import asyncio
-import logging
 from typing import Any, Literal
 
 import httptools
@@ -17,7 +16,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from oplogd.descriptors import Descriptors
 from oplogd.logs import Episode
-from oplogd.settings import Settings
 from oplogd.web.connection import refusals
 from oplogd.web.connection.flow import HoldableFlow, LastAnswerTransport
 from oplogd.web.connection.framing import framing_problem, head_without_upgrade, wants_stream
@@ -37,13 +35,9 @@ _LINGER_SECONDS = 2.0
 # The same while the agent stops. The server then waits two seconds for its connections.
 _STOP_LINGER_SECONDS = 1.0
 
-_QUIET_SECONDS = 60.0
-
-logger = logging.getLogger("oplogd.http")
-
 
 class HttpProtocol(HttpToolsProtocol):
-    """Subclassed by ``protocol_class``, since uvicorn makes the instances."""
+    """Subclassed by ``limited.protocol_class``, since uvicorn makes the instances."""
 
     limits: RequestLimits
     refused_requests: Episode
@@ -386,21 +380,3 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.close()
         else:
             self._refuse(refusals.body_too_slow(self.limits.body_seconds))
-
-
-def protocol_class(settings: Settings, kept: Descriptors) -> type[HttpProtocol]:
-    """Return the class for uvicorn's option ``http``, with the limits of the settings."""
-
-    class LimitedHttpProtocol(HttpProtocol):
-        descriptors = kept
-        limits = RequestLimits(
-            settings.max_header_size,
-            settings.header_timeout,
-            settings.body_timeout,
-            settings.stall_timeout,
-        )
-        refused_requests = Episode(
-            logger, "refused a request", quiet=_QUIET_SECONDS, level=logging.INFO
-        )
-
-    return LimitedHttpProtocol
