@@ -91,11 +91,9 @@ def decompressing(body: Octets, max_bytes: int, take: Callable[[int], None]) -> 
     out = bytearray(announced)
     size = 0
     unzip = None
-    # Bytes that the last piece stands for may be left.
-    is_full = False
     at = members = 0
     try:
-        while at < len(body) or is_full:
+        while at < len(body):
             # Small pieces, because the end of each member copies the rest of its piece.
             piece = body[at : at + _GZIP_PIECE]
             if unzip is None:
@@ -103,9 +101,8 @@ def decompressing(body: Octets, max_bytes: int, take: Callable[[int], None]) -> 
                 if members > MAX_GZIP_MEMBERS:
                     raise TooLargeError(f"the gzip body has more than {MAX_GZIP_MEMBERS:,} members")
                 unzip = zlib.decompressobj(zlib.MAX_WBITS | 16)
-            room = min(_PLAIN_PIECE, max_bytes + 1 - size)
-            plain = unzip.decompress(piece, room)
-            is_full = len(plain) == room and not unzip.eof
+            # The last piece is not used up before its bytes are out: the trailer is behind them.
+            plain = unzip.decompress(piece, min(_PLAIN_PIECE, max_bytes + 1 - size))
             end = size + len(plain)
             if end > max_bytes:
                 raise TooLargeError(f"the body has more than {max_bytes:,} bytes when decompressed")

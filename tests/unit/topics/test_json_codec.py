@@ -266,3 +266,9 @@ def test_a_pointer_that_is_a_list_is_no_number_in_a_long_body_either() -> None:
 def test_a_value_that_no_message_needs_is_named_with_its_place() -> None:
     with pytest.raises(MessageTooLargeError, match=r"^messages\[1\]: has a value of more than "):
         published(b'{"messages": ["a", "%b"]}' % (b"b" * 8 * 1024 * 1024))
+
+
+def test_an_error_repeats_a_hundred_characters_of_a_name() -> None:
+    with pytest.raises(MessageError) as error:
+        published(b'{"messages": ["a"], "%b": 1}' % (b"n" * 5000))
+    assert str(error.value) == f"{'n' * 100}…: is not a member of this request"
