@@ -109,7 +109,7 @@ def decompressing(body: Octets, max_bytes: int, take: Callable[[int], None]) -> 
             take(max(0, end - len(out)))
             out[size:end] = plain
             size = end
-            at += len(piece) - len(unzip.unused_data) - len(unzip.unconsumed_tail)
+            at += len(piece) - len(unzip.unused_data if unzip.eof else unzip.unconsumed_tail)
             if unzip.eof:
                 unzip = None
             yield

@@ -319,3 +319,9 @@ def test_bytes_that_are_no_gzip_or_damaged_are_refused() -> None:
     for body in (encoded(GOOD), bytes(damaged), zlib.compress(b"x")):
         with pytest.raises(OperationError, match="the body is not gzip"):
             decompress(body, 1000)
+
+
+def test_large_members_are_undone_one_after_the_other() -> None:
+    members = [bytes(200_000), b"x", b"ab" * 65_536, b"", bytes(65_536)]
+    body = b"".join(map(gzip.compress, members))
+    assert decompress(body, 1 << 20) == b"".join(members)
