@@ -1,4 +1,4 @@
-"""The phase of a consumer within an entry that expands: it reads the records from the store."""
+"""The phase of a consumer within an entry that expands: it takes the records in pages."""
 
 from collections.abc import Sequence
 
@@ -6,16 +6,14 @@ from oplogd.event_id import Mark
 from oplogd.isolation import Reading, reading
 from oplogd.message_id import MessageId, end_id, stamp, unstamp
 from oplogd.pointer import Decision, by_decisions
-from oplogd.store.topics import TopicEntry, TopicRecord, id_of_record
+from oplogd.store.topics import TopicEntry, id_of_record
 from oplogd.stream.frames import checkpoint_frame
 from oplogd.stream.live import Live
 from oplogd.stream.phase import Lag, Step, Subscription
-from oplogd.stream.router import message_frame, record_frames
+from oplogd.stream.record_pages import NO_RECORDS
+from oplogd.stream.router import message_frame
 from oplogd.stream.store_phase import StorePhase
 from oplogd.transaction import Marker, decode_marker
-
-# Records read from the store at a time.
-PAGE = 500
 
 # After this many bytes, a page of entries is not read on behind its next expansion.
 _ENOUGH = 500_000
@@ -74,32 +72,30 @@ class Expansion(StorePhase):
         if self._greeting:
             self._greeting = False
             return Step(checkpoint_frame(self.position), self)
-        bridge = self.subscription.feed.bridge
-        records: Sequence[TopicRecord] = []
-        async with self.subscription.read_slots.entries:
-            # Records stay for a while after their entry has left the log. So while it is there,
-            # none is missing.
-            entry = await bridge.entry_at(self.mark)
-            if entry is None:
-                return await self._lose()
-            how = await self._reading(entry)
-            if how is Reading.EXPAND:
-                records = await bridge.expand(entry, self.after, PAGE)
+        bridge, pages = self.subscription.feed.bridge, self.subscription.pages
+        # Records stay for a while after their entry has left the log. So while it is there, none is
+        # missing.
+        entry = await pages.entry_at(bridge, self.mark)
+        if entry is None:
+            return await self._lose()
+        how = await self._reading(entry)
         if how is Reading.HOLD:
             self.stop(entry)
             return Step(b"", self)
         if how is not Reading.EXPAND:  # it was aborted or rolled back
             return Step(b"", Live.following(self))
         last = decode_marker(entry.data).last
-        if not records and self.after < last:
-            was_voided = await bridge.entry_at(self.mark) not in (None, entry)
+        if self.after >= last:
+            return Step(b"", Live.following(self))
+        found = await pages.records(bridge, entry, self.after)
+        if not found.records:
+            was_voided = await pages.entry_at(bridge, self.mark) not in (None, entry)
             return Step(b"", self) if was_voided else await self._lose()
-        frames = record_frames(entry, records, last)
-        self.subscription.count(len(frames))
-        self.after = records[-1].number if records else last
+        self.subscription.count(found.events)
+        self.after = found.last
         self._reached = id_of_record(entry, self.after, _NO_LAST)
-        self.left = min(self.left - len(records), last - self.after)
-        return Step(b"".join(frames), Live.following(self) if self.after >= last else self)
+        self.left = min(self.left - found.records, last - self.after)
+        return Step(found.block, Live.following(self) if self.after >= last else self)
 
     async def _reading(self, entry: TopicEntry) -> Reading:
         """Return the way in which the consumer reads the entry at the mark."""
@@ -134,13 +130,13 @@ async def read_expanding(phase: StorePhase, entries: Sequence[TopicEntry]) -> St
     judge = by_decisions(decisions)
     mark, then = phase.mark, phase
     frames: list[bytes] = []
-    size = 0
+    size = count = 0
     for offset, entry in enumerate(entries, phase.mark.offset + 1):
         if entry.offset != offset:
             break
         verdict = Reading.HOLD if entry.pointer is None else judge(entry.pointer)
         how = reading(entry.event, isolation, verdict)
-        added: list[bytes] = []
+        added, events = b"", 0
         if how is Reading.HOLD:
             phase.stop(entry)
             break
@@ -149,12 +145,11 @@ async def read_expanding(phase: StorePhase, entries: Sequence[TopicEntry]) -> St
         mark = Mark(entry.offset, entry.ms, entry.sequence)
         if how is Reading.EXPAND:
             marker = decode_marker(entry.data)
-            records: Sequence[TopicRecord] = []
+            found = NO_RECORDS
             if marker.records:
-                async with subscription.read_slots.entries:
-                    records = await bridge.expand(entry, -1, PAGE)
-            added = record_frames(entry, records, marker.last)
-            after = records[-1].number if records else -1
+                found = await subscription.pages.records(bridge, entry, -1)
+            added, events = found.block, found.events
+            after = found.last
             if after < marker.last:
                 then = Expansion(
                     subscription,
@@ -162,16 +157,17 @@ async def read_expanding(phase: StorePhase, entries: Sequence[TopicEntry]) -> St
                     phase.epoch,
                     after=after,
                     left=records_left(marker, after),
-                    reached=id_of_record(entry, after, _NO_LAST) if records else None,
+                    reached=id_of_record(entry, after, _NO_LAST) if found.records else None,
                 )
         elif how is Reading.PASS:
-            added = [message_frame(entry)]
-        frames += added
-        size += sum(map(len, added))
+            added, events = message_frame(entry), 1
+        frames.append(added)
+        count += events
+        size += len(added)
         if then is not phase:
             break
     phase.mark = mark
-    subscription.count(len(frames))
+    subscription.count(count)
     return Step(b"".join(frames), then)
 
 

@@ -18,6 +18,7 @@ from oplogd.stream.filters import Filter
 from oplogd.stream.frames import Framer
 from oplogd.stream.oplog_bridge import OplogBridge
 from oplogd.stream.phase import ReadSlots, StreamCounters, Subscription
+from oplogd.stream.record_pages import RecordPages
 from oplogd.stream.ring import Ring
 from oplogd.stream.topic_start import TopicPosition
 from oplogd.transaction import Isolation
@@ -100,6 +101,7 @@ class Hub:
         # Number of consumers that were not connected, by the reason.
         self.refused: dict[Refusal, int] = dict.fromkeys(get_args(Refusal), 0)
         self._read_slots = ReadSlots()
+        self.pages = RecordPages(self._read_slots.entries, clock)
         # Number of consumers connected so far.
         self.connections = 0
         self.consumers: set[Consumer] = set()
@@ -199,12 +201,13 @@ class Hub:
         address: str,
         name: str,
     ) -> Consumer:
-        subscription = Subscription(feed, feed.ring.view(filter_), self.counters, self._read_slots)
+        view = feed.ring.view(filter_)
+        subscription = Subscription(feed, view, self.counters, self._read_slots, self.pages)
         try:
             with self._counting_store_errors():
                 phase = await feed.bridge.begin(subscription, position, greeting=checkpoints)
         except BaseException:
-            feed.release(subscription.view)
+            feed.release(view)
             raise
         self.connections += 1
         consumer = Consumer(
@@ -258,6 +261,7 @@ class Hub:
 
         ``now``: monotonic time.
         """
+        self.pages.drop_unused()
         due = [consumer for consumer in self.consumers if consumer.tick(now)]
         self._feed.ring.wake(due)
         for consumer in self.consumers:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from oplogd.event_id import Mark
 from oplogd.stream.feed import Feed
+from oplogd.stream.record_pages import RecordPages
 from oplogd.stream.ring import Ring
 from oplogd.stream.view import View
 
@@ -61,6 +62,7 @@ class Subscription:
     view: View
     counters: StreamCounters
     read_slots: ReadSlots
+    pages: RecordPages
     sent: int = 0
 
     @property

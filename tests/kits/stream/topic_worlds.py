@@ -57,6 +57,7 @@ class TopicWorld:
             max_connection_age=0,
             max_clients=10**6,
             feeds=self.feeds,
+            clock=self.clock.clock,
         )
 
     async def create(self, topic: str = "t", ttl: int | None = None) -> Topic:

@@ -178,7 +178,7 @@ def test_every_reader_has_every_event_once_and_not_before_its_decision(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
         patch.setattr("oplogd.stream.catch_up.PAGE", page)
-        patch.setattr("oplogd.stream.expansion.PAGE", records)
+        patch.setattr("oplogd.stream.record_pages.PAGE", records)
         patch.setattr("oplogd.stream.blocks.MAX_RECORDS", small)
         patch.setattr("oplogd.stream.topic_follower._BATCH", batch)
         patch.setattr("oplogd.stream.live.CHUNK_BYTES", chunk)

@@ -10,8 +10,9 @@ from oplogd.event_id import Mark, Millis
 from oplogd.message_id import MessageId, end_id, parse_message_id
 from oplogd.store.topics import Topic, TopicEntry, TopicLog, TopicRecord
 from oplogd.stream.consumer import Consumer
-from oplogd.stream.expansion import PAGE, Expansion
+from oplogd.stream.expansion import Expansion
 from oplogd.stream.frames import HEARTBEAT, checkpoint_frame
+from oplogd.stream.record_pages import PAGE
 from oplogd.stream.topic_start import TopicPosition
 from oplogd.transaction import Isolation
 from tests.kits.stream.topic_worlds import (

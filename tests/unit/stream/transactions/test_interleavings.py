@@ -153,6 +153,7 @@ actions: st.SearchStrategy[Action] = st.one_of(
     page=st.sampled_from([1, 3, 500]),
     records=st.sampled_from([1, 2, 500]),
     enough=st.sampled_from([0, 200, 10**6]),
+    kept=st.sampled_from([0, 8_000, 10**6]),
     small=st.sampled_from([0, 1, 3, 100]),
     batch=st.sampled_from([1, 3, 2_000]),
     chunk=st.sampled_from([1, 400, 10**6]),
@@ -163,6 +164,7 @@ def test_every_reader_has_every_event_once_or_an_announced_gap(
     max_bytes: int,
     page: int,
     records: int,
+    kept: int,
     enough: int,
     small: int,
     batch: int,
@@ -171,7 +173,8 @@ def test_every_reader_has_every_event_once_or_an_announced_gap(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
         patch.setattr("oplogd.stream.catch_up.PAGE", page)
-        patch.setattr("oplogd.stream.expansion.PAGE", records)
+        patch.setattr("oplogd.stream.record_pages.PAGE", records)
+        patch.setattr("oplogd.stream.record_pages.MAX_BYTES", kept)
         patch.setattr("oplogd.stream.expansion._ENOUGH", enough)
         patch.setattr("oplogd.stream.blocks.MAX_RECORDS", small)
         patch.setattr("oplogd.stream.topic_follower._BATCH", batch)
