@@ -19,6 +19,9 @@ from oplogd.transaction import FIRST_ID, decode_marker
 # Larger numbers are ids of our own transactions.
 MAX_POINTER = FIRST_ID - 1
 
+# Longest time-out of a pointer in seconds: 30 days, as of --pointer-timeout.
+MAX_TIMEOUT = 30 * 86_400
+
 # Of one snapshot, all of its lists together.
 MAX_SNAPSHOT_POINTERS = 100_000
 
@@ -37,6 +40,24 @@ _SNAPSHOT_MEMBERS = frozenset({"readPointer", "writePointer", "inProgress", "inv
 # Returns PASS for a pointer whose messages the reader may read, SKIP for one whose messages it must
 # not read, and HOLD if it must wait.
 Judge = Callable[[int], Reading]
+
+
+class PointerRules(NamedTuple):
+    """The rules of a topic for messages under pointers.
+
+    ``is_on``: whether they may be published and stored. ``timeout``: of a pointer in seconds; None:
+    the agent's.
+    """
+
+    is_on: bool = True
+    timeout: int | None = None
+
+    def timeout_ms(self, default_ms: int) -> int:
+        """Return the time-out. ``default_ms``: the agent's."""
+        return default_ms if self.timeout is None else self.timeout * 1000
+
+
+DEFAULT_RULES = PointerRules()
 
 
 class Decision(StrEnum):
@@ -188,6 +209,13 @@ def decided(pointer: int, decision: Decision | None) -> TransactionConflictError
         None: "is decided",
     }[decision]
     return TransactionConflictError(f"pointer {pointer} {end} in this topic")
+
+
+def switched_off() -> TransactionConflictError:
+    """Return the error for messages under a pointer in a topic that takes none."""
+    return TransactionConflictError(
+        "this topic takes no messages under pointers: its property pointers is off"
+    )
 
 
 def stored_before(pointer: int) -> MessageError:

@@ -61,6 +61,10 @@ class Pointers(Protocol):
 
     Every method may raise StoreUnavailableError. Those with a ``log`` raise TopicNotFoundError
     after the topic was deleted. Methods may be called concurrently.
+
+    ``publish``, ``store`` and ``publish_stored`` follow the rules of the topic: see
+    ``PointerRules``. They raise TransactionConflictError if it takes nothing under pointers. Its
+    own time-out counts in place of ``timeout_ms``.
     """
 
     @property

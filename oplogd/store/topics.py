@@ -10,7 +10,7 @@ from oplogd.lease import Fence
 from oplogd.message import Message
 from oplogd.message_id import MessageId, record_id, stored_id
 from oplogd.names import TopicName
-from oplogd.pointer import Decision
+from oplogd.pointer import DEFAULT_RULES, Decision, PointerRules
 
 # Time to live in seconds of topics that have none of their own, in a new store: seven days.
 DEFAULT_TTL = 7 * 86_400
@@ -60,11 +60,13 @@ class Topic(NamedTuple):
     """One generation of a topic: ``log`` is never used again after the topic was deleted.
 
     ``ttl``: the topic's own time to live in seconds; None: the store's default counts.
+    ``pointers``: its rules for messages under pointers.
     """
 
     log: int
     name: TopicName
     ttl: int | None
+    pointers: PointerRules = DEFAULT_RULES
 
 
 class TopicBounds(NamedTuple):
@@ -170,13 +172,18 @@ class Topics(Protocol):
     ``append`` and ``news``, which have one caller each.
     """
 
-    async def create(self, name: TopicName, ttl: int | None) -> Topic:
+    async def create(
+        self, name: TopicName, ttl: int | None, pointers: PointerRules = DEFAULT_RULES
+    ) -> Topic:
         """Create a topic. Raises TopicExistsError."""
 
-    async def change(self, name: TopicName, ttl: int | None) -> Topic:
-        """Set the time to live; None restores the default. Raises TopicNotFoundError.
+    async def change(
+        self, name: TopicName, ttl: int | None, pointers: PointerRules = DEFAULT_RULES
+    ) -> Topic:
+        """Set the properties; a ``ttl`` of None is the default. Raises TopicNotFoundError.
 
-        Messages that have expired by the old one stay expired.
+        Messages that have expired by the old time to live stay expired. Pointers that are open keep
+        their time-outs, and end as before.
         """
 
     async def delete(self, name: TopicName) -> None:

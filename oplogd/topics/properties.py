@@ -1,7 +1,7 @@
 """The properties of a topic as clients send and get them. No I/O."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -9,29 +9,64 @@ from oplogd.errors import MessageError, TopicError
 from oplogd.json_input import Rules, read
 from oplogd.message import REASONS, Ttl, ttl_seconds
 from oplogd.operation import Text
+from oplogd.pointer import DEFAULT_RULES, MAX_TIMEOUT, PointerRules
+
+
+class Properties(NamedTuple):
+    """``ttl``: see ``Topic``. ``pointers``: the rules for messages under pointers."""
+
+    ttl: int | None = None
+    pointers: PointerRules = DEFAULT_RULES
 
 
 class _Properties(msgspec.Struct, forbid_unknown_fields=True):
     ttl: Ttl = None
+    pointers: Literal["on", "off"] | None = None
+    pointer_timeout: Ttl = None
 
 
-_RULES = Rules({"ttl": REASONS["ttl"]}, unknown="is not a property of a topic")
+_TIMEOUT = f"must be a whole number of seconds from 1 to {MAX_TIMEOUT:,}"
+_RULES = Rules(
+    {"ttl": REASONS["ttl"], "pointers": "must be on or off", "pointer_timeout": _TIMEOUT},
+    unknown="is not a property of a topic",
+)
 _decode: Callable[[Text], _Properties] = msgspec.json.Decoder(_Properties).decode
 
 
-def parse_properties(raw: bytes) -> int | None:
-    """Return the time to live in seconds that a body sets, None if it sets none.
+def parse_properties(raw: bytes) -> Properties:
+    """Return the properties that a body sets; an absent one is the default.
 
     Raises TopicError. An empty body sets nothing.
     """
     if not raw.strip():
-        return None
+        return Properties()
     try:
-        return ttl_seconds(read(_decode, raw, "body", _RULES).ttl, "ttl")
+        given = read(_decode, raw, "body", _RULES)
+        return Properties(
+            ttl_seconds(given.ttl, "ttl"),
+            PointerRules(given.pointers != "off", _timeout(given.pointer_timeout)),
+        )
     except MessageError as error:
         raise TopicError(error.field, error.reason) from None
 
 
-def shown(name: str, properties: dict[str, int]) -> dict[str, Any]:
+def rules_shown(rules: PointerRules) -> dict[str, str | int]:
+    """Return the properties of these rules that are not the default."""
+    shown: dict[str, str | int] = {} if rules.is_on else {"pointers": "off"}
+    return shown if rules.timeout is None else {**shown, "pointer_timeout": rules.timeout}
+
+
+def shown(name: str, properties: Mapping[str, str | int]) -> dict[str, Any]:
     """Return the members of a topic for an answer."""
     return {"name": name, "properties": {key: str(value) for key, value in properties.items()}}
+
+
+def _timeout(given: Ttl) -> int | None:
+    """Return the time-out of pointers in seconds. Raises MessageError."""
+    try:
+        seconds = ttl_seconds(given, "pointer_timeout")
+    except MessageError:
+        raise MessageError("pointer_timeout", _TIMEOUT) from None
+    if seconds is not None and seconds > MAX_TIMEOUT:
+        raise MessageError("pointer_timeout", _TIMEOUT)
+    return seconds

@@ -8,40 +8,47 @@ import msgspec
 from oplogd.errors import StoreUnavailableError
 from oplogd.message_id import stamp
 from oplogd.names import TopicName, no_topic, topic_exists
+from oplogd.pointer import DEFAULT_RULES, PointerRules
 from oplogd.store.sqlite import topic_entries
 from oplogd.store.sqlite import topic_statements as sql
 from oplogd.store.sqlite.connection import transaction
 from oplogd.store.topics import MAX_LOG, Topic
 
 
-def _topic(row: tuple[int, str, str, int | None]) -> Topic:
-    log, namespace, name, ttl = row
-    return Topic(log, TopicName(namespace, name), ttl)
+def _topic(row: tuple[int, str, str, int | None, int, int | None]) -> Topic:
+    log, namespace, name, ttl, is_on, timeout = row
+    return Topic(log, TopicName(namespace, name), ttl, PointerRules(bool(is_on), timeout))
 
 
-def create(db: sqlite3.Connection, name: TopicName, ttl: int | None, now: int) -> Topic:
+def create(
+    db: sqlite3.Connection, name: TopicName, ttl: int | None, pointers: PointerRules, now: int
+) -> Topic:
     with transaction(db):
         if find(db, name):
             raise topic_exists(name)
         _, _, last_log, ended_stamp = db.execute(sql.CATALOGUE).fetchone()
         if last_log == MAX_LOG:
             raise StoreUnavailableError(f"the store has used all of its {MAX_LOG:,} topics")
-        topic = Topic(last_log + 1, name, ttl)
+        topic = Topic(last_log + 1, name, ttl, pointers)
         row = {"log": topic.log, "namespace": name.namespace, "name": name.topic, "ttl": ttl}
         # One more than any old id: so a position at the last old one has a gap.
         db.execute(sql.CREATE, row | {"stamp": max(ended_stamp, stamp(now, 0))})
         db.execute(sql.USE_LOG, (topic.log,))
+        _set_rules(db, topic.log, pointers)
         db.execute(sql.COUNT_CHANGE)
     return topic
 
 
-def change(db: sqlite3.Connection, name: TopicName, ttl: int | None, now: int) -> Topic:
+def change(
+    db: sqlite3.Connection, name: TopicName, ttl: int | None, pointers: PointerRules, now: int
+) -> Topic:
     with transaction(db):
         topic = _existing(db, name)
         topic_entries.raise_floor(db, topic.log, now)  # a longer time to live brings nothing back
         db.execute(sql.SET_TTL, (ttl, topic.log))
+        _set_rules(db, topic.log, pointers)
         db.execute(sql.COUNT_CHANGE)
-    return topic._replace(ttl=ttl)
+    return topic._replace(ttl=ttl, pointers=pointers)
 
 
 def delete(db: sqlite3.Connection, name: TopicName) -> None:
@@ -84,6 +91,13 @@ def current(db: sqlite3.Connection, logs: Collection[int]) -> dict[int, Topic]:
 def count(db: sqlite3.Connection) -> int:
     topics: int = db.execute(sql.COUNT).fetchone()[0]
     return topics
+
+
+def _set_rules(db: sqlite3.Connection, log: int, pointers: PointerRules) -> None:
+    if pointers == DEFAULT_RULES:
+        db.execute(sql.RESET_RULES, (log,))
+    else:
+        db.execute(sql.SET_RULES, (log, *pointers))
 
 
 def _existing(db: sqlite3.Connection, name: TopicName) -> Topic:

@@ -9,7 +9,7 @@ import msgspec
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.message_id import stamp
-from oplogd.pointer import Decision, decided
+from oplogd.pointer import DEFAULT_RULES, Decision, PointerRules, decided, switched_off
 from oplogd.store.pointers import OpenPointer, PointerStats
 from oplogd.store.sqlite import pointer_statements as sql
 from oplogd.store.sqlite.topic_entries import deleted, mark_of
@@ -20,7 +20,7 @@ class Row(NamedTuple):
     """A pointer in a topic: see the table ``pointers``.
 
     ``decision``: None while it is open. ``begun``: None if there is no row yet. ``publish`` and
-    ``end``: marks of the last PUBLISH entry and of the decision.
+    ``end``: marks of the last PUBLISH entry and of the decision. ``rules``: of the topic.
     """
 
     log: int
@@ -35,6 +35,7 @@ class Row(NamedTuple):
     octets: int = 0
     publish: Mark | None = None
     end: Mark | None = None
+    rules: PointerRules = DEFAULT_RULES
 
 
 def find(db: sqlite3.Connection, log: int, pointer: int) -> Row:
@@ -42,19 +43,30 @@ def find(db: sqlite3.Connection, log: int, pointer: int) -> Row:
     found = db.execute(sql.FIND, {"log": log, "pointer": pointer}).fetchone()
     if found is None:
         raise deleted(log)
-    if found[0] is None:
-        return Row(log, pointer)
-    state, *numbers, publish_offset, publish_stamp, end_offset, end_stamp = found
+    is_on, timeout, state, *numbers, publish_offset, publish_stamp, end_offset, end_stamp = found
+    rules = PointerRules(bool(is_on), timeout)
+    if state is None:
+        return Row(log, pointer, rules=rules)
     publish, end = _mark(publish_offset, publish_stamp), _mark(end_offset, end_stamp)
-    return Row._make((log, pointer, _decision(pointer, state), *numbers, publish, end))
+    return Row._make((log, pointer, _decision(pointer, state), *numbers, publish, end, rules))
 
 
 def find_open(db: sqlite3.Connection, log: int, pointer: int) -> Row:
-    """Return the row of a pointer. Raises TopicNotFoundError and TransactionConflictError."""
+    """Return the row of a pointer that takes messages.
+
+    Raises TopicNotFoundError and TransactionConflictError.
+    """
     row = find(db, log, pointer)
-    if row.decision is not None:
-        raise decided(pointer, row.decision)
+    require_open(row)
     return row
+
+
+def require_open(row: Row) -> None:
+    """Raise TransactionConflictError unless messages may go in under this pointer."""
+    if row.decision is not None:
+        raise decided(row.pointer, row.decision)
+    if not row.rules.is_on:
+        raise switched_off()
 
 
 def save(db: sqlite3.Connection, row: Row) -> None:
@@ -64,11 +76,15 @@ def save(db: sqlite3.Connection, row: Row) -> None:
 
 
 def registered(row: Row, now: int, timeout_ms: int, *, has_entries: bool) -> Row:
-    """Return the row with its time-out, which runs from the first entry on if there is one."""
+    """Return the row with its time-out, which runs from the first entry on if there is one.
+
+    ``timeout_ms``: the agent's.
+    """
     if row.has_entries:
         return row
     begun = now if row.begun is None else row.begun
-    return row._replace(begun=begun, expires=now + timeout_ms, has_entries=has_entries)
+    expires = now + row.rules.timeout_ms(timeout_ms)
+    return row._replace(begun=begun, expires=expires, has_entries=has_entries)
 
 
 def decisions(db: sqlite3.Connection, log: int, pointers: Collection[int]) -> dict[int, Decision]:

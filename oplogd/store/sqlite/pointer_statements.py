@@ -12,8 +12,10 @@ _COLUMNS = """state, begun, expires, has_entries, last, published, records, octe
     publish_offset, publish_stamp, end_offset, end_stamp"""
 # A row without a state if the pointer is not known; none if the topic was deleted.
 FIND = f"""
-    SELECT {_COLUMNS} FROM topics LEFT JOIN pointers ON pointers.log = topics.log
-    AND pointer = :pointer WHERE topics.log = :log AND name IS NOT NULL
+    SELECT coalesce(is_on, 1), timeout, {_COLUMNS} FROM topics
+    LEFT JOIN pointer_rules ON pointer_rules.log = topics.log
+    LEFT JOIN pointers ON pointers.log = topics.log AND pointer = :pointer
+    WHERE topics.log = :log AND name IS NOT NULL
 """
 SAVE = "INSERT OR REPLACE INTO pointers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 EXISTS = "SELECT EXISTS (SELECT 1 FROM topics WHERE log = ? AND name IS NOT NULL)"

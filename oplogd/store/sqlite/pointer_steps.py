@@ -94,8 +94,7 @@ def publish_stored(
     is_new = row.last > row.published
     if not is_new and row.publish is not None:
         return row.publish
-    if row.decision is not None:
-        raise decided(pointer, row.decision)
+    rows.require_open(row)
     if not row.last:
         return None
     if not is_new:

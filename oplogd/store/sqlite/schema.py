@@ -142,6 +142,17 @@ CREATE_STORED = """
         PRIMARY KEY (log, pointer, stamp)
     ) WITHOUT ROWID"""
 
+# A row for each topic with rules of its own for messages under pointers. `timeout`: in seconds,
+# NULL for the agent's. No columns of `topics`: an agent of the version before inserts whole rows.
+CREATE_POINTER_RULES = """
+    CREATE TABLE pointer_rules (
+        log INTEGER PRIMARY KEY, is_on INTEGER NOT NULL, timeout INTEGER
+    )"""
+CREATE_POINTER_RULES_LEAVE = """
+    CREATE TRIGGER pointer_rules_leave AFTER DELETE ON topics BEGIN
+        DELETE FROM pointer_rules WHERE log = OLD.log;
+    END"""
+
 # Append new steps at the end; never change one that was released. The position is the version.
 MIGRATIONS = (
     Migration(
@@ -204,6 +215,8 @@ MIGRATIONS = (
             CREATE_STORED,
         ),
     ),
+    # As above.
+    Migration("rules for pointers", (CREATE_POINTER_RULES, CREATE_POINTER_RULES_LEAVE)),
 )
 
 

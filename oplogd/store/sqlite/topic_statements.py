@@ -10,7 +10,11 @@ MAX_STAMP = (1 << 63) - 1
 
 # --- Catalogue ---
 
-_TOPIC = "SELECT log, namespace, name, ttl FROM topics"
+# Topics without a row of rules have the default ones.
+_TOPIC = """
+    SELECT log, namespace, name, ttl, coalesce(is_on, 1), timeout
+    FROM topics LEFT JOIN pointer_rules USING (log)
+"""
 FIND = f"{_TOPIC} WHERE namespace = ? AND name = ?"
 IN_NAMESPACE = f"{_TOPIC} WHERE namespace = ? ORDER BY name"
 CURRENT = f"""
@@ -24,6 +28,8 @@ USE_LOG = "UPDATE catalogue SET last_log = ?"
 SET_DEFAULT_TTL = "UPDATE catalogue SET ttl = ?"
 CREATE = "INSERT INTO topics VALUES (:log, :namespace, :name, :ttl, 0, :stamp, 0, :stamp)"
 SET_TTL = "UPDATE topics SET ttl = ? WHERE log = ?"
+SET_RULES = "REPLACE INTO pointer_rules VALUES (?, ?, ?)"
+RESET_RULES = "DELETE FROM pointer_rules WHERE log = ?"
 WITH_DEFAULT_TTL = "SELECT log FROM topics WHERE name IS NOT NULL AND ttl IS NULL"
 END = """
     UPDATE catalogue

@@ -8,7 +8,7 @@ from functools import partial
 from oplogd.clock import Clock
 from oplogd.errors import StoreUnavailableError, TopicNotFoundError
 from oplogd.names import TopicName, no_topic
-from oplogd.pointer import Decision
+from oplogd.pointer import DEFAULT_RULES, Decision, PointerRules
 from oplogd.store.sqlite import catalogue, pointer_rows, sweep, topic_entries, topic_records
 from oplogd.store.sqlite import statements as sql
 from oplogd.store.sqlite.connection import ConnectionPool, StoreFile
@@ -95,13 +95,21 @@ class SqliteTopics:
         # The version that the follower knows; none before its first call.
         self._version: int | None = None
 
-    async def create(self, name: TopicName, ttl: int | None) -> Topic:
-        topic = await self._writer.run(lambda db: catalogue.create(db, name, ttl, self._now_ms()))
+    async def create(
+        self, name: TopicName, ttl: int | None, pointers: PointerRules = DEFAULT_RULES
+    ) -> Topic:
+        topic = await self._writer.run(
+            lambda db: catalogue.create(db, name, ttl, pointers, self._now_ms())
+        )
         self._follower.wake()
         return topic
 
-    async def change(self, name: TopicName, ttl: int | None) -> Topic:
-        topic = await self._writer.run(lambda db: catalogue.change(db, name, ttl, self._now_ms()))
+    async def change(
+        self, name: TopicName, ttl: int | None, pointers: PointerRules = DEFAULT_RULES
+    ) -> Topic:
+        topic = await self._writer.run(
+            lambda db: catalogue.change(db, name, ttl, pointers, self._now_ms())
+        )
         self._follower.wake()
         return topic
 

@@ -49,14 +49,31 @@ _ISOLATION = {
 }
 _OPLOG_NOTE = " The topic `system/oplog` holds the operations."
 _PROPERTIES = json_body(
-    {"type": "object", "properties": {"ttl": TTL_SCHEMA}, "additionalProperties": False},
+    {
+        "type": "object",
+        "properties": {
+            "ttl": TTL_SCHEMA,
+            "pointers": {
+                "type": ["string", "null"],
+                "enum": ["on", "off", None],
+                "description": "off: messages under pointers are refused (409).",
+            },
+            "pointer_timeout": {
+                "type": ["integer", "string", "null"],
+                "description": "How long a pointer stays open, in seconds: a whole number from 1 to"
+                " 30 days, also as a string.",
+            },
+        },
+        "additionalProperties": False,
+    },
     {"ttl": 3600},
     required=False,
 )
 CREATE = endpoint(
     "create_topic",
     "Create a topic",
-    "Without a time to live the topic has the store's default.",
+    "Without a time to live the topic has the store's default, without `pointer_timeout` the"
+    " agent's `--pointer-timeout`.",
     json_answer("The new topic.", _TOPIC_EXAMPLE),
     (*WRITE_ERRORS, 409, 413),
     body=_PROPERTIES,
@@ -64,7 +81,8 @@ CREATE = endpoint(
 CHANGE = endpoint(
     "change_topic",
     "Change the properties of a topic",
-    "Replaces all properties: an absent one gets its default.",
+    "Replaces all properties: an absent one gets its default. Pointers that are open keep their"
+    " time-outs.",
     json_answer("The changed topic.", _TOPIC_EXAMPLE),
     (*WRITE_ERRORS, 404, 409, 413),
     body=_PROPERTIES,
@@ -72,7 +90,8 @@ CHANGE = endpoint(
 SHOW = endpoint(
     "show_topic",
     "Show a topic",
-    "Shows the properties that count, defaults included." + _OPLOG_NOTE,
+    "Shows the time to live that counts, and the other properties that are not the default."
+    + _OPLOG_NOTE,
     json_answer("The topic.", _TOPIC_EXAMPLE),
     (*READ_ERRORS, 404),
 )

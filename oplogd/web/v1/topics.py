@@ -14,7 +14,7 @@ from oplogd.store import Store
 from oplogd.store.topics import Topic
 from oplogd.stream.feeds import Feeds
 from oplogd.topics.known import KnownTopics
-from oplogd.topics.properties import parse_properties, shown
+from oplogd.topics.properties import parse_properties, rules_shown, shown
 from oplogd.topics.rights import Right, Rights
 from oplogd.web.bodies import BodyReader, small_body
 from oplogd.web.problem import COMMON_HEADERS
@@ -53,7 +53,7 @@ def add_topics(
         refuse_reserved(name)
         body = await small_body(request)
         with problems():
-            topic = await appends.confirmed(topics.create(name, parse_properties(body)))
+            topic = await appends.confirmed(topics.create(name, *parse_properties(body)))
             return _json(await show(topic))
 
     @app.put(f"{TOPIC}/properties", **describe.CHANGE)
@@ -63,7 +63,7 @@ def add_topics(
         refuse_reserved(name)
         body = await small_body(request)
         with problems():
-            topic = await appends.confirmed(topics.change(name, parse_properties(body)))
+            topic = await appends.confirmed(topics.change(name, *parse_properties(body)))
             known.forget(name)
             feeds.changed(topic)
             return _json(await show(topic))
@@ -131,7 +131,8 @@ def encoding_list(
 
 
 def _shown(topic: Topic, default_ttl: int) -> dict[str, Any]:
-    return shown(topic.name.topic, {"ttl": default_ttl if topic.ttl is None else topic.ttl})
+    ttl = default_ttl if topic.ttl is None else topic.ttl
+    return shown(topic.name.topic, {"ttl": ttl, **rules_shown(topic.pointers)})
 
 
 def _json(body: Any, headers: dict[str, str] = HEADERS) -> Response:

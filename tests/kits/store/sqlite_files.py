@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 from oplogd.clock import SYSTEM
+from oplogd.message_id import stamp
+from oplogd.names import TopicName
 from oplogd.operation import Operation
 from oplogd.store.sqlite import (
     APPLICATION_ID,
@@ -13,6 +15,7 @@ from oplogd.store.sqlite import (
     SqliteStore,
     connection,
 )
+from oplogd.store.topics import Topic
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import fold
 from tests.kits.store.kits import contents, expected, known, log_of, states_of, wanted
@@ -82,6 +85,16 @@ def create_at_version(path: Path, version: int) -> None:
                 db.execute(statement)
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         db.execute(f"PRAGMA user_version = {version}")
+
+
+def create_topic(path: Path, name: TopicName) -> Topic:
+    """Create the first topic of a file as the oplog of an earlier schema did."""
+    now = stamp(SYSTEM.now_ms(), 0)
+    with direct(path) as db:
+        values = (name.namespace, name.topic, now, now)
+        db.execute("INSERT INTO topics VALUES (1, ?, ?, NULL, 0, ?, 0, ?)", values)
+        db.execute("UPDATE catalogue SET last_log = 1, version = version + 1")
+    return Topic(1, name, None)
 
 
 def schema_of(path: Path) -> set[tuple[str, str, str]]:

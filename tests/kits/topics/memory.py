@@ -14,7 +14,7 @@ from oplogd.event_id import Mark
 from oplogd.message import Message
 from oplogd.message_id import stamp, unstamp
 from oplogd.names import TopicName
-from oplogd.pointer import Decision
+from oplogd.pointer import DEFAULT_RULES, Decision, PointerRules
 from oplogd.store.topics import (
     DEFAULT_TTL,
     EntryKind,
@@ -86,22 +86,26 @@ class MemoryTopics:
         self._told = 0
         self._changed = asyncio.Event()
 
-    async def create(self, name: TopicName, ttl: int | None) -> Topic:
+    async def create(
+        self, name: TopicName, ttl: int | None, pointers: PointerRules = DEFAULT_RULES
+    ) -> Topic:
         self._work()
         if name in self._names:
             raise TopicExistsError(f"the topic {name} exists")
-        topic = Topic(len(self._logs) + 1, name, ttl)
+        topic = Topic(len(self._logs) + 1, name, ttl, pointers)
         first = max(self._ended_stamp, stamp(self.clock(), 0))
         generation = Generation(topic, Mark(0, *unstamp(first)))
         self._names[name] = self._logs[topic.log] = generation
         self._tell()
         return topic
 
-    async def change(self, name: TopicName, ttl: int | None) -> Topic:
+    async def change(
+        self, name: TopicName, ttl: int | None, pointers: PointerRules = DEFAULT_RULES
+    ) -> Topic:
         self._work()
         generation = self._of_name(name)
         self._keep_expired(generation, self._seconds(generation.topic))
-        generation.topic = generation.topic._replace(ttl=ttl)
+        generation.topic = generation.topic._replace(ttl=ttl, pointers=pointers)
         self._tell()
         return generation.topic
 

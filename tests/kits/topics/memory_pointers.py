@@ -16,6 +16,7 @@ from oplogd.pointer import (
     nothing_stored,
     runs_of,
     stored_before,
+    switched_off,
     too_many_stored,
 )
 from oplogd.store.pointers import OpenPointer, PointerDecisions, PointerStats
@@ -72,7 +73,7 @@ class MemoryPointers:
         self, log: int, pointer: int, messages: Sequence[Message], timeout_ms: int
     ) -> list[Mark]:
         await self._enter(log)
-        self._refuse_decided(log, pointer)
+        self._refuse(log, pointer)
         if self._waiting(log, pointer):
             raise stored_before(pointer)
         self._register(log, pointer, timeout_ms, has_entries=True)
@@ -87,7 +88,7 @@ class MemoryPointers:
         limits: Limits,
     ) -> None:
         await self._enter(log)
-        self._refuse_decided(log, pointer)
+        self._refuse(log, pointer)
         waiting = [*self._waiting(log, pointer).values(), *messages]
         octets = sum(len(each.data) for each in waiting)
         if len(waiting) > limits.records or octets > limits.octets:
@@ -104,7 +105,7 @@ class MemoryPointers:
         row = self._rows.get((log, pointer))
         if row is not None and row.last is not None and row.stored == row.published:
             return row.last
-        self._refuse_decided(log, pointer)
+        self._refuse(log, pointer)
         if row is None or not row.stored:
             return None
         if not waiting:
@@ -191,9 +192,16 @@ class MemoryPointers:
         now = self.topics.clock()
         row = self._rows.setdefault((log, pointer), _Row(now))
         if not row.has_entries:
-            row.expires_ms = now + timeout_ms
+            rules = self.topics.generation(log).topic.pointers
+            row.expires_ms = now + rules.timeout_ms(timeout_ms)
             row.has_entries = has_entries
         return row
+
+    def _refuse(self, log: int, pointer: int) -> None:
+        """Raise TransactionConflictError unless messages may go in under a pointer."""
+        self._refuse_decided(log, pointer)
+        if not self.topics.generation(log).topic.pointers.is_on:
+            raise switched_off()
 
     def _refuse_decided(self, log: int, pointer: int) -> None:
         if (log, pointer) in self.topics.decided:

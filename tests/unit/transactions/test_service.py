@@ -17,6 +17,7 @@ from oplogd.errors import (
     TransactionTooLargeError,
 )
 from oplogd.names import OPLOG, TopicName
+from oplogd.pointer import DEFAULT_RULES, PointerRules
 from oplogd.store.topics import Topic
 from oplogd.store.transactions import Limits, Transaction
 from oplogd.topics.known import KnownTopics
@@ -38,11 +39,13 @@ class Topics(MemoryTopics):
 
     faster = False
 
-    async def create(self, name: TopicName, ttl: int | None) -> Topic:
+    async def create(
+        self, name: TopicName, ttl: int | None, pointers: PointerRules = DEFAULT_RULES
+    ) -> Topic:
         if self.faster:
             self.faster = False
-            await super().create(name, ttl)
-        return await super().create(name, ttl)
+            await super().create(name, ttl, pointers)
+        return await super().create(name, ttl, pointers)
 
 
 class Bench:

@@ -22,9 +22,10 @@ _NO_TIME = " " * len("2026-01-31T12:00:00.000Z")
 
 
 def topic_line(topic: Topic) -> str:
-    if topic.ttl is not None:
-        return f"{topic.name} ttl={shown_duration(topic.ttl)}"
-    properties = " ".join(f"{name}={text}" for name, text in topic.properties.items())
+    seconds = {"ttl": topic.ttl, "pointer_timeout": topic.pointer_timeout}
+    durations = {name: shown_duration(given) for name, given in seconds.items() if given}
+    shown = {**topic.properties, **durations}
+    properties = " ".join(f"{name}={text}" for name, text in shown.items())
     return printable(f"{topic.name} {properties}".rstrip())
 
 

@@ -1,6 +1,8 @@
 """``oplogctl topic``, and its subcommands that create, change and delete topics."""
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import click
 
@@ -20,6 +22,27 @@ def topic() -> None:
     """
 
 
+def _of_pointers(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of the properties that concern pointers."""
+    timeout = option(
+        "--pointer-timeout",
+        metavar="DURATION",
+        convert=values.pointer_timeout,
+        help="How long a pointer stays open in it: 1s to 30d. Not set: the agent's default.",
+    )
+    pointers = option(
+        "--pointers",
+        metavar="on|off",
+        convert=values.on_or_off,
+        choices=("on", "off"),
+        default="on",
+        show_default=True,
+        help="Whether it takes messages under pointers.",
+    )
+    made: Callable[..., Any] = pointers(timeout(command))
+    return made
+
+
 @topic.command()
 @named()
 @option(
@@ -28,12 +51,21 @@ def topic() -> None:
     convert=values.ttl,
     help="Time to live of its messages: 90s, 10m, 12h or 7d. Not set: the agent's default.",
 )
+@_of_pointers
 @as_json
 @connected(writes=True)
-def create(connection: Connection, topic: str, ttl: int | None, as_json: bool) -> None:
+def create(
+    connection: Connection,
+    topic: str,
+    ttl: int | None,
+    pointers: bool,
+    pointer_timeout: int | None,
+    as_json: bool,
+) -> None:
     """Create a topic."""
     with connection.topics() as topics:
-        _show_topic(topics.create(topic, ttl=ttl), as_json)
+        made = topics.create(topic, ttl=ttl, pointers=pointers, pointer_timeout=pointer_timeout)
+        _show_topic(made, as_json)
 
 
 @topic.command()
@@ -46,12 +78,26 @@ def create(connection: Connection, topic: str, ttl: int | None, as_json: bool) -
     required=True,
     help="New time to live of its messages, or default: the agent's.",
 )
+@_of_pointers
 @as_json
 @connected(writes=True)
-def update(connection: Connection, topic: str, ttl: int, as_json: bool) -> None:
-    """Change the properties of a topic."""
+def update(
+    connection: Connection,
+    topic: str,
+    ttl: int,
+    pointers: bool,
+    pointer_timeout: int | None,
+    as_json: bool,
+) -> None:
+    """Replace the properties of a topic.
+
+    One that is not given gets its default.
+    """
     with connection.topics() as topics:
-        _show_topic(topics.update(topic, ttl=ttl or None), as_json)
+        changed = topics.update(
+            topic, ttl=ttl or None, pointers=pointers, pointer_timeout=pointer_timeout
+        )
+        _show_topic(changed, as_json)
 
 
 @topic.command("list")

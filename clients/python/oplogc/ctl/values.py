@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from oplogc.errors import MessageError
 from oplogc.times import from_ms
+from oplogc.topics.calls import MAX_POINTER_TIMEOUT
 from oplogc.topics.foreign.calls import MAX_OFFSET
 from oplogc.topics.message import MAX_TTL_SECONDS, Message, encode
 from oplogc.topics.transactions.calls import MAX_LIST, STATES
@@ -32,6 +33,21 @@ def ttl(text: str) -> int:
 def new_ttl(text: str) -> int:
     """Return a time to live in seconds, 0 for ``default``. Raise ValueError."""
     return 0 if text == "default" else ttl(text)
+
+
+def pointer_timeout(text: str) -> int:
+    """Return the time-out of a pointer in seconds. Raise ValueError."""
+    seconds = duration(text)
+    if not 1 <= seconds <= MAX_POINTER_TIMEOUT:
+        raise ValueError(f"{text!r} is not between 1s and 30d")
+    return seconds
+
+
+def on_or_off(text: str) -> bool:
+    """Raise ValueError."""
+    if text not in ("on", "off"):
+        raise ValueError(f"{text!r} is neither on nor off")
+    return text == "on"
 
 
 def position(text: str) -> str | datetime:

@@ -24,6 +24,8 @@ from oplogc.topics.names import Topic, TopicName, namespace_name, topics_path
 
 GAP = "oplog-gap"
 HELD_BY = "oplog-held-by"
+# Seconds: 30 days.
+MAX_POINTER_TIMEOUT = 30 * 86_400
 
 Isolation = Literal["read_uncommitted", "read_committed"]
 """The records that a reader of a topic sees: all, or those of a transaction at its commit."""
@@ -66,14 +68,19 @@ class Polled(_Polled):
         return polled
 
 
-def create(name: TopicName, ttl: int | None) -> Call:
-    """Raises MessageError for a bad ``ttl``."""
-    return Call("PUT", name.path, _properties(ttl), True)
+def create(
+    name: TopicName, ttl: int | None, pointers: bool = True, pointer_timeout: int | None = None
+) -> Call:
+    """Raises MessageError for a bad ``ttl``, and ValueError for a bad ``pointer_timeout``."""
+    return Call("PUT", name.path, _properties(ttl, pointers, pointer_timeout), True)
 
 
-def update(name: TopicName, ttl: int | None) -> Call:
-    """Raises MessageError for a bad ``ttl``."""
-    return Call("PUT", f"{name.path}/properties", _properties(ttl), True)
+def update(
+    name: TopicName, ttl: int | None, pointers: bool = True, pointer_timeout: int | None = None
+) -> Call:
+    """Raises as ``create`` does."""
+    body = _properties(ttl, pointers, pointer_timeout)
+    return Call("PUT", f"{name.path}/properties", body, True)
 
 
 def get(name: TopicName) -> Call:
@@ -184,8 +191,18 @@ def polled(answer: Answer) -> Polled:
     )
 
 
-def _properties(ttl: int | None) -> bytes:
-    return b"{}" if ttl is None else json.dumps({"ttl": check_ttl(ttl)}).encode()
+def _properties(ttl: int | None, pointers: bool, pointer_timeout: int | None) -> bytes:
+    """Return the body that sets the properties of a topic. Those of the default are left out."""
+    given: dict[str, object] = {} if ttl is None else {"ttl": check_ttl(ttl)}
+    if not pointers:
+        given["pointers"] = "off"
+    if pointer_timeout is not None:
+        if type(pointer_timeout) is not int or not 1 <= pointer_timeout <= MAX_POINTER_TIMEOUT:
+            raise ValueError(
+                f"pointer_timeout: give whole seconds, 1 to {MAX_POINTER_TIMEOUT:,} (30 days)"
+            )
+        given["pointer_timeout"] = pointer_timeout
+    return json.dumps(given).encode()
 
 
 def _topic(namespace: str, described: object, answer: Answer) -> Topic:

@@ -99,29 +99,49 @@ class AsyncTopics:
         self._publisher = Publisher(self._agents, batch_size, lambda: Backoff(*backoff), self.room)
         self._closed = False
 
-    async def create(self, topic: str, *, ttl: int | None = None) -> Topic:
+    async def create(
+        self,
+        topic: str,
+        *,
+        ttl: int | None = None,
+        pointers: bool = True,
+        pointer_timeout: int | None = None,
+    ) -> Topic:
         """Create a topic and return it.
 
-        ``ttl``: time to live of its messages in seconds; None: the agent's default. Raises
-        TopicAlreadyExists. If the answer to an attempt was lost, a topic with this ``ttl`` counts
-        as created by this call.
+        ``ttl``: time to live of its messages in seconds; None: the agent's default. ``pointers``:
+        whether it takes messages under pointers. ``pointer_timeout``: how long a pointer stays
+        open, in seconds; None: the agent's default. Raises TopicAlreadyExists. If the answer to an
+        attempt was lost, a topic with these properties counts as created by this call.
         """
         name = topic_name(topic)
-        call = calls.create(name, ttl)
+        call = calls.create(name, ttl, pointers, pointer_timeout)
         answer, lost = await self._agents.ask(call)
         error = calls.refusal(call, answer)
         if isinstance(error, TopicAlreadyExists) and lost:
             found = await self.get(topic)
-            if ttl is None or found.ttl == ttl:
+            same = (found.pointers, found.pointer_timeout) == (pointers, pointer_timeout)
+            if same and (ttl is None or found.ttl == ttl):
                 return found
         if error is not None:
             raise error
         return calls.topic(name, answer)
 
-    async def update(self, topic: str, *, ttl: int | None = None) -> Topic:
-        """Replace the properties of a topic and return it. None restores the agent's default."""
+    async def update(
+        self,
+        topic: str,
+        *,
+        ttl: int | None = None,
+        pointers: bool = True,
+        pointer_timeout: int | None = None,
+    ) -> Topic:
+        """Replace the properties of a topic and return it; see ``create``.
+
+        A property that is not given gets its default.
+        """
         name = topic_name(topic)
-        return calls.topic(name, await self._call(calls.update(name, ttl)))
+        call = calls.update(name, ttl, pointers, pointer_timeout)
+        return calls.topic(name, await self._call(call))
 
     async def get(self, topic: str) -> Topic:
         """Return a topic with its properties."""

@@ -37,7 +37,20 @@ class Topic(NamedTuple):
     @property
     def ttl(self) -> int | None:
         """Time to live of its messages in seconds. None for ``system/oplog``, which has none."""
-        text = self.properties.get("ttl", "")
+        return self._number("ttl")
+
+    @property
+    def pointers(self) -> bool:
+        """Whether messages may be published and stored under pointers."""
+        return self.properties.get("pointers") != "off"
+
+    @property
+    def pointer_timeout(self) -> int | None:
+        """How long a pointer stays open, in seconds. None: as long as the agent says."""
+        return self._number("pointer_timeout")
+
+    def _number(self, name: str) -> int | None:
+        text = self.properties.get(name, "")
         return int(text) if text.isascii() and text.isdecimal() else None
 
 

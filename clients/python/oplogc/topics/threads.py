@@ -78,13 +78,31 @@ class Topics:
         self._lock = threading.Lock()
         self._closed = False
 
-    def create(self, topic: str, *, ttl: int | None = None) -> Topic:
+    def create(
+        self,
+        topic: str,
+        *,
+        ttl: int | None = None,
+        pointers: bool = True,
+        pointer_timeout: int | None = None,
+    ) -> Topic:
         """Create a topic and return it; see ``AsyncTopics.create``."""
-        return self._thread.call(self._topics.create(topic, ttl=ttl))
+        return self._thread.call(
+            self._topics.create(topic, ttl=ttl, pointers=pointers, pointer_timeout=pointer_timeout)
+        )
 
-    def update(self, topic: str, *, ttl: int | None = None) -> Topic:
+    def update(
+        self,
+        topic: str,
+        *,
+        ttl: int | None = None,
+        pointers: bool = True,
+        pointer_timeout: int | None = None,
+    ) -> Topic:
         """Replace the properties of a topic and return it; see ``AsyncTopics.update``."""
-        return self._thread.call(self._topics.update(topic, ttl=ttl))
+        return self._thread.call(
+            self._topics.update(topic, ttl=ttl, pointers=pointers, pointer_timeout=pointer_timeout)
+        )
 
     def get(self, topic: str) -> Topic:
         """Return a topic with its properties."""

@@ -6,17 +6,27 @@
     decide: append the decision once, then drop the rest of the stored messages
     roll back: see ``rollbacks``
 
+The rules of the topic are read before the first step, as its time to live is.
+
 Everything that counts is in the log. Conditions are judged with each append, after the heads: see
 ``judgement``.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 from oplogd.errors import TopicNotFoundError, TransactionConflictError
 from oplogd.event_id import Mark
 from oplogd.message import Message
 from oplogd.names import no_topic
-from oplogd.pointer import Decision, decided, nothing_stored, stored_before
+from oplogd.pointer import (
+    Decision,
+    PointerRules,
+    decided,
+    nothing_stored,
+    stored_before,
+    switched_off,
+)
 from oplogd.store.mongo.lease import Lease
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.pointers.aborted import Aborted
@@ -71,14 +81,16 @@ class MongoPointers:
         self, log: int, pointer: int, messages: Sequence[Message], timeout_ms: int
     ) -> list[Mark]:
         async with self._working():
-            row = await self._rows.find(pointer, log)
+            row, rules = await asyncio.gather(self._rows.find(pointer, log), self._rules(log))
+            if not rules.is_on:
+                raise await self._switched_off(pointer, log)
             if row.get("stored"):
                 found = await self._stored.find(pointer, log)
                 if found.first_new is not None and found.published.decision is None:
                     await self._check_topic(log)
                     raise stored_before(pointer)
             if not row.get("entries"):
-                await self._rows.register_entries(pointer, log, timeout_ms)
+                await self._rows.register_entries(pointer, log, rules.timeout_ms(timeout_ms))
                 await self._step("registered")
             end = end_of(pointer, log)
             entries = [
@@ -98,9 +110,11 @@ class MongoPointers:
         limits: Limits,
     ) -> None:
         async with self._working():
-            await self._check_topic(log)
+            _, rules = await asyncio.gather(self._check_topic(log), self._rules(log))
+            if not rules.is_on:
+                raise await self._switched_off(pointer, log)
             check(pointer, await self._stored.find(pointer, log), messages, limits)
-            await self._rows.register_stored(pointer, log, timeout_ms)
+            await self._rows.register_stored(pointer, log, rules.timeout_ms(timeout_ms))
             await self._step("registered")
             try:
                 await self._stored.append(
@@ -116,7 +130,7 @@ class MongoPointers:
 
     async def publish_stored(self, log: int, pointer: int, timeout_ms: int) -> Mark | None:
         async with self._working():
-            await self._check_topic(log)
+            _, rules = await asyncio.gather(self._check_topic(log), self._rules(log))
             is_registered = False
             while True:
                 found = await self._stored.find(pointer, log)
@@ -126,6 +140,8 @@ class MongoPointers:
                 if decision is not None:
                     await self._decider.finish({(pointer, log): decision})
                     raise decided(pointer, decision)
+                if not rules.is_on:
+                    raise switched_off()
                 if not found.number:
                     return None
                 if found.first_new is None:
@@ -136,7 +152,7 @@ class MongoPointers:
                         await self._rollbacks.complete(note)
                     continue
                 if not is_registered:
-                    await self._rows.register_entries(pointer, log, timeout_ms)
+                    await self._rows.register_entries(pointer, log, rules.timeout_ms(timeout_ms))
                     await self._step("registered")
                     is_registered = True
                 group = await self._publish_entry(pointer, log, found)
@@ -220,6 +236,15 @@ class MongoPointers:
         if marks:
             for note in await self._rollbacks.note(pointer, log, [*map(stamp_of, marks)]):
                 await self._rollbacks.complete(note)
+
+    async def _rules(self, log: int) -> PointerRules:
+        return await self._topics.catalogue.rules_of(log)
+
+    async def _switched_off(self, pointer: int, log: int) -> Exception:
+        """Return the error for messages in a topic that takes none under pointers."""
+        if await decisions_of(self._link, log, [pointer]):
+            return await self._refusal(pointer, log)
+        return switched_off()
 
     async def _refusal(self, pointer: int, log: int) -> Exception:
         """Return the error for a pointer that is decided in this log, or whose topic is gone."""

@@ -9,6 +9,7 @@ from pymongo.errors import DuplicateKeyError
 from oplogd.errors import StoreUnavailableError
 from oplogd.message_id import stamp
 from oplogd.names import TopicName, topic_exists
+from oplogd.pointer import DEFAULT_RULES, PointerRules
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.notifier import Notifier
 from oplogd.store.mongo.topics.layout import (
@@ -19,6 +20,8 @@ from oplogd.store.mongo.topics.layout import (
     number,
     parts,
     reservation,
+    rules_members,
+    rules_of,
     topic_of,
 )
 from oplogd.store.topics import DEFAULT_TTL, MAX_LOG, Topic
@@ -59,12 +62,17 @@ class Catalogue:
             {"_id": reserved["name"], "log": log}, session=session
         )
 
+    async def rules_of(self, log: int) -> PointerRules:
+        """Return the rules of a topic for messages under pointers."""
+        document = await self.of_log(log)
+        return DEFAULT_RULES if document is None else rules_of(document)
+
     async def name_of_log(self, log: int) -> str | None:
         """Return the name of the topic that has, or had, this log; None long after its end."""
         reserved = await self._link.topics.find_one({"_id": reservation(log)})
         return None if reserved is None else str(reserved["name"])
 
-    async def create(self, name: TopicName, ttl: int | None) -> Topic:
+    async def create(self, name: TopicName, ttl: int | None, pointers: PointerRules) -> Topic:
         """See ``Topics.create``."""
         catalogue, existing = await self.look_up(name)
         if existing is not None:
@@ -77,6 +85,7 @@ class Catalogue:
             "_id": str(name),
             **new_log(log, floor_stamp, now_ms),
             "ttl": ttl,
+            **rules_members(pointers),
         }
         try:
             await self._link.topics.insert_one(document)

@@ -1,12 +1,15 @@
-"""Changes of times to live. A longer one brings no expired message back."""
+"""Changes of properties. A longer time to live brings no expired message back."""
 
 from oplogd.errors import TopicNotFoundError
 from oplogd.names import TopicName, no_topic
+from oplogd.pointer import PointerRules
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.topics.catalogue import Catalogue
-from oplogd.store.mongo.topics.layout import CATALOGUE, Document, number, topic_of
+from oplogd.store.mongo.topics.layout import CATALOGUE, Document, number, rules_members, topic_of
 from oplogd.store.mongo.topics.log import Front, TopicReader
 from oplogd.store.topics import Topic
+
+_RULES = ("pointers", "pointer_timeout")
 
 
 class Expiry:
@@ -17,22 +20,26 @@ class Expiry:
         self._catalogue = catalogue
         self._reader = reader
 
-    async def change(self, name: TopicName, ttl: int | None) -> Topic:
+    async def change(self, name: TopicName, ttl: int | None, pointers: PointerRules) -> Topic:
         """See ``Topics.change``."""
+        rules = rules_members(pointers)
+        unset = {member: "" for member in _RULES if member not in rules}
         while True:
             catalogue, existing = await self._catalogue.look_up(name)
             if existing is None:
                 raise no_topic(name)
             default = number(catalogue, "default_ttl")
             before, after = existing["ttl"], default if ttl is None else ttl
-            update: Document = {"$set": {"ttl": ttl}}
+            update: Document = {"$set": {"ttl": ttl, **rules}}
+            if unset:
+                update["$unset"] = unset
             if after > (default if before is None else before):
                 rule = Front(catalogue, existing, await self._link.now_ms())
                 update["$max"] = {"expired": await self._front(existing, rule)}
             same = {"_id": str(name), "log": existing["log"], "ttl": before}
             if (await self._link.topics.update_one(same, update)).matched_count:
                 await self._catalogue.bump()
-                return topic_of({**existing, "ttl": ttl})
+                return topic_of({**existing, "ttl": ttl})._replace(pointers=pointers)
 
     async def set_default_ttl(self, ttl: int) -> None:
         """Change the default of topics without their own time to live."""

@@ -10,7 +10,9 @@
   grew, so they stay expired. It is an offset, not a time: a message that is appended after the
   clock was set back is past it.
 
-``left``: the sweep has left entries at or below the floor.
+``left``: the sweep has left entries at or below the floor. ``pointers: "off"``: nothing is
+published or stored under pointers. ``pointer_timeout``: of pointers in seconds. Both are missing
+for the default.
 
 ``oplog_entries`` holds the entries ``{_id: place, ts, q, kind, data, expires, w, s, x, d}``. The
 place is 6 hex digits of the log and 10 of the offset, so the index on ``_id`` keeps offsets unique.
@@ -34,6 +36,7 @@ from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.message_id import stamp, unstamp
 from oplogd.names import TopicName
+from oplogd.pointer import PointerRules
 from oplogd.store.mongo.damage import whole
 from oplogd.store.topics import MAX_OFFSET, EntryKind, Topic, TopicEntry, TopicRecord
 
@@ -150,7 +153,19 @@ def record(document: Document, lsn: int, commit_ms: int, now_ms: int) -> TopicRe
 
 
 def topic_of(document: Document) -> Topic:
-    return Topic(number(document, "log"), name_of(document["_id"]), document.get("ttl"))
+    name = name_of(document["_id"])
+    return Topic(number(document, "log"), name, document.get("ttl"), rules_of(document))
+
+
+def rules_of(document: Document) -> PointerRules:
+    """Return the rules of a topic for messages under pointers."""
+    return PointerRules(document.get("pointers") != "off", whole(document.get("pointer_timeout")))
+
+
+def rules_members(rules: PointerRules) -> Document:
+    """Return the members of a topic's document that hold these rules."""
+    given: Document = {} if rules.is_on else {"pointers": "off"}
+    return given if rules.timeout is None else {**given, "pointer_timeout": rules.timeout}
 
 
 def name_of(key: str) -> TopicName:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from oplogd.errors import TopicExistsError
 from oplogd.event_id import Mark
 from oplogd.names import TopicName, no_topic
+from oplogd.pointer import DEFAULT_RULES, PointerRules
 from oplogd.store.mongo.lease import Lease
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.pointers.leaving import Leaving
@@ -60,18 +61,22 @@ class MongoTopics:
         )
         self._watcher = NewsWatcher(link, self.catalogue, self.heads)
 
-    async def create(self, name: TopicName, ttl: int | None) -> Topic:
+    async def create(
+        self, name: TopicName, ttl: int | None, pointers: PointerRules = DEFAULT_RULES
+    ) -> Topic:
         async with self._working():
             try:
-                return await self.catalogue.create(name, ttl)
+                return await self.catalogue.create(name, ttl, pointers)
             except TopicExistsError:
                 if not await self._finish(name):
                     raise
-            return await self.catalogue.create(name, ttl)
+            return await self.catalogue.create(name, ttl, pointers)
 
-    async def change(self, name: TopicName, ttl: int | None) -> Topic:
+    async def change(
+        self, name: TopicName, ttl: int | None, pointers: PointerRules = DEFAULT_RULES
+    ) -> Topic:
         async with self._working():
-            return await self.expiry.change(name, ttl)
+            return await self.expiry.change(name, ttl, pointers)
 
     async def delete(self, name: TopicName) -> None:
         """See ``Topics.delete``. First end the log, then free the name.

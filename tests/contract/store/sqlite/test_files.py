@@ -22,6 +22,7 @@ from tests.kits.store.sqlite_files import (
     content,
     direct,
     made_at,
+    number,
     opened,
     put_in_place,
     replace,
@@ -64,8 +65,10 @@ async def test_a_full_disk_is_named_and_refused_operations_can_be_stored_later(
     made = [operation(id_=str(number), parents=["p" * 3000]) for number in range(60)]
     async with opened(path) as store:
         await store.append(made[:1])
+    most = number(path, "PRAGMA page_count") + 20
     with monkeypatch.context() as patch:
-        patch.setattr(statements, "PRAGMAS", statements.PRAGMAS + "PRAGMA max_page_count = 46;")
+        limit = f"PRAGMA max_page_count = {most};"
+        patch.setattr(statements, "PRAGMAS", statements.PRAGMAS + limit)
         async with opened(path) as store:
             await store.append(made[1:10])
             for _ in range(2):

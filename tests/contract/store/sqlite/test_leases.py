@@ -46,6 +46,7 @@ from tests.kits.store.messages import NAME, message, messages, named, payloads_o
 from tests.kits.store.sqlite_files import (
     count,
     create_at_version,
+    create_topic,
     direct,
     number,
     opened,
@@ -77,7 +78,7 @@ async def test_a_file_of_the_schema_before_gets_leases_and_keeps_its_contents(
         patch.setattr(schema, "MIGRATIONS", MIGRATIONS[:BEFORE])
         async with opened(path) as older:
             await older.append(made)
-            topic = await older.topics.create(NAME, None)
+            topic = create_topic(path, NAME)
             await publish(older.topics, topic, "a")
     before = schema_of(path)
     assert number(path, "PRAGMA user_version") == BEFORE
@@ -101,7 +102,7 @@ async def test_an_agent_of_the_schema_before_goes_on_with_a_file_that_it_has_ope
         with monkeypatch.context() as patch:
             patch.setattr(schema, "MIGRATIONS", MIGRATIONS[:BEFORE])
             older = await stack.enter_async_context(opened(path))
-            topic = await older.topics.create(NAME, None)
+            topic = create_topic(path, NAME)
             await publish(older.topics, topic, "a")
             await older.append(numbered(1))
         newer = await stack.enter_async_context(opened(path))

@@ -34,6 +34,7 @@ from tests.kits.store.sqlite_files import (
     POINTER_TABLES,
     count,
     create_at_version,
+    create_topic,
     direct,
     number,
     opened,
@@ -66,7 +67,7 @@ async def test_a_file_of_the_schema_before_gets_pointers_and_keeps_its_contents(
         patch.setattr(schema, "MIGRATIONS", MIGRATIONS[:BEFORE])
         async with opened(path) as older:
             await older.append(made)
-            topic = await older.topics.create(NAME, None)
+            topic = create_topic(path, NAME)
             await publish(older.topics, topic, "a")
     before = schema_of(path)
     assert number(path, "PRAGMA user_version") == BEFORE
@@ -81,8 +82,8 @@ async def test_a_file_of_the_schema_before_gets_pointers_and_keeps_its_contents(
         assert contents(await log_of(store)) == wanted(made)
     added = schema_of(path) - before
     assert before < schema_of(path), "the tables of the schema before are as they were"
-    assert {name for kind, name, _ in added if kind == "table"} == set(POINTER_TABLES)
-    assert number(path, "PRAGMA user_version") == BEFORE + 1 <= len(MIGRATIONS)
+    assert {name for kind, name, _ in added if kind == "table"} >= set(POINTER_TABLES)
+    assert number(path, "PRAGMA user_version") == len(MIGRATIONS) > BEFORE
 
 
 async def test_an_agent_of_the_schema_before_goes_on_with_a_file_that_it_has_open(
@@ -92,7 +93,7 @@ async def test_an_agent_of_the_schema_before_goes_on_with_a_file_that_it_has_ope
         with monkeypatch.context() as patch:
             patch.setattr(schema, "MIGRATIONS", MIGRATIONS[:BEFORE])
             older = await stack.enter_async_context(opened(path))
-            topic = await older.topics.create(NAME, None)
+            topic = create_topic(path, NAME)
             await publish(older.topics, topic, "a")
         newer = await stack.enter_async_context(opened(path))
         await publish_under(newer, topic, 7, "b")

@@ -18,7 +18,14 @@ from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.operations import fold, numbered, operation
 from tests.kits.store.kits import contents, expected, known, log_of, states_of, wanted
 from tests.kits.store.messages import NAME, entries_of, named, publish
-from tests.kits.store.sqlite_files import count, create_at_version, direct, number, opened
+from tests.kits.store.sqlite_files import (
+    count,
+    create_at_version,
+    create_topic,
+    direct,
+    number,
+    opened,
+)
 from tests.kits.store.transacting import (
     TIMEOUT_MS,
     TWENTY_MINUTES_MS,
@@ -58,7 +65,7 @@ async def test_a_file_of_the_schema_before_gets_transactions_and_keeps_its_conte
         patch.setattr(schema, "MIGRATIONS", MIGRATIONS[:BEFORE])
         async with opened(path) as older:
             await older.append(made)
-            topic = await older.topics.create(NAME, None)
+            topic = create_topic(path, NAME)
             await publish(older.topics, topic, "a")
     assert number(path, "PRAGMA user_version") == BEFORE
     for payload in ("b", "c"):
@@ -78,7 +85,7 @@ async def test_an_agent_of_the_schema_before_goes_on_with_a_file_that_it_has_ope
         with monkeypatch.context() as patch:
             patch.setattr(schema, "MIGRATIONS", MIGRATIONS[:BEFORE])
             older = await stack.enter_async_context(opened(path))
-            topic = await older.topics.create(NAME, None)
+            topic = create_topic(path, NAME)
             await publish(older.topics, topic, "a")
         newer = await stack.enter_async_context(opened(path))
         await committed_with(newer, record(0, topic, "b"), oplog_record(1, operation()))

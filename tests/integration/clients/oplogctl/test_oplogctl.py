@@ -51,6 +51,20 @@ def test_a_topic_from_its_creation_to_its_end(agent: Agent) -> None:
     assert (code, out, err) == (1, "", "oplogctl: there is no topic life/t (HTTP 404)\n")
 
 
+def test_the_properties_of_a_topic_that_concern_pointers(agent: Agent) -> None:
+    given = ("--pointers", "off", "--pointer-timeout", "90s")
+    line = "rules/t ttl=7d pointers=off pointer_timeout=90s\n"
+    assert run(agent.url, "create", "rules/t", *given) == (0, line, "")
+    assert run(agent.url, "show", "rules/t")[1] == line
+    code, _, err = run(agent.url, "publish", "rules/t", "a", "--pointer", "7")
+    assert (code, "its property pointers is off" in err) == (1, True)
+    assert run(agent.url, "update", "rules/t", "--ttl", "1h")[1] == "rules/t ttl=1h\n"
+    for flag, wrong in (("--pointers", "maybe"), ("--pointer-timeout", "31d")):
+        code, out, err = run(agent.url, "create", "rules/u", flag, wrong)
+        assert (code, out) == (2, "")
+        assert err.startswith(f"oplogctl: {flag}: '{wrong}' is n")
+
+
 def test_messages_are_published_and_shown(agent: Agent) -> None:
     assert run(agent.url, "create", "shown")[0] == 0
     arguments = ("--key", "k", "--header", "a=b=c", "--header", "d=", "--ttl", "1h")

@@ -59,6 +59,36 @@ def test_a_topic_from_its_creation_to_its_end(agent: Agent, topics_of: TopicsOf)
             topics.publish("life/a.B-c_1", "x").result()
 
 
+def test_the_properties_that_concern_pointers(agent: Agent, topics_of: TopicsOf) -> None:
+    name = f"rules/{id(topics_of)}"
+    with topics_of(agent.url) as topics:
+        made = topics.create(name, pointers=False, pointer_timeout=60)
+        assert (made.ttl, made.pointers, made.pointer_timeout) == (604_800, False, 60)
+        assert topics.get(name) == made
+        changed = topics.update(name, ttl=60)
+        assert (changed.ttl, changed.pointers, changed.pointer_timeout) == (60, True, None)
+        for wrong in (0, 2_592_001, True, "60"):
+            with pytest.raises(ValueError, match="pointer_timeout: give whole seconds"):
+                topics.create("rules/u", pointer_timeout=wrong)  # type: ignore[arg-type]
+
+
+def test_a_topic_with_other_rules_is_not_the_one_that_was_created(topics_of: TopicsOf) -> None:
+    taken = answer("409 Conflict", '{"detail":"exists"}')
+    off = answer("200 OK", '{"name":"t","properties":{"ttl":"60","pointers":"off"}}')
+    for pointers, shown in ((True, off), (False, SHOWN)):
+        with (
+            ScriptedServer([BUSY, taken, shown]) as server,
+            topics_of(server.url, backoff=FAST) as topics,
+            pytest.raises(TopicAlreadyExists),
+        ):
+            topics.create("t", ttl=60, pointers=pointers)
+    with (
+        ScriptedServer([BUSY, taken, off]) as server,
+        topics_of(server.url, backoff=FAST) as topics,
+    ):
+        assert not topics.create("t", ttl=60, pointers=False).pointers
+
+
 def test_the_oplog_is_a_topic_that_stays(agent: Agent, topics_of: TopicsOf) -> None:
     with topics_of(agent.url) as topics:
         (oplog,) = topics.list("system")
