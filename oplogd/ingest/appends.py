@@ -2,13 +2,15 @@
 
 import asyncio
 import itertools
+import logging
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from oplogd.clock import SYSTEM, Clock
-from oplogd.errors import NotConfirmedError
+from oplogd.errors import NotConfirmedError, OplogError, StoreError, StoreUnavailableError
 from oplogd.health import Health
+from oplogd.logs import Episode
 
 # An append that takes longer degrades the agent. One that waits for a lock of SQLite, or for a
 # MongoDB that is away, fails after 4 or 5 seconds, and tells the reason.
@@ -17,7 +19,11 @@ HANGING_SECONDS = 8.0
 # Requests that wait for an append that takes longer get 503.
 ANSWER_SECONDS = 30.0
 
+# While an append hangs, no more appends than these wait for the store.
+MAX_WAITING = 1_000
+
 _LOOK_SECONDS = 1.0
+_QUIET_SECONDS = 60.0
 # The most that passes between two looks. More of it the process did not run: it was stopped, or its
 # machine slept, so the store had no time to answer.
 _MOST_BETWEEN_LOOKS = 2.0
@@ -27,6 +33,8 @@ _LATE = f"the store has not confirmed an append within {ANSWER_SECONDS:g} s"
 GiveUp = Callable[[NotConfirmedError], None]
 
 _T = TypeVar("_T")
+
+logger = logging.getLogger("oplogd.store")
 
 
 class _Step(NamedTuple):
@@ -50,8 +58,17 @@ class Appends:
         self._passed = 0.0
         self._looked_at = clock.monotonic()
         self._steps: dict[int, _Step] = {}  # by number, so the oldest first
+        # Whether an append has returned without an error since the last look.
+        self._confirmed = False
         self._numbers = itertools.count()
         self._kept: set[asyncio.Task[Any]] = set()
+        self._late_failures = Episode(
+            logger,
+            "a write failed after its request was answered",
+            quiet=_QUIET_SECONDS,
+            level=logging.ERROR,
+            clock=clock.monotonic,
+        )
 
     @contextmanager
     def step(self, give_up: GiveUp) -> Iterator[None]:
@@ -63,6 +80,7 @@ class Appends:
         self._steps[number] = _Step(self._passed, give_up)
         try:
             yield
+            self._confirmed = True
         finally:
             del self._steps[number]
 
@@ -70,7 +88,12 @@ class Appends:
         """Return the result of work that writes.
 
         Raises NotConfirmedError after ANSWER_SECONDS. The work then goes on without its caller.
+        Raises StoreUnavailableError if too many others wait for a store that hangs. The work is
+        then not begun: nothing would end it, and clients that give up come again.
         """
+        if self._is_stuck():
+            work.close()
+            raise StoreUnavailableError(_LATE)
         given_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         async def watched() -> _T:
@@ -99,24 +122,40 @@ class Appends:
 
     def look(self) -> None:
         """Report the oldest append if it hangs, and answer the requests of those that are late."""
+        self._late_failures.end()
+        confirmed, self._confirmed = self._confirmed, False
         looked_at = self._clock.monotonic()
         self._passed += min(looked_at - self._looked_at, _MOST_BETWEEN_LOOKS)
         self._looked_at, now = looked_at, self._passed
-        steps = list(self._steps.values())
-        if not steps or now - steps[0].began < HANGING_SECONDS:
-            self._part.good()
+        if self._oldest_age() < HANGING_SECONDS:
+            self._part.good("" if confirmed else "the appends that hung have failed")
             return
         self._part.bad(f"the store has not confirmed an append for {HANGING_SECONDS:g} s")
-        for step in steps:
+        for step in list(self._steps.values()):
             if now - step.began < ANSWER_SECONDS:
                 return
             step.give_up(NotConfirmedError(_LATE))
 
+    def _oldest_age(self) -> float:
+        """Return the age of the oldest append in seconds, 0 without any."""
+        oldest = next(iter(self._steps.values()), None)
+        return 0.0 if oldest is None else self._passed - oldest.began
+
+    def _is_stuck(self) -> bool:
+        """Return whether work that begins now would wait in vain, or with too many others."""
+        age = self._oldest_age()
+        return age >= ANSWER_SECONDS or (age >= HANGING_SECONDS and len(self._steps) >= MAX_WAITING)
+
     def _ended(self, task: "asyncio.Task[Any]") -> None:
-        """Take the result of work whose request has its answer: it is too late for an error."""
+        """Log the failure of work whose request has its answer: nobody else learns it."""
         self._kept.discard(task)
-        if not task.cancelled():
-            task.exception()
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, StoreError):
+            self._late_failures.occurred(detail=str(error))
+        elif error is not None and not isinstance(error, OplogError):
+            if not self._late_failures.active:
+                logger.error("a write failed", exc_info=error)
+            self._late_failures.occurred(detail=repr(error))
 
 
 def _fail(future: "asyncio.Future[None]", error: NotConfirmedError) -> None:

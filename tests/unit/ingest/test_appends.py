@@ -7,9 +7,9 @@ from typing import cast
 
 import pytest
 
-from oplogd.errors import NotConfirmedError, StoreUnavailableError
+from oplogd.errors import NotConfirmedError, StoreUnavailableError, TransactionConflictError
 from oplogd.health import Health
-from oplogd.ingest.appends import ANSWER_SECONDS, HANGING_SECONDS, Appends
+from oplogd.ingest.appends import ANSWER_SECONDS, HANGING_SECONDS, MAX_WAITING, Appends
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.writer import Writer
@@ -20,6 +20,8 @@ from tests.kits.models.operations import numbered
 from tests.unit.ingest.writing import HUGE, FailingStore
 from tests.unit.topics.publishing import NAME
 from tests.unit.topics.publishing import Bench as TopicBench
+
+LATE = "a write failed after its request was answered"
 
 
 def pass_seconds(time: VirtualClock, appends: Appends, seconds: float) -> None:
@@ -174,3 +176,86 @@ async def test_a_commit_that_hangs_is_answered_and_goes_on() -> None:
     appends.look()
     assert health.trouble is None
     assert await appends.confirmed(commit()) == "committed"
+
+
+async def test_what_hung_and_then_failed_is_not_said_to_be_confirmed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    time = VirtualClock()
+    appends = Appends(Health(), time.clock)
+    broken = asyncio.get_running_loop().create_future()
+    request = asyncio.create_task(appends.confirmed(asyncio.wait_for(broken, None)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    pass_seconds(time, appends, HANGING_SECONDS)
+    broken.set_exception(StoreUnavailableError("the connection broke"))
+    with pytest.raises(StoreUnavailableError):
+        await request
+    appends.look()
+    assert [record.message for record in caplog.records] == [
+        "append: the store has not confirmed an append for 8 s",
+        "append: the appends that hung have failed",
+    ]
+
+
+async def test_requests_that_come_when_others_got_no_answer_are_refused_and_not_begun() -> None:
+    """Clients that give up and come again would fill the memory: nothing ends their work."""
+    time = VirtualClock()
+    appends = Appends(Health(), time.clock)
+    with appends.step(lambda error: None):
+        pass_seconds(time, appends, ANSWER_SECONDS)
+        with pytest.raises(StoreUnavailableError) as refused:
+            await appends.confirmed(fail("the work has begun"))
+        assert refused.type is StoreUnavailableError
+    assert await appends.confirmed(asyncio.sleep(0, "stored")) == "stored"
+
+
+async def test_while_the_store_hangs_only_so_many_requests_wait_for_it() -> None:
+    time = VirtualClock()
+    appends = Appends(Health(), time.clock)
+    gate = asyncio.Event()
+    waiting = [asyncio.create_task(appends.confirmed(gate.wait())) for _ in range(MAX_WAITING + 1)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    pass_seconds(time, appends, HANGING_SECONDS)
+    with pytest.raises(StoreUnavailableError):
+        await appends.confirmed(fail("the work has begun"))
+    gate.set()
+    assert await asyncio.gather(*waiting) == [True] * (MAX_WAITING + 1), "a load is no hang"
+
+
+@pytest.mark.parametrize(
+    ("error", "lines"),
+    [
+        (StoreUnavailableError("the disk is gone"), [f"{LATE}: the disk is gone"]),
+        (ValueError("a fault"), ["a write failed", f"{LATE}: ValueError('a fault')"]),
+        (TransactionConflictError("it is decided"), []),
+    ],
+)
+async def test_failures_whose_requests_have_their_answers_are_logged_once(
+    caplog: pytest.LogCaptureFixture, error: Exception, lines: list[str]
+) -> None:
+    time = VirtualClock()
+    appends = Appends(Health(), time.clock)
+    gate = asyncio.Event()
+
+    async def commit() -> None:
+        await gate.wait()
+        raise error
+
+    requests = [asyncio.create_task(appends.confirmed(commit())) for _ in range(2)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    pass_seconds(time, appends, ANSWER_SECONDS)
+    for request in requests:
+        with pytest.raises(NotConfirmedError):
+            await request
+    gate.set()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert [record.message for record in caplog.records[1:]] == lines
+
+
+async def fail(reason: str) -> None:
+    pytest.fail(reason)
