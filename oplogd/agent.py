@@ -44,6 +44,8 @@ from oplogd.turns import Turns, watch_turns
 CLOCK_AHEAD_MS = 60_000
 _CATCH_UP_SECONDS = 2.0
 _LOCATE_SECONDS = 5.0
+# Time of a stop for ending the streams and the requests, but at most half of it.
+_END_SECONDS = 10.0
 
 logger = logging.getLogger("oplogd.agent")
 
@@ -210,15 +212,22 @@ class Agent:
             self._run("purge", purge_tombstones(self.store, retention, self.clock))
 
     async def drain(self) -> None:
-        """Stop intake, store the queue, send it to the consumers, then end their streams."""
+        """Stop intake, store the queue, send it to the consumers, then end their streams.
+
+        If the store does not take the queue, the streams end before: then call ``stored``.
+        """
         self.stopping = True
         await self.udp.stop()
+        if await self._is_stored_in_time():
+            await self._consumers_caught_up()
+        await self.hub.end_all()
+        await self.hub.cut_off_the_rest()
+
+    async def stored(self) -> None:
+        """Wait until the queues are empty or their writers have died."""
         await self._emptied(self.queue.emptied(), self._writer)
         await self._emptied(self.fenced.emptied(), self._fenced_writer)
         await self._emptied(self.topics.queue.emptied(), self._message_writer)
-        await self._consumers_caught_up()
-        await self.hub.end_all()
-        await self.hub.cut_off_the_rest()
 
     async def stop(self) -> None:
         """Cancel all tasks and close the spool."""
@@ -233,6 +242,20 @@ class Agent:
         task.add_done_callback(self._ended)
         self._tasks.append(task)
         return task
+
+    async def _is_stored_in_time(self) -> bool:
+        """Return whether the queue is stored while there is still time to end everything else."""
+        timeout = self.settings.shutdown_timeout
+        seconds = timeout - min(_END_SECONDS, timeout / 2)
+        storing = asyncio.create_task(self.stored(), name="storing the queue")
+        patience = asyncio.ensure_future(self.clock.sleep(seconds))
+        await asyncio.wait({storing, patience}, return_when=asyncio.FIRST_COMPLETED)
+        is_stored = storing.done()
+        for task in (storing, patience):
+            task.cancel()
+        if not is_stored:
+            logger.error("the store has not taken the queue within %g s: ending the rest", seconds)
+        return is_stored
 
     async def _emptied(
         self, empty: Coroutine[Any, Any, None], writer: "asyncio.Task[None]"

@@ -210,6 +210,7 @@ class _Process:
         await self._agent.drain()
         self._server.should_exit = True
         await serving
+        await self._agent.stored()
         await self._agent.stop()
         await self._store.close()
 

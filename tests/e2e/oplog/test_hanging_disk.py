@@ -1,5 +1,6 @@
 """A disk that hangs: the agent says so, answers those that wait, and stores everything later."""
 
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,6 +10,7 @@ from tests.kits.agents.agent import Agent
 from tests.kits.agents.topics import Topic
 from tests.kits.clock.moved import MovedClock
 from tests.kits.clock.waiting import attempts
+from tests.kits.web.connection import NDJSON, RawConnection
 
 OPERATION = {"event": "insert", "type": "video", "id": "1"}
 
@@ -60,3 +62,35 @@ def test_a_hanging_disk_degrades_the_agent_and_ends_the_wait_of_every_writer(
         agent.wait_status(status="OK", queue_size=0, events_ingested=1)
         assert [message.payload for message in topic.poll_all()] == ["a"]
         assert agent.text().count(reason) == 1
+
+
+def test_a_stop_answers_everybody_although_the_disk_hangs_and_stores_the_queue_later(
+    tmp_path: Path,
+) -> None:
+    clock, hang = MovedClock(tmp_path), tmp_path / "hang"
+    environ = {**clock.environ, "OPLOG_TEST_HANG": str(hang)}
+    with (
+        HangingAgent(tmp_path, "--shutdown-timeout", "300s", environ=environ) as agent,
+        agent.follow() as stream,
+        RawConnection(agent) as upload,
+        ThreadPoolExecutor(1) as sender,
+    ):
+        hang.touch()
+        upload.send(NDJSON, b"Content-Length: 9\r\nExpect: 100-continue\r\n\r\n")
+        assert upload.socket.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        post = sender.submit(agent.request, "POST", "/ops", OPERATION)
+        agent.wait_status(queue_size=1)
+        agent.process.send_signal(signal.SIGTERM)
+        agent.wait_log("stopping: storing 1 queued")
+        for _ in attempts(30):  # the stop may not have begun to wait at the first move
+            clock.move(300)
+            if agent.count("the store has not taken the queue"):
+                break
+        assert upload.reply().problem().startswith("the agent is stopping")
+        assert post.result().status == 503
+        assert post.result().json["detail"].startswith("not confirmed")
+        assert stream.rest() == []
+        hang.unlink()
+        assert agent.wait() == 0
+    with Agent(tmp_path) as next_agent:
+        assert next_agent.status()["store"]["ops"] == 1
