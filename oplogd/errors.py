@@ -51,6 +51,10 @@ class TopicExistsError(OplogError):
     """A topic of this name exists already."""
 
 
+class NoLogNumberError(OplogError):
+    """The store has no free number for the log of another topic. The message says what to do."""
+
+
 class TransactionNotFoundError(OplogError):
     """There is no transaction with this id, or it was forgotten."""
 

@@ -15,8 +15,7 @@ from oplogd.pointer import DEFAULT_RULES, Decision, PointerRules
 # Time to live in seconds of topics that have none of their own, in a new store: seven days.
 DEFAULT_TTL = 7 * 86_400
 
-# Logs are numbered from 1; 0 is the oplog. Offsets in a topic stay below MAX_OFFSET.
-MAX_LOG = (1 << 23) - 1
+# Offsets in a topic stay below MAX_OFFSET.
 MAX_OFFSET = (1 << 40) - 1
 
 
@@ -57,7 +56,8 @@ def id_of_record(entry: TopicEntry, number: int, last: int) -> MessageId:
 
 
 class Topic(NamedTuple):
-    """One generation of a topic: ``log`` is never used again after the topic was deleted.
+    """One generation of a topic: ``log`` is never used again after the topic was deleted. See
+    ``numbers``.
 
     ``ttl``: the topic's own time to live in seconds; None: the store's default counts.
     ``pointers``: its rules for messages under pointers.
@@ -73,16 +73,17 @@ class TopicBounds(NamedTuple):
     """The ends of a topic's log.
 
     ``front``: the newest entry that is gone, because of its age or a sweep. All entries past it can
-    be read. Offset 0: none is gone; then its time and sequence are past all ids of earlier
+    be read. Offset ``begin``: none is gone; then its time and sequence are past all ids of earlier
     generations of the name, and before all of this one. ``head``: the newest entry; in an empty
     topic the front. ``at``: the last entry at or before the position that was asked for, at least
-    the front.
+    the front. ``begin``: the offset before the first entry of this generation.
     """
 
     front: Mark
     head: Mark
     at: Mark
     now_ms: int
+    begin: int = 0
 
 
 class MessageBatch(NamedTuple):
@@ -127,9 +128,12 @@ class News(NamedTuple):
 
 
 class TopicStats(NamedTuple):
-    """Figures for /status. ``topics``: number of topics that exist."""
+    """Figures for /status. ``topics``: number of topics that exist. ``numbers``: of logs in use,
+    those of topics that were deleted lately included.
+    """
 
     topics: int
+    numbers: int = 0
 
 
 class TopicLog(Protocol):
@@ -175,7 +179,7 @@ class Topics(Protocol):
     async def create(
         self, name: TopicName, ttl: int | None, pointers: PointerRules = DEFAULT_RULES
     ) -> Topic:
-        """Create a topic. Raises TopicExistsError."""
+        """Create a topic. Raises TopicExistsError and NoLogNumberError."""
 
     async def change(
         self, name: TopicName, ttl: int | None, pointers: PointerRules = DEFAULT_RULES

@@ -46,7 +46,7 @@ def topic_start(
         if is_within(position, committed=committed):
             gone = gone or position[:2] == (front.ms, front.sequence)
     else:
-        gone = 0 < position.ms <= front.ms and front.offset > 0
+        gone = 0 < position.ms <= front.ms and front.offset > bounds.begin
     return TopicStart(front if gone else bounds.at, gone)
 
 

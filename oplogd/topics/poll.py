@@ -69,7 +69,7 @@ class PollStart:
             return Begin(0, gap=False)
         if self._id is None:
             # A time is no place in the log, so all of its ms may be gone but one message.
-            return Begin(at.offset, front.offset > 0 and self._first_ms <= front.ms)
+            return Begin(at.offset, front.offset > bounds.begin and self._first_ms <= front.ms)
         # Ids of earlier generations are smaller than the front of this one.
         place, front_place = self._id[:2], (front.ms, front.sequence)
         gap = place < front_place or (place == front_place and self._id.is_inside)

@@ -69,6 +69,8 @@ GAUGES = {
     "store_lag_fold": "Operations in the log and not yet folded into the states",
     "store_lag_follower": "Operations in the log that the follower has not read yet",
     "topics_count": "Topics in the store",
+    "topics_numbers_used": "Numbers of logs in use, those of topics deleted lately included",
+    "topics_numbers_free": "Numbers of logs that are free for other topics",
     "topics_queue_size": "Messages waiting to be stored",
     "topics_queue_bytes": "Bytes of messages waiting to be stored",
     "topics_feeds": "Topics with messages in memory, because somebody listens",

@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.names import OPLOG
+from oplogd.store.numbers import MAX_LOG
 from oplogd.store.topics import Topics
 from oplogd.stream.feeds import Feeds
 from oplogd.stream.hub import Hub
@@ -27,10 +28,10 @@ class TopicFigures:
         self._hub = hub
 
     async def members(self) -> dict[str, Any]:
-        """Return the members for everybody: no name of a topic. ``count``: None if not known."""
+        """Return the members for everybody: no name of a topic. Those of the store may be None."""
         queue, feeds = self._parts.queue, self._feeds.stats
         return {
-            "count": await self._count(),
+            **await self._stored(),
             **self._parts.counters.counts._asdict(),
             "queue_size": queue.count,
             "queue_bytes": queue.bytes,
@@ -38,11 +39,13 @@ class TopicFigures:
             "feeds_bytes": feeds.bytes,
         }
 
-    async def _count(self) -> int | None:
+    async def _stored(self) -> dict[str, int | None]:
+        names = ("count", "numbers_used", "numbers_free")
         try:
-            return (await self._stats.answer()).topics
+            topics, numbers = await self._stats.answer()
         except StoreUnavailableError:  # the store's own figures tell it
-            return None
+            return dict.fromkeys(names)
+        return dict(zip(names, (topics, numbers, MAX_LOG - numbers), strict=True))
 
     def metrics(self) -> Iterable[Metric]:
         """Return the metrics with a label for each of the busiest topics."""

@@ -5,14 +5,18 @@ from collections.abc import Collection
 
 import msgspec
 
-from oplogd.errors import StoreUnavailableError
+from oplogd.errors import NoLogNumberError
 from oplogd.message_id import stamp
 from oplogd.names import TopicName, no_topic, topic_exists
 from oplogd.pointer import DEFAULT_RULES, PointerRules
+from oplogd.store.numbers import begin_of, is_log, used_up
 from oplogd.store.sqlite import topic_entries
 from oplogd.store.sqlite import topic_statements as sql
 from oplogd.store.sqlite.connection import transaction
-from oplogd.store.topics import MAX_LOG, Topic
+from oplogd.store.topics import Topic, TopicStats
+
+# Logs that one creation looks at for a free number: some hundredths of a second.
+_LOOKED_AT = 50_000
 
 
 def _topic(row: tuple[int, str, str, int | None, int, int | None]) -> Topic:
@@ -27,16 +31,20 @@ def create(
         if find(db, name):
             raise topic_exists(name)
         _, _, last_log, ended_stamp = db.execute(sql.CATALOGUE).fetchone()
-        if last_log == MAX_LOG:
-            raise StoreUnavailableError(f"the store has used all of its {MAX_LOG:,} topics")
-        topic = Topic(last_log + 1, name, ttl, pointers)
-        row = {"log": topic.log, "namespace": name.namespace, "name": name.topic, "ttl": ttl}
-        # One more than any old id: so a position at the last old one has a gap.
-        db.execute(sql.CREATE, row | {"stamp": max(ended_stamp, stamp(now, 0))})
-        db.execute(sql.USE_LOG, (topic.log,))
-        _set_rules(db, topic.log, pointers)
-        db.execute(sql.COUNT_CHANGE)
-    return topic
+        given = {"log": last_log + 1, "limit": _LOOKED_AT}
+        log, is_free = db.execute(sql.NEXT_LOG, given).fetchone()
+        if is_free and is_log(log):
+            row = {"log": log, "namespace": name.namespace, "name": name.topic, "ttl": ttl}
+            # One more than any old id: so a position at the last old one has a gap.
+            row |= {"begin": begin_of(log), "stamp": max(ended_stamp, stamp(now, 0))}
+            db.execute(sql.CREATE, row)
+            _set_rules(db, log, pointers)
+            db.execute(sql.COUNT_CHANGE)
+        # If none is free, the next creation looks at the numbers that follow.
+        db.execute(sql.USE_LOG, (log,))
+    if not is_free or not is_log(log):
+        raise NoLogNumberError(used_up("the store"))
+    return Topic(log, name, ttl, pointers)
 
 
 def change(
@@ -88,9 +96,10 @@ def current(db: sqlite3.Connection, logs: Collection[int]) -> dict[int, Topic]:
     return {row[0]: _topic(row) for row in db.execute(sql.CURRENT, (given,))}
 
 
-def count(db: sqlite3.Connection) -> int:
-    topics: int = db.execute(sql.COUNT).fetchone()[0]
-    return topics
+def count(db: sqlite3.Connection) -> TopicStats:
+    (topics,) = db.execute(sql.COUNT).fetchone()
+    (numbers,) = db.execute(sql.COUNT_NUMBERS).fetchone()
+    return TopicStats(topics, numbers)
 
 
 def _set_rules(db: sqlite3.Connection, log: int, pointers: PointerRules) -> None:

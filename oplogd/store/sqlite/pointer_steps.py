@@ -26,7 +26,7 @@ from oplogd.store.sqlite import pointer_rows as rows
 from oplogd.store.sqlite import pointer_statements as sql
 from oplogd.store.sqlite import topic_entries
 from oplogd.store.sqlite.parts import parts
-from oplogd.store.sqlite.topic_statements import OFFSET_BITS
+from oplogd.store.sqlite.topic_statements import base
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import Limits
 from oplogd.transaction import Marker, decode_marker, encode_marker
@@ -128,7 +128,7 @@ def rollback(
     else:
         rows.remove_stored(db, log, pointer, 0)
         rows.save(db, row._replace(published=row.last, records=0, octets=0, publish=None))
-    offsets = [place - (log << OFFSET_BITS) for place in _decode_numbers(places)]
+    offsets = [place - base(log) for place in _decode_numbers(places)]
     return _append_voided(db, row, offsets, now)
 
 
@@ -204,7 +204,7 @@ def _append(
     offset, first = placed[row.log]
     count = len(contents)
     if kind is not EntryKind.VOID:
-        place = (row.log << OFFSET_BITS) + offset
+        place = base(row.log) + offset
         given = {"log": row.log, "pointer": row.pointer, "first": place, "count": count}
         db.execute(sql.ADD_ENTRIES, given)
     return [topic_entries.mark_of(offset + n, first + n) for n in range(count)]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from oplogd.errors import ForeignStoreError
 from oplogd.event_id import MAX_MS
+from oplogd.store.numbers import MAX_LOG
 from oplogd.store.topics import DEFAULT_TTL
 
 # ``oplg``: marks a SQLite file as an oplog store.
@@ -66,8 +67,9 @@ CREATE_CATALOGUE = """
         ttl INTEGER NOT NULL, version INTEGER NOT NULL, last_log INTEGER NOT NULL,
         ended_stamp INTEGER NOT NULL
     )"""
-# A row for each generation of a topic; those that were deleted have no name. `floor`: entries up to
-# it are gone, whatever their age. Deleting them may take until the next sweep.
+# A row for each generation of a topic; those that were deleted have no name. `log`: see `numbers`.
+# `floor`: entries up to it are gone, whatever their age. Deleting them may take until the next
+# sweep.
 CREATE_TOPICS = """
     CREATE TABLE topics (
         log INTEGER PRIMARY KEY, namespace TEXT, name TEXT, ttl INTEGER,
@@ -75,9 +77,9 @@ CREATE_TOPICS = """
         floor INTEGER NOT NULL, floor_stamp INTEGER NOT NULL,
         UNIQUE (namespace, name)
     )"""
-# `place`: log << 40 | offset. `expires`: end of the message's own time to live in ms since 1970,
-# 0 without one. Negative for DEFERRED entries: the sweep must not empty them, since committed
-# readers may read them for longer.
+# `place`: number of the log << 40 | offset. `expires`: end of the message's own time to live in ms
+# since 1970, 0 without one. Negative for DEFERRED entries: the sweep must not empty them, since
+# committed readers may read them for longer.
 CREATE_ENTRIES = """
     CREATE TABLE entries (
         place INTEGER PRIMARY KEY, stamp INTEGER NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL,
@@ -217,6 +219,11 @@ MIGRATIONS = (
     ),
     # As above.
     Migration("rules for pointers", (CREATE_POINTER_RULES, CREATE_POINTER_RULES_LEAVE)),
+    # As above. Older agents do not know logs whose numbers are used again.
+    Migration(
+        "numbers of logs are used again",
+        (f"CREATE UNIQUE INDEX topics_by_number ON topics (log & {MAX_LOG})",),
+    ),
 )
 
 

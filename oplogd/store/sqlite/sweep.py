@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from oplogd.errors import TopicNotFoundError
 from oplogd.message_id import stamp
 from oplogd.pointer import decided_by
+from oplogd.store.numbers import may_follow
 from oplogd.store.sqlite import pointer_statements, topic_entries
 from oplogd.store.sqlite import topic_statements as sql
 from oplogd.store.sqlite.connection import transaction
@@ -70,7 +71,7 @@ def forget(db: sqlite3.Connection, log: int, progress: Progress | None = None) -
             given = {"log": log, "limit": STEP_ENTRIES}
             if any(db.execute(each, given).rowcount for each in pointer_statements.REMOVE_OF_LOG):
                 progress.has_ended = False
-            else:
+            elif may_follow(log, *db.execute(sql.HEAD, (log,)).fetchone()):
                 db.execute(sql.FORGET, (log,))
         return count
 
@@ -131,7 +132,7 @@ def _forget_stored(
 def _remove(db: sqlite3.Connection, log: int, upto: int, keep_from: int, progress: Progress) -> int:
     """Look at some entries and remove them, except a transaction's from this stamp on."""
     given = {
-        "base": log << sql.OFFSET_BITS,
+        "base": sql.base(log),
         "after": progress.after,
         "upto": upto,
         "keep_from": keep_from,

@@ -15,6 +15,7 @@ from oplogd.lease import Fence
 from oplogd.message import Message
 from oplogd.message_id import stamp, unstamp
 from oplogd.names import no_topic
+from oplogd.store.numbers import begin_of
 from oplogd.store.sqlite import lease_rows
 from oplogd.store.sqlite import topic_statements as sql
 from oplogd.store.sqlite.connection import transaction
@@ -155,7 +156,7 @@ def locate(db: sqlite3.Connection, log: int, ms: int, sequence: int, now: int) -
     if row is None:
         raise deleted(log)
     front, head, at = mark_of(*row[0:2]), mark_of(*row[2:4]), mark_of(*row[4:6])
-    return TopicBounds(front, head, at, now)
+    return TopicBounds(front, head, at, now, begin_of(log))
 
 
 def raise_floor(db: sqlite3.Connection, log: int, now: int) -> Mark:
@@ -170,7 +171,7 @@ def raise_floor(db: sqlite3.Connection, log: int, now: int) -> Mark:
 
 
 def _given(log: int, now: int) -> dict[str, int]:
-    return {"log": log, "base": log << sql.OFFSET_BITS, "now": now}
+    return {"log": log, "base": sql.base(log), "now": now}
 
 
 def deleted(log: int) -> TopicNotFoundError:

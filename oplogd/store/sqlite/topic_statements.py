@@ -1,10 +1,13 @@
 """The SQL statements of the topics."""
 
 from oplogd.message_id import MAX_SEQUENCE, SEQUENCE_BITS
+from oplogd.store.numbers import MAX_LOG, number_of
 from oplogd.store.sqlite.template import READ_CHARACTERS, search, steps
 from oplogd.store.topics import MAX_OFFSET, EntryKind
 
-OFFSET_BITS = MAX_OFFSET.bit_length()
+_OFFSET_BITS = MAX_OFFSET.bit_length()
+# The place before all entries with the number of a log.
+BASE = f"((log & {MAX_LOG}) << {_OFFSET_BITS})"
 STAMPS_PER_MS = MAX_SEQUENCE + 1
 MAX_STAMP = (1 << 63) - 1
 
@@ -22,11 +25,24 @@ CURRENT = f"""
 """
 EXIST = "SELECT EXISTS (SELECT 1 FROM topics)"
 COUNT = "SELECT count(*) FROM topics WHERE name IS NOT NULL"
+COUNT_NUMBERS = "SELECT count(*) FROM topics"
 CATALOGUE = "SELECT ttl, version, last_log, ended_stamp FROM catalogue"
 COUNT_CHANGE = "UPDATE catalogue SET version = version + 1"
 USE_LOG = "UPDATE catalogue SET last_log = ?"
 SET_DEFAULT_TTL = "UPDATE catalogue SET ttl = ?"
-CREATE = "INSERT INTO topics VALUES (:log, :namespace, :name, :ttl, 0, :stamp, 0, :stamp)"
+CREATE = """
+    INSERT INTO topics VALUES (:log, :namespace, :name, :ttl, :begin, :stamp, :begin, :stamp)
+"""
+# The first log from :log on whose number no topic has, or the last one of some that were looked at.
+_IN_USE = f"SELECT 1 FROM topics WHERE (log & {MAX_LOG}) = (candidate.log & {MAX_LOG})"
+NEXT_LOG = f"""
+    WITH RECURSIVE candidate (log) AS (
+        SELECT :log UNION ALL SELECT log + 1 FROM candidate
+        WHERE NOT log & {MAX_LOG} OR EXISTS ({_IN_USE}) LIMIT :limit
+    )
+    SELECT log, log & {MAX_LOG} AND NOT EXISTS ({_IN_USE})
+    FROM candidate ORDER BY log DESC LIMIT 1
+"""
 SET_TTL = "UPDATE topics SET ttl = ? WHERE log = ?"
 SET_RULES = "REPLACE INTO pointer_rules VALUES (?, ?, ?)"
 RESET_RULES = "DELETE FROM pointer_rules WHERE log = ?"
@@ -60,7 +76,7 @@ APPENDER = f"""
         FROM json_each(NEW.body) CROSS JOIN topics ON log = json_extract(value, '$[0]')
         WHERE name IS NOT NULL;
         INSERT INTO entries
-        SELECT (log << {OFFSET_BITS}) + head + 1 + given.key, first + given.key,
+        SELECT {BASE} + head + 1 + given.key, first + given.key,
         NEW.kind, json_extract(given.value, '$[1]'),
         coalesce((first + given.key >> {SEQUENCE_BITS}) + json_extract(given.value, '$[0]'), 0)
         FROM json_each(NEW.body) AS batch
@@ -83,6 +99,11 @@ _BOUNDS = f"""bounds (floor, floor_stamp, head, head_stamp, oldest) AS (
         {_OLDEST}
         FROM topics CROSS JOIN catalogue WHERE log = :log AND name IS NOT NULL
     )"""
+
+
+def base(log: int) -> int:
+    """Return the place before all entries with the number of a log: see ``BASE``."""
+    return number_of(log) << _OFFSET_BITS
 
 
 def _front(after: str) -> str:
@@ -172,9 +193,9 @@ NEWS = """
 EXPIRED = f"""
     SELECT log FROM topics CROSS JOIN catalogue CROSS JOIN entries ON place = (
         SELECT min(place) FROM entries
-        WHERE place > log << {OFFSET_BITS} AND place <= (log << {OFFSET_BITS}) + head
+        WHERE place > {BASE} AND place <= {BASE} + head
     )
-    WHERE name IS NOT NULL AND (place <= (log << {OFFSET_BITS}) + floor OR stamp < {_OLDEST})
+    WHERE name IS NOT NULL AND (place <= {BASE} + floor OR stamp < {_OLDEST})
 """
 DELETED = "SELECT log FROM topics WHERE name IS NULL"
 # Entries of transactions and PUBLISH entries stay for longer: younger ones than this.
@@ -208,3 +229,4 @@ VOID = f"""
     )
 """
 FORGET = "DELETE FROM topics WHERE log = ?"
+HEAD = "SELECT head FROM topics WHERE log = ?"

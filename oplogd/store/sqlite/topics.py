@@ -153,7 +153,7 @@ class SqliteTopics:
         return news
 
     async def stats(self) -> TopicStats:
-        return TopicStats(await self._lookups.run(catalogue.count))
+        return await self._lookups.run(catalogue.count)
 
     async def sweep(self) -> int:
         """Do ``Topics.sweep``: each step is a call of the writer, so that appends interleave."""

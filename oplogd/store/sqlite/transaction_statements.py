@@ -1,7 +1,7 @@
 """The SQL statements of transactions."""
 
 from oplogd.store.sqlite.statements import REPLACE_STATE, advance, end_opening
-from oplogd.store.sqlite.topic_statements import OFFSET_BITS
+from oplogd.store.sqlite.topic_statements import BASE
 from oplogd.store.transactions import OPLOG_INDEX
 from oplogd.transaction import State
 
@@ -60,7 +60,7 @@ KNOWN = """
 ADD_MESSAGES = f"""
     INSERT INTO records
     SELECT :txn, json_extract(given.value, '$[2]'), log, json_extract(given.value, '$[3]'),
-    (log << {OFFSET_BITS}) + head + 1 + given.key, NULL, NULL, NULL
+    {BASE} + head + 1 + given.key, NULL, NULL, NULL
     FROM json_each(:body) AS batch
     CROSS JOIN placing ON log = json_extract(batch.value, '$[0]')
     CROSS JOIN json_each(batch.value, '$[1]') AS given

@@ -22,7 +22,7 @@ from oplogd.store.sqlite import topic_entries
 from oplogd.store.sqlite import transaction_rows as rows
 from oplogd.store.sqlite import transaction_statements as sql
 from oplogd.store.sqlite.parts import parts
-from oplogd.store.sqlite.topic_statements import OFFSET_BITS
+from oplogd.store.sqlite.topic_statements import base
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import Decisions, Limits, NewTransaction, Transaction
 from oplogd.transaction import Marker, Reason, Record, State, encode_marker, reused
@@ -193,7 +193,7 @@ def _add(db: sqlite3.Connection, id_: int, records: Sequence[Record], now: int) 
             raise no_topic(f"of log {min(gone)}")
         db.execute(sql.ADD_MESSAGES, {"txn": id_, "body": body})
         for log in limited:
-            first = (log << OFFSET_BITS) + placed[log][0]
+            first = base(log) + placed[log][0]
             db.execute(sql.HIDE_END, {"first": first, "count": len(messages[log])})
 
 

@@ -75,7 +75,7 @@ CREATE = endpoint(
     "Without a time to live the topic has the store's default, without `pointer_timeout` the"
     " agent's `--pointer-timeout`.",
     json_answer("The new topic.", _TOPIC_EXAMPLE),
-    (*WRITE_ERRORS, 409, 413),
+    (*WRITE_ERRORS, 409, 413, 507),
     body=_PROPERTIES,
 )
 CHANGE = endpoint(

@@ -90,6 +90,7 @@ ERRORS = {
     415: "The body has another type or encoding.",
     429: "Too many wrong passwords came from this address or from others.",
     431: "The headers are too large.",
+    507: "The store has no free number for another topic. Delete topics.",
     503: "The queue or the memory for bodies is full, or the store is away. Try again after"
     " Retry-After seconds. Messages that are 'not confirmed' may still be stored.",
 }

@@ -100,7 +100,7 @@ BEGIN = _endpoint(
             "Location": {"description": "Path of the transaction.", "schema": {"type": "string"}}
         },
     },
-    _BODY_ERRORS,
+    (*_BODY_ERRORS, 507),
     parameters=[],
     body=json_body(
         _object(

@@ -11,6 +11,7 @@ from oplogd.errors import (
     LeaseNotFoundError,
     MessageError,
     MessageTooLargeError,
+    NoLogNumberError,
     NotConfirmedError,
     OperationError,
     QueueFullError,
@@ -164,6 +165,8 @@ def problems() -> Iterator[None]:
         raise Problem(404, str(error)) from None
     except (LeaseConflictError, TopicExistsError, TransactionConflictError) as error:
         raise Problem(409, str(error)) from None
+    except NoLogNumberError as error:
+        raise Problem(507, str(error)) from None
     except StaleFenceError as error:
         raise Problem(412, str(error)) from None
     except (TooLargeError, TransactionTooLargeError) as error:

@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import itertools
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import pytest
+from pymongo import MongoClient
 
 from oplogd.operation import Operation
 from oplogd.store import BatchId, Entry, State, StateCursor, Store
@@ -32,6 +34,9 @@ class Kit(Protocol):
     async def open(self, max_bytes: int | None = None, topic_ttl: int | None = None) -> Store:
         """Return another handle on the database, as another process would have."""
 
+    async def used_logs(self, last: int) -> None:
+        """Let the next topic's log be the first one past ``last`` whose number is free."""
+
     async def close(self) -> None: ...
 
 
@@ -47,6 +52,10 @@ class SqliteKit:
         self._open.append(store)
         await store.open()
         return store
+
+    async def used_logs(self, last: int) -> None:
+        with contextlib.closing(sqlite3.connect(self._path)) as db, db:
+            db.execute("UPDATE catalogue SET last_log = ?", (last,))
 
     async def close(self) -> None:
         for store in self._open:
@@ -102,6 +111,11 @@ class MongoKit:
         self._open.append(store)
         await store.open()
         return store
+
+    async def used_logs(self, last: int) -> None:
+        with MongoClient[dict[str, object]](self._url) as client:
+            catalogue = client.get_default_database()["oplog_topics"]
+            catalogue.update_one({"_id": "#"}, {"$set": {"logs": last}})
 
     async def close(self) -> None:
         for store in self._open:

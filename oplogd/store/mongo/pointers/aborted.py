@@ -16,7 +16,7 @@ from oplogd.store.mongo.pointers.stored import ROLLED_BACK, StoredMessages
 from oplogd.store.mongo.topics.layout import (
     PUBLISH_BASE,
     identity,
-    log_and_offset,
+    number_and_offset,
     number_of,
     place,
 )
@@ -38,14 +38,14 @@ class Aborted:
     async def note(self, pointer: int, log: int) -> None:
         """Note that the sweep may void all entries of a pointer."""
         try:
-            await self._notes.insert_one({"_id": key(pointer, log)})
+            await self._notes.insert_one({"_id": key(pointer, log), "log": log})
         except DuplicateKeyError:
             return
 
     async def void_all(self, is_allowed: Callable[[], bool]) -> None:
         """Void the entries of all pointers that were noted, some at a time while it is allowed."""
         while is_allowed() and (note := await self._notes.find_one({})) is not None:
-            pointer, log = pointer_and_log(note["_id"])
+            pointer, log = pointer_and_log(note)
             after = identity(pointer, log, 0)
             while is_allowed():
                 chosen = {"x": {"$gt": after, "$lt": end_of(pointer, log)}, "kind": STANDING}
@@ -54,7 +54,7 @@ class Aborted:
                     await self._notes.delete_one({"_id": note["_id"]})
                     break
                 after = found[-1]["x"]
-                offsets = [log_and_offset(each["_id"])[1] for each in found]
+                offsets = [number_and_offset(each["_id"])[1] for each in found]
                 await void(self._link, pointer, log, offsets)
                 # Later: a reader that misses messages takes them for gone unless the entry is void.
                 if (upto := number_of(after) - PUBLISH_BASE) > 0:

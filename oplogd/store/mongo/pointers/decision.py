@@ -68,7 +68,7 @@ class Decider:
         """
         keys = {key(*pair): decision for pair, decision in decided.items()}
         for row in await self._rows.among(keys):
-            pointer, log = pointer_and_log(row["_id"])
+            pointer, log = pointer_and_log(row)
             if row.get("stored"):
                 await self._stored.drop_new(pointer, log)
             if row.get("entries") and keys[row["_id"]] is Decision.ABORTED:

@@ -69,7 +69,7 @@ class Keeper:
         count, after = 0, ""
         while self._lease.held and (rows := await self._rows.due(after)):
             after = rows[-1]["_id"]
-            expires = {pointer_and_log(row["_id"]): row["expires"] for row in rows}
+            expires = {pointer_and_log(row): row["expires"] for row in rows}
             by_log: dict[int, list[int]] = {}
             for pointer, log in expires:
                 by_log.setdefault(log, []).append(pointer)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.pointers.aborted import Aborted
-from oplogd.store.mongo.pointers.rows import Rows, pointer_and_log
+from oplogd.store.mongo.pointers.rows import Rows, pointer_and_number
 from oplogd.store.mongo.pointers.stored import MAX_NUMBER, StoredMessages
 from oplogd.store.mongo.topics.layout import (
     END_NUMBER,
@@ -39,12 +39,12 @@ class Leaving:
             number = number_of(identity)
             upto = MAX_NUMBER if number == END_NUMBER else number - PUBLISH_BASE
             if upto > 0:
-                pair = pointer_and_log(identity)
+                pair = pointer_and_number(identity)
                 ranges[pair] = max(upto, ranges.get(pair, 0))
         await self._stored.remove([(*pair, upto) for pair, upto in ranges.items()])
 
     async def remove_log(self, log: int) -> None:
         """Remove all that is left of the pointers of a log."""
         keys = await self._rows.of_log(log)
-        await self._stored.remove([(*pointer_and_log(each), MAX_NUMBER) for each in keys])
+        await self._stored.remove([(*pointer_and_number(each), MAX_NUMBER) for each in keys])
         await self._rows.remove(keys)

@@ -35,7 +35,7 @@ from oplogd.store.mongo.topics.groups import Group, Once
 from oplogd.store.mongo.topics.layout import (
     Document,
     identity,
-    log_and_offset,
+    number_and_offset,
 )
 from oplogd.store.mongo.transactions.completion import Step
 from oplogd.store.topics import EntryKind
@@ -109,7 +109,7 @@ class Rollbacks:
 
     async def complete(self, note: Document) -> Mark | None:
         """Carry out a rollback. Return the mark of its last VOID entry; None if it has none."""
-        pointer, log = pointer_and_log(note["_id"])
+        pointer, log = pointer_and_log(note)
         runs = _pairs(note["runs"])
         # A reader that misses messages of a PUBLISH entry takes them for gone unless it is void.
         await void(self._link, pointer, log, _offsets(runs))
@@ -150,7 +150,7 @@ class Rollbacks:
             if marker.end - marker.records < upto:
                 end = marker.end
                 found.append(after)
-        offsets = [log_and_offset(each["_id"])[1] for each in found]
+        offsets = [number_and_offset(each["_id"])[1] for each in found]
         if late := [offset for offset in offsets if not _covers(runs, offset)]:
             runs = runs_of([*_offsets(runs), *late])
             changed = {"runs": _flat(runs), "stored": [0, end], "upto": end}
@@ -193,7 +193,7 @@ class Rollbacks:
                 found = self._link.entries.find({"x": chosen, **others}, members, session=session)
                 async for each in found.batch_size(5_000):
                     if wanted is None or stamp(each["ts"], each["q"]) in wanted:
-                        offsets.append(log_and_offset(each["_id"])[1])
+                        offsets.append(number_and_offset(each["_id"])[1])
                         if "data" in each:
                             marker = decode_marker(each["data"])
                             stored.append((marker.end - marker.records, marker.end))
@@ -214,4 +214,5 @@ def _flat(pairs: Iterable[tuple[int, int]]) -> list[int]:
 
 
 def _pairs(flat: Sequence[int]) -> list[tuple[int, int]]:
-    return list(zip(flat[::2], flat[1::2], strict=True))
+    numbers = [int(each) for each in flat]  # large ones are read as Int64
+    return list(zip(numbers[::2], numbers[1::2], strict=True))

@@ -16,6 +16,7 @@ from pymongo.errors import DuplicateKeyError
 
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.topics.layout import Document, parts
+from oplogd.store.numbers import number_of
 from oplogd.store.pointers import OpenPointer, PointerStats
 
 POINTERS = "oplog_pointers"
@@ -28,11 +29,18 @@ STEP = 500
 
 
 def key(pointer: int, log: int) -> str:
-    return f"{pointer:016x}{log:06x}"
+    return f"{pointer:016x}{number_of(log):06x}"
 
 
-def pointer_and_log(key: str) -> tuple[int, int]:
+def pointer_and_number(key: str) -> tuple[int, int]:
+    """Return the pointer, and the number of the log."""
     return int(key[:16], 16), int(key[16:22], 16)
+
+
+def pointer_and_log(document: Document) -> tuple[int, int]:
+    """Return the pointer and the log of a row or a note."""
+    pointer, number = pointer_and_number(document["_id"])
+    return pointer, int(document.get("log", number))
 
 
 class Rows:
@@ -120,7 +128,7 @@ class Rows:
         found = self._rows.find({"log": log}).sort([("begun", 1), ("_id", 1)]).limit(limit)
         return [
             OpenPointer(
-                pointer_and_log(each["_id"])[0],
+                pointer_and_number(each["_id"])[0],
                 int(each["begun"]),
                 int(each["expires"]),
                 bool(each.get("entries")),

@@ -36,6 +36,7 @@ from oplogd.store.mongo.search import last_before
 from oplogd.store.mongo.timing import Timing
 from oplogd.store.mongo.topics.layout import Document, stamp_of
 from oplogd.store.mongo.transactions.payloads import MOST_PAYLOADS, PAYLOADS
+from oplogd.store.numbers import number_of
 from oplogd.store.topics import TopicEntry, TopicRecord
 from oplogd.store.transactions import Limits
 from oplogd.transaction import decode_marker
@@ -289,7 +290,7 @@ def _record(document: Document, publish_ms: int, now_ms: int) -> TopicRecord:
 
 
 def _key(pointer: int, log: int, number: int) -> str:
-    return f"{pointer:016x}{log:06x}{number:010x}"
+    return f"{pointer:016x}{number_of(log):06x}{number:010x}"
 
 
 def _keys(pointer: int, log: int, after: int, upto: int) -> Document:

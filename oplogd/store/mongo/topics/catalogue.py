@@ -6,7 +6,7 @@ from pymongo import ReturnDocument
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import DuplicateKeyError
 
-from oplogd.errors import StoreUnavailableError
+from oplogd.errors import NoLogNumberError, StoreUnavailableError
 from oplogd.message_id import stamp
 from oplogd.names import TopicName, topic_exists
 from oplogd.pointer import DEFAULT_RULES, PointerRules
@@ -15,19 +15,30 @@ from oplogd.store.mongo.notifier import Notifier
 from oplogd.store.mongo.topics.layout import (
     CATALOGUE,
     NAMES_FROM,
+    RESERVATIONS,
     Document,
-    log_and_offset,
     number,
+    number_and_offset,
+    numbered,
     parts,
+    places_of,
     reservation,
     rules_members,
     rules_of,
+    reserved,
     topic_of,
 )
-from oplogd.store.topics import DEFAULT_TTL, MAX_LOG, Topic
+from oplogd.store.numbers import begin_of, generation_of, is_log, used_up
+from oplogd.store.topics import DEFAULT_TTL, Topic
 
 # Topics of one page.
 _PAGE = 500
+
+# Numbers in use that one creation meets, the first of them one by one, the others in rows of so
+# many.
+_ATTEMPTS = 20
+_SINGLE_ATTEMPTS = 8
+_PASSED_OVER = 10_000
 
 
 class Catalogue:
@@ -55,11 +66,11 @@ class Catalogue:
 
     async def of_log(self, log: int, session: AsyncClientSession | None = None) -> Document | None:
         """Return the document of the topic that has this log; None after it was deleted."""
-        reserved = await self._link.topics.find_one({"_id": reservation(log)}, session=session)
-        if reserved is None:
+        found = await self._link.topics.find_one(reserved(log), session=session)
+        if found is None:
             return None
         return await self._link.topics.find_one(
-            {"_id": reserved["name"], "log": log}, session=session
+            {"_id": found["name"], **numbered(log)}, session=session
         )
 
     async def rules_of(self, log: int) -> PointerRules:
@@ -69,8 +80,8 @@ class Catalogue:
 
     async def name_of_log(self, log: int) -> str | None:
         """Return the name of the topic that has, or had, this log; None long after its end."""
-        reserved = await self._link.topics.find_one({"_id": reservation(log)})
-        return None if reserved is None else str(reserved["name"])
+        found = await self._link.topics.find_one(reserved(log))
+        return None if found is None else str(found["name"])
 
     async def create(self, name: TopicName, ttl: int | None, pointers: PointerRules) -> Topic:
         """See ``Topics.create``."""
@@ -90,29 +101,57 @@ class Catalogue:
         try:
             await self._link.topics.insert_one(document)
         except DuplicateKeyError:
-            await self._link.topics.delete_one({"_id": reservation(log)})
+            await self._link.topics.delete_one(reserved(log))
             raise topic_exists(name) from None
         await self.bump()
         return topic_of(document)
 
     async def reserve(self, name: TopicName) -> int:
-        """Reserve the number of a new log. No log, deleted or not, has it or a larger one."""
+        """Reserve the number of a new log. No log, deleted or not, is it or a larger one.
+
+        Raises NoLogNumberError.
+        """
         topics = self._link.topics
-        while True:
+        for attempt in range(_ATTEMPTS):
             catalogue = await topics.find_one_and_update(
                 {"_id": CATALOGUE}, {"$inc": {"logs": 1}}, return_document=ReturnDocument.AFTER
             )
             if catalogue is None:
                 raise self._not_set_up()
-            if (log := number(catalogue, "logs")) > MAX_LOG:
-                raise StoreUnavailableError(
-                    f"MongoDB at {self._link.hosts}: all {MAX_LOG:,} numbers of topics are used"
-                )
-            try:
-                await topics.insert_one({"_id": reservation(log), "name": str(name)})
-            except DuplicateKeyError:
-                continue
-            return log
+            log = number(catalogue, "logs")
+            if is_log(log):
+                document: Document = {"_id": reservation(log), "name": str(name)}
+                if generation := generation_of(log):
+                    document["generation"] = generation
+                try:
+                    await topics.insert_one(document)
+                except DuplicateKeyError:
+                    if attempt >= _SINGLE_ATTEMPTS:
+                        await self._pass_over(log)
+                    continue
+                if not generation or await self._is_empty(log):
+                    return log
+                await topics.delete_one(reserved(log))
+        raise NoLogNumberError(used_up(f"MongoDB at {self._link.hosts}"))
+
+    async def _pass_over(self, log: int) -> None:
+        """Let the next attempt look behind some numbers in use that follow that of a log."""
+        inside = {"_id": {"$gt": reservation(log), "$lt": NAMES_FROM}}
+        found = self._link.topics.find(inside, {"_id": 1}).sort("_id", 1).limit(_PASSED_OVER)
+        last = log
+        async for each in found.batch_size(_PASSED_OVER + 1):
+            if each["_id"] != reservation(last + 1):
+                break
+            last += 1
+        await self._link.topics.update_one({"_id": CATALOGUE}, {"$max": {"logs": last}})
+
+    async def _is_empty(self, log: int) -> bool:
+        """Return whether a new log has no entries.
+
+        It has some if its number was lost when the collection of topics was dropped.
+        """
+        inside = {"_id": places_of(log, begin_of(log))}
+        return await self._link.entries.find_one(inside, {"_id": 1}) is None
 
     async def forget(self, log: int, ended_stamp: int) -> None:
         """Free the name of a topic whose log has ended. May be repeated.
@@ -122,17 +161,17 @@ class Catalogue:
         """
         topics = self._link.topics
         await topics.update_one({"_id": CATALOGUE}, {"$max": {"ended_stamp": ended_stamp}})
-        reserved = await topics.find_one({"_id": reservation(log)})
-        if reserved is None:
+        found = await topics.find_one(reserved(log))
+        if found is None:
             return
-        if "ended" not in reserved:
+        if "ended" not in found:
             ended = {"$set": {"ended": await self._link.now_ms()}}
-            await topics.update_one({"_id": reservation(log), "ended": None}, ended)
-        await self.free(reserved["name"], log)
+            await topics.update_one({**reserved(log), "ended": None}, ended)
+        await self.free(found["name"], log)
 
     async def free(self, name: str, log: int) -> None:
         """Remove the topic of this name if it has this log."""
-        freed = await self._link.topics.delete_one({"_id": name, "log": log})
+        freed = await self._link.topics.delete_one({"_id": name, **numbered(log)})
         if freed.deleted_count:
             await self.bump()
 
@@ -187,19 +226,24 @@ class Catalogue:
         return StoreUnavailableError(f"MongoDB at {self._link.hosts}: the topics are being set up")
 
     async def largest_log(self) -> int:
-        """Return the largest number of a log that was ever used, 0 if there is none.
+        """Return the largest number of a log that is known, 0 if there is none.
 
         It may be known from entries only, if ``oplog_topics`` was dropped.
         """
-        reserved = {"_id": {"$gt": CATALOGUE, "$lt": NAMES_FROM}}
-        last = await self._link.topics.find_one(reserved, {"_id": 1}, sort=[("_id", -1)])
+        last = await self._link.topics.find_one(RESERVATIONS, {"_id": 1}, sort=[("_id", -1)])
         newest = await self._link.entries.find_one({}, {"_id": 1}, sort=[("_id", -1)])
         return max(
             int(last["_id"][1:], 16) if last else 0,
-            log_and_offset(newest["_id"])[0] if newest else 0,
+            number_and_offset(newest["_id"])[0] if newest else 0,
         )
 
 
 def new_log(log: int, floor_stamp: int, now_ms: int) -> Document:
     """Return the members of a topic's document that describe a new, empty log."""
-    return {"log": log, "floor": 0, "floor_stamp": floor_stamp, "expired": 0, "created": now_ms}
+    return {
+        **numbered(log),
+        "floor": begin_of(log),
+        "floor_stamp": floor_stamp,
+        "expired": 0,
+        "created": now_ms,
+    }

@@ -6,6 +6,14 @@ from oplogd.pointer import PointerRules
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.topics.catalogue import Catalogue
 from oplogd.store.mongo.topics.layout import CATALOGUE, Document, number, rules_members, topic_of
+from oplogd.store.mongo.topics.layout import (
+    CATALOGUE,
+    Document,
+    log_of,
+    number,
+    numbered,
+    topic_of,
+)
 from oplogd.store.mongo.topics.log import Front, TopicReader
 from oplogd.store.topics import Topic
 
@@ -36,7 +44,7 @@ class Expiry:
             if after > (default if before is None else before):
                 rule = Front(catalogue, existing, await self._link.now_ms())
                 update["$max"] = {"expired": await self._front(existing, rule)}
-            same = {"_id": str(name), "log": existing["log"], "ttl": before}
+            same = {"_id": str(name), **numbered(log_of(existing)), "ttl": before}
             if (await self._link.topics.update_one(same, update)).matched_count:
                 await self._catalogue.bump()
                 return topic_of({**existing, "ttl": ttl})._replace(pointers=pointers)
@@ -54,17 +62,17 @@ class Expiry:
 
     async def _keep_expired(self, catalogue: Document, documents: list[Document]) -> None:
         now_ms = await self._link.now_ms()
-        rules = {each["log"]: Front(catalogue, each, now_ms) for each in documents}
+        rules = {log_of(each): Front(catalogue, each, now_ms) for each in documents}
         firsts = await self._reader.firsts(rules)
         for document in documents:
-            log = document["log"]
+            log = log_of(document)
             if log not in firsts or not rules[log].is_gone(firsts[log]):
                 continue
             try:
                 front = await self._front(document, rules[log])
             except TopicNotFoundError:  # deleted meanwhile
                 continue
-            same = {"_id": document["_id"], "log": log}
+            same = {"_id": document["_id"], **numbered(log)}
             await self._link.topics.update_one(same, {"$max": {"expired": front}})
 
     async def _front(self, document: Document, rule: Front) -> int:

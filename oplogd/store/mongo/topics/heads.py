@@ -23,6 +23,7 @@ from oplogd.store.mongo.topics.layout import (
     place,
     places_of,
 )
+from oplogd.store.numbers import begin_of
 
 # Places that one look-up asks for, unless there are more logs.
 _PLACES = 1_000
@@ -102,7 +103,7 @@ class TopicHeads:
                 known = {}
             for log in logs:
                 head = _behind(documents, log, known[log].mark, probes) if log in known else None
-                head = head or await self._by_range(log, session)
+                head = head or await self.by_range(log, session)
                 if head is None:
                     self._known.pop(log, None)
                 else:
@@ -130,7 +131,8 @@ class TopicHeads:
         self._sealed_at = self._link.clock.boot()
         return True
 
-    async def _by_range(self, log: int, session: AsyncClientSession | None) -> LogHead | None:
+    async def by_range(self, log: int, session: AsyncClientSession | None = None) -> LogHead | None:
+        """Return the head of a log; None if the log is gone."""
         newest = await self._link.entries.find_one(
             {"_id": places_of(log)}, MARK_FIELDS, sort=[("_id", -1)], session=session
         )
@@ -161,7 +163,7 @@ def _behind(
     at = documents.get(place(log, known.offset))
     if at is not None and mark_of(at) == known:
         return _head((passed or [at])[-1])
-    if known.offset == 0:  # the log was empty
+    if known.offset == begin_of(log):  # the log was empty
         return _head(passed[-1]) if passed else LogHead(known)
     return None
 

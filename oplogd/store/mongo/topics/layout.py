@@ -1,12 +1,15 @@
 """The documents of the two collections of topics. No I/O.
 
 ``oplog_topics`` holds
-- the catalogue ``{_id: "#", version, default_ttl, logs, ended_stamp}``. ``logs``: the largest
-  number of a log. ``ended_stamp``: the largest stamp in the logs of deleted topics.
-- per log a reservation of its number ``{_id: "#<6 hex digits>", name, ended}``. ``ended``: time of
-  the deletion in ms, missing while the topic exists.
-- per topic ``{_id: "namespace/topic", log, ttl, floor, floor_stamp, expired, created}``. Entries
-  up to the offset ``floor`` are gone. Those up to ``expired`` had expired before the time to live
+- the catalogue ``{_id: "#", version, default_ttl, logs, ended_stamp}``. ``logs``: the largest log
+  that was ever used. ``ended_stamp``: the largest stamp in the logs of deleted topics.
+- per log a reservation of its number ``{_id: "#<6 hex digits>", name, generation, ended, swept}``.
+  ``ended``: time of the deletion in ms, missing while the topic exists. ``swept``: time in ms at
+  which its entries were removed.
+- per topic ``{_id: "namespace/topic", log, generation, ttl, floor, floor_stamp, expired,
+  created}``.
+  ``log``: the number of its log. ``generation``: see ``numbers``; missing for the first. Entries up
+  to the offset ``floor`` are gone. Those up to ``expired`` had expired before the time to live
   grew, so they stay expired. It is an offset, not a time: a message that is appended after the
   clock was set back is past it.
 
@@ -37,7 +40,10 @@ from oplogd.event_id import Mark
 from oplogd.message_id import stamp, unstamp
 from oplogd.names import TopicName
 from oplogd.pointer import PointerRules
+from oplogd.store import numbers
 from oplogd.store.mongo.damage import whole
+from oplogd.store.numbers import generation_of
+from oplogd.store.numbers import number_of as number_of_log
 from oplogd.store.topics import MAX_OFFSET, EntryKind, Topic, TopicEntry, TopicRecord
 
 Document = dict[str, Any]
@@ -49,6 +55,8 @@ CATALOGUE = "#"
 
 # Names of topics sort after this, all other ids before it.
 NAMES_FROM = "$"
+
+RESERVATIONS: Document = {"_id": {"$gt": CATALOGUE, "$lt": NAMES_FROM}}
 
 # The place before the first entry of log 0, which has no entries here.
 SEAL = "0" * 16
@@ -79,10 +87,10 @@ MARK_FIELDS = {"ts": 1, "q": 1, "kind": 1}
 
 
 def place(log: int, offset: int) -> str:
-    return f"{log:06x}{offset:010x}"
+    return f"{number_of_log(log):06x}{offset:010x}"
 
 
-def log_and_offset(key: str) -> tuple[int, int]:
+def number_and_offset(key: str) -> tuple[int, int]:
     return int(key[:6], 16), int(key[6:], 16)
 
 
@@ -93,7 +101,7 @@ def places_of(log: int, after: int = 0, upto: int = MAX_OFFSET) -> Document:
 
 def identity(txn: int, log: int, number: int) -> str:
     """Return the identity of an entry of a transaction. ``number``: its lsn, or see above."""
-    return f"{txn:016x}{log:06x}{number:010x}"
+    return f"{txn:016x}{number_of_log(log):06x}{number:010x}"
 
 
 def number_of(key: str) -> int:
@@ -117,12 +125,33 @@ def owner_of(key: str) -> int:
 
 
 def reservation(log: int) -> str:
-    return f"#{log:06x}"
+    return f"#{number_of_log(log):06x}"
+
+
+def reserved(log: int) -> Document:
+    """Return the filter of the reservation of a log."""
+    return {"_id": reservation(log), "generation": generation_of(log) or None}
+
+
+def numbered(log: int) -> Document:
+    """Return the members that tell a log, for a filter of topics."""
+    return {"log": number_of_log(log), "generation": generation_of(log) or None}
+
+
+def log_of(document: Document) -> int:
+    """Return the log of a topic. Raises StoreUnavailableError if the document is damaged."""
+    return numbers.log_of(number(document, "log"), int(document.get("generation") or 0))
+
+
+def log_reserved(document: Document) -> int:
+    """Return the log of a reservation."""
+    return numbers.log_of(int(document["_id"][1:], 16), int(document.get("generation") or 0))
 
 
 def mark_of(document: Document) -> Mark:
     """Return the mark of an entry. Raises StoreUnavailableError if the entry is damaged."""
-    return Mark(log_and_offset(document["_id"])[1], number(document, "ts"), number(document, "q"))
+    _, offset = number_and_offset(document["_id"])
+    return Mark(offset, number(document, "ts"), number(document, "q"))
 
 
 def stamp_of(mark: Mark) -> int:
@@ -154,7 +183,7 @@ def record(document: Document, lsn: int, commit_ms: int, now_ms: int) -> TopicRe
 
 def topic_of(document: Document) -> Topic:
     name = name_of(document["_id"])
-    return Topic(number(document, "log"), name, document.get("ttl"), rules_of(document))
+    return Topic(log_of(document), name, document.get("ttl"), rules_of(document))
 
 
 def rules_of(document: Document) -> PointerRules:

@@ -24,15 +24,17 @@ from oplogd.store.mongo.topics.layout import (
     entry,
     floor_of,
     identity,
-    log_and_offset,
+    log_of,
     mark_of,
     number,
+    number_and_offset,
     number_of,
     place,
     places_of,
     record,
     stamp_of,
 )
+from oplogd.store.numbers import begin_of
 from oplogd.store.topics import EntryKind, Topic, TopicBounds, TopicEntry, TopicRecord
 from oplogd.transaction import decode_marker, parse_id
 
@@ -130,12 +132,12 @@ class TopicReader:
             at = newest
         else:
             at = await last_before(front, newest, is_before, self._look_up(topic))
-        return TopicBounds(front, newest, at, await self._link.now_ms())
+        return TopicBounds(front, newest, at, await self._link.now_ms(), begin_of(topic.log))
 
     async def rule(self, topic: Topic, session: AsyncClientSession | None = None) -> Front:
         """Read the properties of the topic. Raises TopicNotFoundError."""
         catalogue, document = await self._catalogue.look_up(topic.name, session)
-        if document is None or document["log"] != topic.log:
+        if document is None or log_of(document) != topic.log:
             raise no_topic(topic.name)
         return Front(catalogue, document, await self._link.now_ms())
 
@@ -156,11 +158,11 @@ class TopicReader:
 
     async def firsts(self, rules: Mapping[int, Front]) -> dict[int, Mark]:
         """Return the first entry past the floor of each log that has one."""
-        keys = [place(log, rule.floor.offset + 1) for log, rule in rules.items()]
-        found = self._link.entries.find({"_id": {"$in": keys}}, MARK_FIELDS)
+        logs = {place(log, rule.floor.offset + 1): log for log, rule in rules.items()}
+        found = self._link.entries.find({"_id": {"$in": list(logs)}}, MARK_FIELDS)
         return {
-            log_and_offset(each["_id"])[0]: mark_of(each)
-            async for each in found.batch_size(len(keys) + 1)
+            logs[each["_id"]]: mark_of(each)
+            async for each in found.batch_size(len(logs) + 1)
             if each["kind"] != END
         }
 
@@ -197,7 +199,7 @@ class TopicReader:
                 if document["kind"] == END:
                     await self._forget(topic.log, mark_of(document))
                     raise no_topic(topic.name)
-                if entries and log_and_offset(document["_id"])[1] != entries[-1].offset + 1:
+                if entries and number_and_offset(document["_id"])[1] != entries[-1].offset + 1:
                     break
                 entries.append(entry(document, now_ms))
                 size += len(document["data"])

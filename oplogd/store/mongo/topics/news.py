@@ -9,7 +9,7 @@ from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.notifier import wait
 from oplogd.store.mongo.topics.catalogue import Catalogue
 from oplogd.store.mongo.topics.heads import TopicHeads
-from oplogd.store.mongo.topics.layout import log_and_offset, place
+from oplogd.store.mongo.topics.layout import place
 from oplogd.store.topics import News
 
 # Time between two look-ups; the second one without logs, and on servers without quick look-ups.
@@ -102,10 +102,10 @@ class NewsWatcher:
         """Return the logs that have the entry that follows their offset."""
         if not logs:
             return []
-        keys = [place(log, heads[log] + 1) for log in logs]
-        found = self._link.entries.find({"_id": {"$in": keys}}, {"_id": 1})
+        keys = {place(log, heads[log] + 1): log for log in logs}
+        found = self._link.entries.find({"_id": {"$in": list(keys)}}, {"_id": 1})
         documents = await found.batch_size(len(keys) + 1).to_list()
-        return [log_and_offset(each["_id"])[0] for each in documents]
+        return [keys[each["_id"]] for each in documents]
 
 
 async def _either(first: asyncio.Event, second: asyncio.Event, seconds: float) -> None:

@@ -20,11 +20,14 @@ from oplogd.store.mongo.topics.layout import (
     SEAL,
     TOPICS,
     Document,
+    log_of,
     name_of,
     number,
-    reservation,
+    numbered,
+    reserved,
 )
-from oplogd.store.topics import DEFAULT_TTL, MAX_LOG
+from oplogd.store.numbers import MAX_LOG
+from oplogd.store.topics import DEFAULT_TTL
 
 # Time limit of a command that goes through all entries.
 _LONG_SECONDS = 3600.0
@@ -146,10 +149,10 @@ class TopicsSetup:
                 stamp(now_ms, 0), number(catalogue, "ended_stamp"), number(old, "floor_stamp")
             )
             renewed = await topics.update_one(
-                {"_id": old["_id"], "log": old["log"]}, {"$set": new_log(log, last, now_ms)}
+                {"_id": old["_id"], **numbered(log_of(old))}, {"$set": new_log(log, last, now_ms)}
             )
-            unused = log if not renewed.matched_count else old["log"]
-            await topics.update_one({"_id": reservation(unused)}, {"$set": {"ended": now_ms}})
+            unused = log if not renewed.matched_count else log_of(old)
+            await topics.update_one(reserved(unused), {"$set": {"ended": now_ms}})
             count += 1
         if count:
             logger.warning(

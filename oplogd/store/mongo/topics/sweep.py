@@ -27,16 +27,20 @@ from oplogd.store.mongo.topics.heads import TopicHeads
 from oplogd.store.mongo.topics.layout import (
     CATALOGUE,
     END,
-    NAMES_FROM,
+    RESERVATIONS,
     Document,
     is_publish,
-    log_and_offset,
-    number,
+    log_of,
+    log_reserved,
+    number_and_offset,
+    numbered,
     places_of,
+    reserved,
     stamp_of,
     topic_of,
 )
 from oplogd.store.mongo.topics.log import Front, TopicReader
+from oplogd.store.numbers import REST_MS, may_follow
 from oplogd.store.topics import MAX_OFFSET, EntryKind
 
 # Entries of one step.
@@ -85,10 +89,10 @@ class Sweeper:
         seen: dict[int, tuple[int, float]] = {}
         async for page in self._catalogue.pages():
             now_ms = await self._link.now_ms()
-            rules = {each["log"]: Front(default, each, now_ms) for each in page}
+            rules = {log_of(each): Front(default, each, now_ms) for each in page}
             firsts = await self._reader.firsts(rules)
             for document in page:
-                log = number(document, "log")
+                log = log_of(document)
                 rule = rules[log]
                 is_due = log in firsts and rule.is_gone(firsts[log])
                 if is_due and self._lease.held:
@@ -119,16 +123,16 @@ class Sweeper:
             front = await self._reader.mark_at(topic, noted[0]) or rule.floor
         if front.offset > rule.floor.offset:
             floor = {"floor": front.offset, "floor_stamp": stamp_of(front)}
-            same = {"_id": document["_id"], "log": topic.log}
+            same = {"_id": document["_id"], **numbered(topic.log)}
             await self._link.topics.update_one(same, {"$max": floor})
         return await self._remove_past(document, rule, min(front.offset, head.mark.offset - 1))
 
     async def _remove_past(self, document: Document, rule: Front, upto: int) -> int:
         """Remove the entries of a topic up to an offset. Note whether some must stay for now."""
-        log = number(document, "log")
+        log = log_of(document)
         count, has_left = await self._remove(log, upto, rule.oldest_ms - _RECORDS_STAY_MS)
         if has_left != bool(document.get("left")) and self._lease.held:
-            same = {"_id": document["_id"], "log": log}
+            same = {"_id": document["_id"], **numbered(log)}
             await self._link.topics.update_one(same, {"$set": {"left": has_left}})
         return count
 
@@ -147,7 +151,7 @@ class Sweeper:
             found = self._link.entries.find(chosen, members).sort("_id", 1).limit(_STEP)
             if not (entries := await found.to_list()):
                 break
-            after = log_and_offset(entries[-1]["_id"])[1]
+            after = number_and_offset(entries[-1]["_id"])[1]
             gone = [each for each in entries if not _stays(each) or each["ts"] < records_before_ms]
             has_left |= len(gone) < len(entries)
             keys = [each["_id"] for each in gone]
@@ -158,21 +162,24 @@ class Sweeper:
         return count, has_left
 
     async def _sweep_deleted(self) -> int:
-        """Remove the logs of topics that were deleted long ago."""
-        settled_ms = await self._link.now_ms() - int(1000 * self._settle_seconds)
-        deleted = {
-            "_id": {"$gt": CATALOGUE, "$lt": NAMES_FROM},
-            "ended": {"$lte": settled_ms},
-        }
+        """Remove the logs of topics that were deleted long ago. Free numbers after their rest."""
+        now_ms = await self._link.now_ms()
+        if self._lease.held:
+            rested = {**RESERVATIONS, "swept": {"$lte": now_ms - REST_MS}}
+            await self._link.topics.delete_many(rested)
+        settled_ms = now_ms - int(1000 * self._settle_seconds)
+        deleted = {**RESERVATIONS, "ended": {"$lte": settled_ms}, "swept": None}
         count = 0
         for each in await self._link.topics.find(deleted).sort("_id", 1).to_list():
-            log = int(each["_id"][1:], 16)
+            log = log_reserved(each)
+            head = await self._heads.by_range(log)
             # A deletion that was cut here may have left the name. Later no end of the log shows it.
             await self._catalogue.free(each["name"], log)
             count += (await self._remove(log, MAX_OFFSET))[0]
             await self._leaving.remove_log(log)
-            if self._lease.held:
-                await self._link.topics.delete_one({"_id": each["_id"]})
+            if self._lease.held and (head is None or may_follow(log, head.mark.offset)):
+                swept = {"$set": {"swept": await self._link.now_ms()}}
+                await self._link.topics.update_one(reserved(log), swept)
         return count
 
 

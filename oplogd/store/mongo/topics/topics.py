@@ -15,7 +15,7 @@ from oplogd.store.mongo.topics.append import TopicAppender
 from oplogd.store.mongo.topics.catalogue import Catalogue
 from oplogd.store.mongo.topics.expiry import Expiry
 from oplogd.store.mongo.topics.heads import TopicHeads
-from oplogd.store.mongo.topics.layout import NAMES_FROM, stamp_of
+from oplogd.store.mongo.topics.layout import NAMES_FROM, RESERVATIONS, stamp_of
 from oplogd.store.mongo.topics.log import MongoTopicLog, TopicReader, Working
 from oplogd.store.mongo.topics.news import NewsWatcher
 from oplogd.store.mongo.topics.setup import TopicsSetup
@@ -126,7 +126,8 @@ class MongoTopics:
     async def stats(self) -> TopicStats:
         async with self._working():
             names = {"_id": {"$gte": NAMES_FROM}}
-            return TopicStats(await self._link.topics.count_documents(names))
+            topics = await self._link.topics.count_documents(names)
+            return TopicStats(topics, await self._link.topics.count_documents(RESERVATIONS))
 
     async def sweep(self) -> int:
         async with self._working():

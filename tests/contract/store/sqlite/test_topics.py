@@ -12,6 +12,7 @@ from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.message import Message
 from oplogd.store.sqlite import MIGRATIONS, news, schema, statements, sweep, topic_entries
+from oplogd.store.sqlite import topic_statements as sql
 from oplogd.store.topics import DEFAULT_TTL, MessageBatch, Placed, Refused
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.operations import numbered
@@ -278,17 +279,13 @@ async def test_a_locked_file_makes_topics_unavailable_until_it_is_free(
         assert await payloads_of(store.topics, topic) == ["b"]
 
 
-async def test_a_store_with_all_logs_used_says_so(path: Path) -> None:
-    async with opened(path) as store:
-        with direct(path) as db:
-            db.execute("UPDATE catalogue SET last_log = 8388606")
-        assert (await store.topics.create(named("last"), None)).log == 8388607
-        topic = await store.topics.find(named("last"))
-        assert topic is not None
-        await publish(store.topics, topic, "a")
-        assert await payloads_of(store.topics, topic) == ["a"]
-        with pytest.raises(StoreUnavailableError, match="has used all of its 8,388,607"):
-            await store.topics.create(NAME, None)
+async def test_a_free_number_is_found_without_a_scan(path: Path) -> None:
+    async with opened(path):
+        query = sql.NEXT_LOG.replace(":log", "1").replace(":limit", "9")
+        steps = [str(each[-1]) for each in rows(path, f"EXPLAIN QUERY PLAN {query}")]
+    of_topics = [step for step in steps if "topics" in step]
+    assert len(of_topics) == 2
+    assert all("USING COVERING INDEX topics_by_number" in step for step in of_topics), steps
 
 
 async def test_a_sweep_of_a_file_without_topics_starts_no_thread(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from oplogd.store.numbers import MAX_LOG
 from tests.contract.wire.store_kinds import EACH_DRIVER, StoreKind, kinds_of_store, on_one_store
 from tests.contract.wire.topics.topics import TopicClient
 from tests.kits.agents.agent import Agent
@@ -163,8 +164,11 @@ def test_status_and_metrics_count_topics_and_messages(
         "polls": 2,
         "messages_polled": 3,
     }
-    assert figures["count"] == 1
+    assert figures["count"] == figures["numbers_used"] == 1
+    assert figures["numbers_free"] == MAX_LOG - 1
     assert f'oplog_topic_messages_published_total{{topic="{topic.name}"}} 2.0' in metrics
     assert f'oplog_topic_messages_polled_total{{topic="{topic.name}"}} 3.0' in metrics
     assert 'oplog_topic_messages_published_total{topic="_other"} 0.0' in metrics
     assert "oplog_topics_count 1.0" in metrics
+    assert "oplog_topics_numbers_used 1.0" in metrics
+    assert "oplog_topics_numbers_free 8.388606e+06" in metrics

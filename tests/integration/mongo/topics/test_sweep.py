@@ -10,6 +10,7 @@ from oplogd.errors import StoreUnavailableError, TopicNotFoundError
 from oplogd.names import TopicName
 from oplogd.store.mongo import MongoStore, Timing
 from oplogd.store.mongo.layout import Document
+from oplogd.store.numbers import REST_MS
 from oplogd.store.topics import Placed, Refused
 from tests.integration.mongo.topics.topics import (
     ENTRIES,
@@ -138,7 +139,11 @@ async def test_the_log_of_a_deleted_topic_stays_as_long(
     clock.ms += 1
     assert await store.topics.sweep() == 3
     assert stored(database, topic) == []
-    assert database["oplog_topics"].count_documents({"_id": f"#{topic.log:06x}"}) == 0
+    reservation = {"_id": f"#{topic.log:06x}"}
+    assert database["oplog_topics"].count_documents(reservation) == 1
+    clock.ms += REST_MS
+    await store.topics.sweep()
+    assert database["oplog_topics"].count_documents(reservation) == 0
 
 
 async def test_only_the_holder_of_the_lease_sweeps(
