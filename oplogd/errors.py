@@ -83,7 +83,7 @@ class LeaseConflictError(OplogError):
 
 
 class StaleFenceError(OplogError):
-    """The term of a publish is over. Nothing was stored."""
+    """The term of a publish or of a transaction is over: nothing was stored."""
 
 
 class QueueFullError(OplogError):

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from oplogd.errors import LeaseError
+from oplogd.errors import LeaseError, StaleFenceError, TransactionConflictError
 from oplogd.names import check_name
 
 # Bounds of a lease's time to live.
@@ -21,10 +21,16 @@ _FENCE = re.compile(r"([^;\s]+)\s*;\s*term\s*=\s*([0-9]{1,18})", re.ASCII)
 
 
 class Fence(NamedTuple):
-    """The condition of a publish: ``term`` is the present term of this lease, and it is held."""
+    """The condition of a publish, or of a transaction's commit.
+
+    ``term`` is the present term of this lease, and it is held. ``str`` returns the header.
+    """
 
     lease: str
     term: int
+
+    def __str__(self) -> str:
+        return f"{self.lease}; term={self.term}"
 
 
 def parse_fence(header: str) -> Fence:
@@ -38,6 +44,22 @@ def parse_fence(header: str) -> Fence:
 def lease_name(name: str, field: str = "lease") -> str:
     """Return the name of a lease: the rules of topics' names apply. Raises TopicError."""
     return check_name(name, field)
+
+
+def require_same(id_: int, fence: Fence | None, given: Fence) -> None:
+    """Raise TransactionConflictError unless a transaction was begun with the fence given."""
+    if fence != given:
+        begun = "without a lease" if fence is None else f"with {fence}"
+        raise TransactionConflictError(
+            f"transaction {id_} was begun {begun}, the Oplog-Lease of this request is {given}"
+        )
+
+
+def stale_transaction(id_: int, fence: Fence) -> StaleFenceError:
+    """Return the error for a transaction that cannot commit, because its fence does not hold."""
+    return StaleFenceError(
+        f"term {fence.term} of the lease {fence.lease} is over; transaction {id_} was aborted"
+    )
 
 
 def stale(fence: Fence) -> str:

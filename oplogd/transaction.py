@@ -48,6 +48,8 @@ class Reason(StrEnum):
 
     CLIENT = "aborted by the client"
     TIMEOUT = "timed out"
+    # The fence of its begin did not hold when it was to commit, or when another term began.
+    FENCE = "aborted because the term of its lease is over"
 
 
 class Record(NamedTuple):

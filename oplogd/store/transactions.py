@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from oplogd.event_id import Mark, format_id
+from oplogd.lease import Fence
 from oplogd.message_id import record_id
 from oplogd.transaction import Reason, Record, State
 
@@ -26,22 +27,24 @@ class Limits(NamedTuple):
 class NewTransaction(NamedTuple):
     """``log``: the commit log. ``group``: None if it is the log of a topic.
 
-    ``only_log``: the log that all records must be in; None: any log.
+    ``only_log``: the log that all records must be in; None: any log. ``fence``: judged with the
+    decision to commit; None: there is no condition.
     """
 
     log: int
     group: str | None
     only_log: int | None
     timeout_ms: int
+    fence: Fence | None = None
 
 
 class Transaction(NamedTuple):
     """A transaction as the store has it. Times are ms since 1970 by the store's clock.
 
-    ``log``, ``group`` and ``only_log``: see ``NewTransaction``. ``reason``: of an abort. ``logs``:
-    the logs it has touched, 0 for the oplog. ``records`` and ``octets``: written so far; after the
-    decision to commit, ``records`` is the number that was committed. ``begin`` and ``commit``:
-    marks in the commit log, None until they are known.
+    ``log``, ``group``, ``only_log`` and ``fence``: see ``NewTransaction``. ``reason``: of an abort.
+    ``logs``: the logs it has touched, 0 for the oplog. ``records`` and ``octets``: written so far;
+    after the decision to commit, ``records`` is the number that was committed. ``begin`` and
+    ``commit``: marks in the commit log, None until they are known.
     """
 
     id: int
@@ -57,6 +60,7 @@ class Transaction(NamedTuple):
     octets: int
     begin: Mark | None
     commit: Mark | None
+    fence: Fence | None = None
 
 
 class CommittedLog(NamedTuple):
@@ -130,6 +134,11 @@ class Transactions(Protocol):
 
     Every method may raise StoreUnavailableError; a repeated call then continues. Methods that take
     an id raise TransactionNotFoundError. Methods may be called concurrently.
+
+    A transaction with a fence commits only if the fence holds at its decision; otherwise it is
+    aborted. Once a poll has told a holder a new term of the lease, nothing of an earlier term is
+    decided any more, and what was decided before is complete. ``begin``, ``write`` and ``commit``
+    raise StaleFenceError if the fence does not hold, also for a transaction aborted for it.
     """
 
     @property

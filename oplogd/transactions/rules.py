@@ -16,6 +16,7 @@ from oplogd.errors import (
 from oplogd.event_id import Mark
 from oplogd.ingest.body import Octets
 from oplogd.json_input import Members, Rules, read, values_of
+from oplogd.lease import Fence
 from oplogd.message import NO_HEADERS, REASONS, Message, Ttl, message_of, require_size
 from oplogd.message_id import MessageId
 from oplogd.names import MAX_NAME, OPLOG, TopicName, is_name
@@ -50,11 +51,12 @@ _MAX_BLANK = 1000
 
 
 class Begin(NamedTuple):
-    """A begin as it was sent. Either ``group`` or ``topic`` is None."""
+    """A begin as it was sent. Either ``group`` or ``topic`` is None. ``fence``: of the header."""
 
     group: str | None
     topic: TopicName | None
     timeout_ms: int
+    fence: Fence | None = None
 
 
 class Given(msgspec.Struct, frozen=True, gc=False):
@@ -291,6 +293,7 @@ def shown(transaction: Transaction, topics: Mapping[int, str]) -> dict[str, Any]
         **({"reason": reason.value} if reason else {}),
         **({"group": group} if group is not None else {}),
         **({"topic": topics[only]} if only is not None and only in topics else {}),
+        **({"lease": str(transaction.fence)} if transaction.fence else {}),
         "begun_at": format_ms(transaction.begun_ms),
         "expires_at": format_ms(transaction.expires_ms),
         "records": transaction.records,

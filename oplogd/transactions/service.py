@@ -13,6 +13,7 @@ from oplogd.errors import (
     TransactionConflictError,
     TransactionTooLargeError,
 )
+from oplogd.lease import Fence, require_same
 from oplogd.names import OPLOG, SYSTEM, TopicName, no_topic
 from oplogd.store.topics import Topic, Topics
 from oplogd.store.transactions import Commit, Limits, NewTransaction, Transaction, Transactions
@@ -105,6 +106,11 @@ class TransactionService:
     async def find(self, id_: int) -> Transaction:
         return await self._transactions.find(id_)
 
+    async def require_fence(self, id_: int, fence: Fence | None) -> None:
+        """Raise TransactionConflictError if a request gives another fence than the begin did."""
+        if fence is not None:
+            require_same(id_, (await self.find(id_)).fence, fence)
+
     async def select(self, state: State | None, group: str | None, limit: int) -> list[Transaction]:
         """Return transactions in this state and group, the newest first. None: any."""
         return await self._transactions.select(state, group, limit)
@@ -126,7 +132,7 @@ class TransactionService:
             new = NewTransaction(commit_log.log, DEFAULT_GROUP, _OPLOG_LOG, begin.timeout_ms)
         else:
             new = NewTransaction(commit_log.log, None, commit_log.log, begin.timeout_ms)
-        return await self._transactions.begin(new)
+        return await self._transactions.begin(new._replace(fence=begin.fence))
 
     async def _commit_log(self, begin: Begin, other_than: Topic | None = None) -> Topic:
         if begin.topic is not None and begin.topic != OPLOG:

@@ -11,6 +11,13 @@ the head was read, before each insert:
 - There is no batch of a later term yet: the insert lands before all of them. The new leader sends
   the same rows again, behind it.
 
+The decision of a transaction is no append, but a change of its row. It is safe, because the row is
+there before the lease is read, and a new term looks for rows before it is told to anybody:
+
+- The row is there when the new term looks: it is aborted, unless it is decided; then it is
+  completed. Only one of the two changes finds it open.
+- The row comes later: the lease is read after that, and shows the new term.
+
 So a majority must have each new term, and each release, before it is answered. Otherwise a
 fail-over takes a term back, and two leaders get the same one.
 """

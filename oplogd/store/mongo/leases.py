@@ -1,7 +1,11 @@
 """The leases of clients: one document for each in ``oplog_leases``, never removed.
 
-It is ``{_id: name, lease: {holder, term, until, ttl, note}}``. The members are set as one value:
-from some servers a read returns old values of some members beside new ones of others.
+It is ``{_id: name, lease: {holder, term, until, ttl, note}, ended}``. The members of the lease are
+set as one value: from some servers a read returns old values of some members beside new ones of
+others. ``ended``: the transactions of all terms before this one have ended, missing: of none.
+
+A new term, and a release, is answered after the transactions of the terms before it have ended: see
+``fences``. A call that was cut before leaves that to the next one.
 
 Each change is one compare-and-set of the document that was read, so one call raises a term at most
 once. Nothing is repeated after a lost answer: the next poll reads what became of it. If a poll
@@ -13,6 +17,7 @@ The clock is the server's. Safety does not depend on it: see ``fences``.
 import asyncio
 import random
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pymongo.errors import DuplicateKeyError
@@ -32,24 +37,36 @@ _JITTER_SECONDS = 0.02
 
 
 class MongoLeases:
-    """See ``Leases``. ``working`` guards each call. ``majority_seconds``: see ``Timing``."""
+    """See ``Leases``. ``working`` guards each call. ``majority_seconds``: see ``Timing``.
 
-    def __init__(self, link: Link, majority_seconds: float, working: Working) -> None:
+    ``end_terms`` ends the transactions of the terms of a lease before one.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        majority_seconds: float,
+        working: Working,
+        end_terms: Callable[[str, int], Awaitable[None]],
+    ) -> None:
         self._link = link
         self._rows = link.database[LEASES]
         self._majority_seconds = majority_seconds
         self._working = working
+        self._end_terms = end_terms
 
     async def poll(self, request: LeaseRequest) -> Lease:
         async with self._working():
             began = time.monotonic()
             while True:
-                row = await self._find(request.name)
+                row, ended = await self._find(request.name)
                 now_ms = await self._link.now_ms()
                 wanted = polled(row or NEVER_HELD, request, now_ms)
                 if row is None:
                     wanted = wanted._replace(term=await self._first_term(now_ms))
                 if wanted == row or await self._swap(request.name, row, wanted):
+                    if wanted.holder == request.holder and ended < wanted.term:
+                        await self._end_before(request.name, wanted.term, began)
                     return wanted.lease(request.name, now_ms)
                 await self._pause(request.name, began)
 
@@ -57,31 +74,51 @@ class MongoLeases:
         async with self._working():
             began = time.monotonic()
             while True:
-                row = await self._find(name)
+                row, ended = await self._find(name)
                 if row is None:
                     raise no_lease(name)
                 if row.term != term or row.holder not in (holder, None):
                     raise lease_conflict(row.lease(name, 0))
                 released = row._replace(holder=None, until=0)
                 if released == row or await self._swap(name, row, released):
+                    if ended <= term:
+                        await self._end_before(name, term + 1, began)
                     return released.lease(name, 0)
                 await self._pause(name, began)
 
     async def find(self, name: str) -> Lease:
         async with self._working():
-            row = await self._find(name)
+            row, _ = await self._find(name)
             if row is None:
                 raise no_lease(name)
             return row.lease(name, await self._link.now_ms())
 
-    async def _find(self, name: str) -> LeaseRow | None:
-        """Return the row that a majority has.
+    async def _end_before(self, name: str, term: int, began: float) -> None:
+        """End the transactions of the terms of a lease before one that has begun.
+
+        The term before a release has ended, too. ``began``: see ``_pause``.
+        """
+        while True:
+            row, ended = await self._find(name)
+            if ended >= term:
+                return
+            # A majority has it: a transaction that is not found now is judged by it.
+            if row is not None and row.term + (row.holder is None) >= term:
+                break
+            await self._pause(name, began)
+        await self._end_terms(name, term)
+        await self._rows.update_one({"_id": name}, {"$max": {"ended": term}})
+
+    async def _find(self, name: str) -> tuple[LeaseRow | None, int]:
+        """Return the row that a majority has, and the term before which transactions have ended.
 
         An answer from a newer one could be taken back by a fail-over, and the term be given twice.
         """
         async with self._link.reading() as session:
             document = await self._rows.find_one({"_id": name}, session=session)
-        return None if document is None else _row_of(document)
+        if document is None:
+            return None, 0
+        return _row_of(document), whole(document.get("ended")) or 0
 
     async def _swap(self, name: str, row: LeaseRow | None, wanted: LeaseRow) -> bool:
         """Write a row if it is unchanged. Return whether it was, once a majority has it."""

@@ -112,7 +112,9 @@ class MongoStore:
             self.link, self.lease, self.topics, payloads, operations, timing, self._working
         )
         self.pointers = MongoPointers(self.link, self.lease, self.topics, timing, self._working)
-        self.leases = MongoLeases(self.link, timing.majority_seconds, self._working)
+        self.leases = MongoLeases(
+            self.link, timing.majority_seconds, self._working, self.transactions.end_terms
+        )
         self._checkpoint = CheckpointWaiter(
             self.link, self.log, self.lease, self.projection.changed
         )

@@ -155,6 +155,14 @@ CREATE_POINTER_RULES_LEAVE = """
         DELETE FROM pointer_rules WHERE log = OLD.log;
     END"""
 
+# The fences of transactions. No columns of `txns`, for the same reason.
+CREATE_TXN_FENCES = """
+    CREATE TABLE txn_fences (txn INTEGER PRIMARY KEY, lease TEXT NOT NULL, term INTEGER NOT NULL)"""
+CREATE_TXN_FENCES_LEAVE = """
+    CREATE TRIGGER txn_fences_leave AFTER DELETE ON txns BEGIN
+        DELETE FROM txn_fences WHERE txn = OLD.id;
+    END"""
+
 # Append new steps at the end; never change one that was released. The position is the version.
 MIGRATIONS = (
     Migration(
@@ -224,6 +232,8 @@ MIGRATIONS = (
         "numbers of logs are used again",
         (f"CREATE UNIQUE INDEX topics_by_number ON topics (log & {MAX_LOG})",),
     ),
+    # As above. Such an agent would commit without judging a fence.
+    Migration("fences of transactions", (CREATE_TXN_FENCES, CREATE_TXN_FENCES_LEAVE)),
 )
 
 

@@ -8,7 +8,7 @@ import sqlite3
 import msgspec
 
 from oplogd import commit_log
-from oplogd.errors import TransactionConflictError
+from oplogd.errors import OplogError, TransactionConflictError
 from oplogd.event_id import Mark
 from oplogd.store.sqlite import log as oplog
 from oplogd.store.sqlite import statements
@@ -18,7 +18,7 @@ from oplogd.store.sqlite.topic_entries import mark_of
 from oplogd.store.sqlite.transaction_steps import (
     append_markers,
     append_message,
-    find_current,
+    find_fenced,
     marked_logs,
     wrong_state,
 )
@@ -32,9 +32,9 @@ _MAX_INTEGER = (1 << 63) - 1
 
 def commit(
     db: sqlite3.Connection, id_: int, records: int, now: int, decisions: Decisions
-) -> Commit | TransactionConflictError:
+) -> Commit | OplogError:
     """Do ``Transactions.commit``. See ``transaction_steps`` for errors that are returned."""
-    transaction = find_current(db, id_, now, decisions)
+    transaction = find_fenced(db, id_, now, decisions)
     if transaction.state is State.OPEN:
         _check_complete(db, id_, records)
         _commit(db, transaction, records, now)
@@ -45,7 +45,7 @@ def commit(
     return rows.committed(db, transaction)
 
 
-def _conflict(transaction: Transaction) -> TransactionConflictError:
+def _conflict(transaction: Transaction) -> OplogError:
     if transaction.state is not State.COMMITTED:
         return wrong_state(transaction)
     return TransactionConflictError(

@@ -11,6 +11,7 @@ import msgspec
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
+from oplogd.lease import Fence
 from oplogd.store.sqlite import transaction_statements as sql
 from oplogd.store.sqlite.topic_entries import mark_of
 from oplogd.store.transactions import (
@@ -28,7 +29,7 @@ _RANDOM_BITS = 20
 
 _Row = tuple[
     int, int, str | None, int | None, str, str | None, int, int, str, int, int,
-    int | None, int | None, int | None, int | None,
+    int | None, int | None, int | None, int | None, str | None, int | None,
 ]  # fmt: skip
 
 
@@ -57,6 +58,8 @@ def add(db: sqlite3.Connection, new: NewTransaction, now: int) -> Transaction:
     while not added:
         id_ = FIRST_ID + (now << _RANDOM_BITS) + getrandbits(_RANDOM_BITS)
         added = db.execute(sql.ADD, given | {"id": id_}).rowcount
+    if new.fence is not None:
+        db.execute(sql.ADD_FENCE, (id_, *new.fence))
     return find(db, id_)
 
 
@@ -171,6 +174,7 @@ def _read(row: _Row) -> Transaction:
         octets=row[10],
         begin=_mark(row[11], row[12]),
         commit=_mark(row[13], row[14]),
+        fence=None if row[15] is None or row[16] is None else Fence(row[15], row[16]),
     )
 
 

@@ -8,8 +8,9 @@ from oplogd.transaction import State
 # --- Rows ---
 
 _COLUMNS = """id, log, grp, only_log, state, reason, begun, expires, logs, records, octets,
-    begin_offset, begin_stamp, commit_offset, commit_stamp"""
-FIND = f"SELECT {_COLUMNS} FROM txns WHERE id = ?"
+    begin_offset, begin_stamp, commit_offset, commit_stamp, lease, term"""
+_ROWS = f"SELECT {_COLUMNS} FROM txns LEFT JOIN txn_fences ON txn = id"
+FIND = f"{_ROWS} WHERE id = ?"
 RESULT = "SELECT result FROM txns WHERE id = ?"
 # Adds nothing if the id is used.
 ADD = f"""
@@ -18,6 +19,7 @@ ADD = f"""
         NULL, NULL, NULL, NULL, NULL
     )
 """
+ADD_FENCE = "INSERT INTO txn_fences VALUES (?, ?, ?)"
 SET_BEGIN = "UPDATE txns SET begin_offset = :offset, begin_stamp = :stamp WHERE id = :id"
 SET_WRITTEN = "UPDATE txns SET logs = :logs, records = :records, octets = :octets WHERE id = :id"
 SET_COMMITTED = f"""
@@ -32,7 +34,7 @@ SET_ABORTED = f"""
 def select(*conditions: str) -> str:
     """Return the SQL that finds the rows which meet the conditions, the newest first."""
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-    return f"SELECT {_COLUMNS} FROM txns {where} ORDER BY id DESC LIMIT :limit"
+    return f"{_ROWS} {where} ORDER BY id DESC LIMIT :limit"
 
 
 IN_STATE = "state = :state"

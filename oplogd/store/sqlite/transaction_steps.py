@@ -1,7 +1,7 @@
 """The steps of a transaction, each in the caller's transaction of SQLite.
 
 A step that raises an OplogError has no effect. A step that returns one has an effect all the same:
-it found the transaction overdue, and aborted it.
+it found the transaction overdue, or its fence stale, and aborted it.
 """
 
 import sqlite3
@@ -11,14 +11,17 @@ import msgspec
 
 from oplogd import commit_log
 from oplogd.errors import (
+    OplogError,
+    StaleFenceError,
     TopicError,
     TransactionConflictError,
     TransactionTooLargeError,
 )
+from oplogd.lease import stale, stale_transaction
 from oplogd.message import Message
 from oplogd.names import no_topic
 from oplogd.operation import Operation
-from oplogd.store.sqlite import topic_entries
+from oplogd.store.sqlite import lease_rows, topic_entries
 from oplogd.store.sqlite import transaction_rows as rows
 from oplogd.store.sqlite import transaction_statements as sql
 from oplogd.store.sqlite.parts import parts
@@ -29,6 +32,8 @@ from oplogd.transaction import Marker, Reason, Record, State, encode_marker, reu
 
 
 def begin(db: sqlite3.Connection, new: NewTransaction, now: int) -> Transaction:
+    if new.fence is not None and not lease_rows.holding(db, [new.fence]):
+        raise StaleFenceError(stale(new.fence))
     transaction = rows.add(db, new, now)
     place = (
         append_markers(db, EntryKind.BEGIN, {new.log: Marker(str(transaction.id))}, now)
@@ -49,8 +54,8 @@ def write(
     limits: Limits,
     now: int,
     decisions: Decisions,
-) -> Transaction | TransactionConflictError:
-    transaction = find_current(db, id_, now, decisions)
+) -> Transaction | OplogError:
+    transaction = find_fenced(db, id_, now, decisions)
     if transaction.state is not State.OPEN:
         return wrong_state(transaction)
     new = _new_records(db, id_, records)
@@ -63,7 +68,7 @@ def write(
 
 def abort(
     db: sqlite3.Connection, id_: int, now: int, decisions: Decisions
-) -> Transaction | TransactionConflictError:
+) -> Transaction | OplogError:
     transaction = find_current(db, id_, now, decisions)
     if transaction.state is State.OPEN:
         return _abort(db, transaction, Reason.CLIENT, now, decisions)
@@ -82,8 +87,19 @@ def find_current(db: sqlite3.Connection, id_: int, now: int, decisions: Decision
     return transaction
 
 
-def wrong_state(transaction: Transaction) -> TransactionConflictError:
+def find_fenced(db: sqlite3.Connection, id_: int, now: int, decisions: Decisions) -> Transaction:
+    """Return a transaction. One that is overdue, or whose fence is stale, is aborted first."""
+    transaction = find_current(db, id_, now, decisions)
+    fence = transaction.fence
+    if fence is None or transaction.state is not State.OPEN or lease_rows.holding(db, [fence]):
+        return transaction
+    return _abort(db, transaction, Reason.FENCE, now, decisions)
+
+
+def wrong_state(transaction: Transaction) -> OplogError:
     """Return the error for a transaction that is not open."""
+    if transaction.reason is Reason.FENCE and transaction.fence is not None:
+        return stale_transaction(transaction.id, transaction.fence)
     end = "has committed"
     if transaction.reason is not None:
         end = "timed out" if transaction.reason is Reason.TIMEOUT else f"was {transaction.reason}"

@@ -6,6 +6,7 @@ from typing import Any
 
 from oplogd.transaction import DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS, State
 from oplogd.transactions.rules import DEFAULT_LIMIT, MAX_GROUP, MAX_LIMIT
+from oplogd.web.describe import FENCE
 from oplogd.web.v1.describe_parts import (
     ERRORS,
     MESSAGE_MEMBERS,
@@ -45,7 +46,10 @@ _TOLD = {
     **ERRORS,
     404: "There is no such transaction, or it was forgotten, or there is no topic of this name.",
     409: "The transaction has committed, was aborted or timed out; or an lsn was used with other"
-    " content; or records are missing. The message gives the reason.",
+    " content; or records are missing; or Oplog-Lease is not that of the begin. The message gives"
+    " the reason.",
+    412: "The term of the begin's Oplog-Lease is over, or the lease has no holder: the transaction"
+    " is aborted.",
     413: "The body or a message is too large, or the transaction has too many records or bytes.",
     503: "The memory for bodies is full, the store is away, or the agent is stopping. Try again"
     " after Retry-After seconds. A request that is 'not confirmed' may have been carried out;"
@@ -91,7 +95,8 @@ BEGIN = _endpoint(
     "Begin a transaction",
     "A group selects the commit log `system/_txn.GROUP`: the commits of a group have one order."
     " With `topic` the log of that topic is the commit log, and all records must be in that topic."
-    " Nothing commits after the time-out.",
+    " Nothing commits after the time-out. With Oplog-Lease it commits only if the lease still has"
+    " this term when the commit is decided; later requests may repeat the header.",
     {
         **json_answer(
             "The new transaction.", {"txn": _ID, "expires_at": "2024-12-01T10:01:00.000Z"}
@@ -100,8 +105,8 @@ BEGIN = _endpoint(
             "Location": {"description": "Path of the transaction.", "schema": {"type": "string"}}
         },
     },
-    (*_BODY_ERRORS, 507),
-    parameters=[],
+    (*_BODY_ERRORS, 412, 507),
+    parameters=[FENCE],
     body=json_body(
         _object(
             {
@@ -128,8 +133,8 @@ RECORDS = _endpoint(
     " records at once, unless they read with `isolation` `read_committed`: then they see them after"
     " the commit. Operations always wait for the commit.",
     json_answer("The transaction.", _OPEN),
-    (*_BODY_ERRORS, 409),
-    parameters=[_TXN],
+    (*_BODY_ERRORS, 409, 412),
+    parameters=[_TXN, FENCE],
     body=json_body(
         _object({"records": {"type": "array", "minItems": 1, "items": _RECORD}}, "records"),
         {
@@ -155,8 +160,8 @@ COMMIT = _endpoint(
         " is null if the record's topic was deleted.",
         {"begin": _POSITION, "commit": _POSITION, "records": [_RECORD_ID, _OPERATION_ID]},
     ),
-    (*_BODY_ERRORS, 409),
-    parameters=[_TXN],
+    (*_BODY_ERRORS, 409, 412),
+    parameters=[_TXN, FENCE],
     body=json_body(_object({"records": _COUNT}, "records"), {"records": 2}, required=True),
 )
 ABORT = _endpoint(
@@ -166,7 +171,7 @@ ABORT = _endpoint(
     " time-out, the answer is the same.",
     json_answer("The transaction.", _ABORTED),
     (*_BODY_ERRORS, 409),
-    parameters=[_TXN],
+    parameters=[_TXN, FENCE],
     body=json_body(_object({}), {}, required=False),
 )
 SHOW = _endpoint(

@@ -17,7 +17,7 @@ from oplogd.transaction import parse_id
 from oplogd.transactions import rules
 from oplogd.transactions.service import TransactionService
 from oplogd.web.bodies import BodyReader
-from oplogd.web.fence import refuse_fence
+from oplogd.web.fence import fence_of
 from oplogd.web.problem import COMMON_HEADERS
 from oplogd.web.v1 import describe_transactions as describe
 from oplogd.web.v1.requests import (
@@ -48,7 +48,7 @@ def add_transactions(
     async def begin(request: Request) -> Response:
         require_write(request)
         with continuing():
-            asked = rules.parse_begin(await read(request))
+            asked = rules.parse_begin(await read(request))._replace(fence=fence_of(request))
             if asked.topic is not None:
                 rights.require(request, Right.WRITE, *asked.topic)
             transaction = await appends.confirmed(service.begin(asked))
@@ -61,6 +61,7 @@ def add_transactions(
         require_write(request)
         with continuing():
             id_ = id_of(request)
+            await service.require_fence(id_, fence_of(request))
             writing = await read_records(request)
             for name in writing.topics:
                 rights.require(request, Right.WRITE, *name)
@@ -71,6 +72,7 @@ def add_transactions(
         require_write(request)
         with continuing():
             id_ = id_of(request)
+            await service.require_fence(id_, fence_of(request))
             count = rules.parse_commit(await read(request))
             done = await appends.confirmed(service.commit(id_, count))
         return Response(await bodies.work(rules.encoding_commit(done)), 200, HEADERS, JSON)
@@ -80,6 +82,7 @@ def add_transactions(
         require_write(request)
         with continuing():
             id_ = id_of(request)
+            await service.require_fence(id_, fence_of(request))
             rules.parse_abort(await read(request))
             return await show(await appends.confirmed(service.abort(id_)))
 
@@ -102,7 +105,6 @@ def add_transactions(
     def require_write(request: Request) -> None:
         rights.require(request, Right.WRITE, SYSTEM)
         refuse_stopping(is_stopping)
-        refuse_fence(request, "records of a transaction")
 
     async def read(request: Request) -> Octets:
         return await read_json(bodies, request, _MAX_BYTES)

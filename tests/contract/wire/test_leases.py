@@ -245,15 +245,55 @@ def test_a_second_fence_is_refused(target: Target, lease: LeaseClient) -> None:
 
 
 @on_one_store
-def test_records_of_a_transaction_take_no_fence(
+def test_a_fence_of_another_begin_is_refused_and_changes_nothing(
     target: Target, topic: TopicClient, lease: LeaseClient
 ) -> None:
     lease.poll()
-    txn = TransactionClient(target)
-    reply = txn.post("/records", {"records": [record(topic, 0)]}, lease.fence(1))
-    assert reply.status == 400
-    assert reply.problem() == "Oplog-Lease: records of a transaction are not fenced"
-    assert txn.shown()["records"] == 0
+    free, fenced = TransactionClient(target), TransactionClient(target, lease.fence(1))
+    given = f"the Oplog-Lease of this request is {lease.name}; term=1"
+    for path, body in (
+        ("/records", {"records": [record(topic, 0)]}), ("/commit", {"records": 0}), ("/abort", {})
+    ):  # fmt: skip
+        reply = free.post(path, body, lease.fence(1))
+        sentence = f"transaction {free.id} was begun without a lease, {given}"
+        assert (reply.status, reply.problem()) == (409, sentence)
+        reply = fenced.post(path, body, lease.fence(2))
+        begun = f"transaction {fenced.id} was begun with {lease.name}; term=1, "
+        assert (reply.status, reply.problem()) == (409, begun + given.replace("=1", "=2"))
+        reply = free.post(path, body, {"Oplog-Lease": "nonsense"})
+        assert reply.status == 400
+    for txn in (free, fenced):
+        assert (txn.shown()["state"], txn.shown()["records"]) == ("open", 0)
+    assert (fenced.shown()["lease"], "lease" in free.shown()) == (f"{lease.name}; term=1", False)
+
+
+def test_a_transaction_commits_under_the_term_of_its_begin_only(
+    target: Target, topic: TopicClient, lease: LeaseClient
+) -> None:
+    lease.poll()
+    kept = TransactionClient(target, lease.fence(1))
+    kept.write(record(topic, 0))
+    assert kept.commit(1)["records"]
+    lost, silent = (
+        TransactionClient(target, lease.fence(1)),
+        TransactionClient(target, lease.fence(1)),
+    )
+    lost.write(record(topic, 0))
+    lease.poll(refresh=True)
+    over = f"term 1 of the lease {lease.name} is over; "
+    for _ in range(2):
+        reply = lost.post("/commit", {"records": 1})
+        assert reply.status == 412
+        assert reply.problem() == f"{over}transaction {lost.id} was aborted"
+    assert silent.records(record(topic, 0)).status == 412
+    shown = lost.shown()
+    assert (shown["state"], shown["reason"]) == (
+        "aborted",
+        "aborted because the term of its lease is over",
+    )
+    assert topic.payloads(isolation="read_committed") == ["a"]
+    reply = target.request("POST", "/v1/txns", b"", {**JSON, **lease.fence(1)})
+    assert (reply.status, reply.problem()) == (412, f"{over}nothing was stored")
 
 
 # --- Figures ---

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 import msgspec
 
 from oplogd.errors import (
+    StaleFenceError,
     StoreUnavailableError,
     TopicError,
     TopicNotFoundError,
     TransactionConflictError,
     TransactionTooLargeError,
 )
+from oplogd.lease import stale, stale_transaction
 from oplogd.message import Message
 from oplogd.operation import Operation, format_ms
 from oplogd.store.base import Entry
@@ -81,6 +83,8 @@ class MemoryTransactions:
 
     async def begin(self, new: NewTransaction) -> Transaction:
         self._work()
+        if new.fence is not None and not self.topics.leases.holds(new.fence):
+            raise StaleFenceError(stale(new.fence))
         now = self.topics.clock()
         id_ = FIRST_ID + (now << 20) + random.getrandbits(20)
         while id_ in self._rows:
@@ -105,6 +109,7 @@ class MemoryTransactions:
             octets=0,
             begin=mark(entry),
             commit=None,
+            fence=new.fence,
         )
         self._rows[id_] = _Row(transaction)
         return transaction
@@ -177,8 +182,10 @@ class MemoryTransactions:
 
     async def abort(self, id_: int) -> Transaction:
         row = self._row(id_)
-        if row.now.state != State.ABORTED:
-            self._abort(self._open_row(id_), Reason.CLIENT)
+        if row.now.state == State.OPEN:
+            self._abort(row, Reason.CLIENT)
+        elif row.now.state != State.ABORTED:
+            self._open_row(id_)
         return row.now
 
     async def find(self, id_: int) -> Transaction:
@@ -221,8 +228,13 @@ class MemoryTransactions:
 
     def _open_row(self, id_: int) -> _Row:
         row = self._row(id_)
+        fence = row.now.fence
         if row.now.state == State.OPEN:
-            return row
+            if fence is None or self.topics.leases.holds(fence):
+                return row
+            self._abort(row, Reason.FENCE)
+        if fence is not None and row.now.reason is Reason.FENCE:
+            raise stale_transaction(id_, fence)
         ends = {Reason.CLIENT: "was aborted by the client", Reason.TIMEOUT: "timed out"}
         end = ends[row.now.reason] if row.now.reason else "has committed"
         raise TransactionConflictError(f"transaction {id_} {end}")

@@ -125,6 +125,7 @@ def _members(txn: TransactionStatus) -> dict[str, object]:
         "reason": txn.reason,
         "group": txn.group,
         "topic": txn.topic,
+        "lease": txn.lease,
         "begun_at": as_time(txn.begun_at),
         "expires_at": as_time(txn.expires_at),
         "records": txn.records,

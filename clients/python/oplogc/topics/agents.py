@@ -54,10 +54,11 @@ class Agents:
         to = below((self._writing if call.writes else self._reading)[agent], call.path)
         if call.query:
             to = to._replace(url=to.url.copy_merge_params(call.query))
+        headers = {**HEADERS, **call.headers}
         answer: Answer | NoAnswer
         try:
             async with asyncio.timeout(None if until is None else until - time.monotonic()):
-                answer = await self._http.ask(call.method, to, call.body, HEADERS)
+                answer = await self._http.ask(call.method, to, call.body, headers)
         except TimeoutError:
             answer = NoAnswer("no answer in time")
         if self._current == agent and _is_away(answer):

@@ -35,7 +35,7 @@ READ_UNCOMMITTED: Isolation = "read_uncommitted"
 class Call(NamedTuple):
     """A request. ``writes``: whether it needs the right to write. ``done``: status of success.
 
-    ``query``: parameters of the address.
+    ``query``: parameters of the address. ``headers``: besides those of every request.
     """
 
     method: str
@@ -44,6 +44,7 @@ class Call(NamedTuple):
     writes: bool = False
     done: int = 200
     query: Mapping[str, str] = MappingProxyType({})
+    headers: Mapping[str, str] = MappingProxyType({})
 
 
 class _Polled(NamedTuple):

@@ -251,16 +251,21 @@ class AsyncTopics:
         )
 
     def transaction(
-        self, group: str | None = None, topic: str | None = None, timeout: float = 60.0
+        self,
+        group: str | None = None,
+        topic: str | None = None,
+        timeout: float = 60.0,
+        lease: tuple[str, int] | None = None,
     ) -> AsyncTransaction:
         """Return a transaction, to be used with ``async with``; see ``AsyncTransaction``.
 
         ``group``: transactions of a group have one order; None: ``default``. ``topic``: the only
         topic that it writes to, which is then the commit log. ``timeout``: seconds from its begin
-        after which it cannot commit, 900 at most. Each transaction has a buffer of its own, with
-        the limits of this object.
+        after which it cannot commit, 900 at most. ``lease``: name and term of a lease; if another
+        term has begun when it is to commit, it is aborted. Each transaction has a buffer of its
+        own, with the limits of this object.
         """
-        begin = transactions.begin(group, topic, timeout)
+        begin = transactions.begin(group, topic, timeout, lease)
         if self._closed:
             raise ValueError(CLOSED)
         core = TransactionCore(self._agents, begin, timeout, self._batch_size, Room(*self._limits))

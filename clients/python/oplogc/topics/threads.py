@@ -180,13 +180,17 @@ class Topics:
         )
 
     def transaction(
-        self, group: str | None = None, topic: str | None = None, timeout: float = 60.0
+        self,
+        group: str | None = None,
+        topic: str | None = None,
+        timeout: float = 60.0,
+        lease: tuple[str, int] | None = None,
     ) -> Transaction:
         """Return a transaction, to be used with ``with``; see ``AsyncTopics.transaction``."""
         with self._lock:
             if self._closed:
                 raise ValueError(CLOSED)
-            made = self._topics.transaction(group, topic, timeout)
+            made = self._topics.transaction(group, topic, timeout, lease)
         return Transaction(self, self._thread, made.core)
 
     @property

@@ -1,8 +1,11 @@
 """The decision about a transaction: to commit, or to abort."""
 
 from array import array
+from contextlib import suppress
 
-from oplogd.errors import TransactionConflictError
+from oplogd.errors import OplogError, TransactionConflictError, TransactionNotFoundError
+from oplogd.lease import stale_transaction
+from oplogd.store.mongo.fences import holding
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.transactions.completion import Completion, Step
 from oplogd.store.mongo.transactions.row import Phase, Row, decided
@@ -34,6 +37,27 @@ class Decider:
             return await self.abort(row, Reason.TIMEOUT)
         return row
 
+    async def fenced(self, row: Row) -> Row:
+        """Return an open transaction as it is. Abort it first if its fence does not hold.
+
+        The row was there before the lease is read. So if the fence holds, a later term has not
+        begun to end the transactions of this one: it will meet this row. See ``fences``.
+        """
+        fence = row.transaction.fence
+        if fence is None or row.phase is not Phase.OPEN or await holding(self._link, [fence]):
+            return row
+        return await self.abort(row, Reason.FENCE)
+
+    async def end_terms(self, lease: str, before: int) -> None:
+        """Abort open transactions of the terms of a lease before one; complete decided ones."""
+        for row in await self._rows.of_terms(lease, before):
+            with suppress(TransactionNotFoundError):
+                id_ = row.transaction.id
+                row = await self.current(id_)
+                if row.phase is Phase.OPEN:
+                    row = await self.abort(row, Reason.FENCE)
+                await self._completion.complete(row)
+
     async def commit(self, row: Row, order: "array[int]") -> Row:
         """Decide to commit an open transaction. Return its row, which tells the decision."""
         id_ = row.transaction.id
@@ -64,9 +88,11 @@ class Decider:
         return await self._completion.complete(changed)
 
 
-def conflict(row: Row) -> TransactionConflictError:
+def conflict(row: Row) -> OplogError:
     """Return the error for a transaction that is in another state."""
-    id_, reason = row.transaction.id, row.transaction.reason
+    id_, reason, fence = row.transaction.id, row.transaction.reason, row.transaction.fence
+    if reason is Reason.FENCE and fence is not None:
+        return stale_transaction(id_, fence)
     if row.phase in (Phase.COMMITTING, Phase.COMMITTED):
         return TransactionConflictError(f"transaction {id_} has committed")
     if reason is Reason.CLIENT:

@@ -1,12 +1,16 @@
 """The row of a transaction: a document in ``oplog_txns``. No I/O.
 
 ``{_id, log, group, only, phase, reason, begun, expires, decided, logs, oplog, records, octets,
-high, active, begin, n, order, commit, marks, runs}``. ``_id``: the transaction's id. ``log``: the
-commit log. ``only``: the log that all records must be in, missing for any. ``begun``, ``expires``
-and ``decided``: times in ms. ``logs``: topics that it has touched, in the order of their
-registration. ``oplog``: it has operations. ``records`` and ``octets``: reserved for writes so far.
-``high``: the largest lsn that was reserved. ``active``: there until the transaction is finished,
-for its index. ``begin`` and ``commit``: marks in the commit log.
+high, active, fence, fenced, begin, n, order, commit, marks, runs}``.
+
+``_id``: the transaction's id. ``log``: the commit log. ``only``: the log that all records must be
+in, missing for any. ``begun``, ``expires`` and ``decided``: times in ms. ``logs``: topics that it
+has touched, in the order of their registration. ``oplog``: it has operations. ``records`` and
+``octets``: reserved for writes so far. ``high``: the largest lsn that was reserved. ``active``:
+there until the transaction is finished, for its index. ``fence``: lease and term of its begin,
+missing without one. ``fenced``: it was aborted because that term is over; then ``reason`` is
+another one, which an agent of the version before can read. ``begin`` and ``commit``: marks in the
+commit log.
 
 After the decision to commit: ``n``, the number of records, and ``order``, for each lsn an index in
 ``logs`` as compressed numbers of 32 bits. When it is finished: ``marks`` of the COMMIT entries, and
@@ -21,6 +25,7 @@ from typing import NamedTuple
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
+from oplogd.lease import Fence
 from oplogd.store.mongo.damage import whole
 from oplogd.store.mongo.topics.layout import Document
 from oplogd.store.transactions import Commit, CommittedLog, NewTransaction, Run, Transaction
@@ -113,6 +118,8 @@ def new_row(id_: int, new: NewTransaction, now_ms: int) -> Document:
         "high": -1,
         "active": True,
     }
+    if new.fence is not None:
+        document["fence"] = new.fence._asdict()
     return document if new.only_log is None else {**document, "only": new.only_log}
 
 
@@ -130,14 +137,14 @@ def _row_of(document: Document) -> Row:
     phase = Phase(document["phase"])
     topics = tuple(document["logs"])
     has_operations = bool(document["oplog"])
-    reason = document.get("reason")
+    reason, fence = document.get("reason"), document.get("fence")
     transaction = Transaction(
         document["_id"],
         _number(document, "log"),
         document["group"],
         document.get("only"),
         STATES[phase],
-        None if reason is None else Reason(reason),
+        Reason.FENCE if document.get("fenced") else None if reason is None else Reason(reason),
         _number(document, "begun"),
         _number(document, "expires"),
         (0, *topics) if has_operations else topics,
@@ -145,6 +152,7 @@ def _row_of(document: Document) -> Row:
         _number(document, "octets"),
         _mark(document.get("begin")),
         _mark(document.get("commit")),
+        None if fence is None else Fence(str(fence["lease"]), _number(fence, "term")),
     )
     return Row(transaction, phase, topics, has_operations, _number(document, "high"), document)
 

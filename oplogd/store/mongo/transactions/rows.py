@@ -103,11 +103,15 @@ class Rows:
         return await self._change(await self._alive(id_), {"$set": members})
 
     async def abort(self, id_: int, reason: Reason) -> Row | None:
-        """Decide to abort. A time-out aborts only a transaction that is overdue."""
+        """Decide to abort. One that is overdue can only time out, and no other one can."""
         now_ms = await self._link.now_ms()
         chosen: Document = {"_id": id_, "phase": Phase.OPEN}
         chosen["expires"] = {"$lt" if reason is Reason.TIMEOUT else "$gte": now_ms}
-        aborting = {"phase": Phase.ABORTING, "reason": reason, "decided": now_ms}
+        is_fenced = reason is Reason.FENCE
+        stored = Reason.CLIENT if is_fenced else reason
+        aborting = {"phase": Phase.ABORTING, "reason": stored, "decided": now_ms}
+        if is_fenced:
+            aborting["fenced"] = True
         return await self._change(chosen, {"$set": aborting})
 
     async def finish(self, id_: int, phase: Phase, members: Document) -> Row | None:
@@ -126,6 +130,13 @@ class Rows:
         async with self._link.reading() as session:
             found = await self._rows.find(chosen, session=session).to_list()
         return [row_of(each) for each in found]
+
+    async def of_terms(self, lease: str, before: int) -> list[Row]:
+        """Return unfinished transactions of terms of a lease before one, the oldest first."""
+        chosen = {"active": True, "fence.lease": lease, "fence.term": {"$lt": before}}
+        async with self._link.reading() as session:
+            found = self._rows.find(chosen, LARGE, session=session).sort("_id", 1)
+            return [row_of(each) for each in await found.to_list()]
 
     async def due(self, settled_ms: int) -> list[int]:
         """Return overdue transactions, and unfinished ones decided before a time. Oldest first."""

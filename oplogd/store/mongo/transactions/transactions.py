@@ -5,19 +5,22 @@ after it can be completed by anybody.
 
     begin: the row, then the begin record
     write: register the topics in the row while it is open, then append
-    commit: count the records, decide, complete
+    commit: count the records, judge the fence, decide, complete
 """
 
 from collections.abc import Sequence
 
 from oplogd.commit_log import begin_record
 from oplogd.errors import (
+    StaleFenceError,
     TopicError,
     TopicNotFoundError,
     TransactionConflictError,
     TransactionTooLargeError,
 )
+from oplogd.lease import stale
 from oplogd.names import no_topic
+from oplogd.store.mongo.fences import holding
 from oplogd.store.mongo.lease import Lease
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.timing import Timing
@@ -59,6 +62,7 @@ class MongoTransactions:
         timing: Timing,
         working: Working,
     ) -> None:
+        self._link = link
         self._topics = topics
         self._payloads = payloads
         self._working = working
@@ -93,6 +97,10 @@ class MongoTransactions:
 
     async def begin(self, new: NewTransaction) -> Transaction:
         async with self._working():
+            if new.fence is not None:
+                if not await holding(self._link, [new.fence]):
+                    raise StaleFenceError(stale(new.fence))
+                await self._step("fence")
             row = await self._rows.insert(new)
             await self._step("begun-row")
             id_, log, group, *_ = row.transaction
@@ -112,7 +120,7 @@ class MongoTransactions:
 
     async def write(self, id_: int, records: Sequence[Record], limits: Limits) -> Transaction:
         async with self._working():
-            row = await self._decider.current(id_)
+            row = await self._decider.fenced(await self._decider.current(id_))
             if row.phase is not Phase.OPEN:
                 raise conflict(row)
             only = row.transaction.only_log
@@ -179,6 +187,14 @@ class MongoTransactions:
         async with self._working():
             return await self._keeper.keep()
 
+    async def end_terms(self, lease: str, before: int) -> None:
+        """Let nothing of the terms of a lease before one commit from now on.
+
+        Call it after a majority has shown that this term, or a later one, has begun. What was
+        decided before is complete afterwards. Raises PyMongo's errors, and StoreUnavailableError.
+        """
+        await self._decider.end_terms(lease, before)
+
     async def _decide(self, row: Row, records: int) -> Row:
         """Decide to commit an open transaction. Return its row, which tells the decision.
 
@@ -191,7 +207,9 @@ class MongoTransactions:
             if row.phase is Phase.OPEN:
                 raise
             return row
-        return await self._decider.commit(row, order)
+        row = await self._decider.fenced(row)
+        await self._step("fence")
+        return await self._decider.commit(row, order) if row.phase is Phase.OPEN else row
 
     async def _reserve(self, row: Row, todo: Sequence[Record], limits: Limits) -> Row:
         """Register the logs of records in the row, and count them, while it is open."""

@@ -1,5 +1,6 @@
 """Transactions of the Python client against an agent."""
 
+import contextlib
 import json
 from collections.abc import Iterator
 from contextlib import suppress
@@ -41,6 +42,37 @@ def events(topics: Topics, group: str) -> list[tuple[str, str]]:
     """Return the kinds and ids in a group's commit log."""
     found = [each.text or "" for each in topics.poll(f"system/_txn.{group}").messages]
     return [(record["event"], record["txn"]) for record in map(json.loads, found)]
+
+
+def test_a_transaction_under_the_term_of_a_lease(agent: Agent, topics_of: TopicsOf) -> None:
+    lease = f"l{id(topics_of)}"
+
+    def term(**members: object) -> int:
+        asked = {"holder": "a", "ttl_ms": 60_000, **members}
+        return int(agent.request("POST", f"/v1/leases/{lease}", asked).json["term"])
+
+    with topics_of(agent.url) as topics:
+        topics.create(f"leases/{lease}")
+        with topics.transaction(lease=(lease, term())) as txn:
+            txn.write(f"leases/{lease}", "kept")
+        assert topics.get_transaction(txn.id).lease == f"{lease}; term=1"
+        with contextlib.ExitStack() as stack:
+            txn = stack.enter_context(topics.transaction(lease=(lease, 1)))
+            txn.write(f"leases/{lease}", "lost")
+            assert term(refresh=True) == 2
+            with pytest.raises(TransactionError, match=r"term 1 of the lease .* is over"):
+                stack.close()
+        assert topics.get_transaction(txn.id).state == "aborted"
+        assert texts(topics, f"leases/{lease}") == ["kept"]
+        with (
+            pytest.raises(RefusedError, match="nothing was stored") as refused,
+            topics.transaction(lease=(lease, 1)),
+        ):
+            pass
+        assert refused.value.status == 412
+        for wrong in (("a b", 1), ("", 1), ("..", 1), (lease, 0), (lease, True), (lease, 10**18)):
+            with pytest.raises(ValueError, match=r"is not a (lease|term)"):
+                topics.transaction(lease=wrong)
 
 
 def test_records_and_operations_commit_together_under_the_ids_of_the_futures(

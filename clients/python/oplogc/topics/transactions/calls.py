@@ -16,7 +16,9 @@ MAX_TIMEOUT_SECONDS = 900
 MAX_LIST = 1000
 DEFAULT_GROUP = "default"
 STATES = ("open", "committing", "committed", "aborted")
+MAX_TERM = 10**18 - 1
 _ID = re.compile(r"[0-9]{1,19}", re.ASCII)
+_LEASE = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _RECORD = re.compile(r"records\[([0-9]{1,9})\]")
 
 
@@ -35,8 +37,9 @@ class Committed(NamedTuple):
 class TransactionStatus(NamedTuple):
     """A transaction as the agent describes it.
 
-    ``group``: None if the transaction was begun with ``topic``. ``records``, ``bytes``: written so
-    far. ``topics``: the topics written to. ``begin``, ``commit``: positions in the commit log.
+    ``group``: None if the transaction was begun with ``topic``. ``lease``: as it was begun.
+    ``records``, ``bytes``: written so far. ``topics``: the topics written to. ``begin``,
+    ``commit``: positions in the commit log.
     """
 
     id: str
@@ -51,6 +54,7 @@ class TransactionStatus(NamedTuple):
     topic: str | None = None
     begin: str | None = None
     commit: str | None = None
+    lease: str | None = None
 
 
 def group_log(group: str) -> TopicName:
@@ -67,8 +71,10 @@ def group_log(group: str) -> TopicName:
         ) from None
 
 
-def begin(group: str | None, topic: str | None, timeout: float) -> Call:
-    """``timeout``: seconds. Raises ValueError."""
+def begin(
+    group: str | None, topic: str | None, timeout: float, lease: tuple[str, int] | None = None
+) -> Call:
+    """``timeout``: seconds. ``lease``: name and term. Raises ValueError."""
     if group is not None and topic is not None:
         raise ValueError("give group or topic, not both")
     if type(timeout) not in (int, float) or not 0.001 <= timeout <= MAX_TIMEOUT_SECONDS:
@@ -79,7 +85,8 @@ def begin(group: str | None, topic: str | None, timeout: float) -> Call:
         asked["group"] = group
     if topic is not None:
         asked["topic"] = str(topic_name(topic))
-    return Call("POST", PATH, json.dumps(asked).encode(), True, 201)
+    headers = {} if lease is None else {"Oplog-Lease": _fence(*lease)}
+    return Call("POST", PATH, json.dumps(asked).encode(), True, 201, headers=headers)
 
 
 def write(txn: str, records: list[bytes]) -> Call:
@@ -188,6 +195,18 @@ def transaction_id(text: str) -> str:
     return text
 
 
+def _fence(name: str, term: int) -> str:
+    """Return the header that names a lease. Raise ValueError."""
+    if not isinstance(name, str) or not _LEASE.fullmatch(name) or name in (".", ".."):
+        raise ValueError(
+            f"{name!r} is not a lease: give 1 to 249 ASCII letters, digits, '.', '_' or '-', "
+            "and not '.' or '..'"
+        )
+    if type(term) is not int or not 1 <= term <= MAX_TERM:
+        raise ValueError(f"{term!r} is not a term: give a whole number of at least 1")
+    return f"{name}; term={term}"
+
+
 def _path(txn: str) -> str:
     return f"{PATH}/{transaction_id(txn)}"
 
@@ -203,7 +222,7 @@ def _status(given: Any) -> TransactionStatus:
         topics=tuple(_text(each) for each in given["topics"]),
         **{
             name: _text(given[name])
-            for name in ("reason", "group", "topic", "begin", "commit")
+            for name in ("reason", "group", "topic", "begin", "commit", "lease")
             if given.get(name) is not None
         },
     )

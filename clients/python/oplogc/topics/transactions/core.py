@@ -221,7 +221,7 @@ class TransactionCore:
             if error is None:
                 lost = True
                 self.committed = calls.committed(answer, len(self._futures))
-            elif answer.status == 409:  # it was decided otherwise, or a record is missing
+            elif answer.status in (409, 412):  # it was decided otherwise, or a record is missing
                 lost = False
         except UnavailableError as unavailable:
             error, lost = unavailable, unavailable.lost
