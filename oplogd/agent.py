@@ -206,6 +206,7 @@ class Agent:
         self._run("freezer", Freezer(self.hub).run())
         self._run("rates", self._meter.run())
         self._run("turns", watch_turns(self.turns))
+        self._run("watch of descriptors", self.descriptors.watch(self.clock))
         if self.spool is not None:
             self._run("spool", self.spool.mend())
         if retention := self.settings.tombstone_retention:

@@ -6,10 +6,13 @@ import logging
 import os
 import sys
 
+from oplogd.clock import Clock
 from oplogd.logs import Episode
 
 # Descriptors that clients never get: the connections to the store open when they are needed.
 SPARE = 64
+
+_LOOK_SECONDS = 1.0
 
 _QUIET_SECONDS = 60.0
 _FOLDER = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
@@ -28,6 +31,24 @@ class Descriptors:
             quiet=_QUIET_SECONDS,
         )
 
+        self._used_up = Episode(
+            logger,
+            "no file descriptor is free: the system closes new connections",
+            quiet=_QUIET_SECONDS,
+        )
+
+    async def watch(self, clock: Clock) -> None:
+        """Log the times without a free descriptor, until cancelled.
+
+        With TLS a connection is not judged before its handshake, and may never begin one.
+        """
+        while True:
+            await clock.sleep(_LOOK_SECONDS)
+            if are_used_up():
+                self._used_up.occurred(detail=_advice(file_limit()))
+            else:
+                self._used_up.end()
+
     def admits(self, number: int) -> bool:
         """Return whether a client may keep a new descriptor. Count it as refused if not.
 
@@ -39,9 +60,7 @@ class Descriptors:
                 self._short.end()
             return True
         self.refused += 1
-        self._short.occurred(
-            detail=f"the limit is {limit:,}; raise it (ulimit -n, LimitNOFILE of systemd)"
-        )
+        self._short.occurred(detail=_advice(limit))
         return False
 
     async def members(self) -> dict[str, int | None]:
@@ -71,5 +90,9 @@ def are_used_up() -> bool:
 def _count() -> int | None:
     try:
         return len(os.listdir(_FOLDER)) - 1  # without the one that lists the folder
-    except OSError:
-        return None
+    except OSError as error:
+        return file_limit() if error.errno == errno.EMFILE else None
+
+
+def _advice(limit: int | None) -> str:
+    return f"the limit is {limit or 0:,}; raise it (ulimit -n, LimitNOFILE of systemd)"

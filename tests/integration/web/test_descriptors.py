@@ -1,9 +1,14 @@
 """An agent whose file descriptors run out: it says so, and serves the connections that it has."""
 
+import http.client
+import json
 import resource
+import ssl
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
+from tests.integration.relay.tls_files import certificate
 from tests.kits.agents.agent import Agent
 from tests.kits.agents.topics import Topic
 from tests.kits.web.connection import RawConnection
@@ -51,3 +56,24 @@ def test_connections_beyond_the_limit_are_refused_and_polls_and_streams_go_on(
         assert (answer.status, answer.json[0]["payload"]) == (200, "a")
         assert len(stream.take(1)) == 1
         assert agent.text().count("closing new connections") == 1
+
+
+def test_connections_without_a_tls_handshake_are_noticed(tmp_path: Path) -> None:
+    tls = certificate(tmp_path, "agent")
+    flags = ("--tls-certificate", str(tls.certificate), "--tls-key", str(tls.key))
+    with Agent(tmp_path, *flags) as agent, ExitStack() as stack:
+        context = ssl.create_default_context(cafile=str(tls.certificate))
+        operator = http.client.HTTPSConnection("127.0.0.1", agent.port, context=context)
+        stack.callback(operator.close)
+
+        def status() -> Any:
+            operator.request("GET", "/status")
+            return json.loads(operator.getresponse().read())
+
+        assert status()["status"] == "OK"
+        _, hard = resource.prlimit(agent.process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(agent.process.pid, resource.RLIMIT_NOFILE, (LIMIT, hard))
+        for _ in range(2 * LIMIT):
+            stack.enter_context(RawConnection(agent))
+        agent.wait_log("no file descriptor is free: the system closes new connections")
+        assert status()["descriptors"] == {"open": LIMIT, "limit": LIMIT}
