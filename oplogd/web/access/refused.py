@@ -34,9 +34,9 @@ class RefusedPasswords:
     def occurred(self, address: str, reason: str) -> None:
         """Count a refusal. The first one of an address in an episode is logged."""
         self.count += 1
+        self._forget_quiet()
         unit, _ = units_of(address)
         if unit not in self._episodes:
-            self._forget_quiet()
             if len(self._episodes) >= MAX_ADDRESSES:
                 self._others.occurred(detail=f"such as {unit}: {reason}")
                 return

@@ -51,3 +51,17 @@ def test_many_addresses_share_one_episode(
     assert caplog.messages[-1] == "reading: refusing passwords from 192.0.2.1: it is wrong"
     assert len(caplog.messages) == 2 * (MAX_ADDRESSES + 1) + 1
     assert refused.count == 10 * MAX_ADDRESSES + 1
+
+
+def test_an_address_that_comes_back_after_a_pause_has_an_episode_of_its_own_without_a_success(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = RefusedPasswords("writing", clock.monotonic)
+    for _ in range(2):
+        refused.occurred("192.0.2.1", WRONG)
+        clock.move(QUIET_SECONDS)
+    assert caplog.messages == [
+        "writing: refusing passwords from 192.0.2.1: it is wrong",
+        "writing: refusing passwords from 192.0.2.1: over, 1 time in 0.0 s",
+        "writing: refusing passwords from 192.0.2.1: it is wrong",
+    ]
