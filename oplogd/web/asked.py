@@ -9,6 +9,8 @@ from oplogd.errors import StoreUnavailableError
 # Longest wait for an answer, and for one after a failure: it is then known what to tell.
 STORE_TIMEOUT_SECONDS = 2.0
 AGAIN_SECONDS = 0.25
+# After a time in which the process was stopped, its timers end before it reads answers.
+_GRACE_SECONDS = 0.05
 
 _T = TypeVar("_T")
 
@@ -32,6 +34,8 @@ class Asked(Generic[_T]):
         call = asyncio.create_task(self._ask(), name="question to the store")
         try:
             await asyncio.wait({call}, timeout=self._seconds)
+            if not call.done():
+                await asyncio.wait({call}, timeout=_GRACE_SECONDS)
         except asyncio.CancelledError:
             call.cancel()
             raise

@@ -91,3 +91,21 @@ async def test_a_fault_in_the_figures_of_transactions_is_logged_once(
     assert fault == "the store failed"
     assert begin == "/status lacks the figures of open transactions: ValueError('broken')"
     assert end.startswith("/status lacks the figures of open transactions: over, 2 times")
+
+
+async def test_the_time_for_which_the_process_was_stopped_is_no_lack_of_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """When the process goes on, its timers are due before the answers of its threads are read."""
+    store = Store()
+    store.gate.clear()
+    asked, wait = Asked(store.stats), asyncio.wait
+
+    async def stopped(calls: Any, *, timeout: float | None = None) -> Any:
+        """Return when the time is over; the answer comes behind that."""
+        done = await wait(calls, timeout=0)
+        store.gate.set()
+        return done
+
+    monkeypatch.setattr(asyncio, "wait", stopped)
+    assert await asked.answer() == (1, 0)
