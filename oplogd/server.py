@@ -39,6 +39,8 @@ __all__ = ["EXIT_FAILED", "EXIT_OK", "EXIT_UNWRITTEN", "EXIT_USAGE", "make_store
 # How long the event loop may keep the GIL from the store's threads. With Python's default of 5 ms
 # an append takes 30 ms.
 SWITCH_SECONDS = 0.0005
+# After this time a store that does not open is named in the log.
+OPENING_SECONDS = 8.0
 # How long a stop waits for a stream whose consumer does not read.
 _CONSUMER_SECONDS = 2
 
@@ -77,7 +79,11 @@ async def serve(
     http, udp = open_listeners(settings)
     opening = asyncio.create_task(_open(settings, stop, http, udp, clock), name="opening")
     asked = asyncio.create_task(stop.asked.wait(), name="signal")
+    slow = asyncio.get_running_loop().call_later(
+        OPENING_SECONDS, logger.warning, "the store has not opened for %g s", OPENING_SECONDS
+    )
     await asyncio.wait({opening, asked}, return_when=asyncio.FIRST_COMPLETED)
+    slow.cancel()
     asked.cancel()
     if not opening.done():
         logger.info("stopping before the agent was ready")

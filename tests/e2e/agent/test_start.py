@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from oplogd.sockets import base_url, bind, interfaces
-from tests.kits.agents.agent import DEADLINE, Agent, NewAgent
+from tests.kits.agents.agent import DEADLINE, Agent, NewAgent, write_lock
 from tests.kits.agents.runs import (
     a_folder,
     a_newer_schema,
@@ -19,6 +19,7 @@ from tests.kits.agents.runs import (
     udp_is_free,
 )
 from tests.kits.contract.wire import Target, operation, said
+from tests.kits.processes.logged import LoggedProcess
 
 
 @pytest.fixture(scope="module")
@@ -210,3 +211,25 @@ def test_a_name_with_several_addresses_has_them_all_in_the_start_line() -> None:
         assert base_url(six, tls=True) == f"https://[::1]:{other}"
         assert interfaces([four, six]) == f"also [::1]:{other}"
         assert interfaces([four]) == ""
+
+
+IMPATIENT = """
+from oplogd import server
+from oplogd.store.sqlite import connection
+connection.BUSY_SECONDS = 3600.0
+server.OPENING_SECONDS = 0.01
+from oplogd.cli import main
+main()
+"""
+
+
+def test_a_store_that_hangs_at_the_start_is_named(tmp_path: Path) -> None:
+    with Agent(tmp_path):
+        pass
+    program = tmp_path / "impatient.py"
+    program.write_text(IMPATIENT)
+    flags = ("--listen", "127.0.0.1:0", "--shutdown-timeout", "500ms")
+    store = ("--store", str(tmp_path / "oplog.db"))
+    with write_lock(tmp_path), LoggedProcess([str(program), *flags, *store]) as process:
+        process.wait_log("the store has not opened for 0.01 s")
+        assert process.stop() == 0
