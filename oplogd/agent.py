@@ -14,6 +14,7 @@ from oplogd.health import Health
 from oplogd.ingest.appends import Appends
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.fenced import FencedQueue, FencedWriter
+from oplogd.ingest.gate import Gate
 from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.spool import Spool
 from oplogd.ingest.udp import UdpIngest
@@ -68,11 +69,14 @@ class Agent:
         self.store = store
         self.health = Health()
         self.appends = Appends(self.health, clock)
+        self.sweep_asked = asyncio.Event()
+        self.gate = Gate(store.space, self.health, self.sweep_soon, clock)
         self.descriptors = Descriptors()
         self.counters = Counters()
         self.leases = LeaseCounters()
-        self.queue = IngestQueue(settings.max_queued_events, settings.max_queued_bytes)
-        self.fenced = FencedQueue(settings.max_queued_events, settings.max_queued_bytes)
+        admit = self.gate.admit
+        self.queue = IngestQueue(settings.max_queued_events, settings.max_queued_bytes, admit)
+        self.fenced = FencedQueue(settings.max_queued_events, settings.max_queued_bytes, admit)
         self.udp = UdpIngest(udp_sockets, self.queue, self.counters, clock)
         self.spool = (
             Spool(settings.spool, settings.spool_size, self.health, self.counters, clock)
@@ -107,9 +111,10 @@ class Agent:
             peek=self.feeds.peek,
             acknowledged=self.feeds.acknowledged,
             appends=self.appends,
+            admit=admit,
         )
         limits = Limits(settings.txn_max_records, settings.txn_max_bytes)
-        room = Room(settings.max_queued_events, settings.max_queued_bytes)
+        room = Room(settings.max_queued_events, settings.max_queued_bytes, admit)
 
         def is_followed(log: int) -> bool:
             return self.feeds.get(log) is not None
@@ -156,6 +161,11 @@ class Agent:
     def rates(self) -> Rates:
         return self._meter.rates
 
+    def sweep_soon(self) -> None:
+        """Sweep the topics now if that gives back space on a disk of this machine."""
+        if self.store.space is not None:
+            self.sweep_asked.set()
+
     async def open_spool(self) -> None:
         """Open the spool if there is one. Raises StoreError."""
         if self.spool is not None:
@@ -177,6 +187,7 @@ class Agent:
         else:
             _compare_clocks(bounds)
             self.ring.restart(bounds.head)
+        await self.gate.look()
         self.udp.start()
         writer = Writer(
             self.store,
@@ -187,6 +198,7 @@ class Agent:
             self.latency,
             self.clock,
             self.appends,
+            self.gate,
         )
         self._writer = self._run("writer", writer.run())
         fenced = FencedWriter(
@@ -195,7 +207,14 @@ class Agent:
         self._fenced_writer = self._run("writer of fenced operations", fenced.run())
         self._message_writer = self._run("message writer", self.topics.writer.run())
         self._run("watch of appends", self.appends.run())
-        self._run("sweep", sweep_topics(self.store.topics, self.settings.topic_cleanup, self.clock))
+        if self.store.space is not None:
+            self._run("watch of the disk", self.gate.run())
+        self._run(
+            "sweep",
+            sweep_topics(
+                self.store.topics, self.settings.topic_cleanup, self.clock, self.sweep_asked
+            ),
+        )
         self._run(
             "keeper of transactions", keep_transactions(self.store.transactions, clock=self.clock)
         )

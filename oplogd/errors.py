@@ -105,6 +105,10 @@ class StoreUnavailableError(StoreError):
     """The store does not work now: locked, disk full, away. Trying again makes sense."""
 
 
+class DiskFullError(StoreUnavailableError):
+    """The disk of the store has too little free space to take anything. Nothing was stored."""
+
+
 class ForeignStoreError(StoreUnavailableError):
     """The file belongs to another program or to a newer oplog. At the start it is a bad setting."""
 

@@ -62,7 +62,11 @@ def make_store(settings: Settings, clock: Clock = SYSTEM) -> Store:
             clock=clock,
         )
     return SqliteStore(
-        settings.store, settings.capped_collection_size, topic_ttl=settings.topic_ttl, clock=clock
+        settings.store,
+        settings.capped_collection_size,
+        topic_ttl=settings.topic_ttl,
+        clock=clock,
+        reserve=settings.disk_reserve,
     )
 
 

@@ -60,6 +60,16 @@ class StoreSettings:
         "Maximum size of the log, at least 4096 bytes. A full log drops its oldest "
         "operations. Not set: an existing store keeps its size, a new one gets 256MB.",
     )
+    disk_reserve: int | None = setting(
+        "Store",
+        "--disk-reserve",
+        "SIZE",
+        None,
+        values.size(0),
+        "Size of the file beside the SQLite file that holds room on the disk. It is removed when"
+        " the disk is full, so that topics can still be deleted. 0: none. Not set: a sixteenth of"
+        " the disk, at most 64MB.",
+    )
     tombstone_retention: float = setting(
         "Store",
         "--tombstone-retention",

@@ -25,6 +25,9 @@ from tests.kits.servers.opensearch import OpenSearchServer
 from tests.kits.servers.postgres import PostgresServer
 from tests.kits.servers.room import Address, ServerRoom, UnavailableError, address_of
 
+# No test pays for the reserve of its agents, except those of full disks.
+os.environ.setdefault("OPLOGD_DISK_RESERVE", "0")
+
 # Folder -> a package without which its modules cannot be imported.
 DRIVERS = {
     "browser/": "playwright",

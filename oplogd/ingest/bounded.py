@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 from oplogd.errors import OplogError, QueueFullError, StoreUnavailableError
@@ -35,27 +35,38 @@ class Waiting:
 
 _Item = TypeVar("_Item", bound=Waiting)
 
+# Gets the number and the bytes of things that come in. Raises DiskFullError.
+Admit = Callable[[int, int], None]
+
+
+def admit_all(count: int, octets: int) -> None:
+    """Do nothing: for queues without a gate."""
+
 
 class BoundedQueue(Generic[_Item]):
-    """``things``: the plural noun for messages to users."""
+    """``things``: the plural noun for messages to users. ``admit``: called for each new item."""
 
-    def __init__(self, max_count: int, max_bytes: int, things: str) -> None:
+    def __init__(
+        self, max_count: int, max_bytes: int, things: str, admit: Admit = admit_all
+    ) -> None:
         self.max_count = max_count
         self.max_bytes = max_bytes
         self.count = 0
         self.bytes = 0
         self._things = things
+        self._admit = admit
         self._items: deque[_Item] = deque()
         self._filled = asyncio.Event()
         self._emptied = asyncio.Event()
         self._emptied.set()
 
     def add(self, item: _Item) -> None:
-        """Add an item. Raises QueueFullError."""
+        """Add an item. Raises QueueFullError and DiskFullError."""
         if self.count + item.count > self.max_count or self.bytes + item.octets > self.max_bytes:
             raise QueueFullError(
                 f"the queue is full ({self.count:,} {self._things}); try again later"
             )
+        self._admit(item.count, item.octets)
         self.count += item.count
         self.bytes += item.octets
         self._items.append(item)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from oplogd.errors import StaleFenceError
 from oplogd.health import Health
 from oplogd.ingest.appends import Appends
-from oplogd.ingest.bounded import BoundedQueue
+from oplogd.ingest.bounded import Admit, BoundedQueue, admit_all
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.queue import Item
 from oplogd.ingest.request_writer import RequestWriter
@@ -39,11 +39,11 @@ class FencedItem(Item):
 class FencedQueue(BoundedQueue[FencedItem]):
     """A queue bounded in operations and bytes. Operations count until they are written."""
 
-    def __init__(self, max_operations: int, max_bytes: int) -> None:
-        super().__init__(max_operations, max_bytes, "operations")
+    def __init__(self, max_operations: int, max_bytes: int, admit: Admit = admit_all) -> None:
+        super().__init__(max_operations, max_bytes, "operations", admit)
 
     def submit(self, operations: Sequence[Operation], fence: Fence) -> "asyncio.Future[None]":
-        """Add operations that are stored together. Raises QueueFullError.
+        """Add operations that are stored together. Raises QueueFullError and DiskFullError.
 
         The future resolves when they are durable, and raises StaleFenceError.
         """

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from oplogd.ingest.bounded import BoundedQueue, Waiting
+from oplogd.ingest.bounded import Admit, BoundedQueue, Waiting, admit_all
 from oplogd.operation import Operation
 
 
@@ -28,8 +28,8 @@ class Item(Waiting):
 class IngestQueue(BoundedQueue[Item]):
     """A queue bounded in operations and bytes. Operations count until they are written."""
 
-    def __init__(self, max_operations: int, max_bytes: int) -> None:
-        super().__init__(max_operations, max_bytes, "operations")
+    def __init__(self, max_operations: int, max_bytes: int, admit: Admit = admit_all) -> None:
+        super().__init__(max_operations, max_bytes, "operations", admit)
 
     @property
     def operations(self) -> int:
@@ -44,7 +44,7 @@ class IngestQueue(BoundedQueue[Item]):
         return len(operations) <= self.max_count and _octets(operations) <= self.max_bytes
 
     def put(self, operations: Sequence[Operation]) -> None:
-        """Add operations that are stored together. Raises QueueFullError."""
+        """Add operations that are stored together. Raises QueueFullError and DiskFullError."""
         self.add(Item(operations, None))
 
     def submit(self, operations: Sequence[Operation]) -> "asyncio.Future[None]":

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from oplogd.clock import SYSTEM, Clock
-from oplogd.errors import OperationError, QueueFullError
+from oplogd.errors import DiskFullError, OperationError, QueueFullError
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.refused import RefusedDatagrams, shown_address
@@ -171,11 +171,16 @@ class UdpIngest:
             self._queue.put(operations)
             self._overflow.end()
             return
+        except DiskFullError:  # the gate has logged it
+            self._counters.add_discarded(len(operations))
+            return
         except QueueFullError:
             pass
         for operation in operations:  # the queue may have room for some
             try:
                 self._queue.put([operation])
+            except DiskFullError:
+                self._counters.add_discarded(1)
             except QueueFullError:
                 self._counters.add_discarded(1)
                 self._overflow.occurred()

@@ -11,6 +11,7 @@ from oplogd.errors import NotConfirmedError, StoreError, StoreUnavailableError
 from oplogd.health import Health
 from oplogd.ingest.appends import Appends
 from oplogd.ingest.counters import Counters
+from oplogd.ingest.gate import Gate
 from oplogd.ingest.queue import IngestQueue, Item
 from oplogd.ingest.spool import Spool
 from oplogd.ingest.store_errors import as_unavailable
@@ -63,9 +64,11 @@ class Writer:
         latency: LatencyProbe | None = None,
         clock: Clock = SYSTEM,
         appends: Appends | None = None,
+        gate: Gate | None = None,
     ) -> None:
         self._clock = clock
         self._appends = appends or Appends(health, clock)
+        self._gate = gate or Gate(None, health)
         self._store = store
         self._queue = queue
         self._counters = counters
@@ -102,6 +105,7 @@ class Writer:
                 if self._spool is not None and self._spool.operations:
                     return batch
                 delay = await self._pause(delay, recoveries)
+                await self._gate.opened()  # a trial would take the room that deletions need
             else:
                 self._part.good()
                 self._done(batch)

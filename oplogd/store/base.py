@@ -9,6 +9,7 @@ from oplogd.lease import Fence
 from oplogd.operation import Operation
 from oplogd.store.leases import Leases
 from oplogd.store.pointers import Pointers
+from oplogd.store.space import Space
 from oplogd.store.topics import Topics
 from oplogd.store.transactions import Transactions
 
@@ -231,6 +232,10 @@ class Store(Protocol):
 
         If there is none, return offset 0, or the offset before the oldest entry, with time 0.
         """
+
+    @property
+    def space(self) -> Space | None:
+        """The space on the disk under the store. None: the store is on another machine."""
 
     @property
     def topics(self) -> Topics:

@@ -2,6 +2,7 @@
 
 from oplogd.health import Health
 from oplogd.ingest.appends import Appends
+from oplogd.ingest.bounded import Admit, admit_all
 from oplogd.leases.counters import LeaseCounters
 from oplogd.store import Store
 from oplogd.topics.counters import TopicCounters
@@ -30,11 +31,12 @@ class TopicParts:
         peek: Peek | None = None,
         acknowledged: Acknowledged = without_rings,
         appends: Appends | None = None,
+        admit: Admit = admit_all,
     ) -> None:
         topics = store.topics
         self.counters = TopicCounters()
         self.known = KnownTopics(topics)
-        self.queue = MessageQueue(max_queued, max_queued_bytes, "messages")
+        self.queue = MessageQueue(max_queued, max_queued_bytes, "messages", admit)
         self.writer = MessageWriter(topics, self.queue, health, acknowledged, appends)
         self.publisher = Publisher(self.known, self.queue, self.counters, leases)
         self.poller = Poller(topics, self.known, self.counters, poll_limit, peek, acknowledged)

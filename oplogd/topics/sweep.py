@@ -1,5 +1,6 @@
 """The sweep of expired messages."""
 
+import asyncio
 import logging
 
 from oplogd.clock import SYSTEM, Clock
@@ -12,9 +13,12 @@ FIRST_SECONDS = 10.0
 logger = logging.getLogger("oplogd.topics")
 
 
-async def sweep_topics(topics: Topics, seconds: float, clock: Clock = SYSTEM) -> None:
-    """Remove expired messages every ``seconds`` until cancelled. A failure is logged."""
-    await clock.sleep(min(FIRST_SECONDS, seconds))
+async def sweep_topics(
+    topics: Topics, seconds: float, clock: Clock = SYSTEM, asked: asyncio.Event | None = None
+) -> None:
+    """Remove expired messages every ``seconds``, and when ``asked``. A failure is logged."""
+    asked = asked or asyncio.Event()
+    await _pause(min(FIRST_SECONDS, seconds), clock, asked)
     while True:
         try:
             if count := await topics.sweep():
@@ -23,4 +27,14 @@ async def sweep_topics(topics: Topics, seconds: float, clock: Clock = SYSTEM) ->
             logger.warning("cannot remove expired messages: %s", error)
         except Exception as error:
             logger.error("cannot remove expired messages", exc_info=error)
-        await clock.sleep(seconds)
+        await _pause(seconds, clock, asked)
+
+
+async def _pause(seconds: float, clock: Clock, asked: asyncio.Event) -> None:
+    ends = [asyncio.ensure_future(clock.sleep(seconds)), asyncio.ensure_future(asked.wait())]
+    try:
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for end in ends:
+            end.cancel()
+    asked.clear()

@@ -57,7 +57,8 @@ class TransactionService:
         self.limits = limits
 
     async def begin(self, begin: Begin) -> Transaction:
-        """Begin a transaction. Raises TopicNotFoundError."""
+        """Begin a transaction. Raises TopicNotFoundError and DiskFullError."""
+        self._room.require_disk()
         topic = await self._commit_log(begin)
         try:
             transaction = await self._begin(begin, topic)

@@ -90,6 +90,7 @@ def create_app(agent: Agent) -> FastAPI:
         transactions=TransactionFigures(agent.store.transactions, agent.clock),
         pointers=PointerFigures(agent.store.pointers, agent.clock),
         descriptors=agent.descriptors,
+        disk=agent.gate.members,
         bodies_refused=refused_bodies.counts,
         passwords_refused=lambda: {"read": readers.refused, "write": writers.refused},
         rates=lambda: agent.rates._asdict(),
@@ -107,7 +108,9 @@ def create_app(agent: Agent) -> FastAPI:
     add_session(app, readers)
     rights = Rights[Request](readers.require, writers.require)
     topics, appends = agent.topics, agent.appends
-    add_topics(app, rights, agent.store, topics.known, agent.feeds, bodies, appends)
+    add_topics(
+        app, rights, agent.store, topics.known, agent.feeds, bodies, appends, agent.sweep_soon
+    )
     add_publish(app, rights, topics.publisher, agent.pointers, intake, bodies, appends, is_stopping)
     add_poll(app, rights, topics.poller, topics.oplog, bodies)
     add_topic_stream(app, rights, topics.known, streams)

@@ -112,6 +112,7 @@ class StatusReport:
         pointers: PointerFigures,
         leases: LeaseCounters,
         descriptors: Descriptors,
+        disk: Callable[[], _Members | None],
         bodies_refused: Mapping[str, int],
         passwords_refused: Callable[[], Mapping[str, int]],
         rates: Callable[[], Mapping[str, float]],
@@ -134,6 +135,7 @@ class StatusReport:
         self._pointers = pointers
         self._leases = leases
         self._descriptors = descriptors
+        self._disk = disk
         self._bodies_refused = bodies_refused
         self._passwords_refused = passwords_refused
         self._rates = rates
@@ -166,6 +168,7 @@ class StatusReport:
             "loop": self._loop_members(),
             "rates": dict(self._rates()),
             "store": store,
+            **({"disk": disk} if (disk := self._disk()) else {}),
             "topics": topics,
             "transactions": transactions,
             "pointers": pointers,

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from tests.conformance.clients import ENVIRONMENT, EVERY_CLIENT, command
-from tests.conformance.disk import Disk
 from tests.conformance.node_host import Hosted, NodeHost
 from tests.conformance.server import Progress, Request, ScriptedServer
 from tests.conformance.steps import Script, Signal
 from tests.kits.agents.agent import DEADLINE
+from tests.kits.processes.disk import SmallDisk
 from tests.kits.processes.forked import start
 
 AT_ONCE = 8
@@ -173,7 +173,7 @@ async def play(
         )
         prefix: list[str] = []
         if scenario.small_disk:
-            disk = await stack.enter_async_context(Disk(folder))
+            disk = stack.enter_context(SmallDisk(folder, "size=16k"))
             prefix, progress.folder = disk.prefix, disk.folder
         if scenario.prepare:
             scenario.prepare(progress.folder)

@@ -80,6 +80,7 @@ class MongoStore:
     """
 
     kind = "mongodb"
+    space = None
 
     def __init__(
         self,

@@ -13,6 +13,7 @@ from typing import TypeVar
 from oplogd.descriptors import are_used_up
 from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.store.sqlite import statements as sql
+from oplogd.store.sqlite.disk import Disk
 from oplogd.store.sqlite.schema import read_version
 from oplogd.store.sqlite.wal import WriteAheadLog
 
@@ -35,12 +36,19 @@ _T = TypeVar("_T")
 class StoreFile:
     """The file that all connections of a store use.
 
-    ``on_replaced`` is called on the first connection after another file took its place.
+    ``on_replaced`` is called on the first connection after another file took its place. ``disk``:
+    the disk under it; None: one without a reserve.
     """
 
-    def __init__(self, path: Path, on_replaced: Callable[[sqlite3.Connection, Path], None]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        on_replaced: Callable[[sqlite3.Connection, Path], None],
+        disk: Disk | None = None,
+    ) -> None:
         self.path = path
         self.wal = WriteAheadLog(path)
+        self.disk = disk or Disk(path)
         self._on_replaced = on_replaced
         # Grows when a connection finds damage. The others then reconnect: their cached pages may
         # still look sound.
@@ -78,30 +86,49 @@ class ConnectionPool:
     """Threads with a connection each. A connection that failed is replaced at the next call.
 
     ``writes``: a call fails if the file is no longer at its path when the call returns, because
-    its work would be lost.
+    its work would be lost. ``prepare`` is called before the first call, until it succeeds.
     """
 
     def __init__(
-        self, file: StoreFile, name: str, threads: int, pragmas: str = "", *, writes: bool = False
+        self,
+        file: StoreFile,
+        name: str,
+        threads: int,
+        pragmas: str = "",
+        *,
+        writes: bool = False,
+        prepare: Callable[[sqlite3.Connection], None] | None = None,
     ) -> None:
         self._file = file
         self._pragmas = pragmas
         self._writes = writes
+        self._prepare = prepare
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._local = threading.local()
         self._open: set[sqlite3.Connection] = set()
         self._closing = False
 
-    async def run(self, call: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Call in one of the threads. Raises StoreUnavailableError for every SQLite error."""
+    async def run(
+        self, call: Callable[[sqlite3.Connection], _T], *, frees_space: bool = False
+    ) -> _T:
+        """Call in one of the threads. Raises StoreUnavailableError for every SQLite error.
+
+        A call that ``frees_space`` is made again if the disk was full and the reserve was freed.
+        """
         if self._closing:
             raise StoreUnavailableError(f"store {self._file.path}: it is closed")
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, self._run, call)
+            return await asyncio.get_running_loop().run_in_executor(
+                self._pool, self._run, call, frees_space
+            )
         except asyncio.CancelledError:
             if self._closing and not _caller_is_cancelled():  # `close` cancelled the call
                 raise StoreUnavailableError(f"store {self._file.path}: it is closed") from None
             raise
+
+    @property
+    def is_prepared(self) -> bool:
+        return self._prepare is None
 
     async def close(self, *, interrupt: bool = False) -> None:
         """Drop waiting calls and wait for running ones.
@@ -117,7 +144,7 @@ class ConnectionPool:
         while self._open:
             self._open.pop().close()
 
-    def _run(self, call: Callable[[sqlite3.Connection], _T]) -> _T:
+    def _run(self, call: Callable[[sqlite3.Connection], _T], frees_space: bool) -> _T:
         db: sqlite3.Connection | None = getattr(self._local, "db", None)
         try:
             if db is not None and (
@@ -131,6 +158,9 @@ class ConnectionPool:
                 db, self._local.identity = self._file.connect(self._pragmas)
                 self._local.db = db
                 self._open.add(db)
+            if self._prepare is not None:
+                self._prepare(db)
+                self._prepare = None
             result = call(db)
             if self._writes and _identity(self._file.path) != self._local.identity:
                 self._forget(db)
@@ -145,7 +175,10 @@ class ConnectionPool:
                 self._forget(db)
             if getattr(error, "sqlite_errorname", "").startswith(_DAMAGE):
                 self._file.damage_count += 1
-            raise _translate(error, self._file.path) from error
+            is_full = self._file.disk.is_refusal(error)
+            if is_full and frees_space and self._file.disk.free_reserve():
+                return self._run(call, frees_space=False)
+            raise _translate(error, self._file.path, is_full=is_full) from error
 
     def _forget(self, db: sqlite3.Connection) -> None:
         self._open.discard(db)
@@ -186,11 +219,11 @@ def connect(path: Path, *, create: bool) -> sqlite3.Connection:
     return db
 
 
-def _translate(error: sqlite3.Error, path: Path) -> StoreUnavailableError:
+def _translate(error: sqlite3.Error, path: Path, *, is_full: bool) -> StoreUnavailableError:
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         reason = f"another process holds a lock on it for more than {BUSY_SECONDS:g} s"
-    elif name.startswith("SQLITE_FULL"):
+    elif is_full:
         reason = "the disk is full; free some space"
     elif name.startswith("SQLITE_READONLY"):
         reason = _NOT_WRITABLE

@@ -5,6 +5,8 @@ One statement takes a whole batch (``json_each``) or returns one (``group_concat
 runs without the GIL, and the event loop continues meanwhile.
 """
 
+import asyncio
+import logging
 import sqlite3
 import threading
 import time
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from oplogd.clock import SYSTEM, Clock
+from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
 from oplogd.store.base import (
@@ -30,14 +33,18 @@ from oplogd.store.cached_count import CachedCount
 from oplogd.store.sqlite import log, topic_statements
 from oplogd.store.sqlite import statements as sql
 from oplogd.store.sqlite.connection import ConnectionPool, StoreFile, snapshot
+from oplogd.store.sqlite.disk import Disk
 from oplogd.store.sqlite.leases import SqliteLeases
 from oplogd.store.sqlite.pointers import SqlitePointers
+from oplogd.store.sqlite.space import SqliteSpace
 from oplogd.store.sqlite.topics import SqliteTopics
 from oplogd.store.sqlite.transactions import SqliteTransactions
 
 DEFAULT_CAP_BYTES = 256 * 1024 * 1024
 # How often the follower looks for entries of other processes.
 POLL_SECONDS = 0.05
+
+logger = logging.getLogger("oplogd.store")
 
 
 class _States(NamedTuple):
@@ -52,7 +59,7 @@ class SqliteStore:
 
     ``max_bytes``: the log's cap; None keeps the cap in the file. ``new_bytes``: the cap of a new
     file if ``max_bytes`` is None. ``topic_ttl``: time to live in seconds of topics without their
-    own; None keeps the one in the file. ``clock`` dates all entries.
+    own; None keeps the one in the file. ``clock`` dates all entries. ``reserve``: see ``Disk``.
     """
 
     kind = "sqlite"
@@ -64,15 +71,22 @@ class SqliteStore:
         new_bytes: int = DEFAULT_CAP_BYTES,
         topic_ttl: int | None = None,
         clock: Clock = SYSTEM,
+        reserve: int | None = 0,
     ) -> None:
         self._path = path
         self._max_bytes = max_bytes
         self._new_bytes = new_bytes
         self._topic_ttl = topic_ttl
         self._clock = clock
-        self._file = file = StoreFile(path, log.record_replacement)
+        disk = Disk(path, reserve)
+        self._file = file = StoreFile(path, log.record_replacement, disk)
         self._writer = ConnectionPool(
-            file, "store-writer", 1, topic_statements.APPENDER, writes=True
+            file,
+            "store-writer",
+            1,
+            topic_statements.APPENDER + disk.pragmas(),
+            writes=True,
+            prepare=self._prepare,
         )
         self._follower = ConnectionPool(file, "store-follower", 1, sql.SMALL_CACHE)
         self._readers = ConnectionPool(file, "store-reader", 3)
@@ -90,20 +104,29 @@ class SqliteStore:
             self._writer, self._readers, self._lookups, self._wake, clock
         )
         self._leases = SqliteLeases(self._writer, self._lookups, clock)
+        self._space = SqliteSpace(file, self._complete_opening)
         self._states_count = CachedCount(lambda: self._counter.run(_count_states))
 
     async def open(self) -> None:
-        await self._writer.run(
-            lambda db: log.prepare(
-                db, self._path, self._max_bytes, self._new_bytes, self._topic_ttl, self._clock
-            )
-        )
-        await self._follower.run(lambda db: db.execute(sql.HEAD).fetchone())
+        """Open the file. If it exists and there is no room for that, ``space`` completes it later.
+
+        All other failures are raised.
+        """
+        is_new = not await asyncio.to_thread(self._path.exists)
+        await asyncio.to_thread(self._file.disk.prepare)
+        try:
+            await self._complete_opening()
+            await self._follower.run(lambda db: db.execute(sql.HEAD).fetchone())
+        except StoreUnavailableError as error:
+            if is_new or not self._file.disk.refused:
+                raise
+            logger.error("%s; the store opens as soon as there is room", error)
 
     async def close(self) -> None:
         self._closing = True
         self._appended.set()
         await self._topics.close()
+        await self._space.close()
         for pool in (self._readers, self._lookups, self._figures, self._counter):
             await pool.close(interrupt=True)
         for pool in (self._writer, self._follower):
@@ -138,6 +161,10 @@ class SqliteStore:
 
     async def seek(self, ms: int) -> Mark:
         return await self._lookups.run(lambda db: log.seek(db, ms))
+
+    @property
+    def space(self) -> SqliteSpace:
+        return self._space
 
     @property
     def topics(self) -> SqliteTopics:
@@ -177,6 +204,13 @@ class SqliteStore:
 
     async def new_epoch(self) -> None:
         await self._writer.run(lambda db: log.new_epoch(db, self._clock))
+
+    async def _complete_opening(self) -> None:
+        if not self._writer.is_prepared:
+            await self._writer.run(lambda db: None, frees_space=True)
+
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        log.prepare(db, self._path, self._max_bytes, self._new_bytes, self._topic_ttl, self._clock)
 
     def _wake(self) -> None:
         """Let the followers of the log and of the topics look for entries."""

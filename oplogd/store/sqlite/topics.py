@@ -108,13 +108,13 @@ class SqliteTopics:
         self, name: TopicName, ttl: int | None, pointers: PointerRules = DEFAULT_RULES
     ) -> Topic:
         topic = await self._writer.run(
-            lambda db: catalogue.change(db, name, ttl, pointers, self._now_ms())
+            lambda db: catalogue.change(db, name, ttl, pointers, self._now_ms()), frees_space=True
         )
         self._follower.wake()
         return topic
 
     async def delete(self, name: TopicName) -> None:
-        await self._writer.run(lambda db: catalogue.delete(db, name))
+        await self._writer.run(lambda db: catalogue.delete(db, name), frees_space=True)
         self._follower.wake()
 
     async def find(self, name: TopicName) -> Topic | None:
@@ -169,7 +169,9 @@ class SqliteTopics:
             progress = sweep.Progress()
             try:
                 while not progress.has_ended:
-                    removed += await self._writer.run(partial(step, progress=progress))
+                    removed += await self._writer.run(
+                        partial(step, progress=progress), frees_space=True
+                    )
             except StoreUnavailableError as error:
                 trouble = error  # a broken table of transactions concerns only some of the logs
         while count := await self._writer.run(partial(sweep.void, now=self._now_ms())):

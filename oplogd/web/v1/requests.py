@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from fastapi import Request
 
 from oplogd.errors import (
+    DiskFullError,
     LeaseConflictError,
     LeaseError,
     LeaseNotFoundError,
@@ -143,6 +144,8 @@ def continuing(then: str = CONTINUES) -> Iterator[None]:
     with problems():
         try:
             yield
+        except DiskFullError:
+            raise
         except StoreUnavailableError as error:
             raise Problem(503, f"not confirmed; {then}: {error}", STORE_AWAY) from None
 

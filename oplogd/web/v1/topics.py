@@ -1,6 +1,6 @@
 """The catalogue of topics: create, change, show, list, delete."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -43,7 +43,9 @@ def add_topics(
     feeds: Feeds,
     bodies: BodyReader,
     appends: Appends,
+    sweep: Callable[[], None],
 ) -> None:
+    """Add the endpoints. ``sweep``: begins to remove messages that nobody can read."""
     topics = store.topics
 
     @app.put(TOPIC, **describe.CREATE)
@@ -66,6 +68,7 @@ def add_topics(
             topic = await appends.confirmed(topics.change(name, *parse_properties(body)))
             known.forget(name)
             feeds.changed(topic)
+            sweep()
             return _json(await show(topic))
 
     @app.delete(TOPIC, **describe.DELETE)
@@ -76,6 +79,7 @@ def add_topics(
         with problems():
             await appends.confirmed(topics.delete(name))
         known.forget(name)
+        sweep()
         return Response(status_code=200, headers=HEADERS)
 
     @app.get(TOPIC, **describe.SHOW)

@@ -17,10 +17,10 @@ PERIOD = 0.04
 def hang_while_it_exists(path: Path) -> None:
     work = ConnectionPool._run
 
-    def hanging(pool: ConnectionPool, call: Any) -> Any:
+    def hanging(pool: ConnectionPool, *given: Any) -> Any:
         while pool._writes and path.exists():
             time.sleep(PERIOD)
-        return work(pool, call)
+        return work(pool, *given)
 
     setattr(ConnectionPool, "_run", hanging)  # noqa: B010
 

@@ -23,6 +23,7 @@ def test_defaults_are_those_of_the_documentation() -> None:
         "spool": None,
         "spool_size": GB,
         "capped_collection_size": None,
+        "disk_reserve": None,
         "object_url": None,
         "password": None,
         "ingest_password": None,
