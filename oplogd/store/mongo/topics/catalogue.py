@@ -23,9 +23,9 @@ from oplogd.store.mongo.topics.layout import (
     parts,
     places_of,
     reservation,
+    reserved,
     rules_members,
     rules_of,
-    reserved,
     topic_of,
 )
 from oplogd.store.numbers import begin_of, generation_of, is_log, used_up

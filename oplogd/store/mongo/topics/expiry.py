@@ -5,13 +5,13 @@ from oplogd.names import TopicName, no_topic
 from oplogd.pointer import PointerRules
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.topics.catalogue import Catalogue
-from oplogd.store.mongo.topics.layout import CATALOGUE, Document, number, rules_members, topic_of
 from oplogd.store.mongo.topics.layout import (
     CATALOGUE,
     Document,
     log_of,
     number,
     numbered,
+    rules_members,
     topic_of,
 )
 from oplogd.store.mongo.topics.log import Front, TopicReader
