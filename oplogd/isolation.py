@@ -23,6 +23,9 @@ class EntryKind(StrEnum):
     # A transaction has ended without effect. Its data is a ``Marker``. Of a pointer: its owner has
     # reported that it was aborted, or it timed out.
     ABORT = "abort"
+    # A message of a pointer that timed out, at the place at which its owner has reported late that
+    # it committed. The others have read it at its first place.
+    LATE = "late"
     # A transaction has begun whose commit log this is. Its data is a ``Marker``.
     BEGIN = "begin"
     # Nobody may read it any more. Its data is empty, or a ``Voided``: the entries that a rollback
@@ -55,6 +58,7 @@ _READINGS: dict[Isolation, dict[str, Reading]] = {
         EntryKind.DIRECT: Reading.HOLD,
         EntryKind.PUBLISH: Reading.HOLD,
         EntryKind.COMMIT: Reading.EXPAND,
+        EntryKind.LATE: Reading.PASS,
     },
 }
 

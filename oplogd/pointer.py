@@ -110,15 +110,17 @@ def by_decisions(decisions: Mapping[int, Decision]) -> Judge:
     return verdict
 
 
-class Voided(msgspec.Struct, frozen=True, gc=False):
+class Voided(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The data of a VOID entry that a rollback appends.
 
     ``runs``: first offset and number of entries that it has voided, ascending. ``txn``: the pointer
-    in decimal digits.
+    in decimal digits. ``is_gap``: committed readers may have read them, see
+    ``TopicBounds.purged``.
     """
 
     txn: str
     runs: list[tuple[int, int]]
+    is_gap: bool = False
 
 
 _encode = msgspec.json.Encoder().encode
@@ -215,6 +217,20 @@ def switched_off() -> TransactionConflictError:
     """Return the error for messages under a pointer in a topic that takes none."""
     return TransactionConflictError(
         "this topic takes no messages under pointers: its property pointers is off"
+    )
+
+
+def reported(pointer: int, decision: Decision) -> TransactionConflictError:
+    """Return the error for a report against an earlier one, whatever their topics."""
+    end = "committed" if decision is Decision.COMMITTED else "aborted"
+    return TransactionConflictError(f"pointer {pointer} was reported as {end}")
+
+
+def too_late(pointer: int) -> TransactionConflictError:
+    """Return the error for a rollback after the report of a commit."""
+    return TransactionConflictError(
+        f"pointer {pointer} has committed: readers may have its messages; nothing was rolled back"
+        " (?force=true removes them all the same, and tells readers of a gap)"
     )
 
 

@@ -23,6 +23,17 @@ class OpenPointer(NamedTuple):
     has_entries: bool
 
 
+class TimedOutPointer(NamedTuple):
+    """A pointer that timed out in a topic with messages, and was not reported since.
+
+    Times are ms since 1970 by the store's clock. ``ended_ms``: of the time-out.
+    """
+
+    pointer: int
+    begun_ms: int
+    ended_ms: int
+
+
 @dataclass
 class PointerDecisions:
     """Pointers that this process has decided since its start, each topic counted."""
@@ -105,13 +116,20 @@ class Pointers(Protocol):
         ``pointer.nothing_stored``).
         """
 
-    async def rollback(self, log: int, pointer: int, stamps: Sequence[int] | None) -> Mark | None:
+    async def rollback(
+        self, log: int, pointer: int, stamps: Sequence[int] | None, *, force: bool = False
+    ) -> Mark | None:
         """Void the entries of a pointer that have these stamps; None: all, and what is stored.
 
         They are voided in place, with the stored messages of PUBLISH entries, and one VOID entry is
         appended that names them: see ``Voided``. Return its mark; None if nothing was left to void.
         Other entries with these stamps stay as they are. A call that was cut is completed by a
         repeated one or by ``keep``.
+
+        It decides nothing, except after the time-out: then it is a report of an abort in this
+        topic. Raises TransactionConflictError if the pointer was reported as committed, in any
+        topic. That is judged with the append. ``force``: void the entries of such a pointer, too;
+        readers learn of a gap, see ``TopicBounds.purged``.
         """
 
     async def decide(
@@ -120,16 +138,29 @@ class Pointers(Protocol):
         """Append a COMMIT or ABORT entry to each of these logs, once. Return its mark by log.
 
         Also where nothing was published yet: a publish that arrives later is then refused. Stored
-        messages that were not published are removed. Raises TransactionConflictError if the pointer
-        is decided in another way in one of the logs; the others may be decided then. A repeated
-        call returns the same.
+        messages that were not published are removed.
+
+        A report is for all of its logs or for none. Raises TransactionConflictError, with no effect
+        in any log, if the pointer was reported otherwise, in these logs or in others. Once a part
+        of it is done, a repeated call or ``keep`` does the rest. A repeated call returns the same.
+
+        Where the pointer has timed out, a commit appends its messages once more as LATE entries,
+        and returns the mark of the last one; without any, of the time-out. An abort lets the sweep
+        void its entries.
         """
 
     async def select(self, log: int, limit: int) -> list[OpenPointer]:
         """Return open pointers of a topic, the oldest first."""
 
+    async def timed_out(self, log: int, limit: int) -> list[TimedOutPointer]:
+        """Return pointers of a topic that timed out with messages, the oldest first.
+
+        A report ends that, and the departure of the time-out from the log.
+        """
+
     async def keep(self) -> int:
-        """Decide overdue pointers as TIMED_OUT, complete rollbacks, remove what is left behind.
+        """Decide overdue pointers as TIMED_OUT, complete reports and rollbacks, remove what is left
+        behind.
 
         Return the number of pointers that timed out and of rollbacks. Of several agents on one
         store only one does it.

@@ -76,7 +76,9 @@ class TopicBounds(NamedTuple):
     be read. Offset ``begin``: none is gone; then its time and sequence are past all ids of earlier
     generations of the name, and before all of this one. ``head``: the newest entry; in an empty
     topic the front. ``at``: the last entry at or before the position that was asked for, at least
-    the front. ``begin``: the offset before the first entry of this generation.
+    the front. ``begin``: the offset before the first entry of this generation. ``purged``: stamp of
+    the newest entry that a forced rollback has taken away, 0 without one. A reader from before it
+    may lack messages that others have read.
     """
 
     front: Mark
@@ -84,6 +86,7 @@ class TopicBounds(NamedTuple):
     at: Mark
     now_ms: int
     begin: int = 0
+    purged: int = 0
 
 
 class MessageBatch(NamedTuple):

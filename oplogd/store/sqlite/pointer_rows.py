@@ -8,9 +8,9 @@ import msgspec
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
-from oplogd.message_id import stamp
+from oplogd.message_id import stamp, unstamp
 from oplogd.pointer import DEFAULT_RULES, Decision, PointerRules, decided, switched_off
-from oplogd.store.pointers import OpenPointer, PointerStats
+from oplogd.store.pointers import OpenPointer, PointerStats, TimedOutPointer
 from oplogd.store.sqlite import pointer_statements as sql
 from oplogd.store.sqlite.topic_entries import deleted, mark_of
 from oplogd.store.sqlite.topic_statements import MAX_STAMP
@@ -19,8 +19,9 @@ from oplogd.store.sqlite.topic_statements import MAX_STAMP
 class Row(NamedTuple):
     """A pointer in a topic: see the table ``pointers``.
 
-    ``decision``: None while it is open. ``begun``: None if there is no row yet. ``publish`` and
-    ``end``: marks of the last PUBLISH entry and of the decision. ``rules``: of the topic.
+    ``decision``: None while it is open. ``begun``: None if there is no row yet. ``publish``,
+    ``end`` and ``late``: marks of the last PUBLISH entry, of the decision, and of the last entry of
+    a commit that was reported after the time-out. ``rules``: of the topic.
     """
 
     log: int
@@ -35,6 +36,7 @@ class Row(NamedTuple):
     octets: int = 0
     publish: Mark | None = None
     end: Mark | None = None
+    late: Mark | None = None
     rules: PointerRules = DEFAULT_RULES
 
 
@@ -43,12 +45,12 @@ def find(db: sqlite3.Connection, log: int, pointer: int) -> Row:
     found = db.execute(sql.FIND, {"log": log, "pointer": pointer}).fetchone()
     if found is None:
         raise deleted(log)
-    is_on, timeout, state, *numbers, publish_offset, publish_stamp, end_offset, end_stamp = found
+    is_on, timeout, state, *numbers = found[:10]
     rules = PointerRules(bool(is_on), timeout)
     if state is None:
         return Row(log, pointer, rules=rules)
-    publish, end = _mark(publish_offset, publish_stamp), _mark(end_offset, end_stamp)
-    return Row._make((log, pointer, _decision(pointer, state), *numbers, publish, end, rules))
+    marks = [_mark(*found[at : at + 2]) for at in (10, 12, 14)]
+    return Row._make((log, pointer, _decision(pointer, state), *numbers, *marks, rules))
 
 
 def find_open(db: sqlite3.Connection, log: int, pointer: int) -> Row:
@@ -71,8 +73,8 @@ def require_open(row: Row) -> None:
 
 def save(db: sqlite3.Connection, row: Row) -> None:
     state = sql.OPEN if row.decision is None else row.decision.value
-    publish, end = _numbers(row.publish), _numbers(row.end)
-    db.execute(sql.SAVE, (row.log, row.pointer, state, *row[3:10], *publish, *end))
+    marks = [n for each in (row.publish, row.end, row.late) for n in _numbers(each)]
+    db.execute(sql.SAVE, (row.log, row.pointer, state, *row[3:10], *marks))
 
 
 def registered(row: Row, now: int, timeout_ms: int, *, has_entries: bool) -> Row:
@@ -93,6 +95,20 @@ def decisions(db: sqlite3.Connection, log: int, pointers: Collection[int]) -> di
     given = msgspec.json.encode(list(pointers)).decode()
     found = db.execute(sql.DECISIONS, (log, given)).fetchall()
     return {pointer: _decided(pointer, state) for pointer, state in found}
+
+
+def reports(db: sqlite3.Connection, pointer: int) -> set[Decision]:
+    """Return the decisions that were reported about a pointer, in any topic."""
+    return {_decided(pointer, state) for (state,) in db.execute(sql.REPORTED, (pointer,))}
+
+
+def timed_out(db: sqlite3.Connection, log: int, limit: int) -> list[TimedOutPointer]:
+    if not db.execute(sql.EXISTS, (log,)).fetchone()[0]:
+        raise deleted(log)
+    return [
+        TimedOutPointer(pointer, begun, unstamp(end)[0])
+        for pointer, begun, end in db.execute(sql.TIMED_OUT, {"log": log, "limit": limit})
+    ]
 
 
 def select(db: sqlite3.Connection, log: int, limit: int) -> list[OpenPointer]:

@@ -1,5 +1,6 @@
 """The SQL statements of pointers."""
 
+from oplogd.message_id import SEQUENCE_BITS
 from oplogd.pointer import Decision
 from oplogd.store.sqlite.template import READ_CHARACTERS
 from oplogd.store.topics import EntryKind
@@ -9,7 +10,7 @@ OPEN = "open"
 # --- Rows ---
 
 _COLUMNS = """state, begun, expires, has_entries, last, published, records, octets,
-    publish_offset, publish_stamp, end_offset, end_stamp"""
+    publish_offset, publish_stamp, end_offset, end_stamp, late_offset, late_stamp"""
 # A row without a state if the pointer is not known; none if the topic was deleted.
 FIND = f"""
     SELECT coalesce(is_on, 1), timeout, {_COLUMNS} FROM topics
@@ -17,7 +18,7 @@ FIND = f"""
     LEFT JOIN pointers ON pointers.log = topics.log AND pointer = :pointer
     WHERE topics.log = :log AND name IS NOT NULL
 """
-SAVE = "INSERT OR REPLACE INTO pointers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+SAVE = f"INSERT OR REPLACE INTO pointers VALUES ({', '.join(16 * '?')})"
 EXISTS = "SELECT EXISTS (SELECT 1 FROM topics WHERE log = ? AND name IS NOT NULL)"
 DECISIONS = f"""
     SELECT pointer, state FROM pointers
@@ -38,16 +39,29 @@ OVERDUE = f"""
     WHERE state = '{OPEN}' AND expires < :now AND name IS NOT NULL ORDER BY expires LIMIT :limit
 """
 
+# A pointer that committed late has its time-out as its state: readers pass over its first places.
+REPORTED = f"""
+    SELECT DISTINCT iif(late_offset IS NULL, state, '{Decision.COMMITTED}')
+    FROM pointers INDEXED BY reported_pointers CROSS JOIN topics USING (log)
+    WHERE pointer = ? AND name IS NOT NULL
+    AND (state IN ('{Decision.COMMITTED}', '{Decision.ABORTED}') OR late_offset IS NOT NULL)
+"""
+TIMED_OUT = f"""
+    SELECT pointer, begun, end_stamp FROM pointers INDEXED BY timed_out_pointers
+    WHERE state = '{Decision.TIMED_OUT}' AND late_offset IS NULL AND has_entries AND log = :log
+    ORDER BY begun, pointer LIMIT :limit
+"""
+
 # --- Entries ---
 
 ADD_ENTRIES = """
-    INSERT INTO pointer_entries
+    INSERT INTO pointer_places
     SELECT :log, :pointer, stamp, place FROM entries
     WHERE place >= :first AND place < :first + :count
 """
 _OF_POINTER = "log = :log AND pointer = :pointer"
-_GIVEN = "AND pointer_entries.stamp IN (SELECT value FROM json_each(:stamps))"
-_KINDS = f"'{EntryKind.DIRECT}', '{EntryKind.PUBLISH}'"
+_GIVEN = "AND pointer_places.stamp IN (SELECT value FROM json_each(:stamps))"
+_KINDS = f"'{EntryKind.DIRECT}', '{EntryKind.PUBLISH}', '{EntryKind.LATE}'"
 
 
 def entries(*, given: bool) -> str:
@@ -60,15 +74,43 @@ def entries(*, given: bool) -> str:
     return f"""
         SELECT json_group_array(place), json_group_array(entries.stamp) {publish},
         group_concat(data, char(10)) {publish}
-        FROM pointer_entries CROSS JOIN entries USING (place)
+        FROM pointer_places CROSS JOIN entries USING (place)
         WHERE {_OF_POINTER} {_GIVEN * given} AND kind IN ({_KINDS})
     """
 
 
 def remove_entries(*, given: bool) -> str:
     """Return the SQL that removes the entries, all or those given, from their index."""
-    return f"DELETE FROM pointer_entries WHERE {_OF_POINTER} {_GIVEN * given}"
+    return f"DELETE FROM pointer_places WHERE {_OF_POINTER} {_GIVEN * given}"
 
+
+_MARKER = "substr(entries.data, length(:pointer) + 2)"
+# The entries that can be read, each with the messages that it publishes: what the time to live of
+# a message leaves, and the message.
+STANDING = f"""
+    SELECT place FROM pointer_places CROSS JOIN entries USING (place)
+    WHERE {_OF_POINTER} AND place > :front AND kind IN ({_KINDS}) ORDER BY place
+"""
+MESSAGES = f"""
+    SELECT iif(expires, expires - (entries.stamp >> {SEQUENCE_BITS}), NULL) AS ttl,
+    substr(entries.data, length(:pointer) + 2), expires AS ends, place, 0 AS written
+    FROM json_each(:places) AS given CROSS JOIN entries ON place = given.value
+    WHERE kind = '{EntryKind.DIRECT}' AND (ends = 0 OR ends >= :now)
+    UNION ALL
+    SELECT ttl, stored.data, coalesce(ttl + (entries.stamp >> {SEQUENCE_BITS}), 0) AS ends,
+    place, stored.stamp AS written
+    FROM json_each(:places) AS given CROSS JOIN entries ON place = given.value
+    CROSS JOIN stored ON log = :log AND pointer = :pointer
+    AND stored.stamp > coalesce(json_extract({_MARKER}, '$.after'), 0)
+    AND stored.stamp <= json_extract({_MARKER}, '$.last')
+    WHERE kind = '{EntryKind.PUBLISH}' AND (ends = 0 OR ends >= :now)
+    ORDER BY place, written
+"""
+NEWEST = "SELECT max(stamp) FROM entries WHERE place IN (SELECT value FROM json_each(?))"
+PURGE = """
+    INSERT INTO purges VALUES (:log, :stamp)
+    ON CONFLICT (log) DO UPDATE SET stamp = max(stamp, excluded.stamp)
+"""
 
 VOID = f"""
     UPDATE entries SET kind = '{EntryKind.VOID}', data = '', expires = 0
@@ -118,14 +160,14 @@ REMOVE_SOME_STORED = f"""
     )
 """
 REMOVE_SOME_ENTRIES = f"""
-    DELETE FROM pointer_entries WHERE {_OF_POINTER} AND stamp IN (
-        SELECT stamp FROM pointer_entries WHERE {_OF_POINTER} LIMIT :limit
+    DELETE FROM pointer_places WHERE {_OF_POINTER} AND stamp IN (
+        SELECT stamp FROM pointer_places WHERE {_OF_POINTER} LIMIT :limit
     )
 """
 SOME_PLACES = f"""
-    SELECT json_group_array(place) FROM (
-        SELECT place FROM pointer_entries WHERE {_OF_POINTER} ORDER BY stamp LIMIT :limit
-    )
+    SELECT json_group_array(place) FILTER (WHERE kind IN ({_KINDS})) FROM (
+        SELECT place FROM pointer_places WHERE {_OF_POINTER} ORDER BY stamp LIMIT :limit
+    ) CROSS JOIN entries USING (place)
 """
 FORGET = f"DELETE FROM pointers WHERE {_OF_POINTER}"
 ABORTED = f"""
@@ -136,8 +178,8 @@ SET_VOIDED = f"UPDATE pointers SET has_entries = 0 WHERE {_OF_POINTER}"
 # Of a deleted topic.
 REMOVE_OF_LOG = (
     """
-    DELETE FROM pointer_entries WHERE log = :log AND (pointer, stamp) IN (
-        SELECT pointer, stamp FROM pointer_entries WHERE log = :log LIMIT :limit
+    DELETE FROM pointer_places WHERE log = :log AND (pointer, stamp) IN (
+        SELECT pointer, stamp FROM pointer_places WHERE log = :log LIMIT :limit
     )
     """,
     """

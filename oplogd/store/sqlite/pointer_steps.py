@@ -14,11 +14,11 @@ from oplogd.message_id import next_write_stamp, stamp
 from oplogd.pointer import (
     Decision,
     Voided,
-    decided,
     encode_voided,
     nothing_stored,
     runs_of,
     stored_before,
+    too_late,
     too_many_stored,
 )
 from oplogd.store.pointers import PointerDecisions
@@ -33,10 +33,6 @@ from oplogd.transaction import Marker, decode_marker, encode_marker
 
 # Runs that one VOID entry names.
 RUNS_PER_ENTRY = 5000
-# Pointers that one step of the keeper decides, and about the number of stored messages that it
-# removes.
-STEP_POINTERS = 500
-STEP_STORED = 5000
 
 _decode_numbers = msgspec.json.Decoder(list[int]).decode
 
@@ -55,7 +51,7 @@ def publish(
     marks = []
     for part in parts(messages, _size):
         contents = [(_ms(ttl), f"{pointer} {data.decode()}") for data, ttl in part]
-        marks += _append(db, EntryKind.DIRECT, row, contents, now)
+        marks += append(db, EntryKind.DIRECT, log, pointer, contents, now)
     opened = rows.registered(row, now, timeout_ms, has_entries=True)
     if opened != row:
         rows.save(db, opened)
@@ -100,18 +96,33 @@ def publish_stored(
     if not is_new:
         raise nothing_stored(pointer)
     marker = encode_marker(Marker(str(pointer), row.records, row.last, row.published))
-    (mark,) = _append(db, EntryKind.PUBLISH, row, [(None, f"{pointer} {marker}")], now)
+    contents = [(None, f"{pointer} {marker}")]
+    (mark,) = append(db, EntryKind.PUBLISH, log, pointer, contents, now)
     row = rows.registered(row, now, timeout_ms, has_entries=True)
     rows.save(db, row._replace(published=row.last, records=0, octets=0, publish=mark))
     return mark
 
 
 def rollback(
-    db: sqlite3.Connection, log: int, pointer: int, stamps: Sequence[int] | None, now: int
+    db: sqlite3.Connection,
+    log: int,
+    pointer: int,
+    stamps: Sequence[int] | None,
+    now: int,
+    decisions: PointerDecisions,
+    *,
+    force: bool,
 ) -> Mark | None:
     row = rows.find(db, log, pointer)
+    is_late = Decision.COMMITTED in rows.reports(db, pointer)
+    if is_late and not force:
+        raise too_late(pointer)
     if row.begun is None:
         return None
+    if row.decision is Decision.TIMED_OUT and not is_late:
+        row = row._replace(decision=Decision.ABORTED)
+        rows.save(db, row)
+        decisions.add(Decision.ABORTED, 1)
     given: dict[str, object] = {"log": log, "pointer": pointer}
     some = stamps is not None
     if some:
@@ -128,97 +139,42 @@ def rollback(
     else:
         rows.remove_stored(db, log, pointer, 0)
         rows.save(db, row._replace(published=row.last, records=0, octets=0, publish=None))
-    offsets = [place - base(log) for place in _decode_numbers(places)]
-    return _append_voided(db, row, offsets, now)
+    if is_late and (newest := db.execute(sql.NEWEST, (places,)).fetchone()[0]) is not None:
+        db.execute(sql.PURGE, {"log": log, "stamp": newest})
+    return append_voided(db, log, pointer, places, now, is_gap=is_late)
 
 
-def decide(
-    db: sqlite3.Connection,
-    logs: Sequence[int],
-    pointer: int,
-    decision: Decision,
-    now: int,
-    decisions: PointerDecisions,
-) -> dict[int, Mark]:
-    found = [rows.find(db, log, pointer) for log in dict.fromkeys(logs)]
-    for row in found:
-        if row.decision not in (None, decision):
-            raise decided(pointer, row.decision)
-    marks = {row.log: row.end for row in found if row.end is not None}
-    return marks | _end(db, [row for row in found if row.end is None], decision, now, decisions)
-
-
-def time_out(db: sqlite3.Connection, now: int, decisions: PointerDecisions) -> int:
-    """Decide some overdue pointers. Return their number."""
-    overdue: list[tuple[int, int]] = []
-    records = 0
-    for log, pointer, stored in db.execute(sql.OVERDUE, {"now": now, "limit": STEP_POINTERS}):
-        records += stored
-        if overdue and records > STEP_STORED:
-            break
-        overdue.append((log, pointer))
-    found = [rows.find(db, *each) for each in overdue]
-    _end(db, found, Decision.TIMED_OUT, now, decisions)
-    return len(found)
-
-
-def _end(
-    db: sqlite3.Connection,
-    ending: Sequence[rows.Row],
-    decision: Decision,
-    now: int,
-    decisions: PointerDecisions,
-) -> dict[int, Mark]:
-    """Decide open pointers. Return the marks of the decisions by log."""
-    by_log: dict[int, list[rows.Row]] = {}
-    for row in ending:
-        by_log.setdefault(row.log, []).append(row)
-    body = [
-        (log, [(None, encode_marker(Marker(str(row.pointer)))) for row in each])
-        for log, each in by_log.items()
-    ]
-    placed = topic_entries.place(db, decision.kind, _json(body), now)
-    marks = {}
-    for log, each in by_log.items():
-        offset, first = placed[log]
-        for number, row in enumerate(each):
-            marks[log] = topic_entries.mark_of(offset + number, first + number)
-            row = rows.registered(row, now, 0, has_entries=False)
-            row = row._replace(decision=decision, end=marks[log])
-            rows.save(db, row)
-            if row.records:
-                rows.remove_stored(db, log, row.pointer, row.published)
-    decisions.add(decision, len(ending))
-    return marks
-
-
-def _append(
+def append(
     db: sqlite3.Connection,
     kind: EntryKind,
-    row: rows.Row,
+    log: int,
+    pointer: int,
     contents: Sequence[tuple[int | None, str]],
     now: int,
 ) -> list[Mark]:
     """Append entries of a pointer: own time to live in ms, and data. Return their marks."""
-    placed = topic_entries.place(db, kind, _json([(row.log, contents)]), now)
-    offset, first = placed[row.log]
+    placed = topic_entries.place(db, kind, _json([(log, contents)]), now)
+    offset, first = placed[log]
     count = len(contents)
     if kind is not EntryKind.VOID:
-        place = base(row.log) + offset
-        given = {"log": row.log, "pointer": row.pointer, "first": place, "count": count}
+        place = base(log) + offset
+        given = {"log": log, "pointer": pointer, "first": place, "count": count}
         db.execute(sql.ADD_ENTRIES, given)
     return [topic_entries.mark_of(offset + n, first + n) for n in range(count)]
 
 
-def _append_voided(
-    db: sqlite3.Connection, row: rows.Row, offsets: Sequence[int], now: int
+def append_voided(
+    db: sqlite3.Connection, log: int, pointer: int, places: str, now: int, *, is_gap: bool = False
 ) -> Mark | None:
-    """Append the VOID entries that name these offsets. Return the mark of the last one."""
-    runs = runs_of(offsets)
+    """Append the VOID entries that name the entries at these places, a JSON array.
+
+    Return the mark of the last one.
+    """
+    runs = runs_of([place - base(log) for place in _decode_numbers(places)])
     mark = None
     for start in range(0, len(runs), RUNS_PER_ENTRY):
-        voided = Voided(str(row.pointer), runs[start : start + RUNS_PER_ENTRY])
-        (mark,) = _append(db, EntryKind.VOID, row, [(None, encode_voided(voided))], now)
+        voided = Voided(str(pointer), runs[start : start + RUNS_PER_ENTRY], is_gap)
+        (mark,) = append(db, EntryKind.VOID, log, pointer, [(None, encode_voided(voided))], now)
     return mark
 
 

@@ -6,7 +6,8 @@ from oplogd.clock import Clock
 from oplogd.event_id import Mark
 from oplogd.message import Message
 from oplogd.pointer import Decision
-from oplogd.store.pointers import OpenPointer, PointerDecisions, PointerStats
+from oplogd.store.pointers import OpenPointer, PointerDecisions, PointerStats, TimedOutPointer
+from oplogd.store.sqlite import pointer_ends as ends
 from oplogd.store.sqlite import pointer_rows as rows
 from oplogd.store.sqlite import pointer_statements as sql
 from oplogd.store.sqlite import pointer_steps as steps
@@ -64,22 +65,29 @@ class SqlitePointers:
             lambda db, _: steps.publish_stored(db, log, pointer, timeout_ms, self._now_ms())
         )
 
-    async def rollback(self, log: int, pointer: int, stamps: Sequence[int] | None) -> Mark | None:
+    async def rollback(
+        self, log: int, pointer: int, stamps: Sequence[int] | None, *, force: bool = False
+    ) -> Mark | None:
         return await self._shared.run(
-            lambda db, _: steps.rollback(db, log, pointer, stamps, self._now_ms())
+            lambda db, decisions: steps.rollback(
+                db, log, pointer, stamps, self._now_ms(), decisions, force=force
+            )
         )
 
     async def decide(
         self, logs: Sequence[int], pointer: int, decision: Decision
     ) -> dict[int, Mark]:
         return await self._shared.run(
-            lambda db, decisions: steps.decide(
+            lambda db, decisions: ends.decide(
                 db, logs, pointer, decision, self._now_ms(), decisions
             )
         )
 
     async def select(self, log: int, limit: int) -> list[OpenPointer]:
         return await self._readers.run(lambda db: rows.select(db, log, limit))
+
+    async def timed_out(self, log: int, limit: int) -> list[TimedOutPointer]:
+        return await self._readers.run(lambda db: rows.timed_out(db, log, limit))
 
     async def keep(self) -> int:
         """Do ``Pointers.keep``: each step is a transaction of its own. No rollback is ever cut."""
@@ -89,7 +97,7 @@ class SqlitePointers:
             return 0
         ended = 0
         while count := await self._shared.run(
-            lambda db, decisions: steps.time_out(db, now, decisions)
+            lambda db, decisions: ends.time_out(db, now, decisions)
         ):
             ended += count
         return ended

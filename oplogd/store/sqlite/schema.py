@@ -162,6 +162,9 @@ CREATE_TXN_FENCES_LEAVE = """
     CREATE TRIGGER txn_fences_leave AFTER DELETE ON txns BEGIN
         DELETE FROM txn_fences WHERE txn = OLD.id;
     END"""
+# A row for each topic that lost messages by a forced rollback. `stamp`: of the newest of them.
+CREATE_PURGES = """
+    CREATE TABLE purges (log INTEGER PRIMARY KEY, stamp INTEGER NOT NULL)"""
 
 # Append new steps at the end; never change one that was released. The position is the version.
 MIGRATIONS = (
@@ -234,6 +237,22 @@ MIGRATIONS = (
     ),
     # As above. Such an agent would commit without judging a fence.
     Migration("fences of transactions", (CREATE_TXN_FENCES, CREATE_TXN_FENCES_LEAVE)),
+    # An agent of the version before, beside this one, would roll back what was reported as
+    # committed, and void entries without telling other agents. So the tables of pointers change:
+    # it can still read and publish other messages. `late_…`: mark of the last LATE entry.
+    Migration(
+        "late reports",
+        (
+            "ALTER TABLE pointers ADD COLUMN late_offset INTEGER",
+            "ALTER TABLE pointers ADD COLUMN late_stamp INTEGER",
+            "ALTER TABLE pointer_entries RENAME TO pointer_places",
+            "CREATE INDEX reported_pointers ON pointers (pointer)"
+            " WHERE state IN ('committed', 'aborted') OR late_offset IS NOT NULL",
+            "CREATE INDEX timed_out_pointers ON pointers (log, begun)"
+            " WHERE state = 'timed out' AND late_offset IS NULL AND has_entries",
+            CREATE_PURGES,
+        ),
+    ),
 )
 
 

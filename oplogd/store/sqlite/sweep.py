@@ -13,6 +13,7 @@ from oplogd.store.numbers import may_follow
 from oplogd.store.sqlite import pointer_statements, topic_entries
 from oplogd.store.sqlite import topic_statements as sql
 from oplogd.store.sqlite.connection import transaction
+from oplogd.store.sqlite.pointer_steps import append_voided
 from oplogd.store.topics import MAX_OFFSET, EntryKind
 from oplogd.transaction import decode_marker
 
@@ -73,6 +74,7 @@ def forget(db: sqlite3.Connection, log: int, progress: Progress | None = None) -
                 progress.has_ended = False
             elif may_follow(log, *db.execute(sql.HEAD, (log,)).fetchone()):
                 db.execute(sql.FORGET, (log,))
+                db.execute(sql.FORGET_PURGE, (log,))
         return count
 
 
@@ -81,8 +83,11 @@ def void(db: sqlite3.Connection, now: int) -> int:
     return db.execute(sql.VOID, {"now": now, "limit": STEP_ENTRIES}).rowcount
 
 
-def void_aborted(db: sqlite3.Connection, progress: Progress) -> int:
-    """Void some entries of pointers that were reported as aborted. Return their number."""
+def void_aborted(db: sqlite3.Connection, now: int, progress: Progress) -> int:
+    """Void some entries of pointers that were reported as aborted. Return their number.
+
+    Append an entry that names them, as a rollback does: they may be in the rings of agents.
+    """
     room, count = STEP_ENTRIES, 0
     with transaction(db):
         aborted = db.execute(pointer_statements.ABORTED, (STEP_ENTRIES,)).fetchall()
@@ -91,6 +96,7 @@ def void_aborted(db: sqlite3.Connection, progress: Progress) -> int:
             given = {"log": log, "pointer": pointer, "limit": room}
             (places,) = db.execute(pointer_statements.SOME_PLACES, given).fetchone()
             count += db.execute(pointer_statements.VOID, (places,)).rowcount
+            append_voided(db, log, pointer, places, now)
             room -= _forget_entries(db, log, pointer, room)
             if room == 0:
                 return count  # the next step continues here

@@ -156,7 +156,7 @@ def locate(db: sqlite3.Connection, log: int, ms: int, sequence: int, now: int) -
     if row is None:
         raise deleted(log)
     front, head, at = mark_of(*row[0:2]), mark_of(*row[2:4]), mark_of(*row[4:6])
-    return TopicBounds(front, head, at, now, begin_of(log))
+    return TopicBounds(front, head, at, now, begin_of(log), row[6])
 
 
 def raise_floor(db: sqlite3.Connection, log: int, now: int) -> Mark:

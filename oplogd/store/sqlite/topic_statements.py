@@ -145,7 +145,8 @@ LOCATE = f"""
     WITH RECURSIVE {_BOUNDS}, {_front("floor")}, {_AT},
     places (front, at) AS (SELECT (SELECT max(low) FROM front), (SELECT max(low) FROM at))
     SELECT front - :base, {_stamp_at("front")}, head - :base, head_stamp, at - :base,
-    {_stamp_at("at")} FROM bounds CROSS JOIN places
+    {_stamp_at("at")}, coalesce((SELECT stamp FROM purges WHERE log = :log), 0)
+    FROM bounds CROSS JOIN places
 """
 
 
@@ -230,3 +231,4 @@ VOID = f"""
 """
 FORGET = "DELETE FROM topics WHERE log = ?"
 HEAD = "SELECT head FROM topics WHERE log = ?"
+FORGET_PURGE = "DELETE FROM purges WHERE log = ?"

@@ -164,7 +164,7 @@ class SqliteTopics:
         steps = [partial(sweep.forget, log=log) for log in await self._readers.run(sweep.deleted)]
         for log in await self._readers.run(lambda db: sweep.expired(db, self._now_ms())):
             steps.append(partial(sweep.trim, log=log, now=self._now_ms()))
-        steps.append(partial(sweep.void_aborted))
+        steps.append(partial(sweep.void_aborted, now=self._now_ms()))
         for step in steps:
             progress = sweep.Progress()
             try:
@@ -176,6 +176,7 @@ class SqliteTopics:
                 trouble = error  # a broken table of transactions concerns only some of the logs
         while count := await self._writer.run(partial(sweep.void, now=self._now_ms())):
             removed += count
+        self._follower.wake()
         if trouble is not None:
             raise trouble
         return removed

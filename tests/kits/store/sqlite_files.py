@@ -20,7 +20,7 @@ from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import fold
 from tests.kits.store.kits import contents, expected, known, log_of, states_of, wanted
 
-POINTER_TABLES = ("pointers", "pointer_entries", "stored")
+POINTER_TABLES = ("pointers", "pointer_places", "stored")
 
 
 @contextlib.asynccontextmanager

@@ -14,7 +14,14 @@ from oplogd.event_id import Mark
 from oplogd.message import Message
 from oplogd.message_id import stamp, unstamp
 from oplogd.names import TopicName
-from oplogd.pointer import DEFAULT_RULES, Decision, PointerRules
+from oplogd.pointer import (
+    DEFAULT_RULES,
+    Decision,
+    PointerRules,
+    Voided,
+    encode_voided,
+    runs_of,
+)
 from oplogd.store.topics import (
     DEFAULT_TTL,
     EntryKind,
@@ -62,7 +69,8 @@ class MemoryTopics:
     places its batches. ``appends``: the batches of each call that returned. ``records``: the
     DEFERRED entries by lsn, by log and transaction; no sweep removes them. ``stored``: the messages
     that were stored, by write stamp, by log and pointer. ``decided``: the decisions by log and
-    pointer. ``leases``: they judge the fences.
+    pointer. ``late``: offsets of the LATE entries by log and pointer. ``purged``: see
+    ``TopicBounds``, by log. ``leases``: they judge the fences.
     """
 
     def __init__(self, clock: Callable[[], int], topic_ttl: int = DEFAULT_TTL) -> None:
@@ -76,6 +84,8 @@ class MemoryTopics:
         self.records: dict[tuple[int, str], dict[int, TopicEntry]] = {}
         self.stored: dict[tuple[int, int], dict[int, Message]] = {}
         self.decided: dict[tuple[int, int], Decision] = {}
+        self.late: dict[tuple[int, int], set[int]] = {}
+        self.purged: dict[int, int] = {}
         # Reads so far: a test of reads from memory looks that it does not grow.
         self.reads = 0
         self._ttl = topic_ttl
@@ -178,7 +188,7 @@ class MemoryTopics:
         self._work()
         count = 0
         for log, generation in self._logs.items():
-            self.void(log, [each for each in generation.entries if self._is_aborted(log, each)])
+            self._void_aborted(log, generation)
             front = generation.head if generation.deleted else self.front(generation)
             gone = front.offset - generation.swept.offset
             del generation.entries[:gone]
@@ -237,6 +247,16 @@ class MemoryTopics:
                     if marker.after < number <= marker.last:
                         del stored[number]
             generation.entries[entry.offset - generation.swept.offset - 1] = _void(entry)
+
+    def _void_aborted(self, log: int, generation: Generation) -> None:
+        aborted = [each for each in generation.entries if self._is_aborted(log, each)]
+        for pointer in dict.fromkeys(each.pointer for each in aborted):
+            found = [each for each in aborted if each.pointer == pointer]
+            self.void(log, found)
+            if not generation.deleted:
+                runs = runs_of([each.offset for each in found])
+                data = encode_voided(Voided(str(pointer), runs))
+                self.place(log, EntryKind.VOID, [Message(data.encode())])
 
     def _is_aborted(self, log: int, entry: TopicEntry) -> bool:
         if entry.pointer is None:
@@ -306,7 +326,8 @@ class _MemoryLog:
         front = self._topics.front(generation)
         count = bisect_right(generation.entries, (ms, sequence), key=_place)
         at = mark(generation.entries[count - 1]) if count else front
-        return TopicBounds(front, generation.head, max(front, at), self._topics.clock())
+        purged = self._topics.purged.get(self._log, 0)
+        return TopicBounds(front, generation.head, max(front, at), self._topics.clock(), purged)
 
     async def expand(self, entry: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
         self._topics.generation(self._log)

@@ -14,15 +14,17 @@ from oplogd.pointer import (
     decided,
     encode_voided,
     nothing_stored,
+    reported,
     runs_of,
     stored_before,
     switched_off,
+    too_late,
     too_many_stored,
 )
-from oplogd.store.pointers import OpenPointer, PointerDecisions, PointerStats
+from oplogd.store.pointers import OpenPointer, PointerDecisions, PointerStats, TimedOutPointer
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import Limits
-from oplogd.transaction import Marker, encode_marker
+from oplogd.transaction import Marker, decode_marker, encode_marker
 from tests.kits.topics.memory import MemoryTopics, mark
 
 
@@ -31,7 +33,8 @@ class _Row:
     """A pointer in one topic. ``stored`` and ``published``: the last write stamp of each, 0: none.
 
     ``published`` counts what was rolled back, too. ``last``: mark of the last PUBLISH entry, None
-    if there is none, or if it was rolled back. ``end``: mark of the decision.
+    if there is none, or if it was rolled back. ``end``: mark of the decision. ``late``: mark of the
+    last LATE entry.
     """
 
     begun_ms: int
@@ -41,6 +44,7 @@ class _Row:
     published: int = 0
     last: Mark | None = None
     end: Mark | None = None
+    late: Mark | None = None
 
 
 class MemoryPointers:
@@ -116,18 +120,29 @@ class MemoryPointers:
         row.published = row.stored
         return row.last
 
-    async def rollback(self, log: int, pointer: int, stamps: Sequence[int] | None) -> Mark | None:
+    async def rollback(
+        self, log: int, pointer: int, stamps: Sequence[int] | None, *, force: bool = False
+    ) -> Mark | None:
         await self._enter(log)
         row = self._rows.get((log, pointer))
+        is_late = Decision.COMMITTED in self._reports(pointer)
+        if is_late and not force:
+            raise too_late(pointer)
         if row is None:
             return None
+        decision = self.topics.decided.get((log, pointer))
+        if decision is Decision.TIMED_OUT and not is_late:
+            self._abort_late(log, pointer)
         if stamps is None:
             self._remove_waiting(log, pointer)
             row.published = row.stored
         found = [
             entry
             for entry in self.topics.generation(log).entries
-            if entry.pointer == pointer
+            if (
+                entry.pointer == pointer or entry.offset in self.topics.late.get((log, pointer), ())
+            )
+            and entry.event != EntryKind.VOID
             and (stamps is None or stamp(entry.ms, entry.sequence) in stamps)
         ]
         if not found:
@@ -135,7 +150,10 @@ class MemoryPointers:
         if row.last in [mark(entry) for entry in found]:
             row.last = None
         self.topics.void(log, found)
-        voided = Voided(str(pointer), runs_of([entry.offset for entry in found]))
+        if is_late:
+            newest = max(stamp(entry.ms, entry.sequence) for entry in found)
+            self.topics.purged[log] = max(newest, self.topics.purged.get(log, 0))
+        voided = Voided(str(pointer), runs_of([entry.offset for entry in found]), is_late)
         return self._append(log, EntryKind.VOID, encode_voided(voided))
 
     async def decide(
@@ -143,9 +161,25 @@ class MemoryPointers:
     ) -> dict[int, Mark]:
         for log in logs:
             await self._enter(log)
-            if self.topics.decided.get((log, pointer), decision) != decision:
-                self._refuse_decided(log, pointer)
+        if decision is Decision.TIMED_OUT:
+            for log in logs:
+                if self.topics.decided.get((log, pointer), decision) != decision:
+                    self._refuse_decided(log, pointer)
+        else:
+            for earlier in self._reports(pointer) - {decision}:
+                raise reported(pointer, earlier)
         return {log: self._decide(log, pointer, decision) for log in logs}
+
+    async def timed_out(self, log: int, limit: int) -> list[TimedOutPointer]:
+        self._work()
+        self.topics.generation(log)
+        found = [
+            TimedOutPointer(pointer, row.begun_ms, row.end.ms)
+            for (of, pointer), row in self._rows.items()
+            if of == log and row.has_entries and row.late is None and row.end is not None
+            if self.topics.decided[of, pointer] is Decision.TIMED_OUT
+        ]
+        return sorted(found, key=lambda each: each.begun_ms)[:limit]
 
     async def select(self, log: int, limit: int) -> list[OpenPointer]:
         self._work()
@@ -215,7 +249,48 @@ class MemoryPointers:
             kind = EntryKind.COMMIT if decision == Decision.COMMITTED else EntryKind.ABORT
             row.end = self._append(log, kind, encode_marker(Marker(str(pointer))))
             self._count(decision)
-        return row.end
+        elif self.topics.decided[log, pointer] is Decision.TIMED_OUT and row.late is None:
+            if decision is Decision.ABORTED:
+                self._abort_late(log, pointer)
+            elif decision is Decision.COMMITTED:
+                row.late = self._publish_late(log, pointer) or row.end
+                self._count(decision)
+        return row.late or row.end
+
+    def _abort_late(self, log: int, pointer: int) -> None:
+        self.topics.decided[log, pointer] = Decision.ABORTED
+        self._count(Decision.ABORTED)
+
+    def _publish_late(self, log: int, pointer: int) -> Mark | None:
+        topics = self.topics
+        generation, now = topics.generation(log), topics.clock()
+        front = topics.front(generation).offset
+        again: list[Message] = []
+        for entry in generation.entries:
+            if entry.pointer != pointer or entry.offset <= front or 0 < entry.expires_ms < now:
+                continue
+            if entry.event == EntryKind.DIRECT:
+                ttl = (entry.expires_ms - entry.ms) // 1000 if entry.expires_ms else None
+                again.append(Message(entry.data.encode(), ttl))
+                continue
+            marker = decode_marker(entry.data)
+            again += [
+                each
+                for number, each in topics.stored[log, pointer].items()
+                if marker.after < number <= marker.last
+                and (each.ttl is None or entry.ms + 1000 * each.ttl >= now)
+            ]
+        added = topics.place(log, EntryKind.LATE, again)
+        topics.late[log, pointer] = {entry.offset for entry in added}
+        return mark(added[-1]) if added else None
+
+    def _reports(self, pointer: int) -> set[Decision]:
+        """Return the decisions that were reported about a pointer, in any topic."""
+        return {
+            Decision.COMMITTED if row.late is not None else self.topics.decided[log, pointer]
+            for (log, of), row in self._rows.items()
+            if of == pointer and row.end is not None and self.topics.exists(log)
+        } - {Decision.TIMED_OUT}
 
     def _count(self, decision: Decision) -> None:
         match decision:

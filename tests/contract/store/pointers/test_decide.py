@@ -68,7 +68,8 @@ async def test_another_decision_is_refused_and_changes_nothing(txn_store: StoreH
     for pointer, first in enumerate(Decision, 1):
         await publish_under(txn_store, one, pointer, "a")
         await txn_store.pointers.decide([one.log], pointer, first)
-        for second in set(Decision) - {first}:
+        late = set() if first is Decision.TIMED_OUT else set(Decision)
+        for second in late - {first, Decision.TIMED_OUT}:
             with pytest.raises(TransactionConflictError, match=f"pointer {pointer} "):
                 await txn_store.pointers.decide([one.log], pointer, second)
         assert await txn_store.topics.log(one).decisions([pointer]) == {pointer: first}
@@ -76,7 +77,7 @@ async def test_another_decision_is_refused_and_changes_nothing(txn_store: StoreH
     with pytest.raises(TransactionConflictError):
         await txn_store.pointers.decide([one.log, two.log], 9, Decision.ABORTED)
     assert await txn_store.topics.log(two).decisions([9]) == {9: Decision.COMMITTED}
-    assert len(await markers_in(txn_store, one)) in (3, 4)
+    assert len(await markers_in(txn_store, one)) == 3
     assert len(await markers_in(txn_store, two)) == 1
 
 
@@ -166,8 +167,6 @@ async def test_the_keeper_aborts_overdue_pointers_and_nothing_else(
         assert (await markers_in(txn_store, topic))[-1] == ("abort", Marker(str(TEPHRA)))
     with pytest.raises(TransactionConflictError, match="timed out"):
         await publish_under(txn_store, one, TEPHRA, "late")
-    with pytest.raises(TransactionConflictError, match="timed out"):
-        await txn_store.pointers.decide([two.log], TEPHRA, Decision.COMMITTED)
     await txn_store.pointers.decide([one.log], 8, Decision.COMMITTED)
     assert (await committed(txn_store, one)).payloads == ["b", "c"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from oplogd.pointer import MAX_POINTER, Decision
 from oplogd.store.pointers import PointerDecisions
-from oplogd.store.sqlite import pointer_rows, pointer_steps
+from oplogd.store.sqlite import pointer_ends, pointer_rows, pointer_steps
 from oplogd.transaction import decode_marker
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.store.messages import NAME, named
@@ -84,16 +84,16 @@ async def test_the_keeper_ends_all_overdue_pointers_in_steps_of_some_pointers_an
     stored: int,
     expected: list[int],
 ) -> None:
-    monkeypatch.setattr(pointer_steps, "STEP_POINTERS", step)
-    monkeypatch.setattr(pointer_steps, "STEP_STORED", stored)
+    monkeypatch.setattr(pointer_ends, "STEP_POINTERS", step)
+    monkeypatch.setattr(pointer_ends, "STEP_STORED", stored)
     sizes = []
-    time_out = pointer_steps.time_out
+    time_out = pointer_ends.time_out
 
     def counted(db: sqlite3.Connection, now: int, decisions: PointerDecisions) -> int:
         sizes.append(time_out(db, now, decisions))
         return sizes[-1]
 
-    monkeypatch.setattr(pointer_steps, "time_out", counted)
+    monkeypatch.setattr(pointer_ends, "time_out", counted)
     async with opened(path, clock) as store:
         topics = [await store.topics.create(named(name), None) for name in "ab"]
         for pointer in range(5):

@@ -1,0 +1,136 @@
+"""The steps that end pointers, each in the caller's transaction of SQLite.
+
+A step that raises an OplogError has no effect.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+
+import msgspec
+
+from oplogd.event_id import Mark
+from oplogd.pointer import Decision, decided, reported
+from oplogd.store.pointers import PointerDecisions
+from oplogd.store.sqlite import pointer_rows as rows
+from oplogd.store.sqlite import pointer_statements as sql
+from oplogd.store.sqlite import topic_entries
+from oplogd.store.sqlite.parts import parts
+from oplogd.store.sqlite.pointer_steps import append
+from oplogd.store.sqlite.topic_statements import base
+from oplogd.store.topics import EntryKind
+from oplogd.transaction import Marker, encode_marker
+
+# Pointers that one step of the keeper decides, and about the number of stored messages that it
+# removes.
+STEP_POINTERS = 500
+STEP_STORED = 5000
+
+
+def decide(
+    db: sqlite3.Connection,
+    logs: Sequence[int],
+    pointer: int,
+    decision: Decision,
+    now: int,
+    decisions: PointerDecisions,
+) -> dict[int, Mark]:
+    found = [rows.find(db, log, pointer) for log in dict.fromkeys(logs)]
+    if decision is Decision.TIMED_OUT:
+        for row in found:
+            if row.decision not in (None, decision):
+                raise decided(pointer, row.decision)
+    else:
+        for earlier in rows.reports(db, pointer) - {decision}:
+            raise reported(pointer, earlier)
+    marks = _end(db, [row for row in found if row.end is None], decision, now, decisions)
+    for row in found:
+        if row.end is not None:
+            marks[row.log] = row.late or row.end
+            if row.decision is Decision.TIMED_OUT and row.late is None:
+                marks[row.log] = _end_late(db, row, decision, now, decisions)
+    return marks
+
+
+def time_out(db: sqlite3.Connection, now: int, decisions: PointerDecisions) -> int:
+    """Decide some overdue pointers. Return their number."""
+    overdue: list[tuple[int, int]] = []
+    records = 0
+    for log, pointer, stored in db.execute(sql.OVERDUE, {"now": now, "limit": STEP_POINTERS}):
+        records += stored
+        if overdue and records > STEP_STORED:
+            break
+        overdue.append((log, pointer))
+    found = [rows.find(db, *each) for each in overdue]
+    _end(db, found, Decision.TIMED_OUT, now, decisions)
+    return len(found)
+
+
+def _end(
+    db: sqlite3.Connection,
+    ending: Sequence[rows.Row],
+    decision: Decision,
+    now: int,
+    decisions: PointerDecisions,
+) -> dict[int, Mark]:
+    """Decide open pointers. Return the marks of the decisions by log."""
+    by_log: dict[int, list[rows.Row]] = {}
+    for row in ending:
+        by_log.setdefault(row.log, []).append(row)
+    body = [
+        (log, [(None, encode_marker(Marker(str(row.pointer)))) for row in each])
+        for log, each in by_log.items()
+    ]
+    placed = topic_entries.place(db, decision.kind, _json(body), now)
+    marks = {}
+    for log, each in by_log.items():
+        offset, first = placed[log]
+        for number, row in enumerate(each):
+            marks[log] = topic_entries.mark_of(offset + number, first + number)
+            row = rows.registered(row, now, 0, has_entries=False)
+            row = row._replace(decision=decision, end=marks[log])
+            rows.save(db, row)
+            if row.records:
+                rows.remove_stored(db, log, row.pointer, row.published)
+    decisions.add(decision, len(ending))
+    return marks
+
+
+def _end_late(
+    db: sqlite3.Connection,
+    row: rows.Row,
+    decision: Decision,
+    now: int,
+    decisions: PointerDecisions,
+) -> Mark:
+    """Carry out a report about a pointer that has timed out. Return the mark for its answer."""
+    assert row.end is not None
+    mark = row.end
+    if decision is Decision.ABORTED:
+        rows.save(db, row._replace(decision=decision))
+    elif decision is Decision.COMMITTED:
+        mark = _publish_late(db, row, now) or mark
+        rows.save(db, row._replace(late=mark))
+    decisions.add(decision, decision is not Decision.TIMED_OUT)
+    return mark
+
+
+def _publish_late(db: sqlite3.Connection, row: rows.Row, now: int) -> Mark | None:
+    """Append the messages of a pointer that can still be read once more.
+
+    Return the mark of the last one.
+    """
+    log, pointer = row.log, row.pointer
+    front = topic_entries.locate(db, log, 0, 0, now).front
+    given = {"log": log, "pointer": pointer, "now": now}
+    place = base(log) + front.offset
+    places = [each for (each,) in db.execute(sql.STANDING, given | {"front": place})]
+    found = db.execute(sql.MESSAGES, given | {"places": _json(places)}).fetchall()
+    mark = None
+    for part in parts(found, lambda message: len(message[1])):
+        contents = [(ttl, data) for ttl, data, *_ in part]
+        *_, mark = append(db, EntryKind.LATE, log, pointer, contents, now)
+    return mark
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
