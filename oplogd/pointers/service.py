@@ -15,7 +15,7 @@ from oplogd.message import Message
 from oplogd.names import TopicName
 from oplogd.pointer import Decision, decided
 from oplogd.pointers.rules import EntryShown, entry_shown
-from oplogd.store.pointers import OpenPointer, Pointers
+from oplogd.store.pointers import OpenPointer, Pointers, TimedOutPointer
 from oplogd.store.topics import Topic, Topics
 from oplogd.store.transactions import Limits
 from oplogd.topics.counters import TopicCounters
@@ -90,11 +90,14 @@ class PointerService:
                 lambda topic: self._pointers.store(topic.log, pointer, messages, timeout, limits),
             )
 
-    async def rollback(self, name: TopicName, pointer: int, stamps: Sequence[int] | None) -> None:
+    async def rollback(
+        self, name: TopicName, pointer: int, stamps: Sequence[int] | None, *, force: bool = False
+    ) -> None:
         """Void entries of a pointer: see ``Pointers.rollback``."""
 
         async def void(topic: Topic) -> tuple[Topic, Mark | None]:
-            return topic, await self._pointers.rollback(topic.log, pointer, stamps)
+            mark = await self._pointers.rollback(topic.log, pointer, stamps, force=force)
+            return topic, mark
 
         topic, mark = await self._in(name, void)
         if mark is not None:
@@ -108,7 +111,8 @@ class PointerService:
     async def decide(self, names: Sequence[TopicName], pointer: int, decision: Decision) -> None:
         """Decide a pointer in topics: see ``Pointers.decide``. Nothing is if one does not exist.
 
-        Raises TransactionConflictError, which names a topic in which it is decided otherwise.
+        Raises TransactionConflictError. It names a topic in which the pointer is decided
+        otherwise, if that is one of these.
         """
         topics = await self._existing(names)
         try:
@@ -119,6 +123,10 @@ class PointerService:
     async def select(self, name: TopicName, limit: int) -> list[OpenPointer]:
         """Return open pointers of a topic, the oldest first."""
         return await self._in(name, lambda topic: self._pointers.select(topic.log, limit))
+
+    async def timed_out(self, name: TopicName, limit: int) -> list[TimedOutPointer]:
+        """Return pointers of a topic that timed out with messages: see ``Pointers.timed_out``."""
+        return await self._in(name, lambda topic: self._pointers.timed_out(topic.log, limit))
 
     async def entries(self, name: TopicName, after: int | None, limit: int) -> list[dict[str, Any]]:
         """Return up to ``limit`` entries after an offset for an answer. None: the newest."""
@@ -154,19 +162,20 @@ class PointerService:
     async def _decide(self, topics: Sequence[Topic], pointer: int, decision: Decision) -> None:
         try:
             marks = await self._pointers.decide([topic.log for topic in topics], pointer, decision)
-        except TransactionConflictError:
-            raise await self._conflict(topics, pointer, decision) from None
+        except TransactionConflictError as error:
+            raise await self._conflict(topics, pointer, decision) or error from None
         for log, mark in marks.items():
             self._acknowledged(log, mark.offset)
 
     async def _conflict(
         self, topics: Sequence[Topic], pointer: int, decision: Decision
-    ) -> TransactionConflictError:
+    ) -> TransactionConflictError | None:
+        """Return an error that names the topic in which the pointer was reported otherwise."""
         for topic in topics:
             found = (await self._topics.log(topic).decisions([pointer])).get(pointer)
-            if found is not None and found is not decision:
+            if found not in (None, decision, Decision.TIMED_OUT):
                 return TransactionConflictError(f"{topic.name}: {decided(pointer, found)}")
-        return decided(pointer, None)
+        return None
 
     async def _entries(self, topic: Topic, after: int | None, limit: int) -> list[dict[str, Any]]:
         log = self._topics.log(topic)

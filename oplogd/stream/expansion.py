@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from oplogd.event_id import Mark
-from oplogd.isolation import Reading, reading
+from oplogd.isolation import EntryKind, Reading, reading
 from oplogd.message_id import MessageId, end_id, stamp, unstamp
 from oplogd.pointer import Decision, by_decisions
 from oplogd.store.topics import TopicEntry, id_of_record
@@ -82,6 +82,8 @@ class Expansion(StorePhase):
         if how is Reading.HOLD:
             self.stop(entry)
             return Step(b"", self)
+        if entry.event == EntryKind.VOID and self._is_judged and self.view.filter.committed:
+            return await self._lose()  # a forced rollback has taken the rest away
         if how is not Reading.EXPAND:  # it was aborted or rolled back
             return Step(b"", Live.following(self))
         last = decode_marker(entry.data).last

@@ -34,7 +34,9 @@ class MessageRouter:
     has_sequences: ClassVar[bool] = True
 
     def route(self, entry: TopicEntry, index: Index) -> Routed:
-        return Mark(entry.offset, entry.ms, entry.sequence), message_frame(entry), ()
+        # Uncommitted readers have read the message at its first place.
+        frame = b"" if entry.event == EntryKind.LATE else message_frame(entry)
+        return Mark(entry.offset, entry.ms, entry.sequence), frame, ()
 
 
 # Digits of an id behind the time and the sequence, for messages that were not stored before.

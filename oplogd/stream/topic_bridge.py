@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 from oplogd.event_id import Mark
 from oplogd.isolation import EntryKind, Reading, reading
-from oplogd.message_id import MessageId, end_id
+from oplogd.message_id import MessageId, end_id, stamp, unstamp
 from oplogd.names import no_topic
 from oplogd.pointer import Decision
 from oplogd.store.topics import Topic, TopicEntry, TopicLog, TopicRecord
@@ -74,7 +74,12 @@ class TopicBridge:
                 bounds = await self.log.locate(*sought(position))
                 start = topic_start(position, bounds, committed=filter_.committed)
         if start.reset:
-            return Live(subscription, start.mark, epoch, 0, reset=TOPIC_RESET)
+            mark = start.mark
+            if after is not None and after >= 0 and mark == bounds.at != bounds.front:
+                # It continues with the first record of the entry that it stands within.
+                before = unstamp(stamp(mark.ms, mark.sequence) - 1)
+                mark = (await self.log.locate(*before)).at
+            return Live(subscription, mark, epoch, 0, reset=TOPIC_RESET)
         return Live(subscription, start.mark, epoch, 0, greeting=greeting)
 
     async def resume(self, phase: LogPhase) -> Step:

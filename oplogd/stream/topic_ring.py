@@ -15,7 +15,7 @@ from oplogd.stream.filters import Filter
 from oplogd.stream.peeked import Peeked
 from oplogd.stream.postings import Index
 from oplogd.stream.ring import Ring
-from oplogd.stream.router import MessageRouter, message_data
+from oplogd.stream.router import MessageRouter, message_data, message_frame
 from oplogd.stream.topic_view import TopicView
 from oplogd.stream.view import Slices, View, Waiter
 from oplogd.transaction import Isolation, decode_marker
@@ -28,6 +28,7 @@ _UNBOUNDED = 1 << 62
 _FEW = 64
 
 _MESSAGE = EntryKind.MESSAGE.value
+_VOID = EntryKind.VOID.value
 _COMMITTED = Filter(committed=True)
 _NO_BLOCKS: Blocks = MappingProxyType({})
 
@@ -112,6 +113,9 @@ class TopicRing(Ring):
                 heapq.heappush(self._own, (entry.expires_ms, entry.offset))
         self._forget_dropped()
         self._set_due()
+        if any(entry.event == _VOID and _is_gap(entry) for entry in entries):
+            # Consumers behind the gap must learn of it: all of them ask where they stand.
+            self.restart(self.head)
 
     def void(self, offset: int) -> None:
         undecided = self.window.undecided
@@ -263,7 +267,8 @@ class TopicRing(Ring):
             if records := decode_marker(entry.data).records:
                 self.window.substitute(entry.offset, blocks.get(entry.offset), records)
         elif reading(entry.event, Isolation.READ_UNCOMMITTED) is not how:
-            self.window.substitute(entry.offset, b"", 0)
+            frame = message_frame(entry) if how is Reading.PASS else b""
+            self.window.substitute(entry.offset, frame, 1 if frame else 0)
 
     def _forget_dropped(self) -> None:
         """Keep the heap about as small as the window."""
@@ -284,3 +289,9 @@ class TopicRing(Ring):
         if self._own:
             due = min(due, self._own[0][0] + 1)
         self._due_ms = due
+
+
+def _is_gap(entry: TopicEntry) -> bool:
+    """Return whether a VOID entry tells that committed messages were taken away."""
+    voided = decode_voided(entry.data)
+    return voided is not None and voided.is_gap

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from oplogd.event_id import Mark, Millis
-from oplogd.message_id import MAX_SEQUENCE, MessageId
+from oplogd.message_id import MAX_SEQUENCE, MessageId, stamp
 from oplogd.store.topics import TopicBounds
 
 # A position in a topic: after a message, or from a time on.
@@ -14,7 +14,10 @@ _MAX_MS = (1 << 47) - 1
 
 
 class TopicStart(NamedTuple):
-    """Every message past ``mark``. ``reset``: messages that followed the position are gone."""
+    """Every message past ``mark``. ``reset``: messages that followed the position are gone.
+
+    Those at the front, then ``mark`` is the front. Or a forced rollback took some in the middle.
+    """
 
     mark: Mark
     reset: bool
@@ -47,7 +50,12 @@ def topic_start(
             gone = gone or position[:2] == (front.ms, front.sequence)
     else:
         gone = 0 < position.ms <= front.ms and front.offset > bounds.begin
-    return TopicStart(front if gone else bounds.at, gone)
+    if gone:
+        return TopicStart(front, reset=True)
+    wanted = stamp(*sought(position)) + 1
+    if isinstance(position, MessageId):
+        wanted -= is_within(position, committed=committed)
+    return TopicStart(bounds.at, reset=position.ms > 0 and wanted <= bounds.purged)
 
 
 def is_within(position: MessageId, *, committed: bool) -> bool:
@@ -81,6 +89,7 @@ def topic_resume(mark: Mark, bounds: TopicBounds, *, inside: bool = False) -> To
     still wants records of the entry at the mark.
     """
     if bounds.at == mark and not (inside and bounds.front == mark):
-        return TopicStart(mark, reset=False)
+        is_purged = not inside and stamp(mark.ms, mark.sequence) < bounds.purged
+        return TopicStart(mark, reset=is_purged)
     # Messages behind the mark are gone, or another log has replaced the one it is from.
     return TopicStart(bounds.front, reset=True)

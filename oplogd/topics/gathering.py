@@ -19,7 +19,8 @@ class Gathering:
 
     ``known``: entries that need no reading. ``voids``: the same, and long rows of entries that were
     read in vain. They will never have anything for readers of this isolation without a snapshot.
-    ``held_by``: see ``Answer``.
+    ``held_by``: see ``Answer``. ``has_snapshot``: the reader has read LATE entries at their first
+    places.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class Gathering:
         *,
         from_oldest: bool,
         known: Voids = NO_VOIDS,
+        has_snapshot: bool = False,
     ) -> None:
         self.messages: list[Polled] = []
         self.gap = begin.gap
@@ -38,6 +40,7 @@ class Gathering:
         self.after = known.pass_over(begin.after)
         self.voids = known
         self._isolation = isolation
+        self._has_snapshot = has_snapshot
         self._limit = limit
         self._size = 0
         self._may_skip = from_oldest
@@ -77,6 +80,8 @@ class Gathering:
             self.after = offset = entry.offset
             if entry.event != kind:
                 kind, of_kind = entry.event, reading(entry.event, self._isolation)
+                if kind == EntryKind.LATE and self._has_snapshot:
+                    of_kind = _SKIP
             how = of_kind
             if how is _HOLD:
                 how = self._judged(entry, judge)

@@ -69,10 +69,13 @@ class PollStart:
             return Begin(0, gap=False)
         if self._id is None:
             # A time is no place in the log, so all of its ms may be gone but one message.
-            return Begin(at.offset, front.offset > bounds.begin and self._first_ms <= front.ms)
+            purged = 0 < bounds.purged >= stamp(self._first_ms, 0)
+            has_left = front.offset > bounds.begin and self._first_ms <= front.ms
+            return Begin(at.offset, purged or has_left)
         # Ids of earlier generations are smaller than the front of this one.
         place, front_place = self._id[:2], (front.ms, front.sequence)
         gap = place < front_place or (place == front_place and self._id.is_inside)
+        gap = gap or stamp(*place) + (not self._id.is_inside) <= bounds.purged
         has = after.records_after
         stands = after[:2] == (at.ms, at.sequence) and at.offset > front.offset
         if has is None or not stands:

@@ -81,7 +81,14 @@ class Poller:
             begin = start.resolve(await log.locate(start.after.ms, start.after.sequence))
         key = topic.log, isolation
         known = self._voids.get(key, NO_VOIDS) if snapshot is None else NO_VOIDS
-        gathering = Gathering(begin, limit, isolation, from_oldest=start.after is None, known=known)
+        gathering = Gathering(
+            begin,
+            limit,
+            isolation,
+            from_oldest=start.after is None,
+            known=known,
+            has_snapshot=snapshot is not None,
+        )
         while gathering.is_open:
             entries = await log.read(gathering.after, gathering.wanted)
             if entries:

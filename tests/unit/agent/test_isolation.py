@@ -14,6 +14,7 @@ READINGS = [
     ("publish", EXPAND, HOLD),
     ("deferred", PASS, SKIP),
     ("commit", SKIP, EXPAND),
+    ("late", SKIP, PASS),
     ("abort", SKIP, SKIP),
     ("begin", SKIP, SKIP),
     ("void", SKIP, SKIP),

@@ -45,8 +45,8 @@ class PointerHistory:
         self._rounds = [0, 0]
 
     def pointer(self, who: int) -> int:
-        """Return the open pointer of one of the publishers."""
-        return 10 * self._rounds[who] + who
+        """Return the open pointer of one of the publishers. Each topic has its own."""
+        return 1_000_000 * self.topic.log + 10 * self._rounds[who] + who
 
     def decide(self, who: int) -> None:
         self._rounds[who] += 1

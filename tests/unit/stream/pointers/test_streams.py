@@ -207,19 +207,34 @@ async def test_a_rollback_reaches_streams_that_were_connected_before(
     assert {each.lag() for each in (*readers, committed)} == {(0, 0)}
 
 
-@pytest.mark.parametrize("isolation", Isolation)
 async def test_a_rollback_in_the_middle_of_a_page_of_records_is_no_gap(
-    held_world: PointerWorld, isolation: Isolation
+    held_world: PointerWorld,
+) -> None:
+    world = held_world
+    topic = await world.create()
+    await world.stored(topic, P, *numbers(LARGE))
+    await world.publish(topic, "after")
+    reader = await world.follow(topic, Millis(0), UNCOMMITTED)
+    assert len(told(await next_chunk(reader))) == PAGE
+    world.meddle[:] = [lambda: world.roll_back(topic, P)]
+    assert told(await read_all(reader)) == ["after"]
+
+
+async def test_a_forced_rollback_in_the_middle_of_a_page_of_records_is_a_gap(
+    held_world: PointerWorld,
 ) -> None:
     world = held_world
     topic = await world.create()
     await world.stored(topic, P, *numbers(LARGE))
     await world.decide(topic, P, COMMIT)
     await world.publish(topic, "after")
-    reader = await world.follow(topic, Millis(0), isolation)
-    assert len(told(await next_chunk(reader))) == PAGE
-    world.meddle[:] = [lambda: world.roll_back(topic, P)]
-    assert told(await read_all(reader)) == ["after"]
+    reader = await world.follow(topic, Millis(0), COMMITTED)
+    chunk = await next_chunk(reader)
+    await world.pointers.rollback(topic.log, P, None, force=True)
+    assert told(await read_all(reader)) == ["reset", "after"]
+    for isolation in Isolation:
+        again = await world.follow(topic, parse_message_id(last_id_of(chunk)), isolation)
+        assert told(await read_all(again)) == ["reset", "after"]
 
 
 async def test_an_expansion_whose_entry_is_gone_by_age_is_a_gap(held_world: PointerWorld) -> None:

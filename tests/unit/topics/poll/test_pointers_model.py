@@ -225,11 +225,14 @@ class World:
                         reference.add(now, "marker", [])
             case Pass(ms):
                 self.clock.ms += ms
-            case Sweep() if not self.from_memory:  # no entry tells rings of what a sweep voids
+            case Sweep():
+                heads = self.topics.generation(log).head.offset
                 await self.topics.sweep()
                 for entry in reference.entries:
                     if entry.pointer and reference.decisions.get(entry.pointer) == Decision.ABORTED:
                         reference.void(entry)
+                for _ in range(self.topics.generation(log).head.offset - heads):
+                    reference.add(now, "marker", [])
 
     async def commit(self, given: list[tuple[str, int | None]]) -> None:
         log, reference = self.topic.log, self.reference
@@ -265,7 +268,11 @@ class World:
         if picked is not None:
             chosen = [entries[each % len(entries)] for each in picked] if entries else []
         stamps = None if picked is None else [each.stamp for each in chosen]
-        rolled = await self.pointers.rollback(self.topic.log, pointer, stamps)
+        try:
+            rolled = await self.pointers.rollback(self.topic.log, pointer, stamps)
+        except TransactionConflictError:
+            assert self.reference.decisions[pointer] == Decision.COMMITTED
+            return
         for entry in chosen:
             if entry.pointer == pointer:
                 self.reference.void(entry)
