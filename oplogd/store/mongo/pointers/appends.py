@@ -24,8 +24,8 @@ class PointerAppender:
     def under(self, kind: str, data: bytes, under: Under, ttl: int | None = None) -> Numbered:
         return self._appender.numbered(kind, data, ttl, under=under)
 
-    def once(self, kind: str, data: bytes, once: Once) -> Numbered:
-        return self._appender.numbered(kind, data, once=once)
+    def once(self, kind: str, data: bytes, once: Once, ttl: int | None = None) -> Numbered:
+        return self._appender.numbered(kind, data, ttl, once)
 
     async def run(self, groups: Sequence[Group]) -> None:
         """Append the entries of groups in this order. Raises as ``TopicAppender``."""

@@ -1,4 +1,6 @@
-"""Decisions about pointers: the COMMIT or ABORT entry itself. No row says anything about it.
+"""Decisions about pointers: the COMMIT or ABORT entry itself, in each log.
+
+A report is recorded for the pointer before: see ``reports``. The time-out is only here.
 
 The entry is appended once per log. Its digest is the decision, so another decision meets it. Every
 append under the pointer is judged against it, so nothing follows it. The rest can be done by
@@ -11,10 +13,12 @@ from oplogd.pointer import Decision
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.pointers.aborted import Aborted
 from oplogd.store.mongo.pointers.appends import PointerAppender
+from oplogd.store.mongo.pointers.late import TimedOutList
 from oplogd.store.mongo.pointers.published import end_of
 from oplogd.store.mongo.pointers.rows import Rows, key, pointer_and_log
 from oplogd.store.mongo.pointers.stored import MAX_NUMBER, StoredMessages
 from oplogd.store.mongo.topics.groups import Group, Once
+from oplogd.store.mongo.topics.judgement import entries_of
 from oplogd.store.mongo.transactions.completion import Step
 from oplogd.store.pointers import PointerDecisions
 from oplogd.transaction import Marker, encode_marker
@@ -32,6 +36,7 @@ class Decider:
         rows: Rows,
         stored: StoredMessages,
         aborted: Aborted,
+        timed_out: TimedOutList,
         appender: PointerAppender,
         step: Step,
         topics_per_step: int,
@@ -40,6 +45,7 @@ class Decider:
         self._rows = rows
         self._stored = stored
         self._aborted = aborted
+        self._timed_out = timed_out
         self._appender = appender
         self._step = step
         self._topics_per_step = topics_per_step
@@ -64,7 +70,8 @@ class Decider:
     async def finish(self, decided: Mapping[tuple[int, int], Decision]) -> None:
         """Do what follows the decisions about pairs of a pointer and a log, if anything is left.
 
-        Messages that wait for their publish are dropped, and the sweep is told about aborted ones.
+        Messages that wait for their publish are dropped. The sweep is told about aborted ones, and
+        those that timed out are listed.
         """
         keys = {key(*pair): decision for pair, decision in decided.items()}
         for row in await self._rows.among(keys):
@@ -73,6 +80,10 @@ class Decider:
                 await self._stored.drop_new(pointer, log)
             if row.get("entries") and keys[row["_id"]] is Decision.ABORTED:
                 await self._aborted.note(pointer, log)
+            if row.get("entries") and keys[row["_id"]] is Decision.TIMED_OUT:
+                end = end_of(pointer, log)
+                if ended := (await entries_of(self._link, [Once(end)])).get(end):
+                    await self._timed_out.add(pointer, log, int(row["begun"]), ended.mark.ms)
             await self._step("dropped")
             await self._rows.remove([row["_id"]])
 

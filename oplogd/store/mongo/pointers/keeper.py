@@ -2,12 +2,15 @@
 
 from pymongo.errors import PyMongoError
 
-from oplogd.errors import StoreUnavailableError
+from oplogd.errors import StoreUnavailableError, TransactionConflictError
 from oplogd.pointer import Decision
 from oplogd.store.mongo.lease import Lease
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.pointers.decision import Decider
+from oplogd.store.mongo.pointers.late import TimedOutList
 from oplogd.store.mongo.pointers.published import decisions_of
+from oplogd.store.mongo.pointers.reporting import Reporting
+from oplogd.store.mongo.pointers.reports import Reports
 from oplogd.store.mongo.pointers.rollbacks import Rollbacks
 from oplogd.store.mongo.pointers.rows import Rows, pointer_and_log
 from oplogd.store.mongo.topics.setup import TopicsSetup
@@ -25,6 +28,8 @@ class Keeper:
         lease: Lease,
         rows: Rows,
         decider: Decider,
+        reports: Reports,
+        reporting: Reporting,
         rollbacks: Rollbacks,
         setup: TopicsSetup,
     ) -> None:
@@ -32,6 +37,9 @@ class Keeper:
         self._lease = lease
         self._rows = rows
         self._decider = decider
+        self._reports = reports
+        self._reporting = reporting
+        self._timed_out = TimedOutList(link)
         self._rollbacks = rollbacks
         self._setup = setup
         self._tidy_at = 0
@@ -45,8 +53,12 @@ class Keeper:
             await self._setup.create_index()
             await self._rows.create_indexes()
             await self._rollbacks.create_indexes()
+            await self._reports.create_indexes()
+            await self._timed_out.create_indexes()
             self._tidy_at = now_ms + _TIDY_MS
-        return await self._complete_rollbacks() + await self._end_pointers(now_ms)
+        count = await self._complete_rollbacks()
+        await self._complete_reports()
+        return count + await self._end_pointers(now_ms)
 
     async def _complete_rollbacks(self) -> int:
         """A rollback that fails does not hold up the others."""
@@ -58,11 +70,27 @@ class Keeper:
                 try:
                     await self._rollbacks.complete(note)
                     count += 1
+                except TransactionConflictError:  # the pointer has committed before
+                    continue
                 except (PyMongoError, StoreUnavailableError) as error:
                     trouble = error
         if trouble is not None:
             raise trouble
         return count
+
+    async def _complete_reports(self) -> None:
+        """Do the rest of reports, and of rollbacks that have claimed their pointer."""
+        after = ""
+        while self._lease.held and (found := await self._reports.due(after)):
+            for each in found:
+                after = each["_id"]
+                if "d" not in each:
+                    await self._rollbacks.help(each)
+                    continue
+                try:
+                    await self._reporting.complete(each, each["logs"])
+                except TransactionConflictError:
+                    await self._reports.settle(int(each["_id"], 16), each["logs"])
 
     async def _end_pointers(self, now_ms: int) -> int:
         """Abort overdue pointers. Finish those that were decided."""
@@ -80,6 +108,12 @@ class Keeper:
             }
             open_ = [pair for pair in expires if pair not in decided]
             overdue = [pair for pair in open_ if expires[pair] < now_ms]
+            reports = await self._reports.among({pointer for pointer, _ in overdue})
+            overdue = [
+                (pointer, log)
+                for pointer, log in overdue
+                if pointer not in reports or log not in reports[pointer]["logs"]
+            ]
             groups = await self._decider.decide(overdue, Decision.TIMED_OUT)
             for pair, group in groups.items():
                 if group.last is not None:

@@ -3,7 +3,8 @@
     publish: register the pointer, append while it is not decided
     store: register the pointer, store at the next numbers
     publish what is stored: register the pointer, append one PUBLISH entry that follows the last one
-    decide: append the decision once, then drop the rest of the stored messages
+    decide: record the report, append the decision to each log once, drop the rest of the stored
+            messages, publish once more what has timed out
     roll back: see ``rollbacks``
 
 The rules of the topic are read before the first step, as its time to live is.
@@ -26,6 +27,7 @@ from oplogd.pointer import (
     nothing_stored,
     stored_before,
     switched_off,
+    too_late,
 )
 from oplogd.store.mongo.lease import Lease
 from oplogd.store.mongo.link import Link
@@ -33,16 +35,19 @@ from oplogd.store.mongo.pointers.aborted import Aborted
 from oplogd.store.mongo.pointers.appends import DirectGroup, PointerAppender, to_end
 from oplogd.store.mongo.pointers.decision import Decider
 from oplogd.store.mongo.pointers.keeper import Keeper
+from oplogd.store.mongo.pointers.late import LateReports, TimedOutList
 from oplogd.store.mongo.pointers.published import decisions_of, end_of, publish_identity
+from oplogd.store.mongo.pointers.reporting import Reporting
+from oplogd.store.mongo.pointers.reports import Reports
 from oplogd.store.mongo.pointers.rollbacks import Rollbacks
-from oplogd.store.mongo.pointers.rows import Rows, key
+from oplogd.store.mongo.pointers.rows import Rows
 from oplogd.store.mongo.pointers.stored import Stored, check, number_in
 from oplogd.store.mongo.timing import Timing
 from oplogd.store.mongo.topics.groups import Group, Under, Unless
 from oplogd.store.mongo.topics.layout import PUBLISH_BASE, stamp_of
 from oplogd.store.mongo.topics.log import Working
 from oplogd.store.mongo.topics.topics import MongoTopics
-from oplogd.store.pointers import OpenPointer, PointerDecisions, PointerStats
+from oplogd.store.pointers import OpenPointer, PointerDecisions, PointerStats, TimedOutPointer
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import Limits
 from oplogd.transaction import Marker, encode_marker
@@ -61,17 +66,36 @@ class MongoPointers:
         self._stored = topics.stored
         self._rows = Rows(link)
         self._appender = PointerAppender(topics.appender)
-        self._rollbacks = Rollbacks(link, self._stored, self._appender, self._step)
+        catalogue, stored, appender, step = (
+            topics.catalogue, self._stored, self._appender, self._step
+        )  # fmt: skip
+        self._reports = reports = Reports(link, catalogue)
+        self._rollbacks = Rollbacks(link, catalogue, stored, appender, reports, step)
+        aborted = Aborted(link, self._rollbacks)
+        self._late = LateReports(
+            link, catalogue, topics.reader, stored, appender, reports, aborted, step
+        )
         self._decider = Decider(
             link,
             self._rows,
-            self._stored,
-            Aborted(link, self._stored),
-            self._appender,
-            self._step,
+            stored,
+            aborted,
+            TimedOutList(link),
+            appender,
+            step,
             timing.topics_per_step,
         )
-        self._keeper = Keeper(link, lease, self._rows, self._decider, self._rollbacks, topics.setup)
+        self._reporting = Reporting(link, reports, self._decider, self._late, self._rollbacks, step)
+        self._keeper = Keeper(
+            link,
+            lease,
+            self._rows,
+            self._decider,
+            reports,
+            self._reporting,
+            self._rollbacks,
+            topics.setup,
+        )
 
     @property
     def decisions(self) -> PointerDecisions:
@@ -164,38 +188,71 @@ class MongoPointers:
                 if group.is_refused:
                     raise await self._refusal(pointer, log)
 
-    async def rollback(self, log: int, pointer: int, stamps: Sequence[int] | None) -> Mark | None:
+    async def rollback(
+        self, log: int, pointer: int, stamps: Sequence[int] | None, *, force: bool = False
+    ) -> Mark | None:
         """See ``Pointers.rollback``.
 
         Entries that are appended while it runs stay.
         """
         async with self._working():
             await self._check_topic(log)
+            is_free = await self._is_aborted(pointer, log)
+            is_late = not is_free and await self._is_committed(pointer, log)
+            if is_late and not force:
+                raise too_late(pointer)
             mark = None
             for note in await self._rollbacks.pending(pointer, log):
                 mark = await self._rollbacks.complete(note)
-            for note in await self._rollbacks.note(pointer, log, stamps):
+            for note in await self._rollbacks.note(
+                pointer, log, stamps, is_free=is_free or is_late, is_gap=is_late
+            ):
                 mark = await self._rollbacks.complete(note) or mark
             return mark
+
+    async def _is_aborted(self, pointer: int, log: int) -> bool:
+        """Return whether a pointer was aborted. After the time-out, this is the report of it."""
+        try:
+            return await self._reporting.abort_late(pointer, log)
+        except TransactionConflictError:  # it has committed
+            return False
+
+    async def _is_committed(self, pointer: int, log: int) -> bool:
+        report = await self._reports.find(pointer)
+        if report is not None:
+            return bool(report["d"] == Decision.COMMITTED)
+        # Decided before there were records of reports.
+        found = await decisions_of(self._link, log, [pointer])
+        return found.get(pointer) is Decision.COMMITTED
 
     async def decide(
         self, logs: Sequence[int], pointer: int, decision: Decision
     ) -> dict[int, Mark]:
         async with self._working():
-            await self._rows.hurry([key(pointer, log) for log in logs])
-            groups = await self._decider.decide([(pointer, log) for log in logs], decision)
-            marks = {log: group.last for (_, log), group in groups.items() if group.last}
-            await self._decider.finish({(pointer, log): decision for log in marks})
             # A decision that was made before the topic was deleted is still in the log.
-            repeated = {log for (_, log), group in groups.items() if group.repeated}
-            heads = (await self._topics.heads.newest(repeated)).logs if repeated else {}
-            for log in repeated:
+            heads = (await self._topics.heads.newest(logs)).logs
+            for log in logs:
                 if (head := heads.get(log)) is None or head.is_ended:
                     raise await self._refusal(pointer, log)
+            if decision is Decision.TIMED_OUT:
+                marks = await self._time_out(logs, pointer)
+            else:
+                marks = await self._reporting.report(logs, pointer, decision)
             for log in logs:
                 if log not in marks:
                     raise await self._refusal(pointer, log)
-            return marks
+            return {log: marks[log] for log in logs}
+
+    async def _time_out(self, logs: Sequence[int], pointer: int) -> dict[int, Mark]:
+        groups = await self._decider.decide([(pointer, log) for log in logs], Decision.TIMED_OUT)
+        marks = {log: group.last for (_, log), group in groups.items() if group.last}
+        await self._decider.finish({(pointer, log): Decision.TIMED_OUT for log in marks})
+        return marks
+
+    async def timed_out(self, log: int, limit: int) -> list[TimedOutPointer]:
+        async with self._working():
+            await self._check_topic(log)
+            return await self._late.select(log, limit)
 
     async def select(self, log: int, limit: int) -> list[OpenPointer]:
         async with self._working():
@@ -233,8 +290,13 @@ class MongoPointers:
             raise await self._refusal(pointer, log)
 
     async def _take_back(self, pointer: int, log: int, marks: Sequence[Mark]) -> None:
+        """Void the first part of a publish whose rest was refused. Readers may have it."""
         if marks:
-            for note in await self._rollbacks.note(pointer, log, [*map(stamp_of, marks)]):
+            is_late = await self._is_committed(pointer, log)
+            stamps = [*map(stamp_of, marks)]
+            for note in await self._rollbacks.note(
+                pointer, log, stamps, is_free=True, is_gap=is_late
+            ):
                 await self._rollbacks.complete(note)
 
     async def _rules(self, log: int) -> PointerRules:

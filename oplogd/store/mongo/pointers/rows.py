@@ -2,14 +2,14 @@
 
 ``oplog_pointers`` holds ``{_id, log, begun, expires, entries, stored, due}`` for each pointer in
 each log. ``_id``: 16 hex digits of the pointer and 6 of the log. ``begun`` and ``expires`` are ms.
-``entries`` and ``stored``: something was, or is being, published or stored. ``due``: somebody is
-deciding; the keeper looks after this time.
+``entries`` and ``stored``: something was, or is being, published or stored. ``due``: an agent of an
+earlier version was deciding; the keeper looks after this time.
 
 A row is there before the first entry is appended or the first message stored, and is removed only
 after the decision was seen in the log. Nobody decides by it: it need not be right, only there.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import DuplicateKeyError
@@ -88,12 +88,6 @@ class Rows:
         except DuplicateKeyError:
             return False
         return True
-
-    async def hurry(self, keys: Collection[str]) -> None:
-        """Note that somebody is deciding these pointers."""
-        due = await self._link.now_ms() + SETTLED_MS
-        for some in parts(keys):
-            await self._rows.update_many({"_id": {"$in": some}}, {"$set": {"due": due}})
 
     async def calm(self, keys: Iterable[str]) -> None:
         """Note that nobody has decided these pointers in time."""

@@ -15,7 +15,7 @@
 
 ``left``: the sweep has left entries at or below the floor. ``pointers: "off"``: nothing is
 published or stored under pointers. ``pointer_timeout``: of pointers in seconds. Both are missing
-for the default.
+for the default. ``purged``: see ``TopicBounds``; missing if it is 0.
 
 ``oplog_entries`` holds the entries ``{_id: place, ts, q, kind, data, expires, w, s, x, d}``. The
 place is 6 hex digits of the log and 10 of the offset, so the index on ``_id`` keeps offsets unique.
@@ -29,7 +29,8 @@ that the other one was not.
 Under a pointer, the number of a DIRECT entry is its own offset. That of a PUBLISH entry is
 PUBLISH_BASE plus the number of the last message that it publishes. The COMMIT or ABORT entry has
 END_NUMBER, and in ``d`` the ``Decision``. An entry that was voided keeps its identity. The VOID
-entry of a rollback has a token in place of the number, which sorts past all numbers.
+entry of a rollback has a token in place of the number, which sorts past all numbers. So does a LATE
+entry: see ``late_identity``.
 """
 
 from collections.abc import Iterable
@@ -102,6 +103,14 @@ def places_of(log: int, after: int = 0, upto: int = MAX_OFFSET) -> Document:
 def identity(txn: int, log: int, number: int) -> str:
     """Return the identity of an entry of a transaction. ``number``: its lsn, or see above."""
     return f"{txn:016x}{number_of_log(log):06x}{number:010x}"
+
+
+def late_identity(pointer: int, log: int, offset: int, write_stamp: int) -> str:
+    """Return the identity of a LATE entry.
+
+    ``offset``: of the message's first entry. ``write_stamp``: of a stored message, else 0.
+    """
+    return f"{pointer:016x}{number_of_log(log):06x}y{offset:010x}{write_stamp:016x}"
 
 
 def number_of(key: str) -> int:

@@ -57,6 +57,7 @@ class Front:
         self.floor = floor_of(document)
         self._expired = max(self.floor.offset, number(document, "expired"))
         self.oldest_ms = now_ms - 1000 * ttl
+        self.purged = number(document, "purged") if "purged" in document else 0
 
     def is_gone(self, mark: Mark) -> bool:
         return mark.offset <= self._expired or mark.ms < self.oldest_ms
@@ -132,7 +133,8 @@ class TopicReader:
             at = newest
         else:
             at = await last_before(front, newest, is_before, self._look_up(topic))
-        return TopicBounds(front, newest, at, await self._link.now_ms(), begin_of(topic.log))
+        now_ms, begin = await self._link.now_ms(), begin_of(topic.log)
+        return TopicBounds(front, newest, at, now_ms, begin, rule.purged)
 
     async def rule(self, topic: Topic, session: AsyncClientSession | None = None) -> Front:
         """Read the properties of the topic. Raises TopicNotFoundError."""

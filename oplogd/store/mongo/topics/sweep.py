@@ -155,7 +155,7 @@ class Sweeper:
             gone = [each for each in entries if not _stays(each) or each["ts"] < records_before_ms]
             has_left |= len(gone) < len(entries)
             keys = [each["_id"] for each in gone]
-            await self._leaving.remove_stored(gone)
+            await self._leaving.remove_stored(log, gone)
             if keys:
                 removed = await self._link.entries.delete_many({"_id": {"$in": keys}})
                 count += removed.deleted_count - sum(each["kind"] == END for each in gone)

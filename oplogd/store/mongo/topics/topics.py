@@ -57,7 +57,7 @@ class MongoTopics:
             self._forget,
             lease,
             timing,
-            Leaving(link, self.stored),
+            Leaving(link, self.catalogue, self.stored, self.appender),
         )
         self._watcher = NewsWatcher(link, self.catalogue, self.heads)
 

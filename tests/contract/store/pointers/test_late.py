@@ -77,7 +77,8 @@ async def test_of_a_report_and_a_rollback_at_a_time_no_reader_sees_both(
         if isinstance(voided, TransactionConflictError):
             expected += names
         else:
-            assert voided is not None and not isinstance(voided, BaseException)
+            assert voided is not None
+            assert not isinstance(voided, BaseException)
             assert voided.offset < reported[topic.log].offset
             expected += [] if stamps is None else names[1:]
         assert (await committed(txn_store, topic)).payloads == expected
@@ -98,7 +99,8 @@ async def test_a_forced_rollback_takes_what_was_committed_and_tells_of_a_gap(
     assert (await log.locate()).purged == stamps[1]
     assert (await committed(txn_store, topic)).payloads == ["c", "plain"]
     voided = decode_voided((await entries_of(log))[-1].data)
-    assert voided is not None and voided.is_gap
+    assert voided is not None
+    assert voided.is_gap
     assert await log.decisions([7]) == {7: COMMITTED}
     assert await txn_store.pointers.rollback(topic.log, 7, stamps, force=True) is None
     await txn_store.pointers.rollback(topic.log, 7, None, force=True)
@@ -112,7 +114,8 @@ async def test_a_forced_rollback_before_the_commit_is_a_rollback(txn_store: Stor
     await txn_store.pointers.rollback(topic.log, 7, None, force=True)
     assert (await txn_store.topics.log(topic).locate()).purged == 0
     voided = decode_voided((await entries_of(txn_store.topics.log(topic)))[-1].data)
-    assert voided is not None and not voided.is_gap
+    assert voided is not None
+    assert not voided.is_gap
 
 
 # --- After the time-out ---
