@@ -51,7 +51,9 @@ class Racer(NamedTuple):
 class PointerMachine(TransactionMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.held = PointerReference(lambda: self.reference.now, LIMITS.records)
+        self.held = PointerReference(
+            lambda: self.reference.now, LIMITS.records, lambda: [each.model for each in self.pairs]
+        )
 
     def any_pair(self, choice: int) -> Pair:
         """Return a topic: seldom one that is deleted."""
@@ -174,18 +176,8 @@ class PointerMachine(TransactionMachine):
             errors = self.held.decide([each.model for each in pairs], pointer, decision)
             pointers = self.store(agent).pointers
             answers.append(self.call(pointers.decide(logs, pointer, decision), errors))
-            for pair in pairs if errors else ():
-                self._adopt(pair, pointer, decision)
         assert answers[0] == answers[-1]
         assert answers[0] is None or answers[0].keys() == {*logs}
-
-    def _adopt(self, pair: Pair, pointer: int, decision: Decision) -> None:
-        """Take over a decision of a call that failed in another topic."""
-        if pair.model.exists and pointer not in pair.model.decisions:
-            found = self.run(self.store(0).topics.log(pair.topic).decisions([pointer]))
-            if found:
-                assert found == {pointer: decision}
-                self.held.end(pair.model, pointer, decision)
 
     @precondition(lambda self: self.existing)
     @rule(choice=NUMBERS, pointer=POINTERS, kinds=RACES)
@@ -230,7 +222,7 @@ class PointerMachine(TransactionMachine):
 
         def rolls_back(answer: object) -> bool:
             errors, items = self.held.rollback(model, pointer, None)
-            return _fits(errors, answer) and (bool(items) or answer is None)
+            return _fits(errors, answer) and (bool(errors or items) or answer is None)
 
         match kind:
             case "publish":
@@ -273,7 +265,6 @@ class PointerMachine(TransactionMachine):
                 decision = pair.model.decisions.get(item.pointer or 0)
                 if item.pointer is not None and decision == ABORTED and item.stamp not in left:
                     item.voided = True
-                    pair.model.swept |= {each.payload for each in item.lines}
 
     @invariant()
     def pointers_are_open_or_decided(self) -> None:

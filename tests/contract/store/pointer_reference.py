@@ -1,6 +1,6 @@
 """The reference for pointers: the effect of each call on the entries of a topic."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from oplogd.errors import MessageError, TopicNotFoundError, TransactionTooLargeError
 from oplogd.isolation import EntryKind
@@ -20,11 +20,17 @@ WRONG: Errors = {MessageError}
 
 
 class PointerReference:
-    """``clock`` returns ms. ``limit``: of messages that are stored and not published."""
+    """``clock`` returns ms. ``limit``: of messages that are stored and not published.
 
-    def __init__(self, clock: Callable[[], int], limit: int) -> None:
+    ``topics`` returns all topics.
+    """
+
+    def __init__(
+        self, clock: Callable[[], int], limit: int, topics: Callable[[], Iterable[Named]]
+    ) -> None:
         self._clock = clock
         self._limit = limit
+        self._topics = topics
 
     def publish(
         self, topic: Named, pointer: int, lines: Sequence[Line], timeout: int
@@ -72,6 +78,10 @@ class PointerReference:
         """Return the entries that are voided. Some of them may have left the log before."""
         if not topic.exists:
             return DELETED, []
+        if Decision.COMMITTED in self._reports(pointer):
+            return CONFLICT, []
+        if topic.decisions.get(pointer) == Decision.TIMED_OUT:
+            topic.decisions[pointer] = Decision.ABORTED
         known = topic.pointers.get(pointer)
         if known and stamps is None:
             known.waiting = []
@@ -89,16 +99,37 @@ class PointerReference:
         return set(), voided
 
     def decide(self, topics: Sequence[Named], pointer: int, decision: Decision) -> Errors:
-        """After errors, topics that were open before may be decided or not."""
         errors: Errors = set()
-        for topic in topics:
-            if not topic.exists:
-                errors |= DELETED
-            if topic.decisions.get(pointer, decision) != decision:
-                errors |= CONFLICT
+        if not all(topic.exists for topic in topics):
+            errors |= DELETED
+        if self._reports(pointer) - {decision}:
+            errors |= CONFLICT
         for topic in () if errors else topics:
+            if topic.decisions.get(pointer) == Decision.TIMED_OUT:
+                self._end_late(topic, pointer, decision)
             self.end(topic, pointer, decision)
         return errors
+
+    def _reports(self, pointer: int) -> set[Decision]:
+        """Return the decisions that were reported about a pointer, in any topic."""
+        found = set()
+        for topic in self._topics():
+            if topic.exists and pointer in topic.decisions:
+                is_late = pointer in topic.late
+                found.add(Decision.COMMITTED if is_late else topic.decisions[pointer])
+        return found - {Decision.TIMED_OUT}
+
+    def _end_late(self, topic: Named, pointer: int, decision: Decision) -> None:
+        if decision == Decision.ABORTED:
+            topic.decisions[pointer] = decision
+        elif pointer not in topic.late:
+            topic.late.add(pointer)
+            now = self._clock()
+            for item in [each for each in topic.items if each.pointer == pointer]:
+                alive = [] if topic.is_gone(item, now) else item.alive(now)
+                for line in item.lines:
+                    if line.payload in alive:
+                        topic.add(EntryKind.LATE, now, [line])
 
     def overdue(self, topic: Named) -> list[int]:
         now = self._clock()
@@ -122,6 +153,7 @@ class PointerReference:
         """Forget a decision that a sweep has removed: the pointer may begin again."""
         decided = topic.pointers.pop(pointer).decided
         del topic.decisions[pointer]
+        topic.late.discard(pointer)
         assert decided < self._clock() - 1000 * topic.ttl - TWENTY_MINUTES_MS
 
     def _register(

@@ -26,6 +26,7 @@ _SEEN = {
     EntryKind.MESSAGE: (True, True),
     EntryKind.DEFERRED: (True, False),
     EntryKind.COMMIT: (False, True),
+    EntryKind.LATE: (False, True),
 }
 
 
@@ -96,12 +97,12 @@ class PointerState:
     last: Item | None = None
 
 
-History = tuple[list[Item], dict[int, PointerState], dict[int, Decision]]
+History = tuple[list[Item], dict[int, PointerState], dict[int, Decision], set[int]]
 
 
 @dataclass(eq=False)
 class Named:
-    """One generation of a topic. ``swept``: payloads that a sweep has voided in place."""
+    """One generation of a topic. ``late``: pointers that have committed after their time-out."""
 
     name: str
     ttl: int
@@ -109,7 +110,7 @@ class Named:
     items: list[Item] = field(default_factory=list)
     pointers: dict[int, PointerState] = field(default_factory=dict)
     decisions: dict[int, Decision] = field(default_factory=dict)
-    swept: set[str] = field(default_factory=set)
+    late: set[int] = field(default_factory=set)
 
     def add(
         self, kind: EntryKind, now: int, lines: Iterable[Line], pointer: int | None = None
@@ -134,11 +135,16 @@ class Named:
                 return Sight(payloads[: part.limit], None, number)
         return Sight(payloads, None, len(self.items))
 
-    def learn(self, uncommitted: Seen, committed: Seen) -> None:
-        """Note the ids of messages, which never change. ``committed``: of all pointers."""
-        places, records = dict(uncommitted), dict(committed)
+    def learn(self, uncommitted: Seen, committed: Seen, decided: Seen) -> None:
+        """Note the ids of messages, which never change.
+
+        ``committed``: of all pointers. ``decided``: what a reader without a snapshot has read.
+        """
+        places, records, late = dict(uncommitted), dict(committed), dict(decided)
         for item in self.items:
-            known = records if item.kind == EntryKind.COMMIT else places
+            known = places
+            if item.kind in (EntryKind.COMMIT, EntryKind.LATE):
+                known = records if item.kind == EntryKind.COMMIT else late
             for payload, _ in item.lines:
                 if payload in known:
                     assert item.ids.setdefault(payload, known[payload]) == known[payload]
@@ -148,14 +154,14 @@ class Named:
         return sorted({id_ for item in self.items for id_ in item.ids.values()})
 
     def history(self) -> History:
-        return copy.deepcopy((self.items, self.pointers, self.decisions))
+        return copy.deepcopy((self.items, self.pointers, self.decisions, self.late))
 
     def restore(self, history: History) -> None:
-        self.items, self.pointers, self.decisions = copy.deepcopy(history)
+        self.items, self.pointers, self.decisions, self.late = copy.deepcopy(history)
 
     def is_gone(self, item: Item, now: int) -> bool:
         """Return whether no reader finds the entry. A PUBLISH entry has no time to live."""
-        alone = item.kind in (EntryKind.MESSAGE, EntryKind.DIRECT, EntryKind.DEFERRED)
+        alone = item.kind not in (EntryKind.COMMIT, EntryKind.PUBLISH)
         expired = item.ms < now - 1000 * self.ttl or (alone and not item.alive(now))
         return item.voided or expired
 
@@ -166,6 +172,8 @@ class Named:
 
     def _verdict(self, view: View, item: Item) -> bool | None:
         """Return whether the reader sees an entry, None if it stops there."""
+        if item.kind == EntryKind.LATE and isinstance(view, Snapshot):
+            return False
         if item.pointer is None:
             return _SEEN[item.kind][view is not Isolation.READ_UNCOMMITTED]
         if isinstance(view, Snapshot):

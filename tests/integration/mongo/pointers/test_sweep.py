@@ -20,6 +20,7 @@ from tests.integration.mongo.pointing import (
     seen,
     stamp_of,
     store_messages,
+    voided,
 )
 from tests.integration.mongo.topics.topics import ENTRIES, entries_of, place, stored
 from tests.kits.clock.virtual import VirtualClock
@@ -52,11 +53,12 @@ async def test_stored_messages_leave_with_their_entry_and_the_rest_with_the_deci
     clock.ms += 1000 * TTL + 1
     await place(store.topics, topic, "plain")
     staying = ["publish", "void", "commit", "publish", "void", "abort", "publish", "void", "abort"]
+    told = "void"  # the entry that names those of the aborted pointer
     for _ in range(2):
         await store.topics.sweep()
         kept = [kind for _, kind in stored(database, topic)]
         # The entries of the aborted pointer are void.
-        expected = [*staying, "message"]
+        expected = [*staying, "message", told]
         expected[3] = "void"
         assert kept == expected
         found = [await store.topics.log(topic).expand(each, -1, 9) for each in entries]
@@ -65,7 +67,7 @@ async def test_stored_messages_leave_with_their_entry_and_the_rest_with_the_deci
     assert counts(database) == [0, 12, 0, 0]
     clock.ms += TWENTY_MINUTES_MS
     await store.topics.sweep()
-    assert stored(database, topic) == [(16, "message")]
+    assert stored(database, topic) == [(17, "void")]
     assert counts(database) == [0, 0, 0, 0]
 
 
@@ -169,7 +171,8 @@ async def test_an_aborted_pointer_with_many_entries_is_voided(
     await publish(store, topic, "of another", pointer=7)
     await store.pointers.decide([topic.log], TEPHRA, Decision.ABORTED)
     await store.topics.sweep()
-    assert await kinds(store, topic) == ["void"] * 1_100 + ["direct", "abort"]
+    assert await kinds(store, topic) == ["void"] * 1_100 + ["direct", "abort", "void"]
+    assert await voided(store, topic) == [[(1, 1_100)]]
     assert counts(database) == [1, 0, 0, 0]
 
 
