@@ -1,8 +1,8 @@
 """Voiding the entries of pointers that were aborted. The sweep does it.
 
-``oplog_aborted`` holds ``{_id, log}`` for each pointer whose entries are to be voided: see ``rows``. A
-note leaves when no entry of the pointer is left, in a log that is gone, too. The entries are voided
-as a rollback does it: the rings of agents that hold them learn of it from the log.
+``oplog_aborted`` holds ``{_id, log}`` for each pointer whose entries are to be voided: see
+``rows``. A note leaves when no entry of the pointer is left, in a log that is gone, too. They are
+voided as a rollback does it: the rings of agents that hold them learn of it from the log.
 """
 
 from collections.abc import Callable

@@ -43,7 +43,7 @@ class Leaving:
         await self._aborted.void_all(is_allowed)
 
     async def remove_stored(self, log: int, entries: Iterable[Document]) -> None:
-        """Remove the stored messages that leave with entries of a log, and the notes about decisions."""
+        """Remove the stored messages that leave with entries, and the notes about decisions."""
         ended: list[int] = []
         ranges: dict[tuple[int, int], int] = {}
         for each in entries:

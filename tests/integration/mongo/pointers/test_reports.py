@@ -219,6 +219,6 @@ async def test_the_record_of_a_report_leaves_with_its_last_decision(
     leaving = keeper.topics.sweeper._leaving
     for count, topic in enumerate(reversed(topics), -1):
         documents = [*database["oplog_entries"].find({"_id": {"$regex": f"^{topic.log:06x}"}})]
-        await leaving.remove_stored(documents)
+        await leaving.remove_stored(topic.log, documents)
         assert database["oplog_reports"].count_documents({}) == -count
     await keeper.pointers.decide([topics[0].log], 7, COMMITTED)
