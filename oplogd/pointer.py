@@ -220,17 +220,11 @@ def switched_off() -> TransactionConflictError:
     )
 
 
-def reported(pointer: int, decision: Decision) -> TransactionConflictError:
-    """Return the error for a report against an earlier one, whatever their topics."""
-    end = "committed" if decision is Decision.COMMITTED else "aborted"
-    return TransactionConflictError(f"pointer {pointer} was reported as {end}")
-
-
 def too_late(pointer: int) -> TransactionConflictError:
     """Return the error for a rollback after the report of a commit."""
     return TransactionConflictError(
-        f"pointer {pointer} has committed: readers may have its messages; nothing was rolled back"
-        " (?force=true removes them all the same, and tells readers of a gap)"
+        f"pointer {pointer} has committed in this topic: readers may have its messages; nothing was"
+        " rolled back (?force=true removes them all the same, and tells readers of a gap)"
     )
 
 

@@ -13,7 +13,7 @@ from oplogd.message_id import stamp
 from oplogd.names import OPLOG, TopicName
 from oplogd.operation import Text, format_ms
 from oplogd.pointer import Decision, decode_voided
-from oplogd.store.pointers import OpenPointer
+from oplogd.store.pointers import OpenPointer, TimedOutPointer
 from oplogd.store.topics import MAX_OFFSET, TopicEntry
 from oplogd.transaction import FIRST_ID, decode_marker
 from oplogd.transactions.rules import TOPIC_RULES, topic_name
@@ -53,6 +53,30 @@ def parse_after(given: str | None) -> int | None:
     if given.isascii() and given.isdecimal() and len(given) <= 13 and int(given) <= MAX_OFFSET:
         return int(given)
     raise MessageError("after", f"must be an offset: a whole number from 0 to {MAX_OFFSET}")
+
+
+def parse_force(given: str | None) -> bool:
+    """Return whether a rollback is forced. Raises MessageError."""
+    if given in (None, "true", "false"):
+        return given == "true"
+    raise MessageError("force", "must be true or false")
+
+
+def parse_state(given: str | None) -> bool:
+    """Return whether pointers that timed out are wanted, not open ones. Raises MessageError."""
+    if given in (None, "open", "timed-out"):
+        return given == "timed-out"
+    raise MessageError("state", "must be open or timed-out")
+
+
+def timed_out_shown(pointer: TimedOutPointer) -> dict[str, Any]:
+    """Return the members of a pointer that timed out for an answer."""
+    return {
+        "pointer": str(pointer.pointer),
+        "begun_at": format_ms(pointer.begun_ms),
+        "timed_out_at": format_ms(pointer.ended_ms),
+        "state": Decision.TIMED_OUT,
+    }
 
 
 def pointer_shown(pointer: OpenPointer) -> dict[str, Any]:

@@ -127,8 +127,8 @@ class Pointers(Protocol):
         repeated one or by ``keep``.
 
         It decides nothing, except after the time-out: then it is a report of an abort in this
-        topic. Raises TransactionConflictError if the pointer was reported as committed, in any
-        topic. That is judged with the append. ``force``: void the entries of such a pointer, too;
+        topic. Raises TransactionConflictError if the pointer was reported as committed there. That
+        is judged with the append. ``force``: void the entries of such a pointer, too;
         readers learn of a gap, see ``TopicBounds.purged``.
         """
 
@@ -141,8 +141,8 @@ class Pointers(Protocol):
         messages that were not published are removed.
 
         A report is for all of its logs or for none. Raises TransactionConflictError, with no effect
-        in any log, if the pointer was reported otherwise, in these logs or in others. Once a part
-        of it is done, a repeated call or ``keep`` does the rest. A repeated call returns the same.
+        in any log, if the pointer was reported otherwise in one of these logs. Once a part of it is
+        done, a repeated call or ``keep`` does the rest. A repeated call returns the same.
 
         Where the pointer has timed out, a commit appends its messages once more as LATE entries,
         and returns the mark of the last one; without any, of the time-out. An abort lets the sweep

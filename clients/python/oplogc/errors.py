@@ -87,7 +87,8 @@ class TransactionError(OplogError):
 class OutcomeUnknownError(UnavailableError):
     """No agent has confirmed a commit in the time allowed: the transaction may be committed.
 
-    Or no agent has confirmed messages under a pointer: they may be stored.
+    Or no agent has confirmed messages under a pointer: they may be stored. Or none has confirmed
+    the abort before a rollback: the pointer may have committed, and nothing was rolled back.
     """
 
 

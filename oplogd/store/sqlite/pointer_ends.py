@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from oplogd.event_id import Mark
-from oplogd.pointer import Decision, decided, reported
+from oplogd.pointer import Decision, decided
 from oplogd.store.pointers import PointerDecisions
 from oplogd.store.sqlite import pointer_rows as rows
 from oplogd.store.sqlite import pointer_statements as sql
@@ -35,13 +35,9 @@ def decide(
     decisions: PointerDecisions,
 ) -> dict[int, Mark]:
     found = [rows.find(db, log, pointer) for log in dict.fromkeys(logs)]
-    if decision is Decision.TIMED_OUT:
-        for row in found:
-            if row.decision not in (None, decision):
-                raise decided(pointer, row.decision)
-    else:
-        for earlier in rows.reports(db, pointer) - {decision}:
-            raise reported(pointer, earlier)
+    for row in found:
+        if row.report not in (None, decision):
+            raise decided(pointer, row.report)
     marks = _end(db, [row for row in found if row.end is None], decision, now, decisions)
     for row in found:
         if row.end is not None:

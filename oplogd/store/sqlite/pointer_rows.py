@@ -39,6 +39,13 @@ class Row(NamedTuple):
     late: Mark | None = None
     rules: PointerRules = DEFAULT_RULES
 
+    @property
+    def report(self) -> Decision | None:
+        """What the owner has reported: not the time-out."""
+        if self.late is not None:
+            return Decision.COMMITTED
+        return None if self.decision is Decision.TIMED_OUT else self.decision
+
 
 def find(db: sqlite3.Connection, log: int, pointer: int) -> Row:
     """Return the row of a pointer. Raises TopicNotFoundError."""
@@ -95,11 +102,6 @@ def decisions(db: sqlite3.Connection, log: int, pointers: Collection[int]) -> di
     given = msgspec.json.encode(list(pointers)).decode()
     found = db.execute(sql.DECISIONS, (log, given)).fetchall()
     return {pointer: _decided(pointer, state) for pointer, state in found}
-
-
-def reports(db: sqlite3.Connection, pointer: int) -> set[Decision]:
-    """Return the decisions that were reported about a pointer, in any topic."""
-    return {_decided(pointer, state) for (state,) in db.execute(sql.REPORTED, (pointer,))}
 
 
 def timed_out(db: sqlite3.Connection, log: int, limit: int) -> list[TimedOutPointer]:

@@ -39,13 +39,6 @@ OVERDUE = f"""
     WHERE state = '{OPEN}' AND expires < :now AND name IS NOT NULL ORDER BY expires LIMIT :limit
 """
 
-# A pointer that committed late has its time-out as its state: readers pass over its first places.
-REPORTED = f"""
-    SELECT DISTINCT iif(late_offset IS NULL, state, '{Decision.COMMITTED}')
-    FROM pointers INDEXED BY reported_pointers CROSS JOIN topics USING (log)
-    WHERE pointer = ? AND name IS NOT NULL
-    AND (state IN ('{Decision.COMMITTED}', '{Decision.ABORTED}') OR late_offset IS NOT NULL)
-"""
 TIMED_OUT = f"""
     SELECT pointer, begun, end_stamp FROM pointers INDEXED BY timed_out_pointers
     WHERE state = '{Decision.TIMED_OUT}' AND late_offset IS NULL AND has_entries AND log = :log

@@ -114,7 +114,7 @@ def rollback(
     force: bool,
 ) -> Mark | None:
     row = rows.find(db, log, pointer)
-    is_late = Decision.COMMITTED in rows.reports(db, pointer)
+    is_late = row.report is Decision.COMMITTED
     if is_late and not force:
         raise too_late(pointer)
     if row.begun is None:

@@ -246,8 +246,6 @@ MIGRATIONS = (
             "ALTER TABLE pointers ADD COLUMN late_offset INTEGER",
             "ALTER TABLE pointers ADD COLUMN late_stamp INTEGER",
             "ALTER TABLE pointer_entries RENAME TO pointer_places",
-            "CREATE INDEX reported_pointers ON pointers (pointer)"
-            " WHERE state IN ('committed', 'aborted') OR late_offset IS NOT NULL",
             "CREATE INDEX timed_out_pointers ON pointers (log, begun)"
             " WHERE state = 'timed out' AND late_offset IS NULL AND has_entries",
             CREATE_PURGES,

@@ -54,7 +54,8 @@ _TOLD = {
     **ERRORS,
     400: "A name or the body is invalid, the topic is `system/oplog`, or the request has"
     " Oplog-Lease. The message names the member at fault.",
-    409: "The pointer is decided (for a report: otherwise), or the namespace is reserved.",
+    409: "The pointer is decided (for a report: otherwise; for a rollback: committed), or the"
+    " namespace is reserved.",
     413: "The body or a message is too large, or there are too many messages.",
     503: "The memory for bodies is full, too many messages wait for the store, the store is away,"
     " or the agent is stopping. Try again after Retry-After seconds. A request that is 'not"
@@ -84,9 +85,21 @@ ROLLBACK = _endpoint(
     "Takes the answer to a publish as it is, or its keys. Without any, everything under the pointer"
     " is rolled back, also messages that are only stored. No reader gets the messages afterwards."
     " Messages that are already rolled back, or belong to others, are passed over: repeat a request"
-    " that got no answer.",
+    " that got no answer. After the report of a commit it is refused; after the time-out it is the"
+    " report of an abort.",
     {"description": "The messages are gone."},
     _BODY_ERRORS,
+    parameters=[
+        NAMESPACE,
+        TOPIC,
+        {
+            "name": "force",
+            "in": "query",
+            "description": "`true`: also after the report of a commit. Readers may have the"
+            " messages. Those that resume before them are told of a gap.",
+            "schema": {"type": "boolean", "default": False},
+        },
+    ],
     body=body_or_avro(
         {
             "type": "object",
@@ -145,7 +158,7 @@ def _report(decision: Decision, summary: str, effect: str) -> dict[str, Any]:
         summary,
         f"The owner of the foreign transaction reports its end for each topic in which it has"
         f" published. {effect} Nothing more can be published under the pointer in these topics."
-        " Repeated, the answer is the same.",
+        " It is for all of these topics, or refused for all. Repeated, the answer is the same.",
         json_answer(
             "The pointer is decided in these topics.",
             {"pointer": _ID, "state": decision, "topics": ["shop/orders"]},
@@ -159,7 +172,8 @@ def _report(decision: Decision, summary: str, effect: str) -> dict[str, Any]:
 COMMIT = _report(
     Decision.COMMITTED,
     "Commit a pointer in topics",
-    "Readers with `isolation` `read_committed` get its messages.",
+    "Readers with `isolation` `read_committed` get its messages. Where it has timed out, they get"
+    " them at the end of the topic.",
 )
 ABORT = _report(
     Decision.ABORTED,
@@ -175,7 +189,9 @@ POINTERS = _endpoint(
     "list_pointers",
     "List the open pointers of a topic",
     "A pointer is open from its first message in the topic until it is decided. `published`:"
-    " messages were published under it; otherwise they are only stored.",
+    " messages were published under it; otherwise they are only stored. With `state=timed-out`:"
+    " the pointers that timed out with messages and were not reported since, with `timed_out_at`"
+    " and `state` in place of `expires_at` and `published`.",
     json_answer(
         "The pointers, the oldest first.",
         [
@@ -188,7 +204,16 @@ POINTERS = _endpoint(
         ],
     ),
     (*READ_ERRORS, 404),
-    parameters=[NAMESPACE, TOPIC, _LIMIT],
+    parameters=[
+        NAMESPACE,
+        TOPIC,
+        {
+            "name": "state",
+            "in": "query",
+            "schema": {"type": "string", "enum": ["open", "timed-out"], "default": "open"},
+        },
+        _LIMIT,
+    ],
 )
 ENTRIES = _endpoint(
     "list_entries",

@@ -75,9 +75,10 @@ def add_pointers(
         with continuing():
             require_topic(name)
             codec = codec_for(request)
+            force = rules.parse_force(request.query_params.get("force"))
             async with bodies.received(request, "keys") as raw:
                 pointer, stamps = await bodies.work(codec.decode_rollback(raw))
-            await appends.confirmed(service.rollback(name, pointer, stamps))
+            await appends.confirmed(service.rollback(name, pointer, stamps, force=force))
         return Response(status_code=200, headers=HEADERS)
 
     @app.post(f"{POINTER}/commit", **describe.COMMIT)
@@ -93,6 +94,9 @@ def add_pointers(
         name = readable(request)
         with problems():
             limit = parse_limit(request.query_params.get("limit"))
+            if rules.parse_state(request.query_params.get("state")):
+                timed_out = await service.timed_out(name, limit)
+                return _json([rules.timed_out_shown(each) for each in timed_out], COMMON_HEADERS)
             found = await service.select(name, limit)
         return _json([rules.pointer_shown(each) for each in found], COMMON_HEADERS)
 

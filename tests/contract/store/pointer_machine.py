@@ -51,9 +51,7 @@ class Racer(NamedTuple):
 class PointerMachine(TransactionMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.held = PointerReference(
-            lambda: self.reference.now, LIMITS.records, lambda: [each.model for each in self.pairs]
-        )
+        self.held = PointerReference(lambda: self.reference.now, LIMITS.records)
 
     def any_pair(self, choice: int) -> Pair:
         """Return a topic: seldom one that is deleted."""

@@ -1,6 +1,6 @@
 """The reference for pointers: the effect of each call on the entries of a topic."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from oplogd.errors import MessageError, TopicNotFoundError, TransactionTooLargeError
 from oplogd.isolation import EntryKind
@@ -20,17 +20,11 @@ WRONG: Errors = {MessageError}
 
 
 class PointerReference:
-    """``clock`` returns ms. ``limit``: of messages that are stored and not published.
+    """``clock`` returns ms. ``limit``: of messages that are stored and not published."""
 
-    ``topics`` returns all topics.
-    """
-
-    def __init__(
-        self, clock: Callable[[], int], limit: int, topics: Callable[[], Iterable[Named]]
-    ) -> None:
+    def __init__(self, clock: Callable[[], int], limit: int) -> None:
         self._clock = clock
         self._limit = limit
-        self._topics = topics
 
     def publish(
         self, topic: Named, pointer: int, lines: Sequence[Line], timeout: int
@@ -78,7 +72,7 @@ class PointerReference:
         """Return the entries that are voided. Some of them may have left the log before."""
         if not topic.exists:
             return DELETED, []
-        if Decision.COMMITTED in self._reports(pointer):
+        if _report(topic, pointer) == Decision.COMMITTED:
             return CONFLICT, []
         if topic.decisions.get(pointer) == Decision.TIMED_OUT:
             topic.decisions[pointer] = Decision.ABORTED
@@ -102,22 +96,13 @@ class PointerReference:
         errors: Errors = set()
         if not all(topic.exists for topic in topics):
             errors |= DELETED
-        if self._reports(pointer) - {decision}:
+        if any(_report(topic, pointer) not in (None, decision) for topic in topics):
             errors |= CONFLICT
         for topic in () if errors else topics:
             if topic.decisions.get(pointer) == Decision.TIMED_OUT:
                 self._end_late(topic, pointer, decision)
             self.end(topic, pointer, decision)
         return errors
-
-    def _reports(self, pointer: int) -> set[Decision]:
-        """Return the decisions that were reported about a pointer, in any topic."""
-        found = set()
-        for topic in self._topics():
-            if topic.exists and pointer in topic.decisions:
-                is_late = pointer in topic.late
-                found.add(Decision.COMMITTED if is_late else topic.decisions[pointer])
-        return found - {Decision.TIMED_OUT}
 
     def _end_late(self, topic: Named, pointer: int, decision: Decision) -> None:
         if decision == Decision.ABORTED:
@@ -170,3 +155,11 @@ class PointerReference:
 def _ended(topic: Named, pointer: int) -> Errors:
     errors = set() if topic.exists else DELETED
     return errors | CONFLICT if pointer in topic.decisions else errors
+
+
+def _report(topic: Named, pointer: int) -> Decision | None:
+    """Return what the owner has reported: not the time-out."""
+    if pointer in topic.late:
+        return Decision.COMMITTED
+    found = topic.decisions.get(pointer)
+    return None if found == Decision.TIMED_OUT else found

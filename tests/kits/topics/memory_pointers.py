@@ -14,7 +14,6 @@ from oplogd.pointer import (
     decided,
     encode_voided,
     nothing_stored,
-    reported,
     runs_of,
     stored_before,
     switched_off,
@@ -125,7 +124,7 @@ class MemoryPointers:
     ) -> Mark | None:
         await self._enter(log)
         row = self._rows.get((log, pointer))
-        is_late = Decision.COMMITTED in self._reports(pointer)
+        is_late = self._report(log, pointer) is Decision.COMMITTED
         if is_late and not force:
             raise too_late(pointer)
         if row is None:
@@ -161,13 +160,8 @@ class MemoryPointers:
     ) -> dict[int, Mark]:
         for log in logs:
             await self._enter(log)
-        if decision is Decision.TIMED_OUT:
-            for log in logs:
-                if self.topics.decided.get((log, pointer), decision) != decision:
-                    self._refuse_decided(log, pointer)
-        else:
-            for earlier in self._reports(pointer) - {decision}:
-                raise reported(pointer, earlier)
+            if (report := self._report(log, pointer)) not in (None, decision):
+                raise decided(pointer, report)
         return {log: self._decide(log, pointer, decision) for log in logs}
 
     async def timed_out(self, log: int, limit: int) -> list[TimedOutPointer]:
@@ -284,13 +278,13 @@ class MemoryPointers:
         topics.late[log, pointer] = {entry.offset for entry in added}
         return mark(added[-1]) if added else None
 
-    def _reports(self, pointer: int) -> set[Decision]:
-        """Return the decisions that were reported about a pointer, in any topic."""
-        return {
-            Decision.COMMITTED if row.late is not None else self.topics.decided[log, pointer]
-            for (log, of), row in self._rows.items()
-            if of == pointer and row.end is not None and self.topics.exists(log)
-        } - {Decision.TIMED_OUT}
+    def _report(self, log: int, pointer: int) -> Decision | None:
+        """Return what the owner has reported: not the time-out."""
+        row = self._rows.get((log, pointer))
+        if row is not None and row.late is not None:
+            return Decision.COMMITTED
+        found = self.topics.decided.get((log, pointer))
+        return None if found is Decision.TIMED_OUT else found
 
     def _count(self, decision: Decision) -> None:
         match decision:

@@ -138,20 +138,31 @@ def store(
 @named()
 @click.argument("keys", nargs=-1, metavar="[KEY...|@FILE|-]")
 @_pointer
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Also after the report of a commit. Readers may have the messages; those that resume"
+    " before them are told of a gap.",
+)
 @as_json
 @connected(writes=True)
 def rollback(
-    connection: Connection, topic: str, keys: tuple[str, ...], pointer: int, as_json: bool
+    connection: Connection,
+    topic: str,
+    keys: tuple[str, ...],
+    pointer: int,
+    force: bool,
+    as_json: bool,
 ) -> None:
     """Remove messages under a pointer from a topic, for every reader.
 
     KEY is the place of an entry, 20 hexadecimal digits. @FILE and `-` take the answers of
     `publish --pointer --json` from a file or from stdin. Without them everything under the pointer
-    is removed. It can be repeated.
+    is removed. It can be repeated. It is refused after the report of a commit.
     """
     chosen = rollback_keys(keys, topic, pointer) if keys else None
     with connection.topics() as topics:
-        topics.pointers.rollback(topic, pointer, chosen)
+        topics.pointers.rollback(topic, pointer, chosen, force=force)
     shown = {"topic": topic, "pointer": str(pointer), "keys": chosen}
     text = "everything" if chosen is None else f"entries: {len(chosen):,}"
     print(

@@ -10,7 +10,7 @@ from oplogd.store.mongo.pointers.decision import Decider
 from oplogd.store.mongo.pointers.late import TimedOutList
 from oplogd.store.mongo.pointers.published import decisions_of
 from oplogd.store.mongo.pointers.reporting import Reporting
-from oplogd.store.mongo.pointers.reports import Reports
+from oplogd.store.mongo.pointers.reports import Reports, report_of
 from oplogd.store.mongo.pointers.rollbacks import Rollbacks
 from oplogd.store.mongo.pointers.rows import Rows, pointer_and_log
 from oplogd.store.mongo.topics.setup import TopicsSetup
@@ -79,18 +79,15 @@ class Keeper:
         return count
 
     async def _complete_reports(self) -> None:
-        """Do the rest of reports, and of rollbacks that have claimed their pointer."""
+        """Do the rest of reports."""
         after = ""
         while self._lease.held and (found := await self._reports.due(after)):
             for each in found:
                 after = each["_id"]
-                if "d" not in each:
-                    await self._rollbacks.help(each)
-                    continue
                 try:
-                    await self._reporting.complete(each, each["logs"])
-                except TransactionConflictError:
-                    await self._reports.settle(int(each["_id"], 16), each["logs"])
+                    await self._reporting.complete_all(each)
+                except TransactionConflictError:  # an agent of an earlier version was faster
+                    await self._reports.settle(each)
 
     async def _end_pointers(self, now_ms: int) -> int:
         """Abort overdue pointers. Finish those that were decided."""
@@ -112,7 +109,7 @@ class Keeper:
             overdue = [
                 (pointer, log)
                 for pointer, log in overdue
-                if pointer not in reports or log not in reports[pointer]["logs"]
+                if pointer not in reports or report_of(reports[pointer], log) is None
             ]
             groups = await self._decider.decide(overdue, Decision.TIMED_OUT)
             for pair, group in groups.items():

@@ -21,7 +21,7 @@ from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.pointers.aborted import Aborted
 from oplogd.store.mongo.pointers.appends import PointerAppender
 from oplogd.store.mongo.pointers.published import end_of
-from oplogd.store.mongo.pointers.reports import Reports, late_mark
+from oplogd.store.mongo.pointers.reports import Reports, late_mark, report_of
 from oplogd.store.mongo.pointers.rows import key, pointer_and_log
 from oplogd.store.mongo.pointers.stored import StoredMessages
 from oplogd.store.mongo.topics.catalogue import Catalogue
@@ -163,7 +163,7 @@ class LateReports:
         return [
             each
             for each in listed
-            if each.pointer not in reports or log not in reports[each.pointer]["logs"]
+            if each.pointer not in reports or report_of(reports[each.pointer], log) is None
         ]
 
 

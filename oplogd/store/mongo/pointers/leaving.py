@@ -30,7 +30,7 @@ class Leaving:
         self, link: Link, catalogue: Catalogue, stored: StoredMessages, appender: TopicAppender
     ) -> None:
         self._rows = Rows(link)
-        self._reports = Reports(link, catalogue)
+        self._reports = Reports(link)
         self._timed_out = TimedOutList(link)
         rollbacks = Rollbacks(
             link, catalogue, stored, PointerAppender(appender), self._reports, _no_step

@@ -38,7 +38,7 @@ from oplogd.store.mongo.pointers.keeper import Keeper
 from oplogd.store.mongo.pointers.late import LateReports, TimedOutList
 from oplogd.store.mongo.pointers.published import decisions_of, end_of, publish_identity
 from oplogd.store.mongo.pointers.reporting import Reporting
-from oplogd.store.mongo.pointers.reports import Reports
+from oplogd.store.mongo.pointers.reports import Reports, report_of
 from oplogd.store.mongo.pointers.rollbacks import Rollbacks
 from oplogd.store.mongo.pointers.rows import Rows
 from oplogd.store.mongo.pointers.stored import Stored, check, number_in
@@ -69,7 +69,7 @@ class MongoPointers:
         catalogue, stored, appender, step = (
             topics.catalogue, self._stored, self._appender, self._step
         )  # fmt: skip
-        self._reports = reports = Reports(link, catalogue)
+        self._reports = reports = Reports(link)
         self._rollbacks = Rollbacks(link, catalogue, stored, appender, reports, step)
         aborted = Aborted(link, self._rollbacks)
         self._late = LateReports(
@@ -218,9 +218,8 @@ class MongoPointers:
             return False
 
     async def _is_committed(self, pointer: int, log: int) -> bool:
-        report = await self._reports.find(pointer)
-        if report is not None:
-            return bool(report["d"] == Decision.COMMITTED)
+        if report := report_of(await self._reports.find(pointer), log):
+            return report is Decision.COMMITTED
         # Decided before there were records of reports.
         found = await decisions_of(self._link, log, [pointer])
         return found.get(pointer) is Decision.COMMITTED

@@ -4,12 +4,12 @@ from collections.abc import Collection, Sequence
 
 from oplogd.errors import TopicNotFoundError
 from oplogd.event_id import Mark
-from oplogd.pointer import Decision, decided, reported
+from oplogd.pointer import Decision, decided
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.pointers.decision import Decider
 from oplogd.store.mongo.pointers.late import LateReports
 from oplogd.store.mongo.pointers.published import decisions_of, end_of
-from oplogd.store.mongo.pointers.reports import Reports
+from oplogd.store.mongo.pointers.reports import REPORTED, Reports, pointer_of
 from oplogd.store.mongo.pointers.rollbacks import Rollbacks
 from oplogd.store.mongo.topics.groups import Once
 from oplogd.store.mongo.topics.judgement import entries_of
@@ -44,14 +44,27 @@ class Reporting:
         for found in (await entries_of(self._link, map(Once, ends))).values():
             # Decided before there were records of reports.
             if found.digest not in (None, decision, Decision.TIMED_OUT):
-                raise reported(pointer, Decision(found.digest))
+                raise decided(pointer, Decision(found.digest))
         report = await self._reports.record(pointer, decision, logs, self._rollbacks.help)
         await self._step("recorded")
-        return await self.complete(report, report["logs"] if "due" in report else logs)
+        if "due" in report:
+            return await self.complete_all(report)
+        marks = await self._complete(report, decision, logs)
+        await self._reports.settle(report)
+        return marks
 
-    async def complete(self, report: Document, logs: Collection[int]) -> dict[int, Mark]:
-        """Carry out a report in some of its logs, or what is left of that."""
-        pointer, decision = int(report["_id"], 16), Decision(report["d"])
+    async def complete_all(self, report: Document) -> dict[int, Mark]:
+        """Carry out the reports about a pointer, or what is left of that. Return their marks."""
+        marks: dict[int, Mark] = {}
+        for decision in REPORTED:
+            marks |= await self._complete(report, decision, report[decision.value])
+        await self._reports.settle(report)
+        return marks
+
+    async def _complete(
+        self, report: Document, decision: Decision, logs: Collection[int]
+    ) -> dict[int, Mark]:
+        pointer = pointer_of(report)
         groups = await self._decider.decide([(pointer, log) for log in logs], decision)
         marks = {log: group.last for (_, log), group in groups.items() if group.last}
         await self._decider.finish({(pointer, log): decision for log in marks})
@@ -61,7 +74,8 @@ class Reporting:
                     marks[log] = await self._complete_late(pointer, log, decision, report)
                 except TopicNotFoundError:  # deleted meanwhile
                     continue
-        await self._reports.settle(pointer, report["logs"])
+            elif group.is_refused:
+                await self._reports.leave(log, [pointer])
         return marks
 
     async def abort_late(self, pointer: int, log: int) -> bool:

@@ -1,124 +1,125 @@
-"""Reports about pointers, and the claims of rollbacks: each pointer has one document for both.
+"""Reports about pointers, and the claims of rollbacks: one document for each pointer.
 
-A report is recorded before its first entry goes into a log. The unique key lets the first report of
-a pointer win, in all topics. A rollback claims the same document while it works, unless the pointer
-was reported as aborted. So a report and a rollback never work on one pointer at the same time, and
-no rollback begins after the report of a commit. Whoever meets a claim completes its rollback.
+A report is recorded for all of its logs before its first entry goes into one of them. A rollback
+claims its pointer and log while it works, unless the pointer was reported there. Each change of the
+document is a compare-and-set, so a report and a rollback never work on one pointer in one log at
+the same time, no rollback begins after the report of a commit, and no report is recorded in a part
+of its logs. Whoever meets a claim completes its rollback.
 
-``oplog_reports`` holds ``{_id, d, logs, late, due}`` for a report. ``_id``: 16 hex digits of the
-pointer. ``d``: the ``Decision``. ``logs``: those that were named and whose decision has not left
-yet. ``late``: offset, ms and sequence of the last LATE entry by log, once all of them are there.
-``due``: the keeper completes it after this time. A claim has ``token``, that of the rollback's
-notes, and ``log`` instead.
+``oplog_reports`` holds ``{_id, v, committed, aborted, late, claims, due}``. ``_id``: 16 hex digits
+of the pointer. ``v`` grows with each change. ``committed`` and ``aborted``: the logs for which that
+was reported, until the decision leaves the log. ``late``: offset, ms and sequence of the last LATE
+entry by log, once all of them are there. ``claims``: the tokens of rollbacks by log. ``due``: some
+reports may not be carried out; the keeper completes them after this time.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import DuplicateKeyError
 
 from oplogd.event_id import Mark
-from oplogd.pointer import Decision, reported
+from oplogd.pointer import Decision, decided
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.pointers.rows import SETTLED_MS, STEP
-from oplogd.store.mongo.topics.catalogue import Catalogue
 from oplogd.store.mongo.topics.layout import Document, parts
 
 REPORTS = "oplog_reports"
 
+REPORTED = (Decision.COMMITTED, Decision.ABORTED)
+
 
 class Help(Protocol):
-    """Completes the rollback of a claim, and removes the claim."""
+    """Completes the rollback of a claim, and releases it."""
 
-    async def __call__(self, claim: Document) -> None: ...
+    async def __call__(self, pointer: int, log: int, token: str) -> None: ...
 
 
 class Reports:
     """Methods raise PyMongo's errors, and StoreUnavailableError."""
 
-    def __init__(self, link: Link, catalogue: Catalogue) -> None:
+    def __init__(self, link: Link) -> None:
         self._link = link
-        self._catalogue = catalogue
         self._reports: AsyncCollection[Document] = link.database[REPORTS]
 
     async def create_indexes(self) -> None:
         """Create the collection and its indexes, unless they are there."""
         await self._reports.create_index([("due", 1)], name="due", sparse=True)
 
-    async def find(self, pointer: int) -> Document | None:
-        """Return the report about a pointer; None without one in a topic that exists."""
-        found = await self._find(pointer)
-        return None if found is None or "d" not in found or await self._is_over(found) else found
+    async def find(self, pointer: int) -> Document:
+        """Return the reports about a pointer, and its claims."""
+        async with self._link.reading() as session:
+            found = await self._reports.find_one({"_id": _key(pointer)}, session=session)
+        empty = {"v": 0, "committed": [], "aborted": [], "late": {}, "claims": {}}
+        return found or {"_id": _key(pointer), **empty}
 
     async def among(self, pointers: Iterable[int]) -> dict[int, Document]:
-        """Return the reports about these pointers."""
+        """Return the documents of these pointers."""
         return {
-            int(each["_id"], 16): each
+            pointer_of(each): each
             for some in parts(map(_key, pointers))
             for each in await self._reports.find({"_id": {"$in": some}}).to_list()
-            if "d" in each
         }
 
     async def record(
         self, pointer: int, decision: Decision, logs: Sequence[int], help_: Help
     ) -> Document:
-        """Record a report, or join the one that is there. Return it as it was, with ``logs``.
+        """Record a report for all of these logs. Return the document as it was before, with them.
 
-        It has ``due`` if it may not be in all of its logs. Raises TransactionConflictError if there
-        is another one.
+        It has ``due`` if earlier reports may not be carried out. Raises TransactionConflictError if
+        the pointer was reported otherwise in one of these logs.
         """
         while True:
-            due = await self._link.now_ms() + SETTLED_MS
-            new = {"_id": _key(pointer), "d": str(decision), "logs": [*logs], "due": due}
-            found = await self._insert(pointer, new)
-            if found is new:
-                return new
-            if found is None:
+            found = await self.find(pointer)
+            for log in logs:
+                if (earlier := report_of(found, log)) not in (None, decision):
+                    raise decided(pointer, earlier)
+            claims = {log: found["claims"].get(str(log)) for log in logs}
+            if any(claims.values()):
+                for log, token in claims.items():
+                    if token is not None:
+                        await help_(pointer, log, token)
                 continue
-            if "d" not in found:
-                await help_(found)
-            elif found["d"] == decision:
-                joined = {"logs": [*dict.fromkeys([*found["logs"], *logs])], "due": due}
-                same = {"_id": found["_id"], "d": found["d"], "logs": found["logs"]}
-                changed = await self._reports.update_one(same, {"$set": joined})
-                if changed.matched_count:
-                    return found | {"logs": joined["logs"]}
-            elif not await self._is_over(found):
-                raise reported(pointer, Decision(found["d"]))
-            else:
-                await self._remove(found)
+            joined = {decision.value: [*dict.fromkeys([*found[decision.value], *logs])]}
+            due = await self._link.now_ms() + SETTLED_MS
+            if await self._change(found, {"$set": {**joined, "due": due}}):
+                return found | joined
 
     async def claim(self, pointer: int, log: int, token: str, help_: Help) -> Decision | None:
-        """Claim a pointer for a rollback, unless it was reported. Return that decision."""
+        """Claim a pointer for a rollback, unless it was reported in this log.
+
+        Return that decision.
+        """
         while True:
-            due = await self._link.now_ms() + SETTLED_MS
-            new = {"_id": _key(pointer), "token": token, "log": log, "due": due}
-            found = await self._insert(pointer, new)
-            if found is new or (found is not None and found.get("token") == token):
+            found = await self.find(pointer)
+            if (report := report_of(found, log)) is not None:
+                return report
+            other = found["claims"].get(str(log))
+            if other == token:
                 return None
-            if found is None:
-                continue
-            if "d" not in found:
-                await help_(found)
-            elif not await self._is_over(found):
-                return Decision(found["d"])
-            else:
-                await self._remove(found)
+            if other is not None:
+                await help_(pointer, log, other)
+            elif await self._change(found, {"$set": {f"claims.{log}": token}}):
+                return None
 
-    async def release(self, pointer: int, token: str) -> None:
+    async def release(self, pointer: int, log: int, token: str) -> None:
         """Remove a claim, if it is there."""
-        await self._reports.delete_one({"_id": _key(pointer), "token": token})
+        name = f"claims.{log}"
+        own = {"_id": _key(pointer), name: token}
+        await self._reports.update_one(own, {"$unset": {name: ""}, "$inc": {"v": 1}})
+        await self._remove({"_id": _key(pointer)})
 
-    async def settle(self, pointer: int, logs: Sequence[int]) -> None:
-        """Note that a report is in all of these logs."""
-        same = {"_id": _key(pointer), "logs": [*logs]}
+    async def settle(self, report: Document) -> None:
+        """Note that all reports of a document are carried out."""
+        same = {each: report[each] for each in ("_id", "committed", "aborted")}
         await self._reports.update_one(same, {"$unset": {"due": ""}})
 
     async def set_late(self, pointer: int, log: int, mark: Mark) -> bool:
         """Note that all LATE entries are in a log. Return whether that is new."""
-        open_ = {"_id": _key(pointer), f"late.{log}": None}
-        changed = await self._reports.update_one(open_, {"$set": {f"late.{log}": [*mark]}})
+        name = f"late.{log}"
+        change = {"$set": {name: [*mark]}, "$inc": {"v": 1}}
+        changed = await self._reports.update_one({"_id": _key(pointer), name: None}, change)
         return bool(changed.modified_count)
 
     async def due(self, after: str) -> list[Document]:
@@ -128,36 +129,56 @@ class Reports:
         return await self._reports.find(chosen).sort("_id", 1).limit(STEP).to_list()
 
     async def leave(self, log: int, pointers: Iterable[int]) -> None:
-        """Note that the decisions about pointers have left a log. The last log takes the report."""
+        """Note that the decisions about pointers have left a log, or that it is gone."""
+        left = {
+            "$pull": {each.value: log for each in REPORTED},
+            "$unset": {f"late.{log}": ""},
+            "$inc": {"v": 1},
+        }
         for some in parts(map(_key, pointers)):
-            chosen = {"_id": {"$in": some}}
-            await self._reports.update_many(chosen, {"$pull": {"logs": log}})
-            await self._reports.delete_many({**chosen, "logs": []})
+            await self._reports.update_many({"_id": {"$in": some}}, left)
+            await self._remove({"_id": {"$in": some}})
 
-    async def _insert(self, pointer: int, new: Document) -> Document | None:
-        """Insert a document. Return it, or the one that was there; None if that has just gone."""
-        try:
-            await self._reports.insert_one(new)
-        except DuplicateKeyError:
-            return await self._find(pointer)
-        return new
+    async def _change(self, found: Document, change: dict[str, Any]) -> bool:
+        """Change a document unless somebody else has. Return whether it was changed."""
+        if not found["v"]:
+            try:
+                await self._reports.insert_one({**found, "v": 1, **_set(found, change)})
+            except DuplicateKeyError:
+                return False
+            return True
+        same = {"_id": found["_id"], "v": found["v"]}
+        changed = await self._reports.update_one(same, {**change, "$inc": {"v": 1}})
+        return bool(changed.matched_count)
 
-    async def _find(self, pointer: int) -> Document | None:
-        async with self._link.reading() as session:
-            return await self._reports.find_one({"_id": _key(pointer)}, session=session)
+    async def _remove(self, chosen: Document) -> None:
+        """Remove documents without reports and claims."""
+        empty: Document = {"committed": [], "aborted": [], "claims": {}}
+        await self._reports.delete_many({**chosen, **empty})
 
-    async def _is_over(self, found: Document) -> bool:
-        """Return whether all topics of a report were deleted."""
-        return not await self._catalogue.current(found["logs"])
 
-    async def _remove(self, found: Document) -> None:
-        await self._reports.delete_one({"_id": found["_id"], "logs": found["logs"]})
+def pointer_of(report: Document) -> int:
+    return int(report["_id"], 16)
+
+
+def report_of(report: Document, log: int) -> Decision | None:
+    """Return what was reported for a log."""
+    return next((each for each in REPORTED if log in report[each.value]), None)
 
 
 def late_mark(report: Document, log: int) -> Mark | None:
     """Return the mark of the last LATE entry in a log; None while some may be missing."""
-    found = report.get("late", {}).get(str(log))
+    found = report["late"].get(str(log))
     return None if found is None else Mark(*found)
+
+
+def _set(found: Document, change: dict[str, Any]) -> Document:
+    """Return the members of a new document that a change sets."""
+    members: Document = {}
+    for name, value in change["$set"].items():
+        member, _, key = name.partition(".")
+        members[member] = {**found[member], key: value} if key else value
+    return members
 
 
 def _key(pointer: int) -> str:

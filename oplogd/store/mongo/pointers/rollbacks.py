@@ -1,7 +1,7 @@
 """Rollbacks. Each is noted before it changes anything, so that anybody can complete it.
 
     note it: the places of the entries, and the numbers of the stored messages
-    claim the pointer, so that no report of a commit comes meanwhile: see ``reports``
+    claim the pointer in this log, so that no report of a commit comes meanwhile: see ``reports``
     void the entries in place, and empty these messages
     one VOID entry that names the places, once
     remove the note
@@ -155,15 +155,14 @@ class Rollbacks:
         await self._step("claimed")
         mark = await self._carry_out(note, pointer, log)
         if not await self._of_token(pointer, log, token):
-            await self._reports.release(pointer, token)
+            await self._reports.release(pointer, log, token)
         return mark
 
-    async def help(self, claim: Document) -> None:
+    async def help(self, pointer: int, log: int, token: str) -> None:
         """Complete the rollback of a claim. The claim then is gone."""
-        pointer, log, token = int(claim["_id"], 16), int(claim["log"]), str(claim["token"])
         for note in await self._of_token(pointer, log, token):
             await self._carry_out(note, pointer, log)
-        await self._reports.release(pointer, token)
+        await self._reports.release(pointer, log, token)
 
     async def _of_token(self, pointer: int, log: int, token: str) -> list[Document]:
         return [each for each in await self.pending(pointer, log) if each["_id"][_TOKEN] == token]

@@ -137,14 +137,14 @@ async def test_a_pointer_in_one_topic_has_nothing_to_do_with_the_same_in_another
     one, other = [await txn_store.topics.create(named(name), None) for name in "ab"]
     await store_under(txn_store, one, 7, "waits")
     await publish_under(txn_store, other, 7, "b")
-    await txn_store.pointers.decide([one.log], 7, Decision.COMMITTED)
+    await txn_store.pointers.decide([one.log], 7, Decision.ABORTED)
     await publish_under(txn_store, other, 7, "c")
     await store_under(txn_store, other, 7, "d")
     await publish_stored(txn_store, other, 7)
     assert await txn_store.topics.log(other).decisions([7]) == {}
     await txn_store.pointers.decide([other.log], 7, Decision.COMMITTED)
     assert (await committed(txn_store, other)).payloads == ["b", "c", "d"]
-    assert await kinds_in(txn_store, one) == [("commit", None)]
+    assert await kinds_in(txn_store, one) == [("abort", None)]
 
 
 async def test_a_deleted_topic_is_reported_by_every_method_that_takes_a_log(

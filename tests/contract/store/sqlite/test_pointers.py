@@ -230,7 +230,7 @@ async def test_a_decision_over_several_logs_is_in_all_of_them_or_in_none(path: P
     async with opened(path) as store:
         topics = [await store.topics.create(named(name), None) for name in "abc"]
         await store.pointers.decide([topics[2].log], 7, Decision.ABORTED)
-        with pytest.raises(TransactionConflictError, match="pointer 7 was reported as aborted"):
+        with pytest.raises(TransactionConflictError, match="pointer 7 was aborted"):
             await store.pointers.decide([each.log for each in topics], 7, Decision.COMMITTED)
         assert [await kinds_in(store, each) for each in topics] == [[], [], [("abort", None)]]
         assert store.pointers.decisions == PointerDecisions(aborted=1)

@@ -277,3 +277,80 @@ def test_a_publish_of_stored_messages_that_nobody_can_read_closes_the_pointer(
             publisher.persist()
         publisher.rollback()
         assert server.calls == ["t store", "t publish", "1 abort", "t rollback"]
+
+
+def test_a_rollback_after_a_lost_answer_to_the_report_takes_back_nothing_that_has_committed(
+    topics_of: TopicsOf,
+) -> None:
+    """The application rolls back because its commit raised, although the agent has committed."""
+    decided = refused("409 Decided", f"pointer {POINTER} has committed in this topic")
+    with (
+        PointerServer({"commit": [None, None], "abort": [decided] * 2}) as server,
+        topics_of(server.url, backoff=(60, 60), retry_for=0.1) as topics,
+    ):
+        publisher = topics.foreign_publisher()
+        publisher.start(POINTER)
+        publisher.publish("a", "x")
+        publisher.publish("b", "x")
+        publisher.persist()
+        with pytest.raises(UnavailableError):
+            topics.pointers.commit(POINTER, ["a", "b"])
+        for _ in range(2):
+            with pytest.raises(TransactionError, match=f"pointer {POINTER} has committed, so noth"):
+                publisher.rollback()
+        assert "rollback" not in [each.verb for each in server.requests]
+        publisher.start(POINTER + 1)
+        publisher.publish("a", "x")
+        assert len(publisher.persist()) == 1
+
+
+@pytest.mark.parametrize("abort", [None, refused("409 Decided", "it is decided in this topic")])
+def test_without_knowing_the_decision_a_rollback_removes_nothing_and_can_be_repeated(
+    topics_of: TopicsOf, abort: bytes | None
+) -> None:
+    with (
+        PointerServer({"abort": [abort]}) as server,
+        topics_of(server.url, backoff=(60, 60), retry_for=0.1) as topics,
+    ):
+        publisher = topics.foreign_publisher()
+        publisher.start(POINTER)
+        publisher.publish("a", "x")
+        publisher.persist()
+        expected = OutcomeUnknownError if abort is None else TransactionError
+        with pytest.raises(expected, match=f"not known whether pointer {POINTER} has committed"):
+            publisher.rollback()
+        assert server.calls == ["a publish", f"{POINTER} abort"]
+        with pytest.raises(ValueError, match="are not persisted"):
+            publisher.start(POINTER + 1)
+        publisher.rollback()
+        assert server.calls[2:] == [f"{POINTER} abort", "a rollback"]
+
+
+def test_a_report_without_an_answer_is_repeated_and_a_commit_before_is_success(
+    topics_of: TopicsOf,
+) -> None:
+    with (
+        PointerServer({"commit": [None, BUSY]}) as server,
+        topics_of(server.url, backoff=FAST) as topics,
+    ):
+        topics.pointers.commit(POINTER, ["a"])
+        assert server.calls == [f"{POINTER} commit"] * 3
+
+
+async def test_the_rollback_of_an_event_loop_takes_back_nothing_that_has_committed() -> None:
+    decided = refused("409 Decided", "default/t: pointer 1 has committed in this topic")
+    with PointerServer({"abort": [decided]}) as server:
+        async with AsyncTopics(server.url) as topics:
+            publisher = topics.foreign_publisher()
+            await publisher.start(1)
+            await publisher.publish("t", "a")
+            await publisher.persist()
+            with pytest.raises(TransactionError, match="pointer 1 has committed"):
+                await publisher.rollback()
+        assert server.calls == ["t publish", "1 abort"]
+
+
+def test_a_forced_rollback_says_so_in_the_address(topics_of: TopicsOf) -> None:
+    with PointerServer() as server, topics_of(server.url) as topics:
+        topics.pointers.rollback("t", 1, force=True)
+        assert [each.query for each in server.requests] == [{"force": ["true"]}]

@@ -123,7 +123,7 @@ async def test_a_rollback_meets_the_record_of_a_report_whose_entries_are_missing
         for log in logs:
             with pytest.raises(TransactionConflictError, match="has committed"):
                 await keeper.pointers.rollback(log, TEPHRA, None)
-        with pytest.raises(TransactionConflictError, match="was reported as committed"):
+        with pytest.raises(TransactionConflictError, match="has committed"):
             await keeper.pointers.decide(logs, TEPHRA, ABORTED)
     assert [await kinds(keeper, each) for each in topics] == [["direct", "commit"], ["direct"]]
     clock.ms += _SETTLED_MS
@@ -204,7 +204,7 @@ async def test_a_sweep_that_was_cut_names_all_entries_that_it_has_voided(
     aborted = keeper.topics.sweeper._leaving._aborted
     (note,) = await aborted._rollbacks.note(TEPHRA, topic.log, None, is_free=True)
     monkey = keeper.topics.sweeper._leaving._aborted._rollbacks
-    monkey._step = steps  # type: ignore[assignment]
+    monkey._step = steps
     await kill(steps, "voided", 1, lambda: monkey.complete(note))
     await keeper.topics.sweep()
     await keeper.topics.sweep()

@@ -100,12 +100,13 @@ def store(name: TopicName, pointer: int, messages: Sequence[bytes]) -> Call:
     return _with_messages(name, "store", pointer, messages)
 
 
-def rollback(name: TopicName, pointer: int, keys: Sequence[str]) -> Call:
+def rollback(name: TopicName, pointer: int, keys: Sequence[str], force: bool = False) -> Call:
     """``keys``: none: everything under the pointer in this topic."""
     asked: dict[str, object] = {"transactionWritePointer": pointer}
     if keys:
         asked["rollbackKeys"] = list(keys)
-    return Call("POST", f"{name.path}/rollback", json.dumps(asked).encode(), True)
+    query = {"force": "true"} if force else {}
+    return Call("POST", f"{name.path}/rollback", json.dumps(asked).encode(), True, query=query)
 
 
 def report(pointer: int, decision: str, names: Sequence[TopicName]) -> Call:

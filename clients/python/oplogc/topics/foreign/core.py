@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from oplogc.errors import (
     OplogError,
+    OutcomeUnknownError,
     RefusedError,
     TopicNotFound,
     TransactionError,
@@ -21,6 +22,10 @@ from oplogc.topics.queue import BATCH_BYTES
 
 MAX_BUFFERED_BYTES = 1024 * 1024
 _INTERRUPTED = "a request was interrupted"
+_NOT_KNOWN = "it is not known whether pointer {} has committed, so nothing was rolled back"
+# In the sentence of a 409. Agents before the present version refuse an abort after the time-out.
+_COMMITTED = "committed"
+_TIMED_OUT = "timed out"
 
 
 @dataclass(eq=False, slots=True)
@@ -109,7 +114,8 @@ class ForeignCore:
     async def rollback(self) -> None:
         """Drop the buffered messages, and remove the others from their topics.
 
-        Raises OplogError; it can then be repeated.
+        Raises OplogError; it can then be repeated. TransactionError and OutcomeUnknownError: the
+        pointer has committed, or that is not known. Then nothing is removed.
         """
         pointer = self.pointer
         if pointer is None:
@@ -152,16 +158,34 @@ class ForeignCore:
             return
         name = str(part.name)
         try:
-            # A request that is still on its way must find the pointer closed.
+            # Only what the agents have not committed may be removed. And a request that is still on
+            # its way must find the pointer closed.
             await self._pointers.abort(pointer, [name])
-        except RefusedError as error:
-            if error.status != 409:  # it is decided otherwise
+        except UnavailableError as error:
+            if not error.lost:
                 raise
+            raise OutcomeUnknownError(f"abort: {_NOT_KNOWN.format(pointer)}: {error}") from error
+        except RefusedError as error:
+            if error.status != 409:
+                raise
+            if _COMMITTED in error.detail:
+                self._release()
+                text = f"pointer {pointer} has committed, so nothing was rolled back in {name}"
+                raise TransactionError(text) from error
+            if _TIMED_OUT not in error.detail:
+                text = f"{_NOT_KNOWN.format(pointer)} in {name}: {error}"
+                raise TransactionError(text) from error
         if has_unpublished:
             await self._pointers.rollback(name, pointer)
             return
         for answer in part.published:
             await self._pointers.rollback(name, pointer, answer)
+
+    def _release(self) -> None:
+        """Let another transaction start: this one has committed."""
+        self._failure, self._bytes = "", 0
+        for part in self._parts.values():
+            part.messages, part.has_stored = [], False
 
     @contextmanager
     def _sending(self, part: _Part) -> Iterator[None]:

@@ -74,12 +74,20 @@ class AsyncPointers:
             raise _unknown(call, error) from error
 
     async def rollback(
-        self, topic: str, pointer: Pointer, published: Published | Sequence[str] | None = None
+        self,
+        topic: str,
+        pointer: Pointer,
+        published: Published | Sequence[str] | None = None,
+        *,
+        force: bool = False,
     ) -> None:
         """Remove messages of a pointer from a topic, for every reader. It can be repeated.
 
         ``published``: the answer of ``publish``, or keys of such answers; None: everything under
-        the pointer, stored messages included. It does not decide the pointer.
+        the pointer, stored messages included. It does not decide the pointer; after the time-out it
+        is a report of an abort. Raises RefusedError once the pointer was reported as committed.
+        ``force``: remove the messages then, too. Readers may have them; those that resume before
+        them are told of a gap.
         """
         name, number = topic_name(topic), pointer_of(pointer)
         keys: Sequence[str] = ()
@@ -94,14 +102,16 @@ class AsyncPointers:
                 raise ValueError("published: give a list of keys, or None for everything")
             keys = [calls.rollback_key(key) for key in published]
         for first in range(0, max(len(keys), 1), MAX_KEYS):
-            call = calls.rollback(name, number, keys[first : first + MAX_KEYS])
+            call = calls.rollback(name, number, keys[first : first + MAX_KEYS], force)
             await self._confirmed(call)
 
     async def commit(self, pointer: Pointer, topics: Sequence[str]) -> None:
         """Report that the transaction of a pointer has committed, for readers without a snapshot.
 
-        ``topics``: those with messages under it. They take no more of its messages. Raises
-        RefusedError if it is decided otherwise, as after its time-out.
+        ``topics``: those with messages under it. They take no more of its messages. The report is
+        for all of them or for none, and can be repeated. After the time-out, readers get the
+        messages at the end of the topic. Raises RefusedError if the pointer was reported as
+        aborted.
         """
         await self._report(pointer, "commit", topics)
 

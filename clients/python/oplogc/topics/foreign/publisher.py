@@ -81,7 +81,9 @@ class AsyncForeignPublisher:
         under the pointer in this topic. It first reports the pointer as aborted in these topics, so
         that a request on its way has no effect: the pointer cannot be used again.
 
-        Raises RefusedError and UnavailableError; it can be repeated, then for the remaining topics.
+        Nothing is removed unless the agents accept that report: TransactionError if the pointer has
+        committed, OutcomeUnknownError if no agent has answered. Raises RefusedError and
+        UnavailableError, too; it can be repeated, then for the remaining topics.
         Does nothing if there is no transaction.
         """
         async with self._turn:

@@ -45,10 +45,15 @@ class Pointers:
         self._run(lambda pointers: pointers.store(topic, pointer, *messages))
 
     def rollback(
-        self, topic: str, pointer: Pointer, published: Published | Sequence[str] | None = None
+        self,
+        topic: str,
+        pointer: Pointer,
+        published: Published | Sequence[str] | None = None,
+        *,
+        force: bool = False,
     ) -> None:
         """Remove messages of a pointer from a topic; see ``AsyncPointers.rollback``."""
-        self._run(lambda pointers: pointers.rollback(topic, pointer, published))
+        self._run(lambda pointers: pointers.rollback(topic, pointer, published, force=force))
 
     def commit(self, pointer: Pointer, topics: Sequence[str]) -> None:
         """Report that a pointer's transaction has committed; see ``AsyncPointers.commit``."""
