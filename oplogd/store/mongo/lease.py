@@ -1,6 +1,7 @@
 """The lease: one agent at a time folds.
 
-It is a document ``{holder, revision, seconds}`` in ``oplog_meta``.
+It is a document ``{holder, revision, seconds, knows}`` in ``oplog_meta``. ``knows``: the last
+holder that knew of this member. An agent of an earlier version leaves it as it is.
 
 ``holder`` is ``host:pid:random``, so that an operator finds the process. The holder raises the
 revision. An agent that sees one revision for the lease time on its own monotonic clock takes over
@@ -9,6 +10,7 @@ the observer's. So no clock is compared with another one. The guard of the fold 
 harmless.
 """
 
+import logging
 import os
 import secrets
 import socket
@@ -20,6 +22,8 @@ from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import DuplicateKeyError
 
 from oplogd.store.mongo.layout import LEASE, Document
+
+logger = logging.getLogger("oplogd.store")
 
 # How many lease times the fold may stand still before its waiters give up, and the shortest time.
 STALL_LEASES = 3
@@ -54,6 +58,8 @@ class Lease:
         self._until = 0.0
         self._seen: tuple[object, object] | None = None
         self._seen_at = 0.0
+        self.older_holder: str | None = None
+        """The holder, if it is an agent of an earlier version."""
 
     @property
     def held(self) -> bool:
@@ -84,6 +90,7 @@ class Lease:
             except DuplicateKeyError:
                 return False
         found = (document.get("holder"), document.get("revision"))
+        self._name(found[0], document.get("knows"))
         if found != self._seen:
             # The time after the answer counts: the holder may have renewed while it was on its way.
             self._seen, self._seen_at = found, self._clock()
@@ -109,12 +116,36 @@ class Lease:
         following = revision + 1 if isinstance(revision, int) else 1
         swapped: Document | None = await self._meta.find_one_and_update(
             {"_id": LEASE, "holder": holder, "revision": revision},
-            {"$set": {"holder": self._me, "revision": following, "seconds": self.seconds}},
+            {
+                "$set": {
+                    "holder": self._me,
+                    "revision": following,
+                    "seconds": self.seconds,
+                    "knows": self._me,
+                }
+            },
             return_document=ReturnDocument.AFTER,
         )
         if swapped is None:
             self._until = 0.0
             return False
         self._revision = following
+        self.older_holder = None
         self._until = now + self.seconds
         return True
+
+    def _name(self, holder: object, knows: object) -> None:
+        """Note, and log once, that an agent of an earlier version holds the lease."""
+        older = str(holder) if holder not in (None, knows, self._me) else None
+        if older is not None and older != self.older_holder:
+            logger.warning("%s", older_holds(older))
+        self.older_holder = older
+
+
+def older_holds(holder: str) -> str:
+    """Return the sentence about a holder of an earlier version."""
+    return (
+        f"the agent {holder} is of an earlier version and holds the lease: its sweep empties"
+        " aborted messages without telling other agents, and reports that were cut are not"
+        " completed; upgrade it"
+    )

@@ -35,7 +35,7 @@ from oplogd.store.mongo.corrections import CorrectionGuard
 from oplogd.store.mongo.errors import translating
 from oplogd.store.mongo.fenced_batch import FencedAppender
 from oplogd.store.mongo.layout import LOG
-from oplogd.store.mongo.lease import Lease
+from oplogd.store.mongo.lease import Lease, older_holds
 from oplogd.store.mongo.leases import MongoLeases
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.log import Log
@@ -234,8 +234,12 @@ class MongoStore:
             newest=head if oldest else None,
             lag=max(0, head.offset - row.folded.offset),
             deleted=None if deleted is None else min(deleted, states),
-            warnings=(*self.setup.warnings.values(), *filter(None, [self.link.damage.warning])),
+            warnings=(*self.setup.warnings.values(), *filter(None, self._warnings())),
         )
+
+    def _warnings(self) -> tuple[str | None, str | None]:
+        older = self.lease.older_holder
+        return self.link.damage.warning, None if older is None else older_holds(older)
 
     async def purge(self, before_ms: int) -> int:
         """See ``Store.purge``. Only the agent that folds does it.

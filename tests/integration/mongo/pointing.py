@@ -75,4 +75,4 @@ async def voided(store: MongoStore, topic: Topic) -> list[list[tuple[int, int]]]
 
 def counts(database: Database[Document]) -> list[int]:
     """Return the number of documents of pointers: open ones, stored messages, things to do."""
-    return [database[name].count_documents({}) for name in COLLECTIONS]
+    return [database[name].count_documents({"_id": {"$ne": "#"}}) for name in COLLECTIONS]

@@ -9,12 +9,14 @@
 
 If the pointer was reported as committed when the claim is made, nothing is done.
 
-``oplog_rollbacks`` holds the notes ``{_id, log, runs, stored, upto, due, free, gap}``. ``_id``: key
-of the pointer, then a token. ``runs``: first offset and length of each run in turn. ``stored``: in
-the same way the number before the first message, and the number of the last one. ``upto``: the last
-message if all are rolled back, else -1. ``due``: the keeper completes it after this time.
+``oplog_rollbacks`` holds the notes ``{_id, log, runs, stored, upto, due, free, gap, u}``. ``_id``:
+key of the pointer, then a token. ``runs``: first offset and length of each run in turn. ``stored``:
+in the same way the number before the first message, and the number of the last one. ``upto``: the
+last message if all are rolled back, else -1. ``due``: the keeper completes it after this time.
 ``free``: it needs no claim, because the pointer was aborted, or because the rollback is forced.
-Then ``gap`` is the largest stamp of its entries if committed readers may have them, else 0.
+Then ``gap`` is the largest stamp of its entries if committed readers may have them, else 0. ``u``:
+unique. One more document, ``#``, has none. So agents of earlier versions, which claim nothing and
+write no ``u``, can note no rollback.
 
 A rollback concerns the entries that are in the log when it is noted. Entries that land meanwhile
 stay, except PUBLISH entries of messages that are rolled back. Such an entry may also publish newer
@@ -22,14 +24,17 @@ messages. They are rolled back with it: agents remember the messages of an entry
 voided as a whole or not at all.
 """
 
+import contextlib
 import secrets
 from collections.abc import Collection, Sequence
 
 from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from oplogd.event_id import Mark
 from oplogd.message_id import stamp
 from oplogd.pointer import Decision, Voided, encode_voided, runs_of, too_late
+from oplogd.store.mongo.errors import DUPLICATE_KEY
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.pointers.appends import PointerAppender
 from oplogd.store.mongo.pointers.published import end_of, publish_identity
@@ -57,6 +62,7 @@ _RUNS_PER_ENTRY = 2_000
 _RUNS_PER_NOTE = 100_000
 
 _TOKEN = slice(22, 38)
+_NO_NOTE = "#"
 
 
 class Rollbacks:
@@ -82,6 +88,13 @@ class Rollbacks:
     async def create_indexes(self) -> None:
         """Create the collection and its indexes, unless they are there."""
         await self._notes.create_index([("due", 1)], name="due", sparse=True)
+        with contextlib.suppress(DuplicateKeyError):
+            await self._notes.insert_one({"_id": _NO_NOTE})
+        try:
+            await self._notes.create_index([("u", 1)], name="u", unique=True)
+        except OperationFailure as error:
+            if error.code != DUPLICATE_KEY:  # an older agent is at work: the next time
+                raise
 
     async def pending(self, pointer: int, log: int) -> list[Document]:
         """Return the rollbacks of a pointer that are not complete."""
@@ -131,6 +144,7 @@ class Rollbacks:
                     "due": await self._link.now_ms() + SETTLED_MS,
                     "free": is_free,
                     "gap": newest if is_gap else 0,
+                    "u": f"{token}{start:08x}",
                 }
             )
         for note in notes:

@@ -99,15 +99,37 @@ def test_a_rollback_without_keys_is_one_of_everything(
     assert topic.payloads() == ["d", "e"]
 
 
-@pytest.mark.parametrize("end", ["commit", "abort"])
-def test_a_rollback_works_after_the_decision(
-    target: Target, topic: TopicClient, pointer: PointerClient, end: str
+def test_a_rollback_works_after_an_abort(
+    target: Target, topic: TopicClient, pointer: PointerClient
 ) -> None:
     answer = pointer.publish("a", "b")
-    assert report(target, TEPHRA, end, topic).status == 200
+    assert report(target, TEPHRA, "abort", topic).status == 200
     pointer.rollback(messages=answer["messages"][:1])
     assert topic.payloads() == ["b"]
-    assert committed(topic) == (["b"] if end == "commit" else [], None)
+    assert committed(topic) == ([], None)
+
+
+def test_a_rollback_after_a_commit_needs_force_and_then_is_a_gap(
+    target: Target, topic: TopicClient, pointer: PointerClient
+) -> None:
+    topic.publish("first")
+    first = topic.poll().json[0]["id"]
+    answer = pointer.publish("a", "b")
+    assert report(target, TEPHRA, "commit", topic).status == 200
+    for members in ({"messages": answer["messages"][:1]}, {}):
+        reply = pointer.request("rollback", **members)
+        assert reply.status == 409
+        assert "has committed" in reply.json["detail"]
+    assert committed(topic) == (["first", "a", "b"], None)
+    path, body = "/rollback?force={}", {"transactionWritePointer": TEPHRA, **answer}
+    body["messages"] = answer["messages"][:1]
+    reply = topic.request("POST", path.format("perhaps"), body, JSON)
+    assert (reply.status, reply.json["detail"]) == (400, "force: must be true or false")
+    empty(topic.request("POST", path.format("true"), body, JSON))
+    assert committed(topic) == (["first", "b"], None)
+    reply = topic.poll(first, inclusive=False, isolation="read_committed")
+    assert [each["payload"] for each in reply.json] == ["b"]
+    assert reply.header("Oplog-Gap") == "1"
 
 
 @on_one_store

@@ -138,7 +138,7 @@ async def test_a_rollback_killed_after_any_step_is_completed(
             assert await kinds(store, topic) == ["void"] * 4
             assert await voided(store, topic) == [[(1, 3)]]
             assert await store.pointers.rollback(log, TEPHRA, None) is None
-        assert database["oplog_rollbacks"].count_documents({}) == 0
+        assert counts(database)[2] == 0
         held = {"_id": {"$regex": f"^.{{16}}{log:06x}"}, "data": {"$ne": ""}}
         assert database["oplog_payloads"].count_documents(held) == 0
 
@@ -172,7 +172,7 @@ async def test_messages_that_are_stored_after_a_rollback_was_cut_stay(
         assert await agents.keeper.pointers.rollback(topic.log, TEPHRA, []) is None
         assert await kinds(agents.keeper, topic) == ["publish"]
         assert await seen(agents.keeper, topic) == await seen(agents.killed, topic) == ["c"]
-    assert database["oplog_rollbacks"].count_documents({}) == 0
+    assert counts(database)[2] == 0
 
 
 @pytest.mark.parametrize("is_kept", [False, True])

@@ -6,16 +6,18 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from pymongo.database import Database
+from pymongo.errors import DuplicateKeyError
 
 from oplogd.errors import TransactionConflictError
 from oplogd.pointer import Decision
 from oplogd.store.mongo import MongoStore
-from oplogd.store.mongo.layout import Document
+from oplogd.store.mongo.layout import LEASE, Document
 from oplogd.store.topics import Topic
 from tests.integration.mongo.committing import KilledError, Steps, opened, stepping, topics_of
 from tests.integration.mongo.pointing import (
     TEPHRA,
     TIMEOUT_MS,
+    counts,
     kinds,
     publish,
     publish_stored,
@@ -106,7 +108,7 @@ async def test_a_rollback_that_was_cut_before_a_commit_is_complete_or_never_done
         assert await kinds(keeper, topic) == expected
         clock.ms += _SETTLED_MS
         await keeper.pointers.keep()
-    assert database["oplog_rollbacks"].count_documents({}) == 0
+    assert counts(database)[2] == 0
     with pytest.raises(TransactionConflictError):
         await other.pointers.rollback(topic.log, TEPHRA, None)
 
@@ -222,3 +224,51 @@ async def test_the_record_of_a_report_leaves_with_its_last_decision(
         await leaving.remove_stored(topic.log, documents)
         assert database["oplog_reports"].count_documents({}) == -count
     await keeper.pointers.decide([topics[0].log], 7, COMMITTED)
+
+
+# --- Agents of earlier versions ---
+
+
+async def test_a_rollback_by_an_agent_of_an_earlier_version_is_refused(
+    keeper: MongoStore, database: Database[Document]
+) -> None:
+    """It notes each rollback before it changes anything, without the member ``u``."""
+    (topic,) = await topics_of(keeper, "a")
+    marks = await publish(keeper, topic, "a")
+    await keeper.pointers.keep()
+    with pytest.raises(DuplicateKeyError):
+        database["oplog_rollbacks"].insert_one({"_id": f"{TEPHRA:016x}{topic.log:06x}{'0' * 24}"})
+    assert await keeper.pointers.rollback(topic.log, TEPHRA, [*map(stamp_of, marks)]) is not None
+
+
+async def test_a_decision_of_an_agent_of_an_earlier_version_counts_as_a_report(
+    keeper: MongoStore, database: Database[Document]
+) -> None:
+    topics = await topics_of(keeper, "a", "b")
+    for pointer, decision in ((7, COMMITTED), (8, ABORTED)):
+        for topic in topics:
+            await publish(keeper, topic, "a", pointer=pointer)
+        await keeper.pointers.decide([topics[0].log], pointer, decision)
+    database["oplog_reports"].delete_many({})
+    with pytest.raises(TransactionConflictError, match="pointer 7 has committed"):
+        await keeper.pointers.rollback(topics[0].log, 7, None)
+    for pointer, decision in ((7, ABORTED), (8, COMMITTED)):
+        with pytest.raises(TransactionConflictError):
+            await keeper.pointers.decide([each.log for each in topics], pointer, decision)
+    assert await kinds(keeper, topics[1]) == ["direct", "direct"]
+    assert await keeper.pointers.rollback(topics[0].log, 7, None, force=True) is not None
+
+
+async def test_an_older_agent_with_the_lease_is_named(
+    keeper: MongoStore, other: MongoStore, database: Database[Document]
+) -> None:
+    assert (await other.stats()).warnings == ()
+    older = {"$set": {"holder": "host:1:abcd"}, "$inc": {"revision": 1}}
+    database["oplog_meta"].update_one({"_id": LEASE}, older)
+    await other.lease.hold()
+    (warning,) = (await other.stats()).warnings
+    assert warning.startswith("the agent host:1:abcd is of an earlier version and holds the lease")
+    own = {"$set": {"knows": "host:1:abcd"}, "$inc": {"revision": 1}}
+    database["oplog_meta"].update_one({"_id": LEASE}, own)
+    await other.lease.hold()
+    assert (await other.stats()).warnings == ()
