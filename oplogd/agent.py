@@ -37,6 +37,7 @@ from oplogd.stream.waker import Waker
 from oplogd.tombstones import purge_tombstones
 from oplogd.topics.parts import TopicParts
 from oplogd.topics.sweep import sweep_topics
+from oplogd.transactions.idle import retire_groups
 from oplogd.transactions.keeper import keep_transactions
 from oplogd.transactions.room import Room
 from oplogd.transactions.service import TransactionService
@@ -217,6 +218,15 @@ class Agent:
         )
         self._run(
             "keeper of transactions", keep_transactions(self.store.transactions, clock=self.clock)
+        )
+        self._run(
+            "keeper of groups",
+            retire_groups(
+                self.store.transactions,
+                lambda log: self.feeds.get(log) is not None,
+                self.settings.topic_cleanup,
+                self.clock,
+            ),
         )
         self._run("keeper of pointers", keep_pointers(self.store.pointers, clock=self.clock))
         self._run("follower", follow(self.store, self.ring, self.health, self.latency))

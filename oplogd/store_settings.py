@@ -104,8 +104,8 @@ class StoreSettings:
         "DURATION",
         "1h",
         values.some_time,
-        "How often messages that have expired are removed from the store, more than 0. Nobody"
-        " gets them even before that.",
+        "How often messages that have expired are removed from the store, and the commit logs of"
+        " idle groups deleted, more than 0. Nobody gets expired messages even before that.",
     )
     poll_limit: int = setting(
         "Topics",

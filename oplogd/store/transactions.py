@@ -1,7 +1,7 @@
 """The interface between the agent and the transactions of a store."""
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -12,6 +12,10 @@ from oplogd.transaction import Reason, Record, State
 
 # Rows of finished transactions are forgotten after this time.
 KEPT_MS = 86_400_000
+
+# The commit log of a group is deleted after so long without an entry, or after its time to live if
+# that is longer.
+IDLE_MS = 86_400_000
 
 # In ``Commit.order``: the record is an operation of the oplog.
 OPLOG_INDEX = 0xFFFF_FFFF
@@ -185,6 +189,15 @@ class Transactions(Protocol):
 
         Return the number of transactions that were aborted or completed. Of several agents on one
         store only one does it.
+        """
+
+    async def retire(self, is_followed: Callable[[int], bool]) -> int:
+        """Delete the commit logs of groups that are idle and that no reader of this agent follows.
+
+        Idle: its last entry is older than IDLE_MS and its time to live, and no transaction of the
+        group is open or unfinished. A transaction that begins meanwhile keeps the log, or is
+        refused as after any deletion: its agent creates the log again. Return the number of logs.
+        Of several agents on one store only one does it.
         """
 
     async def stats(self) -> TransactionStats: ...

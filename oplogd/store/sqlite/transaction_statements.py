@@ -1,5 +1,6 @@
 """The SQL statements of transactions."""
 
+from oplogd.message_id import SEQUENCE_BITS
 from oplogd.store.sqlite.statements import REPLACE_STATE, advance, end_opening
 from oplogd.store.sqlite.topic_statements import BASE
 from oplogd.store.transactions import OPLOG_INDEX
@@ -51,6 +52,15 @@ WORK = f"""
     OR EXISTS (SELECT 1 FROM txns WHERE {_OLD})
 """
 FORGET = f"DELETE FROM txns WHERE id IN (SELECT id FROM txns WHERE {_OLD} LIMIT :limit)"
+
+# The commit logs of groups that are idle; `:first` to `:end`: the range of their names.
+_BUSY = f"SELECT log FROM txns WHERE state = '{State.OPEN}'"
+IDLE = f"""
+    SELECT log FROM topics CROSS JOIN catalogue
+    WHERE namespace = :namespace AND name >= :first AND name < :end AND log NOT IN ({_BUSY})
+    AND head_stamp
+        < (:now - max(:idle, 1000 * coalesce(topics.ttl, catalogue.ttl))) << {SEQUENCE_BITS}
+"""
 
 # --- Records ---
 

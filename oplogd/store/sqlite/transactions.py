@@ -1,9 +1,10 @@
 """The transactions in the embedded store: see ``Transactions``."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from oplogd.clock import Clock
-from oplogd.store.sqlite import transaction_commit, transaction_steps
+from oplogd.store.sqlite import idle_groups, transaction_commit, transaction_steps
 from oplogd.store.sqlite import transaction_rows as rows
 from oplogd.store.sqlite import transaction_statements as sql
 from oplogd.store.sqlite.connection import ConnectionPool
@@ -38,6 +39,7 @@ class SqliteTransactions:
         clock: Clock,
     ) -> None:
         self._now_ms = clock.now_ms
+        self._wake = wake
         self._writer = writer
         self._shared = SharedWrite(writer, wake, Decisions)
         self._readers = readers
@@ -94,6 +96,17 @@ class SqliteTransactions:
         while await self._writer.run(lambda db: db.execute(sql.FORGET, given).rowcount):
             pass
         return self.decisions.timed_out - aborted
+
+    async def retire(self, is_followed: Callable[[int], bool]) -> int:
+        """Do ``Transactions.retire``: each step is a call of the writer."""
+        count, now = 0, self._now_ms()
+        found = await self._readers.run(lambda db: idle_groups.find(db, now))
+        for first in range(0, len(found), idle_groups.STEP):
+            some = [log for log in found[first : first + idle_groups.STEP] if not is_followed(log)]
+            count += await self._writer.run(partial(idle_groups.delete, logs=some, now=now))
+        if count:
+            self._wake()
+        return count
 
     async def stats(self) -> TransactionStats:
         return await self._lookups.run(rows.stats)

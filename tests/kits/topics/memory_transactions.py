@@ -2,7 +2,7 @@
 
 import random
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -22,6 +22,7 @@ from oplogd.operation import Operation, format_ms
 from oplogd.store.base import Entry
 from oplogd.store.topics import EntryKind, TopicEntry
 from oplogd.store.transactions import (
+    IDLE_MS,
     KEPT_MS,
     OPLOG_INDEX,
     Commit,
@@ -40,6 +41,7 @@ from oplogd.transaction import (
     Record,
     State,
     encode_marker,
+    is_group_log,
     lacking,
     no_transaction,
     reused,
@@ -210,6 +212,19 @@ class MemoryTransactions:
             if row.now.state != State.OPEN and row.ended_ms < oldest:
                 del self._rows[id_]
         return len(overdue)
+
+    async def retire(self, is_followed: Callable[[int], bool]) -> int:
+        self._work()
+        topics, count = self.topics, 0
+        busy = {row.now.log for row in self._rows.values() if row.now.state is State.OPEN}
+        for topic in await topics.in_namespace("system"):
+            idle = max(IDLE_MS, 1000 * (topic.ttl or await topics.default_ttl()))
+            head = topics.generation(topic.log).head
+            is_old = is_group_log(topic.name) and head.ms < topics.clock() - idle
+            if is_old and topic.log not in busy and not is_followed(topic.log):
+                await topics.delete(topic.name)
+                count += 1
+        return count
 
     async def stats(self) -> TransactionStats:
         self._work()

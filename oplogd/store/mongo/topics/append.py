@@ -98,12 +98,13 @@ class TopicAppender:
         await self.run(groups)
         return groups
 
-    async def end(self, log: int) -> Mark | None:
+    async def end(self, log: int, behind: int | None = None) -> Mark | None:
         """Append the entry that ends a log. Return its mark; None if the log is gone.
 
-        If the log has ended already, return the mark of its end.
+        If the log has ended already, return the mark of its end. ``behind``: only behind an entry
+        with this offset; None is returned if the log has another one behind it.
         """
-        group = Group(log, [self.numbered(END)])
+        group = Group(log, [self.numbered(END)], behind=behind)
         await self.run([group])
         return group.last or group.ended
 

@@ -55,7 +55,8 @@ class Group:
     For entries with a condition: ``repeated`` are those that were in the log before. The group ends
     with ``is_closed`` if its transaction has ended in this log, or its condition ``unless`` does
     not hold, and with ``clash``, an entry that is in the log with another digest. ``is_stale``: its
-    fence did not hold before its last entry was in the log.
+    fence did not hold before its last entry was in the log. ``behind``: the group is closed unless
+    the head of the log has this offset; None: it may have any.
     """
 
     def __init__(
@@ -64,11 +65,13 @@ class Group:
         todo: list[Numbered],
         fence: Fence | None = None,
         unless: Unless | None = None,
+        behind: int | None = None,
     ) -> None:
         self.log = log
         self.todo = todo
         self.fence = fence
         self.unless = unless
+        self.behind = behind
         self.first: Mark | None = None
         self.last: Mark | None = None
         self.is_refused = False

@@ -97,6 +97,9 @@ def judge(
             if _has(identities, group.unless):
                 continue
         head = heads.logs.get(group.log)
+        if group.behind is not None and head is not None and head.mark.offset != group.behind:
+            group.close()
+            continue
         accepted = _accepted(group, entries, known, identities)
         if accepted and (head is None or head.is_ended):
             group.refuse(head.mark if head else None)

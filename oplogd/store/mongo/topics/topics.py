@@ -92,6 +92,14 @@ class MongoTopics:
             if end is not None:
                 await self._forget(topic.log, end)
 
+    async def end_behind(self, log: int, head: Mark) -> bool:
+        """Delete a topic unless an entry follows this head. Return whether the topic is gone."""
+        end = await self.appender.end(log, head.offset)
+        if end is None:
+            return False
+        await self._forget(log, end)
+        return True
+
     async def find(self, name: TopicName) -> Topic | None:
         async with self._working():
             return await self.catalogue.find(name)

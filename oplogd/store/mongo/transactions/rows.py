@@ -138,6 +138,13 @@ class Rows:
             found = self._rows.find(chosen, LARGE, session=session).sort("_id", 1)
             return [row_of(each) for each in await found.to_list()]
 
+    async def busy(self, logs: Collection[int]) -> set[int]:
+        """Return those of some commit logs that have transactions which are not finished."""
+        chosen = {"active": True, "log": {"$in": list(logs)}}
+        async with self._link.reading() as session:
+            found = await self._rows.find(chosen, {"log": 1}, session=session).to_list()
+        return {int(each["log"]) for each in found}
+
     async def due(self, settled_ms: int) -> list[int]:
         """Return overdue transactions, and unfinished ones decided before a time. Oldest first."""
         overdue = {"phase": Phase.OPEN, "expires": {"$lt": await self._link.now_ms()}}

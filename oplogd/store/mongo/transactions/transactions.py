@@ -8,7 +8,7 @@ after it can be completed by anybody.
     commit: count the records, judge the fence, decide, complete
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from oplogd.commit_log import begin_record
 from oplogd.errors import (
@@ -31,6 +31,7 @@ from oplogd.store.mongo.topics.topics import MongoTopics
 from oplogd.store.mongo.transactions.appends import SharedAppender
 from oplogd.store.mongo.transactions.completion import Completion
 from oplogd.store.mongo.transactions.decision import Decider, conflict
+from oplogd.store.mongo.transactions.idle_groups import IdleGroups
 from oplogd.store.mongo.transactions.keeper import Keeper
 from oplogd.store.mongo.transactions.operations import OperationAppender
 from oplogd.store.mongo.transactions.payloads import Payloads
@@ -80,6 +81,7 @@ class MongoTransactions:
             timing.topics_per_step,
         )
         self._decider = Decider(link, self._rows, self._completion, self._step)
+        self._idle_groups = IdleGroups(link, lease, self._rows, topics)
         self._keeper = Keeper(
             link,
             lease,
@@ -194,6 +196,10 @@ class MongoTransactions:
         decided before is complete afterwards. Raises PyMongo's errors, and StoreUnavailableError.
         """
         await self._decider.end_terms(lease, before)
+
+    async def retire(self, is_followed: Callable[[int], bool]) -> int:
+        async with self._working():
+            return await self._idle_groups.retire(is_followed)
 
     async def _decide(self, row: Row, records: int) -> Row:
         """Decide to commit an open transaction. Return its row, which tells the decision.
