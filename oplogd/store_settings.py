@@ -67,8 +67,8 @@ class StoreSettings:
         None,
         values.size(0),
         "Size of the file beside the SQLite file that holds room on the disk. It is removed when"
-        " the disk is full, so that topics can still be deleted. 0: none. Not set: a sixteenth of"
-        " the disk, at most 64MB.",
+        " the disk is full, so that topics can still be deleted. 0: none. At most a quarter of"
+        " the disk. Not set: a sixteenth of it, at most 64MB.",
     )
     tombstone_retention: float = setting(
         "Store",

@@ -10,6 +10,8 @@ MOST_RESERVE = 64 * MIB
 # On a smaller disk, these parts of its size.
 NEEDED_PART = 8
 RESERVE_PART = 16
+# The largest part that a reserve may have. Intake could not go on without room for it.
+LARGEST_PART = 4
 
 # Free space if the system does not tell.
 UNKNOWN = 1 << 62
@@ -37,7 +39,10 @@ def limits_of(total: int, reserve: int | None) -> Limits:
     ``reserve``: the size that the user has set; None: by the size of the disk.
     """
     needed = min(total // NEEDED_PART, MOST_NEEDED)
-    size = min(total // RESERVE_PART, MOST_RESERVE) if reserve is None else reserve
+    if reserve is None:
+        size = min(total // RESERVE_PART, MOST_RESERVE)
+    else:
+        size = min(total // LARGEST_PART, reserve) if total else reserve
     return Limits(needed, needed // 4, size)
 
 

@@ -50,6 +50,8 @@ class Disk:
         self._usage = usage
         self._clock = clock
         self._reserve = Reserve(path)
+        # The file may have the size of an earlier start. Later another agent may want it larger.
+        self._has_fitted = False
         self._refused = False
         self._pause = _FIRST_PAUSE
         self._try_at = 0.0
@@ -112,7 +114,8 @@ class Disk:
         missing = limits.reserve - present
         if self._refused:
             return self._try(limits, free, in_file, present)
-        if missing < 0 or (missing > 0 and has_room_for_reserve(limits, free, in_file, missing)):
+        is_too_large, self._has_fitted = missing < 0 and not self._has_fitted, True
+        if is_too_large or (missing > 0 and has_room_for_reserve(limits, free, in_file, missing)):
             self._reserve.make(limits.reserve)
             return True
         return False
@@ -144,7 +147,7 @@ class Disk:
     def _has_no_room(self) -> bool:
         path = self._path.with_name(f"{self._path.name}-probe")
         try:
-            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
             try:
                 return os.write(file, bytes(_PROBE_BYTES)) < _PROBE_BYTES
             finally:

@@ -37,7 +37,7 @@ class Reserve:
         Without that room the file stays as it was. While another agent makes it, nothing is done.
         """
         try:
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError:
             return False
         kept, has_room = size, True

@@ -28,9 +28,11 @@ class SweptTopics(MemoryTopics):
 
 
 @asynccontextmanager
-async def swept(clock: VirtualClock, seconds: float) -> AsyncIterator[SweptTopics]:
+async def swept(
+    clock: VirtualClock, seconds: float, asked: asyncio.Event | None = None
+) -> AsyncIterator[SweptTopics]:
     topics = SweptTopics(clock)
-    task = asyncio.create_task(sweep_topics(topics, seconds, clock.clock))
+    task = asyncio.create_task(sweep_topics(topics, seconds, clock.clock, asked))
     await pass_(clock, 0)
     yield topics
     task.cancel()
@@ -59,6 +61,21 @@ async def test_the_first_sweep_is_soon_and_the_others_follow_at_equal_distances(
             assert topics.sweeps == number - 1
             await pass_(clock, 0.001)
             assert topics.sweeps == number
+
+
+async def test_a_sweep_that_is_asked_for_begins_at_once_and_the_next_is_due_a_distance_later() -> (
+    None
+):
+    clock, asked = VirtualClock(), asyncio.Event()
+    async with swept(clock, 60.0, asked) as topics:
+        for number in (1, 2):
+            asked.set()
+            await pass_(clock, 0)
+            assert topics.sweeps == number
+        await pass_(clock, 59.999)
+        assert topics.sweeps == 2
+        await pass_(clock, 0.001)
+        assert topics.sweeps == 3
 
 
 @pytest.mark.parametrize("failure", [StoreUnavailableError("away"), ValueError("broken")])
