@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from typing import cast
 
 import pytest
 
@@ -12,6 +13,7 @@ from oplogd.ingest.gate import LOOK_SECONDS, SWEEP_SECONDS, Gate
 from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.udp import UdpIngest
 from oplogd.ingest.writer import Writer
+from oplogd.store import Store
 from oplogd.store.space import MIB, SpaceFigures, limits_of
 from oplogd.transactions.room import Room
 from tests.kits.clock.virtual import VirtualClock
@@ -205,8 +207,13 @@ async def test_the_writer_tries_nothing_again_while_the_gate_is_closed() -> None
     queue.put(numbered(1))
     bench.space.refused = True
     writer = Writer(
-        store, queue, Counters(), bench.health, clock=bench.clock.clock, gate=bench.gate
-    )  # type: ignore[arg-type]
+        cast(Store, store),
+        queue,
+        Counters(),
+        bench.health,
+        clock=bench.clock.clock,
+        gate=bench.gate,
+    )
     writing = asyncio.create_task(writer.run())
     for _ in range(20):
         bench.clock.move(60)
