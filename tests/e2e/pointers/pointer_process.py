@@ -2,8 +2,8 @@
 
 Start it with ``python -m tests.e2e.pointers.pointer_process PATH LOG STEP``.
 
-``STEP``: a function of ``pointer_steps``, called for pointer 7. The process writes ``stopped``
-before SQLite commits it, and waits.
+``STEP``: a function of ``pointer_steps`` or ``pointer_ends``, called for pointer 7. The process
+writes ``stopped`` before SQLite commits it, and waits.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from pathlib import Path
 from unittest import mock
 
 from oplogd.pointer import Decision
-from oplogd.store.sqlite import SqliteStore, pointer_steps, statements
+from oplogd.store.sqlite import SqliteStore, pointer_ends, pointer_steps, statements
 from oplogd.store.transactions import Limits
 from tests.e2e.transactions.commit_process import SMALL_CACHE, stop
 from tests.kits.store.messages import messages
@@ -25,14 +25,15 @@ MESSAGES = 3000
 
 
 async def main(path: Path, log: int, step: str) -> None:
-    original = getattr(pointer_steps, step)
+    module = pointer_ends if step == "decide" else pointer_steps
+    original = getattr(module, step)
 
-    def traced(db: sqlite3.Connection, *arguments: object) -> object:
+    def traced(db: sqlite3.Connection, *arguments: object, **named: object) -> object:
         db.set_trace_callback(lambda text: stop("stopped") if text == "COMMIT" else None)
-        return original(db, *arguments)
+        return original(db, *arguments, **named)
 
     with (
-        mock.patch.object(pointer_steps, step, traced),
+        mock.patch.object(module, step, traced),
         mock.patch.object(statements, "PRAGMAS", statements.PRAGMAS + SMALL_CACHE),
     ):
         store = SqliteStore(path)

@@ -158,15 +158,21 @@ def test_a_held_stream_goes_on_from_its_checkpoint(clocked: Clocked, end: str) -
         assert read_committed(at).payloads == ["before", *rest, "last"]
     if end == "time-out":
         for agent in (one, two):
-            for other in ("commit", "abort"):
-                refused = pointer.at(agent).report(other)
-                assert (refused.status, "has timed out" in refused.json["detail"]) == (409, True)
             assert pointer.at(agent).ask("publish", messages=["x"]).status == 409
             assert pointer.at(agent).ask("store", messages=["x"]).status == 409
             states = {each["state"] for each in entries(topic) if "pointer" in each}
             assert states == {"timed out"}
         timed_out = [agent.status()["pointers"]["timed_out"] for agent in (one, two)]
         assert sum(timed_out) == 1
+        with topics[0].stream(places[0], isolation=COMMITTED) as again:
+            assert pointer.at(two).report("commit").status == 200
+            assert pointer.at(one).report("commit").status == 200
+            assert pointer.at(one).report("abort").status == 409
+            expected = [*rest, "last", "direct", "s1", "s2"]
+            assert [each.payload for each in received(again.take(len(expected)))] == expected
+        for at in topics:
+            assert read_committed(at).payloads == ["before", *expected]
+            at.wait_for_payloads(*everything)
         clock.set(0)
     elif end == "rollback":  # it decides nothing
         pointer.commit()

@@ -27,9 +27,9 @@ STEPS = {
     "publish": ("registered", "appended"),
     "store": ("registered", "looked-up", "stored"),
     "publish-stored": ("registered", "looked-up", "appended"),
-    "rollback": ("rollback-noted", "dropped", "voided", "void-entry"),
-    "commit": ("decision:1", "decision:2", "dropped:1", "dropped:2"),
-    "abort": ("decision:1", "decision:2", "dropped:1", "dropped:2"),
+    "rollback": ("rollback-noted", "claimed", "dropped", "voided", "void-entry"),
+    "commit": ("recorded", "decision:1", "decision:2", "dropped:1", "dropped:2"),
+    "abort": ("recorded", "decision:1", "decision:2", "dropped:1", "dropped:2"),
 }
 TIMEOUT = ("--pointer-timeout", "60s")
 
@@ -150,7 +150,7 @@ def repeat(killed: Killed, agent: Agent) -> None:
         opposite = "abort" if request == "commit" else "commit"
         assert first.report(opposite).status == 409, killed
         for pointer in (first, second):
-            is_open = pointer is second and step == "decision:1"
+            is_open = step == "recorded" or (pointer is second and step == "decision:1")
             if not is_open:
                 assert pointer.ask("publish", messages=["late"]).status == 409, killed
     answer = ok(killed.ask(agent))
@@ -231,8 +231,7 @@ def check_kept(killed: Killed, agent: Agent) -> None:
             uncommitted[1] = ["a", "b"]
         case _:
             uncommitted = [["a"], ["a"]]
-            reached = 1 if step == "decision:1" else 2
-            states[:reached] = [{"commit": "committed", "abort": "aborted"}[request]] * reached
+            states = [{"commit": "committed", "abort": "aborted"}[request]] * 2
             committed = [["a"] if each == "committed" else [] for each in states]
     for number in (0, 1):
         is_aborted = states[number : number + 1] == ["aborted"]

@@ -38,7 +38,7 @@ from oplogd.store.mongo.pointers.keeper import Keeper
 from oplogd.store.mongo.pointers.late import LateReports, TimedOutList
 from oplogd.store.mongo.pointers.published import decisions_of, end_of, publish_identity
 from oplogd.store.mongo.pointers.reporting import Reporting
-from oplogd.store.mongo.pointers.reports import Reports, report_of
+from oplogd.store.mongo.pointers.reports import Reports
 from oplogd.store.mongo.pointers.rollbacks import Rollbacks
 from oplogd.store.mongo.pointers.rows import Rows
 from oplogd.store.mongo.pointers.stored import Stored, check, number_in
@@ -197,8 +197,8 @@ class MongoPointers:
         """
         async with self._working():
             await self._check_topic(log)
-            is_free = await self._is_aborted(pointer, log)
-            is_late = not is_free and await self._is_committed(pointer, log)
+            is_free = await self._reporting.is_aborted(pointer, log)
+            is_late = not is_free and await self._reporting.is_committed(pointer, log)
             if is_late and not force:
                 raise too_late(pointer)
             mark = None
@@ -209,20 +209,6 @@ class MongoPointers:
             ):
                 mark = await self._rollbacks.complete(note) or mark
             return mark
-
-    async def _is_aborted(self, pointer: int, log: int) -> bool:
-        """Return whether a pointer was aborted. After the time-out, this is the report of it."""
-        try:
-            return await self._reporting.abort_late(pointer, log)
-        except TransactionConflictError:  # it has committed
-            return False
-
-    async def _is_committed(self, pointer: int, log: int) -> bool:
-        if report := report_of(await self._reports.find(pointer), log):
-            return report is Decision.COMMITTED
-        # Decided before there were records of reports.
-        found = await decisions_of(self._link, log, [pointer])
-        return found.get(pointer) is Decision.COMMITTED
 
     async def decide(
         self, logs: Sequence[int], pointer: int, decision: Decision
@@ -291,7 +277,7 @@ class MongoPointers:
     async def _take_back(self, pointer: int, log: int, marks: Sequence[Mark]) -> None:
         """Void the first part of a publish whose rest was refused. Readers may have it."""
         if marks:
-            is_late = await self._is_committed(pointer, log)
+            is_late = await self._reporting.is_committed(pointer, log)
             stamps = [*map(stamp_of, marks)]
             for note in await self._rollbacks.note(
                 pointer, log, stamps, is_free=True, is_gap=is_late

@@ -2,14 +2,14 @@
 
 from collections.abc import Collection, Sequence
 
-from oplogd.errors import TopicNotFoundError
+from oplogd.errors import TopicNotFoundError, TransactionConflictError
 from oplogd.event_id import Mark
 from oplogd.pointer import Decision, decided
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.pointers.decision import Decider
 from oplogd.store.mongo.pointers.late import LateReports
 from oplogd.store.mongo.pointers.published import decisions_of, end_of
-from oplogd.store.mongo.pointers.reports import REPORTED, Reports, pointer_of
+from oplogd.store.mongo.pointers.reports import REPORTED, Reports, pointer_of, report_of
 from oplogd.store.mongo.pointers.rollbacks import Rollbacks
 from oplogd.store.mongo.topics.groups import Once
 from oplogd.store.mongo.topics.judgement import entries_of
@@ -78,12 +78,23 @@ class Reporting:
                 await self._reports.leave(log, [pointer])
         return marks
 
-    async def abort_late(self, pointer: int, log: int) -> bool:
-        """Report that a pointer which has timed out in a log was aborted. Return whether so."""
+    async def is_aborted(self, pointer: int, log: int) -> bool:
+        """Return whether a pointer was aborted. After the time-out, this is the report of it."""
         ended = (await decisions_of(self._link, log, [pointer])).get(pointer)
         if ended is Decision.TIMED_OUT:
-            await self.report([log], pointer, Decision.ABORTED)
+            try:
+                await self.report([log], pointer, Decision.ABORTED)
+            except TransactionConflictError:  # it has committed
+                return False
         return ended in (Decision.TIMED_OUT, Decision.ABORTED)
+
+    async def is_committed(self, pointer: int, log: int) -> bool:
+        """Return whether a pointer was reported as committed in a log."""
+        if report := report_of(await self._reports.find(pointer), log):
+            return report is Decision.COMMITTED
+        # Decided before there were records of reports.
+        found = await decisions_of(self._link, log, [pointer])
+        return found.get(pointer) is Decision.COMMITTED
 
     async def _complete_late(
         self, pointer: int, log: int, decision: Decision, report: Document

@@ -178,12 +178,22 @@ def test_the_keeper_ends_what_nobody_reports(store_kind: StoreKind, tmp_path: Pa
         assert reply.header("Oplog-Held-By") is None
         sentence = "pointer 3 has timed out (--pointer-timeout) in this topic"
         assert said(late.request("publish", messages=["b"]), 409) == sentence
-        for end in ("commit", "abort"):
-            assert said(report(target, 3, end, topic), 409) == f"{topic.name}: {sentence}"
         assert late.entries()[-1]["state"] == "timed out"
+        (listed,) = shown(topic, "/pointers?state=timed-out")
+        assert (listed["pointer"], listed["state"]) == ("3", "timed out")
+        assert listed.keys() == {"pointer", "begun_at", "timed_out_at", "state"}
+        for _ in range(2):
+            assert report(target, 3, "commit", topic).status == 200
+            reply = topic.poll(isolation="read_committed")
+            assert [each["payload"] for each in reply.json] == ["committed", "plain", "late"]
+            assert topic.payloads() == ["committed", "late", "plain"]
+        assert shown(topic, "/pointers?state=timed-out") == []
+        assert topic.request("GET", "/pointers?state=late").status == 400
+        assert "has committed" in said(late.request("rollback"), 409)
+        assert said(report(target, 3, "abort", topic), 409)
         metrics = target.request("GET", "/metrics").body.decode()
     for line in (
-        'pointer_decisions_total{decision="committed"} 2.0',
+        'pointer_decisions_total{decision="committed"} 3.0',
         'pointer_decisions_total{decision="aborted"} 1.0',
         'pointer_decisions_total{decision="timed_out"} 1.0',
         "pointers_open 0.0",

@@ -44,6 +44,9 @@ class Held(NamedTuple):
         return MessageId(self.entry.ms, self.entry.sequence)
 
 
+_DIFFERING = (EntryKind.DEFERRED, EntryKind.COMMIT, EntryKind.LATE)
+
+
 class Kind(NamedTuple):
     """``records``: of a commit. ``in_ring``: they were read when it was appended."""
 
@@ -71,8 +74,10 @@ def held(offset: int, kind: Kind) -> Held:
     records = [TopicRecord(lsn, f'{{"payload":"r{lsn}"}}', 0) for lsn in range(kind.records)]
     blocks = record_frames(entry, records, kind.records - 1)
     plain = message_frame(entry)
-    if kind.event == EntryKind.MESSAGE:
+    if kind.event in (EntryKind.MESSAGE, EntryKind.LATE):
         blocks = [plain]
+    if kind.event == EntryKind.LATE:
+        plain = b""
     from_store = kind.event == EntryKind.COMMIT and kind.records > 0 and not kind.in_ring
     return Held(entry, plain, blocks, from_store)
 
@@ -136,7 +141,7 @@ def check_view(
 
 def check_committed(view: View, after: int, rest: Sequence[Held], max_bytes: int) -> None:
     assert view.covers(after)
-    differing = [e for e in rest if e.entry.event in (EntryKind.DEFERRED, EntryKind.COMMIT)]
+    differing = [e for e in rest if e.entry.event in _DIFFERING]
     # Entries that are nobody's count until they are passed, as for uncommitted readers.
     shares = [
         len(e.committed) if e in differing and (e.committed or e.uncommitted) else 1 for e in rest
@@ -174,7 +179,7 @@ def check_found(ring: TopicRing, after: int, kept: Sequence[Held]) -> None:
         for each in rest:
             if len(expected) == limit:
                 break
-            if each.entry.event == EntryKind.COMMIT and each.committed:
+            if each.entry.event in (EntryKind.COMMIT, EntryKind.LATE) and each.committed:
                 is_known = False
                 break
             if each.committed:
