@@ -11,7 +11,7 @@ from oplogd.names import TopicName
 from oplogd.stream.catch_up import CatchUp
 from oplogd.stream.connection import Connection
 from oplogd.stream.expansion import Expansion
-from oplogd.stream.frames import HEARTBEAT
+from oplogd.stream.frames import HEARTBEAT, held_comment
 from oplogd.stream.live import Live, LogPhase
 from oplogd.stream.phase import Lag, Phase, Step, Subscription
 from oplogd.stream.replication import Replication
@@ -46,6 +46,8 @@ class Consumer:
     name: str = ""
     connection: Connection = field(default_factory=Connection)
     ending: bool = False
+    # The pointer that holds the consumer, and the monotonic time at which that was noticed.
+    _hold: tuple[int, float] | None = None
     _waiter: asyncio.Future[None] | None = None
     # The step that asks the store, until its result is taken.
     _asking: asyncio.Task[Step] | None = None
@@ -141,6 +143,7 @@ class Consumer:
         A consumer that is held waits for the end of its hold instead.
         """
         assert isinstance(self.phase, LogPhase)
+        self._note_hold()
         waiting = self.phase.waiting
         self._waiter = self._loop.create_future()
         waiting[self] = None
@@ -230,10 +233,26 @@ class Consumer:
             await self.sleep()
 
     def _beat(self) -> bytes:
-        """Return a heartbeat, with a checkpoint if the consumer wants one and the phase has one."""
+        """Return a heartbeat, with a checkpoint if the consumer wants one and the phase has one.
+
+        That of a consumer that is held names what holds it.
+        """
+        beat = HEARTBEAT
+        if (hold := self._note_hold()) is not None:
+            pointer, since = hold
+            beat = held_comment(pointer, self.topic, self.clock.monotonic() - since)
         if self._asking or not self.checkpoints:
-            return HEARTBEAT
-        return HEARTBEAT + self.phase.checkpoint()
+            return beat
+        return beat + self.phase.checkpoint()
+
+    def _note_hold(self) -> tuple[int, float] | None:
+        """Return the pointer that holds the consumer and the time since when, None if none does."""
+        pointer = self.held_by
+        if pointer is None:
+            self._hold = None
+        elif self._hold is None or self._hold[0] != pointer:
+            self._hold = pointer, self.clock.monotonic()
+        return self._hold
 
     def _beat_is_due(self) -> bool:
         return self.clock.monotonic() - self.last_write >= self.heartbeat

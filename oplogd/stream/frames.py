@@ -9,6 +9,7 @@ from typing import ClassVar
 from urllib.parse import quote
 
 from oplogd.event_id import Mark, prefix
+from oplogd.names import TopicName
 from oplogd.operation import Data
 from oplogd.store import Entry, State, decode_stored
 from oplogd.stream.postings import Index
@@ -18,6 +19,11 @@ HEARTBEAT = b":\n"
 RESET = b"id: 1\nevent: reset\ndata:\n\n"
 # Messages that followed the consumer's position are gone. The id means: from the oldest message.
 TOPIC_RESET = b"id: 0\nevent: reset\ndata:\n\n"
+
+
+def held_comment(pointer: int, topic: TopicName, seconds: float) -> bytes:
+    """Return the heartbeat of a stream that has waited for a pointer for so long."""
+    return f": held by pointer {pointer} of {topic} since {seconds:.0f} s\n".encode()
 
 
 def live_frame(position: str) -> bytes:

@@ -13,7 +13,6 @@ from urllib.parse import urlencode, urlsplit
 from tests.kits.processes.logged import DEADLINE
 from tests.kits.sse.heads import one, read_head, request_head
 
-HEARTBEAT = b":\n"
 
 Item = TypeVar("Item")
 
@@ -140,16 +139,19 @@ class Reader(Generic[Item]):
     def _fill(self) -> bool:
         """Read one more chunk. Return False at the end of the stream."""
         chunk = self.chunk()
-        if chunk == HEARTBEAT and self._pending.endswith(b"\n\n"):
+        if chunk.find(b"\n") == len(chunk) - 1 and chunk[:1] == b":" and self._is_between_blocks():
             self.heartbeats += 1
         else:
             self._pending += chunk
         return bool(chunk)
 
     def _skip_heartbeats(self) -> None:
-        while self._pending.startswith(HEARTBEAT):
-            del self._pending[: len(HEARTBEAT)]
+        while self._pending.startswith(b":") and (end := self._pending.find(b"\n")) >= 0:
+            del self._pending[: end + 1]  # a comment line, which may name what holds the stream
             self.heartbeats += 1
+
+    def _is_between_blocks(self) -> bool:
+        return self._pending.endswith(b"\n\n")
 
     def block(self) -> bytes:
         """Return the next block with its final blank line, empty at the end of the stream."""

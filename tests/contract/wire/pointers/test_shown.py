@@ -1,6 +1,8 @@
 """Pointers of foreign transactions: polls with a snapshot, pointers and entries as shown."""
 
 import json
+import re
+from contextlib import closing
 from datetime import datetime
 from typing import Any
 
@@ -28,6 +30,30 @@ MB = 1 << 20
 
 def ms(text: str) -> int:
     return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+# --- Heartbeats of a held stream ---
+
+
+def test_the_heartbeats_of_a_held_stream_name_its_pointer(
+    target: Target, topic: TopicClient, pointer: PointerClient
+) -> None:
+    pointer.publish("a")
+    name = topic.name.encode()
+    beat = re.compile(rb"(: held by pointer %d of %s since [0-9]+ s\n)+" % (TEPHRA, name))
+    with (
+        closing(topic.follow("0", "?isolation=read_committed")) as held,
+        closing(topic.follow("0", "?isolation=read_uncommitted")) as other,
+    ):
+        held.chunk()
+        assert beat.fullmatch(held.received)
+        report(target, TEPHRA, "commit", topic)
+        for stream in (held, other):
+            while not stream.received.endswith(b"\n\n:\n"):
+                stream.chunk()
+        beats, _, message = held.received.partition(b"id:")
+        assert beat.fullmatch(beats)
+        assert bytes(b"id:" + message) == bytes(other.received)
 
 
 # --- Poll with a snapshot ---

@@ -12,7 +12,7 @@ from oplogd.pointer import Decision
 from oplogd.store.topics import Topic
 from oplogd.stream.catch_up import CatchUp
 from oplogd.stream.consumer import Consumer
-from oplogd.stream.frames import HEARTBEAT, checkpoint_frame
+from oplogd.stream.frames import HEARTBEAT, checkpoint_frame, held_comment
 from oplogd.stream.live import Live
 from tests.kits.stream.topic_worlds import (
     end_of,
@@ -82,7 +82,9 @@ async def test_a_held_stream_goes_on_when_its_pointer_has_an_end(
         assert not reader.phase.is_behind()
     assert world.hub.held == 2
     late.heartbeat = 0
-    assert await late.next_chunk() == HEARTBEAT + checkpoint_frame(end_of(before))
+    world.clock.seconds += 12
+    told_to = f": held by pointer {P} of {topic.name} since 12 s\n".encode()
+    assert await late.next_chunk() == told_to + checkpoint_frame(end_of(before))
     late.heartbeat = 1e9
     await release(world, topic, way)
     await world.advance()
@@ -126,7 +128,7 @@ async def test_a_stream_held_in_the_store_waits_no_longer_than_the_time_to_live(
     assert reader.held_by == P
     reads = world.topics.reads
     reader.heartbeat = 0
-    assert await reader.next_chunk() == HEARTBEAT
+    assert await reader.next_chunk() == held_comment(P, topic.name, 0)
     reader.heartbeat = 1e9
     assert told(await read_all(reader)) == []
     assert world.topics.reads == reads
