@@ -13,7 +13,6 @@ from urllib.parse import urlencode, urlsplit
 from tests.kits.processes.logged import DEADLINE
 from tests.kits.sse.heads import one, read_head, request_head
 
-
 Item = TypeVar("Item")
 
 
