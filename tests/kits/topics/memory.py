@@ -327,7 +327,7 @@ class _MemoryLog:
         count = bisect_right(generation.entries, (ms, sequence), key=_place)
         at = mark(generation.entries[count - 1]) if count else front
         purged = self._topics.purged.get(self._log, 0)
-        return TopicBounds(front, generation.head, max(front, at), self._topics.clock(), purged)
+        return TopicBounds(front, generation.head, max(front, at), self._topics.clock(), purged=purged)
 
     async def expand(self, entry: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
         self._topics.generation(self._log)
