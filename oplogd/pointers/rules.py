@@ -79,10 +79,11 @@ def timed_out_shown(pointer: TimedOutPointer) -> dict[str, Any]:
     }
 
 
-def pointer_shown(pointer: OpenPointer) -> dict[str, Any]:
-    """Return the members of an open pointer for an answer."""
+def pointer_shown(pointer: OpenPointer, *, is_of_all: bool = False) -> dict[str, Any]:
+    """Return the members of an open pointer for an answer. ``is_of_all``: to a list of all."""
     return {
         "pointer": str(pointer.pointer),
+        **({"state": _OPEN, "holds": pointer.has_entries} if is_of_all else {}),
         "begun_at": format_ms(pointer.begun_ms),
         "expires_at": format_ms(pointer.expires_ms),
         "published": pointer.has_entries,

@@ -14,8 +14,14 @@ from oplogd.event_id import Mark
 from oplogd.message import Message
 from oplogd.names import TopicName
 from oplogd.pointer import Decision, decided
-from oplogd.pointers.rules import EntryShown, entry_shown
-from oplogd.store.pointers import OpenPointer, Pointers, TimedOutPointer
+from oplogd.pointers.rules import EntryShown, entry_shown, pointer_shown
+from oplogd.store.pointers import (
+    FoundPointer,
+    OpenPointer,
+    PointerKey,
+    Pointers,
+    TimedOutPointer,
+)
 from oplogd.store.topics import Topic, Topics
 from oplogd.store.transactions import Limits
 from oplogd.topics.counters import TopicCounters
@@ -120,9 +126,32 @@ class PointerService:
         except TopicNotFoundError:
             await self._decide(await self._existing(names), pointer, decision)
 
-    async def select(self, name: TopicName, limit: int) -> list[OpenPointer]:
-        """Return open pointers of a topic, the oldest first."""
-        return await self._in(name, lambda topic: self._pointers.select(topic.log, limit))
+    async def select(
+        self, name: TopicName, limit: int, after: PointerKey | None = None
+    ) -> list[OpenPointer]:
+        """Return open pointers of a topic past a key, the oldest first.
+
+        The log of ``after`` is not looked at.
+        """
+
+        async def select(topic: Topic) -> list[OpenPointer]:
+            key = after and after._replace(log=topic.log)
+            return await self._pointers.select(topic.log, limit, key)
+
+        return await self._in(name, select)
+
+    async def select_all(self, limit: int, after: PointerKey | None = None) -> list[FoundPointer]:
+        """Return open pointers of all topics past a key: see ``Pointers.select_all``."""
+        return await self._pointers.select_all(limit, after)
+
+    async def shown(self, found: Sequence[FoundPointer]) -> list[dict[str, Any]]:
+        """Return pointers for an answer, without those of topics that were deleted."""
+        topics = await self._topics.current({each.log for each in found}) if found else {}
+        return [
+            {**topics[each.log].name._asdict(), **pointer_shown(each.open, is_of_all=True)}
+            for each in found
+            if each.log in topics
+        ]
 
     async def timed_out(self, name: TopicName, limit: int) -> list[TimedOutPointer]:
         """Return pointers of a topic that timed out with messages: see ``Pointers.timed_out``."""

@@ -78,3 +78,6 @@ class Leases(Protocol):
 
     async def find(self, name: str) -> Lease:
         """Return a lease. Raises LeaseNotFoundError if nobody ever held it."""
+
+    async def select(self, after: str, limit: int) -> list[Lease]:
+        """Return leases that were ever held, past a name, sorted by name."""

@@ -34,6 +34,25 @@ class TimedOutPointer(NamedTuple):
     ended_ms: int
 
 
+class PointerKey(NamedTuple):
+    """The place of an open pointer in a list: the oldest first. It does not change."""
+
+    begun_ms: int
+    pointer: int
+    log: int
+
+
+class FoundPointer(NamedTuple):
+    """An open pointer, and the log in which it is open."""
+
+    log: int
+    open: OpenPointer
+
+    @property
+    def key(self) -> PointerKey:
+        return PointerKey(self.open.begun_ms, self.open.pointer, self.log)
+
+
 @dataclass
 class PointerDecisions:
     """Pointers that this process has decided since its start, each topic counted."""
@@ -149,8 +168,16 @@ class Pointers(Protocol):
         void its entries.
         """
 
-    async def select(self, log: int, limit: int) -> list[OpenPointer]:
-        """Return open pointers of a topic, the oldest first."""
+    async def select(
+        self, log: int, limit: int, after: PointerKey | None = None
+    ) -> list[OpenPointer]:
+        """Return open pointers of a topic past a key, the oldest first."""
+
+    async def select_all(self, limit: int, after: PointerKey | None = None) -> list[FoundPointer]:
+        """Return open pointers of all topics past a key, the oldest first.
+
+        Those of topics that were deleted may be among them.
+        """
 
     async def timed_out(self, log: int, limit: int) -> list[TimedOutPointer]:
         """Return pointers of a topic that timed out with messages, the oldest first.

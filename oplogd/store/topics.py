@@ -69,6 +69,13 @@ class Topic(NamedTuple):
     pointers: PointerRules = DEFAULT_RULES
 
 
+class Namespace(NamedTuple):
+    """``topics``: number of its topics that exist."""
+
+    name: str
+    topics: int
+
+
 class TopicBounds(NamedTuple):
     """The ends of a topic's log.
 
@@ -199,8 +206,13 @@ class Topics(Protocol):
     async def find(self, name: TopicName) -> Topic | None:
         """Return a topic, None if there is none of this name."""
 
-    async def in_namespace(self, namespace: str) -> list[Topic]:
-        """Return the topics of a namespace, sorted by name."""
+    async def in_namespace(
+        self, namespace: str, after: str = "", limit: int | None = None
+    ) -> list[Topic]:
+        """Return topics of a namespace past a name, sorted by name. ``limit`` None: all."""
+
+    async def namespaces(self, after: str, limit: int) -> list[Namespace]:
+        """Return namespaces that have topics, past a name, sorted by name."""
 
     async def current(self, logs: Collection[int]) -> dict[int, Topic]:
         """Return the topics of these logs that still exist, by log."""

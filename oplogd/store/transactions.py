@@ -181,8 +181,13 @@ class Transactions(Protocol):
     async def find(self, id_: int) -> Transaction:
         """Return a transaction. One that is overdue is aborted first."""
 
-    async def select(self, state: State | None, group: str | None, limit: int) -> list[Transaction]:
-        """Return transactions in this state and group, the newest first. None: any."""
+    async def select(
+        self, state: State | None, group: str | None, limit: int, before: int | None = None
+    ) -> list[Transaction]:
+        """Return transactions in this state and group, the newest first. None: any.
+
+        ``before``: only those with smaller ids.
+        """
 
     async def keep(self) -> int:
         """Abort overdue transactions, complete decided ones, forget old ones.

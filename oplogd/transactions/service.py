@@ -112,9 +112,14 @@ class TransactionService:
         if fence is not None:
             require_same(id_, (await self.find(id_)).fence, fence)
 
-    async def select(self, state: State | None, group: str | None, limit: int) -> list[Transaction]:
-        """Return transactions in this state and group, the newest first. None: any."""
-        return await self._transactions.select(state, group, limit)
+    async def select(
+        self, state: State | None, group: str | None, limit: int, before: int | None = None
+    ) -> list[Transaction]:
+        """Return transactions in this state and group, the newest first. None: any.
+
+        ``before``: only those with smaller ids.
+        """
+        return await self._transactions.select(state, group, limit, before)
 
     async def shown(self, transactions: Sequence[Transaction]) -> list[dict[str, Any]]:
         """Return transactions for an answer. Names of deleted topics are missing."""

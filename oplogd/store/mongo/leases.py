@@ -93,6 +93,14 @@ class MongoLeases:
                 raise no_lease(name)
             return row.lease(name, await self._link.now_ms())
 
+    async def select(self, after: str, limit: int) -> list[Lease]:
+        async with self._working():
+            async with self._link.reading() as session:
+                past = self._rows.find({"_id": {"$gt": after}}, session=session)
+                found = await past.sort("_id", 1).limit(limit).to_list()
+            now_ms = await self._link.now_ms()
+            return [_row_of(each).lease(each["_id"], now_ms) for each in found]
+
     async def _end_before(self, name: str, term: int, began: float) -> None:
         """End the transactions of the terms of a lease before one that has begun.
 

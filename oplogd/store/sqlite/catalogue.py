@@ -13,7 +13,7 @@ from oplogd.store.numbers import begin_of, is_log, used_up
 from oplogd.store.sqlite import topic_entries
 from oplogd.store.sqlite import topic_statements as sql
 from oplogd.store.sqlite.connection import transaction
-from oplogd.store.topics import Topic, TopicStats
+from oplogd.store.topics import Namespace, Topic, TopicStats
 
 # Logs that one creation looks at for a free number: some hundredths of a second.
 _LOOKED_AT = 50_000
@@ -87,8 +87,15 @@ def find(db: sqlite3.Connection, name: TopicName) -> Topic | None:
     return _topic(row) if row else None
 
 
-def in_namespace(db: sqlite3.Connection, namespace: str) -> list[Topic]:
-    return list(map(_topic, db.execute(sql.IN_NAMESPACE, (namespace,))))
+def in_namespace(
+    db: sqlite3.Connection, namespace: str, after: str, limit: int | None
+) -> list[Topic]:
+    given = {"namespace": namespace, "after": after, "limit": -1 if limit is None else limit}
+    return list(map(_topic, db.execute(sql.IN_NAMESPACE, given)))
+
+
+def namespaces(db: sqlite3.Connection, after: str, limit: int) -> list[Namespace]:
+    return [Namespace(*row) for row in db.execute(sql.NAMESPACES, (after, limit))]
 
 
 def current(db: sqlite3.Connection, logs: Collection[int]) -> dict[int, Topic]:

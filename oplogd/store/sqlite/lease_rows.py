@@ -10,6 +10,9 @@ from oplogd.store.lease_rule import NEVER_HELD, LeaseRow, polled
 from oplogd.store.leases import Lease, LeaseRequest, lease_conflict, no_lease
 
 _FIND = "SELECT holder, term, ends, ttl, note FROM leases WHERE name = ?"
+_SELECT = """
+    SELECT name, holder, term, ends, ttl, note FROM leases WHERE name > ? ORDER BY name LIMIT ?
+"""
 _SET = "REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?)"
 _HELD = """
     SELECT name, term FROM leases
@@ -50,6 +53,12 @@ def find(db: sqlite3.Connection, name: str, now: int) -> Lease:
     if row is None:
         raise no_lease(name)
     return row.lease(name, now)
+
+
+def select(db: sqlite3.Connection, after: str, limit: int, now: int) -> list[Lease]:
+    """Do ``Leases.select``."""
+    found = db.execute(_SELECT, (after, limit)).fetchall()
+    return [LeaseRow(*row).lease(name, now) for name, *row in found]
 
 
 def holding(db: sqlite3.Connection, fences: Iterable[Fence]) -> set[Fence]:

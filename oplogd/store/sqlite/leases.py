@@ -29,6 +29,11 @@ class SqliteLeases:
     async def find(self, name: str) -> Lease:
         return await self._lookups.run(lambda db: lease_rows.find(db, name, self._now_ms()))
 
+    async def select(self, after: str, limit: int) -> list[Lease]:
+        return await self._lookups.run(
+            lambda db: lease_rows.select(db, after, limit, self._now_ms())
+        )
+
 
 def _poll(db: sqlite3.Connection, request: LeaseRequest, now_ms: Callable[[], int]) -> Lease:
     with transaction(db):  # reads the clock after a wait for another process's lock

@@ -10,10 +10,19 @@ from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.message_id import stamp, unstamp
 from oplogd.pointer import DEFAULT_RULES, Decision, PointerRules, decided, switched_off
-from oplogd.store.pointers import OpenPointer, PointerStats, TimedOutPointer
+from oplogd.store.pointers import (
+    FoundPointer,
+    OpenPointer,
+    PointerKey,
+    PointerStats,
+    TimedOutPointer,
+)
 from oplogd.store.sqlite import pointer_statements as sql
 from oplogd.store.sqlite.topic_entries import deleted, mark_of
 from oplogd.store.sqlite.topic_statements import MAX_STAMP
+
+# Before all keys.
+_FIRST = PointerKey(-1, -1, -1)
 
 
 class Row(NamedTuple):
@@ -113,13 +122,26 @@ def timed_out(db: sqlite3.Connection, log: int, limit: int) -> list[TimedOutPoin
     ]
 
 
-def select(db: sqlite3.Connection, log: int, limit: int) -> list[OpenPointer]:
+def select(
+    db: sqlite3.Connection, log: int, limit: int, after: PointerKey | None = None
+) -> list[OpenPointer]:
     if not db.execute(sql.EXISTS, (log,)).fetchone()[0]:
         raise deleted(log)
-    found = db.execute(sql.SELECT, {"log": log, "limit": limit})
+    begun_ms, pointer, _ = after or _FIRST
+    given = {"log": log, "limit": limit, "begun": begun_ms, "after": pointer}
+    found = db.execute(sql.SELECT, given)
     return [
         OpenPointer(pointer, begun, expires, bool(has_entries))
         for pointer, begun, expires, has_entries in found
+    ]
+
+
+def select_all(db: sqlite3.Connection, limit: int, after: PointerKey | None) -> list[FoundPointer]:
+    begun_ms, pointer, log = after or _FIRST
+    given = {"log": log, "limit": limit, "begun": begun_ms, "after": pointer}
+    return [
+        FoundPointer(log, OpenPointer(pointer, begun, expires, bool(has_entries)))
+        for log, pointer, begun, expires, has_entries in db.execute(sql.SELECT_ALL, given)
     ]
 
 

@@ -28,7 +28,13 @@ DECISIONS = f"""
 _OPEN = "pointers INDEXED BY open_pointers"
 SELECT = f"""
     SELECT pointer, begun, expires, has_entries FROM {_OPEN}
-    WHERE state = '{OPEN}' AND log = :log ORDER BY begun, pointer LIMIT :limit
+    WHERE state = '{OPEN}' AND log = :log AND (begun, pointer) > (:begun, :after)
+    ORDER BY begun, pointer LIMIT :limit
+"""
+SELECT_ALL = f"""
+    SELECT log, pointer, begun, expires, has_entries FROM {_OPEN}
+    WHERE state = '{OPEN}' AND (begun, pointer, log) > (:begun, :after, :log)
+    ORDER BY begun, pointer, log LIMIT :limit
 """
 STATS = f"""
     SELECT count(*), coalesce(min(begun), 0) FROM {_OPEN} CROSS JOIN topics USING (log)

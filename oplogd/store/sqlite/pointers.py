@@ -6,7 +6,14 @@ from oplogd.clock import Clock
 from oplogd.event_id import Mark
 from oplogd.message import Message
 from oplogd.pointer import Decision
-from oplogd.store.pointers import OpenPointer, PointerDecisions, PointerStats, TimedOutPointer
+from oplogd.store.pointers import (
+    FoundPointer,
+    OpenPointer,
+    PointerDecisions,
+    PointerKey,
+    PointerStats,
+    TimedOutPointer,
+)
 from oplogd.store.sqlite import pointer_ends as ends
 from oplogd.store.sqlite import pointer_rows as rows
 from oplogd.store.sqlite import pointer_statements as sql
@@ -83,8 +90,13 @@ class SqlitePointers:
             )
         )
 
-    async def select(self, log: int, limit: int) -> list[OpenPointer]:
-        return await self._readers.run(lambda db: rows.select(db, log, limit))
+    async def select(
+        self, log: int, limit: int, after: PointerKey | None = None
+    ) -> list[OpenPointer]:
+        return await self._readers.run(lambda db: rows.select(db, log, limit, after))
+
+    async def select_all(self, limit: int, after: PointerKey | None = None) -> list[FoundPointer]:
+        return await self._readers.run(lambda db: rows.select_all(db, limit, after))
 
     async def timed_out(self, log: int, limit: int) -> list[TimedOutPointer]:
         return await self._readers.run(lambda db: rows.timed_out(db, log, limit))

@@ -19,7 +19,12 @@ _TOPIC = """
     FROM topics LEFT JOIN pointer_rules USING (log)
 """
 FIND = f"{_TOPIC} WHERE namespace = ? AND name = ?"
-IN_NAMESPACE = f"{_TOPIC} WHERE namespace = ? ORDER BY name"
+# A limit of -1: all.
+IN_NAMESPACE = f"{_TOPIC} WHERE namespace = :namespace AND name > :after ORDER BY name LIMIT :limit"
+NAMESPACES = """
+    SELECT namespace, count(*) FROM topics
+    WHERE namespace > ? GROUP BY namespace ORDER BY namespace LIMIT ?
+"""
 CURRENT = f"""
     {_TOPIC} WHERE log IN (SELECT value FROM json_each(?)) AND name IS NOT NULL
 """

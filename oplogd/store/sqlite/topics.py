@@ -15,6 +15,7 @@ from oplogd.store.sqlite.connection import ConnectionPool, StoreFile
 from oplogd.store.sqlite.news import Follower
 from oplogd.store.topics import (
     MessageBatch,
+    Namespace,
     News,
     Outcome,
     Topic,
@@ -120,8 +121,15 @@ class SqliteTopics:
     async def find(self, name: TopicName) -> Topic | None:
         return await self._lookups.run(lambda db: catalogue.find(db, name))
 
-    async def in_namespace(self, namespace: str) -> list[Topic]:
-        return await self._readers.run(lambda db: catalogue.in_namespace(db, namespace))
+    async def in_namespace(
+        self, namespace: str, after: str = "", limit: int | None = None
+    ) -> list[Topic]:
+        return await self._readers.run(
+            lambda db: catalogue.in_namespace(db, namespace, after, limit)
+        )
+
+    async def namespaces(self, after: str, limit: int) -> list[Namespace]:
+        return await self._readers.run(lambda db: catalogue.namespaces(db, after, limit))
 
     async def current(self, logs: Collection[int]) -> dict[int, Topic]:
         return await self._lookups.run(lambda db: catalogue.current(db, logs))

@@ -72,10 +72,11 @@ def find(db: sqlite3.Connection, id_: int) -> Transaction:
 
 
 def select(
-    db: sqlite3.Connection, state: State | None, group: str | None, limit: int
+    db: sqlite3.Connection, state: State | None, group: str | None, limit: int, before: int | None
 ) -> list[Transaction]:
-    conditions = [sql.IN_STATE] * (state is not None) + [sql.IN_GROUP] * (group is not None)
-    given = {"state": state, "group": group, "limit": limit}
+    given = {"state": state, "group": group, "before": before, "limit": limit}
+    known = {"state": sql.IN_STATE, "group": sql.IN_GROUP, "before": sql.BEFORE}
+    conditions = [condition for name, condition in known.items() if given[name] is not None]
     return list(map(_transaction, db.execute(sql.select(*conditions), given)))
 
 

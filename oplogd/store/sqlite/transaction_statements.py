@@ -40,6 +40,7 @@ def select(*conditions: str) -> str:
 
 IN_STATE = "state = :state"
 IN_GROUP = "grp = :group"
+BEFORE = "id < :before"
 STATS = f"SELECT count(*), coalesce(min(begun), 0) FROM txns WHERE state = '{State.OPEN}'"
 
 # --- Keeping ---

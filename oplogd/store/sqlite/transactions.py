@@ -81,8 +81,10 @@ class SqliteTransactions:
             lambda db, decisions: transaction_steps.find_current(db, id_, self._now_ms(), decisions)
         )
 
-    async def select(self, state: State | None, group: str | None, limit: int) -> list[Transaction]:
-        return await self._readers.run(lambda db: rows.select(db, state, group, limit))
+    async def select(
+        self, state: State | None, group: str | None, limit: int, before: int | None = None
+    ) -> list[Transaction]:
+        return await self._readers.run(lambda db: rows.select(db, state, group, limit, before))
 
     async def keep(self) -> int:
         """Do ``Transactions.keep``: each step is a call of the writer."""

@@ -5,6 +5,8 @@ from oplogd.topics.avro import SCHEMAS
 from oplogd.transaction import Isolation
 from oplogd.web.describe import FENCE, GET
 from oplogd.web.v1.describe_parts import (
+    AFTER,
+    LIMIT,
     NAMESPACE,
     POINTER_SCHEMA,
     PUBLISHED_EXAMPLE,
@@ -18,6 +20,7 @@ from oplogd.web.v1.describe_parts import (
     json_answer,
     json_body,
     json_or_avro_answer,
+    list_answer,
     publish_body,
 )
 from oplogd.web.v1.describe_pointers import SNAPSHOT_SCHEMA
@@ -99,9 +102,20 @@ LIST = endpoint(
     "list_topics",
     "List the topics of a namespace",
     "A namespace needs no creation: without topics the list is empty.",
-    json_answer("The topics, sorted by name.", [_TOPIC_EXAMPLE]),
+    list_answer("The topics, sorted by name.", [_TOPIC_EXAMPLE]),
     READ_ERRORS,
-    parameters=[NAMESPACE],
+    parameters=[NAMESPACE, LIMIT, AFTER],
+)
+NAMESPACES = endpoint(
+    "list_namespaces",
+    "List the namespaces that have topics",
+    "The namespace `system` is always there: it has the topic `system/oplog`.",
+    list_answer(
+        "The namespaces, sorted by name, with the number of their topics.",
+        [{"name": "shop", "topics": 2}, {"name": "system", "topics": 1}],
+    ),
+    READ_ERRORS,
+    parameters=[LIMIT, AFTER],
 )
 DELETE = endpoint(
     "delete_topic",

@@ -4,13 +4,16 @@ from functools import partial
 
 from oplogd.lease import MAX_NOTE_BYTES, MAX_TERM, MAX_TTL_MS, MIN_TTL_MS
 from oplogd.web.v1.describe_parts import (
+    AFTER,
     ERRORS,
+    LIMIT,
     NAME,
     READ_ERRORS,
     WRITE_ERRORS,
     endpoint,
     json_answer,
     json_body,
+    list_answer,
 )
 
 _LEASE = {"name": "lease", "in": "path", "required": True, "schema": NAME, "example": "orders"}
@@ -90,6 +93,25 @@ SHOW = _endpoint(
         },
     ),
     (*READ_ERRORS, 404),
+)
+LIST = _endpoint(
+    "list_leases",
+    "List the leases that were ever held",
+    "Each is shown as GET /v1/leases/{lease} shows it.",
+    list_answer(
+        "The leases, sorted by name.",
+        [
+            {
+                "name": "orders",
+                "holder": "host-1:4711",
+                "term": 7,
+                "expires_in_ms": 8123,
+                "note": "",
+            }
+        ],
+    ),
+    READ_ERRORS,
+    parameters=[LIMIT, AFTER],
 )
 RELEASE = _endpoint(
     "release_lease",

@@ -77,6 +77,29 @@ TTL_QUERY = {
     "schema": {"type": "string"},
 }
 
+LIMIT = {
+    "name": "limit",
+    "in": "query",
+    "description": "Items of a page. Without `limit` and `after` the list is whole.",
+    "schema": {"type": "integer", "minimum": 1, "maximum": 1000},
+}
+AFTER = {
+    "name": "after",
+    "in": "query",
+    "description": "The header `Oplog-Next` of the page before.",
+    "schema": {"type": "string"},
+}
+
+
+def list_answer(description: str, example: Any) -> dict[str, Any]:
+    """Return the description of an answer with a list that has pages."""
+    header = {
+        "description": "There are more items: `after` of the next page.",
+        "schema": {"type": "string"},
+    }
+    return {**json_answer(description, example), "headers": {"Oplog-Next": header}}
+
+
 ERRORS = {
     400: "A name or the body is invalid. The message names the member at fault.",
     401: "The password is missing or wrong.",

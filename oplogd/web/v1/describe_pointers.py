@@ -10,7 +10,9 @@ from oplogd.store.topics import MAX_OFFSET
 from oplogd.topics.codec import MAX_KEYS
 from oplogd.transactions.rules import DEFAULT_LIMIT, MAX_LIMIT
 from oplogd.web.v1.describe_parts import (
+    AFTER,
     ERRORS,
+    LIMIT,
     NAMESPACE,
     POINTER_SCHEMA,
     PUBLISHED_EXAMPLE,
@@ -22,6 +24,7 @@ from oplogd.web.v1.describe_parts import (
     endpoint,
     json_answer,
     json_body,
+    list_answer,
     publish_body,
 )
 
@@ -185,6 +188,29 @@ _LIMIT = {
     "in": "query",
     "schema": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT},
 }
+ALL_POINTERS = _endpoint(
+    "list_all_pointers",
+    "List the open pointers of all topics",
+    "One item for each topic in which a pointer is open. `holds`: readers with `isolation`"
+    " `read_committed` wait for it, because messages were published under it (`published`).",
+    list_answer(
+        "The pointers, the oldest first.",
+        [
+            {
+                "namespace": "shop",
+                "topic": "orders",
+                "pointer": _ID,
+                "state": "open",
+                "holds": True,
+                "begun_at": "2024-11-27T10:00:00.123Z",
+                "expires_at": "2024-11-27T10:15:00.123Z",
+                "published": True,
+            }
+        ],
+    ),
+    READ_ERRORS,
+    parameters=[LIMIT, AFTER],
+)
 POINTERS = _endpoint(
     "list_pointers",
     "List the open pointers of a topic",
@@ -192,7 +218,7 @@ POINTERS = _endpoint(
     " messages were published under it; otherwise they are only stored. With `state=timed-out`:"
     " the pointers that timed out with messages and were not reported since, with `timed_out_at`"
     " and `state` in place of `expires_at` and `published`.",
-    json_answer(
+    list_answer(
         "The pointers, the oldest first.",
         [
             {
@@ -213,6 +239,7 @@ POINTERS = _endpoint(
             "schema": {"type": "string", "enum": ["open", "timed-out"], "default": "open"},
         },
         _LIMIT,
+        AFTER,
     ],
 )
 ENTRIES = _endpoint(

@@ -8,6 +8,7 @@ from oplogd.transaction import DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS, State
 from oplogd.transactions.rules import DEFAULT_LIMIT, MAX_GROUP, MAX_LIMIT
 from oplogd.web.describe import FENCE
 from oplogd.web.v1.describe_parts import (
+    AFTER,
     ERRORS,
     MESSAGE_MEMBERS,
     READ_ERRORS,
@@ -15,6 +16,7 @@ from oplogd.web.v1.describe_parts import (
     endpoint,
     json_answer,
     json_body,
+    list_answer,
 )
 
 _ID = "6494239639384848945"
@@ -186,7 +188,7 @@ LIST = _endpoint(
     "list_transactions",
     "List transactions",
     "Finished transactions of the last day are among them.",
-    json_answer("The transactions, the newest first.", [_OPEN]),
+    list_answer("The transactions, the newest first.", [_OPEN]),
     READ_ERRORS,
     parameters=[
         {"name": "state", "in": "query", "schema": {"type": "string", "enum": [*State]}},
@@ -201,5 +203,6 @@ LIST = _endpoint(
                 "default": DEFAULT_LIMIT,
             },
         },
+        AFTER,
     ],
 )

@@ -1,6 +1,6 @@
 """Leases: poll, show, release."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -14,13 +14,16 @@ from oplogd.leases.counters import LeaseCounters
 from oplogd.media_types import JSON
 from oplogd.names import SYSTEM
 from oplogd.store import Store
+from oplogd.store.leases import Lease
 from oplogd.topics.rights import Right, Rights
 from oplogd.web.bodies import BodyReader
 from oplogd.web.problem import COMMON_HEADERS, Problem
 from oplogd.web.v1 import describe_leases as describe
+from oplogd.web.v1.pages import asked_page, key_in, listed
 from oplogd.web.v1.requests import HEADERS, continuing, problems, read_json, refuse_stopping
 
-LEASE = "/v1/leases/{lease}"
+LEASES = "/v1/leases"
+LEASE = f"{LEASES}/{{lease}}"
 
 # A note of which every character is escaped, and the other members.
 _MAX_BYTES = 64 * 1024
@@ -50,6 +53,19 @@ def add_leases(
         rights.require(request, Right.READ, SYSTEM)
         with problems():
             return _json(rules.shown(await store.leases.find(name_of(request))), COMMON_HEADERS)
+
+    @app.get(LEASES, **describe.LIST)
+    async def list_(request: Request) -> Response:
+        rights.require(request, Right.READ, SYSTEM)
+        with problems():
+            asked = asked_page(request.query_params)
+            return await listed(asked, read_page, lambda each: each.name, show_page, bodies)
+
+    async def read_page(after: str, limit: int) -> list[Lease]:
+        return await store.leases.select(key_in(after, str) or "", limit)
+
+    async def show_page(found: Sequence[Lease]) -> list[dict[str, Any]]:
+        return [rules.shown(each) for each in found]
 
     @app.delete(LEASE, **describe.RELEASE)
     async def release(request: Request) -> Response:

@@ -3,7 +3,7 @@
 Publish and poll are in ``messages``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -16,6 +16,7 @@ from oplogd.names import OPLOG, SYSTEM, TopicName
 from oplogd.pointer import Decision, parse_pointer
 from oplogd.pointers import rules
 from oplogd.pointers.service import PointerService
+from oplogd.store.pointers import OpenPointer, PointerKey
 from oplogd.topics.publish import Publisher
 from oplogd.topics.rights import Right, Rights
 from oplogd.transactions.rules import parse_limit
@@ -23,6 +24,7 @@ from oplogd.web.bodies import BodyReader
 from oplogd.web.fence import refuse_fence
 from oplogd.web.problem import COMMON_HEADERS, Problem
 from oplogd.web.v1 import describe_pointers as describe
+from oplogd.web.v1.pages import Asked, asked_page, key_in, listed
 from oplogd.web.v1.requests import (
     HEADERS,
     STORES_TWICE,
@@ -38,7 +40,8 @@ from oplogd.web.v1.requests import (
 )
 from oplogd.web.v1.topics import TOPIC
 
-POINTER = "/v1/pointers/{pointer}"
+POINTERS = "/v1/pointers"
+POINTER = f"{POINTERS}/{{pointer}}"
 
 # No report is longer, unless it has many blanks.
 _MAX_REPORT_BYTES = 600 * 1024
@@ -93,12 +96,33 @@ def add_pointers(
     async def pointers(request: Request) -> Response:
         name = readable(request)
         with problems():
-            limit = parse_limit(request.query_params.get("limit"))
-            if rules.parse_state(request.query_params.get("state")):
-                timed_out = await service.timed_out(name, limit)
+            query = request.query_params
+            if rules.parse_state(query.get("state")):
+                timed_out = await service.timed_out(name, parse_limit(query.get("limit")))
                 return _json([rules.timed_out_shown(each) for each in timed_out], COMMON_HEADERS)
-            found = await service.select(name, limit)
-        return _json([rules.pointer_shown(each) for each in found], COMMON_HEADERS)
+            asked = Asked(parse_limit(query.get("limit")), query.get("after", ""))
+            return await listed(
+                asked,
+                lambda after, most: service.select(name, most, key_in(after, PointerKey)),
+                lambda each: PointerKey(each.begun_ms, each.pointer, 0),
+                show_page,
+                bodies,
+            )
+
+    @app.get(POINTERS, **describe.ALL_POINTERS)
+    async def all_pointers(request: Request) -> Response:
+        rights.require(request, Right.READ, SYSTEM)
+        with problems():
+            return await listed(
+                asked_page(request.query_params),
+                lambda after, most: service.select_all(most, key_in(after, PointerKey)),
+                lambda each: each.key,
+                service.shown,
+                bodies,
+            )
+
+    async def show_page(found: Sequence[OpenPointer]) -> list[dict[str, Any]]:
+        return [rules.pointer_shown(each) for each in found]
 
     @app.get(f"{TOPIC}/entries", **describe.ENTRIES)
     async def entries(request: Request) -> Response:

@@ -1,6 +1,7 @@
 """The catalogue of topics: create, change, show, list, delete."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ from oplogd.media_types import JSON
 from oplogd.names import OPLOG, SYSTEM, TopicName, no_topic
 from oplogd.pieces import Pieces
 from oplogd.store import Store
-from oplogd.store.topics import Topic
+from oplogd.store.topics import Namespace, Topic
 from oplogd.stream.feeds import Feeds
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.properties import parse_properties, rules_shown, shown
@@ -19,6 +20,7 @@ from oplogd.topics.rights import Right, Rights
 from oplogd.web.bodies import BodyReader, small_body
 from oplogd.web.problem import COMMON_HEADERS
 from oplogd.web.v1 import describe
+from oplogd.web.v1.pages import asked_page, key_in, listed
 from oplogd.web.v1.requests import (
     HEADERS,
     name_of,
@@ -28,7 +30,8 @@ from oplogd.web.v1.requests import (
     require_known,
 )
 
-TOPICS = "/v1/namespaces/{namespace}/topics"
+NAMESPACES = "/v1/namespaces"
+TOPICS = f"{NAMESPACES}/{{namespace}}/topics"
 TOPIC = f"{TOPICS}/{{topic}}"
 
 # Topics that are encoded at a time.
@@ -97,11 +100,49 @@ def add_topics(
         namespace = namespace_of(request)
         rights.require(request, Right.READ, namespace)
         with problems():
+            asked = asked_page(request.query_params)
+            if not asked.is_whole:
+                return await listed(asked, partial(read_page, namespace), _name, show_page, bodies)
             found = await topics.in_namespace(namespace)
             default = await topics.default_ttl() if any(t.ttl is None for t in found) else 0
             others = [await show_oplog()] if namespace == SYSTEM else []
         body = await bodies.work(encoding_list(found, default, others))
         return Response(body, 200, COMMON_HEADERS, JSON)
+
+    @app.get(NAMESPACES, **describe.NAMESPACES)
+    async def namespaces(request: Request) -> Response:
+        rights.require(request, Right.READ, SYSTEM)
+        with problems():
+            asked = asked_page(request.query_params)
+            return await listed(asked, read_namespaces, lambda each: each.name, as_they_are, bodies)
+
+    async def read_page(namespace: str, after: str, limit: int) -> list[Topic | TopicName]:
+        """Return topics past a cursor, and the oplog among those of its namespace."""
+        past = key_in(after, str) or ""
+        found: list[Topic | TopicName] = [*await topics.in_namespace(namespace, past, limit)]
+        if namespace == SYSTEM and past < OPLOG.topic:
+            found.append(OPLOG)
+            found.sort(key=_name)
+        return found[:limit]
+
+    async def show_page(found: Sequence[Topic | TopicName]) -> list[dict[str, Any]]:
+        default = await topics.default_ttl()
+        return [
+            _shown(each, default) if isinstance(each, Topic) else await show_oplog()
+            for each in found
+        ]
+
+    async def read_namespaces(after: str, limit: int) -> list[Namespace]:
+        """Return namespaces past a cursor. That of the built-in topics has the oplog."""
+        past = key_in(after, str) or ""
+        found = {each.name: each for each in await topics.namespaces(past, limit)}
+        if past < SYSTEM:
+            own = found.get(SYSTEM, Namespace(SYSTEM, 0))
+            found[SYSTEM] = own._replace(topics=own.topics + 1)
+        return sorted(found.values())[:limit]
+
+    async def as_they_are(found: Sequence[Namespace]) -> list[dict[str, Any]]:
+        return [each._asdict() for each in found]
 
     async def existing(name: TopicName) -> Topic:
         topic = await topics.find(name)
@@ -132,6 +173,10 @@ def encoding_list(
         yield
     encoded += map(msgspec.json.encode, others)
     return b"[" + b",".join(encoded) + b"]"
+
+
+def _name(found: Topic | TopicName) -> str:
+    return found.name.topic if isinstance(found, Topic) else found.topic
 
 
 def _shown(topic: Topic, default_ttl: int) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from oplogd.web.bodies import BodyReader
 from oplogd.web.fence import fence_of
 from oplogd.web.problem import COMMON_HEADERS
 from oplogd.web.v1 import describe_transactions as describe
+from oplogd.web.v1.pages import Asked, key_in, listed
 from oplogd.web.v1.requests import (
     HEADERS,
     continuing,
@@ -99,8 +100,14 @@ def add_transactions(
         with problems():
             state = rules.parse_state(query.get("state"))
             group = rules.group_name(query["group"]) if "group" in query else None
-            found = await service.select(state, group, rules.parse_limit(query.get("limit")))
-            return _json(await service.shown(found), COMMON_HEADERS)
+            limit = rules.parse_limit(query.get("limit"))
+            return await listed(
+                Asked(limit, query.get("after", "")),
+                lambda after, most: service.select(state, group, most, key_in(after, int)),
+                lambda each: int(each.id),  # of MongoDB it is a number of another type
+                service.shown,
+                bodies,
+            )
 
     def require_write(request: Request) -> None:
         rights.require(request, Right.WRITE, SYSTEM)

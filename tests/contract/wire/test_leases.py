@@ -122,7 +122,7 @@ def test_the_paths_of_leases_tell_their_methods(target: Target, lease: LeaseClie
     assert lease.request("HEAD").status == 200
     refused = lease.request("PUT", {})
     assert (refused.status, refused.header("Allow")) == (405, "DELETE, GET, HEAD, OPTIONS, POST")
-    assert "leases at /v1/leases/NAME" in target.request("GET", LEASES).problem()
+    assert "leases at /v1/leases/NAME" in target.request("GET", f"{LEASES}/a/b").problem()
 
 
 @on_one_store

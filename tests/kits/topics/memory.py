@@ -2,6 +2,7 @@
 
 import asyncio
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -26,6 +27,7 @@ from oplogd.store.topics import (
     DEFAULT_TTL,
     EntryKind,
     MessageBatch,
+    Namespace,
     News,
     Outcome,
     Placed,
@@ -140,13 +142,20 @@ class MemoryTopics:
         generation = self._names.get(name)
         return generation.topic if generation else None
 
-    async def in_namespace(self, namespace: str) -> list[Topic]:
+    async def in_namespace(
+        self, namespace: str, after: str = "", limit: int | None = None
+    ) -> list[Topic]:
         self._work()
         return [
             generation.topic
             for name, generation in sorted(self._names.items())
-            if name.namespace == namespace
-        ]
+            if name.namespace == namespace and name.topic > after
+        ][:limit]
+
+    async def namespaces(self, after: str, limit: int) -> list[Namespace]:
+        self._work()
+        counts = Counter(name.namespace for name in self._names)
+        return [Namespace(*each) for each in sorted(counts.items()) if each[0] > after][:limit]
 
     async def current(self, logs: Collection[int]) -> dict[int, Topic]:
         self._work()
@@ -327,7 +336,10 @@ class _MemoryLog:
         count = bisect_right(generation.entries, (ms, sequence), key=_place)
         at = mark(generation.entries[count - 1]) if count else front
         purged = self._topics.purged.get(self._log, 0)
-        return TopicBounds(front, generation.head, max(front, at), self._topics.clock(), purged=purged)
+        now_ms = self._topics.clock()
+        return TopicBounds(front, generation.head, max(front, at), now_ms, purged=purged)
+            front, generation.head, max(front, at), self._topics.clock(), purged=purged
+        )
 
     async def expand(self, entry: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
         self._topics.generation(self._log)

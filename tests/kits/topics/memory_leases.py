@@ -52,6 +52,11 @@ class MemoryLeases:
         holder, term, ends, note = self._rows[name]
         return Lease(name, holder, term, max(0, ends - self._clock()), note)
 
+    async def select(self, after: str, limit: int) -> list[Lease]:
+        self._work()
+        names = sorted(name for name in self._rows if name > after)
+        return [await self.find(name) for name in names[:limit]]
+
     def holds(self, fence: Fence) -> bool:
         """Return whether a publish with this fence is accepted now."""
         row = self._rows.get(fence.lease)

@@ -20,7 +20,14 @@ from oplogd.pointer import (
     too_late,
     too_many_stored,
 )
-from oplogd.store.pointers import OpenPointer, PointerDecisions, PointerStats, TimedOutPointer
+from oplogd.store.pointers import (
+    FoundPointer,
+    OpenPointer,
+    PointerDecisions,
+    PointerKey,
+    PointerStats,
+    TimedOutPointer,
+)
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import Limits
 from oplogd.transaction import Marker, decode_marker, encode_marker
@@ -175,15 +182,24 @@ class MemoryPointers:
         ]
         return sorted(found, key=lambda each: each.begun_ms)[:limit]
 
-    async def select(self, log: int, limit: int) -> list[OpenPointer]:
+    async def select(
+        self, log: int, limit: int, after: PointerKey | None = None
+    ) -> list[OpenPointer]:
         self._work()
         self.topics.generation(log)
+        return [each.open for each in self._past(after) if each.log == log][:limit]
+
+    async def select_all(self, limit: int, after: PointerKey | None = None) -> list[FoundPointer]:
+        self._work()
+        return self._past(after)[:limit]
+
+    def _past(self, after: PointerKey | None) -> list[FoundPointer]:
         rows = [
-            OpenPointer(pointer, row.begun_ms, row.expires_ms, row.has_entries)
-            for (of, pointer), row in self._open()
-            if of == log
+            FoundPointer(log, OpenPointer(pointer, row.begun_ms, row.expires_ms, row.has_entries))
+            for (log, pointer), row in self._open()
         ]
-        return sorted(rows, key=lambda each: each.begun_ms)[:limit]
+        past = [each for each in rows if after is None or each.key > after]
+        return sorted(past, key=lambda each: each.key)
 
     async def keep(self) -> int:
         self._work()

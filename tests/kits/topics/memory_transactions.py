@@ -193,12 +193,16 @@ class MemoryTransactions:
     async def find(self, id_: int) -> Transaction:
         return self._row(id_).now
 
-    async def select(self, state: State | None, group: str | None, limit: int) -> list[Transaction]:
+    async def select(
+        self, state: State | None, group: str | None, limit: int, before: int | None = None
+    ) -> list[Transaction]:
         self._work()
         found = [
             row.now
             for row in self._rows.values()
-            if state in (None, row.now.state) and group in (None, row.now.group)
+            if state in (None, row.now.state)
+            and group in (None, row.now.group)
+            and (before is None or row.now.id < before)
         ]
         return sorted(found, key=lambda each: each.id, reverse=True)[:limit]
 

@@ -47,7 +47,14 @@ from oplogd.store.mongo.topics.groups import Group, Under, Unless
 from oplogd.store.mongo.topics.layout import PUBLISH_BASE, stamp_of
 from oplogd.store.mongo.topics.log import Working
 from oplogd.store.mongo.topics.topics import MongoTopics
-from oplogd.store.pointers import OpenPointer, PointerDecisions, PointerStats, TimedOutPointer
+from oplogd.store.pointers import (
+    FoundPointer,
+    OpenPointer,
+    PointerDecisions,
+    PointerKey,
+    PointerStats,
+    TimedOutPointer,
+)
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import Limits
 from oplogd.transaction import Marker, encode_marker
@@ -239,10 +246,16 @@ class MongoPointers:
             await self._check_topic(log)
             return await self._late.select(log, limit)
 
-    async def select(self, log: int, limit: int) -> list[OpenPointer]:
+    async def select(
+        self, log: int, limit: int, after: PointerKey | None = None
+    ) -> list[OpenPointer]:
         async with self._working():
             await self._check_topic(log)
-            return await self._rows.select(log, limit)
+            return [each.open for each in await self._rows.select(limit, after, log)]
+
+    async def select_all(self, limit: int, after: PointerKey | None = None) -> list[FoundPointer]:
+        async with self._working():
+            return await self._rows.select(limit, after)
 
     async def keep(self) -> int:
         async with self._working():

@@ -17,7 +17,7 @@ from pymongo.errors import DuplicateKeyError
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.topics.layout import Document, parts
 from oplogd.store.numbers import number_of
-from oplogd.store.pointers import OpenPointer, PointerStats
+from oplogd.store.pointers import FoundPointer, OpenPointer, PointerKey, PointerStats
 
 POINTERS = "oplog_pointers"
 
@@ -117,18 +117,17 @@ class Rows:
         }
         return await self._rows.find(chosen).sort("_id", 1).limit(STEP).to_list()
 
-    async def select(self, log: int, limit: int) -> list[OpenPointer]:
-        """See ``Pointers.select``."""
-        found = self._rows.find({"log": log}).sort([("begun", 1), ("_id", 1)]).limit(limit)
-        return [
-            OpenPointer(
-                pointer_and_number(each["_id"])[0],
-                int(each["begun"]),
-                int(each["expires"]),
-                bool(each.get("entries")),
-            )
-            for each in await found.to_list()
-        ]
+    async def select(
+        self, limit: int, after: PointerKey | None, log: int | None = None
+    ) -> list[FoundPointer]:
+        """See ``Pointers.select`` and ``Pointers.select_all``. ``log`` None: all."""
+        chosen: Document = {} if log is None else {"log": log}
+        if after is not None:
+            begun = after.begun_ms
+            past = {"begun": begun, "_id": {"$gt": key(after.pointer, after.log)}}
+            chosen["$or"] = [{"begun": {"$gt": begun}}, past]
+        found = self._rows.find(chosen).sort([("begun", 1), ("_id", 1)]).limit(limit)
+        return [_found(each) for each in await found.to_list()]
 
     async def of_log(self, log: int) -> list[str]:
         """Return the keys of a log."""
@@ -140,3 +139,11 @@ class Rows:
         count = await self._rows.count_documents({"begun": {"$gt": 0}})
         oldest = await self._rows.find_one({}, {"begun": 1}, sort=[("begun", 1)]) if count else None
         return PointerStats(count, int(oldest["begun"])) if oldest else PointerStats(0, 0)
+
+
+def _found(row: Document) -> FoundPointer:
+    pointer, log = pointer_and_log(row)
+    has_entries = bool(row.get("entries"))
+    return FoundPointer(
+        log, OpenPointer(pointer, int(row["begun"]), int(row["expires"]), has_entries)
+    )

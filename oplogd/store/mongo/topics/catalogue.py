@@ -1,6 +1,9 @@
 """The catalogue of topics: names, numbers of logs, times to live."""
 
-from collections.abc import AsyncIterator, Collection, Sequence
+import asyncio
+import heapq
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
 from pymongo import ReturnDocument
 from pymongo.asynchronous.client_session import AsyncClientSession
@@ -17,6 +20,7 @@ from oplogd.store.mongo.topics.layout import (
     NAMES_FROM,
     RESERVATIONS,
     Document,
+    name_of,
     number,
     number_and_offset,
     numbered,
@@ -29,7 +33,7 @@ from oplogd.store.mongo.topics.layout import (
     topic_of,
 )
 from oplogd.store.numbers import begin_of, generation_of, is_log, used_up
-from oplogd.store.topics import DEFAULT_TTL, Topic
+from oplogd.store.topics import DEFAULT_TTL, Namespace, Topic
 
 # Topics of one page.
 _PAGE = 500
@@ -179,10 +183,21 @@ class Catalogue:
         document = await self._link.topics.find_one({"_id": str(name)})
         return None if document is None else topic_of(document)
 
-    async def in_namespace(self, namespace: str) -> list[Topic]:
-        inside = {"_id": {"$gte": f"{namespace}/", "$lt": f"{namespace}0"}}  # "0" follows "/"
-        found = self._link.topics.find(inside).sort("_id", 1).batch_size(1_000)
+    async def in_namespace(self, namespace: str, after: str, limit: int | None) -> list[Topic]:
+        inside = {"_id": {"$gt": f"{namespace}/{after}", "$lt": f"{namespace}0"}}  # "0" follows "/"
+        # A limit of 0: all.
+        found = self._link.topics.find(inside).sort("_id", 1).limit(limit or 0).batch_size(1_000)
         return [topic_of(each) async for each in found]
+
+    async def namespaces(self, after: str, limit: int) -> list[Namespace]:
+        """See ``Topics.namespaces``."""
+        # Not each name sorts as its namespace does, because "-" and "." are before "/".
+        counts: Counter[str] = Counter()
+        found = self._link.topics.find({"_id": {"$gte": NAMES_FROM}}, {"_id": 1})
+        async for each in found.batch_size(1_000):
+            counts[name_of(each["_id"]).namespace] += 1
+        # Not in the event loop: there may be as many namespaces as topics.
+        return await asyncio.to_thread(_past, counts, after, limit)
 
     async def current(self, logs: Collection[int]) -> dict[int, Topic]:
         names: list[str] = []
@@ -236,6 +251,11 @@ class Catalogue:
             int(last["_id"][1:], 16) if last else 0,
             number_and_offset(newest["_id"])[0] if newest else 0,
         )
+
+
+def _past(counts: Mapping[str, int], after: str, limit: int) -> list[Namespace]:
+    names = heapq.nsmallest(limit, (name for name in counts if name > after))
+    return [Namespace(name, counts[name]) for name in names]
 
 
 def new_log(log: int, floor_stamp: int, now_ms: int) -> Document:

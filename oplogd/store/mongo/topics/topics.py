@@ -22,6 +22,7 @@ from oplogd.store.mongo.topics.setup import TopicsSetup
 from oplogd.store.mongo.topics.sweep import Sweeper
 from oplogd.store.topics import (
     MessageBatch,
+    Namespace,
     News,
     Outcome,
     Topic,
@@ -104,9 +105,15 @@ class MongoTopics:
         async with self._working():
             return await self.catalogue.find(name)
 
-    async def in_namespace(self, namespace: str) -> list[Topic]:
+    async def in_namespace(
+        self, namespace: str, after: str = "", limit: int | None = None
+    ) -> list[Topic]:
         async with self._working():
-            return await self.catalogue.in_namespace(namespace)
+            return await self.catalogue.in_namespace(namespace, after, limit)
+
+    async def namespaces(self, after: str, limit: int) -> list[Namespace]:
+        async with self._working():
+            return await self.catalogue.namespaces(after, limit)
 
     async def current(self, logs: Collection[int]) -> dict[int, Topic]:
         async with self._working():

@@ -153,9 +153,13 @@ class Rows:
         found = await self._rows.find(chosen, {"_id": 1}).sort("_id", 1).to_list()
         return [each["_id"] for each in found]
 
-    async def select(self, state: State | None, group: str | None, limit: int) -> list[Row]:
+    async def select(
+        self, state: State | None, group: str | None, limit: int, before: int | None
+    ) -> list[Row]:
         """See ``Transactions.select``."""
         chosen: Document = {} if group is None else {"group": group}
+        if before is not None:
+            chosen["_id"] = {"$lt": before}
         if state is not None:
             chosen["phase"] = {"$in": [phase for phase in Phase if STATES[phase] is state]}
             if state in (State.OPEN, State.COMMITTING):

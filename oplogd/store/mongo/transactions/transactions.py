@@ -176,9 +176,11 @@ class MongoTransactions:
             row = await self._decider.current(id_)
             return (await self._completion.complete(row)).transaction
 
-    async def select(self, state: State | None, group: str | None, limit: int) -> list[Transaction]:
+    async def select(
+        self, state: State | None, group: str | None, limit: int, before: int | None = None
+    ) -> list[Transaction]:
         async with self._working():
-            rows = await self._rows.select(state, group, limit)
+            rows = await self._rows.select(state, group, limit, before)
             return [row.transaction for row in rows]
 
     async def stats(self) -> TransactionStats:

@@ -1,0 +1,103 @@
+"""Lists, whole or in pages. A page is the list past the last item of the page before.
+
+So items that come or go in between move no others from one page to another.
+"""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+from fastapi import Response
+
+from oplogd.errors import MessageError
+from oplogd.media_types import JSON
+from oplogd.pieces import Pieces
+from oplogd.transactions.rules import MAX_LIMIT, parse_limit
+from oplogd.web.bodies import BodyReader
+from oplogd.web.problem import COMMON_HEADERS
+
+# The header of a page that is not the last one: ``after`` of the next page.
+NEXT = "Oplog-Next"
+
+# Longer than every cursor: a name has 249 characters.
+_MAX_CURSOR = 600
+# Items that are encoded at a time.
+_PIECE = 100
+
+_Item = TypeVar("_Item")
+# The key of an item: its place in the list.
+_Key = TypeVar("_Key")
+
+
+class Asked(NamedTuple):
+    """A page as it was asked for. ``limit`` None: the whole list. ``after``: empty for none."""
+
+    limit: int | None
+    after: str
+
+    @property
+    def is_whole(self) -> bool:
+        return self.limit is None and not self.after
+
+
+def asked_page(query: Mapping[str, str]) -> Asked:
+    """Raises MessageError."""
+    given = query.get("limit")
+    return Asked(None if given is None else parse_limit(given), query.get("after", ""))
+
+
+def cursor(key: object) -> str:
+    """Return a key as ``after`` takes it."""
+    return urlsafe_b64encode(msgspec.json.encode(key)).decode().rstrip("=")
+
+
+def key_in(after: str, type_: type[_Key]) -> _Key | None:
+    """Return the key that ``cursor`` encoded; None for an empty text. Raises MessageError."""
+    if not after:
+        return None
+    try:
+        if len(after) > _MAX_CURSOR or not after.isascii():
+            raise ValueError
+        return msgspec.json.decode(urlsafe_b64decode(after + "=" * (-len(after) % 4)), type=type_)
+    except ValueError:  # msgspec's errors, too
+        raise MessageError("after", f"must be what {NEXT} of a page says") from None
+
+
+async def listed(
+    asked: Asked,
+    read: Callable[[str, int], Awaitable[Sequence[_Item]]],
+    key: Callable[[_Item], object],
+    shown: Callable[[Sequence[_Item]], Awaitable[Sequence[Any]]],
+    bodies: BodyReader,
+) -> Response:
+    """Return the answer with a page of a list, or with all of it.
+
+    ``read`` returns up to so many items past a cursor. ``shown`` returns their members for the
+    answer; it may leave out some.
+    """
+    parts: list[bytes] = []
+    headers = dict(COMMON_HEADERS)
+    after = asked.after
+    most = MAX_LIMIT if asked.limit is None else asked.limit
+    while True:
+        found = await read(after, most + 1)  # one more tells whether there are others
+        page, has_more = found[:most], len(found) > most
+        if members := await shown(page):
+            parts.append(await bodies.work(_encoding(members)))
+        if has_more:
+            after = cursor(key(page[-1]))
+        if not has_more or asked.limit is not None:
+            break
+    if has_more:
+        headers[NEXT] = after
+    return Response(b"[" + b",".join(parts) + b"]", 200, headers, JSON)
+
+
+def _encoding(members: Sequence[Any]) -> Pieces[bytes]:
+    """Return the members of a list, at least one, without the brackets."""
+    encoded: list[bytes] = []
+    for first in range(0, len(members), _PIECE):
+        encoded += map(msgspec.json.encode, members[first : first + _PIECE])
+        yield
+    return b",".join(encoded)
