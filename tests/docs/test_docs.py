@@ -19,6 +19,8 @@ import click
 import pytest
 
 from oplog_sync import settings as job_settings
+from oplogc.ctl.lease import lease
+from oplogc.ctl.namespaces import namespaces
 from oplogc.ctl.pointer import pointer
 from oplogc.ctl.topic import topic
 from oplogc.ctl.txn import txn
@@ -78,16 +80,16 @@ def tail_flags() -> str:
 
 def ctl_flags() -> str:
     """Return a table of the commands with their own flags, and one of the flags that all have."""
-    commands = [
-        (group, each) for group in (topic, txn, pointer) for each in group.commands.values()
-    ]
+    groups = (topic, txn, pointer, lease)
+    commands = [(f"{group.name} ", each) for group in groups for each in group.commands.values()]
+    commands.append(("", namespaces))
     shared = set.intersection(*({each.name for each in command.params} for _, command in commands))
     rows = ["| command | flag | |", "|---|---|---|"]
-    for group, command in commands:
+    for prefix, command in commands:
         context = click.Context(command)
         usage = " ".join([command.name or "", *command.collect_usage_pieces(context)[1:]])
         usage = usage.replace("|", "\\|")
-        rows.append(f"| `{group.name} {usage}` | | {summary(command)} |")
+        rows.append(f"| `{prefix}{usage}` | | {summary(command)} |")
         rows += [ctl_flag(each) for each in options(command) if each.name not in shared]
     rows += ["", "| flag of every command | variable | |", "|---|---|---|"]
     for each in options(command):

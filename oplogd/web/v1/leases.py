@@ -59,7 +59,7 @@ def add_leases(
         rights.require(request, Right.READ, SYSTEM)
         with problems():
             asked = asked_page(request.query_params)
-            return await listed(asked, read_page, lambda each: each.name, show_page, bodies)
+            return await listed(asked, read_page, lambda each: each.name, show_page)
 
     async def read_page(after: str, limit: int) -> list[Lease]:
         return await store.leases.select(key_in(after, str) or "", limit)

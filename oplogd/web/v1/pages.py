@@ -3,6 +3,7 @@
 So items that come or go in between move no others from one page to another.
 """
 
+import asyncio
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -12,9 +13,7 @@ from fastapi import Response
 
 from oplogd.errors import MessageError
 from oplogd.media_types import JSON
-from oplogd.pieces import Pieces
 from oplogd.transactions.rules import MAX_LIMIT, parse_limit
-from oplogd.web.bodies import BodyReader
 from oplogd.web.problem import COMMON_HEADERS
 
 # The header of a page that is not the last one: ``after`` of the next page.
@@ -22,7 +21,7 @@ NEXT = "Oplog-Next"
 
 # Longer than every cursor: a name has 249 characters.
 _MAX_CURSOR = 600
-# Items that are encoded at a time.
+# Items that are shown and encoded in one turn of the event loop.
 _PIECE = 100
 
 _Item = TypeVar("_Item")
@@ -69,7 +68,6 @@ async def listed(
     read: Callable[[str, int], Awaitable[Sequence[_Item]]],
     key: Callable[[_Item], object],
     shown: Callable[[Sequence[_Item]], Awaitable[Sequence[Any]]],
-    bodies: BodyReader,
 ) -> Response:
     """Return the answer with a page of a list, or with all of it.
 
@@ -83,8 +81,10 @@ async def listed(
     while True:
         found = await read(after, most + 1)  # one more tells whether there are others
         page, has_more = found[:most], len(found) > most
-        if members := await shown(page):
-            parts.append(await bodies.work(_encoding(members)))
+        for first in range(0, len(page), _PIECE):
+            if members := await shown(page[first : first + _PIECE]):
+                parts.append(msgspec.json.encode(members)[1:-1])
+            await asyncio.sleep(0)
         if has_more:
             after = cursor(key(page[-1]))
         if not has_more or asked.limit is not None:
@@ -92,12 +92,3 @@ async def listed(
     if has_more:
         headers[NEXT] = after
     return Response(b"[" + b",".join(parts) + b"]", 200, headers, JSON)
-
-
-def _encoding(members: Sequence[Any]) -> Pieces[bytes]:
-    """Return the members of a list, at least one, without the brackets."""
-    encoded: list[bytes] = []
-    for first in range(0, len(members), _PIECE):
-        encoded += map(msgspec.json.encode, members[first : first + _PIECE])
-        yield
-    return b",".join(encoded)

@@ -106,7 +106,6 @@ def add_pointers(
                 lambda after, most: service.select(name, most, key_in(after, PointerKey)),
                 lambda each: PointerKey(each.begun_ms, each.pointer, 0),
                 show_page,
-                bodies,
             )
 
     @app.get(POINTERS, **describe.ALL_POINTERS)
@@ -118,7 +117,6 @@ def add_pointers(
                 lambda after, most: service.select_all(most, key_in(after, PointerKey)),
                 lambda each: each.key,
                 service.shown,
-                bodies,
             )
 
     async def show_page(found: Sequence[OpenPointer]) -> list[dict[str, Any]]:

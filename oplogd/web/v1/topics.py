@@ -102,7 +102,7 @@ def add_topics(
         with problems():
             asked = asked_page(request.query_params)
             if not asked.is_whole:
-                return await listed(asked, partial(read_page, namespace), _name, show_page, bodies)
+                return await listed(asked, partial(read_page, namespace), _name, show_page)
             found = await topics.in_namespace(namespace)
             default = await topics.default_ttl() if any(t.ttl is None for t in found) else 0
             others = [await show_oplog()] if namespace == SYSTEM else []
@@ -114,7 +114,7 @@ def add_topics(
         rights.require(request, Right.READ, SYSTEM)
         with problems():
             asked = asked_page(request.query_params)
-            return await listed(asked, read_namespaces, lambda each: each.name, as_they_are, bodies)
+            return await listed(asked, read_namespaces, lambda each: each.name, as_they_are)
 
     async def read_page(namespace: str, after: str, limit: int) -> list[Topic | TopicName]:
         """Return topics past a cursor, and the oplog among those of its namespace."""

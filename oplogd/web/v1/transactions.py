@@ -106,7 +106,6 @@ def add_transactions(
                 lambda after, most: service.select(state, group, most, key_in(after, int)),
                 lambda each: int(each.id),  # of MongoDB it is a number of another type
                 service.shown,
-                bodies,
             )
 
     def require_write(request: Request) -> None:

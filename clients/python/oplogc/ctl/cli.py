@@ -10,6 +10,8 @@ from click.shell_completion import shell_complete
 
 from oplogc import __version__
 from oplogc.address import shown_text
+from oplogc.ctl.lease import lease
+from oplogc.ctl.namespaces import namespaces
 from oplogc.ctl.options import PREFIX, VARIABLES, Failed, source_of
 from oplogc.ctl.pointer import pointer
 from oplogc.ctl.topic import topic
@@ -39,6 +41,7 @@ Examples:
   oplogctl topic follow orders --from 10m --json | jq -r .payload
   oplogctl topic entries orders
   oplogctl txn list --state open
+  oplogctl pointer list
 """
 
 
@@ -56,6 +59,8 @@ def command() -> None:
 command.add_command(topic)
 command.add_command(txn)
 command.add_command(pointer)
+command.add_command(lease)
+command.add_command(namespaces)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

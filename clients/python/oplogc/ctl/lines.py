@@ -1,7 +1,7 @@
 """Topics, messages and entries as lines, for people and in JSON. No I/O."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from oplogc.answers import printable
@@ -9,6 +9,9 @@ from oplogc.ctl.values import shown_duration
 from oplogc.terminal import as_time
 from oplogc.topics import (
     Entry,
+    Lease,
+    ListedPointer,
+    Namespace,
     OpenPointer,
     ReceivedMessage,
     Reset,
@@ -76,7 +79,75 @@ _TITLES = ("OFFSET", "TIME", "KIND", "POINTER/TXN", "STATE", "RECORDS", "BYTES")
 
 def entry_lines(entries: Sequence[Entry]) -> list[str]:
     """Return a table with its titles, empty if there are no entries."""
-    rows = [_TITLES, *map(_row, entries)] if entries else []
+    return _table(_TITLES, map(_row, entries))
+
+
+def namespace_lines(namespaces: Sequence[Namespace]) -> list[str]:
+    return _table(("NAMESPACE", "TOPICS"), ((name, str(count)) for name, count in namespaces))
+
+
+def namespace_json(namespace: Namespace) -> str:
+    return json.dumps(namespace._asdict())
+
+
+def lease_lines(leases: Sequence[Lease]) -> list[str]:
+    """Return a table with its titles. A lease that anyone may acquire has no time left."""
+    return _table(
+        ("LEASE", "HOLDER", "TERM", "LEFT", "NOTE"),
+        (
+            (
+                each.name,
+                each.holder or "-",
+                str(each.term),
+                f"{each.expires_in_ms / 1000:.1f}s" if each.expires_in_ms else "-",
+                each.note or "-",
+            )
+            for each in leases
+        ),
+    )
+
+
+def lease_json(lease: Lease) -> str:
+    return json.dumps(lease._asdict())
+
+
+def listed_pointer_lines(pointers: Sequence[ListedPointer]) -> list[str]:
+    """Return a table with its titles, empty if there are no pointers."""
+    return _table(
+        ("TOPIC", "POINTER", "STATE", "HOLDS", "BEGUN", "EXPIRES"),
+        (
+            (
+                str(each.topic),
+                str(each.pointer),
+                each.state,
+                "yes" if each.holds else "no",
+                as_time(each.begun_at),
+                "-" if each.expires_at is None else as_time(each.expires_at),
+            )
+            for each in pointers
+        ),
+    )
+
+
+def listed_pointer_json(pointer: ListedPointer) -> str:
+    """Return a pointer as the agent shows it."""
+    shown = {
+        **pointer.topic._asdict(),
+        "pointer": str(pointer.pointer),
+        "state": pointer.state,
+        "holds": pointer.holds,
+        "begun_at": as_time(pointer.begun_at),
+        "expires_at": None if pointer.expires_at is None else as_time(pointer.expires_at),
+        "published": pointer.published,
+    }
+    return json.dumps(shown)
+
+
+def _table(titles: tuple[str, ...], cells: Iterable[tuple[str, ...]]) -> list[str]:
+    """Return the lines of a table, none if it has no rows."""
+    rows = [titles, *cells]
+    if len(rows) == 1:
+        return []
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         printable("  ".join(map(str.ljust, row, widths)).rstrip())  # a cell has no blank around it

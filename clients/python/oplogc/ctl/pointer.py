@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from oplogc.ctl.lines import listed_pointer_json, listed_pointer_lines
 from oplogc.ctl.options import Connection, Converted, as_json, connected, option
 from oplogc.topics.foreign.calls import MAX_TOPICS
 from oplogc.topics.foreign.transaction import pointer_of
@@ -14,12 +15,25 @@ from oplogc.topics.names import topic_name
 
 @click.group(no_args_is_help=True)
 def pointer() -> None:
-    """Report the end of foreign transactions.
+    """Report the end of foreign transactions, and list those that are open.
 
     POINTER is the write pointer of a transaction of another transaction manager. Readers without
-    its snapshot wait for the report, or for its time-out. `oplogctl topic pointers` lists those
-    that are open.
+    its snapshot wait for the report, or for its time-out.
     """
+
+
+@pointer.command("list")
+@as_json
+@connected(writes=False)
+def list_(connection: Connection, as_json: bool) -> None:
+    """List the open pointers of all topics, the oldest first.
+
+    HOLDS tells whether readers wait for it. `oplogctl topic pointers` lists those of one topic.
+    """
+    with connection.topics() as topics:
+        found = topics.pointers.list_all()
+    for line in map(listed_pointer_json, found) if as_json else listed_pointer_lines(found):
+        print(line)
 
 
 def _report(command: Callable[..., Any]) -> Callable[..., Any]:

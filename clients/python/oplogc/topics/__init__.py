@@ -26,6 +26,7 @@ from oplogc.topics.foreign.pointers import AsyncPointers
 from oplogc.topics.foreign.publisher import AsyncForeignPublisher
 from oplogc.topics.foreign.threads import ForeignPublisher, Pointers
 from oplogc.topics.foreign.transaction import ForeignTransaction
+from oplogc.topics.lists import Lease, ListedPointer, Namespace
 from oplogc.topics.message import Message, ReceivedMessage
 from oplogc.topics.names import Topic, TopicName
 from oplogc.topics.queue import PublishCounters
@@ -47,8 +48,11 @@ __all__ = [
     "ForeignPublisher",
     "ForeignTransaction",
     "Isolation",
+    "Lease",
+    "ListedPointer",
     "Message",
     "MessageError",
+    "Namespace",
     "NotAllowed",
     "OpenPointer",
     "OperationError",

@@ -13,7 +13,7 @@ from oplogc.answers import Answer
 from oplogc.backoff import Backoff
 from oplogc.errors import BufferFullError, TopicAlreadyExists, TopicNotFound
 from oplogc.http_client import Http
-from oplogc.topics import calls
+from oplogc.topics import calls, lists
 from oplogc.topics.agents import Agents
 from oplogc.topics.calls import READ_UNCOMMITTED, Call, Isolation, Polled
 from oplogc.topics.consumer import TopicConsumer
@@ -23,6 +23,7 @@ from oplogc.topics.foreign.core import MAX_BUFFERED_BYTES, ForeignCore
 from oplogc.topics.foreign.pointers import AsyncPointers
 from oplogc.topics.foreign.publisher import AsyncForeignPublisher
 from oplogc.topics.foreign.transaction import ForeignTransaction
+from oplogc.topics.lists import Lease, Namespace
 from oplogc.topics.message import Sendable
 from oplogc.topics.names import DEFAULT_NAMESPACE, Topic, topic_name
 from oplogc.topics.publication import Publication, done, fail, publication
@@ -151,6 +152,14 @@ class AsyncTopics:
     async def list(self, namespace: str = DEFAULT_NAMESPACE) -> tuple[Topic, ...]:
         """Return the topics of a namespace, sorted by name."""
         return calls.topics(namespace, await self._call(calls.list_topics(namespace)))
+
+    async def namespaces(self) -> tuple[Namespace, ...]:
+        """Return the namespaces that have topics, sorted by name."""
+        return await lists.all_pages(lists.list_namespaces(), self._call, lists.namespaces)
+
+    async def leases(self) -> tuple[Lease, ...]:
+        """Return the leases that were ever held, sorted by name."""
+        return await lists.all_pages(lists.list_leases(), self._call, lists.leases)
 
     async def delete(self, topic: str) -> None:
         """Delete a topic with its messages.

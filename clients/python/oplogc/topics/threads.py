@@ -22,6 +22,7 @@ from oplogc.topics.foreign.core import MAX_BUFFERED_BYTES
 from oplogc.topics.foreign.pointers import AsyncPointers
 from oplogc.topics.foreign.threads import ForeignPublisher, Pointers
 from oplogc.topics.foreign.transaction import ForeignTransaction
+from oplogc.topics.lists import Lease, Namespace
 from oplogc.topics.message import Sendable
 from oplogc.topics.names import DEFAULT_NAMESPACE, Topic
 from oplogc.topics.publication import done, publication
@@ -111,6 +112,14 @@ class Topics:
     def list(self, namespace: str = DEFAULT_NAMESPACE) -> tuple[Topic, ...]:
         """Return the topics of a namespace, sorted by name."""
         return self._thread.call(self._topics.list(namespace))
+
+    def namespaces(self) -> tuple[Namespace, ...]:
+        """Return the namespaces that have topics, sorted by name."""
+        return self._thread.call(self._topics.namespaces())
+
+    def leases(self) -> tuple[Lease, ...]:
+        """Return the leases that were ever held, sorted by name."""
+        return self._thread.call(self._topics.leases())
 
     def delete(self, topic: str) -> None:
         """Delete a topic with its messages; see ``AsyncTopics.delete``."""

@@ -4,11 +4,13 @@ from collections.abc import Sequence
 
 from oplogc.answers import Answer
 from oplogc.errors import OplogError, OutcomeUnknownError, ProtocolError, UnavailableError
+from oplogc.topics import lists
 from oplogc.topics.agents import Agents
 from oplogc.topics.calls import Call, confirmation, refusal
 from oplogc.topics.foreign import calls
 from oplogc.topics.foreign.calls import MAX_KEYS, OpenPointer, Published
 from oplogc.topics.foreign.transaction import HasWritePointer, pointer_of
+from oplogc.topics.lists import ListedPointer
 from oplogc.topics.message import Sendable, encode
 from oplogc.topics.names import TopicName, topic_name
 
@@ -125,6 +127,13 @@ class AsyncPointers:
         ``limit``: 1,000 at most; None: 100.
         """
         return calls.pointers(await self._confirmed(calls.list_pointers(topic_name(topic), limit)))
+
+    async def list_all(self) -> tuple[ListedPointer, ...]:
+        """Return the open pointers of all topics, the oldest first.
+
+        A pointer is listed once for each topic in which it is open.
+        """
+        return await lists.all_pages(lists.list_pointers(), self._confirmed, lists.pointers)
 
     async def _report(self, pointer: Pointer, decision: str, topics: Sequence[str]) -> None:
         call = calls.report(pointer_of(pointer), decision, calls.topic_names(topics))

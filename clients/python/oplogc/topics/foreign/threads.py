@@ -9,6 +9,7 @@ from oplogc.topics.foreign.calls import OpenPointer, Published
 from oplogc.topics.foreign.core import ForeignCore
 from oplogc.topics.foreign.pointers import AsyncPointers, Pointer
 from oplogc.topics.foreign.transaction import pointer_of
+from oplogc.topics.lists import ListedPointer
 from oplogc.topics.message import Sendable, encode
 from oplogc.topics.names import topic_name
 
@@ -66,6 +67,10 @@ class Pointers:
     def list(self, topic: str, limit: int | None = None) -> tuple[OpenPointer, ...]:
         """Return the open pointers of a topic; see ``AsyncPointers.list``."""
         return self._run(lambda pointers: pointers.list(topic, limit))
+
+    def list_all(self) -> tuple[ListedPointer, ...]:
+        """Return the open pointers of all topics; see ``AsyncPointers.list_all``."""
+        return self._run(lambda pointers: pointers.list_all())
 
 
 class ForeignPublisher:
