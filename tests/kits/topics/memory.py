@@ -338,8 +338,6 @@ class _MemoryLog:
         purged = self._topics.purged.get(self._log, 0)
         now_ms = self._topics.clock()
         return TopicBounds(front, generation.head, max(front, at), now_ms, purged=purged)
-            front, generation.head, max(front, at), self._topics.clock(), purged=purged
-        )
 
     async def expand(self, entry: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
         self._topics.generation(self._log)
