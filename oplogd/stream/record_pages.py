@@ -22,7 +22,7 @@ from oplogd.transaction import decode_marker
 PAGE = 500
 
 # Most bytes of the pages that an agent keeps for its consumers.
-MAX_BYTES = 16 * 1024 * 1024
+MAX_BYTES = 8 * 1024 * 1024
 
 # A page is dropped this many seconds after its last use.
 IDLE_SECONDS = 60.0
