@@ -1,7 +1,6 @@
 """An agent whose disk fills up: a file system of 24 MB."""
 
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.kits.agents.agent import DEADLINE, Agent, Answer
+from tests.kits.agents.disk import SECONDS, DiskAgent
 from tests.kits.agents.topics import Topic
 from tests.kits.clock.waiting import attempts
 from tests.kits.processes.disk import SmallDisk
@@ -17,8 +17,6 @@ from tests.kits.processes.disk import SmallDisk
 MIB = 1 << 20
 NEEDED = 3 * MIB
 RESERVE = NEEDED // 2
-# Deletions and programs that free space bring intake back within this time.
-SECONDS = 30
 PAYLOAD = "p" * 60_000
 
 
@@ -26,25 +24,6 @@ PAYLOAD = "p" * 60_000
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
     with SmallDisk(tmp_path / "disk", "size=24m") as disk:
         yield disk
-
-
-class DiskAgent(Agent):
-    """An agent with its store on the disk."""
-
-    def __init__(self, disk: SmallDisk, *flags: str) -> None:
-        self.start = lambda arguments, **options: subprocess.Popen(
-            [*disk.prefix, *arguments], **options
-        )
-        environ = {"OPLOGD_DISK_RESERVE": ""}  # the default
-        super().__init__(disk.mount_point, *flags, environ=environ)
-
-    def wait_disk(self, **wanted: Any) -> dict[str, Any]:
-        """Wait until members of ``disk`` in /status have these values, and return it."""
-        for _ in attempts(SECONDS):
-            found: dict[str, Any] = self.status()["disk"]
-            if all(found[name] == value for name, value in wanted.items()):
-                return found
-        raise AssertionError(f"wanted {wanted}, still {found}")
 
 
 def operation(id_: str) -> dict[str, Any]:
