@@ -1,9 +1,9 @@
 """The disk under the SQLite file: its free space, its refusals, and the reserve."""
 
 import errno
-import os
 import shutil
 import sqlite3
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -145,13 +145,8 @@ class Disk:
         return (total, free) if total else (0, UNKNOWN)
 
     def _has_no_room(self) -> bool:
-        path = self._path.with_name(f"{self._path.name}-probe")
         try:
-            file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
-            try:
-                return os.write(file, bytes(_PROBE_BYTES)) < _PROBE_BYTES
-            finally:
-                os.close(file)
-                path.unlink()
+            with tempfile.TemporaryFile(dir=self._path.parent, buffering=0) as file:
+                return (file.write(bytes(_PROBE_BYTES)) or 0) < _PROBE_BYTES
         except OSError as error:
             return error.errno in (errno.ENOSPC, errno.EDQUOT)
