@@ -16,15 +16,22 @@ logger = logging.getLogger("oplogd.topics")
 async def sweep_topics(
     topics: Topics, seconds: float, clock: Clock = SYSTEM, asked: asyncio.Event | None = None
 ) -> None:
-    """Remove expired messages every ``seconds``, and when ``asked``. A failure is logged."""
+    """Remove expired messages every ``seconds``, and when ``asked``.
+
+    A failure is logged, but not again while it repeats.
+    """
     asked = asked or asyncio.Event()
     await _pause(min(FIRST_SECONDS, seconds), clock, asked)
+    trouble = ""
     while True:
         try:
             if count := await topics.sweep():
                 logger.debug("removed %d messages that had expired", count)
+            trouble = ""
         except StoreUnavailableError as error:
-            logger.warning("cannot remove expired messages: %s", error)
+            if trouble != str(error):
+                logger.warning("cannot remove expired messages: %s", error)
+            trouble = str(error)
         except Exception as error:
             logger.error("cannot remove expired messages", exc_info=error)
         await _pause(seconds, clock, asked)

@@ -91,3 +91,15 @@ async def test_a_sweep_that_fails_is_logged_and_repeated(
         await pass_(clock, 60)
         assert topics.sweeps == 2
     assert len(caplog.messages) == 1
+
+
+async def test_a_failure_that_repeats_is_logged_once_until_a_sweep_succeeds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = VirtualClock()
+    async with swept(clock, 10.0) as topics:
+        for text in ("full", "full", "full", "away", "", "away"):
+            topics.failure = StoreUnavailableError(text) if text else None
+            await pass_(clock, 10)
+        assert topics.sweeps == 6
+    assert [each.rpartition(" ")[2] for each in caplog.messages] == ["full", "away", "away"]
