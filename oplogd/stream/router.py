@@ -34,9 +34,7 @@ class MessageRouter:
     has_sequences: ClassVar[bool] = True
 
     def route(self, entry: TopicEntry, index: Index) -> Routed:
-        # Uncommitted readers have read the message at its first place.
-        frame = b"" if entry.event == EntryKind.LATE else message_frame(entry)
-        return Mark(entry.offset, entry.ms, entry.sequence), frame, ()
+        return Mark(entry.offset, entry.ms, entry.sequence), uncommitted_frame(entry), ()
 
 
 # Digits of an id behind the time and the sequence, for messages that were not stored before.
@@ -52,6 +50,14 @@ _PASSING = frozenset(
     for kind in EntryKind
     if Reading.PASS in (reading(kind, isolation, Reading.PASS) for isolation in Isolation)
 )
+
+
+def uncommitted_frame(entry: TopicEntry) -> bytes:
+    """Return the block of an entry for uncommitted readers; empty if they get none.
+
+    They have read the message of a LATE entry at its first place.
+    """
+    return b"" if entry.event == EntryKind.LATE else message_frame(entry)
 
 
 def message_frame(entry: TopicEntry) -> bytes:

@@ -13,7 +13,7 @@ from oplogd.stream.filters import Filter
 from oplogd.stream.frames import TOPIC_RESET
 from oplogd.stream.live import Live, LogPhase
 from oplogd.stream.phase import Phase, Step, Subscription
-from oplogd.stream.router import message_frame
+from oplogd.stream.router import uncommitted_frame
 from oplogd.stream.topic_start import (
     TopicPosition,
     TopicStart,
@@ -103,7 +103,7 @@ class TopicBridge:
         return filter_.committed or _PUBLISH in [entry.event for entry in entries]
 
     def passing(self, entry: TopicEntry, filter_: Filter) -> tuple[Mark, bytes]:
-        return _mark(entry), message_frame(entry)
+        return _mark(entry), uncommitted_frame(entry)
 
     async def entry_at(self, mark: Mark) -> TopicEntry | None:
         for entry in await self.log.read(mark.offset - 1, 1):

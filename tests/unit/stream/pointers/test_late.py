@@ -37,6 +37,22 @@ async def test_a_late_commit_shows_messages_to_committed_readers_only(
     assert await world.reads(topic) == expected
 
 
+async def test_an_uncommitted_reader_that_reads_on_from_the_store_gets_late_messages_once(
+    held_world: PointerWorld,
+) -> None:
+    """There is no entry that expands among those that it reads."""
+    world = held_world
+    topic = await world.create()
+    reader = await world.follow(topic, None, UNCOMMITTED)
+    await world.direct(topic, P, "a", "b")
+    await world.decide(topic, P, TIMED_OUT)
+    await world.decide(topic, P, COMMIT)
+    await world.publish(topic, "plain")
+    await world.advance()
+    await world.forget(topic)
+    assert told(await read_all(reader)) == ["a", "b", "plain"]
+
+
 async def test_a_poll_from_memory_shows_late_messages_as_one_from_the_store_does(
     held_world: PointerWorld,
 ) -> None:
