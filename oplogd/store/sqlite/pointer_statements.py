@@ -170,8 +170,8 @@ SOME_PLACES = f"""
 """
 FORGET = f"DELETE FROM pointers WHERE {_OF_POINTER}"
 ABORTED = f"""
-    SELECT log, pointer FROM pointers INDEXED BY aborted_pointers
-    WHERE state = '{Decision.ABORTED}' AND has_entries LIMIT ?
+    SELECT log, pointer FROM pointers INDEXED BY aborted_pointers CROSS JOIN topics USING (log)
+    WHERE state = '{Decision.ABORTED}' AND has_entries AND name IS NOT NULL LIMIT ?
 """
 SET_VOIDED = f"UPDATE pointers SET has_entries = 0 WHERE {_OF_POINTER}"
 # Of a deleted topic.

@@ -180,3 +180,20 @@ async def test_a_sweep_of_an_aborted_pointer_voids_no_entry_twice_and_none_of_ot
         assert (await entry_at(store, topic, short)).data == ""
         assert await store.topics.sweep() == 0
         assert await store.pointers.rollback(topic.log, 7, None) is None
+
+
+async def test_a_topic_that_is_deleted_during_the_sweep_does_not_end_it(
+    path: Path, clock: VirtualClock, monkeypatch: Patch
+) -> None:
+    async with opened(path, clock) as store:
+        gone, topic = [await store.topics.create(named(each), None) for each in ("gone", "t")]
+        for each in (gone, topic):
+            await publish_under(store, each, 7, "a")
+            await store.pointers.decide([each.log], 7, Decision.ABORTED)
+        await store.topics.delete(gone.name)
+        with monkeypatch.context() as patch:
+            patch.setattr(sweep, "deleted", lambda db: [])  # it looked before the deletion
+            assert await store.topics.sweep() == 1
+        assert [kind for kind, _ in await kinds_in(store, topic)] == ["void", "abort", "void"]
+        await store.topics.sweep()
+        assert pointer_counts(path) == [1, 0, 0]
