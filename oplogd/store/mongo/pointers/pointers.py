@@ -208,6 +208,10 @@ class MongoPointers:
             is_late = not is_free and await self._reporting.is_committed(pointer, log)
             if is_late and not force:
                 raise too_late(pointer)
+            if is_late:
+                # Another agent may be about to append the rest of a late commit: it must meet
+                # entries, which are voided here.
+                await self._reporting.report([log], pointer, Decision.COMMITTED)
             mark = None
             for note in await self._rollbacks.pending(pointer, log):
                 mark = await self._rollbacks.complete(note)

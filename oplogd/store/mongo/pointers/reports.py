@@ -7,12 +7,14 @@ the same time, no rollback begins after the report of a commit, and no report is
 of its logs. Whoever meets a claim completes its rollback.
 
 ``oplog_reports`` holds ``{_id, v, committed, aborted, late, claims, due}``. ``_id``: 16 hex digits
-of the pointer. ``v`` grows with each change. ``committed`` and ``aborted``: the logs for which that
+of the pointer. ``v`` grows with each change, from a random number on: a document that was removed
+and made again must not look unchanged. ``committed`` and ``aborted``: the logs for which that
 was reported, until the decision leaves the log. ``late``: offset, ms and sequence of the last LATE
 entry by log, once all of them are there. ``claims``: the tokens of rollbacks by log. ``due``: some
 reports may not be carried out; the keeper completes them after this time.
 """
 
+import secrets
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
@@ -26,6 +28,8 @@ from oplogd.store.mongo.pointers.rows import SETTLED_MS, STEP
 from oplogd.store.mongo.topics.layout import Document, parts
 
 REPORTS = "oplog_reports"
+
+_VERSION_BITS = 62
 
 REPORTED = (Decision.COMMITTED, Decision.ABORTED)
 
@@ -143,7 +147,8 @@ class Reports:
         """Change a document unless somebody else has. Return whether it was changed."""
         if not found["v"]:
             try:
-                await self._reports.insert_one({**found, "v": 1, **_set(found, change)})
+                version = 1 + secrets.randbits(_VERSION_BITS)
+                await self._reports.insert_one({**found, "v": version, **_set(found, change)})
             except DuplicateKeyError:
                 return False
             return True

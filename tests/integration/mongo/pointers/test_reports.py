@@ -197,6 +197,40 @@ async def test_late_commits_of_two_agents_publish_each_message_once(
     assert await late(keeper, topic) == [*"abcdefgh"]
 
 
+async def test_a_forced_rollback_takes_what_another_agent_still_publishes_late(
+    keeper: MongoStore,
+    other: MongoStore,
+    steps: Steps,
+    clock: VirtualClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("oplogd.store.mongo.pointers.late._ENTRIES", 1)
+    (topic,) = await topics_of(keeper, "a")
+    await publish(keeper, topic, "a", "b", "c")
+    clock.ms += TIMEOUT_MS + 1
+    await keeper.pointers.keep()
+    steps.hold_at = "late"
+    report = asyncio.ensure_future(other.pointers.decide([topic.log], TEPHRA, COMMITTED))
+    await steps.held.wait()
+    assert await keeper.pointers.rollback(topic.log, TEPHRA, None, force=True) is not None
+    steps.go_on.set()
+    await report
+    assert await kinds(keeper, topic) == [*["void"] * 3, "abort", *["void"] * 4]
+
+
+async def test_a_record_that_was_made_again_is_not_taken_for_the_one_before(
+    keeper: MongoStore,
+) -> None:
+    reports = keeper.pointers._reports
+    help_ = keeper.pointers._rollbacks.help
+    versions = set()
+    for _ in range(3):
+        await reports.claim(TEPHRA, 1, "token", help_)
+        versions.add((await reports.find(TEPHRA))["v"])
+        await reports.release(TEPHRA, 1, "token")
+    assert len(versions) == 3
+
+
 async def test_a_sweep_that_was_cut_names_all_entries_that_it_has_voided(
     plain_url: str, make_store: MakeStore, steps: Steps, keeper: MongoStore
 ) -> None:
