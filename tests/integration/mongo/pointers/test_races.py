@@ -289,9 +289,11 @@ async def test_a_cancelled_caller_does_not_double_the_messages_of_another_one(
     first_in_turn = wire.hold(inserts_entries)
     calls = [asyncio.create_task(publish(store, topic, "0"))]
     await asyncio.to_thread(first_in_turn.wait)
+    waiting = store.pointers._appender._shared._waiting
     for name in "12":
         calls.append(asyncio.create_task(publish(store, topic, name)))
-        await store.pointers.stats()
+        while len(waiting) < len(calls):
+            await store.pointers.stats()
     held = wire.hold(inserts_entries, "after")
     await asyncio.to_thread(first_in_turn.release)
     await asyncio.to_thread(held.wait)
