@@ -119,12 +119,14 @@ def _publish_late(db: sqlite3.Connection, row: rows.Row, now: int) -> Mark | Non
     front = topic_entries.locate(db, log, 0, 0, now).front
     given = {"log": log, "pointer": pointer, "now": now}
     place = base(log) + front.offset
-    places = [each for (each,) in db.execute(sql.STANDING, given | {"front": place})]
-    found = db.execute(sql.MESSAGES, given | {"places": _json(places)}).fetchall()
+    standing = db.execute(sql.STANDING, given | {"front": place}).fetchall()
     mark = None
-    for part in parts(found, lambda message: len(message[1])):
-        contents = [(ttl, data) for ttl, data, *_ in part]
-        *_, mark = append(db, EntryKind.LATE, log, pointer, contents, now)
+    for some in parts(standing, lambda entry: entry[1]):  # the messages of all may be gigabytes
+        places = _json([each for each, _ in some])
+        found = db.execute(sql.MESSAGES, given | {"places": places}).fetchall()
+        for part in parts(found, lambda message: len(message[1])):
+            contents = [(ttl, data) for ttl, data, *_ in part]
+            *_, mark = append(db, EntryKind.LATE, log, pointer, contents, now)
     return mark
 
 

@@ -87,7 +87,7 @@ _MARKER = "substr(entries.data, length(:pointer) + 2)"
 # The entries that can be read, each with the messages that it publishes: what the time to live of
 # a message leaves, and the message.
 STANDING = f"""
-    SELECT place FROM pointer_places CROSS JOIN entries USING (place)
+    SELECT place, length(data) FROM pointer_places CROSS JOIN entries USING (place)
     WHERE {_OF_POINTER} AND place > :front AND kind IN ({_KINDS}) ORDER BY place
 """
 MESSAGES = f"""

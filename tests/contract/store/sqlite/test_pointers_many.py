@@ -2,17 +2,21 @@
 
 import asyncio
 import sqlite3
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from oplogd.pointer import MAX_POINTER, Decision
 from oplogd.store.pointers import PointerDecisions
+from oplogd.store.sqlite import parts as sqlite_parts
 from oplogd.store.sqlite import pointer_ends, pointer_rows, pointer_steps
 from oplogd.transaction import decode_marker
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.store.messages import NAME, named
 from tests.kits.store.pointing import (
+    committed,
     entry_at,
     markers_in,
     numbers_of,
@@ -134,3 +138,27 @@ async def test_decided_pointers_cost_the_keeper_and_the_lists_of_open_ones_nothi
             *(store.pointers.decide([topic.log], n, Decision.COMMITTED) for n in range(10, 2000))
         )
         assert steps() < 1.2 * few
+
+
+async def test_a_late_commit_holds_a_part_of_the_messages_at_a_time(
+    path: Path, clock: VirtualClock, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(sqlite_parts, "STATEMENT_BYTES", 100)
+    held: list[int] = []
+
+    def parts(found: Sequence[Any], size_of: Callable[[Any], int]) -> Iterator[Sequence[Any]]:
+        held.append(sum(map(size_of, found)))
+        return sqlite_parts.parts(found, size_of)
+
+    monkeypatch.setattr(pointer_ends, "parts", parts)
+    names = [f"{number:030}" for number in range(20)]
+    async with opened(path, clock) as store:
+        topic = await store.topics.create(NAME, None)
+        await publish_under(store, topic, 7, *names)
+        clock.ms += 3_600_000
+        assert await store.pointers.keep() == 1
+        await store.pointers.decide([topic.log], 7, Decision.COMMITTED)
+        assert (await committed(store, topic)).payloads == names
+    whole, *steps = held
+    assert len(steps) == 10
+    assert max(steps) <= 100 < whole
