@@ -36,7 +36,7 @@ from oplogd.stream.topic_follower import follow_topics
 from oplogd.stream.waker import Waker
 from oplogd.tombstones import purge_tombstones
 from oplogd.topics.parts import TopicParts
-from oplogd.topics.sweep import sweep_topics
+from oplogd.topics.sweep import keep_bounds, sweep_topics
 from oplogd.transactions.idle import retire_groups
 from oplogd.transactions.keeper import keep_transactions
 from oplogd.transactions.room import Room
@@ -216,6 +216,7 @@ class Agent:
                 self.store.topics, self.settings.topic_cleanup, self.clock, self.sweep_asked
             ),
         )
+        self._run("keeper of bounds", keep_bounds(self.store.topics, self.clock))
         self._run(
             "keeper of transactions", keep_transactions(self.store.transactions, clock=self.clock)
         )

@@ -55,6 +55,13 @@ class NoLogNumberError(OplogError):
     """The store has no free number for the log of another topic. The message says what to do."""
 
 
+class TopicFullError(OplogError):
+    """A topic, or all of them, have no room, and what is oldest is still needed. Try again later.
+
+    The message names the bound and what fills it.
+    """
+
+
 class TransactionNotFoundError(OplogError):
     """There is no transaction with this id, or it was forgotten."""
 

@@ -59,6 +59,7 @@ def make_store(settings: Settings, clock: Clock = SYSTEM) -> Store:
             max_bytes=settings.capped_collection_size,
             lease=settings.lease,
             topic_ttl=settings.topic_ttl,
+            topics_max_bytes=settings.topics_max_bytes,
             clock=clock,
         )
     return SqliteStore(
@@ -67,6 +68,7 @@ def make_store(settings: Settings, clock: Clock = SYSTEM) -> Store:
         topic_ttl=settings.topic_ttl,
         clock=clock,
         reserve=settings.disk_reserve,
+        topics_max_bytes=settings.topics_max_bytes,
     )
 
 

@@ -98,6 +98,16 @@ class StoreSettings:
         "Time to live of messages in topics without one of their own, at least 1s, in whole"
         " seconds. Not set: an existing store keeps its value, a new one gets 7d.",
     )
+    topics_max_bytes: int | None = setting(
+        "Topics",
+        "--topics-max-bytes",
+        "SIZE|0",
+        None,
+        values.size_or_0(1 << 20),
+        "Maximum size of the messages of all topics together, at least 1MB. Above it the oldest"
+        " messages leave. 0: no bound. Not set: an existing store keeps its value, a new one has"
+        " none.",
+    )
     topic_cleanup: float = setting(
         "Topics",
         "--topic-cleanup",

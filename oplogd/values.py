@@ -108,6 +108,11 @@ def size(least: int) -> Callable[[str], int]:
     return convert
 
 
+def size_or_0(least: int) -> Callable[[str], int]:
+    sized = size(least)
+    return lambda text: 0 if text.strip() == "0" else sized(text)
+
+
 _SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 

@@ -82,7 +82,7 @@ class PointerService:
             return log, await self._pointers.publish(log, pointer, messages, timeout)
 
         with self._counted(name, messages):
-            log, marks = await self._in(name, append)
+            log, marks = await self._in(name, append, messages)
         if marks:
             self._acknowledged(log, marks[-1].offset)
         return marks
@@ -94,6 +94,7 @@ class PointerService:
             await self._in(
                 name,
                 lambda topic: self._pointers.store(topic.log, pointer, messages, timeout, limits),
+                messages,
             )
 
     async def rollback(
@@ -161,8 +162,13 @@ class PointerService:
         """Return up to ``limit`` entries after an offset for an answer. None: the newest."""
         return await self._in(name, lambda topic: self._entries(topic, after, limit))
 
-    async def _in(self, name: TopicName, work: Callable[[Topic], Awaitable[_T]]) -> _T:
-        topic = await self._known.find(name)
+    async def _in(
+        self,
+        name: TopicName,
+        work: Callable[[Topic], Awaitable[_T]],
+        messages: Sequence[Message] = (),
+    ) -> _T:
+        topic = await self._known.fitting(name, messages)
         try:
             return await work(topic)
         except TopicNotFoundError:  # deleted since it was looked up

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from oplogd.event_id import Mark
@@ -17,6 +18,15 @@ DEFAULT_TTL = 7 * 86_400
 
 # Offsets in a topic stay below MAX_OFFSET.
 MAX_OFFSET = (1 << 40) - 1
+
+
+# Bytes that an entry or a stored message counts besides its data.
+ENTRY_OCTETS = 100
+# The least bound in bytes of a topic, and of all topics together.
+MIN_MAX_BYTES = 1 << 20
+# For so long after its decision, no bound in bytes removes anything that readers of a transaction
+# or pointer may still want.
+DECIDED_MS = 60_000
 
 
 class TopicEntry(NamedTuple):
@@ -61,12 +71,14 @@ class Topic(NamedTuple):
 
     ``ttl``: the topic's own time to live in seconds; None: the store's default counts.
     ``pointers``: its rules for messages under pointers.
+    ``max_bytes``: bound of what it stores, see ``Topics.shrink``; None: there is none.
     """
 
     log: int
     name: TopicName
     ttl: int | None
     pointers: PointerRules = DEFAULT_RULES
+    max_bytes: int | None = None
 
 
 class Namespace(NamedTuple):
@@ -124,26 +136,45 @@ class Refused(StrEnum):
     STALE = "stale"
 
 
-Outcome = Placed | Refused
+class Full(NamedTuple):
+    """The batch is not in the log: a bound in bytes is reached, and the oldest entries must stay.
+
+    ``reason``: names the bound and what fills it.
+    """
+
+    reason: str
+
+
+Outcome = Placed | Refused | Full
 
 
 class News(NamedTuple):
     """``logs``: logs that have entries past the offsets given, or were deleted.
 
     ``version``: changes whenever a topic was created, changed or deleted, by any agent.
+    ``floors``: offsets up to which entries have left logs because of a bound in bytes, since the
+    call before.
     """
 
     logs: Collection[int]
     version: int
+    floors: Mapping[int, int] = MappingProxyType({})
 
 
 class TopicStats(NamedTuple):
     """Figures for /status. ``topics``: number of topics that exist. ``numbers``: of logs in use,
     those of topics that were deleted lately included.
+
+    ``octets``: of all that topics store, see ``Topics.shrink``. ``max_bytes``: bound of all topics
+    together, None without one. ``left``: entries that this process has removed because of bounds in
+    bytes.
     """
 
     topics: int
     numbers: int = 0
+    octets: int = 0
+    max_bytes: int | None = None
+    left: int = 0
 
 
 class TopicLog(Protocol):
@@ -187,17 +218,27 @@ class Topics(Protocol):
     """
 
     async def create(
-        self, name: TopicName, ttl: int | None, pointers: PointerRules = DEFAULT_RULES
+        self,
+        name: TopicName,
+        ttl: int | None,
+        pointers: PointerRules = DEFAULT_RULES,
+        *,
+        max_bytes: int | None = None,
     ) -> Topic:
         """Create a topic. Raises TopicExistsError and NoLogNumberError."""
 
     async def change(
-        self, name: TopicName, ttl: int | None, pointers: PointerRules = DEFAULT_RULES
+        self,
+        name: TopicName,
+        ttl: int | None,
+        pointers: PointerRules = DEFAULT_RULES,
+        *,
+        max_bytes: int | None = None,
     ) -> Topic:
         """Set the properties; a ``ttl`` of None is the default. Raises TopicNotFoundError.
 
-        Messages that have expired by the old time to live stay expired. Pointers that are open keep
-        their time-outs, and end as before.
+        Messages that have expired by the old time to live stay expired. A smaller bound counts from
+        the next ``shrink`` on. Pointers that are open keep their time-outs, and end as before.
         """
 
     async def delete(self, name: TopicName) -> None:
@@ -243,4 +284,14 @@ class Topics(Protocol):
 
         Works in small steps, so that it delays no append by more than some milliseconds. Of several
         agents on one store only one does it.
+        """
+
+    async def shrink(self) -> int:
+        """Let the oldest entries leave while topics store more than their bounds. Return the number
+        of entries removed.
+
+        Each entry and each stored message counts its data and ENTRY_OCTETS. The front of a topic
+        with ``max_bytes`` leaves first; if all topics together have a bound, the oldest fronts do.
+        Entries that an undecided or just decided transaction or pointer needs stay, and the newest
+        entry of each topic. Works in small steps, as ``sweep`` does.
         """

@@ -68,6 +68,8 @@ class TopicFollower:
         self._starts = 0
         # Version of the catalogue by which the feeds know their topics.
         self._version: int | None = None
+        # Offsets up to which entries have left logs because of bounds in bytes.
+        self._floors: dict[int, int] = {}
         # Logs of topics that were changed, and whose rings may hold messages that are gone.
         self._changed: dict[int, None] = {}
         # The log that was checked last.
@@ -92,6 +94,8 @@ class TopicFollower:
             feeds.due.update(
                 (log, None) for log in news.logs if feeds.heads.get(log) == self._heads.get(log, -1)
             )
+            self._floors |= news.floors
+        self._forget_left()
         is_idle = news is not None and not feeds.due
         await self._each(self._read, feeds.due)
         if news is not None and news.version != self._version:
@@ -105,7 +109,18 @@ class TopicFollower:
         news, self._news = self._news, None
         if news is not None:
             news.cancel()
-            await asyncio.gather(news, return_exceptions=True)
+            (result,) = await asyncio.gather(news, return_exceptions=True)
+            if isinstance(result, News):
+                self._floors |= result.floors
+
+    def _forget_left(self) -> None:
+        """Drop what has left the store because of a bound in bytes."""
+        floors, self._floors = self._floors, {}
+        for log, offset in floors.items():
+            feed = self._feeds.get(log)
+            if feed is not None and feed.is_started:
+                feed.ring.forget(offset)
+                self._feeds.grown(feed)
 
     async def _wait(self, seconds: float) -> News | None:
         """Return the news; None if the follower was woken before there are any."""

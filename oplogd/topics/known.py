@@ -1,7 +1,11 @@
 """The topics that this agent has looked up, so that a publish need not ask the store."""
 
+from collections.abc import Sequence
+
+from oplogd.message import Message
 from oplogd.names import TopicName, no_topic
-from oplogd.store.topics import Topic, Topics
+from oplogd.store.bounds import require_fitting
+from oplogd.store.topics import ENTRY_OCTETS, MIN_MAX_BYTES, Topic, Topics
 
 _MAX_KNOWN = 10_000
 
@@ -26,6 +30,17 @@ class KnownTopics:
         if other_than is not None and topic.log == other_than.log:
             raise no_topic(name)
         return topic
+
+    async def fitting(self, name: TopicName, messages: Sequence[Message]) -> Topic:
+        """Return a topic for messages. Raises MessageTooLargeError, too.
+
+        Bounds are large, so only large messages make it ask the store for the present one.
+        """
+        if any(len(message.data) + ENTRY_OCTETS > MIN_MAX_BYTES for message in messages):
+            topic = await self.look_up(name)
+            require_fitting(topic, messages)
+            return topic
+        return await self.find(name)
 
     async def look_up(self, name: TopicName) -> Topic:
         """Ask the store for the topic of this name. Raises as ``find`` does."""

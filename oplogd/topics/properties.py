@@ -10,24 +10,33 @@ from oplogd.json_input import Rules, read
 from oplogd.message import REASONS, Ttl, ttl_seconds
 from oplogd.operation import Text
 from oplogd.pointer import DEFAULT_RULES, MAX_TIMEOUT, PointerRules
+from oplogd.store.topics import MIN_MAX_BYTES
 
 
 class Properties(NamedTuple):
-    """``ttl``: see ``Topic``. ``pointers``: the rules for messages under pointers."""
+    """See ``Topic``. ``pointers``: the rules for messages under pointers."""
 
     ttl: int | None = None
     pointers: PointerRules = DEFAULT_RULES
+    max_bytes: int | None = None
 
 
 class _Properties(msgspec.Struct, forbid_unknown_fields=True):
     ttl: Ttl = None
     pointers: Literal["on", "off"] | None = None
     pointer_timeout: Ttl = None
+    max_bytes: int | str | None = None
 
 
 _TIMEOUT = f"must be a whole number of seconds from 1 to {MAX_TIMEOUT:,}"
+_BYTES = f"must be a whole number of bytes, at least {MIN_MAX_BYTES:,}"
 _RULES = Rules(
-    {"ttl": REASONS["ttl"], "pointers": "must be on or off", "pointer_timeout": _TIMEOUT},
+    {
+        "ttl": REASONS["ttl"],
+        "pointers": "must be on or off",
+        "pointer_timeout": _TIMEOUT,
+        "max_bytes": _BYTES,
+    },
     unknown="is not a property of a topic",
 )
 _decode: Callable[[Text], _Properties] = msgspec.json.Decoder(_Properties).decode
@@ -45,9 +54,20 @@ def parse_properties(raw: bytes) -> Properties:
         return Properties(
             ttl_seconds(given.ttl, "ttl"),
             PointerRules(given.pointers != "off", _timeout(given.pointer_timeout)),
+            _max_bytes(given.max_bytes),
         )
     except MessageError as error:
         raise TopicError(error.field, error.reason) from None
+
+
+def _max_bytes(given: int | str | None) -> int | None:
+    if isinstance(given, str) and given.isascii() and given.isdecimal() and len(given) <= 19:
+        given = int(given)
+    if given is None:
+        return None
+    if isinstance(given, str) or not MIN_MAX_BYTES <= given < 1 << 63:
+        raise MessageError("max_bytes", _BYTES)
+    return given
 
 
 def rules_shown(rules: PointerRules) -> dict[str, str | int]:

@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import Sequence
 
-from oplogd.errors import OplogError, StaleFenceError
+from oplogd.errors import OplogError, StaleFenceError, TopicFullError
 from oplogd.ingest.body import TooLargeError
 from oplogd.ingest.bounded import BoundedQueue, Waiting
 from oplogd.lease import Fence, stale
 from oplogd.leases.counters import LeaseCounters
 from oplogd.message import Message
 from oplogd.names import TopicName
-from oplogd.store.topics import Outcome, Refused
+from oplogd.store.topics import Full, Outcome, Refused
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
 
@@ -66,8 +66,9 @@ class Publisher:
     ) -> None:
         """Append messages to a topic together, and return when they are durable.
 
-        Raises TopicNotFoundError, TooLargeError, QueueFullError, NotConfirmedError,
-        StoreUnavailableError, and StaleFenceError if the fence does not hold.
+        Raises TopicNotFoundError, TooLargeError, MessageTooLargeError, QueueFullError,
+        TopicFullError, NotConfirmedError, StoreUnavailableError, and StaleFenceError if the fence
+        does not hold.
         """
         try:
             await self._publish(name, messages, fence)
@@ -80,12 +81,14 @@ class Publisher:
         self, name: TopicName, messages: Sequence[Message], fence: Fence | None
     ) -> None:
         self._require_room(messages)
-        topic = await self._known.find(name)
+        topic = await self._known.fitting(name, messages)
         while (outcome := await self._append(topic.log, messages, fence)) is Refused.DELETED:
             topic = await self._known.find(name, other_than=topic)
         if fence is not None and outcome is Refused.STALE:
             self._leases.add_stale_publish()
             raise StaleFenceError(stale(fence))
+        if isinstance(outcome, Full):
+            raise TopicFullError(outcome.reason)
 
     async def _append(self, log: int, messages: Sequence[Message], fence: Fence | None) -> Outcome:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -14,8 +14,9 @@ from oplogd.errors import (
     TransactionTooLargeError,
 )
 from oplogd.lease import Fence, require_same
+from oplogd.message import Message
 from oplogd.names import OPLOG, SYSTEM, TopicName, no_topic
-from oplogd.store.topics import Topic, Topics
+from oplogd.store.topics import MIN_MAX_BYTES, Topic, Topics
 from oplogd.store.transactions import Commit, Limits, NewTransaction, Transaction, Transactions
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.writer import Acknowledged, without_rings
@@ -179,6 +180,8 @@ class TransactionService:
         logs = {name: topic.log if topic else _OPLOG_LOG for name, topic in topics.items()}
         records: list[Record] = []
         for each in writing.records:
+            if isinstance(each.content, Message) and len(each.content.data) >= MIN_MAX_BYTES:
+                await self._known.fitting(each.topic, [each.content])
             records.append(Record(each.lsn, logs[each.topic], each.content, each.digest))
             if len(records) % _PIECE == 0:
                 await asyncio.sleep(0)

@@ -30,6 +30,7 @@ COUNTERS = {
     "topics_publishes": "Publishes whose messages are stored",
     "topics_messages_published": "Messages stored in topics",
     "topics_messages_refused": "Messages of publishes that failed",
+    "topics_left_by_bytes": "Entries of topics that have left because of a bound in bytes",
     "topics_polls": "Polls answered",
     "topics_messages_polled": "Messages sent in answers to polls",
     "transactions_committed": "Transactions that this agent has committed",
@@ -77,6 +78,8 @@ GAUGES = {
     "topics_count": "Topics in the store",
     "topics_numbers_used": "Numbers of logs in use, those of topics deleted lately included",
     "topics_numbers_free": "Numbers of logs that are free for other topics",
+    "topics_bytes": "Bytes that all topics store",
+    "topics_max_bytes": "Bytes that all topics may store, 0 without a bound",
     "topics_queue_size": "Messages waiting to be stored",
     "topics_queue_bytes": "Bytes of messages waiting to be stored",
     "topics_feeds": "Topics with messages in memory, because somebody listens",
@@ -123,7 +126,8 @@ class _Snapshot(Collector):
     def collect(self) -> Iterable[Metric]:
         values = dict(_flatten(self._status))
         for name, text in COUNTERS.items():
-            yield CounterMetricFamily(f"oplog_{name}", text, value=values[name])
+            if values[name] is not None:  # some are kept in the store
+                yield CounterMetricFamily(f"oplog_{name}", text, value=values[name])
         for name, (label, text) in LABELLED.items():
             counter = CounterMetricFamily(f"oplog_{name}", text, labels=[label])
             for value, count in self._status[name].items():

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from oplogd.errors import StoreUnavailableError
 from oplogd.names import OPLOG
 from oplogd.store.numbers import MAX_LOG
-from oplogd.store.topics import Topics
+from oplogd.store.topics import Topics, TopicStats
 from oplogd.stream.feeds import Feeds
 from oplogd.stream.hub import Hub
 from oplogd.topics.counters import LABELS, OTHER
@@ -30,8 +30,14 @@ class TopicFigures:
     async def members(self) -> dict[str, Any]:
         """Return the members for everybody: no name of a topic. Those of the store may be None."""
         queue, feeds = self._parts.queue, self._feeds.stats
+        stats = await self._known_stats()
         return {
-            **await self._stored(),
+            "count": stats and stats.topics,
+            "numbers_used": stats and stats.numbers,
+            "numbers_free": stats and MAX_LOG - stats.numbers,
+            "bytes": stats and stats.octets,
+            "max_bytes": stats and (stats.max_bytes or 0),
+            "left_by_bytes": stats and stats.left,
             **self._parts.counters.counts._asdict(),
             "queue_size": queue.count,
             "queue_bytes": queue.bytes,
@@ -39,13 +45,11 @@ class TopicFigures:
             "feeds_bytes": feeds.bytes,
         }
 
-    async def _stored(self) -> dict[str, int | None]:
-        names = ("count", "numbers_used", "numbers_free")
+    async def _known_stats(self) -> TopicStats | None:
         try:
-            topics, numbers = await self._stats.answer()
+            return await self._stats.answer()
         except StoreUnavailableError:  # the store's own figures tell it
-            return dict.fromkeys(names)
-        return dict(zip(names, (topics, numbers, MAX_LOG - numbers), strict=True))
+            return None
 
     def metrics(self) -> Iterable[Metric]:
         """Return the metrics with a label for each of the busiest topics."""

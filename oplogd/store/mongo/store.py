@@ -74,6 +74,7 @@ class MongoStore:
     ``collection`` None takes the log as it is, or creates a capped one. ``max_bytes``: the log's
     cap; None keeps the one it has. ``new_bytes``: the cap of a log that is created now.
     ``topic_ttl``: time to live in seconds of topics without one; None keeps the one in the store.
+    ``topics_max_bytes``: bound of all topics together, 0 for none; None keeps the one in the store.
     ``lease``: seconds of silence after which another agent folds. ``clock``: the agent's.
     ``timing`` and ``event_listeners`` (PyMongo's) are for tests. The attributes are the store's
     parts. The constructor contacts nobody; it raises StoreError.
@@ -90,6 +91,7 @@ class MongoStore:
         max_bytes: int | None = None,
         new_bytes: int = DEFAULT_CAP_BYTES,
         topic_ttl: int | None = None,
+        topics_max_bytes: int | None = None,
         lease: float = LEASE_SECONDS,
         clock: Clock = SYSTEM,
         timing: Timing = DEFAULT_TIMING,
@@ -98,7 +100,9 @@ class MongoStore:
         self.link = Link(url, event_listeners=event_listeners, clock=clock)
         self.log = Log(self.link)
         self.lease = Lease(self.link.meta, lease, timing.stall_seconds, clock.monotonic)
-        self.topics = MongoTopics(self.link, self.lease, timing, topic_ttl, self._working)
+        self.topics = MongoTopics(
+            self.link, self.lease, timing, topic_ttl, self._working, topics_max_bytes
+        )
         self.setup = Setup(self.link, self.log, collection, max_bytes, new_bytes, self.topics.setup)
         self.tail = Tail(self.link, self.log)
         self.projection = Projection(self.link, self.log, self.setup, self.lease, self.tail, timing)

@@ -37,6 +37,9 @@ class Timing:
     settle_seconds: float = 1_200.0
     late_seconds: float = 30.0
 
+    # Time between two looks whether topics keep their bounds in bytes.
+    bounds_seconds: float = 5.0
+
     # Called with the name of each step of a transaction, or of a call under a pointer, when it is
     # done. For tests only.
     at_step: Callable[[str], Awaitable[None]] | None = None

@@ -12,6 +12,7 @@ from oplogd.pointer import DEFAULT_RULES, PointerRules
 from oplogd.store.numbers import begin_of, is_log, used_up
 from oplogd.store.sqlite import topic_entries
 from oplogd.store.sqlite import topic_statements as sql
+from oplogd.store.sqlite.bounds.statements import SET_MAX, TOTAL_LOG
 from oplogd.store.sqlite.connection import transaction
 from oplogd.store.topics import Namespace, Topic, TopicStats
 
@@ -19,13 +20,19 @@ from oplogd.store.topics import Namespace, Topic, TopicStats
 _LOOKED_AT = 50_000
 
 
-def _topic(row: tuple[int, str, str, int | None, int, int | None]) -> Topic:
-    log, namespace, name, ttl, is_on, timeout = row
-    return Topic(log, TopicName(namespace, name), ttl, PointerRules(bool(is_on), timeout))
+def _topic(row: tuple[int, str, str, int | None, int, int | None, int | None]) -> Topic:
+    log, namespace, name, ttl, is_on, timeout, max_bytes = row
+    rules = PointerRules(bool(is_on), timeout)
+    return Topic(log, TopicName(namespace, name), ttl, rules, max_bytes)
 
 
 def create(
-    db: sqlite3.Connection, name: TopicName, ttl: int | None, pointers: PointerRules, now: int
+    db: sqlite3.Connection,
+    name: TopicName,
+    ttl: int | None,
+    pointers: PointerRules,
+    max_bytes: int | None,
+    now: int,
 ) -> Topic:
     with transaction(db):
         if find(db, name):
@@ -39,24 +46,31 @@ def create(
             row |= {"begin": begin_of(log), "stamp": max(ended_stamp, stamp(now, 0))}
             db.execute(sql.CREATE, row)
             _set_rules(db, log, pointers)
+            db.execute(SET_MAX, (max_bytes, log))
             db.execute(sql.COUNT_CHANGE)
         # If none is free, the next creation looks at the numbers that follow.
         db.execute(sql.USE_LOG, (log,))
     if not is_free or not is_log(log):
         raise NoLogNumberError(used_up("the store"))
-    return Topic(log, name, ttl, pointers)
+    return Topic(log, name, ttl, pointers, max_bytes)
 
 
 def change(
-    db: sqlite3.Connection, name: TopicName, ttl: int | None, pointers: PointerRules, now: int
+    db: sqlite3.Connection,
+    name: TopicName,
+    ttl: int | None,
+    pointers: PointerRules,
+    max_bytes: int | None,
+    now: int,
 ) -> Topic:
     with transaction(db):
         topic = _existing(db, name)
         topic_entries.raise_floor(db, topic.log, now)  # a longer time to live brings nothing back
         db.execute(sql.SET_TTL, (ttl, topic.log))
         _set_rules(db, topic.log, pointers)
+        db.execute(SET_MAX, (max_bytes, topic.log))
         db.execute(sql.COUNT_CHANGE)
-    return topic._replace(ttl=ttl, pointers=pointers)
+    return topic._replace(ttl=ttl, pointers=pointers, max_bytes=max_bytes)
 
 
 def delete(db: sqlite3.Connection, name: TopicName) -> None:
@@ -75,6 +89,11 @@ def set_default_ttl(db: sqlite3.Connection, ttl: int, now: int) -> None:
         topic_entries.raise_floor(db, log, now)
     db.execute(sql.SET_DEFAULT_TTL, (ttl,))
     db.execute(sql.COUNT_CHANGE)
+
+
+def set_total_bound(db: sqlite3.Connection, max_bytes: int) -> None:
+    """Set the bound of all topics together in bytes; 0: none."""
+    db.execute(SET_MAX, (max_bytes or None, TOTAL_LOG))
 
 
 def default_ttl(db: sqlite3.Connection) -> int:

@@ -38,8 +38,9 @@ def prepare(
     new_bytes: int,
     topic_ttl: int | None = None,
     clock: Clock = SYSTEM,
+    topics_max_bytes: int | None = None,
 ) -> None:
-    """Create or migrate the file, and set the cap and the topics' default time to live."""
+    """Create or migrate the file, and set the cap and the values of all topics."""
     with transaction(db):
         migrate(db, path)
         if db.execute(sql.HEAD).fetchone() is None:
@@ -49,6 +50,8 @@ def prepare(
             db.execute(sql.SET_CAP, (max_bytes,))
         if topic_ttl is not None:
             catalogue.set_default_ttl(db, topic_ttl, clock.now_ms())
+        if topics_max_bytes is not None:
+            catalogue.set_total_bound(db, topics_max_bytes)
         db.execute(sql.OPENED)
         db.execute(sql.FORGET_OPENINGS)
     db.execute(sql.TRIM)  # the cap may be lower than before

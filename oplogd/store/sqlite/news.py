@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from oplogd.store.sqlite import topic_statements as sql
+from oplogd.store.sqlite.bounds.statements import GONE_SINCE
 from oplogd.store.sqlite.connection import snapshot
 from oplogd.store.topics import News
 
@@ -36,12 +37,14 @@ class Follower:
         db: sqlite3.Connection,
         heads: Mapping[int, int],
         known: int | None,
+        turn: int,
         seconds: float,
         ended: threading.Event,
-    ) -> News:
+    ) -> tuple[News, int]:
         """Do ``Topics.news``: wait for entries, or until the version is not the known one.
 
-        Return at the next ``wake`` after ``ended`` was set.
+        ``turn``: the newest change of a front by a bound in bytes that is known. Also return the
+        present one. Return at the next ``wake`` after ``ended`` was set.
         """
         deadline = time.monotonic() + seconds
         given = msgspec.json.encode(heads).decode()
@@ -54,7 +57,10 @@ class Follower:
                 with snapshot(db):
                     logs = msgspec.json.decode(db.execute(sql.NEWS, (given,)).fetchone()[0])
                     version = db.execute(sql.VERSION).fetchone()[0]
+                    gone = db.execute(GONE_SINCE, (turn,)).fetchall()
+                floors = {log: offset for log, offset, _ in gone if log in heads}
             left = deadline - time.monotonic()
-            if logs or version != known or left <= 0 or self._closing or ended.is_set():
-                return News(logs, version)
+            has_news = logs or floors or version != known
+            if has_news or left <= 0 or self._closing or ended.is_set():
+                return News(logs, version, floors), max([turn, *(each for _, _, each in gone)])
             self._woken.wait(min(POLL_SECONDS, left))

@@ -1,5 +1,6 @@
 """The pointers of foreign transactions in the embedded store: see ``Pointers``."""
 
+import sqlite3
 from collections.abc import Callable, Sequence
 
 from oplogd.clock import Clock
@@ -18,6 +19,7 @@ from oplogd.store.sqlite import pointer_ends as ends
 from oplogd.store.sqlite import pointer_rows as rows
 from oplogd.store.sqlite import pointer_statements as sql
 from oplogd.store.sqlite import pointer_steps as steps
+from oplogd.store.sqlite.bounds import room
 from oplogd.store.sqlite.connection import ConnectionPool
 from oplogd.store.sqlite.shared_write import SharedWrite
 from oplogd.store.transactions import Limits
@@ -49,9 +51,12 @@ class SqlitePointers:
     async def publish(
         self, log: int, pointer: int, messages: Sequence[Message], timeout_ms: int
     ) -> list[Mark]:
-        return await self._shared.run(
-            lambda db, _: steps.publish(db, log, pointer, messages, timeout_ms, self._now_ms())
-        )
+        def step(db: sqlite3.Connection, _: PointerDecisions) -> list[Mark]:
+            now = self._now_ms()
+            room.require(db, (log,), now)
+            return steps.publish(db, log, pointer, messages, timeout_ms, now)
+
+        return await self._shared.run(step)
 
     async def store(
         self,
@@ -61,11 +66,12 @@ class SqlitePointers:
         timeout_ms: int,
         limits: Limits,
     ) -> None:
-        await self._shared.run(
-            lambda db, _: steps.store(
-                db, log, pointer, messages, timeout_ms, limits, self._now_ms()
-            )
-        )
+        def step(db: sqlite3.Connection, _: PointerDecisions) -> None:
+            now = self._now_ms()
+            room.require(db, (log,), now)
+            steps.store(db, log, pointer, messages, timeout_ms, limits, now)
+
+        await self._shared.run(step)
 
     async def publish_stored(self, log: int, pointer: int, timeout_ms: int) -> Mark | None:
         return await self._shared.run(

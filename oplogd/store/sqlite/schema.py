@@ -11,6 +11,7 @@ from typing import NamedTuple
 from oplogd.errors import ForeignStoreError
 from oplogd.event_id import MAX_MS
 from oplogd.store.numbers import MAX_LOG
+from oplogd.store.sqlite.bounds import tables as topic_sizes
 from oplogd.store.topics import DEFAULT_TTL
 
 # ``oplg``: marks a SQLite file as an oplog store.
@@ -251,6 +252,8 @@ MIGRATIONS = (
             CREATE_PURGES,
         ),
     ),
+    # As above: its triggers count what such an agent writes.
+    Migration("sizes of topics", topic_sizes.MIGRATION),
 )
 
 
@@ -278,6 +281,8 @@ def read_version(db: sqlite3.Connection, path: Path) -> int:
 def migrate(db: sqlite3.Connection, path: Path) -> None:
     """Create the tables or bring them to the present version, in the caller's transaction."""
     version = read_version(db, path)
+    # The writer has a temporary trigger on tables of later versions. Else a renaming checks it.
+    db.execute("PRAGMA legacy_alter_table = ON")
     for number, migration in enumerate(MIGRATIONS[version:], version + 1):
         with _progress(db, path, number) if version else contextlib.nullcontext():
             for statement in migration.statements:
@@ -286,6 +291,7 @@ def migrate(db: sqlite3.Connection, path: Path) -> None:
         if version:
             logger.info("store %s: schema is now version %d (%s)", path, number, migration.name)
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    db.execute("PRAGMA legacy_alter_table = OFF")
 
 
 @contextlib.contextmanager

@@ -59,7 +59,8 @@ class SqliteStore:
 
     ``max_bytes``: the log's cap; None keeps the cap in the file. ``new_bytes``: the cap of a new
     file if ``max_bytes`` is None. ``topic_ttl``: time to live in seconds of topics without their
-    own; None keeps the one in the file. ``clock`` dates all entries. ``reserve``: see ``Disk``.
+    own; None keeps the one in the file. ``topics_max_bytes``: bound of all topics together, 0 for
+    none; None keeps the one in the file. ``clock`` dates all entries. ``reserve``: see ``Disk``.
     """
 
     kind = "sqlite"
@@ -72,11 +73,13 @@ class SqliteStore:
         topic_ttl: int | None = None,
         clock: Clock = SYSTEM,
         reserve: int | None = 0,
+        topics_max_bytes: int | None = None,
     ) -> None:
         self._path = path
         self._max_bytes = max_bytes
         self._new_bytes = new_bytes
         self._topic_ttl = topic_ttl
+        self._topics_max_bytes = topics_max_bytes
         self._clock = clock
         disk = Disk(path, reserve)
         self._file = file = StoreFile(path, log.record_replacement, disk)
@@ -210,7 +213,15 @@ class SqliteStore:
             await self._writer.run(lambda db: None, frees_space=True)
 
     def _prepare(self, db: sqlite3.Connection) -> None:
-        log.prepare(db, self._path, self._max_bytes, self._new_bytes, self._topic_ttl, self._clock)
+        log.prepare(
+            db,
+            self._path,
+            self._max_bytes,
+            self._new_bytes,
+            self._topic_ttl,
+            self._clock,
+            self._topics_max_bytes,
+        )
 
     def _wake(self) -> None:
         """Let the followers of the log and of the topics look for entries."""

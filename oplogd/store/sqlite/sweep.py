@@ -104,7 +104,7 @@ def void_aborted(db: sqlite3.Connection, now: int, progress: Progress) -> int:
     return count
 
 
-def _remove_with(db: sqlite3.Connection, log: int, kind: str, data: str, limit: int) -> int:
+def remove_with(db: sqlite3.Connection, log: int, kind: str, data: str, limit: int) -> int:
     """Remove up to ``limit`` rows that nobody needs without this entry. Return their number."""
     if kind == EntryKind.PUBLISH:
         marker = decode_marker(data.split(" ", 1)[1])
@@ -151,7 +151,7 @@ def _remove(db: sqlite3.Connection, log: int, upto: int, keep_from: int, progres
     given["upto"] = last
     room = STEP_ENTRIES
     for kind, data in db.execute(sql.MARKERS, given).fetchall():
-        room -= _remove_with(db, log, kind, data, room)
+        room -= remove_with(db, log, kind, data, room)
         if room == 0:
             return 0  # there may be more of them: the next step continues here
     progress.after = last

@@ -42,18 +42,28 @@ _Part = Mapping[int, Sequence[Message]]
 Firsts = dict[int, tuple[int, int]]
 
 
-def append(db: sqlite3.Connection, batches: Sequence[MessageBatch], now: int) -> list[Outcome]:
-    """Append the batches of topics that exist and whose fences hold, in one transaction."""
+def append(
+    db: sqlite3.Connection, batches: Sequence[MessageBatch], now: int, bounded: bool = False
+) -> list[Outcome]:
+    """Append the batches of topics that exist and whose fences hold, in one transaction.
+
+    ``bounded``: those of topics over their bound in bytes count as deleted. Only for batches that
+    fit one statement together.
+    """
     fences = {batch.fence for batch in batches if batch.fence is not None}
     if not fences:
-        return _append(db, batches, (), now)
+        return _append(db, batches, (), now, bounded)
     with transaction(db):
         stale = fences - lease_rows.holding(db, fences)
-        return _append(db, batches, stale, now)
+        return _append(db, batches, stale, now, bounded)
 
 
 def _append(
-    db: sqlite3.Connection, batches: Sequence[MessageBatch], stale: Collection[Fence], now: int
+    db: sqlite3.Connection,
+    batches: Sequence[MessageBatch],
+    stale: Collection[Fence],
+    now: int,
+    bounded: bool,
 ) -> list[Outcome]:
     """Append the batches without one of these fences.
 
@@ -64,16 +74,19 @@ def _append(
     needs_transaction = len(parts) > 1 and not db.in_transaction
     with transaction(db) if needs_transaction else contextlib.nullcontext():
         for part in parts:
-            firsts = place(db, EntryKind.MESSAGE, _encoded(part), now) | firsts
+            body = _encoded(part)
+            firsts = place(db, EntryKind.MESSAGE, body, now, bounded=bounded) | firsts
     return _outcomes(batches, stale, firsts)
 
 
-def place(db: sqlite3.Connection, kind: EntryKind, body: str, now: int) -> Firsts:
+def place(
+    db: sqlite3.Connection, kind: EntryKind, body: str, now: int, *, bounded: bool = False
+) -> Firsts:
     """Append entries of one kind: see ``sql.APPENDER``. Return the first of each log.
 
     It runs in the open transaction or in one of its own. Topics that were deleted get no entries.
     """
-    db.execute(sql.APPEND, (stamp(now, 0), body, kind.value))
+    db.execute(sql.APPEND, (stamp(now, 0), body, kind.value, bounded))
     placed = msgspec.json.decode(db.execute(sql.PLACING).fetchone()[0])
     return {log: (head + 1, first) for log, head, first in placed}
 

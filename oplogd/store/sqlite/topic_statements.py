@@ -15,8 +15,8 @@ MAX_STAMP = (1 << 63) - 1
 
 # Topics without a row of rules have the default ones.
 _TOPIC = """
-    SELECT log, namespace, name, ttl, coalesce(is_on, 1), timeout
-    FROM topics LEFT JOIN pointer_rules USING (log)
+    SELECT log, namespace, name, ttl, coalesce(is_on, 1), timeout, max_bytes
+    FROM topics LEFT JOIN pointer_rules USING (log) LEFT JOIN topic_sizes USING (log)
 """
 FIND = f"{_TOPIC} WHERE namespace = ? AND name = ?"
 # A limit of -1: all.
@@ -65,21 +65,26 @@ SET_FLOOR = (
 
 # One statement numbers and appends messages of any number of topics: `[[log, [[ttl in ms, data],
 # …]], …]`. Further members of a message are ignored. `placing` tells afterwards where they went;
-# topics that were deleted are not in it.
+# topics that were deleted are not in it. `bounded`: neither are those that store more than their
+# bound in bytes. Another statement would take the GIL back from the event loop.
 # The unary plus lets SQLite look up topics by log, not scan them.
+HAS_ROOM = """AND NOT (NEW.bounded AND EXISTS (
+            SELECT 1 FROM topic_sizes INDEXED BY topics_over_bound
+            WHERE octets > max_bytes AND topic_sizes.log IN (0, topics.log)
+        ))"""
 APPENDER = f"""
     CREATE TEMP TABLE IF NOT EXISTS placing (
         log INTEGER PRIMARY KEY, head INTEGER NOT NULL, first INTEGER NOT NULL,
         count INTEGER NOT NULL
     );
     CREATE TEMP VIEW messages AS
-    SELECT 0 AS stamp, '[[1, [[null, "data"]]]]' AS body, 'message' AS kind;
+    SELECT 0 AS stamp, '[[1, [[null, "data"]]]]' AS body, 'message' AS kind, 0 AS bounded;
     CREATE TEMP TRIGGER append_messages INSTEAD OF INSERT ON messages BEGIN
         DELETE FROM placing;
         INSERT INTO placing
         SELECT log, head, max(NEW.stamp, head_stamp + 1), json_array_length(value, '$[1]')
         FROM json_each(NEW.body) CROSS JOIN topics ON log = json_extract(value, '$[0]')
-        WHERE name IS NOT NULL;
+        WHERE name IS NOT NULL {HAS_ROOM};
         INSERT INTO entries
         SELECT {BASE} + head + 1 + given.key, first + given.key,
         NEW.kind, json_extract(given.value, '$[1]'),
@@ -91,7 +96,7 @@ APPENDER = f"""
         FROM placing WHERE topics.log = +placing.log;
     END;
 """
-APPEND = "INSERT INTO messages VALUES (?, ?, ?)"
+APPEND = "INSERT INTO messages VALUES (?, ?, ?, ?)"
 PLACING = "SELECT json_group_array(json_array(log, head, first)) FROM placing"
 
 # --- Read and locate ---

@@ -11,6 +11,8 @@ from oplogd.names import TopicName, no_topic
 from oplogd.pointer import DEFAULT_RULES, Decision, PointerRules
 from oplogd.store.sqlite import catalogue, pointer_rows, sweep, topic_entries, topic_records
 from oplogd.store.sqlite import statements as sql
+from oplogd.store.sqlite.bounds import room
+from oplogd.store.sqlite.bounds.keeper import BoundsKeeper
 from oplogd.store.sqlite.connection import ConnectionPool, StoreFile
 from oplogd.store.sqlite.news import Follower
 from oplogd.store.topics import (
@@ -95,22 +97,37 @@ class SqliteTopics:
         self._follower = Follower()
         # The version that the follower knows; none before its first call.
         self._version: int | None = None
+        self._turn = 0
+        self._bounds = BoundsKeeper(writer, readers, lookups, self._follower.wake, clock)
 
     async def create(
-        self, name: TopicName, ttl: int | None, pointers: PointerRules = DEFAULT_RULES
+        self,
+        name: TopicName,
+        ttl: int | None,
+        pointers: PointerRules = DEFAULT_RULES,
+        *,
+        max_bytes: int | None = None,
     ) -> Topic:
         topic = await self._writer.run(
-            lambda db: catalogue.create(db, name, ttl, pointers, self._now_ms())
+            lambda db: catalogue.create(db, name, ttl, pointers, max_bytes, self._now_ms())
         )
+        self._bounds.has_bound(topic)
         self._follower.wake()
         return topic
 
     async def change(
-        self, name: TopicName, ttl: int | None, pointers: PointerRules = DEFAULT_RULES
+        self,
+        name: TopicName,
+        ttl: int | None,
+        pointers: PointerRules = DEFAULT_RULES,
+        *,
+        max_bytes: int | None = None,
     ) -> Topic:
         topic = await self._writer.run(
-            lambda db: catalogue.change(db, name, ttl, pointers, self._now_ms()), frees_space=True
+            lambda db: catalogue.change(db, name, ttl, pointers, max_bytes, self._now_ms()),
+            frees_space=True,
         )
+        self._bounds.has_bound(topic)
         self._follower.wake()
         return topic
 
@@ -141,9 +158,14 @@ class SqliteTopics:
         return SqliteTopicLog(topic, self._readers, self._lookups, self._clock)
 
     async def append(self, batches: Sequence[MessageBatch]) -> list[Outcome]:
-        outcomes = await self._writer.run(
-            lambda db: topic_entries.append(db, batches, self._now_ms())
-        )
+        if self._bounds.exist:
+            await self._bounds.before_append()
+            outcomes = await self._writer.run(lambda db: room.append(db, batches, self._now_ms()))
+            self._bounds.appended(batches)
+        else:
+            outcomes = await self._writer.run(
+                lambda db: topic_entries.append(db, batches, self._now_ms())
+            )
         self._follower.wake()
         return outcomes
 
@@ -151,17 +173,21 @@ class SqliteTopics:
         ended = threading.Event()
         known = self._version
         try:
-            news = await self._news.run(
-                lambda db: self._follower.wait(db, heads, known, seconds, ended)
+            news, turn = await self._news.run(
+                lambda db: self._follower.wait(db, heads, known, self._turn, seconds, ended)
             )
         finally:  # a wait that was cancelled must not delay the next one
             ended.set()
             self._follower.wake()
-        self._version = news.version
+        self._version, self._turn = news.version, turn
         return news
 
     async def stats(self) -> TopicStats:
-        return await self._lookups.run(catalogue.count)
+        count = await self._lookups.run(catalogue.count)
+        return count._replace(**(await self._bounds.figures())._asdict())
+
+    async def shrink(self) -> int:
+        return await self._bounds.shrink()
 
     async def sweep(self) -> int:
         """Do ``Topics.sweep``: each step is a call of the writer, so that appends interleave."""

@@ -14,6 +14,7 @@ from oplogd.store.sqlite import log as oplog
 from oplogd.store.sqlite import statements
 from oplogd.store.sqlite import transaction_rows as rows
 from oplogd.store.sqlite import transaction_statements as sql
+from oplogd.store.sqlite.bounds import leaving
 from oplogd.store.sqlite.topic_entries import mark_of
 from oplogd.store.sqlite.transaction_steps import (
     append_markers,
@@ -65,7 +66,8 @@ def _check_complete(db: sqlite3.Connection, id_: int, records: int) -> None:
 
 def _commit(db: sqlite3.Connection, transaction: Transaction, records: int, now: int) -> None:
     id_ = transaction.id
-    db.execute(sql.REMOVE_PAST, (id_, records))
+    if db.execute(sql.REMOVE_PAST, (id_, records)).rowcount:
+        leaving.look_again(db, transaction.logs)
     found = {log: rest for log, *rest in db.execute(sql.BY_LOG, (id_,))}
     placed = {}
     if transaction.group is not None:

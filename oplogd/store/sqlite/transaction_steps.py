@@ -24,6 +24,7 @@ from oplogd.operation import Operation
 from oplogd.store.sqlite import lease_rows, topic_entries
 from oplogd.store.sqlite import transaction_rows as rows
 from oplogd.store.sqlite import transaction_statements as sql
+from oplogd.store.sqlite.bounds import leaving, room
 from oplogd.store.sqlite.parts import parts
 from oplogd.store.sqlite.topic_statements import base
 from oplogd.store.topics import EntryKind
@@ -61,6 +62,7 @@ def write(
     new = _new_records(db, id_, records)
     octets = sum(len(record.content.data) for record in new)
     _check(transaction, new, octets, limits)
+    room.require(db, {record.log for record in new if record.log}, now)
     for part in parts(new, _size):
         _add(db, id_, part, now)
     return rows.set_written(db, transaction, {each.log for each in new}, len(new), octets)
@@ -144,6 +146,7 @@ def _abort(
     markers = dict.fromkeys(marked_logs(transaction), Marker(str(id_)))
     append_markers(db, EntryKind.ABORT, markers, now)
     db.execute(sql.REMOVE_ALL, (id_,))
+    leaving.look_again(db, transaction.logs)
     if reason is Reason.TIMEOUT:
         decisions.timed_out += 1
     else:

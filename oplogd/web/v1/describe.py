@@ -66,10 +66,15 @@ _PROPERTIES = json_body(
                 "description": "How long a pointer stays open, in seconds: a whole number from 1 to"
                 " 30 days, also as a string.",
             },
+            "max_bytes": {
+                "type": ["integer", "string", "null"],
+                "description": "Bytes above which the oldest messages leave, at least 1,048,576,"
+                " also as a string of digits. Without it: no bound.",
+            },
         },
         "additionalProperties": False,
     },
-    {"ttl": 3600},
+    {"ttl": 3600, "max_bytes": 1073741824},
     required=False,
 )
 CREATE = endpoint(

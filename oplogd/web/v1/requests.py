@@ -20,6 +20,7 @@ from oplogd.errors import (
     StoreUnavailableError,
     TopicError,
     TopicExistsError,
+    TopicFullError,
     TopicNotFoundError,
     TransactionConflictError,
     TransactionNotFoundError,
@@ -174,7 +175,7 @@ def problems() -> Iterator[None]:
         raise Problem(412, str(error)) from None
     except (TooLargeError, TransactionTooLargeError) as error:
         raise Problem(413, str(error)) from None
-    except (NoRoomError, QueueFullError) as error:
+    except (NoRoomError, QueueFullError, TopicFullError) as error:
         raise Problem(503, str(error), RETRY_AFTER) from None
     except NotConfirmedError as error:
         raise Problem(503, f"not confirmed, it may still be stored: {error}", STORE_AWAY) from None

@@ -58,7 +58,9 @@ def add_topics(
         refuse_reserved(name)
         body = await small_body(request)
         with problems():
-            topic = await appends.confirmed(topics.create(name, *parse_properties(body)))
+            ttl, pointers, max_bytes = parse_properties(body)
+            create = topics.create(name, ttl, pointers, max_bytes=max_bytes)
+            topic = await appends.confirmed(create)
             return _json(await show(topic))
 
     @app.put(f"{TOPIC}/properties", **describe.CHANGE)
@@ -68,7 +70,9 @@ def add_topics(
         refuse_reserved(name)
         body = await small_body(request)
         with problems():
-            topic = await appends.confirmed(topics.change(name, *parse_properties(body)))
+            ttl, pointers, max_bytes = parse_properties(body)
+            change = topics.change(name, ttl, pointers, max_bytes=max_bytes)
+            topic = await appends.confirmed(change)
             known.forget(name)
             feeds.changed(topic)
             sweep()
@@ -180,8 +184,13 @@ def _name(found: Topic | TopicName) -> str:
 
 
 def _shown(topic: Topic, default_ttl: int) -> dict[str, Any]:
-    ttl = default_ttl if topic.ttl is None else topic.ttl
-    return shown(topic.name.topic, {"ttl": ttl, **rules_shown(topic.pointers)})
+    properties = {
+        "ttl": default_ttl if topic.ttl is None else topic.ttl,
+        **rules_shown(topic.pointers),
+    }
+    if topic.max_bytes is not None:
+        properties["max_bytes"] = topic.max_bytes
+    return shown(topic.name.topic, properties)
 
 
 def _json(body: Any, headers: dict[str, str] = HEADERS) -> Response:

@@ -65,7 +65,12 @@ class MemoryKit:
         self._transactions: MemoryTransactions | None = None
         self._pointers: MemoryPointers | None = None
 
-    async def open(self, max_bytes: int | None = None, topic_ttl: int | None = None) -> MemoryStore:
+    async def open(
+        self,
+        max_bytes: int | None = None,
+        topic_ttl: int | None = None,
+        topics_max_bytes: int | None = None,
+    ) -> MemoryStore:
         if self._topics is None or self._transactions is None or self._pointers is None:
             self._topics = MemoryTopics(self.clock.now_ms, topic_ttl or DEFAULT_TTL)
             self._transactions = MemoryTransactions(self._topics)

@@ -158,15 +158,16 @@ def test_an_agent_starts_on_a_disk_without_a_free_byte_and_takes_a_deletion(
         assert Topic(agent, "tests/kept").payloads() == ["first", "second"]
 
 
-def test_a_lower_time_to_live_brings_intake_back_on_a_disk_without_a_free_byte(
-    disk: SmallDisk,
+@pytest.mark.parametrize("properties", [{"ttl": 1}, {"max_bytes": MIB}])
+def test_a_lower_property_brings_intake_back_on_a_disk_without_a_free_byte(
+    disk: SmallDisk, properties: dict[str, int]
 ) -> None:
     with DiskAgent(disk) as agent:
         agent.wait_disk(reserve="ready")
         topic = Topic(agent).create()
         publish_until_refused(disk, topic)
         disk.fill()
-        topic.change(ttl=1)
+        topic.change(**properties)
         assert_taken_soon(agent)
 
 

@@ -20,7 +20,9 @@ from tests.kits.models.operations import Known, key_of
 from tests.kits.servers.stores import StorePlace, new_place, skip_fsync
 
 # The clock of a test stands still, so tombstones and swept messages need not stay.
-MONGO_TIMING = Timing(keep_seconds=0.02, trim_seconds=0.0, purge_leases=-1, settle_seconds=0.0)
+MONGO_TIMING = Timing(
+    keep_seconds=0.02, trim_seconds=0.0, purge_leases=-1, settle_seconds=0.0, bounds_seconds=0.0
+)
 
 
 class Kit(Protocol):
@@ -31,7 +33,12 @@ class Kit(Protocol):
     # Documents that the database can hold in a test.
     bulk: int
 
-    async def open(self, max_bytes: int | None = None, topic_ttl: int | None = None) -> Store:
+    async def open(
+        self,
+        max_bytes: int | None = None,
+        topic_ttl: int | None = None,
+        topics_max_bytes: int | None = None,
+    ) -> Store:
         """Return another handle on the database, as another process would have."""
 
     async def used_logs(self, last: int) -> None:
@@ -47,8 +54,19 @@ class SqliteKit:
         self._path = folder / "oplog.db"
         self._open: list[SqliteStore] = []
 
-    async def open(self, max_bytes: int | None = None, topic_ttl: int | None = None) -> Store:
-        store = SqliteStore(self._path, max_bytes, topic_ttl=topic_ttl, clock=self.clock.dates)
+    async def open(
+        self,
+        max_bytes: int | None = None,
+        topic_ttl: int | None = None,
+        topics_max_bytes: int | None = None,
+    ) -> Store:
+        store = SqliteStore(
+            self._path,
+            max_bytes,
+            topic_ttl=topic_ttl,
+            clock=self.clock.dates,
+            topics_max_bytes=topics_max_bytes,
+        )
         self._open.append(store)
         await store.open()
         return store
@@ -97,7 +115,12 @@ class MongoKit:
         self._open: list[MongoStore] = []
         self._has_cap = False
 
-    async def open(self, max_bytes: int | None = None, topic_ttl: int | None = None) -> Store:
+    async def open(
+        self,
+        max_bytes: int | None = None,
+        topic_ttl: int | None = None,
+        topics_max_bytes: int | None = None,
+    ) -> Store:
         self._has_cap |= max_bytes is not None
         store = (_Trimmed if self._has_cap else MongoStore)(
             self._url,
@@ -107,6 +130,7 @@ class MongoKit:
             lease=1,
             clock=self.clock.dates,
             timing=MONGO_TIMING,
+            topics_max_bytes=topics_max_bytes,
         )
         self._open.append(store)
         await store.open()

@@ -5,6 +5,8 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
+import pytest
+
 from oplogd.clock import SYSTEM
 from oplogd.message_id import stamp
 from oplogd.names import TopicName
@@ -13,22 +15,36 @@ from oplogd.store.sqlite import (
     APPLICATION_ID,
     MIGRATIONS,
     SqliteStore,
+    catalogue,
     connection,
+    news,
+    schema,
+    topic_entries,
+    topic_statements,
 )
+from oplogd.store.sqlite.bounds import leaving, room
 from oplogd.store.topics import Topic
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import fold
 from tests.kits.store.kits import contents, expected, known, log_of, states_of, wanted
 
 POINTER_TABLES = ("pointers", "pointer_places", "stored")
+# The schema version that counts the bytes of topics, and its tables.
+SIZES = 1 + [each.name for each in MIGRATIONS].index("sizes of topics")
+SIZE_TABLES = ("topic_sizes", "uncounted_stored")
 
 
 @contextlib.asynccontextmanager
 async def opened(
-    path: Path, clock: VirtualClock | None = None, *, max_bytes: int | None = None
+    path: Path,
+    clock: VirtualClock | None = None,
+    *,
+    max_bytes: int | None = None,
+    topics_max_bytes: int | None = None,
 ) -> AsyncIterator[SqliteStore]:
     """Open a store. ``clock`` dates its entries."""
-    store = SqliteStore(path, max_bytes, clock=clock.dates if clock else SYSTEM)
+    dates = clock.dates if clock else SYSTEM
+    store = SqliteStore(path, max_bytes, clock=dates, topics_max_bytes=topics_max_bytes)
     try:
         await store.open()
         yield store
@@ -95,6 +111,27 @@ def create_topic(path: Path, name: TopicName) -> Topic:
         db.execute("INSERT INTO topics VALUES (1, ?, ?, NULL, 0, ?, 0, ?)", values)
         db.execute("UPDATE catalogue SET last_log = 1, version = version + 1")
     return Topic(1, name, None)
+
+
+def open_at_version(patch: pytest.MonkeyPatch, version: int) -> None:
+    """Let a store that is opened now have the tables of that schema version, and use no others.
+
+    From version 2 on, topics that are there work in it.
+    """
+    patch.setattr(schema, "MIGRATIONS", MIGRATIONS[:version])
+    if version < SIZES:
+        for name in ("FIND", "IN_NAMESPACE", "CURRENT"):
+            without = getattr(topic_statements, name).replace(
+                "LEFT JOIN topic_sizes USING (log)", ""
+            )
+            patch.setattr(topic_statements, name, without.replace("max_bytes", "NULL"))
+        appender = topic_statements.APPENDER.replace(topic_statements.HAS_ROOM, "")
+        patch.setattr(topic_statements, "APPENDER", appender)
+        patch.setattr(catalogue, "SET_MAX", "SELECT ?, ?")
+        patch.setattr(room, "append", topic_entries.append)
+        patch.setattr(room, "require", lambda db, logs, now: None)
+        patch.setattr(leaving, "look_again", lambda db, logs: None)
+        patch.setattr(news, "GONE_SINCE", "SELECT 1, 1, 1 WHERE ? < 0")
 
 
 def schema_of(path: Path) -> set[tuple[str, str, str]]:

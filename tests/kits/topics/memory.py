@@ -6,11 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from oplogd.errors import (
-    LogReplacedError,
-    TopicExistsError,
-    TopicNotFoundError,
-)
+from oplogd.errors import LogReplacedError, TopicExistsError, TopicNotFoundError
 from oplogd.event_id import Mark
 from oplogd.message import Message
 from oplogd.message_id import stamp, unstamp
@@ -99,12 +95,17 @@ class MemoryTopics:
         self._changed = asyncio.Event()
 
     async def create(
-        self, name: TopicName, ttl: int | None, pointers: PointerRules = DEFAULT_RULES
+        self,
+        name: TopicName,
+        ttl: int | None,
+        pointers: PointerRules = DEFAULT_RULES,
+        *,
+        max_bytes: int | None = None,
     ) -> Topic:
         self._work()
         if name in self._names:
             raise TopicExistsError(f"the topic {name} exists")
-        topic = Topic(len(self._logs) + 1, name, ttl, pointers)
+        topic = Topic(len(self._logs) + 1, name, ttl, pointers, max_bytes)
         first = max(self._ended_stamp, stamp(self.clock(), 0))
         generation = Generation(topic, Mark(0, *unstamp(first)))
         self._names[name] = self._logs[topic.log] = generation
@@ -112,12 +113,17 @@ class MemoryTopics:
         return topic
 
     async def change(
-        self, name: TopicName, ttl: int | None, pointers: PointerRules = DEFAULT_RULES
+        self,
+        name: TopicName,
+        ttl: int | None,
+        pointers: PointerRules = DEFAULT_RULES,
+        *,
+        max_bytes: int | None = None,
     ) -> Topic:
         self._work()
         generation = self._of_name(name)
         self._keep_expired(generation, self._seconds(generation.topic))
-        generation.topic = generation.topic._replace(ttl=ttl, pointers=pointers)
+        generation.topic = Topic(generation.topic.log, name, ttl, pointers, max_bytes)
         self._tell()
         return generation.topic
 
@@ -192,6 +198,11 @@ class MemoryTopics:
     async def stats(self) -> TopicStats:
         self._work()
         return TopicStats(len(self._names))
+
+    async def shrink(self) -> int:
+        """Keep all messages: bounds in bytes are the stores' own."""
+        self._work()
+        return 0
 
     async def sweep(self) -> int:
         self._work()

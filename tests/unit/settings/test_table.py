@@ -47,6 +47,7 @@ def test_defaults_are_those_of_the_documentation() -> None:
         "tombstone_retention": 0.0,
         "new_epoch": False,
         "topic_ttl": None,
+        "topics_max_bytes": None,
         "topic_cleanup": 3600.0,
         "poll_limit": 1000,
         "txn_max_records": 100_000,

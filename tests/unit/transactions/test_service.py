@@ -40,7 +40,12 @@ class Topics(MemoryTopics):
     faster = False
 
     async def create(
-        self, name: TopicName, ttl: int | None, pointers: PointerRules = DEFAULT_RULES
+        self,
+        name: TopicName,
+        ttl: int | None,
+        pointers: PointerRules = DEFAULT_RULES,
+        *,
+        max_bytes: int | None = None,
     ) -> Topic:
         if self.faster:
             self.faster = False

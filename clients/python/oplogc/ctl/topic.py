@@ -22,25 +22,30 @@ def topic() -> None:
     """
 
 
-def _of_pointers(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of the properties that concern pointers."""
+def _of_pointers(*, is_new: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add the options of the properties that concern pointers, of a new topic or of one to change.
+
+    Those of a topic to change stay as they are if they are not given.
+    """
     timeout = option(
         "--pointer-timeout",
-        metavar="DURATION",
-        convert=values.pointer_timeout,
-        help="How long a pointer stays open in it: 1s to 30d. Not set: the agent's default.",
+        metavar="DURATION" if is_new else "DURATION|default",
+        convert=values.pointer_timeout if is_new else values.new_pointer_timeout,
+        choices=() if is_new else ("default",),
+        help="How long a pointer stays open in it: 1s to 30d. Not set: "
+        + ("the agent's default." if is_new else "as before."),
     )
     pointers = option(
         "--pointers",
         metavar="on|off",
         convert=values.on_or_off,
         choices=("on", "off"),
-        default="on",
-        show_default=True,
-        help="Whether it takes messages under pointers.",
+        default="on" if is_new else None,
+        show_default=is_new,
+        help="Whether it takes messages under pointers."
+        + ("" if is_new else " Not set: as before."),
     )
-    made: Callable[..., Any] = pointers(timeout(command))
-    return made
+    return lambda command: pointers(timeout(command))
 
 
 @topic.command()
@@ -51,7 +56,13 @@ def _of_pointers(command: Callable[..., Any]) -> Callable[..., Any]:
     convert=values.ttl,
     help="Time to live of its messages: 90s, 10m, 12h or 7d. Not set: the agent's default.",
 )
-@_of_pointers
+@_of_pointers(is_new=True)
+@option(
+    "--max-bytes",
+    metavar="SIZE",
+    convert=values.max_bytes,
+    help="Bytes above which its oldest messages leave, such as 500MB or 2GB. Not set: no bound.",
+)
 @as_json
 @connected(writes=True)
 def create(
@@ -60,11 +71,18 @@ def create(
     ttl: int | None,
     pointers: bool,
     pointer_timeout: int | None,
+    max_bytes: int | None,
     as_json: bool,
 ) -> None:
     """Create a topic."""
     with connection.topics() as topics:
-        made = topics.create(topic, ttl=ttl, pointers=pointers, pointer_timeout=pointer_timeout)
+        made = topics.create(
+            topic,
+            ttl=ttl,
+            pointers=pointers,
+            pointer_timeout=pointer_timeout,
+            max_bytes=max_bytes,
+        )
         _show_topic(made, as_json)
 
 
@@ -78,26 +96,41 @@ def create(
     required=True,
     help="New time to live of its messages, or default: the agent's.",
 )
-@_of_pointers
+@_of_pointers(is_new=False)
+@option(
+    "--max-bytes",
+    metavar="SIZE|none",
+    convert=values.new_max_bytes,
+    choices=("none",),
+    help="Bytes above which its oldest messages leave. Not set: as before.",
+)
 @as_json
 @connected(writes=True)
 def update(
     connection: Connection,
     topic: str,
     ttl: int,
-    pointers: bool,
+    pointers: bool | None,
     pointer_timeout: int | None,
+    max_bytes: int | None,
     as_json: bool,
 ) -> None:
-    """Replace the properties of a topic.
-
-    One that is not given gets its default.
-    """
+    """Change the properties of a topic."""
     with connection.topics() as topics:
+        before = topics.get(topic)
         changed = topics.update(
-            topic, ttl=ttl or None, pointers=pointers, pointer_timeout=pointer_timeout
+            topic,
+            ttl=ttl or None,
+            pointers=before.pointers if pointers is None else pointers,
+            pointer_timeout=_kept(before.pointer_timeout, pointer_timeout),
+            max_bytes=_kept(before.max_bytes, max_bytes),
         )
         _show_topic(changed, as_json)
+
+
+def _kept(before: int | None, given: int | None) -> int | None:
+    """Return the value of a property. ``given``: None keeps it, 0 is its default."""
+    return before if given is None else given or None
 
 
 @topic.command("list")

@@ -7,7 +7,7 @@ from oplogc.errors import MessageError
 from oplogc.times import from_ms
 from oplogc.topics.calls import MAX_POINTER_TIMEOUT
 from oplogc.topics.foreign.calls import MAX_OFFSET
-from oplogc.topics.message import MAX_TTL_SECONDS, Message, encode
+from oplogc.topics.message import MAX_TTL_SECONDS, MIN_MAX_BYTES, Message, encode
 from oplogc.topics.transactions.calls import MAX_LIST, STATES
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -43,11 +43,30 @@ def pointer_timeout(text: str) -> int:
     return seconds
 
 
+def new_pointer_timeout(text: str) -> int:
+    """Return the time-out of a pointer in seconds, 0 for ``default``. Raise ValueError."""
+    return 0 if text == "default" else pointer_timeout(text)
+
+
 def on_or_off(text: str) -> bool:
     """Raise ValueError."""
     if text not in ("on", "off"):
         raise ValueError(f"{text!r} is neither on nor off")
     return text == "on"
+
+
+def max_bytes(text: str) -> int:
+    """Return a bound in bytes. Raise ValueError."""
+    match = re.fullmatch(r"([0-9]{1,18}) ?(?:([kmgt])(?:i?b)?|b)?", text.strip().lower(), re.ASCII)
+    size = int(match[1]) << (10 * " kmgt".index(match[2] or " ")) if match else 0
+    if not MIN_MAX_BYTES <= size < 1 << 63:
+        raise ValueError(f"{text!r} is not a size of at least 1MB, such as 1000000000 or 500MB")
+    return size
+
+
+def new_max_bytes(text: str) -> int:
+    """Return a bound in bytes, 0 for ``none``. Raise ValueError."""
+    return 0 if text == "none" else max_bytes(text)
 
 
 def position(text: str) -> str | datetime:

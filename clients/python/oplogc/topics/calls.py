@@ -19,7 +19,7 @@ from oplogc.errors import (
 )
 from oplogc.events import position_of
 from oplogc.topics.foreign.transaction import ForeignTransaction
-from oplogc.topics.message import ReceivedMessage, check_ttl, decode
+from oplogc.topics.message import ReceivedMessage, check_max_bytes, check_ttl, decode
 from oplogc.topics.names import Topic, TopicName, namespace_name, topics_path
 
 GAP = "oplog-gap"
@@ -70,17 +70,26 @@ class Polled(_Polled):
 
 
 def create(
-    name: TopicName, ttl: int | None, pointers: bool = True, pointer_timeout: int | None = None
+    name: TopicName,
+    ttl: int | None,
+    pointers: bool = True,
+    pointer_timeout: int | None = None,
+    max_bytes: int | None = None,
 ) -> Call:
-    """Raises MessageError for a bad ``ttl``, and ValueError for a bad ``pointer_timeout``."""
-    return Call("PUT", name.path, _properties(ttl, pointers, pointer_timeout), True)
+    """Raises MessageError for a bad property, and ValueError for a bad ``pointer_timeout``."""
+    body = _properties(ttl, pointers, pointer_timeout, max_bytes)
+    return Call("PUT", name.path, body, True)
 
 
 def update(
-    name: TopicName, ttl: int | None, pointers: bool = True, pointer_timeout: int | None = None
+    name: TopicName,
+    ttl: int | None,
+    pointers: bool = True,
+    pointer_timeout: int | None = None,
+    max_bytes: int | None = None,
 ) -> Call:
     """Raises as ``create`` does."""
-    body = _properties(ttl, pointers, pointer_timeout)
+    body = _properties(ttl, pointers, pointer_timeout, max_bytes)
     return Call("PUT", f"{name.path}/properties", body, True)
 
 
@@ -192,7 +201,9 @@ def polled(answer: Answer) -> Polled:
     )
 
 
-def _properties(ttl: int | None, pointers: bool, pointer_timeout: int | None) -> bytes:
+def _properties(
+    ttl: int | None, pointers: bool, pointer_timeout: int | None, max_bytes: int | None
+) -> bytes:
     """Return the body that sets the properties of a topic. Those of the default are left out."""
     given: dict[str, object] = {} if ttl is None else {"ttl": check_ttl(ttl)}
     if not pointers:
@@ -203,6 +214,8 @@ def _properties(ttl: int | None, pointers: bool, pointer_timeout: int | None) ->
                 f"pointer_timeout: give whole seconds, 1 to {MAX_POINTER_TIMEOUT:,} (30 days)"
             )
         given["pointer_timeout"] = pointer_timeout
+    if max_bytes is not None:
+        given["max_bytes"] = check_max_bytes(max_bytes)
     return json.dumps(given).encode()
 
 

@@ -107,21 +107,24 @@ class AsyncTopics:
         ttl: int | None = None,
         pointers: bool = True,
         pointer_timeout: int | None = None,
+        max_bytes: int | None = None,
     ) -> Topic:
         """Create a topic and return it.
 
         ``ttl``: time to live of its messages in seconds; None: the agent's default. ``pointers``:
         whether it takes messages under pointers. ``pointer_timeout``: how long a pointer stays
-        open, in seconds; None: the agent's default. Raises TopicAlreadyExists. If the answer to an
-        attempt was lost, a topic with these properties counts as created by this call.
+        open, in seconds; None: the agent's default. ``max_bytes``: above it the oldest messages
+        leave; None: no bound. Raises TopicAlreadyExists. If the answer to an attempt was lost, a
+        topic with these properties counts as created by this call.
         """
         name = topic_name(topic)
-        call = calls.create(name, ttl, pointers, pointer_timeout)
+        call = calls.create(name, ttl, pointers, pointer_timeout, max_bytes)
         answer, lost = await self._agents.ask(call)
         error = calls.refusal(call, answer)
         if isinstance(error, TopicAlreadyExists) and lost:
             found = await self.get(topic)
-            same = (found.pointers, found.pointer_timeout) == (pointers, pointer_timeout)
+            wanted = (pointers, pointer_timeout, max_bytes)
+            same = (found.pointers, found.pointer_timeout, found.max_bytes) == wanted
             if same and (ttl is None or found.ttl == ttl):
                 return found
         if error is not None:
@@ -135,13 +138,14 @@ class AsyncTopics:
         ttl: int | None = None,
         pointers: bool = True,
         pointer_timeout: int | None = None,
+        max_bytes: int | None = None,
     ) -> Topic:
         """Replace the properties of a topic and return it; see ``create``.
 
         A property that is not given gets its default.
         """
         name = topic_name(topic)
-        call = calls.update(name, ttl, pointers, pointer_timeout)
+        call = calls.update(name, ttl, pointers, pointer_timeout, max_bytes)
         return calls.topic(name, await self._call(call))
 
     async def get(self, topic: str) -> Topic:

@@ -14,6 +14,7 @@ MAX_BYTES = 1024 * 1024
 """Payload, key and headers of a message together."""
 MAX_KEY_BYTES = 1024
 MAX_TTL_SECONDS = 100 * 365 * 86_400
+MIN_MAX_BYTES = 1 << 20
 
 ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{24}|[0-9]{1,13}", re.ASCII)
 """Ids of messages; of operations, whose topic is ``system/oplog``; and times in milliseconds."""
@@ -111,6 +112,15 @@ def members(message: Sendable) -> dict[str, object]:
     if size > MAX_BYTES:
         raise MessageError("message", f"has {size:,} bytes, more than {MAX_BYTES:,}")
     return {"payload": payload, **fields}
+
+
+def check_max_bytes(max_bytes: int) -> int:
+    """Return the bound of a topic in bytes. Raises MessageError."""
+    if type(max_bytes) is not int or not MIN_MAX_BYTES <= max_bytes < 1 << 63:
+        raise MessageError(
+            "max_bytes", f"must be a whole number of bytes, at least {MIN_MAX_BYTES:,}"
+        )
+    return max_bytes
 
 
 def check_ttl(ttl: int) -> int:

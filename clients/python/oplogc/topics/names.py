@@ -49,6 +49,11 @@ class Topic(NamedTuple):
         """How long a pointer stays open, in seconds. None: as long as the agent says."""
         return self._number("pointer_timeout")
 
+    @property
+    def max_bytes(self) -> int | None:
+        """Bytes above which its oldest messages leave. None without a bound."""
+        return self._number("max_bytes")
+
     def _number(self, name: str) -> int | None:
         text = self.properties.get(name, "")
         return int(text) if text.isascii() and text.isdecimal() else None

@@ -86,10 +86,17 @@ class Topics:
         ttl: int | None = None,
         pointers: bool = True,
         pointer_timeout: int | None = None,
+        max_bytes: int | None = None,
     ) -> Topic:
         """Create a topic and return it; see ``AsyncTopics.create``."""
         return self._thread.call(
-            self._topics.create(topic, ttl=ttl, pointers=pointers, pointer_timeout=pointer_timeout)
+            self._topics.create(
+                topic,
+                ttl=ttl,
+                pointers=pointers,
+                pointer_timeout=pointer_timeout,
+                max_bytes=max_bytes,
+            )
         )
 
     def update(
@@ -99,10 +106,17 @@ class Topics:
         ttl: int | None = None,
         pointers: bool = True,
         pointer_timeout: int | None = None,
+        max_bytes: int | None = None,
     ) -> Topic:
         """Replace the properties of a topic and return it; see ``AsyncTopics.update``."""
         return self._thread.call(
-            self._topics.update(topic, ttl=ttl, pointers=pointers, pointer_timeout=pointer_timeout)
+            self._topics.update(
+                topic,
+                ttl=ttl,
+                pointers=pointers,
+                pointer_timeout=pointer_timeout,
+                max_bytes=max_bytes,
+            )
         )
 
     def get(self, topic: str) -> Topic:

@@ -42,6 +42,7 @@ from oplogd.store.mongo.pointers.reports import Reports
 from oplogd.store.mongo.pointers.rollbacks import Rollbacks
 from oplogd.store.mongo.pointers.rows import Rows
 from oplogd.store.mongo.pointers.stored import Stored, check, number_in
+from oplogd.store.mongo.pointers.waiting import new_octets
 from oplogd.store.mongo.timing import Timing
 from oplogd.store.mongo.topics.groups import Group, Under, Unless
 from oplogd.store.mongo.topics.layout import PUBLISH_BASE, stamp_of
@@ -112,6 +113,7 @@ class MongoPointers:
         self, log: int, pointer: int, messages: Sequence[Message], timeout_ms: int
     ) -> list[Mark]:
         async with self._working():
+            self._topics.bounds.require_room(log)
             row, rules = await asyncio.gather(self._rows.find(pointer, log), self._rules(log))
             if not rules.is_on:
                 raise await self._switched_off(pointer, log)
@@ -141,6 +143,7 @@ class MongoPointers:
         limits: Limits,
     ) -> None:
         async with self._working():
+            self._topics.bounds.require_room(log)
             _, rules = await asyncio.gather(self._check_topic(log), self._rules(log))
             if not rules.is_on:
                 raise await self._switched_off(pointer, log)
@@ -280,7 +283,7 @@ class MongoPointers:
             EntryKind.PUBLISH, encode_marker(marker).encode(), Under(pointer, PUBLISH_BASE + last)
         )
         unless = Unless(publish_identity(pointer, log, number + 1), end_of(pointer, log))
-        return Group(log, [entry], unless=unless)
+        return Group(log, [entry._replace(more=new_octets(found))], unless=unless)
 
     async def _append_all(self, pointer: int, log: int, group: DirectGroup) -> None:
         """Append all entries of a group, or take back those that are in the log."""

@@ -133,6 +133,12 @@ class Rows:
         """Return the keys of a log."""
         return [each["_id"] for each in await self._rows.find({"log": log}, {"_id": 1}).to_list()]
 
+    async def with_stored(self, log: int, limit: int) -> list[int]:
+        """Return pointers of a log under which messages were stored, the oldest first."""
+        chosen = {"log": log, "stored": True}
+        found = self._rows.find(chosen, {"_id": 1}).sort([("begun", 1), ("_id", 1)]).limit(limit)
+        return [pointer_and_log(each)[0] for each in await found.to_list()]
+
     async def stats(self) -> PointerStats:
         """See ``Pointers.stats``."""
         # All of them, by an index.

@@ -20,6 +20,7 @@ from oplogd.store.mongo.topics.layout import (
     NAMES_FROM,
     RESERVATIONS,
     Document,
+    log_of,
     name_of,
     number,
     number_and_offset,
@@ -87,7 +88,9 @@ class Catalogue:
         found = await self._link.topics.find_one(reserved(log))
         return None if found is None else str(found["name"])
 
-    async def create(self, name: TopicName, ttl: int | None, pointers: PointerRules) -> Topic:
+    async def create(
+        self, name: TopicName, ttl: int | None, pointers: PointerRules, max_bytes: int | None
+    ) -> Topic:
         """See ``Topics.create``."""
         catalogue, existing = await self.look_up(name)
         if existing is not None:
@@ -101,6 +104,7 @@ class Catalogue:
             **new_log(log, floor_stamp, now_ms),
             "ttl": ttl,
             **rules_members(pointers),
+            "max_bytes": max_bytes,
         }
         try:
             await self._link.topics.insert_one(document)
@@ -228,9 +232,21 @@ class Catalogue:
             yield page
             last = page[-1]["_id"]
 
-    async def version(self) -> int:
-        found = await self._link.topics.find_one({"_id": CATALOGUE}, {"version": 1})
-        return 0 if found is None else number(found, "version")
+    async def version(self) -> tuple[int, int]:
+        """Return the version, and the number of floors that bounds in bytes have raised."""
+        found = await self._link.topics.find_one({"_id": CATALOGUE}, {"version": 1, "turn": 1})
+        return (0, 0) if found is None else (number(found, "version"), found.get("turn", 0))
+
+    async def floors(self, logs: Collection[int]) -> dict[int, int]:
+        """Return the offsets of the floors of these logs that have one."""
+        names: list[str] = []
+        for keys in parts(map(reservation, logs)):
+            found = self._link.topics.find({"_id": {"$in": keys}})
+            names += [each["name"] async for each in found]
+        floors = {
+            log_of(each): number(each, "floor") for each in await self.documents(sorted(set(names)))
+        }
+        return {log: floor for log, floor in floors.items() if floor and log in logs}
 
     async def bump(self) -> None:
         """Tell the followers of all agents that the catalogue has changed."""
@@ -266,4 +282,5 @@ def new_log(log: int, floor_stamp: int, now_ms: int) -> Document:
         "floor_stamp": floor_stamp,
         "expired": 0,
         "created": now_ms,
+        "sizes": [],
     }

@@ -28,7 +28,9 @@ class Expiry:
         self._catalogue = catalogue
         self._reader = reader
 
-    async def change(self, name: TopicName, ttl: int | None, pointers: PointerRules) -> Topic:
+    async def change(
+        self, name: TopicName, ttl: int | None, pointers: PointerRules, max_bytes: int | None
+    ) -> Topic:
         """See ``Topics.change``."""
         rules = rules_members(pointers)
         unset = {member: "" for member in _RULES if member not in rules}
@@ -38,7 +40,7 @@ class Expiry:
                 raise no_topic(name)
             default = number(catalogue, "default_ttl")
             before, after = existing["ttl"], default if ttl is None else ttl
-            update: Document = {"$set": {"ttl": ttl, **rules}}
+            update: Document = {"$set": {"ttl": ttl, "max_bytes": max_bytes, **rules}}
             if unset:
                 update["$unset"] = unset
             if after > (default if before is None else before):
@@ -47,7 +49,8 @@ class Expiry:
             same = {"_id": str(name), **numbered(log_of(existing)), "ttl": before}
             if (await self._link.topics.update_one(same, update)).matched_count:
                 await self._catalogue.bump()
-                return topic_of({**existing, "ttl": ttl})._replace(pointers=pointers)
+                changed = topic_of({**existing, "ttl": ttl, "max_bytes": max_bytes})
+                return changed._replace(pointers=pointers)
 
     async def set_default_ttl(self, ttl: int) -> None:
         """Change the default of topics without their own time to live."""

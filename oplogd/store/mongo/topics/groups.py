@@ -38,7 +38,7 @@ class Under(NamedTuple):
 class Numbered(NamedTuple):
     """An entry to append. ``number``: the writer's. ``ttl``: own time to live in seconds.
 
-    It has ``once`` or ``under`` or none of them.
+    It has ``once`` or ``under`` or none of them. ``more``: bytes that it counts beside its data.
     """
 
     number: int
@@ -47,6 +47,7 @@ class Numbered(NamedTuple):
     ttl: int | None = None
     once: Once | None = None
     under: Under | None = None
+    more: int = 0
 
 
 class Group:
@@ -140,6 +141,7 @@ def entry_document(attempt: Attempt, writer: str) -> Document:
         "q": mark.sequence,
         "kind": str(entry.kind),
         "data": entry.data.decode(),
+        "z": len(entry.data) + entry.more,
         "w": writer,
         "s": entry.number,
     }

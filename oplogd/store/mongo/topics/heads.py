@@ -163,9 +163,8 @@ def _behind(
     at = documents.get(place(log, known.offset))
     if at is not None and mark_of(at) == known:
         return _head((passed or [at])[-1])
-    if known.offset == begin_of(log):  # the log was empty
-        return _head(passed[-1]) if passed else LogHead(known)
-    return None
+    # The log was empty. If its first entries are not there, they may have left meanwhile.
+    return _head(passed[-1]) if known.offset == begin_of(log) and passed else None
 
 
 def _head(document: Document) -> LogHead:

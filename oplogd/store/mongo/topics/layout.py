@@ -191,8 +191,13 @@ def record(document: Document, lsn: int, commit_ms: int, now_ms: int) -> TopicRe
 
 
 def topic_of(document: Document) -> Topic:
-    name = name_of(document["_id"])
-    return Topic(log_of(document), name, document.get("ttl"), rules_of(document))
+    return Topic(
+        log_of(document),
+        name_of(document["_id"]),
+        document.get("ttl"),
+        rules_of(document),
+        whole(document.get("max_bytes")),
+    )
 
 
 def rules_of(document: Document) -> PointerRules:

@@ -34,6 +34,8 @@ class NewsWatcher:
         self._catalogue = catalogue
         self._heads = heads
         self._version: int | None = None
+        # Floors raised by bounds in bytes, of which the last call has told.
+        self._floors = 0
         self._active: dict[int, float] = {}
         # The last idle log that was asked for.
         self._turn = 0
@@ -51,15 +53,20 @@ class NewsWatcher:
             changed = self._catalogue.changed.listen()
             began = time.monotonic()
             asked = self._asked(heads, began)
-            past, version = await asyncio.gather(
+            past, (version, turn) = await asyncio.gather(
                 self._past(heads, asked), self._catalogue.version()
             )
+            floors: Mapping[int, int] = {}
+            if turn != self._floors and heads:
+                floors = await self._catalogue.floors(heads.keys())
             logs = {*past, *self._gone}
             now = time.monotonic()
             before, self._version = self._version, version
             self._active |= dict.fromkeys(logs, now)
-            if logs or before not in (None, version) or now >= give_up_at:
-                return News(logs, version)
+            if logs or floors or before not in (None, version) or now >= give_up_at:
+                if heads:
+                    self._floors = turn
+                return News(logs, version, floors)
             is_quick = heads and self._link.quirks.finds_by_index
             pace = _PACE_SECONDS if is_quick else _SLOW_PACE_SECONDS
             pause = min(max(pace, _PACE_SHARE * (now - began)), give_up_at - now)

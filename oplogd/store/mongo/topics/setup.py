@@ -37,7 +37,8 @@ logger = logging.getLogger("oplogd.store")
 
 class TopicsSetup:
     """``ttl``: the default of topics in seconds; None keeps the one in the store.
-    ``set_default_ttl`` changes it.
+    ``set_default_ttl`` changes it. ``max_bytes``: bound of all topics together, 0 for none; None
+    keeps the one in the store.
 
     Methods raise PyMongo's errors, and StoreUnavailableError.
     """
@@ -48,12 +49,14 @@ class TopicsSetup:
         catalogue: Catalogue,
         set_default_ttl: Callable[[int], Awaitable[None]],
         ttl: int | None,
+        max_bytes: int | None = None,
     ) -> None:
         self._link = link
         self._catalogue = catalogue
         self._set_default_ttl = set_default_ttl
         self._ttl = ttl
-        self._is_applied = ttl is None
+        self._max_bytes = max_bytes
+        self._is_applied = ttl is None and max_bytes is None
 
     async def keep(self, hold: HoldLease) -> bool:
         """Create what is missing. The seal comes last: without it nobody appends.
@@ -83,12 +86,17 @@ class TopicsSetup:
         return is_whole
 
     async def apply(self) -> None:
-        """Make the given time to live the default, once. Any agent may do that."""
-        if not self._is_applied and self._ttl is not None:
-            if await self._link.topics.find_one({"_id": CATALOGUE}, {"_id": 1}) is None:
-                return
+        """Take over the given time to live and bound, once. Any agent may do that."""
+        if self._is_applied:
+            return
+        if await self._link.topics.find_one({"_id": CATALOGUE}, {"_id": 1}) is None:
+            return
+        if self._ttl is not None:
             await self._set_default_ttl(self._ttl)
-            self._is_applied = True
+        if self._max_bytes is not None:
+            bound = {"$set": {"topics_max_bytes": self._max_bytes or None}}
+            await self._link.topics.update_one({"_id": CATALOGUE}, bound)
+        self._is_applied = True
 
     async def _create(self, collection: str) -> None:
         try:

@@ -97,8 +97,8 @@ class Sweeper:
                 is_due = log in firsts and rule.is_gone(firsts[log])
                 if is_due and self._lease.held:
                     count += await self._sweep_topic(document, rule, firsts[log], seen)
-                elif document.get("left") and self._lease.held:
-                    count += await self._remove_past(document, rule, rule.floor.offset - 1)
+                elif document.get("left") and not document.get("shed") and self._lease.held:
+                    count += await self.remove_past(document, rule, rule.floor.offset - 1)
         self._seen = seen
         return count + await self._sweep_deleted()
 
@@ -120,17 +120,21 @@ class Sweeper:
             return 0
         front = await self._reader.front(topic, rule, first)
         if front.offset > noted[0]:
-            front = await self._reader.mark_at(topic, noted[0]) or rule.floor
+            at = await self._reader.mark_at(topic, noted[0])
+            if at is None and document.get("shed"):
+                return 0  # what left by bytes is removed by ``bounds``
+            front = at or rule.floor
         if front.offset > rule.floor.offset:
             floor = {"floor": front.offset, "floor_stamp": stamp_of(front)}
             same = {"_id": document["_id"], **numbered(topic.log)}
             await self._link.topics.update_one(same, {"$max": floor})
-        return await self._remove_past(document, rule, min(front.offset, head.mark.offset - 1))
+        return await self.remove_past(document, rule, min(front.offset, head.mark.offset - 1))
 
-    async def _remove_past(self, document: Document, rule: Front, upto: int) -> int:
+    async def remove_past(self, document: Document, rule: Front, upto: int) -> int:
         """Remove the entries of a topic up to an offset. Note whether some must stay for now."""
         log = log_of(document)
-        count, has_left = await self._remove(log, upto, rule.oldest_ms - _RECORDS_STAY_MS)
+        front_ms = max(rule.oldest_ms, rule.floor.ms)
+        count, has_left = await self._remove(log, upto, front_ms - _RECORDS_STAY_MS)
         if has_left != bool(document.get("left")) and self._lease.held:
             same = {"_id": document["_id"], **numbered(log)}
             await self._link.topics.update_one(same, {"$set": {"left": has_left}})

@@ -6,21 +6,25 @@ from oplogd.errors import TopicExistsError
 from oplogd.event_id import Mark
 from oplogd.names import TopicName, no_topic
 from oplogd.pointer import DEFAULT_RULES, PointerRules
+from oplogd.store.mongo.damage import whole
 from oplogd.store.mongo.lease import Lease
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.pointers.leaving import Leaving
 from oplogd.store.mongo.pointers.stored import StoredMessages
+from oplogd.store.mongo.pointers.waiting import Waiting
 from oplogd.store.mongo.timing import Timing
 from oplogd.store.mongo.topics.append import TopicAppender
+from oplogd.store.mongo.topics.bounds import Bounds
 from oplogd.store.mongo.topics.catalogue import Catalogue
 from oplogd.store.mongo.topics.expiry import Expiry
 from oplogd.store.mongo.topics.heads import TopicHeads
-from oplogd.store.mongo.topics.layout import NAMES_FROM, RESERVATIONS, stamp_of
+from oplogd.store.mongo.topics.layout import CATALOGUE, NAMES_FROM, RESERVATIONS, stamp_of
 from oplogd.store.mongo.topics.log import MongoTopicLog, TopicReader, Working
 from oplogd.store.mongo.topics.news import NewsWatcher
 from oplogd.store.mongo.topics.setup import TopicsSetup
 from oplogd.store.mongo.topics.sweep import Sweeper
 from oplogd.store.topics import (
+    Full,
     MessageBatch,
     Namespace,
     News,
@@ -31,13 +35,19 @@ from oplogd.store.topics import (
 
 
 class MongoTopics:
-    """See ``Topics``. ``ttl``: see ``TopicsSetup``. ``working`` guards each call.
+    """See ``Topics``. ``ttl`` and ``max_bytes``: see ``TopicsSetup``. ``working`` guards each call.
 
     The attributes are its parts.
     """
 
     def __init__(
-        self, link: Link, lease: Lease, timing: Timing, ttl: int | None, working: Working
+        self,
+        link: Link,
+        lease: Lease,
+        timing: Timing,
+        ttl: int | None,
+        working: Working,
+        max_bytes: int | None = None,
     ) -> None:
         self._link = link
         self._working = working
@@ -49,7 +59,7 @@ class MongoTopics:
         self.stored = StoredMessages(link, timing)
         self.reader = TopicReader(link, self.catalogue, self.heads, self.stored, self._forget)
         self.expiry = Expiry(link, self.catalogue, self.reader)
-        self.setup = TopicsSetup(link, self.catalogue, self.expiry.set_default_ttl, ttl)
+        self.setup = TopicsSetup(link, self.catalogue, self.expiry.set_default_ttl, ttl, max_bytes)
         self.sweeper = Sweeper(
             link,
             self.catalogue,
@@ -60,24 +70,43 @@ class MongoTopics:
             timing,
             Leaving(link, self.catalogue, self.stored, self.appender),
         )
+        self.bounds = Bounds(
+            link,
+            self.catalogue,
+            self.heads,
+            self.sweeper.remove_past,
+            Waiting(link, self.stored).octets,
+            lease,
+            timing,
+        )
         self._watcher = NewsWatcher(link, self.catalogue, self.heads)
 
     async def create(
-        self, name: TopicName, ttl: int | None, pointers: PointerRules = DEFAULT_RULES
+        self,
+        name: TopicName,
+        ttl: int | None,
+        pointers: PointerRules = DEFAULT_RULES,
+        *,
+        max_bytes: int | None = None,
     ) -> Topic:
         async with self._working():
             try:
-                return await self.catalogue.create(name, ttl, pointers)
+                return await self.catalogue.create(name, ttl, pointers, max_bytes)
             except TopicExistsError:
                 if not await self._finish(name):
                     raise
-            return await self.catalogue.create(name, ttl, pointers)
+            return await self.catalogue.create(name, ttl, pointers, max_bytes)
 
     async def change(
-        self, name: TopicName, ttl: int | None, pointers: PointerRules = DEFAULT_RULES
+        self,
+        name: TopicName,
+        ttl: int | None,
+        pointers: PointerRules = DEFAULT_RULES,
+        *,
+        max_bytes: int | None = None,
     ) -> Topic:
         async with self._working():
-            return await self.expiry.change(name, ttl, pointers)
+            return await self.expiry.change(name, ttl, pointers, max_bytes)
 
     async def delete(self, name: TopicName) -> None:
         """See ``Topics.delete``. First end the log, then free the name.
@@ -127,12 +156,15 @@ class MongoTopics:
         return MongoTopicLog(self.reader, topic, self._working)
 
     async def append(self, batches: Sequence[MessageBatch]) -> list[Outcome]:
+        full = {batch.log: reason for batch in batches if (reason := self.bounds.reason(batch.log))}
+        rest = [batch for batch in batches if batch.log not in full]
         async with self._working():
-            groups = await self.appender.append(batches)
+            groups = await self.appender.append(rest)
             for group in groups:
                 if group.ended is not None:
                     await self._forget(group.log, group.ended)
-            return [group.outcome for group in groups]
+        placed = (group.outcome for group in groups)
+        return [Full(full[batch.log]) if batch.log in full else next(placed) for batch in batches]
 
     async def news(self, heads: Mapping[int, int], seconds: float) -> News:
         async with self._working():
@@ -142,11 +174,18 @@ class MongoTopics:
         async with self._working():
             names = {"_id": {"$gte": NAMES_FROM}}
             topics = await self._link.topics.count_documents(names)
-            return TopicStats(topics, await self._link.topics.count_documents(RESERVATIONS))
+            numbers = await self._link.topics.count_documents(RESERVATIONS)
+            found = await self._link.topics.find_one({"_id": CATALOGUE}) or {}
+            most = whole(found.get("topics_max_bytes"))
+            return TopicStats(topics, numbers, found.get("octets", 0), most, found.get("left", 0))
 
     async def sweep(self) -> int:
         async with self._working():
             return await self.sweeper.sweep()
+
+    async def shrink(self) -> int:
+        async with self._working():
+            return await self.bounds.shrink()
 
     async def _finish(self, name: TopicName) -> bool:
         """Finish the deletion of a topic whose log has ended. Return whether the name is free."""

@@ -136,6 +136,7 @@ class MongoTransactions:
                     raise TopicError("topic", f"transaction {id_} is for one other topic")
             if not (todo := await self._records.missing(row, records)):
                 return row.transaction
+            self._topics.bounds.require_room(*{each.log for each in todo if each.log})
             row = await self._reserve(row, todo, limits)
             await self._step("registered")
             groups = await self._records.append(id_, [each for each in todo if each.log])

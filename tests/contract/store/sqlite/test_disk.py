@@ -6,13 +6,17 @@ import os
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.store.space import MIB, UNKNOWN, limits_of
+from oplogd.store.sqlite.bounds import leaving
 from oplogd.store.sqlite.disk import Disk
 from oplogd.store.sqlite.reserve import Reserve
+from tests.kits.store.bounded import BOUND, FIT, fill
+from tests.kits.store.messages import NAME, payloads_of
 from tests.kits.store.sqlite_files import opened
 
 TOTAL = 24 * MIB
@@ -227,6 +231,31 @@ async def test_a_call_that_frees_space_is_made_again_with_the_room_of_the_reserv
                 await pool.run(call, frees_space=True)
         assert calls == [True, False, False]
         assert store.space.refused
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_what_leaves_by_a_bound_may_take_the_room_of_the_reserve(
+    path: Path, monkeypatch: Patch, together: bool
+) -> None:
+    async with opened(path) as store:
+        topic = await store.topics.create(NAME, None)
+        await fill(store.topics, topic, 2 * FIT)
+    reserve = Reserve(path)
+    assert reserve.make(MIB)
+    leave = leaving.leave
+
+    def refuse_beside_the_reserve(db: sqlite3.Connection, *given: Any) -> leaving.Step:
+        if reserve.size():
+            raise sqlite_error("SQLITE_FULL")
+        return leave(db, *given)
+
+    monkeypatch.setattr(leaving, "leave", refuse_beside_the_reserve)
+    async with opened(path, topics_max_bytes=BOUND if together else None) as store:
+        if not together:
+            await store.topics.change(NAME, None, max_bytes=BOUND)
+        assert await store.topics.shrink() >= FIT
+        assert reserve.size() == 0
+        assert len(await payloads_of(store.topics, topic)) in (FIT - 1, FIT)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ from oplogd.store.sqlite import (
     connection,
     lease_rows,
     log,
-    schema,
     statements,
     topic_entries,
     topic_statements,
@@ -49,6 +48,7 @@ from tests.kits.store.sqlite_files import (
     create_topic,
     direct,
     number,
+    open_at_version,
     opened,
     schema_of,
 )
@@ -75,7 +75,7 @@ async def test_a_file_of_the_schema_before_gets_leases_and_keeps_its_contents(
     made = numbered(5)
     create_at_version(path, BEFORE)
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", MIGRATIONS[:BEFORE])
+        open_at_version(patch, BEFORE)
         async with opened(path) as older:
             await older.append(made)
             topic = create_topic(path, NAME)
@@ -100,7 +100,7 @@ async def test_an_agent_of_the_schema_before_goes_on_with_a_file_that_it_has_ope
 ) -> None:
     async with contextlib.AsyncExitStack() as stack:
         with monkeypatch.context() as patch:
-            patch.setattr(schema, "MIGRATIONS", MIGRATIONS[:BEFORE])
+            open_at_version(patch, BEFORE)
             older = await stack.enter_async_context(opened(path))
             topic = create_topic(path, NAME)
             await publish(older.topics, topic, "a")

@@ -15,7 +15,7 @@ from oplogd.errors import (
 )
 from oplogd.pointer import Decision
 from oplogd.store.pointers import PointerDecisions, PointerStats
-from oplogd.store.sqlite import MIGRATIONS, SqliteStore, news, schema
+from oplogd.store.sqlite import MIGRATIONS, SqliteStore, news
 from oplogd.store.topics import Topic
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import numbered
@@ -32,11 +32,13 @@ from tests.kits.store.pointing import (
 )
 from tests.kits.store.sqlite_files import (
     POINTER_TABLES,
+    SIZE_TABLES,
     count,
     create_at_version,
     create_topic,
     direct,
     number,
+    open_at_version,
     opened,
     pointer_counts,
     schema_of,
@@ -64,7 +66,7 @@ async def test_a_file_of_the_schema_before_gets_pointers_and_keeps_its_contents(
     made = numbered(5)
     create_at_version(path, BEFORE)
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", MIGRATIONS[:BEFORE])
+        open_at_version(patch, BEFORE)
         async with opened(path) as older:
             await older.append(made)
             topic = create_topic(path, NAME)
@@ -82,7 +84,8 @@ async def test_a_file_of_the_schema_before_gets_pointers_and_keeps_its_contents(
         assert contents(await log_of(store)) == wanted(made)
     added = schema_of(path) - before
     assert before < schema_of(path), "the tables of the schema before are as they were"
-    assert {name for kind, name, _ in added if kind == "table"} >= {*POINTER_TABLES, "purges"}
+    tables = {name for kind, name, _ in added if kind == "table"}
+    assert tables >= {*POINTER_TABLES, *SIZE_TABLES, "purges"}
     assert number(path, "PRAGMA user_version") == len(MIGRATIONS) >= BEFORE + 2
 
 
@@ -91,7 +94,7 @@ async def test_an_agent_of_the_schema_before_goes_on_with_a_file_that_it_has_ope
 ) -> None:
     async with contextlib.AsyncExitStack() as stack:
         with monkeypatch.context() as patch:
-            patch.setattr(schema, "MIGRATIONS", MIGRATIONS[:BEFORE])
+            open_at_version(patch, BEFORE)
             older = await stack.enter_async_context(opened(path))
             topic = create_topic(path, NAME)
             await publish(older.topics, topic, "a")

@@ -11,7 +11,7 @@ import pytest
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.message import Message
-from oplogd.store.sqlite import MIGRATIONS, news, schema, statements, sweep, topic_entries
+from oplogd.store.sqlite import MIGRATIONS, news, statements, sweep, topic_entries
 from oplogd.store.sqlite import topic_statements as sql
 from oplogd.store.topics import DEFAULT_TTL, MessageBatch, Placed, Refused
 from tests.kits.clock.virtual import START_MS, VirtualClock
@@ -30,6 +30,7 @@ from tests.kits.store.sqlite_files import (
     count,
     create_at_version,
     direct,
+    open_at_version,
     opened,
     rows,
     steps_of,
@@ -54,7 +55,7 @@ async def test_a_file_of_an_earlier_schema_gets_topics_and_keeps_its_log(
     made = numbered(20)
     create_at_version(path, version)
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", MIGRATIONS[:version])
+        open_at_version(patch, version)
         async with opened(path) as older:
             await older.append(made)
     assert rows(path, "PRAGMA user_version") == [(version,)]
@@ -75,7 +76,7 @@ async def test_an_agent_of_the_schema_before_goes_on_with_a_file_that_it_has_ope
     made = numbered(6)
     async with contextlib.AsyncExitStack() as stack:
         with monkeypatch.context() as patch:
-            patch.setattr(schema, "MIGRATIONS", MIGRATIONS[:2])
+            open_at_version(patch, 2)
             older = await stack.enter_async_context(opened(path))
             await older.append(made[:2])
         assert rows(path, "PRAGMA user_version") == [(2,)]

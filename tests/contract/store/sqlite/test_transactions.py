@@ -9,7 +9,7 @@ import pytest
 
 from oplogd.errors import StoreUnavailableError, TopicNotFoundError, TransactionConflictError
 from oplogd.operation import Operation, decode_data
-from oplogd.store.sqlite import MIGRATIONS, SqliteStore, news, schema
+from oplogd.store.sqlite import MIGRATIONS, SqliteStore, news
 from oplogd.store.sqlite.schema import APPLICATION_ID
 from oplogd.store.topics import Topic
 from oplogd.store.transactions import NewTransaction, Transaction
@@ -24,6 +24,7 @@ from tests.kits.store.sqlite_files import (
     create_topic,
     direct,
     number,
+    open_at_version,
     opened,
 )
 from tests.kits.store.transacting import (
@@ -62,7 +63,7 @@ async def test_a_file_of_the_schema_before_gets_transactions_and_keeps_its_conte
     made = numbered(5)
     create_at_version(path, BEFORE)
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", MIGRATIONS[:BEFORE])
+        open_at_version(patch, BEFORE)
         async with opened(path) as older:
             await older.append(made)
             topic = create_topic(path, NAME)
@@ -83,7 +84,7 @@ async def test_an_agent_of_the_schema_before_goes_on_with_a_file_that_it_has_ope
 ) -> None:
     async with contextlib.AsyncExitStack() as stack:
         with monkeypatch.context() as patch:
-            patch.setattr(schema, "MIGRATIONS", MIGRATIONS[:BEFORE])
+            open_at_version(patch, BEFORE)
             older = await stack.enter_async_context(opened(path))
             topic = create_topic(path, NAME)
             await publish(older.topics, topic, "a")

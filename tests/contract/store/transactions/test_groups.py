@@ -8,7 +8,7 @@ import pytest
 from oplogd.errors import TopicNotFoundError
 from oplogd.names import TopicName
 from oplogd.store.numbers import REST_MS
-from oplogd.store.topics import DEFAULT_TTL
+from oplogd.store.topics import DEFAULT_TTL, TopicStats
 from oplogd.store.transactions import IDLE_MS, Limits
 from oplogd.topics.known import KnownTopics
 from oplogd.transactions.rules import Begin
@@ -168,5 +168,5 @@ async def test_thousands_of_idle_groups_leave_no_row(txn_kit: Kit, txn_store: St
     await store.topics.sweep()
     txn_kit.clock.ms += REST_MS + 1
     await store.topics.sweep()
-    assert await store.topics.stats() == (0, 0)
+    assert await store.topics.stats() == TopicStats(0)
     assert await store.transactions.retire(nobody) == 0

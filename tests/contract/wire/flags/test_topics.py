@@ -12,7 +12,7 @@ from tests.contract.wire.store_kinds import EACH_DRIVER, StoreKind, kinds_of_sto
 from tests.contract.wire.topics.topics import TopicClient
 from tests.kits.agents.agent import Agent
 from tests.kits.contract.passwords import READER, WRITER, basic
-from tests.kits.contract.wire import JSON, SSE, Target
+from tests.kits.contract.wire import JSON, SSE, Target, wait_until
 
 store_kind = kinds_of_store(EACH_DRIVER)
 
@@ -37,6 +37,32 @@ def small(store_kind: StoreKind, tmp_path_factory: pytest.TempPathFactory) -> It
 def test_the_default_ttl_is_that_of_the_flag(small: Target) -> None:
     topic = TopicClient(small).create()
     assert topic.request("GET").json["properties"] == {"ttl": "3600"}
+
+
+@on_one_store
+def test_a_bound_of_all_topics_lets_the_oldest_messages_leave(
+    store_kind: StoreKind, tmp_path: Path
+) -> None:
+    large = "x" * (1 << 17)
+    with store_kind.agent(tmp_path, "--topics-max-bytes", "1MB") as agent:
+        target = Target.of(agent)
+        topics = [TopicClient(target).create() for _ in range(2)]
+        for _ in range(6):
+            for topic in topics:
+                topic.store(large)
+
+        def left() -> list[int]:
+            return [len(topic.payloads()) for topic in topics]
+
+        assert wait_until(lambda: sum(left()) <= 7)
+        figures = target.request("GET", "/status").json["topics"]
+        assert figures["max_bytes"] == 1 << 20
+        assert figures["left_by_bytes"] == 12 - sum(left())
+        assert sum(left()) >= 6
+        assert abs(left()[0] - left()[1]) <= 1
+    with store_kind.agent(tmp_path, "--topics-max-bytes", "0") as agent:
+        status = Target.of(agent).request("GET", "/status").json
+        assert status["topics"]["max_bytes"] == 0
 
 
 @on_one_store

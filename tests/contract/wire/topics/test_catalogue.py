@@ -44,6 +44,11 @@ def test_a_ttl_is_a_number_or_a_numeric_string(target: Target, ttl: Any) -> None
         ({"ttl": "soon"}, "ttl"),
         ({"ttl": True}, "ttl"),
         ({"ttl": 101 * 365 * 86_400}, "ttl"),
+        ({"max_bytes": 1048575}, "max_bytes"),
+        ({"max_bytes": "1MB"}, "max_bytes"),
+        ({"max_bytes": 1e7}, "max_bytes"),
+        ({"max_bytes": True}, "max_bytes"),
+        ({"max_bytes": 1 << 63}, "max_bytes"),
         ({"size": 5}, "size"),
         ([], "body"),
         (b"{", "body"),
@@ -65,6 +70,18 @@ def test_properties_are_replaced_and_an_absent_one_is_the_default(target: Target
     assert (reply.status, reply.json) == (200, {"name": "t", "properties": {"ttl": "7"}})
     assert topic.request("PUT", "/properties", {}).json["properties"] == WEEK
     assert topic.request("GET").json["properties"] == WEEK
+
+
+@pytest.mark.parametrize("given", [1048576, "1048576"])
+def test_a_bound_in_bytes_is_shown_and_removed(target: Target, given: Any) -> None:
+    topic = TopicClient(target).create({"max_bytes": given})
+    bounded = {**WEEK, "max_bytes": "1048576"}
+    assert topic.request("GET").json["properties"] == bounded
+    assert target.request("GET", topic.topics).json[0]["properties"] == bounded
+    assert topic.request("PUT", "/properties", {"ttl": None}).json["properties"] == WEEK
+    reply = topic.request("PUT", "/properties", {"ttl": 60, "max_bytes": 2097152})
+    assert reply.json["properties"] == {"ttl": "60", "max_bytes": "2097152"}
+    assert topic.request("GET").json["properties"] == reply.json["properties"]
 
 
 def test_topics_of_a_namespace_are_listed_by_name(target: Target) -> None:

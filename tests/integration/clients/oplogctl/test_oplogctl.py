@@ -38,6 +38,17 @@ def test_a_topic_from_its_creation_to_its_end(agent: Agent) -> None:
     )  # fmt: skip
     assert run(url, "show", "life/t")[1] == "life/t ttl=90m\n"
     assert run(url, "update", "life/t", "--ttl", "default")[1] == "life/t ttl=7d\n"
+    bounded = run(url, "update", "life/t", "--ttl", "default", "--max-bytes", "2MB")[1]
+    assert bounded == "life/t ttl=7d max_bytes=2097152\n"
+    assert run(url, "update", "life/t", "--ttl", "1h")[1] == "life/t ttl=1h max_bytes=2097152\n"
+    assert run(url, "update", "life/t", "--ttl", "1h", "--max-bytes", "none")[1] == (
+        "life/t ttl=1h\n"
+    )
+    assert run(url, "create", "life/small", "--max-bytes", "1000")[0] == 2
+    assert run(url, "create", "life/small", "--max-bytes", "1MB")[1] == (
+        "life/small ttl=7d max_bytes=1048576\n"
+    )
+    assert run(url, "delete", "life/small")[0] == 0
     described = {"namespace": "life", "name": "t", "properties": {"ttl": "3600"}}
     code, out, _ = run(url, "update", "life/t", "--ttl", "3600", "--json")
     assert (code, json.loads(out)) == (0, described)
@@ -58,7 +69,10 @@ def test_the_properties_of_a_topic_that_concern_pointers(agent: Agent) -> None:
     assert run(agent.url, "show", "rules/t")[1] == line
     code, _, err = run(agent.url, "publish", "rules/t", "a", "--pointer", "7")
     assert (code, "its property pointers is off" in err) == (1, True)
-    assert run(agent.url, "update", "rules/t", "--ttl", "1h")[1] == "rules/t ttl=1h\n"
+    kept = "rules/t ttl=1h pointers=off pointer_timeout=90s\n"
+    assert run(agent.url, "update", "rules/t", "--ttl", "1h")[1] == kept
+    default = ("--pointers", "on", "--pointer-timeout", "default")
+    assert run(agent.url, "update", "rules/t", "--ttl", "1h", *default)[1] == "rules/t ttl=1h\n"
     for flag, wrong in (("--pointers", "maybe"), ("--pointer-timeout", "31d")):
         code, out, err = run(agent.url, "create", "rules/u", flag, wrong)
         assert (code, out) == (2, "")

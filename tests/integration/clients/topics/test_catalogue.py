@@ -46,7 +46,10 @@ def test_a_topic_from_its_creation_to_its_end(agent: Agent, topics_of: TopicsOf)
             topics.create("life/a.B-c_1")
         assert exists.value.status == 409
         assert topics.update("life/a.B-c_1", ttl=120).ttl == 120
+        assert topics.update("life/a.B-c_1", max_bytes=1 << 20).max_bytes == 1 << 20
+        assert topics.get("life/a.B-c_1").max_bytes == 1 << 20
         assert topics.update("life/a.B-c_1").ttl == 604_800
+        assert topics.get("life/a.B-c_1").max_bytes is None
         topics.create("life/another")
         assert [str(each.name) for each in topics.list("life")] == ["life/a.B-c_1", "life/another"]
         topics.delete("life/a.B-c_1")
@@ -116,6 +119,9 @@ def test_bad_values_are_refused_before_they_are_sent(topics_of: TopicsOf) -> Non
     for bad in (0, -1, 10**12, "5", 1.5, True):
         with pytest.raises(MessageError, match="ttl: must be a whole number"):
             topics.create("t", ttl=bad)  # type: ignore[arg-type]
+    for bad in (0, (1 << 20) - 1, 1 << 63, "1048576", 2.0**21, True):
+        with pytest.raises(MessageError, match="max_bytes: must be a whole number"):
+            topics.create("t", max_bytes=bad)  # type: ignore[arg-type]
     for limit in (0, -1, 1.5):
         with pytest.raises(ValueError, match="limit: "):
             topics.poll("t", limit=limit)  # type: ignore[arg-type]

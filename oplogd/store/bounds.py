@@ -1,0 +1,46 @@
+"""The rules of bounds in bytes that all stores share. No I/O."""
+
+from collections.abc import Sequence
+
+from oplogd.errors import MessageTooLargeError
+from oplogd.message import Message
+from oplogd.names import TopicName
+from oplogd.store.topics import ENTRY_OCTETS, MIN_MAX_BYTES, Topic
+
+# Records that stay although the front has passed them.
+RECORDS_FILL = "records and stored messages of transactions that are not over fill it"
+
+
+def slack(max_bytes: int) -> int:
+    """Return the bytes that leave besides those over the bound: so entries do not leave singly."""
+    return min(max_bytes // 16, MIN_MAX_BYTES)
+
+
+def full_topic(name: TopicName, max_bytes: int, held_by: str) -> str:
+    """Return the sentence for a topic whose oldest entries must stay."""
+    return (
+        f"the topic {name} stores its max_bytes of {max_bytes:,} bytes and nothing may leave now:"
+        f" {held_by}; try again later"
+    )
+
+
+def full_total(max_bytes: int) -> str:
+    """Return the sentence for topics that are full together."""
+    return (
+        f"all topics together store {max_bytes:,} bytes (--topics-max-bytes) and nothing may leave"
+        " now: transactions and pointers that are not over need their oldest messages; try again"
+        " later"
+    )
+
+
+def require_fitting(topic: Topic, messages: Sequence[Message]) -> None:
+    """Raise MessageTooLargeError for a message that is larger than the bound of its topic."""
+    if topic.max_bytes is None:
+        return
+    for number, message in enumerate(messages):
+        octets = len(message.data) + ENTRY_OCTETS
+        if octets > topic.max_bytes:
+            raise MessageTooLargeError(
+                f"messages[{number}]",
+                f"takes {octets:,} bytes, more than the topic's max_bytes of {topic.max_bytes:,}",
+            )

@@ -1,0 +1,287 @@
+"""The bounds in bytes of topics. The holder of the lease counts what is new, and raises floors.
+
+A floor that is raised hides its entries from all agents at once. They are removed when no writer
+can insert at their places any more, as by the sweep. The front stops before an entry that readers
+of an open or just decided pointer, or of a commit that is just decided, need. It passes the records
+of transactions, which stay as long as after a sweep. Those of a transaction that is open, or whose
+COMMIT entry the front has not passed, go on counting: ``kept`` in the topic's document,
+``[{txn: hexadecimal digits, octets}, ...]``.
+
+``full`` in the catalogue: ``[{log, reason}, ...]``, log 0 for all topics together. Every agent
+reads it and refuses publishes.
+"""
+
+import heapq
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from oplogd.errors import TopicFullError
+from oplogd.event_id import Mark
+from oplogd.store.bounds import RECORDS_FILL, full_topic, full_total, slack
+from oplogd.store.mongo.lease import Lease
+from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.timing import Timing
+from oplogd.store.mongo.topics.catalogue import Catalogue
+from oplogd.store.mongo.topics.heads import TopicHeads
+from oplogd.store.mongo.topics.layout import (
+    CATALOGUE,
+    NAMES_FROM,
+    Document,
+    floor_of,
+    log_of,
+    name_of,
+    number,
+    numbered,
+    stamp_of,
+)
+from oplogd.store.mongo.topics.log import Front
+from oplogd.store.mongo.topics.look_ups import LookUps
+from oplogd.store.mongo.topics.segments import Segment, counted, segments_of, total
+
+# Entries of one topic that one round counts. The others come in the next one.
+_ROUND = 50_000
+_PAGE = 500
+
+# Removes the entries of a topic up to an offset: the document, the rule, the offset.
+Remove = Callable[[Document, Front, int], Awaitable[int]]
+
+
+class Sized(NamedTuple):
+    """A topic, with its head, floor and segments.
+
+    ``kept``: bytes of records that the front has passed, by transaction. ``waiting``: bytes of
+    messages that are stored and not published.
+    """
+
+    document: Document
+    log: int
+    head: Mark
+    floor: Mark
+    segments: Sequence[Segment]
+    kept: Mapping[str, int]
+    waiting: int = 0
+
+    @property
+    def octets(self) -> int:
+        return total(self.segments) + sum(self.kept.values()) + self.waiting
+
+
+class Bounds:
+    """Methods raise PyMongo's errors, and StoreUnavailableError."""
+
+    def __init__(
+        self,
+        link: Link,
+        catalogue: Catalogue,
+        heads: TopicHeads,
+        remove: Remove,
+        waiting: Callable[[int], Awaitable[int]],
+        lease: Lease,
+        timing: Timing,
+    ) -> None:
+        self._link = link
+        self._look_ups = LookUps(link)
+        self._catalogue = catalogue
+        self._heads = heads
+        self._remove = remove
+        self._waiting = waiting
+        self._lease = lease
+        self._settle_seconds = timing.settle_seconds
+        self._pace_seconds = timing.bounds_seconds
+        self._next = float("-inf")
+        # Reasons why publishes are refused, by log.
+        self._full: dict[int, str] = {}
+        # Per log with entries that have left and are still there: a floor, and when it was seen.
+        self._left: dict[int, tuple[int, float]] = {}
+
+    def reason(self, log: int) -> str | None:
+        """Return why a publish to a topic is refused; None if it is not."""
+        return self._full.get(0) or self._full.get(log) if self._full else None
+
+    def require_room(self, *logs: int) -> None:
+        """Raises TopicFullError."""
+        for log in logs:
+            if (reason := self.reason(log)) is not None:
+                raise TopicFullError(reason)
+
+    async def shrink(self) -> int:
+        """See ``Topics.shrink``."""
+        members = {"full": 1, "topics_max_bytes": 1, "default_ttl": 1, "octets": 1}
+        catalogue = await self._link.topics.find_one({"_id": CATALOGUE}, members)
+        if catalogue is None:
+            return 0
+        self._full = {
+            number(each, "log"): str(each["reason"]) for each in catalogue.get("full") or []
+        }
+        now = self._link.clock.monotonic()
+        if not self._lease.held or now < self._next:
+            return 0
+        self._next = now + self._pace_seconds
+        return await self._keep(catalogue)
+
+    async def _keep(self, catalogue: Document) -> int:
+        most = catalogue.get("topics_max_bytes")
+        full: dict[int, str] = {}
+        sized: list[Sized] = []
+        removed = 0
+        async for page in self._pages(every=most is not None):
+            heads = (await self._heads.newest(list(map(log_of, page)))).logs
+            for document in page:
+                head = heads.get(log_of(document))
+                if head is None or head.is_ended or not self._lease.held:
+                    continue
+                removed += await self._remove_left(catalogue, document, head.mark)
+                found = await self._count(document, head.mark, most)
+                bound = document.get("max_bytes")
+                if bound is not None and found.octets > bound:
+                    before = found.floor.offset
+                    excess = found.octets - bound
+                    found, held_by = await self._shed(found, excess + slack(bound))
+                    removed += found.floor.offset - before
+                    if held_by is not None and found.octets > bound:
+                        full[found.log] = full_topic(name_of(document["_id"]), bound, held_by)
+                sized.append(found)
+        octets = sum(each.octets for each in sized)
+        if most is not None and octets > most:
+            count, octets = await self._shed_oldest(sized, octets, most)
+            removed += count
+            if octets > most:
+                full[0] = full_total(most)
+        await self._note(catalogue, full, octets)
+        return removed
+
+    async def _pages(self, *, every: bool) -> AsyncIterator[list[Document]]:
+        """Return the documents of topics with a bound, or of all topics, some at a time."""
+        last = NAMES_FROM
+        while True:
+            chosen: Document = {"_id": {"$gt": last}}
+            if not every:
+                chosen["$or"] = [{"max_bytes": {"$gt": 0}}, {"shed": True}]
+            page = await self._link.topics.find(chosen).sort("_id", 1).limit(_PAGE).to_list()
+            if not page:
+                return
+            yield page
+            last = page[-1]["_id"]
+
+    # --- Counting ---
+
+    async def _count(self, document: Document, head: Mark, most: int | None) -> Sized:
+        """Count the entries of a topic that are new."""
+        log, floor = log_of(document), floor_of(document)
+        known = segments = segments_of(document, floor.offset)
+        bound = document.get("max_bytes") or most or 0
+        after = max(floor.offset, segments[-1].last if segments else 0)
+        end = min(head.offset, after + _ROUND)
+        while after < end and (entries := await self._look_ups.sizes(log, after, end)):
+            segments = counted(segments, entries, bound)
+            after = entries[-1].last
+        given = {str(each["txn"]): number(each, "octets") for each in document.get("kept") or []}
+        kept = await self._look_ups.still_kept(log, given, floor.offset)
+        if segments != known or len(segments) != len(document.get("sizes") or []) or kept != given:
+            await self._save(document, _members(segments, kept))
+        return Sized(document, log, head, floor, segments, kept, await self._waiting(log))
+
+    # --- Leaving ---
+
+    async def _shed(
+        self, topic: Sized, wanted: int, most: int = 1 << 62
+    ) -> tuple[Sized, str | None]:
+        """Let the oldest segments leave until ``wanted`` bytes have, at most ``most`` segments.
+
+        The newest entry stays. Return the reason if no more may leave.
+        """
+        head, segments = topic.head.offset, list(topic.segments)
+        floor, kept = topic.floor.offset, dict(topic.kept)
+        held_by = None
+        least = topic.octets - wanted
+        while topic.waiting + total(segments) + sum(kept.values()) > least and most > 0:
+            last = min(segments[0].last, head - 1) if segments else floor
+            if last <= floor:
+                held_by = RECORDS_FILL
+                break
+            if held_by := await self._look_ups.needed(topic.log, floor, last):
+                break
+            for txn, octets in (await self._look_ups.records(topic.log, floor, last)).items():
+                kept[txn] = kept.get(txn, 0) + octets
+            kept = await self._look_ups.still_kept(topic.log, kept, last)
+            is_whole = segments[0].last == last
+            segments = (
+                segments[1:] if is_whole else await self._look_ups.sizes(topic.log, last, head)
+            )
+            floor, most = last, most - 1
+        if floor == topic.floor.offset:
+            return topic, held_by
+        mark = await self._look_ups.mark_at(topic.log, floor)
+        if mark is None:
+            return topic, held_by
+        update = {**_members(segments, kept), "shed": True}
+        await self._save(topic.document, update, {"floor": floor, "floor_stamp": stamp_of(mark)})
+        await self._link.topics.update_one(
+            {"_id": CATALOGUE}, {"$inc": {"turn": 1, "left": floor - topic.floor.offset}}
+        )
+        return topic._replace(floor=mark, segments=segments, kept=kept), held_by
+
+    async def _shed_oldest(
+        self, topics: Sequence[Sized], octets: int, most: int
+    ) -> tuple[int, int]:
+        """Let the oldest segments of all topics leave. Return the entries, and the bytes left."""
+        current = dict(enumerate(topics))
+        fronts = [(each.segments[0].ms, place) for place, each in current.items() if each.segments]
+        heapq.heapify(fronts)
+        removed, wanted = 0, octets - most + slack(most)
+        while fronts and wanted > 0 and self._lease.held:
+            _, place_ = heapq.heappop(fronts)
+            topic = current[place_]
+            left, held_by = await self._shed(topic, wanted, most=1)
+            removed += left.floor.offset - topic.floor.offset
+            wanted -= topic.octets - left.octets
+            octets -= topic.octets - left.octets
+            current[place_] = left
+            if held_by is None and left is not topic and left.segments:
+                heapq.heappush(fronts, (left.segments[0].ms, place_))
+        return removed, octets
+
+    async def _remove_left(self, catalogue: Document, document: Document, head: Mark) -> int:
+        """Remove entries that left long enough ago."""
+        log, floor = log_of(document), floor_of(document).offset
+        if not document.get("shed"):
+            self._left.pop(log, None)
+            return 0
+        now = self._link.clock.boot()
+        upto, seen_at = self._left.setdefault(log, (floor, now))
+        if now - seen_at < self._settle_seconds:
+            return 0
+        del self._left[log]
+        rule = Front(catalogue, document, await self._link.now_ms())
+        await self._remove(document, rule, min(upto, head.offset - 1))
+        if upto == floor:
+            await self._link.topics.update_one(
+                {"_id": document["_id"], **numbered(log), "floor": floor}, {"$set": {"shed": False}}
+            )
+        return 0
+
+    # --- Documents ---
+
+    async def _save(
+        self, document: Document, update: Document, most: Document | None = None
+    ) -> None:
+        same = {"_id": document["_id"], **numbered(log_of(document))}
+        await self._link.topics.update_one(
+            same, {"$set": update, **({} if most is None else {"$max": most})}
+        )
+        document |= update | (most or {})
+
+    async def _note(self, catalogue: Document, full: dict[int, str], octets: int) -> None:
+        """Tell all agents what is full."""
+        self._full = full
+        listed = [{"log": log, "reason": reason} for log, reason in full.items()]
+        if listed != (catalogue.get("full") or []) or octets != catalogue.get("octets", 0):
+            update = {"$set": {"full": listed, "octets": octets}}
+            await self._link.topics.update_one({"_id": CATALOGUE}, update)
+
+
+def _members(segments: Sequence[Segment], kept: Mapping[str, int]) -> Document:
+    return {
+        "sizes": [each._asdict() for each in segments],
+        "kept": [{"txn": txn, "octets": octets} for txn, octets in kept.items()],
+    }

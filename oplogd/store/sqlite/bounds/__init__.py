@@ -1,0 +1,1 @@
+"""The bounds in bytes of topics: counting, and removal at the front."""

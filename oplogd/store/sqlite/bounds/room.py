@@ -1,0 +1,101 @@
+"""Room for an append: a topic over its bound first lets its oldest entries leave, or refuses."""
+
+import sqlite3
+from collections.abc import Collection, Iterable, Sequence
+
+from oplogd.errors import TopicFullError
+from oplogd.store.bounds import full_topic, full_total, slack
+from oplogd.store.sqlite import topic_entries
+from oplogd.store.sqlite.bounds import leaving
+from oplogd.store.sqlite.bounds import statements as sql
+from oplogd.store.sqlite.connection import transaction
+from oplogd.store.sqlite.statements import STATEMENT_BYTES
+from oplogd.store.sqlite.topic_statements import MAX_STAMP
+from oplogd.store.topics import Full, MessageBatch, Outcome, Refused
+
+# Appends of more messages ask for bounds by a statement of their own.
+_FEW = 64
+
+
+def append(db: sqlite3.Connection, batches: Sequence[MessageBatch], now: int) -> list[Outcome]:
+    """Append the batches that find room: see ``topic_entries.append``."""
+    if not _is_small(batches):
+        return _append_over(db, batches, over_bound(db), now)
+    outcomes = topic_entries.append(db, batches, now, True)
+    if Refused.DELETED in outcomes and (over := over_bound(db)):
+        places = [place for place, each in enumerate(outcomes) if each is Refused.DELETED]
+        again = _append_over(db, [batches[place] for place in places], over, now)
+        for place, outcome in zip(places, again, strict=True):
+            outcomes[place] = outcome
+    return outcomes
+
+
+def _is_small(batches: Sequence[MessageBatch]) -> bool:
+    """Return whether these batches are few messages that fit one statement."""
+    messages = [message for batch in batches for message in batch.messages]
+    return len(messages) <= _FEW and sum(len(data) for data, _ in messages) <= STATEMENT_BYTES
+
+
+def _append_over(
+    db: sqlite3.Connection, batches: Sequence[MessageBatch], over: Collection[int], now: int
+) -> list[Outcome]:
+    """Append batches. ``over``: the logs that store more than their bound."""
+    full: dict[int, Full] = {}
+    for log in dict.fromkeys(batch.log for batch in batches):
+        if sql.TOTAL_LOG in over and leaving.find(db, log):
+            full[log] = Full(_full_total(db))
+        elif log in over:
+            count = sum(len(batch.messages) for batch in batches if batch.log == log)
+            if reason := _make_room(db, log, count, now):
+                full[log] = Full(reason)
+    rest = [batch for batch in batches if batch.log not in full]
+    placed = iter(topic_entries.append(db, rest, now) if rest else ())
+    return [full[batch.log] if batch.log in full else next(placed) for batch in batches]
+
+
+def require(db: sqlite3.Connection, logs: Iterable[int], now: int) -> None:
+    """Raise TopicFullError unless these topics have room, in the caller's transaction."""
+    over = over_bound(db)
+    for log in set(logs):
+        if sql.TOTAL_LOG in over:
+            raise TopicFullError(_full_total(db))
+        if reason := shrink(db, log, now)[1]:
+            raise TopicFullError(reason)
+
+
+def over_bound(db: sqlite3.Connection) -> set[int]:
+    """Return the logs that store more than their bound."""
+    return {log for (log,) in db.execute(sql.OVER).fetchall()}
+
+
+def shrink(db: sqlite3.Connection, log: int, now: int) -> tuple[leaving.Step | None, str | None]:
+    """Let some of the oldest entries of a topic leave, in the caller's transaction.
+
+    Return the step, None if the topic is counted and keeps its bound. If it is still over it, and
+    no more may leave, return the sentence that says so, too.
+    """
+    topic = leaving.find_counted(db, log)
+    if topic is None or topic.max_bytes is None:
+        return None, None
+    if topic.octets <= topic.max_bytes:
+        return None if topic.counted >= topic.head else leaving.NOTHING, None
+    excess = topic.octets - topic.max_bytes
+    step = leaving.leave(db, topic, excess + slack(topic.max_bytes), MAX_STAMP, now)
+    reason = None
+    if step.held_by is not None and step.octets < excess:
+        reason = full_topic(topic.name, topic.max_bytes, step.held_by)
+    return step, reason
+
+
+def _make_room(db: sqlite3.Connection, log: int, count: int, now: int) -> str | None:
+    """Let twice as many entries leave as an append adds. Return why it must be refused."""
+    for _ in range(1 + 2 * count // leaving.STEP_ENTRIES):
+        with transaction(db):
+            step, reason = shrink(db, log, now)
+        if step is None or reason is not None:
+            return reason
+    return None
+
+
+def _full_total(db: sqlite3.Connection) -> str:
+    return full_total(db.execute(sql.TOTAL_MAX).fetchone()[0] or 0)
