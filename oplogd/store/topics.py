@@ -292,6 +292,7 @@ class Topics(Protocol):
 
         Each entry and each stored message counts its data and ENTRY_OCTETS. The front of a topic
         with ``max_bytes`` leaves first; if all topics together have a bound, the oldest fronts do.
-        Entries that an undecided or just decided transaction or pointer needs stay, and the newest
-        entry of each topic. Works in small steps, as ``sweep`` does.
+        Entries that an undecided or just decided transaction or pointer needs stay. The newest
+        entry of a topic leaves only if it and its records alone are more than its bound, or the
+        newest entries of all topics are more than theirs. Works in small steps, as ``sweep`` does.
         """

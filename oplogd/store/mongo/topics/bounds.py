@@ -12,8 +12,7 @@ reads it and refuses publishes.
 """
 
 import heapq
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from oplogd.errors import TopicFullError
 from oplogd.event_id import Mark
@@ -36,7 +35,16 @@ from oplogd.store.mongo.topics.layout import (
 )
 from oplogd.store.mongo.topics.log import Front
 from oplogd.store.mongo.topics.look_ups import LookUps
-from oplogd.store.mongo.topics.segments import Segment, counted, segments_of, total
+from oplogd.store.mongo.topics.segments import (
+    Sized,
+    counted,
+    has_one,
+    members,
+    octets_of,
+    passed,
+    segments_of,
+    total,
+)
 
 # Entries of one topic that one round counts. The others come in the next one.
 _ROUND = 50_000
@@ -44,26 +52,6 @@ _PAGE = 500
 
 # Removes the entries of a topic up to an offset: the document, the rule, the offset.
 Remove = Callable[[Document, Front, int], Awaitable[int]]
-
-
-class Sized(NamedTuple):
-    """A topic, with its head, floor and segments.
-
-    ``kept``: bytes of records that the front has passed, by transaction. ``waiting``: bytes of
-    messages that are stored and not published.
-    """
-
-    document: Document
-    log: int
-    head: Mark
-    floor: Mark
-    segments: Sequence[Segment]
-    kept: Mapping[str, int]
-    waiting: int = 0
-
-    @property
-    def octets(self) -> int:
-        return total(self.segments) + sum(self.kept.values()) + self.waiting
 
 
 class Bounds:
@@ -106,8 +94,8 @@ class Bounds:
 
     async def shrink(self) -> int:
         """See ``Topics.shrink``."""
-        members = {"full": 1, "topics_max_bytes": 1, "default_ttl": 1, "octets": 1}
-        catalogue = await self._link.topics.find_one({"_id": CATALOGUE}, members)
+        wanted = {"full": 1, "topics_max_bytes": 1, "default_ttl": 1, "octets": 1}
+        catalogue = await self._link.topics.find_one({"_id": CATALOGUE}, wanted)
         if catalogue is None:
             return 0
         self._full = {
@@ -137,16 +125,20 @@ class Bounds:
                     before = found.floor.offset
                     excess = found.octets - bound
                     found, held_by = await self._shed(found, excess + slack(bound))
+                    if held_by is not None and await self._spare(found) > bound:
+                        excess = found.octets - bound
+                        found, held_by = await self._shed(found, excess, newest=True)
                     removed += found.floor.offset - before
                     if held_by is not None and found.octets > bound:
                         full[found.log] = full_topic(name_of(document["_id"]), bound, held_by)
                 sized.append(found)
-        octets = sum(each.octets for each in sized)
+        if most is not None:
+            before = passed(sized)
+            sized = await self._keep_total(sized, most)
+            removed += passed(sized) - before
+        octets = octets_of(sized)
         if most is not None and octets > most:
-            count, octets = await self._shed_oldest(sized, octets, most)
-            removed += count
-            if octets > most:
-                full[0] = full_total(most)
+            full[0] = full_total(most)
         await self._note(catalogue, full, octets)
         return removed
 
@@ -178,26 +170,27 @@ class Bounds:
         given = {str(each["txn"]): number(each, "octets") for each in document.get("kept") or []}
         kept = await self._look_ups.still_kept(log, given, floor.offset)
         if segments != known or len(segments) != len(document.get("sizes") or []) or kept != given:
-            await self._save(document, _members(segments, kept))
+            await self._save(document, members(segments, kept))
         return Sized(document, log, head, floor, segments, kept, await self._waiting(log))
 
     # --- Leaving ---
 
     async def _shed(
-        self, topic: Sized, wanted: int, most: int = 1 << 62
+        self, topic: Sized, wanted: int, most: int = 1 << 62, *, newest: bool = False
     ) -> tuple[Sized, str | None]:
         """Let the oldest segments leave until ``wanted`` bytes have, at most ``most`` segments.
 
-        The newest entry stays. Return the reason if no more may leave.
+        The newest entry stays, unless ``newest`` is set. Return the reason if no more may leave.
         """
         head, segments = topic.head.offset, list(topic.segments)
         floor, kept = topic.floor.offset, dict(topic.kept)
         held_by = None
         least = topic.octets - wanted
         while topic.waiting + total(segments) + sum(kept.values()) > least and most > 0:
-            last = min(segments[0].last, head - 1) if segments else floor
+            last = min(segments[0].last, head - (not newest)) if segments else floor
             if last <= floor:
-                held_by = RECORDS_FILL
+                needed = segments and await self._look_ups.needed(topic.log, floor, head)
+                held_by = needed or RECORDS_FILL
                 break
             if held_by := await self._look_ups.needed(topic.log, floor, last):
                 break
@@ -214,32 +207,56 @@ class Bounds:
         mark = await self._look_ups.mark_at(topic.log, floor)
         if mark is None:
             return topic, held_by
-        update = {**_members(segments, kept), "shed": True}
+        update = {**members(segments, kept), "shed": True}
         await self._save(topic.document, update, {"floor": floor, "floor_stamp": stamp_of(mark)})
         await self._link.topics.update_one(
             {"_id": CATALOGUE}, {"$inc": {"turn": 1, "left": floor - topic.floor.offset}}
         )
         return topic._replace(floor=mark, segments=segments, kept=kept), held_by
 
+    async def _keep_total(self, topics: Sequence[Sized], most: int) -> list[Sized]:
+        """Let the oldest segments of all topics leave while they exceed their bound together."""
+        excess = octets_of(topics) - most
+        if excess <= 0:
+            return [*topics]
+        kept = await self._shed_oldest(topics, excess + slack(most))
+        if octets_of(kept) <= most or octets_of(filter(has_one, kept)) <= most:
+            return kept
+        spare = [await self._spare(each) for each in kept]
+        if (alone := sum(spare) - most) <= 0:
+            return kept
+        newest = [each for each, octets in zip(kept, spare, strict=True) if octets]
+        others = [each for each, octets in zip(kept, spare, strict=True) if not octets]
+        return others + await self._shed_oldest(newest, alone, newest=True)
+
     async def _shed_oldest(
-        self, topics: Sequence[Sized], octets: int, most: int
-    ) -> tuple[int, int]:
-        """Let the oldest segments of all topics leave. Return the entries, and the bytes left."""
-        current = dict(enumerate(topics))
-        fronts = [(each.segments[0].ms, place) for place, each in current.items() if each.segments]
+        self, topics: Sequence[Sized], wanted: int, *, newest: bool = False
+    ) -> list[Sized]:
+        """Let the oldest segments of all topics leave until ``wanted`` bytes have."""
+        current = [*topics]
+        fronts = [
+            (each.segments[0].ms, place) for place, each in enumerate(current) if each.segments
+        ]
         heapq.heapify(fronts)
-        removed, wanted = 0, octets - most + slack(most)
         while fronts and wanted > 0 and self._lease.held:
             _, place_ = heapq.heappop(fronts)
             topic = current[place_]
-            left, held_by = await self._shed(topic, wanted, most=1)
-            removed += left.floor.offset - topic.floor.offset
+            left, held_by = await self._shed(topic, wanted, most=1, newest=newest)
             wanted -= topic.octets - left.octets
-            octets -= topic.octets - left.octets
             current[place_] = left
             if held_by is None and left is not topic and left.segments:
                 heapq.heappush(fronts, (left.segments[0].ms, place_))
-        return removed, octets
+        return current
+
+    async def _spare(self, topic: Sized) -> int:
+        """Return the bytes that the newest entry would free, if it alone is left and may leave."""
+        log, floor, head = topic.log, topic.floor.offset, topic.head.offset
+        if not has_one(topic) or await self._look_ups.needed(log, floor, head):
+            return 0
+        if await self._look_ups.records(log, floor, head):
+            return 0
+        kept = await self._look_ups.still_kept(log, topic.kept, head)
+        return topic.octets - topic.waiting - sum(kept.values())
 
     async def _remove_left(self, catalogue: Document, document: Document, head: Mark) -> int:
         """Remove entries that left long enough ago."""
@@ -278,10 +295,3 @@ class Bounds:
         if listed != (catalogue.get("full") or []) or octets != catalogue.get("octets", 0):
             update = {"$set": {"full": listed, "octets": octets}}
             await self._link.topics.update_one({"_id": CATALOGUE}, update)
-
-
-def _members(segments: Sequence[Segment], kept: Mapping[str, int]) -> Document:
-    return {
-        "sizes": [each._asdict() for each in segments],
-        "kept": [{"txn": txn, "octets": octets} for txn, octets in kept.items()],
-    }

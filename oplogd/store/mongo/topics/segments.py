@@ -5,9 +5,10 @@ The holder of the lease counts entries once, in order, and keeps the sums in the
 as a whole, so nothing is ever subtracted, and a step that was cut leaves no error behind.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from oplogd.event_id import Mark
 from oplogd.store.mongo.topics.layout import Document, number
 
 # More segments are joined in pairs.
@@ -23,6 +24,26 @@ class Segment(NamedTuple):
     last: int
     octets: int
     ms: int
+
+
+class Sized(NamedTuple):
+    """A topic, with its head, floor and segments.
+
+    ``kept``: bytes of records that the front has passed, by transaction. ``waiting``: bytes of
+    messages that are stored and not published.
+    """
+
+    document: Document
+    log: int
+    head: Mark
+    floor: Mark
+    segments: Sequence[Segment]
+    kept: Mapping[str, int]
+    waiting: int = 0
+
+    @property
+    def octets(self) -> int:
+        return total(self.segments) + sum(self.kept.values()) + self.waiting
 
 
 def segments_of(document: Document, floor: int) -> list[Segment]:
@@ -53,3 +74,24 @@ def counted(
 
 def total(segments: Iterable[Segment]) -> int:
     return sum(each.octets for each in segments)
+
+
+def has_one(topic: Sized) -> bool:
+    """Return whether the front of a topic stands before its newest entry."""
+    return bool(topic.segments) and topic.floor.offset == topic.head.offset - 1
+
+
+def octets_of(topics: Iterable[Sized]) -> int:
+    return sum(each.octets for each in topics)
+
+
+def passed(topics: Iterable[Sized]) -> int:
+    """Return the number of entries that fronts have ever passed."""
+    return sum(each.floor.offset for each in topics)
+
+
+def members(segments: Sequence[Segment], kept: Mapping[str, int]) -> Document:
+    return {
+        "sizes": [each._asdict() for each in segments],
+        "kept": [{"txn": txn, "octets": octets} for txn, octets in kept.items()],
+    }

@@ -27,6 +27,9 @@ TOGETHER_SECONDS = 0.005
 APPENDED_OCTETS = 64 * 1024
 PROGRESS_SECONDS = 5.0
 
+# Stamp of the oldest entry of a topic, and its log.
+_Front = tuple[int, int]
+
 logger = logging.getLogger("oplogd.store")
 
 
@@ -145,20 +148,38 @@ class BoundsKeeper:
             excess = await self._lookups.run(_total) - max_bytes
         if excess > 0:
             fronts = await self._readers.run(lambda db: db.execute(sql.FRONTS).fetchall())
-            heapq.heapify(fronts)
-            wanted = excess + slack(max_bytes)
-            while fronts and wanted > 0:
-                count, octets = await self._writer.run(
-                    partial(self._some, fronts, wanted), frees_space=True
-                )
-                removed += count
-                wanted -= octets
-                self._wake()
+            count, newest = await self._shed_oldest(fronts, excess + slack(max_bytes))
+            removed += count
             excess = await self._lookups.run(_total) - max_bytes
+            if excess > 0 and (alone := sum(newest.values()) - max_bytes) > 0:
+                count, _ = await self._shed_oldest([*newest], alone, newest=True)
+                removed += count
+                excess = await self._lookups.run(_total) - max_bytes
         total = max_bytes + excess if excess > 0 else 0
         if total != stored:
             await self._writer.run(lambda db: db.execute(sql.SET_TOTAL, (total,)).rowcount)
         return removed
+
+    async def _shed_oldest(
+        self, fronts: list[_Front], wanted: int, *, newest: bool = False
+    ) -> tuple[int, dict[_Front, int]]:
+        """Let the oldest entries of all topics leave until ``wanted`` bytes have.
+
+        Return the number of entries, and the newest entries that have stayed only because they are
+        the newest, each with the bytes that it would free. ``newest``: they may leave, too.
+        """
+        removed = 0
+        heapq.heapify(fronts)
+        stayed: dict[_Front, int] = {}
+        while fronts and wanted > 0:
+            count, octets, stopped = await self._writer.run(
+                partial(self._some, fronts, wanted, newest), frees_space=True
+            )
+            removed += count
+            wanted -= octets
+            stayed |= stopped
+            self._wake()
+        return removed, stayed
 
     async def _forget(self, log: int) -> int:
         removed = 0
@@ -169,14 +190,15 @@ class BoundsKeeper:
         return removed
 
     def _some(
-        self, fronts: list[tuple[int, int]], wanted: int, db: sqlite3.Connection
-    ) -> tuple[int, int]:
+        self, fronts: list[_Front], wanted: int, newest: bool, db: sqlite3.Connection
+    ) -> tuple[int, int, dict[_Front, int]]:
         """Let some entries leave, the oldest first. Return their number and bytes.
 
-        ``fronts``: stamp of the oldest entry, and log, as a heap.
+        ``fronts``: a heap. The others: see ``_shed_oldest``.
         """
         end = time.monotonic() + TOGETHER_SECONDS
         removed = octets = 0
+        stayed: dict[_Front, int] = {}
         rest = fronts.copy()  # the call may be made again
         with transaction(db):
             while rest and octets < wanted and time.monotonic() < end:
@@ -185,13 +207,17 @@ class BoundsKeeper:
                 topic = leaving.find_counted(db, log)
                 if topic is None:
                     continue
-                step = leaving.leave(db, topic, wanted - octets, upto, self._clock.now_ms())
+                step = leaving.leave(
+                    db, topic, wanted - octets, upto, self._clock.now_ms(), newest=newest
+                )
                 removed += step.removed
                 octets += step.octets
                 if step.held_by is None:
                     heapq.heappush(rest, (step.next_stamp or oldest, log))
+                elif step.spare and step.next_stamp is not None:
+                    stayed[step.next_stamp, log] = step.spare
         fronts[:] = rest
-        return removed, octets
+        return removed, octets, stayed
 
 
 def _count_together(logs: list[int], db: sqlite3.Connection) -> None:

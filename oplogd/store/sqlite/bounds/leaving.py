@@ -2,7 +2,7 @@
 
 The front stops before an entry that readers of an undecided or just decided transaction or pointer
 need. It passes the records of a transaction: they stay until its COMMIT entry leaves, since
-committed readers read them there.
+committed readers read them there. It passes the newest entry only on request.
 """
 
 import sqlite3
@@ -47,13 +47,15 @@ class Topic(NamedTuple):
 class Step(NamedTuple):
     """``removed`` entries with ``octets`` left. ``held_by``: a sentence part that says why no
     further ones may leave now; None: they may. ``next_stamp``: of the oldest entry that is left,
-    if the step stopped at it.
+    if the step stopped at it. ``spare``: bytes that the newest entry would free, if the step
+    stopped at it, and only because it is the newest.
     """
 
     removed: int
     octets: int
     held_by: str | None
     next_stamp: int | None
+    spare: int = 0
 
 
 NOTHING = Step(0, 0, None, None)
@@ -87,12 +89,21 @@ def find_counted(db: sqlite3.Connection, log: int) -> Topic | None:
     return topic._replace(octets=topic.octets + octets, counted=counted)
 
 
-def leave(db: sqlite3.Connection, topic: Topic, excess: int, upto_stamp: int, now: int) -> Step:
+def leave(
+    db: sqlite3.Connection,
+    topic: Topic,
+    excess: int,
+    upto_stamp: int,
+    now: int,
+    *,
+    newest: bool = False,
+) -> Step:
     """Remove the oldest entries until ``excess`` bytes have left, in the caller's transaction.
 
     Raise the floor first. Only entries that are counted leave. ``upto_stamp``: younger ones stay.
+    ``newest``: the newest entry may leave, too.
     """
-    return _Leaving(db, topic, now).run(excess, upto_stamp)
+    return _Leaving(db, topic, now, newest=newest).run(excess, upto_stamp)
 
 
 def look_again(db: sqlite3.Connection, logs: Sequence[int]) -> None:
@@ -101,16 +112,19 @@ def look_again(db: sqlite3.Connection, logs: Sequence[int]) -> None:
 
 
 class _Leaving:
-    def __init__(self, db: sqlite3.Connection, topic: Topic, now: int) -> None:
+    def __init__(self, db: sqlite3.Connection, topic: Topic, now: int, *, newest: bool) -> None:
         self._db = db
         self._topic = topic
         self._now = now
+        # The newest entry that stays.
+        self._last = None if newest else topic.head
         self._floor, self._floor_stamp = topic.floor, 0
         self._swept = topic.swept
         self._removed = self._octets = 0
         self._room = STEP_ENTRIES
         self._held_by: str | None = None
         self._next_stamp: int | None = None
+        self._spare = 0
         # Why each pointer is needed; None: it is not.
         self._pointers: dict[int, str | None] = {}
 
@@ -131,7 +145,7 @@ class _Leaving:
             self._db.execute(sql.SET_GONE, (self._floor, topic.log))
         if self._swept != topic.swept:
             self._db.execute(sql.SET_SWEPT, (self._swept, topic.log))
-        return Step(self._removed, self._octets, self._held_by, self._next_stamp)
+        return Step(self._removed, self._octets, self._held_by, self._next_stamp, self._spare)
 
     def _look(self) -> list[_Entry]:
         given = {
@@ -171,7 +185,10 @@ class _Leaving:
         if entry.stamp > upto_stamp:
             self._next_stamp = entry.stamp
             return False
-        self._held_by = RECORDS_FILL if entry.offset == self._topic.head else self._reason(entry)
+        self._held_by = self._reason(entry)
+        if self._held_by is None and entry.offset == self._last:
+            self._held_by, self._next_stamp = RECORDS_FILL, entry.stamp
+            self._spare = 0 if entry.is_record else entry.octets + self._octets_with(entry)
         if self._held_by is not None:
             return False
         self._floor, self._floor_stamp = entry.offset, entry.stamp
@@ -201,14 +218,21 @@ class _Leaving:
         # An entry with a time far ahead of the clock is not recent for ever.
         return abs(self._now - (stamp >> SEQUENCE_BITS)) < DECIDED_MS
 
+    def _octets_with(self, entry: _Entry) -> int:
+        """Return the bytes of the records that leave with an entry."""
+        txn = _committed_by(entry)
+        if txn is None:
+            return 0
+        octets: int = self._db.execute(sql.OCTETS_OF_RECORDS, (txn, self._topic.log)).fetchone()[0]
+        return octets
+
     def _remove_with(self, entry: _Entry) -> bool:
         """Remove the rows that leave with an entry. Return whether none is left."""
         if entry.data is None:
             return True
         db, log, limit = self._db, self._topic.log, max(self._room, 1)
         before = _octets(db, log)
-        if entry.kind == EntryKind.COMMIT and decided_by(entry.kind, entry.data) is None:
-            txn = int(decode_marker(entry.data).txn)
+        if (txn := _committed_by(entry)) is not None:
             given = {"txn": txn, "log": log, "limit": limit}
             self._removed += db.execute(sql.REMOVE_DEFERRED, given).rowcount
         count = sweep.remove_with(db, log, entry.kind, entry.data, limit)
@@ -219,6 +243,13 @@ class _Leaving:
     @property
     def _base(self) -> int:
         return topics_sql.base(self._topic.log)
+
+
+def _committed_by(entry: _Entry) -> int | None:
+    """Return the transaction whose COMMIT entry this is."""
+    if entry.kind != EntryKind.COMMIT or entry.data is None:
+        return None
+    return None if decided_by(entry.kind, entry.data) else int(decode_marker(entry.data).txn)
 
 
 def _just_decided(who: str) -> str:

@@ -82,9 +82,19 @@ def shrink(db: sqlite3.Connection, log: int, now: int) -> tuple[leaving.Step | N
     excess = topic.octets - topic.max_bytes
     step = leaving.leave(db, topic, excess + slack(topic.max_bytes), MAX_STAMP, now)
     reason = None
-    if step.held_by is not None and step.octets < excess:
+    if step.spare > topic.max_bytes:  # a large commit, or the bound was lowered
+        step = _and_newest(db, log, step, now)
+    elif step.held_by is not None and step.octets < excess:
         reason = full_topic(topic.name, topic.max_bytes, step.held_by)
     return step, reason
+
+
+def _and_newest(db: sqlite3.Connection, log: int, step: leaving.Step, now: int) -> leaving.Step:
+    """Let the newest entry of a topic leave after a step. Return both steps as one."""
+    topic = leaving.find(db, log)
+    assert topic is not None
+    then = leaving.leave(db, topic, step.spare, MAX_STAMP, now, newest=True)
+    return then._replace(removed=step.removed + then.removed, octets=step.octets + then.octets)
 
 
 def _make_room(db: sqlite3.Connection, log: int, count: int, now: int) -> str | None:

@@ -54,6 +54,10 @@ REMOVE_DEFERRED = """
         SELECT place FROM records WHERE txn = :txn AND log = :log ORDER BY lsn LIMIT :limit
     )
 """
+OCTETS_OF_RECORDS = f"""
+    SELECT coalesce(sum({size("entries.data")}), 0) FROM records CROSS JOIN entries USING (place)
+    WHERE txn = ? AND log = ?
+"""
 SET_SWEPT = "UPDATE topic_sizes SET swept = ? WHERE log = ?"
 # Counts the entries that have left, too.
 NEXT_TURN = "UPDATE topic_sizes SET turn = turn + 1, gone = gone + ? WHERE log = 0"

@@ -244,10 +244,12 @@ async def test_what_leaves_by_a_bound_may_take_the_room_of_the_reserve(
     assert reserve.make(MIB)
     leave = leaving.leave
 
-    def refuse_beside_the_reserve(db: sqlite3.Connection, *given: Any) -> leaving.Step:
+    def refuse_beside_the_reserve(
+        db: sqlite3.Connection, *given: Any, **named: Any
+    ) -> leaving.Step:
         if reserve.size():
             raise sqlite_error("SQLITE_FULL")
-        return leave(db, *given)
+        return leave(db, *given, **named)
 
     monkeypatch.setattr(leaving, "leave", refuse_beside_the_reserve)
     async with opened(path, topics_max_bytes=BOUND if together else None) as store:

@@ -16,7 +16,7 @@ from tests.kits.store.bounded import (
     settle,
 )
 from tests.kits.store.kits import Kit
-from tests.kits.store.messages import NAME, entries_of, payloads_of, publish
+from tests.kits.store.messages import NAME, entries_of, named, payloads_of, publish
 from tests.kits.store.pointing import (
     committed,
     publish_stored,
@@ -119,6 +119,35 @@ async def test_a_full_topic_takes_a_commit(store: Store, topic: Topic) -> None:
     assert numbers([*await payloads_committed(store, topic)]) == [*range(FIT + 1)]
 
 
+async def test_a_large_commit_at_the_head_leaves_a_minute_after_it(
+    topic_kit: Kit, store: Store, topic: Topic
+) -> None:
+    transaction = await begin(store)
+    for lsn in range(FIT + 1):
+        await write(store, transaction, record(lsn, topic, large(lsn)))
+    await store.transactions.commit(transaction.id, FIT + 1)
+    topic_kit.clock.ms += DECIDED_MS - 1
+    await settle(store.topics)
+    assert "was decided less than 60 s ago" in await reason_of_refusal(store.topics, topic)
+    assert len(await payloads_committed(store, topic)) == FIT + 1
+    topic_kit.clock.ms += 1
+    await settle(store.topics)
+    await publish(store.topics, topic, "more")
+    assert await payloads_committed(store, topic) == ["more"]
+
+
+async def test_the_newest_message_stays_beside_records_that_fill_the_bound(
+    store: Store, topic: Topic
+) -> None:
+    transaction = await begin(store)
+    for lsn in range(FIT):
+        await write(store, transaction, record(lsn, topic, large(lsn)))
+    await fill(store.topics, topic, 1, first=100)
+    await settle(store.topics)
+    assert numbers(await payloads_of(store.topics, topic)) == [100]
+    assert "transactions that are not over" in await reason_of_refusal(store.topics, topic)
+
+
 # --- Pointers ---
 
 
@@ -202,3 +231,19 @@ async def test_all_topics_are_full_when_nothing_may_leave(topic_kit: Kit) -> Non
     await settle(store.topics)
     await publish(store.topics, other, "more")
     assert len(await entries_of(store.topics.log(topic))) < FIT
+
+
+async def test_the_oldest_of_the_newest_entries_leave_if_they_alone_exceed_the_bound(
+    topic_kit: Kit,
+) -> None:
+    store = await topic_kit.open(topics_max_bytes=BOUND)
+    topics = [await store.topics.create(named(f"t{k}"), None) for k in range(FIT + 4)]
+    for number, topic in enumerate(topics):
+        await fill(store.topics, topic, 1, first=number)
+        topic_kit.clock.ms += 1
+    await settle(store.topics)
+    left = [await payloads_of(store.topics, topic) for topic in topics]
+    assert [len(each) for each in left] == 4 * [0] + FIT * [1]
+    await publish(store.topics, topics[0], "more")
+    await settle(store.topics)
+    assert await payloads_of(store.topics, topics[0]) == ["more"]
