@@ -173,6 +173,13 @@ ABORTED = f"""
     SELECT log, pointer FROM pointers INDEXED BY aborted_pointers CROSS JOIN topics USING (log)
     WHERE state = '{Decision.ABORTED}' AND has_entries AND name IS NOT NULL LIMIT ?
 """
+# Whether messages can be read that a late commit has published.
+STANDS_LATE = """
+    SELECT EXISTS (
+        SELECT 1 FROM pointers CROSS JOIN topics USING (log)
+        WHERE log = ? AND pointer = ? AND late_offset > floor AND name IS NOT NULL
+    )
+"""
 SET_VOIDED = f"UPDATE pointers SET has_entries = 0 WHERE {_OF_POINTER}"
 # Of a deleted topic.
 REMOVE_OF_LOG = (

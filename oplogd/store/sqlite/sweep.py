@@ -6,6 +6,8 @@ Entries leave at the front only. Others become void: they keep their offsets, wh
 import sqlite3
 from dataclasses import dataclass
 
+import msgspec
+
 from oplogd.errors import TopicNotFoundError
 from oplogd.message_id import stamp
 from oplogd.pointer import decided_by
@@ -104,6 +106,16 @@ def void_aborted(db: sqlite3.Connection, now: int, progress: Progress) -> int:
     return count
 
 
+def stays(db: sqlite3.Connection, log: int, kind: str, data: str) -> bool:
+    """Return whether an entry stays behind the front: the decision about a pointer whose late
+    commit has published messages past the front. A rollback asks for it, and finds them by it.
+    """
+    decided = decided_by(kind, data)
+    if decided is None:
+        return False
+    return bool(db.execute(pointer_statements.STANDS_LATE, (log, decided[0])).fetchone()[0])
+
+
 def remove_with(db: sqlite3.Connection, log: int, kind: str, data: str, limit: int) -> int:
     """Remove up to ``limit`` rows that nobody needs without this entry. Return their number."""
     if kind == EntryKind.PUBLISH:
@@ -137,7 +149,7 @@ def _forget_stored(
 
 def _remove(db: sqlite3.Connection, log: int, upto: int, keep_from: int, progress: Progress) -> int:
     """Look at some entries and remove them, except a transaction's from this stamp on."""
-    given = {
+    given: dict[str, int | str] = {
         "base": sql.base(log),
         "after": progress.after,
         "upto": upto,
@@ -149,10 +161,14 @@ def _remove(db: sqlite3.Connection, log: int, upto: int, keep_from: int, progres
         progress.has_ended = True
         return 0
     given["upto"] = last
-    room = STEP_ENTRIES
-    for kind, data in db.execute(sql.MARKERS, given).fetchall():
+    room, staying = STEP_ENTRIES, []
+    for place, kind, data in db.execute(sql.MARKERS, given).fetchall():
+        if stays(db, log, kind, data):
+            staying.append(place)
+            continue
         room -= remove_with(db, log, kind, data, room)
         if room == 0:
             return 0  # there may be more of them: the next step continues here
     progress.after = last
+    given["staying"] = msgspec.json.encode(staying).decode()
     return db.execute(sql.REMOVE, given).rowcount

@@ -223,7 +223,7 @@ LAST_OF_STEP = f"""
 _MARKERS = f"'{EntryKind.COMMIT}', '{EntryKind.ABORT}', '{EntryKind.PUBLISH}'"
 _KINDS = f"'{EntryKind.DEFERRED}', {_MARKERS}"
 MARKERS = f"""
-    SELECT kind, data FROM entries
+    SELECT place, kind, data FROM entries
     WHERE {_RANGE} AND kind IN ({_MARKERS}) AND stamp < :keep_from ORDER BY place
 """
 REMOVE_RECORDS = """
@@ -233,6 +233,7 @@ REMOVE_RECORDS = """
 """
 REMOVE = f"""
     DELETE FROM entries WHERE {_RANGE} AND (kind NOT IN ({_KINDS}) OR stamp < :keep_from)
+    AND place NOT IN (SELECT value FROM json_each(:staying))
 """
 VOID = f"""
     UPDATE entries SET kind = '{EntryKind.VOID}', data = '', expires = 0 WHERE place IN (

@@ -166,7 +166,9 @@ class _Leaving:
                 break
             self._room -= 1
             was_passed = entry.offset <= self._topic.floor
-            if not entry.is_record and not (was_passed and self._reason(entry)):
+            if not entry.is_record and not (
+                (was_passed and self._reason(entry)) or self._stays(entry)
+            ):
                 if not self._remove_with(entry):
                     goes_on = False  # the next step continues here
                     break
@@ -217,6 +219,11 @@ class _Leaving:
     def _is_recent(self, stamp: int) -> bool:
         # An entry with a time far ahead of the clock is not recent for ever.
         return abs(self._now - (stamp >> SEQUENCE_BITS)) < DECIDED_MS
+
+    def _stays(self, entry: _Entry) -> bool:
+        if entry.data is None:
+            return False
+        return sweep.stays(self._db, self._topic.log, entry.kind, entry.data)
 
     def _octets_with(self, entry: _Entry) -> int:
         """Return the bytes of the records that leave with an entry."""

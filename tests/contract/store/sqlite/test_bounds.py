@@ -15,7 +15,13 @@ from tests.kits.clock.virtual import VirtualClock
 from tests.kits.store.bounded import BOUND, FIT, fill, octets_of, settle
 from tests.kits.store.messages import NAME, entries_of, named, payloads_of, publish
 from tests.kits.store.pointing import TIMEOUT_MS, publish_stored, publish_under, store_under
-from tests.kits.store.sqlite_files import SIZES, number, open_at_version, opened
+from tests.kits.store.sqlite_files import (
+    SIZES,
+    number,
+    open_at_version,
+    opened,
+    pointer_counts,
+)
 from tests.kits.store.transacting import begin, committed_with, records, write
 
 Patch = pytest.MonkeyPatch
@@ -160,6 +166,28 @@ async def test_a_large_commit_leaves_in_steps_of_some_entries(
         await settle(store.topics)
         assert number(path, "SELECT count(*) FROM records") == 0
         assert number(path, "SELECT count(*) FROM entries WHERE kind <> 'message'") == 0
+        assert await is_exact(store, path)
+
+
+async def test_the_decision_of_a_late_commit_leaves_after_its_messages(path: Path) -> None:
+    clock = VirtualClock()
+    async with opened(path, clock) as store:
+        topic = await store.topics.create(NAME, 86_400, max_bytes=BOUND)
+        await publish_under(store, topic, 7, "late")
+        clock.ms += TIMEOUT_MS + 1
+        await store.pointers.keep()
+        await fill(store.topics, topic, FIT - 4)
+        await store.pointers.decide([topic.log], 7, Decision.COMMITTED)
+        clock.ms += DECIDED_MS
+        await fill(store.topics, topic, 6)
+        await settle(store.topics)
+        await store.topics.sweep()
+        assert pointer_counts(path)[0] == 1
+        clock.ms += 2 * 86_400_000
+        await publish(store.topics, topic, "more")
+        await store.topics.sweep()
+        assert pointer_counts(path) == [0, 0, 0]
+        assert number(path, "SELECT count(*) FROM entries") == 1
         assert await is_exact(store, path)
 
 
