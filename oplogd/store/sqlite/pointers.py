@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 
 from oplogd.clock import Clock
+from oplogd.errors import TopicFullError
 from oplogd.event_id import Mark
 from oplogd.message import Message
 from oplogd.pointer import Decision
@@ -53,7 +54,7 @@ class SqlitePointers:
     ) -> list[Mark]:
         def step(db: sqlite3.Connection, _: PointerDecisions) -> list[Mark]:
             now = self._now_ms()
-            room.require(db, (log,), now)
+            _require_room(db, log, pointer, now)
             return steps.publish(db, log, pointer, messages, timeout_ms, now)
 
         return await self._shared.run(step)
@@ -68,7 +69,7 @@ class SqlitePointers:
     ) -> None:
         def step(db: sqlite3.Connection, _: PointerDecisions) -> None:
             now = self._now_ms()
-            room.require(db, (log,), now)
+            _require_room(db, log, pointer, now)
             steps.store(db, log, pointer, messages, timeout_ms, limits, now)
 
         await self._shared.run(step)
@@ -122,3 +123,12 @@ class SqlitePointers:
 
     async def stats(self) -> PointerStats:
         return await self._lookups.run(rows.stats)
+
+
+def _require_room(db: sqlite3.Connection, log: int, pointer: int, now: int) -> None:
+    """Raise TopicFullError, or what no retry will change, unless the topic has room."""
+    try:
+        room.require(db, (log,), now)
+    except TopicFullError:
+        rows.find_open(db, log, pointer)
+        raise

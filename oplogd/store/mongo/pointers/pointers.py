@@ -113,10 +113,10 @@ class MongoPointers:
         self, log: int, pointer: int, messages: Sequence[Message], timeout_ms: int
     ) -> list[Mark]:
         async with self._working():
-            self._topics.bounds.require_room(log)
             row, rules = await asyncio.gather(self._rows.find(pointer, log), self._rules(log))
             if not rules.is_on:
                 raise await self._switched_off(pointer, log)
+            self._topics.bounds.require_room(log)
             if row.get("stored"):
                 found = await self._stored.find(pointer, log)
                 if found.first_new is not None and found.published.decision is None:
@@ -143,10 +143,10 @@ class MongoPointers:
         limits: Limits,
     ) -> None:
         async with self._working():
-            self._topics.bounds.require_room(log)
             _, rules = await asyncio.gather(self._check_topic(log), self._rules(log))
             if not rules.is_on:
                 raise await self._switched_off(pointer, log)
+            self._topics.bounds.require_room(log)
             check(pointer, await self._stored.find(pointer, log), messages, limits)
             await self._rows.register_stored(pointer, log, rules.timeout_ms(timeout_ms))
             await self._step("registered")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from oplogd.errors import TopicFullError
-from oplogd.pointer import Decision
+from oplogd.errors import TopicFullError, TransactionConflictError
+from oplogd.pointer import Decision, PointerRules
 from oplogd.store import Store
 from oplogd.store.topics import DECIDED_MS, Topic
 from tests.kits.store.bounded import (
@@ -210,6 +210,17 @@ async def test_stored_messages_count_and_stay_until_they_are_published_and_old(
     await settle(store.topics)
     assert [*(await committed(store, topic)).payloads] == ["more"]
     assert (await store.topics.stats()).octets < BOUND
+
+
+async def test_a_full_topic_that_takes_no_pointers_says_what_no_retry_will_change(
+    store: Store, topic: Topic
+) -> None:
+    await publish_under(store, topic, 7, *map(large, range(FIT + 1)))
+    await settle(store.topics)
+    await store.topics.change(NAME, None, PointerRules(is_on=False), max_bytes=BOUND)
+    for call in (publish_under, store_under):
+        with pytest.raises(TransactionConflictError):
+            await call(store, topic, 8, "more")
 
 
 # --- All topics together ---
