@@ -1,12 +1,14 @@
 """The agent without its HTTP server: its parts, their tasks, and their shutdown in order."""
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Coroutine, Sequence
 from socket import socket
 from typing import Any
 
 from oplogd.clock import SYSTEM, Clock
+from oplogd.clock.keeper import ClockKeeper
 from oplogd.descriptors import Descriptors
 from oplogd.errors import StoreUnavailableError
 from oplogd.garbage import Freezer
@@ -25,7 +27,7 @@ from oplogd.pointers.keeper import keep_pointers
 from oplogd.pointers.service import PointerService
 from oplogd.rates import RateMeter, Rates
 from oplogd.settings import Settings
-from oplogd.store import LogBounds, Store
+from oplogd.store import Store
 from oplogd.store.transactions import Limits
 from oplogd.stream.feeds import Feeds
 from oplogd.stream.follower import follow
@@ -43,7 +45,6 @@ from oplogd.transactions.room import Room
 from oplogd.transactions.service import TransactionService
 from oplogd.turns import Turns, watch_turns
 
-CLOCK_AHEAD_MS = 60_000
 _CATCH_UP_SECONDS = 2.0
 _LOCATE_SECONDS = 5.0
 # Time of a stop for ending the streams and the requests, but at most half of it.
@@ -66,7 +67,8 @@ class Agent:
         clock: Clock = SYSTEM,
     ) -> None:
         self.settings = settings
-        self.clock = clock
+        self.clock = clock = dataclasses.replace(clock, now_ms=store.clock.now_ms)
+        self.clock_keeper = ClockKeeper(store, clock)
         self.store = store
         self.health = Health()
         self.appends = Appends(self.health, clock)
@@ -89,7 +91,13 @@ class Agent:
         framer = Framer(settings.object_url or "")
         waker = Waker()
         self.ring = Ring(framer, settings.ring_size, settings.ring_bytes, waker.wake)
-        self.feeds = Feeds(store.topics, waker.wake, max_bytes=settings.ring_bytes, clock=clock)
+        self.feeds = Feeds(
+            store.topics,
+            waker.wake,
+            max_bytes=settings.ring_bytes,
+            clock=clock,
+            ages=store.clock.ages,
+        )
         self.hub = Hub(
             store,
             self.ring,
@@ -101,6 +109,7 @@ class Agent:
             stall_timeout=settings.stall_timeout,
             feeds=self.feeds,
             clock=clock,
+            ages=store.clock.ages,
         )
         self.topics = TopicParts(
             store,
@@ -181,12 +190,12 @@ class Agent:
         try:
             async with asyncio.timeout(_LOCATE_SECONDS):
                 bounds = await self.store.locate()
+                await self.clock_keeper.look()
         except StoreUnavailableError as error:
             follower.bad(str(error))
         except TimeoutError:
             follower.bad(f"the store did not answer within {_LOCATE_SECONDS:g} s")
         else:
-            _compare_clocks(bounds)
             self.ring.restart(bounds.head)
         await self.gate.look()
         self.udp.start()
@@ -232,6 +241,7 @@ class Agent:
         self._run("keeper of pointers", keep_pointers(self.store.pointers, clock=self.clock))
         self._run("follower", follow(self.store, self.ring, self.health, self.latency))
         self._run("topic follower", follow_topics(self.store.topics, self.feeds, self.health))
+        self._run("keeper of the clock", self.clock_keeper.run())
         self._run("ticker", self.hub.tick())
         self._run("freezer", Freezer(self.hub).run())
         self._run("rates", self._meter.run())
@@ -316,13 +326,3 @@ class Agent:
                     await asyncio.sleep(0.01)
         except (TimeoutError, StoreUnavailableError):
             return
-
-
-def _compare_clocks(bounds: LogBounds) -> None:
-    ahead = bounds.head.ms - bounds.now_ms
-    if ahead > CLOCK_AHEAD_MS:
-        logger.warning(
-            "the log's time is %d s ahead of the clock; new operations get times that follow the"
-            " log. If the clock is right, stop all agents and run one once with --new-epoch",
-            ahead // 1000,
-        )

@@ -86,8 +86,8 @@ class StoreSettings:
         "false",
         values.switch,
         "Set the log aside, begin a new one from the states and exit. Every consumer then "
-        "replicates all objects again. Repairs a log whose time is far ahead of the clock. "
-        "Stop the agent first.",
+        "replicates all objects again. Repairs a store whose times are far ahead of the clock, "
+        "topics included. Stop the agent first.",
     )
     topic_ttl: int | None = setting(
         "Topics",

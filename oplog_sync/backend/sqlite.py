@@ -5,6 +5,7 @@ so SQLite can checkpoint its write-ahead log meanwhile.
 """
 
 import contextlib
+import dataclasses
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from typing import Any
 from urllib.parse import quote
 
 from oplog_sync.backend.base import NEW_LOG, NewLog, Range, StoredRow, Wanted, split
+from oplogd.clock import SYSTEM
+from oplogd.clock.guard import GuardedClock
 from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.store import Corrector, LogBounds
 from oplogd.store.sqlite import (
@@ -20,6 +23,7 @@ from oplogd.store.sqlite import (
     DEFAULT_CAP_BYTES,
     MIGRATIONS,
     SqliteStore,
+    clock_rows,
     read_bounds,
 )
 from oplogd.store.sqlite.connection import BUSY_SECONDS
@@ -83,7 +87,9 @@ class SqliteBackend:
 
     def locate(self, offset: int) -> LogBounds:
         with self._connection() as db:
-            return read_bounds(db, offset)
+            clock = GuardedClock(SYSTEM)
+            clock.begin(clock_rows.find(db), is_logged=False)
+            return read_bounds(db, offset, dataclasses.replace(SYSTEM, now_ms=clock.now_ms))
 
     def settle(self) -> None:
         """Do nothing: SQLite changes states and log in one transaction."""

@@ -12,11 +12,12 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from oplog_sync.apply import apply, count
+from oplog_sync.backend import make_backend
 from oplog_sync.errors import OptionError, SyncError
 from oplog_sync.source.columns import milliseconds
 from oplog_sync.source.options import Options
 from oplogd.clock import now_ms
-from oplogd.errors import OperationError
+from oplogd.errors import OperationError, StoreError
 from oplogd.operation import decode, format_ms
 from oplogd.store import Correction, CorrectionResult
 from oplogd.wording import counted
@@ -51,7 +52,7 @@ class Writer(DataSourceArrowWriter):
         self._store = options.store
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        arrival = format_ms(now_ms())
+        arrival = format_ms(_now_ms(self._store))
         rows = (row for batch in iterator for row in batch.to_pylist())
         counts = count(apply(self._store, (_correction(row, arrival) for row in rows)))
         skipped = sum(
@@ -75,6 +76,15 @@ class Writer(DataSourceArrowWriter):
             "oplog: the write failed; operations that its tasks have appended stay in the log",
             file=sys.stderr,
         )
+
+
+def _now_ms(store: str) -> int:
+    """Return the guarded time of a store, or this machine's time if there is no store yet."""
+    backend = make_backend(store)
+    try:
+        return backend.locate(0).now_ms if backend.exists() else now_ms()
+    except StoreError:  # another task is about to create it; the write tells of any other trouble
+        return now_ms()
 
 
 def _correction(row: dict[str, Any], arrival: str) -> Correction:

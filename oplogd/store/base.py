@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from oplogd.clock.guard import GuardedClock
 from oplogd.event_id import Mark
 from oplogd.lease import Fence
 from oplogd.operation import Operation
@@ -253,8 +254,19 @@ class Store(Protocol):
     def leases(self) -> Leases:
         """The leases of clients."""
 
+    @property
+    def clock(self) -> GuardedClock:
+        """The guarded time of this store."""
+
+    async def keep_clock(self) -> None:
+        """Look at the clocks. Let the store keep the guarded time, for others and later starts."""
+
+    async def ahead_ms(self) -> int:
+        """Return by how much the newest known time leads the guarded one; 0: up to a minute."""
+
     async def new_epoch(self) -> None:
         """Set the log aside, begin a new one, and give all states the present time.
 
-        Repairs a log whose time ran ahead of the clock.
+        Repairs times that ran ahead of the clock, those in topics included. Messages stamped ahead
+        get the present time, and their times to live begin again.
         """

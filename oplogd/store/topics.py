@@ -5,6 +5,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
+from oplogd.clock.ages import MAX_LEAD_MS, Present
 from oplogd.event_id import Mark
 from oplogd.isolation import EntryKind as EntryKind
 from oplogd.lease import Fence
@@ -18,6 +19,9 @@ DEFAULT_TTL = 7 * 86_400
 
 # Offsets in a topic stay below MAX_OFFSET.
 MAX_OFFSET = (1 << 40) - 1
+
+# Stores count in 64 bits, 16 of them for the sequence.
+MAX_ID_MS = (1 << 47) - 1
 
 
 # Bytes that an entry or a stored message counts besides its data.
@@ -34,7 +38,8 @@ class TopicEntry(NamedTuple):
 
     ``sequence``: see ``Mark``. ``expires_ms``: past this time nobody may read the message, by its
     own time to live; 0: it has none. ``pointer``: of a DIRECT or PUBLISH entry; None for all other
-    kinds.
+    kinds. ``written_ms``: time from which the topic's time to live counts if that is not ``ms``,
+    because the clock has stepped; else 0.
     """
 
     offset: int
@@ -44,6 +49,7 @@ class TopicEntry(NamedTuple):
     sequence: int
     expires_ms: int
     pointer: int | None = None
+    written_ms: int = 0
 
 
 class TopicRecord(NamedTuple):
@@ -57,6 +63,24 @@ class TopicRecord(NamedTuple):
     number: int
     data: str
     expires_ms: int
+
+
+def dated_entry(entry: TopicEntry, written_ms: int, present: Present) -> TopicEntry:
+    """Return an entry with the date that counts, void if it is past its own time to live.
+
+    ``written_ms``: time of writing as it is stored, or 0. ``entry.expires_ms`` counts from the
+    stamp.
+    """
+    counts = present.date(entry.ms, written_ms)
+    if counts == entry.ms:
+        return entry
+    expires = entry.expires_ms and entry.expires_ms - entry.ms + counts
+    dated = entry._replace(expires_ms=expires, written_ms=counts)
+    return voided(dated) if 0 < expires < present.ms else dated
+
+
+def voided(entry: TopicEntry) -> TopicEntry:
+    return entry._replace(event=EntryKind.VOID, data="", pointer=None)
 
 
 def id_of_record(entry: TopicEntry, number: int, last: int) -> MessageId:
@@ -88,6 +112,10 @@ class Namespace(NamedTuple):
     topics: int
 
 
+# Spans of ms: see ``TopicBounds``.
+Repaired = Sequence[tuple[int, int]]
+
+
 class TopicBounds(NamedTuple):
     """The ends of a topic's log.
 
@@ -97,7 +125,9 @@ class TopicBounds(NamedTuple):
     topic the front. ``at``: the last entry at or before the position that was asked for, at least
     the front. ``begin``: the offset before the first entry of this generation. ``purged``: stamp of
     the newest entry that a forced rollback has taken away, 0 without one. A reader from before it
-    may lack messages that others have read.
+    may lack messages that others have read. ``repaired``: spans of ms, ends included, whose ids may
+    be from before a repair of times that were ahead. An id within one is of this log only if an
+    entry has it.
     """
 
     front: Mark
@@ -106,6 +136,27 @@ class TopicBounds(NamedTuple):
     now_ms: int
     begin: int = 0
     purged: int = 0
+    repaired: Repaired = ()
+
+    def is_old(self, ms: int, sequence: int) -> bool:
+        """Return whether this id is from before a repair. ``at`` is the answer for the id."""
+        return is_in(ms, self.repaired) and (self.at.ms, self.at.sequence) != (ms, sequence)
+
+    def is_beyond(self, ms: int) -> bool:
+        """Return whether no entry of this log ever had an id of this time: see ``is_beyond``."""
+        return is_beyond(ms, self.head.ms, self.now_ms)
+
+
+def is_beyond(ms: int, head_ms: int, now_ms: int) -> bool:
+    """Return whether an id of this time is from before a repair of times that were ahead.
+
+    Later times than MAX_ID_MS are in no id: readers ask with them for what comes next.
+    """
+    return max(head_ms, now_ms) + MAX_LEAD_MS < ms < MAX_ID_MS
+
+
+def is_in(ms: int, spans: Repaired) -> bool:
+    return any(first <= ms <= last for first, last in spans)
 
 
 class MessageBatch(NamedTuple):

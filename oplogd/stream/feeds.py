@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from oplogd.clock import SYSTEM, Clock
+from oplogd.clock.ages import Ages
 from oplogd.message_id import MessageId
 from oplogd.store.topics import Topic, Topics
 from oplogd.stream.peeked import Peeked
@@ -46,9 +47,10 @@ class Feeds:
         *,
         max_bytes: int,
         clock: Clock = SYSTEM,
+        ages: Callable[[], Ages] = Ages,
     ) -> None:
         self._topics = topics
-        self._shared = SharedParts(wake, clock.now_ms)
+        self._shared = SharedParts(wake, clock.now_ms, ages)
         self.max_bytes = max_bytes
         self._monotonic = clock.monotonic
         # Time to live of topics without their own; None until the store was asked.

@@ -2,11 +2,12 @@
 
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal, get_args
 
 from oplogd.clock import SYSTEM, Clock
+from oplogd.clock.ages import Ages
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Position
 from oplogd.store import Store
@@ -82,6 +83,7 @@ class Hub:
         stall_timeout: float = 0,
         feeds: Feeds | None = None,
         clock: Clock = SYSTEM,
+        ages: Callable[[], Ages] = Ages,
     ) -> None:
         """``feeds``: the feeds of the topics; None where the store has none."""
         self._clock = clock
@@ -101,7 +103,7 @@ class Hub:
         # Number of consumers that were not connected, by the reason.
         self.refused: dict[Refusal, int] = dict.fromkeys(get_args(Refusal), 0)
         self._read_slots = ReadSlots()
-        self.pages = RecordPages(self._read_slots.entries, clock)
+        self.pages = RecordPages(self._read_slots.entries, clock, ages)
         # Number of consumers connected so far.
         self.connections = 0
         self.consumers: set[Consumer] = set()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from oplogd.clock import SYSTEM, Clock
+from oplogd.clock.ages import Ages
 from oplogd.event_id import Mark
 from oplogd.store.topics import TopicEntry, TopicRecord
 from oplogd.stream.router import record_frames
@@ -115,9 +116,17 @@ class RecordPages:
     ``slots``: limits the reads of the store. Methods raise the errors of the bridge.
     """
 
-    def __init__(self, slots: asyncio.Semaphore, clock: Clock = SYSTEM) -> None:
+    def __init__(
+        self,
+        slots: asyncio.Semaphore,
+        clock: Clock = SYSTEM,
+        ages: Callable[[], Ages] = Ages,
+    ) -> None:
         self._slots = slots
         self._clock = clock
+        self._ages = ages
+        # Of the look before. If the clock was set since, the store may show other records.
+        self._looked = ages(), 0
         self.bytes = 0
         # The last used comes last.
         self._pages: OrderedDict[tuple[_Entry, int], Page] = OrderedDict()
@@ -156,8 +165,16 @@ class RecordPages:
         while self._pages and next(iter(self._pages.values())).used_at <= until:
             self._drop(next(iter(self._pages)))
 
+    def _compare_clock(self) -> None:
+        """Drop all pages if the clock has stepped."""
+        before, self._looked = self._looked, (self._ages(), self._clock.now_ms())
+        if self._looked[0] != before[0] or self._looked[1] < before[1]:
+            while self._pages:
+                self._drop(next(iter(self._pages)))
+
     def _kept(self, entry: _Entry, after: int) -> Page | None:
         """Return the page that has the record past a number."""
+        self._compare_clock()
         begins = self._begins.get(entry, [])
         at = bisect_right(begins, after) - 1
         if at < 0:

@@ -52,6 +52,7 @@ class TopicFeed(Feed):
         if not self.is_started:
             bounds = await self.log.locate()
             if not self.is_started:
+                self.ring.repaired = bounds.repaired
                 self.ring.restart(bounds.head)
 
     def use(self) -> None:

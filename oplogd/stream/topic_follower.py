@@ -212,6 +212,7 @@ class TopicFollower:
             feed.ring.head.offset + 1,
             bounds.head.offset,
         )
+        feed.ring.repaired = bounds.repaired
         feed.ring.restart(bounds.head)
         feed.acknowledged = min(feed.acknowledged, bounds.head.offset)
         self._feeds.grown(feed)

@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable
 from types import MappingProxyType
 from typing import Any
 
+from oplogd.clock.ages import MAX_LEAD_MS, Ages
 from oplogd.event_id import Mark
 from oplogd.isolation import EntryKind, Reading, reading
 from oplogd.message_id import MessageId
 from oplogd.pointer import decided_by, decode_voided
-from oplogd.store.topics import TopicEntry
+from oplogd.store.topics import Repaired, TopicEntry, is_beyond, is_in
 from oplogd.stream.blocks import Blocks
 from oplogd.stream.filters import Filter
 from oplogd.stream.peeked import Peeked
@@ -41,10 +42,16 @@ _NONE: frozenset[EntryKind] = frozenset()
 class SharedParts:
     """Parts that all topic rings of an agent share. No message has postings."""
 
-    def __init__(self, wake: Callable[[Iterable[Waiter]], None], clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        wake: Callable[[Iterable[Waiter]], None],
+        clock: Callable[[], int],
+        ages: Callable[[], Ages] = Ages,
+    ) -> None:
         self.wake = wake
         # Returns ms since 1970.
         self.clock = clock
+        self.ages = ages
         self.slices = Slices()
         self.index = Index()
 
@@ -65,6 +72,9 @@ class TopicRing(Ring):
             index=shared.index,
         )
         self._clock = shared.clock
+        self._now_ages = shared.ages
+        # The dates of the entries here follow from these ages.
+        self._ages = shared.ages()
         self._ttl = ttl
         # Time at which the next entry expires, in ms.
         self._due_ms = _UNBOUNDED
@@ -72,6 +82,13 @@ class TopicRing(Ring):
         self._gone = 0
         # The entries with an own time to live: its end and the offset. None: there are none.
         self._own: list[tuple[int, int]] | None = None
+        # The last time by which entries were hidden; 0: none was. The store shows them again if the
+        # clock goes back.
+        self._hidden_ms = 0
+        # See ``TopicBounds``.
+        self.repaired: Repaired = ()
+        # When entries were written whose times do not tell it, by offset.
+        self._written: dict[int, int] = {}
 
     @property
     def ttl(self) -> int | None:
@@ -86,8 +103,9 @@ class TopicRing(Ring):
 
     def restart(self, head: Mark) -> None:
         super().restart(head)
-        self._gone = 0
+        self._gone = self._hidden_ms = 0
         self._own = None
+        self._written.clear()
         self._set_due()
 
     @property
@@ -103,10 +121,13 @@ class TopicRing(Ring):
         The records of other entries must be read from the store.
         """
         entries = list(entries)
+        self._compare_ages()
         super().append(entries)
         for entry in entries:
             if entry.event != _MESSAGE:
                 self._differ(entry, blocks)
+            if entry.written_ms:
+                self._written[entry.offset] = entry.written_ms
             if entry.expires_ms:
                 if self._own is None:
                     self._own = []
@@ -117,6 +138,13 @@ class TopicRing(Ring):
             # Consumers behind the gap must learn of it: all of them ask where they stand.
             self.restart(self.head)
 
+    def _compare_ages(self) -> None:
+        """Begin again at the head if the clock has stepped: then entries have other dates."""
+        ages = self._now_ages()
+        if ages != self._ages:
+            self._ages = ages
+            self.restart(self.head)
+
     def void(self, offset: int) -> None:
         undecided = self.window.undecided
         pointer = undecided.pointers.get(offset) if undecided is not None else None
@@ -125,12 +153,19 @@ class TopicRing(Ring):
             self._end_hold(pointer)
 
     def expire(self) -> None:
-        """Drop entries older than the topic's time to live; void those past their own."""
-        if self._due_ms == _UNBOUNDED:
+        """Drop entries older than the topic's time to live; void those past their own.
+
+        If the clock has stepped so that the store shows other entries, begin again at the head.
+        """
+        if self._due_ms == _UNBOUNDED and not self._hidden_ms:
             return
         now = self._clock()
+        self._compare_ages()
+        if now < self._hidden_ms or (self._written and self.head.ms <= now + MAX_LEAD_MS):
+            self.restart(self.head)
         if now < self._due_ms:
             return
+        self._hidden_ms = now
         window = self.window
         if self._ttl is not None:
             while len(window) and self._expiry_of(window.base + 1) < now:
@@ -145,9 +180,9 @@ class TopicRing(Ring):
         """See ``Ring.has_expired``."""
         now = self._clock()
         return (
-            entry.offset <= self._gone
+            (entry.offset <= self._gone and now >= self._hidden_ms)
             or 0 < entry.expires_ms < now
-            or (self._ttl is not None and entry.ms + self._ttl * 1000 < now)
+            or (self._ttl is not None and _written_ms(entry) + self._ttl * 1000 < now)
         )
 
     def forget(self, offset: int) -> None:
@@ -156,13 +191,16 @@ class TopicRing(Ring):
         while len(window) and window.base < offset:
             self.drop()
         self._gone = max(self._gone, offset)
+        self._hidden_ms = max(self._hidden_ms, self._clock())
         self._set_due()
 
     def reaches_the_front(self) -> bool:
         """Return whether nobody can read an entry older than the ring's."""
         base = self.window.base_mark
-        if self._ttl is not None and base.ms + self._ttl * 1000 < self._clock():
+        now = self._clock()
+        if self._ttl is not None and base.ms < self._ages.oldest(now - self._ttl * 1000):
             self._gone = base.offset
+            self._hidden_ms = max(self._hidden_ms, now)
         return base.offset <= self._gone
 
     def messages_after(
@@ -174,10 +212,12 @@ class TopicRing(Ring):
         may have left the ring, or are records of an entry that this reader expands.
         """
         window = self.window
+        if is_beyond(ms, self.head.ms, self._clock()):
+            return None
         substitutes = window.committed if committed else window.uncommitted
         undecided = window.undecided if committed else None
         first = window.after_time(ms, sequence)
-        if first is None:
+        if first is None or (is_in(ms, self.repaired) and not self._has(ms, sequence, first)):
             return None
         messages: list[tuple[MessageId, str]] = []
         size = 0
@@ -219,6 +259,13 @@ class TopicRing(Ring):
             return False
         return substitutes.frames[at] != b""
 
+    def _has(self, ms: int, sequence: int, past: int) -> bool:
+        """Return whether an entry has this time and sequence, the last one before an index."""
+        window = self.window
+        base = window.base_mark
+        at = base if past == window.after(base.offset) else window.mark(past - 1)
+        return (at.ms, at.sequence) == (ms, sequence)
+
     def _new_view(self, filter_: Filter) -> View:
         return TopicView(self, filter_, self.index)
 
@@ -233,6 +280,7 @@ class TopicRing(Ring):
                 offset, pointer, blocks.get(offset), decode_marker(entry.data).records
             )
         elif kind == EntryKind.VOID:
+            self._hidden_ms = max(self._hidden_ms, self._clock())  # the store may have hidden it
             self._roll_back(entry.data)
         else:
             self._substitute(entry, blocks)
@@ -271,7 +319,9 @@ class TopicRing(Ring):
             self.window.substitute(entry.offset, frame, 1 if frame else 0)
 
     def _forget_dropped(self) -> None:
-        """Keep the heap about as small as the window."""
+        """Keep the heap, and what is known by offset, about as small as the window."""
+        if len(self._written) > 2 * len(self.window) + _FEW:
+            self._written = {each: ms for each, ms in self._written.items() if each > self.base}
         if self._own and len(self._own) > 2 * len(self.window) + _FEW:
             self._own = [each for each in self._own if each[1] > self.base]
             heapq.heapify(self._own)
@@ -279,7 +329,8 @@ class TopicRing(Ring):
     def _expiry_of(self, offset: int) -> int:
         """Return the time until which the entry can be read by the topic's time to live."""
         assert self._ttl is not None
-        return self.window.times[self.window.index(offset)] + self._ttl * 1000
+        ms = self._written.get(offset) or self.window.times[self.window.index(offset)]
+        return ms + self._ttl * 1000
 
     def _set_due(self) -> None:
         window = self.window
@@ -295,3 +346,7 @@ def _is_gap(entry: TopicEntry) -> bool:
     """Return whether a VOID entry tells that committed messages were taken away."""
     voided = decode_voided(entry.data)
     return voided is not None and voided.is_gap
+
+
+def _written_ms(entry: TopicEntry) -> int:
+    return entry.written_ms or entry.ms

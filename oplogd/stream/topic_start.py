@@ -4,13 +4,10 @@ from typing import NamedTuple
 
 from oplogd.event_id import Mark, Millis
 from oplogd.message_id import MAX_SEQUENCE, MessageId, stamp
-from oplogd.store.topics import TopicBounds
+from oplogd.store.topics import MAX_ID_MS, TopicBounds
 
 # A position in a topic: after a message, or from a time on.
 TopicPosition = MessageId | Millis
-
-# Later times are taken for this one. Stores count in 64 bits, 16 of them for the sequence.
-_MAX_MS = (1 << 47) - 1
 
 
 class TopicStart(NamedTuple):
@@ -31,7 +28,9 @@ def sought(position: TopicPosition | None) -> tuple[int, int]:
         ms, sequence = position.ms, position.sequence
     else:
         ms, sequence = position.ms - 1, MAX_SEQUENCE
-    return (ms, sequence) if 0 <= ms <= _MAX_MS else (0 if ms < 0 else _MAX_MS, MAX_SEQUENCE)
+    if 0 <= ms <= MAX_ID_MS:
+        return ms, sequence
+    return 0 if ms < 0 else MAX_ID_MS, MAX_SEQUENCE
 
 
 def topic_start(
@@ -48,6 +47,7 @@ def topic_start(
         gone = (position.ms, position.sequence) < (front.ms, front.sequence)
         if is_within(position, committed=committed):
             gone = gone or position[:2] == (front.ms, front.sequence)
+        gone = gone or bounds.is_beyond(position.ms) or bounds.is_old(*position[:2])
     else:
         gone = 0 < position.ms <= front.ms and front.offset > bounds.begin
     if gone:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from oplogd.errors import MessageError
 from oplogd.message_id import MESSAGE_ID_BYTES, MessageId, before_record, end_id, stamp, unstamp
-from oplogd.store.topics import TopicBounds
+from oplogd.store.topics import MAX_ID_MS, TopicBounds, is_in
 from oplogd.topics.codec import Polled, PollRequest
 from oplogd.transaction import Isolation
 
@@ -13,9 +13,6 @@ MAX_ANSWER_BYTES = 1_000_000
 
 # Entries per read while messages that have expired are passed over.
 PASSING_ENTRIES = 1_000
-
-# Later times are as good as this one: no message has them.
-_MAX_MS = (1 << 47) - 1
 
 
 class Answer(NamedTuple):
@@ -51,7 +48,7 @@ class PollStart:
     """
 
     def __init__(self, request: PollRequest) -> None:
-        self._id: MessageId | None = None
+        self._id: MessageId | None = None  # the id that the reader has named
         self._first_ms = 0
         self.after: MessageId | None = None
         if isinstance(request.start, bytes):
@@ -59,8 +56,12 @@ class PollStart:
             self._id = id_ = _position(MessageId.of_bytes(request.start), request)
             self.after = _before(id_) if request.inclusive else _within_bounds(id_)
         elif request.start is not None:
-            self._first_ms = min(request.start, _MAX_MS) + (not request.inclusive)
+            self._first_ms = min(request.start, MAX_ID_MS) + (not request.inclusive)
             self.after = _end_before(stamp(self._first_ms, 0))
+
+    def doubtful(self, bounds: TopicBounds) -> MessageId | None:
+        """Return the id of the reader if it may be from before a repair."""
+        return self._id if self._id is not None and is_in(self._id.ms, bounds.repaired) else None
 
     def resolve(self, bounds: TopicBounds) -> Begin:
         """Return the begin. ``bounds``: the answer to ``locate`` for ``after``."""
@@ -72,6 +73,8 @@ class PollStart:
             purged = 0 < bounds.purged >= stamp(self._first_ms, 0)
             has_left = front.offset > bounds.begin and self._first_ms <= front.ms
             return Begin(at.offset, purged or has_left)
+        if bounds.is_beyond(self._id.ms):
+            return Begin(front.offset, gap=True)
         # Ids of earlier generations are smaller than the front of this one.
         place, front_place = self._id[:2], (front.ms, front.sequence)
         gap = place < front_place or (place == front_place and self._id.is_inside)
@@ -115,11 +118,11 @@ def _before(id_: MessageId) -> MessageId:
 
 def _end_before(number: int) -> MessageId:
     """Return the position behind all messages with a smaller stamp."""
-    return end_id(*unstamp(max(0, min(number, stamp(_MAX_MS + 1, 0)) - 1)))
+    return end_id(*unstamp(max(0, min(number, stamp(MAX_ID_MS + 1, 0)) - 1)))
 
 
 def _within_bounds(id_: MessageId) -> MessageId:
     """Return an id that stores can compare: no message has a later time in it."""
-    if id_.write_ms > _MAX_MS:
+    if id_.write_ms > MAX_ID_MS:
         id_ = end_id(id_.ms, id_.sequence)
-    return id_ if id_.ms <= _MAX_MS else id_._replace(ms=_MAX_MS)
+    return id_ if id_.ms <= MAX_ID_MS else id_._replace(ms=MAX_ID_MS)

@@ -78,7 +78,7 @@ class Poller:
         log = self._topics.log(topic)
         begin = Begin(0, False)
         if start.after is not None:
-            begin = start.resolve(await log.locate(start.after.ms, start.after.sequence))
+            begin = await _begin(log, start, start.after)
         key = topic.log, isolation
         known = self._voids.get(key, NO_VOIDS) if snapshot is None else NO_VOIDS
         gathering = Gathering(
@@ -114,6 +114,15 @@ class Poller:
             self._rows = 0
         self._rows += len(voids.rows) - len(self._voids.get(key, NO_VOIDS).rows)
         self._voids[key] = voids
+
+
+async def _begin(log: TopicLog, start: PollStart, after: MessageId) -> Begin:
+    bounds = await log.locate(after.ms, after.sequence)
+    if (named := start.doubtful(bounds)) is not None:
+        place = named[:2]
+        if (await log.locate(*place)).is_old(*place):
+            return Begin(bounds.front.offset, gap=True)
+    return start.resolve(bounds)
 
 
 async def _decided(

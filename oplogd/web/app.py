@@ -11,6 +11,7 @@ from oplogd.topics.rights import Rights
 from oplogd.web import describe
 from oplogd.web.access.authentication import ReadAuthenticator, WriteAuthenticator
 from oplogd.web.bodies import BodyReader
+from oplogd.web.clock_figures import ClockFigures
 from oplogd.web.docs import add_docs
 from oplogd.web.error_handlers import add_error_handlers
 from oplogd.web.ingest import add_ingest
@@ -72,7 +73,8 @@ def create_app(agent: Agent) -> FastAPI:
         max_filter_values=settings.max_filter_values,
     )
     add_stream(app, readers, streams)
-    store = StoreProbe(agent.store, agent.health, agent.ring, private_files)
+    clock = ClockFigures(agent.store.clock, agent.clock_keeper)
+    store = StoreProbe(agent.store, agent.health, agent.ring, private_files, clock)
     figures = TopicFigures(agent.store.topics, agent.topics, agent.feeds, agent.hub)
     report = StatusReport(
         store=store,
@@ -96,6 +98,7 @@ def create_app(agent: Agent) -> FastAPI:
         rates=lambda: agent.rates._asdict(),
         started=agent.started,
         clock=agent.clock,
+        clock_figures=clock,
     )
     add_monitoring(
         app,

@@ -75,6 +75,10 @@ GAUGES = {
     "disk_reserve_bytes": "Size of the reserve beside an SQLite file",
     "disk_reserve_max_bytes": "Size of the reserve while the disk has room",
     "disk_intake_stopped": "1 while nothing is taken because the disk is full",
+    "clock_paused": "1 while times or removals do not follow the wall clock, which has stepped; "
+    "0 after a stop",
+    "clock_step_seconds": "How far the wall clock stepped from the guarded time, 0 if it did not",
+    "clock_ahead_seconds": "How far times in the store lead the guarded time, 0 up to a minute",
     "topics_count": "Topics in the store",
     "topics_numbers_used": "Numbers of logs in use, those of topics deleted lately included",
     "topics_numbers_free": "Numbers of logs that are free for other topics",

@@ -26,6 +26,7 @@ from oplogd.stream.lags import Lags, survey
 from oplogd.stream.ring import Ring
 from oplogd.turns import Turns
 from oplogd.web.asked import Asked
+from oplogd.web.clock_figures import ClockFigures
 from oplogd.web.consumers import consumer_members, lag_members
 from oplogd.web.redact import without_folders
 from oplogd.web.topic_figures import TopicFigures
@@ -38,11 +39,17 @@ class StoreProbe:
     """Asks the store how it is. Messages never name the folders of ``private_files``."""
 
     def __init__(
-        self, store: Store, health: Health, ring: Ring, private_files: Collection[Path | None]
+        self,
+        store: Store,
+        health: Health,
+        ring: Ring,
+        private_files: Collection[Path | None],
+        clock: ClockFigures,
     ) -> None:
         self._kind = store.kind
         self._location = Asked(store.locate)
         self._stats = Asked(store.stats)
+        self._clock = clock
         self._health = health
         self._ring = ring
         self._private_files = private_files
@@ -67,7 +74,9 @@ class StoreProbe:
         return [self._redacted(trouble) for trouble in dict.fromkeys(troubles)], members
 
     def _figures(self, stats: StoreStats) -> _Members:
-        warnings = [self._redacted(warning) for warning in stats.warnings]
+        warnings = [
+            self._redacted(warning) for warning in (*stats.warnings, *self._clock.warnings())
+        ]
         head = self._ring.head.offset
         newest = stats.newest.offset if stats.newest else head
         return {
@@ -118,8 +127,10 @@ class StatusReport:
         rates: Callable[[], Mapping[str, float]],
         started: float,
         clock: Clock,
+        clock_figures: ClockFigures,
     ) -> None:
         self._clock = clock
+        self._clock_figures = clock_figures
         self._store = store
         self._counters = counters
         self._queue = queue
@@ -169,6 +180,7 @@ class StatusReport:
             "rates": dict(self._rates()),
             "store": store,
             **({"disk": disk} if (disk := self._disk()) else {}),
+            "clock": self._clock_figures.members(),
             "topics": topics,
             "transactions": transactions,
             "pointers": pointers,

@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.kits.clock.moved import MovedAgent, MovedClock
 from tests.kits.web.hostile import (
     ENDPOINTS,
+    LARGE_TOPIC,
     MB,
     OTHERS,
     TOPIC,
@@ -34,6 +35,8 @@ def test_hostile_requests_cost_what_they_weigh(rounds: Rounds, tmp_path: Path) -
         whole = Memory(agent)
         for number in rounds():
             source = random.Random(number)
+            agent.request("DELETE", LARGE_TOPIC)
+            assert agent.request("PUT", LARGE_TOPIC).status == 200
             clock.set(source.choice(JUMPS))
             mixed = [random_case(source) for _ in range(50)]
             for hostile in source.sample([*every, *OTHERS, *mixed], 100):

@@ -51,6 +51,9 @@ FIRST_SERVERS_LOG = "oplog_ops_of_first_server"
 
 LEASE = f"{LOG}:lease"
 
+# The row of the guarded time in ``oplog_meta``: the members of ``Saved``.
+CLOCK = f"{LOG}:clock"
+
 # The unique index on ``n``. Only the holder of the lease creates it. A log without it must not be
 # written.
 OFFSET_INDEX = "offset"

@@ -60,7 +60,7 @@ class MongoLeases:
             began = time.monotonic()
             while True:
                 row, ended = await self._find(request.name)
-                now_ms = await self._link.now_ms()
+                now_ms = await self._link.raw_ms()
                 wanted = polled(row or NEVER_HELD, request, now_ms)
                 if row is None:
                     wanted = wanted._replace(term=await self._first_term(now_ms))
@@ -91,14 +91,14 @@ class MongoLeases:
             row, _ = await self._find(name)
             if row is None:
                 raise no_lease(name)
-            return row.lease(name, await self._link.now_ms())
+            return row.lease(name, await self._link.raw_ms())
 
     async def select(self, after: str, limit: int) -> list[Lease]:
         async with self._working():
             async with self._link.reading() as session:
                 past = self._rows.find({"_id": {"$gt": after}}, session=session)
                 found = await past.sort("_id", 1).limit(limit).to_list()
-            now_ms = await self._link.now_ms()
+            now_ms = await self._link.raw_ms()
             return [_row_of(each).lease(each["_id"], now_ms) for each in found]
 
     async def _end_before(self, name: str, term: int, began: float) -> None:

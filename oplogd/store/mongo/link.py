@@ -6,7 +6,7 @@ These are the collections, the server's quirks and clock, and causally consisten
 import contextlib
 import warnings
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.datetime_ms import DatetimeMS
@@ -19,9 +19,12 @@ from pymongo.monitoring import CommandListener
 from pymongo.read_concern import ReadConcern
 
 from oplogd.clock import SYSTEM, Clock
-from oplogd.store.mongo.damage import Damage
+from oplogd.clock.ages import Present
+from oplogd.clock.guard import GuardedClock
+from oplogd.clock.rule import Saved
+from oplogd.store.mongo.damage import Damage, whole
 from oplogd.store.mongo.errors import COMMAND_NOT_FOUND, REFUSALS, is_existing, refused_url, shown
-from oplogd.store.mongo.layout import LOG, META, STATES, Document
+from oplogd.store.mongo.layout import CLOCK, LOG, META, STATES, Document
 from oplogd.store.mongo.quirks import Quirks, quirks_of
 from oplogd.store.mongo.topics.layout import ENTRIES, TOPICS
 
@@ -34,6 +37,17 @@ _DEFAULTS = {
 
 # Age at which the clock is read again.
 _CLOCK_SECONDS = 10.0
+_STEPPED_SECONDS = 1.0
+
+# An answer that took longer does not tell the time well enough.
+_PROMPT_SECONDS = 2.0
+
+
+class _Told(NamedTuple):
+    """The time that the server told in ms, and that of the boot clock then."""
+
+    ms: int
+    at: float
 
 
 class Link:
@@ -95,35 +109,73 @@ class Link:
         self.quirks = Quirks()
         self._operation_time: Any = None
         self._cluster_time: Any = None
-        self._clock_ms = 0
-        self._clock_read = -_CLOCK_SECONDS
+        # The guarded time of the server. Until the server has told its time, that is unknown.
+        self.guarded = GuardedClock(clock, self.server_ms)
+        self._told: _Told | None = None
+        self._clock_asked = float("-inf")
 
     async def greet(self) -> None:
         """Learn the quirks and the clock of the server. Raises PyMongoError."""
         command = Quirks().hello_command
+        began = self.clock.boot()
         try:
             hello = await self.database.command(command)
         except OperationFailure as error:
             if error.code != COMMAND_NOT_FOUND:
                 raise
             command = "isMaster"
+            began = self.clock.boot()
             hello = await self.database.command(command)
+        await self._learn(hello, began)
         build_info = await self.client.admin.command("buildInfo")
         self.quirks = quirks_of(command, hello, build_info)
-        self._set_clock(hello)
 
     async def close(self) -> None:
         await self.client.close()
 
     async def now_ms(self) -> int:
-        """Return the server's time. It is read every ten seconds, and measured in between.
+        """Return the guarded time of the server. So an agent with a wrong clock does no harm."""
+        await self._ask()
+        return self.guarded.now_ms()
 
-        So an agent with a wrong clock does no harm.
+    async def removal(self) -> Present:
+        """Return the present for what is removed for ever because of its age."""
+        await self._ask()
+        return self.guarded.removal()
+
+    async def before_ms(self, age_ms: int) -> int:
+        """See ``GuardedClock.before_ms``."""
+        await self._ask()
+        return self.guarded.before_ms(age_ms)
+
+    async def present(self) -> Present:
+        """Return the present for stamps, reads, and time-outs."""
+        await self._ask()
+        return self.guarded.present()
+
+    async def raw_ms(self) -> int:
+        """Return the time of the server, for leases: terms make them safe."""
+        await self._ask()
+        return self.server_ms()
+
+    def server_ms(self) -> int:
+        """Return the server's time as last told, and measured since then. Any thread may call it.
+
+        Until the server has told it: this machine's.
         """
-        if self.clock.monotonic() - self._clock_read >= _CLOCK_SECONDS:
-            self._set_clock(await self.database.command(self.quirks.hello_command))
-        passed = self.clock.monotonic() - self._clock_read
-        return self.clock.server_ms(int(self._clock_ms + passed * 1000))
+        told = self._told
+        if told is None:
+            return self.clock.now_ms()
+        passed = self.clock.boot() - told.at
+        return self.clock.server_ms(int(told.ms + passed * 1000))
+
+    async def keep_clock(self) -> None:
+        """See ``Store.keep_clock``."""
+        await self._ask()
+        if (saved := self.guarded.due()) is not None:
+            row = {"$set": saved._asdict()}
+            await self.meta.update_one({"_id": CLOCK}, row, upsert=True)
+            self.guarded.was_saved(saved)
 
     @contextlib.asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncClientSession | None]:
@@ -168,6 +220,36 @@ class Link:
             raise
         return True
 
-    def _set_clock(self, hello: Document) -> None:
-        self._clock_ms = int(DatetimeMS(hello["localTime"]))
-        self._clock_read = self.clock.monotonic()
+    async def _ask(self) -> None:
+        """Let the server tell its time every ten seconds, and every second while it has stepped."""
+        began = self.clock.boot()
+        seconds = _CLOCK_SECONDS
+        if self._told is not None and self.guarded.step() is not None:
+            seconds = _STEPPED_SECONDS
+        if began - self._clock_asked >= seconds:
+            await self._learn(await self.database.command(self.quirks.hello_command), began)
+            self.guarded.step()
+        if self.guarded.is_unsure:
+            self.guarded.compare(_saved(await self.meta.find_one({"_id": CLOCK})))
+
+    async def _learn(self, hello: Document, began: float) -> None:
+        """Take the time of an answer to a question that ``began`` at a time."""
+        now = self.clock.boot()
+        self._clock_asked = now
+        told = _Told(int(DatetimeMS(hello["localTime"])), now)
+        if self._told is None:
+            found = await self.meta.find_one({"_id": CLOCK})
+            self._told = told
+            self.guarded.begin(_saved(found))
+        elif now - began <= _PROMPT_SECONDS:
+            # The time of a late answer is that of some moment while it was awaited.
+            self._told = told
+
+
+def _saved(row: Document | None) -> Saved | None:
+    """Return the time that the store has kept; None if there is none that can be read."""
+    if row is None:
+        return None
+    names = Saved._fields[:-1]
+    numbers = {name: number for name in names if (number := whole(row.get(name))) is not None}
+    return Saved(**numbers, ages=str(row.get("ages", ""))) if len(numbers) == len(names) else None

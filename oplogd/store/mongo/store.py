@@ -13,6 +13,7 @@ from pymongo.errors import PyMongoError
 from pymongo.monitoring import CommandListener
 
 from oplogd.clock import SYSTEM, Clock
+from oplogd.clock.rule import lead
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
@@ -98,6 +99,7 @@ class MongoStore:
         event_listeners: Sequence[CommandListener] = (),
     ) -> None:
         self.link = Link(url, event_listeners=event_listeners, clock=clock)
+        self.clock = self.link.guarded
         self.log = Log(self.link)
         self.lease = Lease(self.link.meta, lease, timing.stall_seconds, clock.monotonic)
         self.topics = MongoTopics(
@@ -221,6 +223,15 @@ class MongoStore:
         async with self._working():
             return await self._state_pages.page(start, upto, limit, live_only=live_only)
 
+    async def keep_clock(self) -> None:
+        async with self._working():
+            await self.link.keep_clock()
+
+    async def ahead_ms(self) -> int:
+        async with self._working():
+            newest = max((await self.log.locate(0)).head.ms, await self.topics.newest_ms())
+            return lead(newest, await self.link.now_ms())
+
     async def stats(self) -> StoreStats:
         async with self._working():
             bounds = await self.log.locate(0)
@@ -252,7 +263,7 @@ class MongoStore:
         """
         async with self._working():
             stay_ms = int(1_000 * self._purge_leases * self.lease.seconds)
-            before_ms = min(before_ms, await self.link.now_ms() - stay_ms)
+            before_ms = min(before_ms, await self.link.before_ms(stay_ms))
             old = {"event": "delete", "ts": {"$lt": DatetimeMS(before_ms)}}
             states = self.link.states
             if not self.lease.held or await states.find_one(old, {"_id": 1}) is None:
@@ -268,6 +279,8 @@ class MongoStore:
         """See ``Store.new_epoch``. The agent that holds the lease carries it out."""
         await self.settle()
         async with self._working():
+            await self.link.now_ms()
+            self.clock.trust()  # whoever repairs a store says that the clock is right
             await self.setup.new_epoch(await self.link.now_ms())
             give_up_at = self.link.clock.monotonic() + self.lease.stall_seconds
             while await self.setup.is_under_repair():
@@ -275,6 +288,8 @@ class MongoStore:
                 if trouble is not None and self.link.clock.monotonic() > give_up_at:
                     raise trouble
                 await wait(self.projection.changed.listen(), _ASK_SECONDS)
+            await self.topics.repair_stamps()
+            await self.link.keep_clock()
 
     async def _all_folded(self) -> LogRow:
         """Wait until the states hold every entry of the log. Return the row read then."""

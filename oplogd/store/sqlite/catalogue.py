@@ -5,6 +5,7 @@ from collections.abc import Collection
 
 import msgspec
 
+from oplogd.clock.ages import MAX_LEAD_MS, Present
 from oplogd.errors import NoLogNumberError
 from oplogd.message_id import stamp
 from oplogd.names import TopicName, no_topic, topic_exists
@@ -43,8 +44,9 @@ def create(
         if is_free and is_log(log):
             row = {"log": log, "namespace": name.namespace, "name": name.topic, "ttl": ttl}
             # One more than any old id: so a position at the last old one has a gap.
-            row |= {"begin": begin_of(log), "stamp": max(ended_stamp, stamp(now, 0))}
-            db.execute(sql.CREATE, row)
+            ahead = db.execute(sql.ENDED_AHEAD, name).fetchone()
+            last = max(ended_stamp, stamp(now, 0), ahead[0] if ahead else 0)
+            db.execute(sql.CREATE, row | {"begin": begin_of(log), "stamp": last})
             _set_rules(db, log, pointers)
             db.execute(SET_MAX, (max_bytes, log))
             db.execute(sql.COUNT_CHANGE)
@@ -61,7 +63,7 @@ def change(
     ttl: int | None,
     pointers: PointerRules,
     max_bytes: int | None,
-    now: int,
+    now: Present,
 ) -> Topic:
     with transaction(db):
         topic = _existing(db, name)
@@ -73,15 +75,19 @@ def change(
     return topic._replace(ttl=ttl, pointers=pointers, max_bytes=max_bytes)
 
 
-def delete(db: sqlite3.Connection, name: TopicName) -> None:
+def delete(db: sqlite3.Connection, name: TopicName, now: int) -> None:
     with transaction(db):
         topic = _existing(db, name)
-        db.execute(sql.END, (topic.log,))
+        (ended,) = db.execute(sql.ENDED, (topic.log,)).fetchone()
+        if ended > stamp(now + MAX_LEAD_MS, 0):  # concerns no topic but the next of this name
+            db.execute(sql.END_AHEAD, (*name, ended))
+        else:
+            db.execute(sql.END, (ended,))
         db.execute(sql.UNNAME, (topic.log,))
         db.execute(sql.COUNT_CHANGE)
 
 
-def set_default_ttl(db: sqlite3.Connection, ttl: int, now: int) -> None:
+def set_default_ttl(db: sqlite3.Connection, ttl: int, now: Present) -> None:
     """Set the time to live in seconds of topics without their own, in the caller's transaction."""
     if default_ttl(db) == ttl:
         return

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from oplogd.clock import now_ms
 from oplogd.descriptors import are_used_up
 from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.store.sqlite import statements as sql
@@ -37,7 +38,7 @@ class StoreFile:
     """The file that all connections of a store use.
 
     ``on_replaced`` is called on the first connection after another file took its place. ``disk``:
-    the disk under it; None: one without a reserve.
+    the disk under it; None: one without a reserve. ``present_ms``: see ``connect``.
     """
 
     def __init__(
@@ -45,11 +46,13 @@ class StoreFile:
         path: Path,
         on_replaced: Callable[[sqlite3.Connection, Path], None],
         disk: Disk | None = None,
+        present_ms: Callable[[], int] = now_ms,
     ) -> None:
         self.path = path
         self.wal = WriteAheadLog(path)
         self.disk = disk or Disk(path)
         self._on_replaced = on_replaced
+        self._present_ms = present_ms
         # Grows when a connection finds damage. The others then reconnect: their cached pages may
         # still look sound.
         self.damage_count = 0
@@ -60,7 +63,7 @@ class StoreFile:
         before = _identity(self.path)
         if before is None and self._seen is not None:
             self._seen = _GONE  # the next file may get the same inode
-        db = connect(self.path, create=self._seen is None)
+        db = connect(self.path, create=self._seen is None, present_ms=self._present_ms)
         try:
             db.executescript(pragmas)
             identity = _identity(self.path)
@@ -195,7 +198,9 @@ def _identity(path: Path) -> Identity | None:
     return found.st_dev, found.st_ino
 
 
-def connect(path: Path, *, create: bool) -> sqlite3.Connection:
+def connect(
+    path: Path, *, create: bool, present_ms: Callable[[], int] = now_ms
+) -> sqlite3.Connection:
     """Open the file and prepare the connection. Raises StoreError and sqlite3.Error."""
     if sqlite3.sqlite_version_info < _MINIMUM_SQLITE:
         needed = ".".join(map(str, _MINIMUM_SQLITE))
@@ -210,6 +215,7 @@ def connect(path: Path, *, create: bool) -> sqlite3.Connection:
         # SQLite would open it and leave a -wal and -shm that cannot be written either.
         raise StoreUnavailableError(f"store {path}: {_NOT_WRITABLE}")
     db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    db.create_function("present_ms", 0, present_ms)
     try:
         read_version(db, path)  # before PRAGMAS change the journal mode of a foreign file
         db.executescript(sql.PRAGMAS + sql.APPENDER)

@@ -3,8 +3,9 @@
 import sqlite3
 from collections.abc import Collection
 
+from oplogd.clock.ages import Present
 from oplogd.names import SYSTEM
-from oplogd.store.sqlite import topic_statements, transaction_statements
+from oplogd.store.sqlite import age_statements, topic_statements, transaction_statements
 from oplogd.store.sqlite.connection import transaction
 from oplogd.store.transactions import IDLE_MS
 from oplogd.transaction import GROUP_PREFIX
@@ -13,24 +14,24 @@ from oplogd.transaction import GROUP_PREFIX
 STEP = 200
 
 
-def find(db: sqlite3.Connection, now: int) -> list[int]:
+def find(db: sqlite3.Connection, now: Present) -> list[int]:
     """Return the commit logs of the groups that are idle."""
-    given = {
+    given = age_statements.given(now) | {
         "namespace": SYSTEM,
         "first": GROUP_PREFIX,
         "end": GROUP_PREFIX[:-1] + chr(ord(GROUP_PREFIX[-1]) + 1),
-        "now": now,
         "idle": IDLE_MS,
     }
     return [log for (log,) in db.execute(transaction_statements.IDLE, given)]
 
 
-def delete(db: sqlite3.Connection, logs: Collection[int], now: int) -> int:
+def delete(db: sqlite3.Connection, logs: Collection[int], now: Present) -> int:
     """Delete those of the logs that are still idle. Return their number."""
     with transaction(db):
         idle = set(find(db, now)).intersection(logs)
         for log in idle:
-            db.execute(topic_statements.END, (log,))
+            (ended,) = db.execute(topic_statements.ENDED, (log,)).fetchone()
+            db.execute(topic_statements.END, (ended,))
             db.execute(topic_statements.UNNAME, (log,))
         if idle:
             db.execute(topic_statements.COUNT_CHANGE)

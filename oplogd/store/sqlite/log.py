@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from oplogd.clock import SYSTEM, Clock
+from oplogd.clock.guard import GuardedClock
 from oplogd.errors import LogReplacedError
 from oplogd.event_id import MAX_MS, Mark
 from oplogd.operation import Operation
@@ -24,7 +25,7 @@ from oplogd.store.base import (
     StateCursor,
     StatesPage,
 )
-from oplogd.store.sqlite import catalogue, lease_rows
+from oplogd.store.sqlite import catalogue, clock_rows, lease_rows, topic_epoch
 from oplogd.store.sqlite import statements as sql
 from oplogd.store.sqlite.connection import snapshot, transaction
 from oplogd.store.sqlite.schema import CREATE_OPS, migrate
@@ -36,20 +37,24 @@ def prepare(
     path: Path,
     max_bytes: int | None,
     new_bytes: int,
-    topic_ttl: int | None = None,
-    clock: Clock = SYSTEM,
-    topics_max_bytes: int | None = None,
+    topic_ttl: int | None,
+    clock: GuardedClock,
+    topics_max_bytes: int | None,
 ) -> None:
-    """Create or migrate the file, and set the cap and the values of all topics."""
+    """Create or migrate the file, and set the cap and the values of all topics.
+
+    The clock begins with the time that the file has kept.
+    """
     with transaction(db):
         migrate(db, path)
+        clock.begin(clock_rows.find(db))
         if db.execute(sql.HEAD).fetchone() is None:
             now = clock.now_ms()
             db.execute(sql.NEW_LOG, (max_bytes or new_bytes, now, now))
         if max_bytes is not None:
             db.execute(sql.SET_CAP, (max_bytes,))
         if topic_ttl is not None:
-            catalogue.set_default_ttl(db, topic_ttl, clock.now_ms())
+            catalogue.set_default_ttl(db, topic_ttl, clock.removal())
         if topics_max_bytes is not None:
             catalogue.set_total_bound(db, topics_max_bytes)
         db.execute(sql.OPENED)
@@ -238,5 +243,6 @@ def new_epoch(db: sqlite3.Connection, clock: Clock) -> None:
             db.execute(CREATE_OPS)
         db.execute("UPDATE states SET ts = ?", (now,))
         db.execute(sql.NEW_EPOCH, (now, now))
+        topic_epoch.repair(db, now)
         db.execute(sql.OPENED)
     db.executescript(sql.APPENDER)

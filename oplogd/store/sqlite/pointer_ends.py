@@ -8,12 +8,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from oplogd.clock.ages import Present
 from oplogd.event_id import Mark
 from oplogd.pointer import Decision, decided
 from oplogd.store.pointers import PointerDecisions
+from oplogd.store.sqlite import age_statements, topic_entries
 from oplogd.store.sqlite import pointer_rows as rows
 from oplogd.store.sqlite import pointer_statements as sql
-from oplogd.store.sqlite import topic_entries
 from oplogd.store.sqlite.parts import parts
 from oplogd.store.sqlite.pointer_steps import append
 from oplogd.store.sqlite.topic_statements import base
@@ -31,33 +32,34 @@ def decide(
     logs: Sequence[int],
     pointer: int,
     decision: Decision,
-    now: int,
+    present: Present,
     decisions: PointerDecisions,
 ) -> dict[int, Mark]:
     found = [rows.find(db, log, pointer) for log in dict.fromkeys(logs)]
     for row in found:
         if row.report not in (None, decision):
             raise decided(pointer, row.report)
-    marks = _end(db, [row for row in found if row.end is None], decision, now, decisions)
+    marks = _end(db, [row for row in found if row.end is None], decision, present, decisions)
     for row in found:
         if row.end is not None:
             marks[row.log] = row.late or row.end
             if row.decision is Decision.TIMED_OUT and row.late is None:
-                marks[row.log] = _end_late(db, row, decision, now, decisions)
+                marks[row.log] = _end_late(db, row, decision, present, decisions)
     return marks
 
 
-def time_out(db: sqlite3.Connection, now: int, decisions: PointerDecisions) -> int:
+def time_out(db: sqlite3.Connection, present: Present, decisions: PointerDecisions) -> int:
     """Decide some overdue pointers. Return their number."""
     overdue: list[tuple[int, int]] = []
     records = 0
-    for log, pointer, stored in db.execute(sql.OVERDUE, {"now": now, "limit": STEP_POINTERS}):
+    given = age_statements.ends(present) | {"limit": STEP_POINTERS}
+    for log, pointer, stored in db.execute(sql.OVERDUE, given):
         records += stored
         if overdue and records > STEP_STORED:
             break
         overdue.append((log, pointer))
     found = [rows.find(db, *each) for each in overdue]
-    _end(db, found, Decision.TIMED_OUT, now, decisions)
+    _end(db, found, Decision.TIMED_OUT, present, decisions)
     return len(found)
 
 
@@ -65,7 +67,7 @@ def _end(
     db: sqlite3.Connection,
     ending: Sequence[rows.Row],
     decision: Decision,
-    now: int,
+    present: Present,
     decisions: PointerDecisions,
 ) -> dict[int, Mark]:
     """Decide open pointers. Return the marks of the decisions by log."""
@@ -76,13 +78,13 @@ def _end(
         (log, [(None, encode_marker(Marker(str(row.pointer)))) for row in each])
         for log, each in by_log.items()
     ]
-    placed = topic_entries.place(db, decision.kind, _json(body), now)
+    placed = topic_entries.place(db, decision.kind, body, present.ms)
     marks = {}
     for log, each in by_log.items():
         offset, first = placed[log]
         for number, row in enumerate(each):
             marks[log] = topic_entries.mark_of(offset + number, first + number)
-            row = rows.registered(row, now, 0, has_entries=False)
+            row = rows.registered(row, present, 0, has_entries=False)
             row = row._replace(decision=decision, end=marks[log])
             rows.save(db, row)
             if row.records:
@@ -95,7 +97,7 @@ def _end_late(
     db: sqlite3.Connection,
     row: rows.Row,
     decision: Decision,
-    now: int,
+    present: Present,
     decisions: PointerDecisions,
 ) -> Mark:
     """Carry out a report about a pointer that has timed out. Return the mark for its answer."""
@@ -104,20 +106,20 @@ def _end_late(
     if decision is Decision.ABORTED:
         rows.save(db, row._replace(decision=decision))
     elif decision is Decision.COMMITTED:
-        mark = _publish_late(db, row, now) or mark
+        mark = _publish_late(db, row, present) or mark
         rows.save(db, row._replace(late=mark))
     decisions.add(decision, decision is not Decision.TIMED_OUT)
     return mark
 
 
-def _publish_late(db: sqlite3.Connection, row: rows.Row, now: int) -> Mark | None:
+def _publish_late(db: sqlite3.Connection, row: rows.Row, present: Present) -> Mark | None:
     """Append the messages of a pointer that can still be read once more.
 
     Return the mark of the last one.
     """
     log, pointer = row.log, row.pointer
-    front = topic_entries.locate(db, log, 0, 0, now).front
-    given = {"log": log, "pointer": pointer, "now": now}
+    front = topic_entries.locate(db, log, 0, 0, present).front
+    given = age_statements.given(present) | {"log": log, "pointer": pointer}
     place = base(log) + front.offset
     standing = db.execute(sql.STANDING, given | {"front": place}).fetchall()
     mark = None
@@ -126,7 +128,7 @@ def _publish_late(db: sqlite3.Connection, row: rows.Row, now: int) -> Mark | Non
         found = db.execute(sql.MESSAGES, given | {"places": places}).fetchall()
         for part in parts(found, lambda message: len(message[1])):
             contents = [(ttl, data) for ttl, data, *_ in part]
-            *_, mark = append(db, EntryKind.LATE, log, pointer, contents, now)
+            *_, mark = append(db, EntryKind.LATE, log, pointer, contents, present.ms)
     return mark
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from oplogd.clock.ages import Present
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.message_id import stamp, unstamp
@@ -93,15 +94,15 @@ def save(db: sqlite3.Connection, row: Row) -> None:
     db.execute(sql.SAVE, (row.log, row.pointer, state, *row[3:10], *marks))
 
 
-def registered(row: Row, now: int, timeout_ms: int, *, has_entries: bool) -> Row:
+def registered(row: Row, present: Present, timeout_ms: int, *, has_entries: bool) -> Row:
     """Return the row with its time-out, which runs from the first entry on if there is one.
 
     ``timeout_ms``: the agent's.
     """
     if row.has_entries:
         return row
-    begun = now if row.begun is None else row.begun
-    expires = now + row.rules.timeout_ms(timeout_ms)
+    begun = present.ms if row.begun is None else present.begun(row.begun)
+    expires = present.ms + row.rules.timeout_ms(timeout_ms)
     return row._replace(begun=begun, expires=expires, has_entries=has_entries)
 
 

@@ -2,7 +2,9 @@
 
 from oplogd.message_id import SEQUENCE_BITS
 from oplogd.pointer import Decision
+from oplogd.store.sqlite import age_statements
 from oplogd.store.sqlite.template import READ_CHARACTERS
+from oplogd.store.sqlite.topic_statements import is_over
 from oplogd.store.topics import EntryKind
 
 OPEN = "open"
@@ -42,7 +44,18 @@ STATS = f"""
 """
 OVERDUE = f"""
     SELECT log, pointer, records FROM {_OPEN} CROSS JOIN topics USING (log)
-    WHERE state = '{OPEN}' AND expires < :now AND name IS NOT NULL ORDER BY expires LIMIT :limit
+    WHERE state = '{OPEN}' AND expires < :horizon AND {age_statements.is_over("expires")}
+    AND name IS NOT NULL ORDER BY expires LIMIT :limit
+"""
+# The clock was set back since they began.
+_BEGUN_AHEAD = f"""FROM {_OPEN}
+    WHERE state = '{OPEN}' AND expires > :ahead AND begun > :ahead"""
+DATE_AGAIN = f"""
+    UPDATE pointers SET begun = :now, expires = :now + expires - begun
+    WHERE (log, pointer) IN (SELECT log, pointer {_BEGUN_AHEAD})
+"""
+WORK = f"""
+    SELECT EXISTS ({OVERDUE}) OR EXISTS (SELECT 1 {_BEGUN_AHEAD})
 """
 
 TIMED_OUT = f"""
@@ -90,19 +103,20 @@ STANDING = f"""
     SELECT place, length(data) FROM pointer_places CROSS JOIN entries USING (place)
     WHERE {_OF_POINTER} AND place > :front AND kind IN ({_KINDS}) ORDER BY place
 """
+_STORED_END = f"(ttl + (entries.stamp >> {SEQUENCE_BITS}))"
 MESSAGES = f"""
     SELECT iif(expires, expires - (entries.stamp >> {SEQUENCE_BITS}), NULL) AS ttl,
     substr(entries.data, length(:pointer) + 2), expires AS ends, place, 0 AS written
     FROM json_each(:places) AS given CROSS JOIN entries ON place = given.value
-    WHERE kind = '{EntryKind.DIRECT}' AND (ends = 0 OR ends >= :now)
+    WHERE kind = '{EntryKind.DIRECT}' AND NOT (ends AND {is_over("expires")})
     UNION ALL
-    SELECT ttl, stored.data, coalesce(ttl + (entries.stamp >> {SEQUENCE_BITS}), 0) AS ends,
+    SELECT ttl, stored.data, coalesce({_STORED_END}, 0) AS ends,
     place, stored.stamp AS written
     FROM json_each(:places) AS given CROSS JOIN entries ON place = given.value
     CROSS JOIN stored ON log = :log AND pointer = :pointer
     AND stored.stamp > coalesce(json_extract({_MARKER}, '$.after'), 0)
     AND stored.stamp <= json_extract({_MARKER}, '$.last')
-    WHERE kind = '{EntryKind.PUBLISH}' AND (ends = 0 OR ends >= :now)
+    WHERE kind = '{EntryKind.PUBLISH}' AND NOT (ends AND {is_over(_STORED_END)})
     ORDER BY place, written
 """
 NEWEST = "SELECT max(stamp) FROM entries WHERE place IN (SELECT value FROM json_each(?))"
@@ -121,7 +135,8 @@ VOID = f"""
 # `[[write stamp, ttl in ms, data as a string], …]`
 STORE = """
     INSERT INTO stored
-    SELECT :log, :pointer, json_extract(value, '$[0]'), json_extract(value, '$[2]'),
+    SELECT :log, :pointer, json_extract(value, '$[0]'),
+    coalesce(:lone, json_extract(value, '$[2]')),
     json_extract(value, '$[1]') FROM json_each(:body)
 """
 REMOVE_STORED = f"DELETE FROM stored WHERE {_OF_POINTER} AND stamp > :after AND stamp <= :last"

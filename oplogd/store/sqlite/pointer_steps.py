@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from oplogd.clock.ages import Present
 from oplogd.event_id import Mark
 from oplogd.message import Message
 from oplogd.message_id import next_write_stamp, stamp
@@ -43,7 +44,7 @@ def publish(
     pointer: int,
     messages: Sequence[Message],
     timeout_ms: int,
-    now: int,
+    present: Present,
 ) -> list[Mark]:
     row = rows.find_open(db, log, pointer)
     if row.last > row.published:
@@ -51,8 +52,8 @@ def publish(
     marks = []
     for part in parts(messages, _size):
         contents = [(_ms(ttl), f"{pointer} {data.decode()}") for data, ttl in part]
-        marks += append(db, EntryKind.DIRECT, log, pointer, contents, now)
-    opened = rows.registered(row, now, timeout_ms, has_entries=True)
+        marks += append(db, EntryKind.DIRECT, log, pointer, contents, present.ms)
+    opened = rows.registered(row, present, timeout_ms, has_entries=True)
     if opened != row:
         rows.save(db, opened)
     return marks
@@ -65,7 +66,7 @@ def store(
     messages: Sequence[Message],
     timeout_ms: int,
     limits: Limits,
-    now: int,
+    present: Present,
 ) -> None:
     row = rows.find_open(db, log, pointer)
     records = row.records + len(messages)
@@ -74,17 +75,20 @@ def store(
         raise too_many_stored(pointer, *limits)
     last = row.last
     for part in parts(messages, _size):
+        is_lone = len(part) == 1 and _size(part[0]) > topic_entries.LARGE
+        lone = part[0].data.decode() if is_lone else None
         lines = []
         for data, ttl in part:
-            last = next_write_stamp(last, now)
-            lines.append((last, _ms(ttl), data.decode()))
-        db.execute(sql.STORE, {"log": log, "pointer": pointer, "body": _json(lines)})
-    row = rows.registered(row, now, timeout_ms, has_entries=False)
+            last = next_write_stamp(last, present.ms)
+            lines.append((last, _ms(ttl), "" if is_lone else data.decode()))
+        given = {"log": log, "pointer": pointer, "body": _json(lines), "lone": lone}
+        db.execute(sql.STORE, given)
+    row = rows.registered(row, present, timeout_ms, has_entries=False)
     rows.save(db, row._replace(last=last, records=records, octets=octets))
 
 
 def publish_stored(
-    db: sqlite3.Connection, log: int, pointer: int, timeout_ms: int, now: int
+    db: sqlite3.Connection, log: int, pointer: int, timeout_ms: int, present: Present
 ) -> Mark | None:
     row = rows.find(db, log, pointer)
     is_new = row.last > row.published
@@ -97,8 +101,8 @@ def publish_stored(
         raise nothing_stored(pointer)
     marker = encode_marker(Marker(str(pointer), row.records, row.last, row.published))
     contents = [(None, f"{pointer} {marker}")]
-    (mark,) = append(db, EntryKind.PUBLISH, log, pointer, contents, now)
-    row = rows.registered(row, now, timeout_ms, has_entries=True)
+    (mark,) = append(db, EntryKind.PUBLISH, log, pointer, contents, present.ms)
+    row = rows.registered(row, present, timeout_ms, has_entries=True)
     rows.save(db, row._replace(published=row.last, records=0, octets=0, publish=mark))
     return mark
 
@@ -153,7 +157,7 @@ def append(
     now: int,
 ) -> list[Mark]:
     """Append entries of a pointer: own time to live in ms, and data. Return their marks."""
-    placed = topic_entries.place(db, kind, _json([(log, contents)]), now)
+    placed = topic_entries.place(db, kind, [(log, contents)], now)
     offset, first = placed[log]
     count = len(contents)
     if kind is not EntryKind.VOID:

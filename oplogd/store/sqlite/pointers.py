@@ -3,7 +3,8 @@
 import sqlite3
 from collections.abc import Callable, Sequence
 
-from oplogd.clock import Clock
+from oplogd.clock.ages import Present
+from oplogd.clock.guard import GuardedClock
 from oplogd.errors import TopicFullError
 from oplogd.event_id import Mark
 from oplogd.message import Message
@@ -16,6 +17,7 @@ from oplogd.store.pointers import (
     PointerStats,
     TimedOutPointer,
 )
+from oplogd.store.sqlite import age_statements
 from oplogd.store.sqlite import pointer_ends as ends
 from oplogd.store.sqlite import pointer_rows as rows
 from oplogd.store.sqlite import pointer_statements as sql
@@ -38,8 +40,9 @@ class SqlitePointers:
         readers: ConnectionPool,
         lookups: ConnectionPool,
         wake: Callable[[], None],
-        clock: Clock,
+        clock: GuardedClock,
     ) -> None:
+        self._clock = clock
         self._now_ms = clock.now_ms
         self._shared = SharedWrite(writer, wake, PointerDecisions)
         self._readers = readers
@@ -53,9 +56,9 @@ class SqlitePointers:
         self, log: int, pointer: int, messages: Sequence[Message], timeout_ms: int
     ) -> list[Mark]:
         def step(db: sqlite3.Connection, _: PointerDecisions) -> list[Mark]:
-            now = self._now_ms()
-            _require_room(db, log, pointer, now)
-            return steps.publish(db, log, pointer, messages, timeout_ms, now)
+            present = self._clock.present()
+            _require_room(db, log, pointer, present)
+            return steps.publish(db, log, pointer, messages, timeout_ms, present)
 
         return await self._shared.run(step)
 
@@ -68,15 +71,15 @@ class SqlitePointers:
         limits: Limits,
     ) -> None:
         def step(db: sqlite3.Connection, _: PointerDecisions) -> None:
-            now = self._now_ms()
-            _require_room(db, log, pointer, now)
-            steps.store(db, log, pointer, messages, timeout_ms, limits, now)
+            present = self._clock.present()
+            _require_room(db, log, pointer, present)
+            steps.store(db, log, pointer, messages, timeout_ms, limits, present)
 
         await self._shared.run(step)
 
     async def publish_stored(self, log: int, pointer: int, timeout_ms: int) -> Mark | None:
         return await self._shared.run(
-            lambda db, _: steps.publish_stored(db, log, pointer, timeout_ms, self._now_ms())
+            lambda db, _: steps.publish_stored(db, log, pointer, timeout_ms, self._clock.present())
         )
 
     async def rollback(
@@ -93,7 +96,7 @@ class SqlitePointers:
     ) -> dict[int, Mark]:
         return await self._shared.run(
             lambda db, decisions: ends.decide(
-                db, logs, pointer, decision, self._now_ms(), decisions
+                db, logs, pointer, decision, self._clock.present(), decisions
             )
         )
 
@@ -110,13 +113,15 @@ class SqlitePointers:
 
     async def keep(self) -> int:
         """Do ``Pointers.keep``: each step is a transaction of its own. No rollback is ever cut."""
-        now = self._now_ms()
-        given = {"now": now, "limit": 1}
-        if not await self._lookups.run(lambda db: db.execute(sql.OVERDUE, given).fetchone()):
+        present = self._clock.present()
+        given = age_statements.ends(present) | {"ahead": present.known_to, "limit": 1}
+        if not await self._lookups.run(lambda db: db.execute(sql.WORK, given).fetchone()[0]):
             return 0
+        again = given | {"now": present.ms}
+        await self._shared.run(lambda db, _: db.execute(sql.DATE_AGAIN, again))
         ended = 0
         while count := await self._shared.run(
-            lambda db, decisions: ends.time_out(db, now, decisions)
+            lambda db, decisions: ends.time_out(db, present, decisions)
         ):
             ended += count
         return ended
@@ -125,10 +130,10 @@ class SqlitePointers:
         return await self._lookups.run(rows.stats)
 
 
-def _require_room(db: sqlite3.Connection, log: int, pointer: int, now: int) -> None:
+def _require_room(db: sqlite3.Connection, log: int, pointer: int, present: Present) -> None:
     """Raise TopicFullError, or what no retry will change, unless the topic has room."""
     try:
-        room.require(db, (log,), now)
+        room.require(db, (log,), present)
     except TopicFullError:
         rows.find_open(db, log, pointer)
         raise

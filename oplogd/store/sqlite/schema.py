@@ -167,6 +167,30 @@ CREATE_TXN_FENCES_LEAVE = """
 CREATE_PURGES = """
     CREATE TABLE purges (log INTEGER PRIMARY KEY, stamp INTEGER NOT NULL)"""
 
+# Tables that came without a new version: an agent of the version before works without them.
+#
+# `guarded_clock`: one row, the guarded time (see `oplogd/clock/rule.py`).
+# `dated`: the entries of the log with this number from `first` to `offset` were written at `ms`.
+# Only for entries whose stamps were ahead then: their stamps do not tell it.
+# `repaired`: spans of ms whose ids may be from before a repair of topics that were ahead.
+# `ended_ahead`: by name, a stamp past all in a deleted topic whose stamps were ahead.
+ADDED = (
+    """CREATE TABLE IF NOT EXISTS guarded_clock (
+        id INTEGER PRIMARY KEY, wall INTEGER NOT NULL, times INTEGER NOT NULL,
+        removals INTEGER NOT NULL, times_left INTEGER NOT NULL, removals_left INTEGER NOT NULL,
+        ages TEXT NOT NULL
+    )""",
+    """CREATE TABLE IF NOT EXISTS dated (
+        number INTEGER NOT NULL, offset INTEGER NOT NULL, first INTEGER NOT NULL,
+        ms INTEGER NOT NULL, PRIMARY KEY (number, offset)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE IF NOT EXISTS repaired (first INTEGER NOT NULL, last INTEGER NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS ended_ahead (
+        namespace TEXT NOT NULL, name TEXT NOT NULL, stamp INTEGER NOT NULL,
+        PRIMARY KEY (namespace, name)
+    ) WITHOUT ROWID""",
+)
+
 # Append new steps at the end; never change one that was released. The position is the version.
 MIGRATIONS = (
     Migration(
@@ -292,6 +316,8 @@ def migrate(db: sqlite3.Connection, path: Path) -> None:
             logger.info("store %s: schema is now version %d (%s)", path, number, migration.name)
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     db.execute("PRAGMA legacy_alter_table = OFF")
+    for statement in ADDED:
+        db.execute(statement)
 
 
 @contextlib.contextmanager

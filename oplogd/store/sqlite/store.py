@@ -6,6 +6,7 @@ runs without the GIL, and the event loop continues meanwhile.
 """
 
 import asyncio
+import dataclasses
 import logging
 import sqlite3
 import threading
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from oplogd.clock import SYSTEM, Clock
+from oplogd.clock.guard import GuardedClock
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.operation import Operation
@@ -30,7 +32,7 @@ from oplogd.store.base import (
     StoreStats,
 )
 from oplogd.store.cached_count import CachedCount
-from oplogd.store.sqlite import log, topic_statements
+from oplogd.store.sqlite import clock_rows, log, topic_statements
 from oplogd.store.sqlite import statements as sql
 from oplogd.store.sqlite.connection import ConnectionPool, StoreFile, snapshot
 from oplogd.store.sqlite.disk import Disk
@@ -60,7 +62,8 @@ class SqliteStore:
     ``max_bytes``: the log's cap; None keeps the cap in the file. ``new_bytes``: the cap of a new
     file if ``max_bytes`` is None. ``topic_ttl``: time to live in seconds of topics without their
     own; None keeps the one in the file. ``topics_max_bytes``: bound of all topics together, 0 for
-    none; None keeps the one in the file. ``clock`` dates all entries. ``reserve``: see ``Disk``.
+    none; None keeps the one in the file. ``clock``: its guarded time dates all
+    entries. ``reserve``: see ``Disk``.
     """
 
     kind = "sqlite"
@@ -80,9 +83,10 @@ class SqliteStore:
         self._new_bytes = new_bytes
         self._topic_ttl = topic_ttl
         self._topics_max_bytes = topics_max_bytes
-        self._clock = clock
+        self.clock = GuardedClock(clock)
+        self._clock = dataclasses.replace(clock, now_ms=self.clock.now_ms)
         disk = Disk(path, reserve)
-        self._file = file = StoreFile(path, log.record_replacement, disk)
+        self._file = file = StoreFile(path, log.record_replacement, disk, self.clock.now_ms)
         self._writer = ConnectionPool(
             file,
             "store-writer",
@@ -99,13 +103,16 @@ class SqliteStore:
         self._appended = threading.Event()
         self._closing = False
         self._counter = ConnectionPool(file, "store-counter", 1, sql.SMALL_CACHE)
-        self._topics = SqliteTopics(file, self._writer, self._readers, self._lookups, clock)
+        self._topics = SqliteTopics(
+            file, self._writer, self._readers, self._lookups, self.clock, clock.monotonic
+        )
         self._transactions = SqliteTransactions(
-            self._writer, self._readers, self._lookups, self._wake, clock
+            self._writer, self._readers, self._lookups, self._wake, self.clock
         )
         self._pointers = SqlitePointers(
-            self._writer, self._readers, self._lookups, self._wake, clock
+            self._writer, self._readers, self._lookups, self._wake, self.clock
         )
+        # Terms make leases safe whatever the clock says, and their rule repairs what it has said.
         self._leases = SqliteLeases(self._writer, self._lookups, clock)
         self._space = SqliteSpace(file, self._complete_opening)
         self._states_count = CachedCount(lambda: self._counter.run(_count_states))
@@ -205,8 +212,23 @@ class SqliteStore:
             purged += count
         return purged
 
+    async def keep_clock(self) -> None:
+        if not self._writer.is_prepared:  # the time that the file has kept is not known yet
+            return
+        self.clock.step()
+        if self.clock.is_unsure:
+            self.clock.compare(await self._lookups.run(clock_rows.find))
+        if (saved := self.clock.due()) is not None:
+            await self._writer.run(lambda db: clock_rows.save(db, saved))
+            self.clock.was_saved(saved)
+
+    async def ahead_ms(self) -> int:
+        return await self._lookups.run(lambda db: clock_rows.ahead(db, self.clock.now_ms()))
+
     async def new_epoch(self) -> None:
+        self.clock.trust()  # whoever repairs a store says that the clock is right
         await self._writer.run(lambda db: log.new_epoch(db, self._clock))
+        await self.keep_clock()
 
     async def _complete_opening(self) -> None:
         if not self._writer.is_prepared:
@@ -219,7 +241,7 @@ class SqliteStore:
             self._max_bytes,
             self._new_bytes,
             self._topic_ttl,
-            self._clock,
+            self.clock,
             self._topics_max_bytes,
         )
 

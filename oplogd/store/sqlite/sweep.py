@@ -5,14 +5,15 @@ Entries leave at the front only. Others become void: they keep their offsets, wh
 
 import sqlite3
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
+from oplogd.clock.ages import Present
 from oplogd.errors import TopicNotFoundError
-from oplogd.message_id import stamp
 from oplogd.pointer import decided_by
 from oplogd.store.numbers import may_follow
-from oplogd.store.sqlite import pointer_statements, topic_entries
+from oplogd.store.sqlite import age_statements, pointer_statements, topic_entries
 from oplogd.store.sqlite import topic_statements as sql
 from oplogd.store.sqlite.connection import transaction
 from oplogd.store.sqlite.pointer_steps import append_voided
@@ -41,9 +42,9 @@ def is_needed(db: sqlite3.Connection) -> bool:
     return bool(db.execute(sql.EXIST).fetchone()[0])
 
 
-def expired(db: sqlite3.Connection, now: int) -> list[int]:
+def expired(db: sqlite3.Connection, now: Present) -> list[int]:
     """Return the logs of topics whose oldest entry is gone."""
-    return [log for (log,) in db.execute(sql.EXPIRED, {"now": now})]
+    return [log for (log,) in db.execute(sql.EXPIRED, age_statements.given(now))]
 
 
 def deleted(db: sqlite3.Connection) -> list[int]:
@@ -51,7 +52,7 @@ def deleted(db: sqlite3.Connection) -> list[int]:
     return [log for (log,) in db.execute(sql.DELETED)]
 
 
-def trim(db: sqlite3.Connection, log: int, now: int, progress: Progress | None = None) -> int:
+def trim(db: sqlite3.Connection, log: int, now: Present, progress: Progress | None = None) -> int:
     """Remove entries before the front; raise the floor first. Return their number."""
     progress = progress or Progress()
     with transaction(db):
@@ -60,7 +61,7 @@ def trim(db: sqlite3.Connection, log: int, now: int, progress: Progress | None =
         except TopicNotFoundError:
             progress.has_ended = True
             return 0
-        given = {"log": log, "now": now, "longer": stamp(LONGER_MS, 0)}
+        given = age_statements.given(now) | {"log": log, "longer": LONGER_MS}
         keep_from = db.execute(sql.KEEP_FROM, given).fetchone()[0]
         return _remove(db, log, front.offset, keep_from, progress)
 
@@ -69,7 +70,7 @@ def forget(db: sqlite3.Connection, log: int, progress: Progress | None = None) -
     """Remove entries of a deleted topic, at the end its row. Return the number of entries."""
     progress = progress or Progress()
     with transaction(db):
-        count = _remove(db, log, MAX_OFFSET, sql.MAX_STAMP, progress)
+        count = _remove(db, log, MAX_OFFSET, sql.MAX_STAMP, progress, forgets=True)
         if progress.has_ended:
             given = {"log": log, "limit": STEP_ENTRIES}
             if any(db.execute(each, given).rowcount for each in pointer_statements.REMOVE_OF_LOG):
@@ -77,12 +78,18 @@ def forget(db: sqlite3.Connection, log: int, progress: Progress | None = None) -
             elif may_follow(log, *db.execute(sql.HEAD, (log,)).fetchone()):
                 db.execute(sql.FORGET, (log,))
                 db.execute(sql.FORGET_PURGE, (log,))
+                db.execute(sql.FORGET_DATED_OF, (log,))
         return count
 
 
-def void(db: sqlite3.Connection, now: int) -> int:
+def forget_dated(db: sqlite3.Connection, now: Present) -> None:
+    """Forget when entries were written that are gone."""
+    db.execute(sql.FORGET_DATED, age_statements.given(now) | {"longer": LONGER_MS})
+
+
+def void(db: sqlite3.Connection, now: Present) -> int:
     """Empty messages past their own time to live: they keep their place. Return their number."""
-    return db.execute(sql.VOID, {"now": now, "limit": STEP_ENTRIES}).rowcount
+    return db.execute(sql.VOID, age_statements.given(now) | {"limit": STEP_ENTRIES}).rowcount
 
 
 def void_aborted(db: sqlite3.Connection, now: int, progress: Progress) -> int:
@@ -106,6 +113,13 @@ def void_aborted(db: sqlite3.Connection, now: int, progress: Progress) -> int:
     return count
 
 
+class Removed(NamedTuple):
+    """``entries``: of the records among the rows. They are removed, too."""
+
+    rows: int
+    entries: int = 0
+
+
 def stays(db: sqlite3.Connection, log: int, kind: str, data: str) -> bool:
     """Return whether an entry stays behind the front: the decision about a pointer whose late
     commit has published messages past the front. A rollback asks for it, and finds them by it.
@@ -116,21 +130,22 @@ def stays(db: sqlite3.Connection, log: int, kind: str, data: str) -> bool:
     return bool(db.execute(pointer_statements.STANDS_LATE, (log, decided[0])).fetchone()[0])
 
 
-def remove_with(db: sqlite3.Connection, log: int, kind: str, data: str, limit: int) -> int:
+def remove_with(db: sqlite3.Connection, log: int, kind: str, data: str, limit: int) -> Removed:
     """Remove up to ``limit`` rows that nobody needs without this entry. Return their number."""
     if kind == EntryKind.PUBLISH:
         marker = decode_marker(data.split(" ", 1)[1])
-        return _forget_stored(db, log, int(marker.txn), marker.after, marker.last, limit)
+        return Removed(_forget_stored(db, log, int(marker.txn), marker.after, marker.last, limit))
     if (decided := decided_by(kind, data)) is not None:
         pointer, _ = decided
         count = _forget_entries(db, log, pointer, limit)
         if count < limit:
             db.execute(pointer_statements.FORGET, {"log": log, "pointer": pointer})
-        return count
+        return Removed(count)
     if kind == EntryKind.COMMIT:
         records = {"txn": int(decode_marker(data).txn), "log": log, "limit": limit}
-        return db.execute(sql.REMOVE_RECORDS, records).rowcount
-    return 0
+        entries = db.execute(sql.REMOVE_DEFERRED, records).rowcount
+        return Removed(db.execute(sql.REMOVE_RECORDS, records).rowcount, entries)
+    return Removed(0)
 
 
 def _forget_entries(db: sqlite3.Connection, log: int, pointer: int, limit: int) -> int:
@@ -147,28 +162,42 @@ def _forget_stored(
     return db.execute(pointer_statements.REMOVE_SOME_STORED, given).rowcount
 
 
-def _remove(db: sqlite3.Connection, log: int, upto: int, keep_from: int, progress: Progress) -> int:
-    """Look at some entries and remove them, except a transaction's from this stamp on."""
+def _remove(
+    db: sqlite3.Connection,
+    log: int,
+    upto: int,
+    keep_from: int,
+    progress: Progress,
+    *,
+    forgets: bool = False,
+) -> int:
+    """Look at some entries and remove them, except a transaction's from this stamp on.
+
+    ``forgets``: also records whose COMMIT entry stays.
+    """
     given: dict[str, int | str] = {
         "base": sql.base(log),
         "after": progress.after,
         "upto": upto,
         "keep_from": keep_from,
         "limit": STEP_ENTRIES,
+        "forgets": forgets,
     }
     (last,) = db.execute(sql.LAST_OF_STEP, given).fetchone()
     if last is None:
         progress.has_ended = True
         return 0
     given["upto"] = last
-    room, staying = STEP_ENTRIES, []
+    room, count, staying = STEP_ENTRIES, 0, []
     for place, kind, data in db.execute(sql.MARKERS, given).fetchall():
         if stays(db, log, kind, data):
             staying.append(place)
             continue
-        room -= remove_with(db, log, kind, data, room)
+        rows, entries = remove_with(db, log, kind, data, room)
+        room -= rows
+        count += entries
         if room == 0:
-            return 0  # there may be more of them: the next step continues here
+            return count  # there may be more of them: the next step continues here
     progress.after = last
     given["staying"] = msgspec.json.encode(staying).decode()
-    return db.execute(sql.REMOVE, given).rowcount
+    return count + db.execute(sql.REMOVE, given).rowcount

@@ -2,6 +2,7 @@
 
 import sqlite3
 
+from oplogd.clock.ages import Present
 from oplogd.store.sqlite import pointer_statements, topic_statements
 from oplogd.store.sqlite.topic_entries import deleted
 from oplogd.store.topics import EntryKind, TopicEntry, TopicRecord
@@ -9,7 +10,7 @@ from oplogd.transaction import decode_marker
 
 
 def expand(
-    db: sqlite3.Connection, log: int, entry: TopicEntry, after: int, limit: int, now: int
+    db: sqlite3.Connection, log: int, entry: TopicEntry, after: int, limit: int, present: Present
 ) -> list[TopicRecord]:
     """Do ``TopicLog.expand``."""
     marker = decode_marker(entry.data)
@@ -18,11 +19,11 @@ def expand(
     given = {
         "log": log,
         "txn": int(marker.txn),
-        "ms": entry.ms,
+        "ms": entry.written_ms or entry.ms,
         "after": max(after, marker.after) if is_publish else after,
         "last": marker.last,
         "limit": limit,
-        "now": now,
+        "now": present.ms,
     }
     row = db.execute(sql, given).fetchone()
     if row is None:

@@ -1,11 +1,11 @@
 """The topics in the embedded store: see ``Topics``."""
 
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from oplogd.clock import Clock
+from oplogd.clock.guard import GuardedClock
 from oplogd.errors import StoreUnavailableError, TopicNotFoundError
 from oplogd.names import TopicName, no_topic
 from oplogd.pointer import DEFAULT_RULES, Decision, PointerRules
@@ -30,10 +30,10 @@ from oplogd.store.topics import (
 
 class SqliteTopicLog:
     def __init__(
-        self, topic: Topic, readers: ConnectionPool, lookups: ConnectionPool, clock: Clock
+        self, topic: Topic, readers: ConnectionPool, lookups: ConnectionPool, clock: GuardedClock
     ) -> None:
         self._topic = topic
-        self._now_ms = clock.now_ms
+        self._present = clock.present
         self._readers = readers
         self._lookups = lookups
 
@@ -41,21 +41,21 @@ class SqliteTopicLog:
         with self._naming():
             return await self._readers.run(
                 lambda db: topic_entries.read(
-                    db, self._topic.log, after, limit, at_ms, self._now_ms()
+                    db, self._topic.log, after, limit, at_ms, self._present()
                 )
             )
 
     async def locate(self, ms: int = 0, sequence: int = 0) -> TopicBounds:
         with self._naming():
             return await self._lookups.run(
-                lambda db: topic_entries.locate(db, self._topic.log, ms, sequence, self._now_ms())
+                lambda db: topic_entries.locate(db, self._topic.log, ms, sequence, self._present())
             )
 
     async def expand(self, entry: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
         with self._naming():
             return await self._readers.run(
                 lambda db: topic_records.expand(
-                    db, self._topic.log, entry, after, limit, self._now_ms()
+                    db, self._topic.log, entry, after, limit, self._present()
                 )
             )
 
@@ -86,7 +86,8 @@ class SqliteTopics:
         writer: ConnectionPool,
         readers: ConnectionPool,
         lookups: ConnectionPool,
-        clock: Clock,
+        clock: GuardedClock,
+        monotonic: Callable[[], float],
     ) -> None:
         self._clock = clock
         self._now_ms = clock.now_ms
@@ -98,7 +99,7 @@ class SqliteTopics:
         # The version that the follower knows; none before its first call.
         self._version: int | None = None
         self._turn = 0
-        self._bounds = BoundsKeeper(writer, readers, lookups, self._follower.wake, clock)
+        self._bounds = BoundsKeeper(writer, readers, lookups, self._follower.wake, clock, monotonic)
 
     async def create(
         self,
@@ -124,7 +125,7 @@ class SqliteTopics:
         max_bytes: int | None = None,
     ) -> Topic:
         topic = await self._writer.run(
-            lambda db: catalogue.change(db, name, ttl, pointers, max_bytes, self._now_ms()),
+            lambda db: catalogue.change(db, name, ttl, pointers, max_bytes, self._clock.removal()),
             frees_space=True,
         )
         self._bounds.has_bound(topic)
@@ -132,7 +133,9 @@ class SqliteTopics:
         return topic
 
     async def delete(self, name: TopicName) -> None:
-        await self._writer.run(lambda db: catalogue.delete(db, name), frees_space=True)
+        await self._writer.run(
+            lambda db: catalogue.delete(db, name, self._now_ms()), frees_space=True
+        )
         self._follower.wake()
 
     async def find(self, name: TopicName) -> Topic | None:
@@ -160,7 +163,9 @@ class SqliteTopics:
     async def append(self, batches: Sequence[MessageBatch]) -> list[Outcome]:
         if self._bounds.exist:
             await self._bounds.before_append()
-            outcomes = await self._writer.run(lambda db: room.append(db, batches, self._now_ms()))
+            outcomes = await self._writer.run(
+                lambda db: room.append(db, batches, self._clock.present())
+            )
             self._bounds.appended(batches)
         else:
             outcomes = await self._writer.run(
@@ -196,8 +201,9 @@ class SqliteTopics:
         removed = 0
         trouble: StoreUnavailableError | None = None
         steps = [partial(sweep.forget, log=log) for log in await self._readers.run(sweep.deleted)]
-        for log in await self._readers.run(lambda db: sweep.expired(db, self._now_ms())):
-            steps.append(partial(sweep.trim, log=log, now=self._now_ms()))
+        now = self._clock.removal()
+        for log in await self._readers.run(lambda db: sweep.expired(db, now)):
+            steps.append(partial(sweep.trim, log=log, now=now))
         steps.append(partial(sweep.void_aborted, now=self._now_ms()))
         for step in steps:
             progress = sweep.Progress()
@@ -208,8 +214,9 @@ class SqliteTopics:
                     )
             except StoreUnavailableError as error:
                 trouble = error  # a broken table of transactions concerns only some of the logs
-        while count := await self._writer.run(partial(sweep.void, now=self._now_ms())):
+        while count := await self._writer.run(partial(sweep.void, now=now)):
             removed += count
+        await self._writer.run(partial(sweep.forget_dated, now=now))
         self._follower.wake()
         if trouble is not None:
             raise trouble

@@ -8,6 +8,7 @@ import sqlite3
 import msgspec
 
 from oplogd import commit_log
+from oplogd.clock.ages import Present
 from oplogd.errors import OplogError, TransactionConflictError
 from oplogd.event_id import Mark
 from oplogd.store.sqlite import log as oplog
@@ -32,13 +33,13 @@ _MAX_INTEGER = (1 << 63) - 1
 
 
 def commit(
-    db: sqlite3.Connection, id_: int, records: int, now: int, decisions: Decisions
+    db: sqlite3.Connection, id_: int, records: int, present: Present, decisions: Decisions
 ) -> Commit | OplogError:
     """Do ``Transactions.commit``. See ``transaction_steps`` for errors that are returned."""
-    transaction = find_fenced(db, id_, now, decisions)
+    transaction = find_fenced(db, id_, present, decisions)
     if transaction.state is State.OPEN:
         _check_complete(db, id_, records)
-        _commit(db, transaction, records, now)
+        _commit(db, transaction, records, present.ms)
         decisions.committed += 1
         transaction = rows.find(db, id_)
     elif transaction.state is not State.COMMITTED or transaction.records != records:

@@ -24,9 +24,6 @@ from oplogd.store.transactions import (
 )
 from oplogd.transaction import FIRST_ID, Reason, State, no_transaction
 
-# Bits of an id that are random; those above them count ms since 1970.
-_RANDOM_BITS = 20
-
 _Row = tuple[
     int, int, str | None, int | None, str, str | None, int, int, str, int, int,
     int | None, int | None, int | None, int | None, str | None, int | None,
@@ -56,7 +53,7 @@ def add(db: sqlite3.Connection, new: NewTransaction, now: int) -> Transaction:
     }
     added = 0
     while not added:
-        id_ = FIRST_ID + (now << _RANDOM_BITS) + getrandbits(_RANDOM_BITS)
+        id_ = FIRST_ID + (now << sql.RANDOM_BITS) + getrandbits(sql.RANDOM_BITS)
         added = db.execute(sql.ADD, given | {"id": id_}).rowcount
     if new.fence is not None:
         db.execute(sql.ADD_FENCE, (id_, *new.fence))

@@ -1,10 +1,14 @@
 """The SQL statements of transactions."""
 
 from oplogd.message_id import SEQUENCE_BITS
+from oplogd.store.sqlite.age_statements import is_over, oldest
 from oplogd.store.sqlite.statements import REPLACE_STATE, advance, end_opening
 from oplogd.store.sqlite.topic_statements import BASE
 from oplogd.store.transactions import OPLOG_INDEX
-from oplogd.transaction import State
+from oplogd.transaction import FIRST_ID, State
+
+# Bits of an id that are random; those above them count ms since 1970.
+RANDOM_BITS = 20
 
 # --- Rows ---
 
@@ -45,22 +49,29 @@ STATS = f"SELECT count(*), coalesce(min(begun), 0) FROM txns WHERE state = '{Sta
 
 # --- Keeping ---
 
-_OVERDUE = f"state = '{State.OPEN}' AND ends < :now"
+_OVERDUE = f"state = '{State.OPEN}' AND ends < :horizon AND {is_over('ends')}"
 _OLD = f"state IN ('{State.COMMITTED}', '{State.ABORTED}') AND ends < :old"
+# The clock was set back since they began. The ids tell it by an index.
+_BEGUN_AHEAD = f"state = '{State.OPEN}' AND id >= {FIRST_ID} + (:ahead << {RANDOM_BITS})"
+DATE_AGAIN = f"""
+    UPDATE txns SET begun = :now, expires = :now + expires - begun, ends = :now + expires - begun
+    WHERE {_BEGUN_AHEAD} AND begun > :ahead
+"""
 OVERDUE = f"SELECT id FROM txns WHERE {_OVERDUE} ORDER BY ends LIMIT :limit"
 WORK = f"""
     SELECT EXISTS (SELECT 1 FROM txns WHERE {_OVERDUE})
     OR EXISTS (SELECT 1 FROM txns WHERE {_OLD})
+    OR EXISTS (SELECT 1 FROM txns WHERE {_BEGUN_AHEAD} AND begun > :ahead)
 """
 FORGET = f"DELETE FROM txns WHERE id IN (SELECT id FROM txns WHERE {_OLD} LIMIT :limit)"
 
 # The commit logs of groups that are idle; `:first` to `:end`: the range of their names.
 _BUSY = f"SELECT log FROM txns WHERE state = '{State.OPEN}'"
+_IDLE_FROM = "(:now - max(:idle, 1000 * coalesce(topics.ttl, catalogue.ttl)))"
 IDLE = f"""
     SELECT log FROM topics CROSS JOIN catalogue
     WHERE namespace = :namespace AND name >= :first AND name < :end AND log NOT IN ({_BUSY})
-    AND head_stamp
-        < (:now - max(:idle, 1000 * coalesce(topics.ttl, catalogue.ttl))) << {SEQUENCE_BITS}
+    AND head_stamp < {oldest(_IDLE_FROM)} << {SEQUENCE_BITS}
 """
 
 # --- Records ---
@@ -69,10 +80,10 @@ KNOWN = """
     SELECT lsn, digest FROM records
     WHERE txn = ? AND lsn IN (SELECT value FROM json_each(?))
 """
-# Takes what `append_messages` took, with the lsn and the digest as further members of a message.
+# `[[log, [[lsn, digest], …]], …]`, in the order of the messages that were just placed.
 ADD_MESSAGES = f"""
     INSERT INTO records
-    SELECT :txn, json_extract(given.value, '$[2]'), log, json_extract(given.value, '$[3]'),
+    SELECT :txn, json_extract(given.value, '$[0]'), log, json_extract(given.value, '$[1]'),
     {BASE} + head + 1 + given.key, NULL, NULL, NULL
     FROM json_each(:body) AS batch
     CROSS JOIN placing ON log = json_extract(batch.value, '$[0]')

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from oplogd import commit_log
+from oplogd.clock.ages import Present
 from oplogd.errors import (
     OplogError,
     StaleFenceError,
@@ -53,49 +54,55 @@ def write(
     id_: int,
     records: Sequence[Record],
     limits: Limits,
-    now: int,
+    present: Present,
     decisions: Decisions,
 ) -> Transaction | OplogError:
-    transaction = find_fenced(db, id_, now, decisions)
+    transaction = find_fenced(db, id_, present, decisions)
     if transaction.state is not State.OPEN:
         return wrong_state(transaction)
     new = _new_records(db, id_, records)
     octets = sum(len(record.content.data) for record in new)
     _check(transaction, new, octets, limits)
-    room.require(db, {record.log for record in new if record.log}, now)
+    room.require(db, {record.log for record in new if record.log}, present)
     for part in parts(new, _size):
-        _add(db, id_, part, now)
+        _add(db, id_, part, present.ms)
     return rows.set_written(db, transaction, {each.log for each in new}, len(new), octets)
 
 
 def abort(
-    db: sqlite3.Connection, id_: int, now: int, decisions: Decisions
+    db: sqlite3.Connection, id_: int, present: Present, decisions: Decisions
 ) -> Transaction | OplogError:
-    transaction = find_current(db, id_, now, decisions)
+    transaction = find_current(db, id_, present, decisions)
     if transaction.state is State.OPEN:
-        return _abort(db, transaction, Reason.CLIENT, now, decisions)
+        return _abort(db, transaction, Reason.CLIENT, present.ms, decisions)
     return transaction if transaction.state is State.ABORTED else wrong_state(transaction)
 
 
-def is_overdue(transaction: Transaction, now: int) -> bool:
-    return transaction.state is State.OPEN and transaction.expires_ms < now
+def is_overdue(transaction: Transaction, present: Present) -> bool:
+    return transaction.state is State.OPEN and present.is_over(
+        transaction.begun_ms, transaction.expires_ms
+    )
 
 
-def find_current(db: sqlite3.Connection, id_: int, now: int, decisions: Decisions) -> Transaction:
+def find_current(
+    db: sqlite3.Connection, id_: int, present: Present, decisions: Decisions
+) -> Transaction:
     """Return a transaction. One that is overdue is aborted first."""
     transaction = rows.find(db, id_)
-    if is_overdue(transaction, now):
-        return _abort(db, transaction, Reason.TIMEOUT, now, decisions)
+    if is_overdue(transaction, present):
+        return _abort(db, transaction, Reason.TIMEOUT, present.ms, decisions)
     return transaction
 
 
-def find_fenced(db: sqlite3.Connection, id_: int, now: int, decisions: Decisions) -> Transaction:
+def find_fenced(
+    db: sqlite3.Connection, id_: int, present: Present, decisions: Decisions
+) -> Transaction:
     """Return a transaction. One that is overdue, or whose fence is stale, is aborted first."""
-    transaction = find_current(db, id_, now, decisions)
+    transaction = find_current(db, id_, present, decisions)
     fence = transaction.fence
     if fence is None or transaction.state is not State.OPEN or lease_rows.holding(db, [fence]):
         return transaction
-    return _abort(db, transaction, Reason.FENCE, now, decisions)
+    return _abort(db, transaction, Reason.FENCE, present.ms, decisions)
 
 
 def wrong_state(transaction: Transaction) -> OplogError:
@@ -118,19 +125,19 @@ def append_message(
     db: sqlite3.Connection, log: int, message: Message, now: int
 ) -> topic_entries.Firsts:
     """Append a record to the commit log of a group."""
-    body = _json([(log, [(None, msgspec.Raw(message.data))])])
-    return topic_entries.place(db, EntryKind.MESSAGE, body, now)
+    groups = [(log, [(None, msgspec.Raw(message.data))])]
+    return topic_entries.place(db, EntryKind.MESSAGE, groups, now)
 
 
 def append_markers(
     db: sqlite3.Connection, kind: EntryKind, markers: dict[int, Marker], now: int
 ) -> topic_entries.Firsts:
     """Append an entry to each of these logs whose topic exists."""
-    body = [
+    groups = [
         (log, [(None, msgspec.Raw(encode_marker(marker).encode()))])
         for log, marker in markers.items()
     ]
-    return topic_entries.place(db, kind, _json(body), now)
+    return topic_entries.place(db, kind, groups, now)
 
 
 def _abort(
@@ -191,7 +198,8 @@ def _size(record: Record) -> int:
 def _add(db: sqlite3.Connection, id_: int, records: Sequence[Record], now: int) -> None:
     """Store new records. Raises TopicNotFoundError."""
     operations = []
-    messages: dict[int, list[object]] = {}
+    messages: dict[int, list[tuple[int | None, msgspec.Raw]]] = {}
+    numbers: dict[int, list[tuple[int, str]]] = {}
     limited = set()  # logs with messages that have a time to live of their own
     for lsn, log, content, digest in records:
         data = msgspec.Raw(content.data)
@@ -202,15 +210,15 @@ def _add(db: sqlite3.Connection, id_: int, records: Sequence[Record], now: int) 
             if content.ttl is not None:
                 ttl = content.ttl * 1000
                 limited.add(log)
-            messages.setdefault(log, []).append((ttl, data, lsn, digest))
+            messages.setdefault(log, []).append((ttl, data))
+            numbers.setdefault(log, []).append((lsn, digest))
     if operations:
         db.execute(sql.ADD_OPERATIONS, {"txn": id_, "body": _json(operations)})
     if messages:
-        body = _json(list(messages.items()))
-        placed = topic_entries.place(db, EntryKind.DEFERRED, body, now)
+        placed = topic_entries.place(db, EntryKind.DEFERRED, [*messages.items()], now)
         if gone := messages.keys() - placed.keys():
             raise no_topic(f"of log {min(gone)}")
-        db.execute(sql.ADD_MESSAGES, {"txn": id_, "body": body})
+        db.execute(sql.ADD_MESSAGES, {"txn": id_, "body": _json([*numbers.items()])})
         for log in limited:
             first = base(log) + placed[log][0]
             db.execute(sql.HIDE_END, {"first": first, "count": len(messages[log])})

@@ -3,8 +3,13 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from oplogd.clock import Clock
-from oplogd.store.sqlite import idle_groups, transaction_commit, transaction_steps
+from oplogd.clock.guard import GuardedClock
+from oplogd.store.sqlite import (
+    age_statements,
+    idle_groups,
+    transaction_commit,
+    transaction_steps,
+)
 from oplogd.store.sqlite import transaction_rows as rows
 from oplogd.store.sqlite import transaction_statements as sql
 from oplogd.store.sqlite.connection import ConnectionPool
@@ -36,8 +41,9 @@ class SqliteTransactions:
         readers: ConnectionPool,
         lookups: ConnectionPool,
         wake: Callable[[], None],
-        clock: Clock,
+        clock: GuardedClock,
     ) -> None:
+        self._clock = clock
         self._now_ms = clock.now_ms
         self._wake = wake
         self._writer = writer
@@ -57,28 +63,30 @@ class SqliteTransactions:
     async def write(self, id_: int, records: Sequence[Record], limits: Limits) -> Transaction:
         return await self._shared.run(
             lambda db, decisions: transaction_steps.write(
-                db, id_, records, limits, self._now_ms(), decisions
+                db, id_, records, limits, self._clock.present(), decisions
             )
         )
 
     async def commit(self, id_: int, records: int) -> Commit:
         return await self._shared.run(
             lambda db, decisions: transaction_commit.commit(
-                db, id_, records, self._now_ms(), decisions
+                db, id_, records, self._clock.present(), decisions
             )
         )
 
     async def abort(self, id_: int) -> Transaction:
         return await self._shared.run(
-            lambda db, decisions: transaction_steps.abort(db, id_, self._now_ms(), decisions)
+            lambda db, decisions: transaction_steps.abort(db, id_, self._clock.present(), decisions)
         )
 
     async def find(self, id_: int) -> Transaction:
         found = await self._lookups.run(lambda db: rows.find(db, id_))
-        if not transaction_steps.is_overdue(found, self._now_ms()):
+        if not transaction_steps.is_overdue(found, self._clock.present()):
             return found
         return await self._shared.run(
-            lambda db, decisions: transaction_steps.find_current(db, id_, self._now_ms(), decisions)
+            lambda db, decisions: transaction_steps.find_current(
+                db, id_, self._clock.present(), decisions
+            )
         )
 
     async def select(
@@ -88,11 +96,13 @@ class SqliteTransactions:
 
     async def keep(self) -> int:
         """Do ``Transactions.keep``: each step is a call of the writer."""
-        now = self._now_ms()
-        given = {"now": now, "old": now - KEPT_MS, "limit": STEP_ROWS}
+        present, old = self._clock.present(), self._clock.before_ms(KEPT_MS)
+        given = age_statements.ends(present)
+        given |= {"old": old, "ahead": present.known_to, "limit": STEP_ROWS}
         if not await self._lookups.run(lambda db: db.execute(sql.WORK, given).fetchone()[0]):
             return 0
         aborted = self.decisions.timed_out
+        await self._writer.run(lambda db: db.execute(sql.DATE_AGAIN, given | {"now": present.ms}))
         for (id_,) in await self._lookups.run(lambda db: db.execute(sql.OVERDUE, given).fetchall()):
             await self.find(id_)
         while await self._writer.run(lambda db: db.execute(sql.FORGET, given).rowcount):
@@ -101,7 +111,7 @@ class SqliteTransactions:
 
     async def retire(self, is_followed: Callable[[int], bool]) -> int:
         """Do ``Transactions.retire``: each step is a call of the writer."""
-        count, now = 0, self._now_ms()
+        count, now = 0, self._clock.removal()
         found = await self._readers.run(lambda db: idle_groups.find(db, now))
         for first in range(0, len(found), idle_groups.STEP):
             some = [log for log in found[first : first + idle_groups.STEP] if not is_followed(log)]

@@ -1,7 +1,8 @@
 """A process that appends to a store: ``python -m tests.e2e.oplog.append_process PATH [CLOCK_MS]``.
 
 Each line of its input is a JSON array of operations. They are appended together. The answer is a
-line with the time in ms at which they were durable. ``CLOCK_MS``: the time by the process's clock.
+line with the time in ms at which they were durable. ``CLOCK_MS``: the time by the process's clock,
+which has stood for long enough to be followed.
 """
 
 import asyncio
@@ -23,14 +24,20 @@ from tests.kits.clock.virtual import VirtualClock
 from tests.kits.paths import ROOT
 from tests.kits.processes.forked import start
 
+_STOOD_SECONDS = 61
+
 
 def decode_operations(array: bytes) -> list[Operation]:
     return decode_body(array, JSON, format_ms(now_ms()), len(array)).operations
 
 
 async def main(path: Path, clock_ms: int | None) -> None:
-    store = SqliteStore(path, clock=SYSTEM if clock_ms is None else VirtualClock(clock_ms).dates)
+    clock = None if clock_ms is None else VirtualClock(clock_ms - _STOOD_SECONDS * 1000)
+    store = SqliteStore(path, clock=SYSTEM if clock is None else clock.dates)
     await store.open()
+    if clock is not None:
+        store.clock.now_ms()
+        clock.move(_STOOD_SECONDS)
     for line in sys.stdin.buffer:
         await store.append(decode_operations(line))
         print(now_ms(), flush=True)

@@ -37,7 +37,7 @@ def test_a_replication_interrupted_in_a_log_that_was_set_aside_brings_reset(
     clock = MovedClock(tmp_path)
     with MovedAgent(tmp_path, environ=clock.environ) as agent:
         write(agent, *names("a", 3))
-        clock.set(3600)
+        clock.move(3600)
         foreign = write(agent, *names("b", 3))
         times = {str(ms_of(event.id)) for event in foreign}
         assert times < replication_ids(agent)
@@ -52,7 +52,7 @@ def test_a_replication_interrupted_in_a_log_that_was_set_aside_brings_reset(
         own |= replication_ids(agent) | {str(ms_of(event.id)) for event in log}
         assert_reset(agent, times, objects + names("c", 3))
         assert_accepted(agent, own)
-        clock.set(7200)  # past the times that the old log used
+        clock.move(7200)  # past the times that the old log used
         own |= {str(ms_of(event.id)) for event in write(agent, *names("d", 3))}
         assert_reset(agent, times, objects + names("c", 3) + names("d", 3))
         assert_accepted(agent, own | replication_ids(agent))
@@ -96,9 +96,12 @@ def test_ids_given_out_after_a_clock_went_back_behind_the_opening_are_known(tmp_
     with MovedAgent(tmp_path, environ=clock.environ) as agent:
         write(agent, *names("a", 3))
         assert agent.stop() == 0
-    clock.set(600)
+    clock.set(500)
     with MovedAgent(tmp_path, "--capped-collection-size", "4096", environ=clock.environ) as agent:
         clock.set(1)
+        assert agent.status()["clock"]["waiting"] == ["times", "removals"]
+        clock.move(61)
+        assert agent.status()["clock"]["waiting"] == ["removals"]
         log = write(agent, *names("b", 5))
         write(agent, *names("c", 40))
         assert offset_of(agent.status()["store"]["oldest_id"]) > offset_of(log[-1].id)

@@ -10,6 +10,7 @@ import pytest
 from tests.kits.agents.agent import Agent
 from tests.kits.web.hostile import (
     ENDPOINTS,
+    LARGE_TOPIC,
     MB,
     OTHERS,
     TOPIC,
@@ -25,7 +26,8 @@ from tests.kits.web.memory import Memory
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
     with Agent(tmp_path_factory.mktemp("agent")) as agent:
-        assert agent.request("PUT", TOPIC).status == 200
+        for topic in (TOPIC, LARGE_TOPIC):
+            assert agent.request("PUT", topic).status == 200
         for each in OTHERS:  # what is imported or made on first use
             send(agent, each._replace(body=lambda: b"", packed=False))
         yield agent

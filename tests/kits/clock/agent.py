@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 from oplogd.cli import main
-from oplogd.clock import Clock, boot_seconds, now_ms
-from tests.kits.clock.moved import AHEAD, FILE, OF_SERVER, PASSED, STANDS_AT
+from oplogd.clock import Clock, now_ms
+from tests.kits.clock.moved import FILE, OF_SERVER, PASSED, STANDS_AT, STEPPED
 
 # A sleeper looks this often whether the test has moved the clock.
 LOOK_SECONDS = 0.1
@@ -23,7 +23,12 @@ def moved_clock(path: Path, *, is_of_server: bool) -> Clock:
     numbers = memoryview(mapped).cast("q")
 
     def moved_ms(ms: int) -> int:
-        return numbers[STANDS_AT] or ms + numbers[AHEAD]
+        return numbers[STANDS_AT] or ms + numbers[PASSED] + numbers[STEPPED]
+
+    def boot() -> float:
+        stands_at = numbers[STANDS_AT]
+        ms = stands_at - numbers[STEPPED] if stands_at else now_ms() + numbers[PASSED]
+        return ms / 1000
 
     def monotonic() -> float:
         return time.monotonic() + numbers[PASSED] / 1000
@@ -37,7 +42,7 @@ def moved_clock(path: Path, *, is_of_server: bool) -> Clock:
     return Clock(
         now_ms=lambda: moved_ms(now_ms()),
         monotonic=monotonic,
-        boot=lambda: boot_seconds() + numbers[PASSED] / 1000,
+        boot=boot,
         sleep=sleep,
         server_ms=moved_ms if is_of_server else lambda told: told,
     )

@@ -17,8 +17,8 @@ class FakeTime:
 
     def __init__(self, folder: Path, ahead: float = 0) -> None:
         assert _LIBRARIES, "the tests need Debian's libfaketime; tests/setup installs it"
-        file = folder / "faketime"
-        file.write_text(f"{ahead:+f}")
+        self._file = file = folder / "faketime"
+        self.set(ahead)
         self.environ = {
             "LD_PRELOAD": str(_LIBRARIES[0]),
             "FAKETIME_TIMESTAMP_FILE": str(file),
@@ -26,3 +26,9 @@ class FakeTime:
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
             "NO_FAKE_STAT": "1",
         }
+
+    def set(self, ahead: float) -> None:
+        """Set the time of day this many seconds ahead of the machine's."""
+        new = self._file.with_suffix(".new")
+        new.write_text(f"{ahead:+f}")
+        new.replace(self._file)

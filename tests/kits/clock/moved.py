@@ -12,7 +12,7 @@ FILE = "OPLOG_TEST_CLOCK"
 OF_SERVER = "OPLOG_TEST_CLOCK_OF_SERVER"
 
 # Places of the file's numbers, 8 bytes each. All are in milliseconds.
-STANDS_AT, AHEAD, PASSED = range(3)
+STANDS_AT, STEPPED, PASSED = range(3)
 
 
 class MovedAgent(Agent):
@@ -34,12 +34,19 @@ class MovedClock:
         self.environ = {FILE: str(path), **({OF_SERVER: "1"} if is_of_server else {})}
 
     def set(self, ahead: float) -> None:
-        """Set the time of day this many seconds ahead of the machine's. Durations stay true."""
-        self._numbers[AHEAD] = round(ahead * 1000)
+        """Set the time of day this many seconds ahead of the machine's. Durations stay true.
+
+        In a running agent that is a step, which it does not follow for a minute. Use ``move`` to
+        let time pass.
+        """
         self._numbers[STANDS_AT] = 0
+        self._numbers[STEPPED] = round(ahead * 1000) - self._numbers[PASSED]
 
     def stop(self, seconds: float) -> None:
-        """Stop the time of day this long after the making of this clock, until ``set``."""
+        """Stop the time of day this long after the making of this clock, until ``set``.
+
+        The boot clock stands, too: so a later call lets time pass.
+        """
         self._numbers[STANDS_AT] = self._made_ms + round(seconds * 1000)
 
     def move(self, seconds: float) -> None:
@@ -47,7 +54,6 @@ class MovedClock:
 
         Work that is under way seems to take so long.
         """
-        self._numbers[AHEAD] += round(seconds * 1000)
         self._numbers[PASSED] += round(seconds * 1000)
 
 

@@ -2,12 +2,13 @@
 
 import contextlib
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from oplogd.clock import SYSTEM
+from oplogd.clock.ages import Present
 from oplogd.message_id import stamp
 from oplogd.names import TopicName
 from oplogd.operation import Operation
@@ -23,7 +24,7 @@ from oplogd.store.sqlite import (
     topic_statements,
 )
 from oplogd.store.sqlite.bounds import leaving, room
-from oplogd.store.topics import Topic
+from oplogd.store.topics import MessageBatch, Outcome, Topic
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import fold
 from tests.kits.store.kits import contents, expected, known, log_of, states_of, wanted
@@ -128,10 +129,16 @@ def open_at_version(patch: pytest.MonkeyPatch, version: int) -> None:
         appender = topic_statements.APPENDER.replace(topic_statements.HAS_ROOM, "")
         patch.setattr(topic_statements, "APPENDER", appender)
         patch.setattr(catalogue, "SET_MAX", "SELECT ?, ?")
-        patch.setattr(room, "append", topic_entries.append)
+        patch.setattr(room, "append", _append)
         patch.setattr(room, "require", lambda db, logs, now: None)
         patch.setattr(leaving, "look_again", lambda db, logs: None)
         patch.setattr(news, "GONE_SINCE", "SELECT 1, 1, 1 WHERE ? < 0")
+
+
+def _append(
+    db: sqlite3.Connection, batches: Sequence[MessageBatch], present: Present
+) -> list[Outcome]:
+    return topic_entries.append(db, batches, present.ms)
 
 
 def schema_of(path: Path) -> set[tuple[str, str, str]]:

@@ -145,7 +145,7 @@ class World:
     async def append(self, operations: Sequence[Operation]) -> None:
         head = self.head
         await self.store.append(operations)
-        ms = max(self.clock.ms, head.ms)
+        ms = max(self.store.clock.now_ms(), head.ms)
         self.history += [
             entry(offset, ms, op) for offset, op in enumerate(operations, head.offset + 1)
         ]
@@ -177,7 +177,7 @@ class World:
     async def new_epoch(self) -> None:
         """Set the log aside. The agent restarts after that, and with it the ring."""
         await self.store.new_epoch()
-        self.epochs.append(Mark(self.head.offset, self.clock.ms))
+        self.epochs.append(Mark(self.head.offset, self.store.clock.now_ms()))
         self.purged_ms = 0
         await self.restart_ring()
 
@@ -209,7 +209,7 @@ class World:
         if isinstance(position, Millis):
             if position.ms == 1:
                 return False
-            known_until = max(self.head.ms, self.clock.ms) + 60_000
+            known_until = max(self.head.ms, self.store.clock.now_ms()) + 60_000
             if position.ms > self.epoch.ms and position.ms in self._times_of_earlier_epochs():
                 return True
             if self._is_unwritten(position.ms):

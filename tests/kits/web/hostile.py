@@ -24,6 +24,8 @@ REFERENCE = 0.027
 _decode = msgspec.json.Decoder(msgspec.Raw).decode
 
 TOPIC = "/v1/namespaces/ns/topics/t"
+# For messages that are taken.
+LARGE_TOPIC = "/v1/namespaces/ns/topics/large"
 OPLOG = "/v1/namespaces/system/topics/oplog"
 
 
@@ -180,7 +182,20 @@ def _many_unknown() -> bytes:
     return repeated(name, BODY - MB, b'{"messages":[', name[:-1] + b"]}")
 
 
+# The largest payload whose text is the longest: six bytes for each character.
+_NULS = b'"' + b"\\u0000" * MB + b'"'
+
+
+def _large(name: str, path: str, before: bytes, after: bytes) -> Hostile:
+    return Hostile(f"{name}: one large message", "POST", path, lambda: before + _NULS + after)
+
+
 OTHERS = (
+    _large("publish", f"{LARGE_TOPIC}/publish", b'{"messages":[{"payload":', b"}]}"),
+    _large("publish under a pointer", f"{LARGE_TOPIC}/publish",
+           b'{"transactionWritePointer":7,"messages":[{"payload":', b"}]}"),
+    _large("store", f"{LARGE_TOPIC}/store", b'{"transactionWritePointer":8,"messages":[{"payload":',
+           b"}]}"),
     Hostile("unknown names", "POST", f"{TOPIC}/publish", _many_unknown),
     Hostile("lines", "POST", "/ops", lambda: b"0\n" * (7 * MB), "application/x-ndjson"),
     Hostile("one line", "POST", "/ops", lambda: b"a" * (BODY - 1), "application/x-ndjson"),

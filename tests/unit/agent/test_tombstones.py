@@ -1,11 +1,11 @@
 """The pace at which deleted states are purged."""
 
 import asyncio
-from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
+from oplogd.clock.guard import GuardedClock
 from oplogd.store import Store
 from oplogd.tombstones import purge_tombstones
 from tests.kits.clock.virtual import START_MS, VirtualClock
@@ -15,11 +15,10 @@ class PurgedStore:
     """Notes the times up to which it was purged."""
 
     def __init__(self, clock: VirtualClock) -> None:
-        self._clock = clock
+        self.clock = GuardedClock(clock.clock)
         self.purged: list[int] = []
 
-    async def locate(self) -> SimpleNamespace:
-        return SimpleNamespace(now_ms=self._clock.now_ms())
+    async def locate(self) -> None: ...
 
     async def purge(self, before_ms: int) -> int:
         self.purged.append(before_ms)

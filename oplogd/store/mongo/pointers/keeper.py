@@ -16,7 +16,7 @@ from oplogd.store.mongo.pointers.rows import Rows, pointer_and_log
 from oplogd.store.mongo.topics.setup import TopicsSetup
 
 # Time between two checks of the indexes.
-_TIDY_MS = 60_000
+_TIDY_SECONDS = 60.0
 
 
 class Keeper:
@@ -42,23 +42,24 @@ class Keeper:
         self._timed_out = TimedOutList(link)
         self._rollbacks = rollbacks
         self._setup = setup
-        self._tidy_at = 0
+        self._tidied_at = float("-inf")
 
     async def keep(self) -> int:
         """See ``Pointers.keep``."""
         if not self._lease.held:
             return 0
-        now_ms = await self._link.now_ms()
-        if now_ms >= self._tidy_at:
+        now = self._link.clock.boot()
+        if now - self._tidied_at >= _TIDY_SECONDS:
             await self._setup.create_index()
             await self._rows.create_indexes()
             await self._rollbacks.create_indexes()
             await self._reports.create_indexes()
             await self._timed_out.create_indexes()
-            self._tidy_at = now_ms + _TIDY_MS
+            self._tidied_at = now
+        await self._rows.date_again()
         count = await self._complete_rollbacks()
         await self._complete_reports()
-        return count + await self._end_pointers(now_ms)
+        return count + await self._end_pointers()
 
     async def _complete_rollbacks(self) -> int:
         """A rollback that fails does not hold up the others."""
@@ -89,22 +90,26 @@ class Keeper:
                 except TransactionConflictError:  # an agent of an earlier version was faster
                     await self._reports.settle(each)
 
-    async def _end_pointers(self, now_ms: int) -> int:
+    async def _end_pointers(self) -> int:
         """Abort overdue pointers. Finish those that were decided."""
+        present = await self._link.present()
         count, after = 0, ""
         while self._lease.held and (rows := await self._rows.due(after)):
             after = rows[-1]["_id"]
-            expires = {pointer_and_log(row): row["expires"] for row in rows}
+            by_pair = {pointer_and_log(row): row for row in rows}
             by_log: dict[int, list[int]] = {}
-            for pointer, log in expires:
+            for pointer, log in by_pair:
                 by_log.setdefault(log, []).append(pointer)
             decided = {
                 (pointer, log): decision
                 for log, pointers in by_log.items()
                 for pointer, decision in (await decisions_of(self._link, log, pointers)).items()
             }
-            open_ = [pair for pair in expires if pair not in decided]
-            overdue = [pair for pair in open_ if expires[pair] < now_ms]
+            overdue = [
+                pair
+                for pair, row in by_pair.items()
+                if pair not in decided and present.is_over(row["begun"], row["expires"])
+            ]
             reports = await self._reports.among({pointer for pointer, _ in overdue})
             overdue = [
                 (pointer, log)

@@ -136,9 +136,10 @@ class LateReports:
 
     async def _in(self, pointer: int, log: int, document: Document) -> AsyncIterator[Numbered]:
         """Yield the messages of an entry. Those past their own time to live are left out."""
-        found = entry(document, await self._link.now_ms())
+        found = entry(document, await self._link.present())
+        dated_ms = found.written_ms or found.ms
         if found.event == EntryKind.DIRECT:
-            ttl = (found.expires_ms - found.ms) // 1000 if found.expires_ms else None
+            ttl = (found.expires_ms - dated_ms) // 1000 if found.expires_ms else None
             yield self._late(pointer, log, found.offset, 0, found.data, ttl)
         after = -1
         while found.event == EntryKind.PUBLISH and (
@@ -147,7 +148,7 @@ class LateReports:
             after = records[-1].number
             for number, data, expires in records:
                 if data:
-                    ttl = (expires - found.ms) // 1000 if expires else None
+                    ttl = (expires - dated_ms) // 1000 if expires else None
                     yield self._late(pointer, log, found.offset, number, data, ttl)
 
     def _late(

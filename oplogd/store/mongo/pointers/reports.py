@@ -24,6 +24,7 @@ from pymongo.errors import DuplicateKeyError
 from oplogd.event_id import Mark
 from oplogd.pointer import Decision, decided
 from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.overdue import is_past
 from oplogd.store.mongo.pointers.rows import SETTLED_MS, STEP
 from oplogd.store.mongo.topics.layout import Document, parts
 
@@ -129,7 +130,7 @@ class Reports:
     async def due(self, after: str) -> list[Document]:
         """Return some documents past a key that nobody has completed in time."""
         now_ms = await self._link.now_ms()
-        chosen = {"_id": {"$gt": after}, "due": {"$lt": now_ms}}
+        chosen = {"_id": {"$gt": after}, **is_past("due", now_ms)}
         return await self._reports.find(chosen).sort("_id", 1).limit(STEP).to_list()
 
     async def leave(self, log: int, pointers: Iterable[int]) -> None:

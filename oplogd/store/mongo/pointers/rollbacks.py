@@ -36,6 +36,7 @@ from oplogd.message_id import stamp
 from oplogd.pointer import Decision, Voided, encode_voided, runs_of, too_late
 from oplogd.store.mongo.errors import DUPLICATE_KEY
 from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.overdue import is_past
 from oplogd.store.mongo.pointers.appends import PointerAppender
 from oplogd.store.mongo.pointers.published import end_of, publish_identity
 from oplogd.store.mongo.pointers.reports import Reports
@@ -105,7 +106,7 @@ class Rollbacks:
     async def due(self, after: str) -> list[Document]:
         """Return some rollbacks past a key that nobody has completed in time."""
         now_ms = await self._link.now_ms()
-        chosen = {"_id": {"$gt": after}, "due": {"$lt": now_ms}}
+        chosen = {"_id": {"$gt": after}, **is_past("due", now_ms)}
         return await self._notes.find(chosen).sort("_id", 1).limit(1).to_list()
 
     async def note(

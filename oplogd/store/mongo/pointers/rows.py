@@ -14,7 +14,9 @@ from collections.abc import Iterable
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import DuplicateKeyError
 
+from oplogd.clock.ages import MAX_LEAD_MS
 from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.overdue import is_over, is_past
 from oplogd.store.mongo.topics.layout import Document, parts
 from oplogd.store.numbers import number_of
 from oplogd.store.pointers import FoundPointer, OpenPointer, PointerKey, PointerStats
@@ -75,25 +77,27 @@ class Rows:
 
     async def _register(self, pointer: int, log: int, timeout_ms: int, members: Document) -> bool:
         """Return False if the pointer has entries already."""
-        now_ms = await self._link.now_ms()
+        present = await self._link.present()
+        chosen: Document = {"_id": key(pointer, log), "entries": None}
+        change: Document = {"log": log, "expires": present.ms + timeout_ms, **members}
+        if present.ages.eras:  # see `Present.begun`
+            known = {"$gte": present.ages.since, "$lte": present.ms + MAX_LEAD_MS}
+            again = {"$set": {**change, "begun": present.ms}}
+            older = {**chosen, "begun": {"$exists": True, "$not": known}}
+            if (await self._rows.update_one(older, again)).matched_count:
+                return True
         try:
-            await self._rows.update_one(
-                {"_id": key(pointer, log), "entries": None},
-                {
-                    "$set": {"log": log, "expires": now_ms + timeout_ms, **members},
-                    "$setOnInsert": {"begun": now_ms},
-                },
-                upsert=True,
-            )
+            begun = {"$setOnInsert": {"begun": present.ms}}
+            await self._rows.update_one(chosen, {"$set": change, **begun}, upsert=True)
         except DuplicateKeyError:
             return False
         return True
 
     async def calm(self, keys: Iterable[str]) -> None:
         """Note that nobody has decided these pointers in time."""
-        passed = {"$lt": await self._link.now_ms()}
+        passed = is_past("due", await self._link.now_ms())
         for some in parts(keys):
-            chosen = {"_id": {"$in": some}, "due": passed}
+            chosen = {"_id": {"$in": some}, **passed}
             await self._rows.update_many(chosen, {"$unset": {"due": ""}})
 
     async def among(self, keys: Iterable[str]) -> list[Document]:
@@ -110,12 +114,22 @@ class Rows:
 
     async def due(self, after: str) -> list[Document]:
         """Return some rows past a key that are overdue, or that somebody did not finish."""
-        now_ms = await self._link.now_ms()
+        present = await self._link.present()
         chosen = {
             "_id": {"$gt": after},
-            "$or": [{"expires": {"$lt": now_ms}}, {"due": {"$lt": now_ms}}],
+            "$or": [is_over(present), is_past("due", present.ms)],
         }
         return await self._rows.find(chosen).sort("_id", 1).limit(STEP).to_list()
+
+    async def date_again(self) -> None:
+        """Let pointers begin now that began before the clock was set back."""
+        present = await self._link.present()
+        now_ms = present.ms
+        chosen = {"begun": {"$gt": present.known_to}}
+        for each in await self._rows.find(chosen, {"begun": 1, "expires": 1}).to_list():
+            again = {"begun": now_ms, "expires": now_ms + each["expires"] - each["begun"]}
+            same = {"_id": each["_id"], "begun": each["begun"]}
+            await self._rows.update_one(same, {"$set": again})
 
     async def select(
         self, limit: int, after: PointerKey | None, log: int | None = None

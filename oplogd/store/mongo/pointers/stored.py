@@ -211,7 +211,7 @@ class StoredMessages:
                     size += document["z"]
                     if records and size > READ_CHARACTERS:
                         break
-                    records.append(_record(document, entry.ms, now_ms))
+                    records.append(_record(document, entry.written_ms or entry.ms, now_ms))
         self._read_size.saw(size, len(records))
         return records
 

@@ -21,6 +21,7 @@ from oplogd.store.mongo.lease import Lease
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.timing import Timing
 from oplogd.store.mongo.topics.catalogue import Catalogue
+from oplogd.store.mongo.topics.front import Front
 from oplogd.store.mongo.topics.heads import TopicHeads
 from oplogd.store.mongo.topics.layout import (
     CATALOGUE,
@@ -33,7 +34,6 @@ from oplogd.store.mongo.topics.layout import (
     numbered,
     stamp_of,
 )
-from oplogd.store.mongo.topics.log import Front
 from oplogd.store.mongo.topics.look_ups import LookUps
 from oplogd.store.mongo.topics.segments import (
     Sized,
@@ -269,7 +269,7 @@ class Bounds:
         if now - seen_at < self._settle_seconds:
             return 0
         del self._left[log]
-        rule = Front(catalogue, document, await self._link.now_ms())
+        rule = Front(catalogue, document, await self._link.removal())
         await self._remove(document, rule, min(upto, head.offset - 1))
         if upto == floor:
             await self._link.topics.update_one(

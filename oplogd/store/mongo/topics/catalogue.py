@@ -9,8 +9,9 @@ from pymongo import ReturnDocument
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import DuplicateKeyError
 
+from oplogd.clock.rule import MAX_LEAD_MS
 from oplogd.errors import NoLogNumberError, StoreUnavailableError
-from oplogd.message_id import stamp
+from oplogd.message_id import stamp, unstamp
 from oplogd.names import TopicName, topic_exists
 from oplogd.pointer import DEFAULT_RULES, PointerRules
 from oplogd.store.mongo.link import Link
@@ -20,6 +21,7 @@ from oplogd.store.mongo.topics.layout import (
     NAMES_FROM,
     RESERVATIONS,
     Document,
+    ended_ahead,
     log_of,
     name_of,
     number,
@@ -97,8 +99,13 @@ class Catalogue:
             raise topic_exists(name)
         log = await self.reserve(name)
         now_ms = await self._link.now_ms()
+        ended = await self._link.topics.find_one({"_id": ended_ahead(str(name))})
         # Past every old id, so that a position at the last one has a gap.
-        floor_stamp = max(stamp(now_ms, 0), number(catalogue, "ended_stamp"))
+        floor_stamp = max(
+            stamp(now_ms, 0),
+            number(catalogue, "ended_stamp"),
+            number(ended, "stamp") if ended else 0,
+        )
         document = {
             "_id": str(name),
             **new_log(log, floor_stamp, now_ms),
@@ -165,11 +172,15 @@ class Catalogue:
         """Free the name of a topic whose log has ended. May be repeated.
 
         First the catalogue takes over the log's last stamp: a topic created afterwards continues
-        behind it.
+        behind it. If that stamp is ahead, it concerns no topic but the next of this name.
         """
         topics = self._link.topics
-        await topics.update_one({"_id": CATALOGUE}, {"$max": {"ended_stamp": ended_stamp}})
         found = await topics.find_one(reserved(log))
+        if ended_stamp <= stamp(await self._link.now_ms() + MAX_LEAD_MS, 0):
+            await topics.update_one({"_id": CATALOGUE}, {"$max": {"ended_stamp": ended_stamp}})
+        elif found is not None:
+            kept = {"_id": ended_ahead(found["name"])}
+            await topics.update_one(kept, {"$max": {"stamp": ended_stamp}}, upsert=True)
         if found is None:
             return
         if "ended" not in found:
@@ -231,6 +242,11 @@ class Catalogue:
                 return
             yield page
             last = page[-1]["_id"]
+
+    async def ended_ms(self) -> int:
+        """Return the last time in the logs of topics that were deleted; 0 if there are none."""
+        found = await self._link.topics.find_one({"_id": CATALOGUE}, {"ended_stamp": 1})
+        return 0 if found is None else unstamp(number(found, "ended_stamp"))[0]
 
     async def version(self) -> tuple[int, int]:
         """Return the version, and the number of floors that bounds in bytes have raised."""

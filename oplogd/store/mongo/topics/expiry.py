@@ -5,6 +5,7 @@ from oplogd.names import TopicName, no_topic
 from oplogd.pointer import PointerRules
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.topics.catalogue import Catalogue
+from oplogd.store.mongo.topics.front import Front
 from oplogd.store.mongo.topics.layout import (
     CATALOGUE,
     Document,
@@ -14,7 +15,7 @@ from oplogd.store.mongo.topics.layout import (
     rules_members,
     topic_of,
 )
-from oplogd.store.mongo.topics.log import Front, TopicReader
+from oplogd.store.mongo.topics.log import TopicReader
 from oplogd.store.topics import Topic
 
 _RULES = ("pointers", "pointer_timeout")
@@ -44,7 +45,7 @@ class Expiry:
             if unset:
                 update["$unset"] = unset
             if after > (default if before is None else before):
-                rule = Front(catalogue, existing, await self._link.now_ms())
+                rule = Front(catalogue, existing, await self._link.removal())
                 update["$max"] = {"expired": await self._front(existing, rule)}
             same = {"_id": str(name), **numbered(log_of(existing)), "ttl": before}
             if (await self._link.topics.update_one(same, update)).matched_count:
@@ -64,12 +65,12 @@ class Expiry:
         await self._catalogue.bump()
 
     async def _keep_expired(self, catalogue: Document, documents: list[Document]) -> None:
-        now_ms = await self._link.now_ms()
-        rules = {log_of(each): Front(catalogue, each, now_ms) for each in documents}
+        now = await self._link.removal()
+        rules = {log_of(each): Front(catalogue, each, now) for each in documents}
         firsts = await self._reader.firsts(rules)
         for document in documents:
             log = log_of(document)
-            if log not in firsts or not rules[log].is_gone(firsts[log]):
+            if log not in firsts or not rules[log].may_be_gone(firsts[log]):
                 continue
             try:
                 front = await self._front(document, rules[log])

@@ -114,11 +114,15 @@ class Group:
 
 
 class Attempt(NamedTuple):
-    """An entry with the place that an insert gives it."""
+    """An entry with the place that an insert gives it.
+
+    ``written_ms``: time of writing if the stamp is ahead of it; None: it is not.
+    """
 
     group: Group
     entry: Numbered
     mark: Mark
+    written_ms: int | None = None
 
     @property
     def key(self) -> str:
@@ -134,7 +138,7 @@ class Landing(NamedTuple):
 
 def entry_document(attempt: Attempt, writer: str) -> Document:
     """Return the document of an entry. ``writer``: the writer's token."""
-    _, entry, mark = attempt
+    _, entry, mark, written_ms = attempt
     document: Document = {
         "_id": attempt.key,
         "ts": mark.ms,
@@ -147,6 +151,8 @@ def entry_document(attempt: Attempt, writer: str) -> Document:
     }
     if entry.ttl is not None:
         document["expires"] = mark.ms + 1000 * entry.ttl
+    if written_ms is not None:
+        document["t"] = written_ms
     if entry.once is not None:
         document["x"] = entry.once.identity
         if entry.once.digest is not None:

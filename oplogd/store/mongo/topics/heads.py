@@ -115,6 +115,11 @@ class TopicHeads:
         """Note an own entry behind the head that was asked for at a time."""
         self._remember(log, LogHead(mark), asked_at)
 
+    def past(self, ms: int) -> dict[int, int]:
+        """Return the times of the remembered heads past a time, by log."""
+        known = [(log, head) for log, (head, _) in list(self._known.items()) if not head.is_ended]
+        return {log: head.mark.ms for log, head in known if head.mark.ms > ms}
+
     def forget(self, log: int) -> None:
         self._known.pop(log, None)
 

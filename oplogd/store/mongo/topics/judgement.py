@@ -10,6 +10,7 @@ so an outdated judgement meets a duplicate key. The fence of a batch is judged h
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from oplogd.clock.rule import MAX_LEAD_MS
 from oplogd.event_id import Mark
 from oplogd.lease import Fence
 from oplogd.store.mongo.link import Link
@@ -109,7 +110,8 @@ def judge(
             # The next topic continues past the end: the last message's id is before its front.
             mark = following(last, 0 if entry.kind == END else now_ms)
             lasts[group.log] = mark
-            attempts.append(Attempt(group, entry, mark))
+            is_ahead = entry.kind != END and mark.ms > now_ms + MAX_LEAD_MS
+            attempts.append(Attempt(group, entry, mark, now_ms if is_ahead else None))
     return attempts
 
 

@@ -1,11 +1,14 @@
 """The documents of the two collections of topics. No I/O.
 
 ``oplog_topics`` holds
-- the catalogue ``{_id: "#", version, default_ttl, logs, ended_stamp}``. ``logs``: the largest log
-  that was ever used. ``ended_stamp``: the largest stamp in the logs of deleted topics.
+- the catalogue ``{_id: "#", version, default_ttl, logs, ended_stamp, repaired}``. ``logs``: the
+  largest log that was ever used. ``ended_stamp``: the largest stamp in the logs of deleted topics.
+  ``repaired``: ``[[first, last], …]``, see ``TopicBounds``.
 - per log a reservation of its number ``{_id: "#<6 hex digits>", name, generation, ended, swept}``.
   ``ended``: time of the deletion in ms, missing while the topic exists. ``swept``: time in ms at
   which its entries were removed.
+- per name of a deleted topic whose stamps were ahead ``{_id: "!namespace/topic", stamp}``: past all
+  of them.
 - per topic ``{_id: "namespace/topic", log, generation, ttl, floor, floor_stamp, expired,
   created}``.
   ``log``: the number of its log. ``generation``: see ``numbers``; missing for the first. Entries up
@@ -17,14 +20,14 @@
 published or stored under pointers. ``pointer_timeout``: of pointers in seconds. Both are missing
 for the default. ``purged``: see ``TopicBounds``; missing if it is 0.
 
-``oplog_entries`` holds the entries ``{_id: place, ts, q, kind, data, expires, w, s, x, d}``. The
+``oplog_entries`` holds the entries ``{_id: place, ts, q, kind, data, expires, w, s, x, d, t}``. The
 place is 6 hex digits of the log and 10 of the offset, so the index on ``_id`` keeps offsets unique.
 ``ts`` and ``q``: time in ms and sequence. ``kind``: an ``EntryKind``, or ``end``; that one ends the
 log of a deleted topic. ``w`` and ``s``: token of the writer and its number of the entry. Only
 entries of transactions and pointers have ``x``, their identity: 16 hex digits of the transaction or
 pointer, 6 of the log and 10 of the lsn, or of a number past all of them. ``d``: the digest of a
-record. One more document, the seal, shows that the collection was not dropped, and by its ``ts``
-that the other one was not.
+record. ``t``: time of writing in ms, only where the stamp is ahead of it. One more document, the
+seal, shows that the collection was not dropped, and by its ``ts`` that the other one was not.
 
 Under a pointer, the number of a DIRECT entry is its own offset. That of a PUBLISH entry is
 PUBLISH_BASE plus the number of the last message that it publishes. The COMMIT or ABORT entry has
@@ -36,6 +39,7 @@ entry: see ``late_identity``.
 from collections.abc import Iterable
 from typing import Any
 
+from oplogd.clock.ages import Present
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.message_id import stamp, unstamp
@@ -84,7 +88,7 @@ _WITH_POINTER = (EntryKind.DIRECT, EntryKind.PUBLISH)
 _KINDS = {str(each): each for each in EntryKind}
 
 # The members that tell the end of a log.
-MARK_FIELDS = {"ts": 1, "q": 1, "kind": 1}
+MARK_FIELDS = {"ts": 1, "q": 1, "kind": 1, "t": 1}
 
 
 def place(log: int, offset: int) -> str:
@@ -133,6 +137,10 @@ def owner_of(key: str) -> int:
     return int(key[:16], 16)
 
 
+def ended_ahead(name: str) -> str:
+    return f"!{name}"
+
+
 def reservation(log: int) -> str:
     return f"#{number_of_log(log):06x}"
 
@@ -172,14 +180,21 @@ def following(head: Mark, now_ms: int) -> Mark:
     return Mark(head.offset + 1, *unstamp(max(stamp(now_ms, 0), stamp_of(head) + 1)))
 
 
-def entry(document: Document, now_ms: int) -> TopicEntry:
+def entry(document: Document, present: Present) -> TopicEntry:
     mark = mark_of(document)
     expires = document.get("expires", 0)
+    date = mark.ms
+    if present.ages.lags or "t" in document:
+        date = present.date(mark.ms, document.get("t", 0))
+        expires = expires and expires - mark.ms + date
+    written_ms = 0 if date == mark.ms else date
     kind = _KINDS.get(document.get("kind", ""))
-    if kind is None or 0 < expires < now_ms:
-        return TopicEntry(mark.offset, mark.ms, EntryKind.VOID, "", mark.sequence, expires)
+    if kind is None or 0 < expires < present.ms:
+        void = TopicEntry(mark.offset, mark.ms, EntryKind.VOID, "", mark.sequence, expires)
+        return void._replace(written_ms=written_ms)
     pointer = owner_of(document["x"]) if kind in _WITH_POINTER else None
-    return TopicEntry(mark.offset, mark.ms, kind, document["data"], mark.sequence, expires, pointer)
+    data = document["data"]
+    return TopicEntry(mark.offset, mark.ms, kind, data, mark.sequence, expires, pointer, written_ms)
 
 
 def record(document: Document, lsn: int, commit_ms: int, now_ms: int) -> TopicRecord:

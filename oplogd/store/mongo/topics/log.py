@@ -16,13 +16,12 @@ from oplogd.store.mongo.pointers.stored import StoredMessages
 from oplogd.store.mongo.read_size import READ_CHARACTERS, ReadSize
 from oplogd.store.mongo.search import last_before
 from oplogd.store.mongo.topics.catalogue import Catalogue
+from oplogd.store.mongo.topics.front import Front, last_written_before
 from oplogd.store.mongo.topics.heads import TopicHeads
 from oplogd.store.mongo.topics.layout import (
     END,
     MARK_FIELDS,
-    Document,
     entry,
-    floor_of,
     identity,
     log_of,
     mark_of,
@@ -46,21 +45,6 @@ _REMEMBERED = 20_000
 # Frees the name of a topic whose log has ended at a mark.
 Forget = Callable[[int, Mark], Awaitable[None]]
 Working = Callable[[], AbstractAsyncContextManager[None]]
-
-
-class Front:
-    """The topic's document, and the rule that tells which of its entries are gone."""
-
-    def __init__(self, catalogue: Document, document: Document, now_ms: int) -> None:
-        own = document["ttl"]
-        ttl = number(catalogue, "default_ttl") if own is None else own
-        self.floor = floor_of(document)
-        self._expired = max(self.floor.offset, number(document, "expired"))
-        self.oldest_ms = now_ms - 1000 * ttl
-        self.purged = number(document, "purged") if "purged" in document else 0
-
-    def is_gone(self, mark: Mark) -> bool:
-        return mark.offset <= self._expired or mark.ms < self.oldest_ms
 
 
 class TopicReader:
@@ -105,9 +89,12 @@ class TopicReader:
                 return []
             if entries[0].offset != start + 1:
                 continue  # the sweep was faster, or the server's answer has a gap
-            if not rule.is_gone(_mark(entries[0])):
+            if not rule.may_be_gone(_mark(entries[0])):
                 return entries[:limit]
-            past = (await self.front(topic, rule, _mark(entries[0]))).offset
+            low = self._low(topic, floor)
+            past = (await self.front(topic, rule, low)).offset
+            if past < entries[0].offset:
+                return entries[:limit]
         raise StoreUnavailableError(
             f"MongoDB at {self._link.hosts}: its answers contradict each other"
         )
@@ -134,14 +121,14 @@ class TopicReader:
         else:
             at = await last_before(front, newest, is_before, self._look_up(topic))
         now_ms, begin = await self._link.now_ms(), begin_of(topic.log)
-        return TopicBounds(front, newest, at, now_ms, begin, rule.purged)
+        return TopicBounds(front, newest, at, now_ms, begin, rule.purged, rule.repaired)
 
     async def rule(self, topic: Topic, session: AsyncClientSession | None = None) -> Front:
         """Read the properties of the topic. Raises TopicNotFoundError."""
         catalogue, document = await self._catalogue.look_up(topic.name, session)
         if document is None or log_of(document) != topic.log:
             raise no_topic(topic.name)
-        return Front(catalogue, document, await self._link.now_ms())
+        return Front(catalogue, document, await self._link.present())
 
     async def front(self, topic: Topic, rule: Front, low: Mark) -> Mark:
         """Return the newest entry that is gone. ``low`` is gone."""
@@ -152,11 +139,33 @@ class TopicReader:
         if not rule.is_gone(newest):
             look_up = self._look_up(topic)
             front = await last_before(low, newest, rule.is_gone, look_up, near=True)
+            if rule.is_ahead(newest):
+                written: dict[int, int] = {}
+                look_up = self._look_up(topic, written)
+                front = await last_written_before(front, newest, rule, look_up, written)
+        if rule.present.ages.lags:
+            front = await self._before_kept(topic, rule, low, front)
         if len(self._fronts) >= _REMEMBERED:
             self._fronts.clear()
-        if front.offset > rule.floor.offset:
+        # A clock that comes back shows again what it has hidden.
+        if front.offset > rule.floor.offset and self._link.guarded.step() is None:
             self._fronts[topic.log] = front
         return front
+
+    async def _before_kept(self, topic: Topic, rule: Front, low: Mark, front: Mark) -> Mark:
+        """Return the mark before the first entry that was written later than its stamp tells.
+
+        ``front``, if there is none before it. Looks at all entries in between.
+        """
+        chosen = {
+            "_id": places_of(topic.log, low.offset, front.offset),
+            "t": {"$gte": rule.oldest_ms},
+        }
+        found = await self._link.entries.find(chosen, {"_id": 1}).sort("_id", 1).limit(1).to_list()
+        if not found:
+            return front
+        last = number_and_offset(found[0]["_id"])[1] - 1
+        return low if last == low.offset else await self.mark_at(topic, last) or low
 
     async def firsts(self, rules: Mapping[int, Front]) -> dict[int, Mark]:
         """Return the first entry past the floor of each log that has one."""
@@ -176,11 +185,20 @@ class TopicReader:
         """Return the mark of an entry; None if it is gone."""
         return (await self._look_up(topic)([offset])).get(offset)
 
-    def _look_up(self, topic: Topic) -> Callable[[Sequence[int]], Awaitable[dict[int, Mark]]]:
+    def _look_up(
+        self, topic: Topic, written: dict[int, int] | None = None
+    ) -> Callable[[Sequence[int]], Awaitable[dict[int, Mark]]]:
+        """Return the look-up of marks. It notes times of writing in ``written``, by offset."""
+
         async def look_up(offsets: Sequence[int]) -> dict[int, Mark]:
             keys = [place(topic.log, offset) for offset in offsets]
-            found = self._link.entries.find({"_id": {"$in": keys}}, MARK_FIELDS)
-            return {mark.offset: mark for mark in [mark_of(each) async for each in found]}
+            found: dict[int, Mark] = {}
+            async for each in self._link.entries.find({"_id": {"$in": keys}}, MARK_FIELDS):
+                mark = mark_of(each)
+                found[mark.offset] = mark
+                if written is not None and "t" in each:
+                    written[mark.offset] = number(each, "t")
+            return found
 
         return look_up
 
@@ -191,7 +209,7 @@ class TopicReader:
 
         The end of the log raises TopicNotFoundError.
         """
-        now_ms = await self._link.now_ms()
+        present = await self._link.present()
         entries: list[TopicEntry] = []
         size = 0
         chosen = {"_id": places_of(topic.log, after)}
@@ -203,7 +221,7 @@ class TopicReader:
                     raise no_topic(topic.name)
                 if entries and number_and_offset(document["_id"])[1] != entries[-1].offset + 1:
                     break
-                entries.append(entry(document, now_ms))
+                entries.append(entry(document, present))
                 size += len(document["data"])
                 # More than one: the first one may only be compared.
                 if size > READ_CHARACTERS and len(entries) > 1:
@@ -238,7 +256,7 @@ class TopicReader:
                     size += len(document["data"])
                     if records and size > READ_CHARACTERS:
                         break
-                    records.append(record(document, lsn, given.ms, now_ms))
+                    records.append(record(document, lsn, given.written_ms or given.ms, now_ms))
         self._record_size.saw(size, len(records))
         return records
 

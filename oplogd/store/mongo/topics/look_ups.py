@@ -1,6 +1,6 @@
 """Look-ups in the log of a topic for its bound in bytes: sizes, and what must stay."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from oplogd.event_id import Mark
 from oplogd.pointer import Decision
@@ -18,6 +18,7 @@ from oplogd.store.mongo.topics.layout import (
     places_of,
 )
 from oplogd.store.mongo.topics.segments import Segment
+from oplogd.store.mongo.transactions.row import TXNS
 from oplogd.store.topics import DECIDED_MS, ENTRY_OCTETS, EntryKind
 from oplogd.transaction import FIRST_ID
 
@@ -73,14 +74,30 @@ class LookUps:
             }
         return {txn: octets for txn, octets in kept.items() if txn not in over}
 
+    async def not_over(self, log: int, txns: Collection[int], floor: int) -> set[int]:
+        """Return those transactions that are not finished, or have committed past a floor."""
+        ends: dict[int, bool] = {}
+        for keys in parts(identity(txn, log, END_NUMBER) for txn in txns):
+            found = self._link.entries.find({"x": {"$in": keys}}, {"x": 1, "kind": 1})
+            async for each in found:
+                is_past = number_and_offset(each["_id"])[1] > floor
+                ends[owner_of(each["x"])] = is_past and each["kind"] == EntryKind.COMMIT
+        left = [txn for txn in txns if txn not in ends]
+        chosen = {"_id": {"$in": left}, "active": True}
+        active = await self._link.database[TXNS].find(chosen, {"_id": 1}).to_list()
+        return {txn for txn, is_needed in ends.items() if is_needed} | {
+            int(each["_id"]) for each in active
+        }
+
     async def needed(self, log: int, after: int, upto: int) -> str | None:
         """Return why readers may need one of these entries; None if they need none."""
         chosen = {"_id": places_of(log, after, upto), "kind": {"$in": _NEEDED_KINDS}}
-        found = await self._link.entries.find(chosen, {"kind": 1, "ts": 1, "x": 1}).to_list()
-        now_ms = await self._link.now_ms()
+        members = {"kind": 1, "ts": 1, "t": 1, "x": 1, "d": 1}
+        found = await self._link.entries.find(chosen, members).to_list()
+        present = await self._link.present()
 
         def is_recent(document: Document) -> bool:
-            return abs(now_ms - number(document, "ts")) < DECIDED_MS
+            return present.is_recent(number(document, "ts"), document.get("t", 0), DECIDED_MS)
 
         decisions = (EntryKind.COMMIT, EntryKind.ABORT)
         for each in found:
@@ -90,7 +107,7 @@ class LookUps:
         pointers = {owner_of(each["x"]) for each in found if each["kind"] not in decisions}
         ends: dict[int, Document] = {}
         for keys in parts(end_of(pointer, log) for pointer in pointers):
-            decided = self._link.entries.find({"x": {"$in": keys}}, {"x": 1, "ts": 1, "d": 1})
+            decided = self._link.entries.find({"x": {"$in": keys}}, members)
             ends |= {owner_of(each["x"]): each async for each in decided}
         for pointer in sorted(pointers):
             end = ends.get(pointer)

@@ -7,8 +7,10 @@ same reason a deleted topic goes so long after its deletion.
 
 The newest entry of a log always stays: it shows the log's last time and sequence. Records of
 transactions stay for another 20 minutes: a transaction lasts at most 15, and its commit brings them
-back for readers that had passed their place. COMMIT entries stay as long, so none leaves before its
-records: an agent that slept since the decision may write it again, and it must not bring them back.
+back for readers that had passed their place. Those of a transaction that is open, or has committed
+past the front, stay however old they are: a stop ends no transaction. COMMIT entries stay as long,
+so none leaves before its records: an agent that slept since the decision may write it again, and it
+must not bring them back.
 
 PUBLISH entries and the decisions about pointers stay as long, too, for readers that have an entry
 and ask for its stored messages or its decision. The messages leave with their PUBLISH entry, and
@@ -17,12 +19,14 @@ what is left of a pointer with its decision. The entries of aborted pointers are
 
 from collections.abc import Awaitable, Callable
 
+from oplogd.clock.ages import MAX_LEAD_MS
 from oplogd.event_id import Mark
 from oplogd.store.mongo.lease import Lease
 from oplogd.store.mongo.link import Link
 from oplogd.store.mongo.pointers.leaving import Leaving
 from oplogd.store.mongo.timing import Timing
 from oplogd.store.mongo.topics.catalogue import Catalogue
+from oplogd.store.mongo.topics.front import Front
 from oplogd.store.mongo.topics.heads import TopicHeads
 from oplogd.store.mongo.topics.layout import (
     CATALOGUE,
@@ -34,12 +38,15 @@ from oplogd.store.mongo.topics.layout import (
     log_reserved,
     number_and_offset,
     numbered,
+    owner_of,
+    place,
     places_of,
     reserved,
     stamp_of,
     topic_of,
 )
-from oplogd.store.mongo.topics.log import Front, TopicReader
+from oplogd.store.mongo.topics.log import TopicReader
+from oplogd.store.mongo.topics.look_ups import LookUps
 from oplogd.store.numbers import REST_MS, may_follow
 from oplogd.store.topics import MAX_OFFSET, EntryKind
 
@@ -72,6 +79,7 @@ class Sweeper:
         self._forget = forget
         self._lease = lease
         self._leaving = leaving
+        self._look_ups = LookUps(link)
         self._settle_seconds = timing.settle_seconds
         # Per log with entries to remove: offset of a head, and the time at which it was seen.
         self._seen: dict[int, tuple[int, float]] = {}
@@ -88,22 +96,22 @@ class Sweeper:
         await self._leaving.void_aborted(lambda: self._lease.held)
         seen: dict[int, tuple[int, float]] = {}
         async for page in self._catalogue.pages():
-            now_ms = await self._link.now_ms()
-            rules = {log_of(each): Front(default, each, now_ms) for each in page}
+            now = await self._link.removal()
+            rules = {log_of(each): Front(default, each, now) for each in page}
             firsts = await self._reader.firsts(rules)
             for document in page:
                 log = log_of(document)
                 rule = rules[log]
-                is_due = log in firsts and rule.is_gone(firsts[log])
+                is_due = log in firsts and rule.may_be_gone(firsts[log])
                 if is_due and self._lease.held:
-                    count += await self._sweep_topic(document, rule, firsts[log], seen)
+                    count += await self._sweep_topic(document, rule, seen)
                 elif document.get("left") and not document.get("shed") and self._lease.held:
                     count += await self.remove_past(document, rule, rule.floor.offset - 1)
         self._seen = seen
         return count + await self._sweep_deleted()
 
     async def _sweep_topic(
-        self, document: Document, rule: Front, first: Mark, seen: dict[int, tuple[int, float]]
+        self, document: Document, rule: Front, seen: dict[int, tuple[int, float]]
     ) -> int:
         """Raise the floor of a topic to its front, then remove the entries up to there."""
         topic = topic_of(document)
@@ -118,7 +126,7 @@ class Sweeper:
         seen[topic.log] = (head.mark.offset, now) if is_settled else noted
         if not is_settled:
             return 0
-        front = await self._reader.front(topic, rule, first)
+        front = await self._reader.front(topic, rule, rule.floor)
         if front.offset > noted[0]:
             at = await self._reader.mark_at(topic, noted[0])
             if at is None and document.get("shed"):
@@ -128,35 +136,56 @@ class Sweeper:
             floor = {"floor": front.offset, "floor_stamp": stamp_of(front)}
             same = {"_id": document["_id"], **numbered(topic.log)}
             await self._link.topics.update_one(same, {"$max": floor})
-        return await self.remove_past(document, rule, min(front.offset, head.mark.offset - 1))
+        upto = min(front.offset, head.mark.offset - 1)
+        return await self.remove_past(document, rule, upto, front.offset)
 
-    async def remove_past(self, document: Document, rule: Front, upto: int) -> int:
-        """Remove the entries of a topic up to an offset. Note whether some must stay for now."""
-        log = log_of(document)
-        front_ms = max(rule.oldest_ms, rule.floor.ms)
-        count, has_left = await self._remove(log, upto, front_ms - _RECORDS_STAY_MS)
+    async def remove_past(self, document: Document, rule: Front, upto: int, front: int = 0) -> int:
+        """Remove the entries of a topic up to an offset. Note whether some must stay for now.
+
+        ``front``: if it is past the floor of the rule.
+        """
+        log, front = log_of(document), max(front, rule.floor.offset)
+        date = await self._front_date(log, rule)
+        count, has_left = await self._remove(log, upto, rule, date - _RECORDS_STAY_MS, front)
         if has_left != bool(document.get("left")) and self._lease.held:
             same = {"_id": document["_id"], **numbered(log)}
             await self._link.topics.update_one(same, {"$set": {"left": has_left}})
         return count
 
+    async def _front_date(self, log: int, rule: Front) -> int:
+        """Return a date: what came before it, in order, the front has passed."""
+        if rule.floor.ms <= rule.oldest_ms:
+            return rule.oldest_date
+        # A bound in bytes raised the floor.
+        first = await self._link.entries.find_one(
+            {"_id": place(log, rule.floor.offset + 1)}, {"ts": 1, "t": 1}
+        )
+        at = rule.oldest_date if first is None else min(rule.date(first), rule.present.ms)
+        return max(rule.oldest_date, at)
+
     async def _remove(
-        self, log: int, upto: int, records_before_ms: float = float("inf")
+        self, log: int, upto: int, rule: Front | None = None, stay_from: int = 0, front: int = 0
     ) -> tuple[int, bool]:
         """Remove the entries of a log up to an offset in small steps.
 
-        Younger ones of transactions stay. Return the number of entries removed, and whether some
-        have stayed.
+        Those of transactions stay that are dated from a time on; without a rule none does. Return
+        the number of entries removed, and whether some have stayed.
         """
         count, after, has_left = 0, 0, False
-        members = {"kind": 1, "ts": 1, "x": 1, "d": 1}
+        members = {"kind": 1, "ts": 1, "x": 1, "d": 1, "t": 1}
         while self._lease.held:
             chosen = {"_id": places_of(log, after, upto)}
             found = self._link.entries.find(chosen, members).sort("_id", 1).limit(_STEP)
             if not (entries := await found.to_list()):
                 break
             after = number_and_offset(entries[-1]["_id"])[1]
-            gone = [each for each in entries if not _stays(each) or each["ts"] < records_before_ms]
+            gone = [
+                each
+                for each in entries
+                if rule is None or not _stays(each) or rule.date(each) < stay_from
+            ]
+            if rule is not None:
+                gone = await self._not_needed(log, gone, front)
             has_left |= len(gone) < len(entries)
             keys = [each["_id"] for each in gone]
             await self._leaving.remove_stored(log, gone)
@@ -165,13 +194,32 @@ class Sweeper:
                 count += removed.deleted_count - sum(each["kind"] == END for each in gone)
         return count, has_left
 
+    async def _not_needed(self, log: int, entries: list[Document], front: int) -> list[Document]:
+        """Leave out the records that a transaction which is open, or its COMMIT entry, needs."""
+        txns = {owner_of(each["x"]) for each in entries if each["kind"] == EntryKind.DEFERRED}
+        if not txns:
+            return entries
+        needed = await self._look_ups.not_over(log, txns, front)
+        return [
+            each
+            for each in entries
+            if each["kind"] != EntryKind.DEFERRED or owner_of(each["x"]) not in needed
+        ]
+
+    async def _date_again(self, *names: str) -> None:
+        """Let what a clock that was ahead has dated begin now: or it would stay until then."""
+        now_ms = await self._link.now_ms()
+        for name in names:
+            wrong = {**RESERVATIONS, name: {"$gt": now_ms + MAX_LEAD_MS}}
+            await self._link.topics.update_many(wrong, {"$set": {name: now_ms}})
+
     async def _sweep_deleted(self) -> int:
         """Remove the logs of topics that were deleted long ago. Free numbers after their rest."""
-        now_ms = await self._link.now_ms()
         if self._lease.held:
-            rested = {**RESERVATIONS, "swept": {"$lte": now_ms - REST_MS}}
-            await self._link.topics.delete_many(rested)
-        settled_ms = now_ms - int(1000 * self._settle_seconds)
+            rested_ms = await self._link.before_ms(REST_MS)
+            await self._link.topics.delete_many({**RESERVATIONS, "swept": {"$lte": rested_ms}})
+        await self._date_again("ended", "swept")
+        settled_ms = await self._link.before_ms(int(1000 * self._settle_seconds))
         deleted = {**RESERVATIONS, "ended": {"$lte": settled_ms}, "swept": None}
         count = 0
         for each in await self._link.topics.find(deleted).sort("_id", 1).to_list():

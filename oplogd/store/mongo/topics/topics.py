@@ -13,6 +13,7 @@ from oplogd.store.mongo.pointers.leaving import Leaving
 from oplogd.store.mongo.pointers.stored import StoredMessages
 from oplogd.store.mongo.pointers.waiting import Waiting
 from oplogd.store.mongo.timing import Timing
+from oplogd.store.mongo.topics.ahead import AheadTopics
 from oplogd.store.mongo.topics.append import TopicAppender
 from oplogd.store.mongo.topics.bounds import Bounds
 from oplogd.store.mongo.topics.catalogue import Catalogue
@@ -21,6 +22,7 @@ from oplogd.store.mongo.topics.heads import TopicHeads
 from oplogd.store.mongo.topics.layout import CATALOGUE, NAMES_FROM, RESERVATIONS, stamp_of
 from oplogd.store.mongo.topics.log import MongoTopicLog, TopicReader, Working
 from oplogd.store.mongo.topics.news import NewsWatcher
+from oplogd.store.mongo.topics.repair import StampRepair
 from oplogd.store.mongo.topics.setup import TopicsSetup
 from oplogd.store.mongo.topics.sweep import Sweeper
 from oplogd.store.topics import (
@@ -55,6 +57,7 @@ class MongoTopics:
         # No sweep removes a head that was seen so recently.
         recent_seconds = max(timing.settle_seconds / 2, timing.late_seconds)
         self.heads = TopicHeads(link, self.catalogue, recent_seconds)
+        self._ahead = AheadTopics(link, self.catalogue, self.heads)
         self.appender = TopicAppender(link, self.catalogue, self.heads, timing)
         self.stored = StoredMessages(link, timing)
         self.reader = TopicReader(link, self.catalogue, self.heads, self.stored, self._forget)
@@ -129,6 +132,14 @@ class MongoTopics:
             return False
         await self._forget(log, end)
         return True
+
+    async def newest_ms(self) -> int:
+        """Return the newest time of topics if one is ahead: see ``AheadTopics``."""
+        return await self._ahead.newest_ms()
+
+    async def repair_stamps(self) -> None:
+        """Give entries that are ahead the present time: see ``StampRepair``."""
+        await StampRepair(self._link, self.catalogue, self.heads).run()
 
     async def find(self, name: TopicName) -> Topic | None:
         async with self._working():

@@ -33,7 +33,7 @@ class Decider:
         Raises TransactionNotFoundError.
         """
         row = await self._rows.find(id_)
-        if row.is_overdue(await self._link.now_ms()):
+        if row.is_overdue(await self._link.present()):
             return await self.abort(row, Reason.TIMEOUT)
         return row
 
@@ -77,7 +77,7 @@ class Decider:
         changed = await self._rows.abort(id_, reason)
         if changed is None:
             row = await self._rows.find(id_)
-            if reason is Reason.TIMEOUT or not row.is_overdue(await self._link.now_ms()):
+            if reason is Reason.TIMEOUT or not row.is_overdue(await self._link.present()):
                 return row
             return await self.abort(row, Reason.TIMEOUT)
         if reason is Reason.TIMEOUT:

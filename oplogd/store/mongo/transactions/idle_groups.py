@@ -57,10 +57,11 @@ class IdleGroups:
         """``idle``: time in ms after which each log is idle."""
         heads = (await self._topics.heads.newest(idle.keys())).logs
         busy = await self._rows.busy(idle.keys())
-        now_ms = await self._link.now_ms()
+        present = await self._link.removal()
         count = 0
         for log, head in heads.items():
-            is_old = head.mark.ms < now_ms - idle[log] and not head.is_ended
+            oldest_ms = present.ages.oldest(present.ms - idle[log])
+            is_old = head.mark.ms < oldest_ms and not head.is_ended
             if is_old and log not in busy and not is_followed(log) and self._lease.held:
                 count += await self._topics.end_behind(log, head.mark)
         return count

@@ -18,7 +18,7 @@ from oplogd.store.mongo.transactions.rows import Rows
 _SETTLED_MS = 3_000
 
 # Time between two searches for old rows, and between two checks of the indexes.
-_TIDY_MS = 60_000
+_TIDY_SECONDS = 60.0
 
 
 class Keeper:
@@ -41,7 +41,7 @@ class Keeper:
         self._payloads = payloads
         self._operations = operations
         self._setup = setup
-        self._tidy_at = 0
+        self._tidied_at = float("-inf")
 
     async def keep(self) -> int:
         """See ``Transactions.keep``. A transaction that fails does not hold up the others.
@@ -53,6 +53,7 @@ class Keeper:
         now_ms = await self._link.now_ms()
         count = 0
         trouble: Exception | None = None
+        await self._rows.date_again()
         for id_ in await self._rows.due(now_ms - _SETTLED_MS):
             try:
                 await self._completion.complete(await self._decider.current(id_))
@@ -63,11 +64,12 @@ class Keeper:
                 trouble = error
             if not self._lease.held:
                 return count
-        if now_ms >= self._tidy_at:
+        now = self._link.clock.boot()
+        if now - self._tidied_at >= _TIDY_SECONDS:
             await self._setup.create_index()
             await self._rows.create_index()
             await self._forget()
-            self._tidy_at = now_ms + _TIDY_MS
+            self._tidied_at = now
         if trouble is not None:
             raise trouble
         return count

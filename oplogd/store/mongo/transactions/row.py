@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from oplogd.clock.ages import Present
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.lease import Fence
@@ -77,8 +78,9 @@ class Row(NamedTuple):
     high: int
     document: Document
 
-    def is_overdue(self, now_ms: int) -> bool:
-        return self.phase is Phase.OPEN and self.transaction.expires_ms < now_ms
+    def is_overdue(self, present: Present) -> bool:
+        begun, expires = self.transaction.begun_ms, self.transaction.expires_ms
+        return self.phase is Phase.OPEN and present.is_over(begun, expires)
 
     @property
     def order(self) -> "array[int]":

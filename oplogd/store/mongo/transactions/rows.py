@@ -10,6 +10,7 @@ from pymongo.errors import DuplicateKeyError
 
 from oplogd.event_id import Mark
 from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.overdue import is_alive, is_over, is_past
 from oplogd.store.mongo.topics.layout import Document
 from oplogd.store.mongo.transactions.row import (
     ACTIVE_INDEX,
@@ -104,12 +105,12 @@ class Rows:
 
     async def abort(self, id_: int, reason: Reason) -> Row | None:
         """Decide to abort. One that is overdue can only time out, and no other one can."""
-        now_ms = await self._link.now_ms()
-        chosen: Document = {"_id": id_, "phase": Phase.OPEN}
-        chosen["expires"] = {"$lt" if reason is Reason.TIMEOUT else "$gte": now_ms}
+        present = await self._link.present()
+        condition = is_over(present) if reason is Reason.TIMEOUT else is_alive(present)
+        chosen: Document = {"_id": id_, "phase": Phase.OPEN, **condition}
         is_fenced = reason is Reason.FENCE
         stored = Reason.CLIENT if is_fenced else reason
-        aborting = {"phase": Phase.ABORTING, "reason": stored, "decided": now_ms}
+        aborting = {"phase": Phase.ABORTING, "reason": stored, "decided": present.ms}
         if is_fenced:
             aborting["fenced"] = True
         return await self._change(chosen, {"$set": aborting})
@@ -147,11 +148,22 @@ class Rows:
 
     async def due(self, settled_ms: int) -> list[int]:
         """Return overdue transactions, and unfinished ones decided before a time. Oldest first."""
-        overdue = {"phase": Phase.OPEN, "expires": {"$lt": await self._link.now_ms()}}
-        decided = {"phase": {"$in": UNFINISHED}, "decided": {"$lt": settled_ms}}
+        overdue = {"phase": Phase.OPEN, **is_over(await self._link.present())}
+        decided = {"phase": {"$in": UNFINISHED}, **is_past("decided", settled_ms)}
         chosen = {"active": True, "$or": [overdue, decided]}
         found = await self._rows.find(chosen, {"_id": 1}).sort("_id", 1).to_list()
         return [each["_id"] for each in found]
+
+    async def date_again(self) -> None:
+        """Let open transactions begin now that began before the clock was set back."""
+        present = await self._link.present()
+        now_ms, ahead = present.ms, present.known_to
+        chosen = {"active": True, "_id": {"$gte": id_at(ahead)}, "phase": Phase.OPEN}
+        async for each in self._rows.find(chosen, {"begun": 1, "expires": 1}):
+            if each["begun"] > ahead:
+                again = {"begun": now_ms, "expires": now_ms + each["expires"] - each["begun"]}
+                same = {"_id": each["_id"], "begun": each["begun"], "phase": Phase.OPEN}
+                await self._rows.update_one(same, {"$set": again})
 
     async def select(
         self, state: State | None, group: str | None, limit: int, before: int | None
@@ -177,7 +189,7 @@ class Rows:
 
     async def old(self) -> list[int]:
         """Return some transactions that can be forgotten."""
-        before = await self._link.now_ms() - KEPT_MS
+        before = await self._link.before_ms(KEPT_MS)
         chosen = {"_id": {"$lt": id_at(before)}, "active": None, "decided": {"$lt": before}}
         found = await self._rows.find(chosen, {"_id": 1}).sort("_id", 1).limit(_STEP).to_list()
         return [each["_id"] for each in found]
@@ -187,8 +199,7 @@ class Rows:
 
     async def _alive(self, id_: int) -> Document:
         """Return the filter for a transaction that can still be written and committed."""
-        now_ms = await self._link.now_ms()
-        return {"_id": id_, "phase": Phase.OPEN, "expires": {"$gte": now_ms}}
+        return {"_id": id_, "phase": Phase.OPEN, **is_alive(await self._link.present())}
 
     async def _change(self, chosen: Document, update: Document) -> Row | None:
         found: Any = await self._rows.find_one_and_update(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from oplogd.clock import Clock
+from oplogd.clock.guard import GuardedClock
 from oplogd.store.bounds import slack
 from oplogd.store.sqlite import sweep
 from oplogd.store.sqlite.bounds import counting, leaving, room
@@ -50,14 +50,16 @@ class BoundsKeeper:
         readers: ConnectionPool,
         lookups: ConnectionPool,
         wake: Callable[[], None],
-        clock: Clock,
+        clock: GuardedClock,
+        monotonic: Callable[[], float],
     ) -> None:
         self._writer = writer
         self._readers = readers
         self._lookups = lookups
         self._wake = wake
-        self._clock = clock
-        self._logged_at = clock.monotonic()
+        self._present = clock.present
+        self._monotonic = monotonic
+        self._logged_at = monotonic()
         self._figures_at = float("-inf")
         # Topics with a bound, and the bytes that this process has appended to them since they were
         # counted.
@@ -94,7 +96,7 @@ class BoundsKeeper:
         removed = 0
         for log in found.behind:
             removed += await self._shrink_topic(log)
-        now = self._clock.monotonic()
+        now = self._monotonic()
         if found.total_max is not None or now - self._figures_at >= FIGURES_SECONDS:
             self._figures_at = now
             if not await self._count(frees_space=found.total_max is not None):
@@ -117,7 +119,7 @@ class BoundsKeeper:
         is_whole = not logs
         while stored and is_whole and await self._writer.run(counting.count_stored):
             is_whole = time.monotonic() < end
-        now = self._clock.monotonic()
+        now = self._monotonic()
         if not is_whole and now - self._logged_at > PROGRESS_SECONDS:
             self._logged_at = now
             logger.info("counting the bytes of topics: %d topics are left", max(1, len(logs)))
@@ -136,7 +138,7 @@ class BoundsKeeper:
 
     def _step(self, db: sqlite3.Connection, log: int) -> tuple[leaving.Step | None, str | None]:
         with transaction(db):
-            return room.shrink(db, log, self._clock.now_ms())
+            return room.shrink(db, log, self._present())
 
     async def _keep_total(self, max_bytes: int, stored: int) -> int:
         """Let the oldest entries of all topics leave. Note whether they are full."""
@@ -208,7 +210,7 @@ class BoundsKeeper:
                 if topic is None:
                     continue
                 step = leaving.leave(
-                    db, topic, wanted - octets, upto, self._clock.now_ms(), newest=newest
+                    db, topic, wanted - octets, upto, self._present(), newest=newest
                 )
                 removed += step.removed
                 octets += step.octets

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from oplogd.clock.ages import Present
 from oplogd.message_id import SEQUENCE_BITS
 from oplogd.names import TopicName
 from oplogd.pointer import Decision, decided_by
@@ -94,7 +95,7 @@ def leave(
     topic: Topic,
     excess: int,
     upto_stamp: int,
-    now: int,
+    present: Present,
     *,
     newest: bool = False,
 ) -> Step:
@@ -103,7 +104,7 @@ def leave(
     Raise the floor first. Only entries that are counted leave. ``upto_stamp``: younger ones stay.
     ``newest``: the newest entry may leave, too.
     """
-    return _Leaving(db, topic, now, newest=newest).run(excess, upto_stamp)
+    return _Leaving(db, topic, present, newest=newest).run(excess, upto_stamp)
 
 
 def look_again(db: sqlite3.Connection, logs: Sequence[int]) -> None:
@@ -112,10 +113,12 @@ def look_again(db: sqlite3.Connection, logs: Sequence[int]) -> None:
 
 
 class _Leaving:
-    def __init__(self, db: sqlite3.Connection, topic: Topic, now: int, *, newest: bool) -> None:
+    def __init__(
+        self, db: sqlite3.Connection, topic: Topic, present: Present, *, newest: bool
+    ) -> None:
         self._db = db
         self._topic = topic
-        self._now = now
+        self._present = present
         # The newest entry that stays.
         self._last = None if newest else topic.head
         self._floor, self._floor_stamp = topic.floor, 0
@@ -202,23 +205,29 @@ class _Leaving:
             if entry.pointer not in self._pointers:
                 self._pointers[entry.pointer] = self._reason_of_pointer(entry.pointer)
             return self._pointers[entry.pointer]
-        if entry.kind in _DECISIONS and self._is_recent(entry.stamp) and entry.data is not None:
+        if (
+            entry.kind in _DECISIONS
+            and entry.data is not None
+            and self._is_recent(entry.offset, entry.stamp)
+        ):
             of = "pointer" if decided_by(entry.kind, entry.data) else "transaction"
             return _just_decided(f"{of} {decode_marker(entry.data).txn}")
         return None
 
     def _reason_of_pointer(self, pointer: int) -> str | None:
         given = (self._topic.log, pointer)
-        state, stamp = self._db.execute(sql.END_OF_POINTER, given).fetchone() or (None, 0)
+        found = self._db.execute(sql.END_OF_POINTER, given).fetchone()
+        state, offset, stamp = found or (None, 0, 0)
         if state == pointer_statements.OPEN:
             return f"pointer {pointer} is open"
-        if state == Decision.COMMITTED and self._is_recent(stamp):
+        if state == Decision.COMMITTED and self._is_recent(offset, stamp):
             return _just_decided(f"pointer {pointer}")
         return None
 
-    def _is_recent(self, stamp: int) -> bool:
-        # An entry with a time far ahead of the clock is not recent for ever.
-        return abs(self._now - (stamp >> SEQUENCE_BITS)) < DECIDED_MS
+    def _is_recent(self, offset: int, stamp: int) -> bool:
+        ms, given = stamp >> SEQUENCE_BITS, (self._topic.log, offset)
+        first, written_ms = self._db.execute(sql.WRITTEN, given).fetchone() or (offset + 1, 0)
+        return self._present.is_recent(ms, written_ms if first <= offset else 0, DECIDED_MS)
 
     def _stays(self, entry: _Entry) -> bool:
         if entry.data is None:
@@ -239,10 +248,8 @@ class _Leaving:
             return True
         db, log, limit = self._db, self._topic.log, max(self._room, 1)
         before = _octets(db, log)
-        if (txn := _committed_by(entry)) is not None:
-            given = {"txn": txn, "log": log, "limit": limit}
-            self._removed += db.execute(sql.REMOVE_DEFERRED, given).rowcount
-        count = sweep.remove_with(db, log, entry.kind, entry.data, limit)
+        count, entries = sweep.remove_with(db, log, entry.kind, entry.data, limit)
+        self._removed += entries
         self._octets += before - _octets(db, log)
         self._room -= count
         return count < limit

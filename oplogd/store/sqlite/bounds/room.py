@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 
+from oplogd.clock.ages import Present
 from oplogd.errors import TopicFullError
 from oplogd.store.bounds import full_topic, full_total, slack
 from oplogd.store.sqlite import topic_entries
@@ -17,14 +18,16 @@ from oplogd.store.topics import Full, MessageBatch, Outcome, Refused
 _FEW = 64
 
 
-def append(db: sqlite3.Connection, batches: Sequence[MessageBatch], now: int) -> list[Outcome]:
+def append(
+    db: sqlite3.Connection, batches: Sequence[MessageBatch], present: Present
+) -> list[Outcome]:
     """Append the batches that find room: see ``topic_entries.append``."""
     if not _is_small(batches):
-        return _append_over(db, batches, over_bound(db), now)
-    outcomes = topic_entries.append(db, batches, now, True)
+        return _append_over(db, batches, over_bound(db), present)
+    outcomes = topic_entries.append(db, batches, present.ms, True)
     if Refused.DELETED in outcomes and (over := over_bound(db)):
         places = [place for place, each in enumerate(outcomes) if each is Refused.DELETED]
-        again = _append_over(db, [batches[place] for place in places], over, now)
+        again = _append_over(db, [batches[place] for place in places], over, present)
         for place, outcome in zip(places, again, strict=True):
             outcomes[place] = outcome
     return outcomes
@@ -37,7 +40,7 @@ def _is_small(batches: Sequence[MessageBatch]) -> bool:
 
 
 def _append_over(
-    db: sqlite3.Connection, batches: Sequence[MessageBatch], over: Collection[int], now: int
+    db: sqlite3.Connection, batches: Sequence[MessageBatch], over: Collection[int], present: Present
 ) -> list[Outcome]:
     """Append batches. ``over``: the logs that store more than their bound."""
     full: dict[int, Full] = {}
@@ -46,20 +49,20 @@ def _append_over(
             full[log] = Full(_full_total(db))
         elif log in over:
             count = sum(len(batch.messages) for batch in batches if batch.log == log)
-            if reason := _make_room(db, log, count, now):
+            if reason := _make_room(db, log, count, present):
                 full[log] = Full(reason)
     rest = [batch for batch in batches if batch.log not in full]
-    placed = iter(topic_entries.append(db, rest, now) if rest else ())
+    placed = iter(topic_entries.append(db, rest, present.ms) if rest else ())
     return [full[batch.log] if batch.log in full else next(placed) for batch in batches]
 
 
-def require(db: sqlite3.Connection, logs: Iterable[int], now: int) -> None:
+def require(db: sqlite3.Connection, logs: Iterable[int], present: Present) -> None:
     """Raise TopicFullError unless these topics have room, in the caller's transaction."""
     over = over_bound(db)
     for log in set(logs):
         if sql.TOTAL_LOG in over:
             raise TopicFullError(_full_total(db))
-        if reason := shrink(db, log, now)[1]:
+        if reason := shrink(db, log, present)[1]:
             raise TopicFullError(reason)
 
 
@@ -68,7 +71,9 @@ def over_bound(db: sqlite3.Connection) -> set[int]:
     return {log for (log,) in db.execute(sql.OVER).fetchall()}
 
 
-def shrink(db: sqlite3.Connection, log: int, now: int) -> tuple[leaving.Step | None, str | None]:
+def shrink(
+    db: sqlite3.Connection, log: int, present: Present
+) -> tuple[leaving.Step | None, str | None]:
     """Let some of the oldest entries of a topic leave, in the caller's transaction.
 
     Return the step, None if the topic is counted and keeps its bound. If it is still over it, and
@@ -80,28 +85,30 @@ def shrink(db: sqlite3.Connection, log: int, now: int) -> tuple[leaving.Step | N
     if topic.octets <= topic.max_bytes:
         return None if topic.counted >= topic.head else leaving.NOTHING, None
     excess = topic.octets - topic.max_bytes
-    step = leaving.leave(db, topic, excess + slack(topic.max_bytes), MAX_STAMP, now)
+    step = leaving.leave(db, topic, excess + slack(topic.max_bytes), MAX_STAMP, present)
     reason = None
     if step.spare > topic.max_bytes:  # a large commit, or the bound was lowered
-        step = _and_newest(db, log, step, now)
+        step = _and_newest(db, log, step, present)
     elif step.held_by is not None and step.octets < excess:
         reason = full_topic(topic.name, topic.max_bytes, step.held_by)
     return step, reason
 
 
-def _and_newest(db: sqlite3.Connection, log: int, step: leaving.Step, now: int) -> leaving.Step:
+def _and_newest(
+    db: sqlite3.Connection, log: int, step: leaving.Step, present: Present
+) -> leaving.Step:
     """Let the newest entry of a topic leave after a step. Return both steps as one."""
     topic = leaving.find(db, log)
     assert topic is not None
-    then = leaving.leave(db, topic, step.spare, MAX_STAMP, now, newest=True)
+    then = leaving.leave(db, topic, step.spare, MAX_STAMP, present, newest=True)
     return then._replace(removed=step.removed + then.removed, octets=step.octets + then.octets)
 
 
-def _make_room(db: sqlite3.Connection, log: int, count: int, now: int) -> str | None:
+def _make_room(db: sqlite3.Connection, log: int, count: int, present: Present) -> str | None:
     """Let twice as many entries leave as an append adds. Return why it must be refused."""
     for _ in range(1 + 2 * count // leaving.STEP_ENTRIES):
         with transaction(db):
-            step, reason = shrink(db, log, now)
+            step, reason = shrink(db, log, present)
         if step is None or reason is not None:
             return reason
     return None

@@ -1,5 +1,6 @@
 """The SQL statements of the bounds in bytes."""
 
+from oplogd.store.numbers import MAX_LOG
 from oplogd.store.sqlite.bounds.tables import size
 from oplogd.store.sqlite.topic_statements import BASE
 from oplogd.store.topics import EntryKind
@@ -46,14 +47,12 @@ LOOK = f"""
     )
     FROM entries WHERE place > :base + :after AND place <= :base + :head ORDER BY place LIMIT :limit
 """
-END_OF_POINTER = "SELECT state, end_stamp FROM pointers WHERE log = ? AND pointer = ?"
-REMOVE = "DELETE FROM entries WHERE place IN (SELECT value + :base FROM json_each(:offsets))"
-# The entries of the records that `topic_statements.REMOVE_RECORDS` removes.
-REMOVE_DEFERRED = """
-    DELETE FROM entries WHERE place IN (
-        SELECT place FROM records WHERE txn = :txn AND log = :log ORDER BY lsn LIMIT :limit
-    )
+END_OF_POINTER = "SELECT state, end_offset, end_stamp FROM pointers WHERE log = ? AND pointer = ?"
+# The time of writing of the entries from an offset to another one that is not before this.
+WRITTEN = f"""
+    SELECT first, ms FROM dated WHERE number = ? & {MAX_LOG} AND offset >= ? ORDER BY offset LIMIT 1
 """
+REMOVE = "DELETE FROM entries WHERE place IN (SELECT value + :base FROM json_each(:offsets))"
 OCTETS_OF_RECORDS = f"""
     SELECT coalesce(sum({size("entries.data")}), 0) FROM records CROSS JOIN entries USING (place)
     WHERE txn = ? AND log = ?

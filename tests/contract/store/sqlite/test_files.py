@@ -2,6 +2,7 @@
 
 import resource
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -212,8 +213,10 @@ async def test_a_file_that_is_replaced_while_it_is_opened_is_not_written_to(
     await made_at(second, made[1:2])
     connect = connection.connect
 
-    def connect_and_replace(path: Path, *, create: bool) -> sqlite3.Connection:
-        db = connect(path, create=create)
+    def connect_and_replace(
+        path: Path, *, create: bool, present_ms: Callable[[], int]
+    ) -> sqlite3.Connection:
+        db = connect(path, create=create, present_ms=present_ms)
         put_in_place(path, second)
         return db
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from oplogd.clock.ages import Present
 from oplogd.pointer import MAX_POINTER, Decision
 from oplogd.store.pointers import PointerDecisions
 from oplogd.store.sqlite import parts as sqlite_parts
@@ -93,8 +94,8 @@ async def test_the_keeper_ends_all_overdue_pointers_in_steps_of_some_pointers_an
     sizes = []
     time_out = pointer_ends.time_out
 
-    def counted(db: sqlite3.Connection, now: int, decisions: PointerDecisions) -> int:
-        sizes.append(time_out(db, now, decisions))
+    def counted(db: sqlite3.Connection, present: Present, decisions: PointerDecisions) -> int:
+        sizes.append(time_out(db, present, decisions))
         return sizes[-1]
 
     monkeypatch.setattr(pointer_ends, "time_out", counted)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from oplogd.clock.ages import Present
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark
 from oplogd.message import Message
@@ -46,6 +47,9 @@ EARLIER = [1, 2]
 
 
 # --- Schema ---
+
+
+START = Present(START_MS, START_MS)
 
 
 @pytest.mark.parametrize("version", EARLIER)
@@ -193,14 +197,17 @@ async def test_reads_and_seeks_cost_about_the_same_in_a_long_log(
                 await publish(store.topics, topic, *range(16))
 
         def cost(call: str) -> int:
-            now = clock.ms + 100_000 - 10  # almost all entries are gone
+            ms = clock.ms + 100_000 - 10  # almost all entries are gone
+            present = Present(ms, ms)
             if call == "read":
                 read = partial(
-                    topic_entries.read, log=topic.log, after=0, limit=5, at_ms=None, now=now
+                    topic_entries.read, log=topic.log, after=0, limit=5, at_ms=None, present=present
                 )
                 return steps_of(path, read)
-            ms = clock.ms - 7
-            locate = partial(topic_entries.locate, log=topic.log, ms=ms, sequence=0, now=now)
+            at = clock.ms - 7
+            locate = partial(
+                topic_entries.locate, log=topic.log, ms=at, sequence=0, present=present
+            )
             return steps_of(path, locate)
 
         await fill(256)
@@ -214,7 +221,7 @@ async def test_a_read_touches_no_messages_beyond_its_megabyte(path: Path) -> Non
     async with opened(path) as store:
         topic = await store.topics.create(NAME, None)
         await publish(store.topics, topic, *["p" * 60_000] * 100)
-        read = partial(topic_entries.read, log=topic.log, after=0, at_ms=None, now=START_MS)
+        read = partial(topic_entries.read, log=topic.log, after=0, at_ms=None, present=START)
         entries = await store.topics.log(topic).read(0, 2000)
         assert 1_000_000 < sum(len(entry.data) for entry in entries) < 1_100_000
         least = steps_of(path, partial(read, limit=len(entries)))
@@ -225,7 +232,7 @@ async def test_a_step_of_the_sweep_costs_the_same_however_many_messages_live(pat
     async with opened(path) as store:
         topic = await store.topics.create(NAME, None)
         await publish(store.topics, topic, *range(20), ttl=1000)
-        void = partial(sweep.void, now=START_MS)
+        void = partial(sweep.void, now=START)
         few = steps_of(path, void)
         await publish(store.topics, topic, *range(5000), ttl=1000)
         await publish(store.topics, topic, *range(5000))

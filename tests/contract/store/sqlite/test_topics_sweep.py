@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from oplogd.clock.ages import Present
 from oplogd.store.sqlite import sweep, topics
 from oplogd.store.topics import Topic
 from tests.kits.clock.virtual import VirtualClock
@@ -109,7 +110,7 @@ async def test_a_sweep_that_was_interrupted_hides_what_it_has_not_removed(
     async with opened(path, clock) as store:
         topic = await _old(store.topics, clock)
         with direct(path) as db:
-            assert sweep.trim(db, topic.log, clock.ms) == 100
+            assert sweep.trim(db, topic.log, Present(clock.ms, clock.ms)) == 100
     clock.ms -= 5001
     async with opened(path, clock) as store:
         assert count(path, "entries") == 300

@@ -31,7 +31,7 @@ ONE_MS = 70_000
 async def test_a_new_topic_is_empty_and_begins_now(topics: Topics) -> None:
     log = topics.log(await topics.create(NAME, None))
     beginning = Mark(0, START_MS, 0)
-    assert await log.locate() == (beginning, beginning, beginning, START_MS, 0, 0)
+    assert (await log.locate())[:6] == (beginning, beginning, beginning, START_MS, 0, 0)
     assert await log.read(0, 10) == []
 
 

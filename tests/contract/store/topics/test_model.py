@@ -9,6 +9,7 @@ from oplogd.errors import TopicExistsError, TopicNotFoundError
 from oplogd.event_id import Mark
 from oplogd.message import Message
 from oplogd.message_id import stamp, unstamp
+from oplogd.store import Store
 from oplogd.store.topics import (
     EntryKind,
     MessageBatch,
@@ -16,7 +17,6 @@ from oplogd.store.topics import (
     Refused,
     Topic,
     TopicEntry,
-    Topics,
 )
 from tests.kits.models.properties import examples
 from tests.kits.store.kits import Kit, Kits
@@ -88,8 +88,8 @@ class _Log:
 class _Model:
     """Calls the topics of a store, and compares them with lists."""
 
-    def __init__(self, kit: Kit, topics: Topics) -> None:
-        self.kit, self.topics = kit, topics
+    def __init__(self, kit: Kit, store: Store) -> None:
+        self.kit, self.topics, self.time = kit, store.topics, store.clock
         self.present: dict[str, _Log] = {}
         self.deleted: dict[str, _Log] = {}
         self.ended = 0
@@ -105,7 +105,7 @@ class _Model:
             assert name in self.present
             return
         assert name not in self.present
-        now = stamp(self.kit.clock.ms, 0)
+        now = stamp(self.time.now_ms(), 0)
         self.present[name] = _Log(topic, max(self.ended, now))
 
     async def change(self, name: str, ttl: int | None) -> None:
@@ -115,7 +115,7 @@ class _Model:
             assert name not in self.present
             return
         log = self.present[name]
-        log.floor = log.front(self.kit.clock.ms).offset
+        log.floor = log.front(self.time.removal_ms()).offset
         log.topic = changed
 
     async def delete(self, name: str) -> None:
@@ -142,21 +142,22 @@ class _Model:
                 assert outcome is Refused.DELETED
                 continue
             for each in batch:
-                log.append(each, max(stamp(self.kit.clock.ms, 0), log.head + 1))
+                log.append(each, max(stamp(self.time.now_ms(), 0), log.head + 1))
             assert outcome == Placed(log.marks[-len(batch)], log.marks[-1])
 
     async def clock(self, ms: int) -> None:
         if ms < 0:  # a clock that is set back may show again what no sweep has removed
             await self.sweep()
         self.kit.clock.ms += ms
+        self.time.now_ms()  # each step is judged by itself
 
     async def sweep(self) -> None:
         await self.topics.sweep()
         for log in self.present.values():
-            log.sweep(self.kit.clock.ms)
+            log.sweep(self.time.removal_ms())
 
     async def check(self) -> None:
-        now = self.kit.clock.ms
+        now = self.time.now_ms()
         for name in NAMES:
             log = self.present.get(name)
             assert await self.topics.find(named(name)) == (log.topic if log else None)
@@ -177,7 +178,7 @@ class _Model:
 def test_topics_behave_like_lists(topic_kits: Kits, calls: list[tuple[object, ...]]) -> None:
     async def go() -> None:
         async with topic_kits() as kit:
-            model = _Model(kit, (await kit.open(topic_ttl=DEFAULT)).topics)
+            model = _Model(kit, await kit.open(topic_ttl=DEFAULT))
             for name, *arguments in calls:
                 await model.call(str(name), *arguments)
                 await model.check()

@@ -102,24 +102,21 @@ async def test_a_sweep_removes_only_entries_that_an_earlier_one_saw_long_enough_
     clock: VirtualClock, database: Database[Document], plain_url: str, make_store: MakeStore
 ) -> None:
     """A writer that paused for less than that has met a duplicate key."""
-    own = VirtualClock()
     timing = Timing()
-    own_clock = replace(clock.dates, boot=own.monotonic)
-    store = await ready(make_store(plain_url, "plain", lease=60, timing=timing, clock=own_clock))
+    store = await ready(make_store(plain_url, "plain", lease=60, timing=timing))
     topic = await store.topics.create(NAME, TTL)
     await place(store.topics, topic, *"abc")
     clock.ms += 1000 * TTL + 1
     assert await store.topics.sweep() == 0  # sees the head 3
     await place(store.topics, topic, *"def")
-    own.seconds += timing.settle_seconds - 1
-    clock.ms += 1000 * TTL + 1
+    clock.move(timing.settle_seconds - 1)
     assert await store.topics.sweep() == 0
-    own.seconds += 1
+    clock.move(1)
     assert await store.topics.sweep() == 3  # sees the head 6
     assert [offset for offset, _ in stored(database, topic)] == [4, 5, 6]
     assert await payloads_of(store.topics, topic) == []
     assert await store.topics.sweep() == 0
-    own.seconds += timing.settle_seconds
+    clock.move(timing.settle_seconds)
     assert await store.topics.sweep() == 2  # the newest entry stays
     assert [offset for offset, _ in stored(database, topic)] == [6]
 

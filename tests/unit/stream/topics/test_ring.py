@@ -5,6 +5,7 @@ import tracemalloc
 
 import pytest
 
+from oplogd.clock.rule import MAX_LEAD_MS
 from oplogd.event_id import Mark
 from oplogd.message_id import MessageId
 from oplogd.store.topics import EntryKind, TopicEntry
@@ -257,3 +258,32 @@ def test_a_ring_knows_whether_it_holds_the_oldest_message() -> None:
     assert ring.reaches_the_front()
     ring.restart(Mark(0, 9000, 0))
     assert ring.reaches_the_front()
+
+
+def test_messages_whose_stamps_are_ahead_expire_by_the_time_of_writing() -> None:
+    clock = VirtualClock(1000)
+    ring = make_ring(clock, ttl=1)
+    view = ring.view(Filter())
+    ahead = [entry(offset, HUGE + offset)._replace(written_ms=1000) for offset in (11, 12)]
+    ring.append([*ahead, entry(13, HUGE + 13)._replace(written_ms=1500)])
+    clock.ms = 2000
+    assert len(taken(view)) == 3
+    clock.ms += 1
+    assert ring.has_expired(ahead[0])
+    assert taken(view) == ["13"]
+    clock.ms += 500
+    assert taken(view) == []
+    for offset in range(14, 400):
+        ring.append([entry(offset, HUGE + offset)._replace(written_ms=2501)])
+        clock.ms += 1
+        ring.expire()
+    clock.ms += 5000
+    ring.expire()
+    ring.append([entry(400, HUGE + 400)._replace(written_ms=clock.ms)])
+    assert len(ring._written) < 200
+
+
+def test_an_id_far_past_the_head_and_the_clock_is_left_to_the_store() -> None:
+    ring = make_ring(VirtualClock(1000))
+    assert ring.messages_after(1000 + MAX_LEAD_MS, 0, 10, HUGE) is not None
+    assert ring.messages_after(1001 + MAX_LEAD_MS, 0, 10, HUGE) is None

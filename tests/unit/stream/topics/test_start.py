@@ -2,6 +2,7 @@
 
 import pytest
 
+from oplogd.clock.rule import MAX_LEAD_MS
 from oplogd.event_id import Mark, Millis
 from oplogd.message_id import MAX_SEQUENCE, MessageId
 from oplogd.store.topics import TopicBounds
@@ -107,3 +108,9 @@ def test_a_consumer_continues_at_a_mark_that_is_in_the_log(mark: Mark) -> None:
 def test_a_consumer_at_another_mark_gets_reset(mark: Mark) -> None:
     found = bounds(TRIMMED, MARKS, mark.ms, mark.sequence)
     assert topic_resume(mark, found) == TopicStart(TRIMMED, reset=True)
+
+
+@pytest.mark.parametrize(("past", "reset"), [(0, False), (1, True)])
+def test_an_id_far_past_the_head_and_the_clock_brings_reset(past: int, reset: bool) -> None:
+    position = MessageId(NOW + MAX_LEAD_MS + past, 0)
+    assert start(position, TRIMMED) == TopicStart(TRIMMED if reset else MARKS[-1], reset)

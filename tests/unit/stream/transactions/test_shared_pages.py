@@ -5,13 +5,14 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from oplogd.clock.ages import Ages
 from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import Mark, Millis
 from oplogd.message_id import MessageId, parse_message_id
 from oplogd.store.topics import Topic, TopicEntry, TopicLog, TopicRecord
 from oplogd.stream import record_pages
 from oplogd.stream.consumer import Consumer
-from oplogd.stream.record_pages import IDLE_SECONDS, PAGE
+from oplogd.stream.record_pages import IDLE_SECONDS, PAGE, RecordPages
 from tests.kits.stream.topic_worlds import (
     TTL,
     TopicWorld,
@@ -179,6 +180,33 @@ async def test_a_record_that_expires_is_not_told_although_its_page_was_read(
     assert told(await read_all(await readers.connect(last_id))) == NUMBERS[PAGE - 8 :]
     assert readers.topics.calls == before + 1
     assert (await readers.connect()).sent == 0
+
+
+async def test_a_clock_that_comes_back_shows_the_records_again_that_a_page_lacks(
+    readers: Readers,
+) -> None:
+    world, topic = readers.world, readers.topic
+    writer = await Transacting(world).begin()
+    await writer.write(topic, message("short", 1), *NUMBERS)
+    readers.mark = (await writer.commit())[topic.log]
+    world.clock.ms += 1_001
+    assert told(await read_all(await readers.connect())) == NUMBERS
+    world.clock.ms -= 1_001
+    assert told(await read_all(await readers.connect())) == ["short", *NUMBERS]
+
+
+async def test_pages_are_read_again_when_a_step_changes_the_ages(readers: Readers) -> None:
+    ages = Ages()
+    pages = RecordPages(asyncio.Semaphore(1), readers.world.clock.clock, lambda: ages)
+    feed = await readers.world.feeds.open(readers.topic)
+    entry = await feed.bridge.entry_at(readers.mark)
+    assert entry is not None
+    for calls in (1, 1):
+        await pages.records(feed.bridge, entry, -1)
+        assert readers.topics.calls == calls
+    ages = ages.stepped(1, 2)
+    await pages.records(feed.bridge, entry, -1)
+    assert readers.topics.calls == 2
 
 
 async def test_a_commit_that_has_left_the_log_is_a_gap_although_its_pages_were_read(

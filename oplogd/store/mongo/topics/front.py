@@ -1,0 +1,60 @@
+"""The front of a topic: which of its entries are gone."""
+
+from collections.abc import Mapping
+
+from oplogd.clock.ages import MAX_LEAD_MS, Present
+from oplogd.event_id import Mark
+from oplogd.store.mongo.search import LookUp, last_before
+from oplogd.store.mongo.topics.layout import Document, floor_of, number
+
+
+class Front:
+    """The topic's document, and the rule that tells which of its entries are gone."""
+
+    def __init__(self, catalogue: Document, document: Document, present: Present) -> None:
+        own = document["ttl"]
+        ttl = number(catalogue, "default_ttl") if own is None else own
+        self.floor = floor_of(document)
+        self.repaired = [(first, last) for first, last in catalogue.get("repaired", ())]
+        self.purged = number(document, "purged") if "purged" in document else 0
+        self._expired = max(self.floor.offset, number(document, "expired"))
+        self.present = present
+        # What is dated before this is gone, and what has a time in the store before the other one.
+        self.oldest_date = present.ms - 1000 * ttl
+        self.oldest_ms = present.ages.oldest(self.oldest_date)
+        self._latest_ms = present.ms + MAX_LEAD_MS
+
+    def may_be_gone(self, mark: Mark) -> bool:
+        """Return whether an entry is gone, or its stamp is ahead and does not tell it."""
+        return self.is_gone(mark) or self.is_ahead(mark)
+
+    def is_ahead(self, mark: Mark) -> bool:
+        return mark.ms > self._latest_ms
+
+    def date(self, document: Document) -> int:
+        """Return the time from which the topic's time to live counts for an entry."""
+        return self.present.date(number(document, "ts"), document.get("t", 0))
+
+    def is_gone(self, mark: Mark) -> bool:
+        return mark.offset <= self._expired or mark.ms < self.oldest_ms
+
+
+async def last_written_before(
+    low: Mark, newest: Mark, rule: Front, look_up: LookUp, times: Mapping[int, int]
+) -> Mark:
+    """Return the last mark of an entry that is gone by its time of writing; else ``low``.
+
+    For a log whose newest stamp is ahead. ``look_up`` notes times of writing in ``times``, by
+    offset. Entries without that time were stamped while the clock was ahead: before all others.
+    """
+
+    def is_before(mark: Mark) -> bool:
+        return times.get(mark.offset, 0) < rule.oldest_ms
+
+    await look_up([newest.offset])
+    if newest.offset not in times or newest.offset == low.offset:
+        return low
+    front = newest
+    if not is_before(newest):
+        front = await last_before(low, newest, is_before, look_up)
+    return front if front.offset in times and rule.is_ahead(front) else low

@@ -1,0 +1,114 @@
+"""The repair of topics whose stamps are ahead, as a part of a new epoch. No agent runs meanwhile.
+
+Entries keep their offsets, and get stamps of the present. Their own times to live move along, so
+they begin again with the topic's. The span of the old stamps is kept: a reader with an id in it
+that no entry has gets a gap. It may be repeated.
+"""
+
+from collections.abc import Sequence
+
+from pymongo import UpdateOne
+
+from oplogd.clock.rule import MAX_LEAD_MS
+from oplogd.message_id import stamp, unstamp
+from oplogd.store.mongo.damage import whole
+from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.topics.catalogue import Catalogue
+from oplogd.store.mongo.topics.heads import TopicHeads
+from oplogd.store.mongo.topics.layout import (
+    CATALOGUE,
+    Document,
+    log_of,
+    number,
+    number_and_offset,
+    numbered,
+    places_of,
+    stamp_of,
+)
+
+# Entries of one step.
+_STEP = 100
+
+
+class StampRepair:
+    """Methods raise PyMongo's errors, and StoreUnavailableError."""
+
+    def __init__(self, link: Link, catalogue: Catalogue, heads: TopicHeads) -> None:
+        self._link = link
+        self._catalogue = catalogue
+        self._heads = heads
+
+    async def run(self) -> None:
+        now = stamp(await self._link.now_ms(), 0)
+        await self._note_span(now)
+        async for page in self._catalogue.pages():
+            heads = await self._heads.newest([log_of(each) for each in page])
+            for document in page:
+                head = heads.logs.get(log_of(document))
+                if head and stamp(head.mark.ms - MAX_LEAD_MS, head.mark.sequence) > now:
+                    await self._repair(document, now)
+                    self._heads.forget(log_of(document))
+        topics = self._link.topics
+        await topics.update_one({"_id": CATALOGUE}, {"$min": {"ended_stamp": now}})
+        await topics.delete_many({"_id": {"$gt": "!", "$lt": CATALOGUE}})
+        await self._catalogue.bump()
+
+    async def _note_span(self, now: int) -> None:
+        """Keep the span of the stamps that are ahead: see ``TopicBounds.repaired``."""
+        topics = self._link.topics
+        newest = max(now, stamp(await self._catalogue.ended_ms(), 0))
+        async for each in topics.find({"_id": {"$gt": "!", "$lt": CATALOGUE}}):
+            newest = max(newest, number(each, "stamp"))
+        async for page in self._catalogue.pages():
+            heads = await self._heads.newest([log_of(each) for each in page])
+            newest = max([newest, *(stamp_of(each.mark) for each in heads.logs.values())])
+        if newest > now:
+            span = [unstamp(now)[0], unstamp(newest)[0]]
+            await topics.update_one({"_id": CATALOGUE}, {"$addToSet": {"repaired": span}})
+
+    async def _repair(self, topic: Document, now: int) -> None:
+        entries, log = self._link.entries, log_of(topic)
+        first: int | None = None
+        purged, moved = whole(topic.get("purged")) or 0, 0
+        floor = min(now, number(topic, "floor_stamp"))
+        following, after = max(now, floor + 1), number(topic, "floor")
+        while True:
+            chosen = entries.find({"_id": places_of(log, after)}, {"ts": 1, "q": 1, "expires": 1})
+            if not (found := await chosen.sort("_id", 1).limit(_STEP).to_list()):
+                break
+            after = number_and_offset(found[-1]["_id"])[1]
+            ahead = [each for each in found if first is not None or _stamp(each) > now]
+            for each in found[: len(found) - len(ahead)]:
+                following = max(following, _stamp(each) + 1)
+            if ahead:
+                first = first or after
+                await entries.bulk_write(_changes(ahead, following))
+                moved = moved or _moved(purged, ahead, following)
+                following += len(ahead)
+        members = {"floor_stamp": floor}
+        if purged > now:  # readers from before what was taken away learn of it as before
+            members["purged"] = moved or following
+        same = {"_id": topic["_id"], **numbered(log)}
+        await self._link.topics.update_one(same, {"$set": members})
+
+
+def _changes(entries: Sequence[Document], first: int) -> list[UpdateOne]:
+    changes = []
+    for own, each in enumerate(entries, first):
+        ms, sequence = unstamp(own)
+        members = {"ts": ms, "q": sequence}
+        if "expires" in each:
+            members["expires"] = each["expires"] - number(each, "ts") + ms
+        change: Document = {"$set": members, "$unset": {"t": ""}}
+        changes.append(UpdateOne({"_id": each["_id"]}, change))
+    return changes
+
+
+def _moved(old: int, entries: Sequence[Document], first: int) -> int:
+    """Return the new stamp of the first of some entries that is not before a stamp; else 0."""
+    found = (own for own, each in enumerate(entries, first) if _stamp(each) >= old)
+    return next(found, 0)
+
+
+def _stamp(document: Document) -> int:
+    return stamp(number(document, "ts"), number(document, "q"))

@@ -1,0 +1,28 @@
+"""The member ``clock`` of /status."""
+
+from oplogd.clock.guard import GuardedClock
+from oplogd.clock.keeper import ClockKeeper
+from oplogd.clock.rule import Saved
+from oplogd.web.clock_figures import ClockFigures
+from tests.kits.clock.virtual import START_MS, VirtualClock
+
+
+class NoStore:
+    async def keep_clock(self) -> None: ...
+
+    async def ahead_ms(self) -> int:
+        return 0
+
+
+def test_an_ordinary_stop_is_no_pause_and_no_warning_but_a_step_after_it_is() -> None:
+    clock = VirtualClock()
+    guarded = GuardedClock(clock.clock)
+    figures = ClockFigures(guarded, ClockKeeper(NoStore(), clock.clock))
+    then = START_MS - 10 * 3_600_000
+    guarded.begin(Saved(then, then, then, 0, 0))
+    members = figures.members()
+    assert (members["paused"], members["waiting"]) == (0, ["times", "removals"])
+    assert figures.warnings() == []
+    clock.jump(3600)
+    assert figures.members()["paused"] == 1
+    assert len(figures.warnings()) == 1
