@@ -200,4 +200,6 @@ def _remove(
             return count  # there may be more of them: the next step continues here
     progress.after = last
     given["staying"] = msgspec.json.encode(staying).decode()
+    if db.execute(sql.HAS_OLD_RECORDS, given).fetchone()[0]:
+        count += db.execute(sql.REMOVE_OLD_RECORDS, given).rowcount
     return count + db.execute(sql.REMOVE, given).rowcount

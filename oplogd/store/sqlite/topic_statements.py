@@ -316,13 +316,18 @@ REMOVE_RECORDS = """
         SELECT lsn FROM records WHERE txn = :txn AND log = :log ORDER BY lsn LIMIT :limit
     )
 """
-# A record leaves with its COMMIT entry, however much older it is: a stop ends no transaction.
 REMOVE = f"""
-    DELETE FROM entries WHERE {_RANGE} AND (kind NOT IN ({_KINDS}) OR (
-        stamp < :keep_from AND (:forgets OR NOT EXISTS (
-            SELECT 1 FROM records INDEXED BY records_by_place WHERE records.place = entries.place
-        ))
-    )) AND place NOT IN (SELECT value FROM json_each(:staying))
+    DELETE FROM entries
+    WHERE {_RANGE} AND (kind NOT IN ({_KINDS}) OR kind IN ({_MARKERS}) AND stamp < :keep_from)
+    AND place NOT IN (SELECT value FROM json_each(:staying))
+"""
+_OLD_RECORDS = f"{_RANGE} AND kind = '{EntryKind.DEFERRED}' AND stamp < :keep_from"
+HAS_OLD_RECORDS = f"SELECT EXISTS (SELECT 1 FROM entries WHERE {_OLD_RECORDS})"
+# A record leaves with its COMMIT entry, however much older it is: a stop ends no transaction.
+REMOVE_OLD_RECORDS = f"""
+    DELETE FROM entries WHERE {_OLD_RECORDS} AND (:forgets OR NOT EXISTS (
+        SELECT 1 FROM records INDEXED BY records_by_place WHERE records.place = entries.place
+    ))
 """
 # The entries of the records that REMOVE_RECORDS removes.
 REMOVE_DEFERRED = """

@@ -66,8 +66,12 @@ def change(path: Path, script: str) -> None:
 
 def stored(only: Agent, count: int) -> None:
     """Demand that the log holds the operations 0 to ``count`` - 1 in this order, and each once."""
-    wait_for("all is stored", lambda: only.status()["status"] == "OK")
-    assert only.status()["store"]["ops"] == count
+
+    def is_stored() -> bool:
+        status = only.status()
+        return bool(status["status"] == "OK" and status["store"]["ops"] == count)
+
+    wait_for("all is stored", is_stored)
     with only.follow("1" * 24) as stream:
         stream.until("reset")
         assert [

@@ -322,7 +322,7 @@ async def test_without_the_table_of_transactions_everything_else_goes_on(
         await _goes_on(store, topic)
         assert await payloads_committed(store, topic) == ["b", "new"]
         clock.ms += 5001 + TWENTY_MINUTES_MS
-        assert await store.topics.sweep() == 4
+        assert await store.topics.sweep() == 3  # the record of the transaction that is open stays
         assert count(path, "records") == 1
 
 
