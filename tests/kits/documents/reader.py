@@ -168,6 +168,11 @@ class Reader:
         while (count := self._connections()) == before or count < len(self._staying):
             assert time.monotonic() < deadline, f"{command} does not follow"
             time.sleep(0.01)
+        listed = all("consumers" in agent.status() for agent in self.agents.values())
+        if command.startswith("curl ") and listed:  # a relay connects and disconnects meanwhile
+            while self._staying[-1].ports().isdisjoint(self._consumers()):
+                assert time.monotonic() < deadline, f"{command} does not follow"
+                time.sleep(0.01)
 
     def _wait_for_positions(self) -> None:
         """Wait until every state file has an event id: consumers save once a second."""
@@ -202,6 +207,11 @@ class Reader:
 
     def _connections(self) -> int:
         return sum(agent.status()["connections"] for agent in self.agents.values())
+
+    def _consumers(self) -> set[int]:
+        """Return the ports from which consumers follow."""
+        found = [agent.status()["consumers"] for agent in self.agents.values()]
+        return {int(each["address"].rpartition(":")[2]) for some in found for each in some}
 
     def _compare(self, snippet: Snippet) -> None:
         if self._last is None:

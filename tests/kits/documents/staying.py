@@ -7,6 +7,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 from tests.kits.agents.agent import DEADLINE
@@ -45,13 +46,21 @@ class Staying:
             self._lines.put(line)
         self._lines.put(None)
 
+    def ports(self) -> set[int]:
+        """Return the ports of its own TCP connections over IPv4."""
+        folder = Path(f"/proc/{self._process.pid}")
+        links = {os.readlink(each) for each in (folder / "fd").iterdir()}
+        rows = [line.split() for line in (folder / "net/tcp").read_text().splitlines()[1:]]
+        return {int(row[1].partition(":")[2], 16) for row in rows if f"socket:[{row[9]}]" in links}
+
     def expect(self, text: str) -> None:
         """Read the next lines and compare them with these. Heartbeats do not count."""
         wanted = shape(text)
         got: list[str] = []
+        end = time.monotonic() + DEADLINE
         while len(got) < len(wanted):
             try:
-                line = self._lines.get(timeout=DEADLINE)
+                line = self._lines.get(timeout=max(0, end - time.monotonic()))
             except queue.Empty:
                 line = None
             assert line is not None, f"wanted {wanted}, came {got}"
