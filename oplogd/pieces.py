@@ -1,7 +1,6 @@
 """Work in pieces, so that the event loop can do other work in between. No I/O."""
 
 from collections.abc import Generator, Iterable, Iterator, Sized
-from itertools import islice
 from typing import TypeVar
 
 _T = TypeVar("_T")
@@ -20,18 +19,16 @@ def pieces(values: Iterable[_Sized]) -> Iterator[list[_Sized]]:
 
     ``len`` of a value is its size in bytes.
     """
-    left = iter(values)
-    while group := list(_group(left)):
-        yield group
-
-
-def _group(values: Iterator[_Sized]) -> Iterator[_Sized]:
+    group: list[_Sized] = []
     size = 0
-    for value in islice(values, _MOST_VALUES):
-        yield value
+    for value in values:
+        group.append(value)
         size += len(value)
-        if size >= _MOST_BYTES:
-            return
+        if len(group) == _MOST_VALUES or size >= _MOST_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def at_once(work: Pieces[_T]) -> _T:

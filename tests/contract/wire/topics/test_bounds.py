@@ -17,7 +17,8 @@ def left(topic: TopicClient) -> int:
     return count
 
 
-def test_the_oldest_messages_leave_and_a_reader_behind_gets_a_gap(target: Target) -> None:
+def behind(target: Target) -> tuple[TopicClient, str]:
+    """Return a topic whose first messages have left, and the id of the first one."""
     topic = TopicClient(target).create({"max_bytes": BOUND})
     topic.store("first")
     position = topic.polled()[0]["id"]
@@ -25,6 +26,11 @@ def test_the_oldest_messages_leave_and_a_reader_behind_gets_a_gap(target: Target
     for _ in range(16):
         topic.store(LARGE)
     assert wait_until(lambda: left(topic) <= 8)
+    return topic, position
+
+
+def test_the_oldest_messages_leave_and_a_reader_behind_gets_a_gap(target: Target) -> None:
+    topic, position = behind(target)
     assert left(topic) >= 7
     reply = topic.poll(position, inclusive=False)
     assert (reply.status, reply.header("Oplog-Gap")) == (200, "1")
@@ -32,13 +38,7 @@ def test_the_oldest_messages_leave_and_a_reader_behind_gets_a_gap(target: Target
 
 
 def test_a_stream_that_is_behind_is_reset(target: Target) -> None:
-    topic = TopicClient(target).create({"max_bytes": BOUND})
-    topic.store("first")
-    position = topic.polled()[0]["id"]
-    topic.store("second")
-    for _ in range(16):
-        topic.store(LARGE)
-    assert wait_until(lambda: left(topic) <= 8)
+    topic, position = behind(target)
     with topic.follow(position) as stream:
         assert event_of(stream.take(1)[0]) == "reset"
 
