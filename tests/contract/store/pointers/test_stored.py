@@ -261,6 +261,20 @@ async def test_a_page_of_large_stored_messages_has_about_a_megabyte_and_never_no
     assert pages == [2, 1, 1, 2]
 
 
+@pytest.mark.parametrize("with_another", [False, True])
+async def test_a_large_message_is_stored_as_it_is(
+    txn_store: StoreHandle, *, with_another: bool
+) -> None:
+    """SQLite gets it as a value of its own if it is alone."""
+    topic = await txn_store.topics.create(NAME, None)
+    payloads = ['\0ä\n"' * 30_000 + "end", *(["small"] if with_another else [])]
+    await publish_under(txn_store, topic, 7, *payloads)
+    await store_under(txn_store, topic, 7, *payloads)
+    await publish_stored(txn_store, topic, 7)
+    await txn_store.pointers.decide([topic.log], 7, Decision.COMMITTED)
+    assert (await committed(txn_store, topic)).payloads == 2 * payloads
+
+
 async def test_own_times_to_live_of_stored_messages_count_from_the_publish(
     txn_kit: Kit, txn_store: StoreHandle
 ) -> None:

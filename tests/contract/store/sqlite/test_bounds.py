@@ -191,6 +191,24 @@ async def test_the_decision_of_a_late_commit_leaves_after_its_messages(path: Pat
         assert await is_exact(store, path)
 
 
+async def test_the_decision_of_a_late_commit_leaves_after_messages_that_expire_later(
+    path: Path,
+) -> None:
+    clock = VirtualClock()
+    async with opened(path, clock) as store:
+        topic = await store.topics.create(NAME, 3600)
+        await publish_under(store, topic, 7, "late")
+        clock.ms += TIMEOUT_MS + 1
+        await store.pointers.keep()
+        clock.ms += 3_600_000 - TIMEOUT_MS - 1000
+        await store.pointers.decide([topic.log], 7, Decision.COMMITTED)
+        for minutes, pointers in ((45, 1), (60, 0)):
+            clock.ms += minutes * 60_000
+            await publish(store.topics, topic, "more")
+            await store.topics.sweep()
+            assert pointer_counts(path)[0] == pointers
+
+
 # --- Model ---
 
 SIZE_OF = octets_of("000000" + "m" * 4_000)

@@ -7,13 +7,15 @@ from pymongo.database import Database
 from oplogd.pointer import Decision
 from oplogd.store.mongo import MongoStore, Timing
 from oplogd.store.mongo.layout import Document
-from oplogd.store.topics import Full, MessageBatch, Topic
+from oplogd.store.mongo.topics.layout import places_of
+from oplogd.store.topics import EntryKind, Full, MessageBatch, Topic
 from tests.integration.mongo.topics.topics import ENTRIES, NAME, stored
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.mongo.fixtures import MakeStore
 from tests.kits.store.bounded import BOUND, FIT, SIZE, fill, large, settle
 from tests.kits.store.messages import messages, payloads_of
 from tests.kits.store.pointing import publish_under
+from tests.kits.store.transacting import committed_with, record
 
 NOW = Timing(bounds_seconds=0.0)
 
@@ -56,6 +58,30 @@ async def test_what_has_left_is_hidden_at_once_and_removed_after_twenty_minutes(
         await store.topics.shrink()
         assert len(stored(database, topic)) == left
         assert len(await payloads_of(store.topics, topic)) == left
+    finally:
+        await store.close()
+
+
+async def test_records_that_bytes_have_passed_do_not_stay_as_long_as_the_time_to_live(
+    clock: VirtualClock, database: Database[Document], plain_url: str
+) -> None:
+    own = VirtualClock()
+    clock_of_store = replace(clock.dates, boot=own.monotonic)
+    store = await ready(MongoStore(plain_url, collection="plain", clock=clock_of_store, timing=NOW))
+    try:
+        topic = await store.topics.create(NAME, 30 * 86_400, max_bytes=BOUND)
+        await committed_with(store, record(0, topic, "a"), record(1, topic, "b"))
+        for minutes in (2, 21, 1):
+            own.seconds += 60 * minutes
+            clock.ms += 60_000 * minutes
+            await fill(store.topics, topic, FIT)
+            await settle(store.topics)
+        own.seconds += 1201
+        clock.ms += 1_201_000
+        await settle(store.topics)
+        assert {
+            each["kind"] for each in database[ENTRIES].find({"_id": places_of(topic.log, 0)})
+        } == {EntryKind.MESSAGE}
     finally:
         await store.close()
 
