@@ -47,6 +47,15 @@ async def test_a_message_is_absent_one_ms_after_the_ttl_before_any_sweep(
     assert bounds.now_ms == topic_kit.clock.ms
 
 
+async def test_a_large_message_has_its_own_ttl(topic_kit: Kit, topics: Topics) -> None:
+    topic = await topics.create(NAME, 3600)
+    await publish(topics, topic, "x" * 100_000, ttl=5)
+    topic_kit.clock.ms += 5000
+    assert await payloads_of(topics, topic) == ["x" * 100_000]
+    topic_kit.clock.ms += 1
+    assert await payloads_of(topics, topic) == [None]
+
+
 @pytest.mark.parametrize("topic_kits", KITS, indirect=True)
 async def test_the_front_is_the_newest_message_that_is_gone(topic_kit: Kit, topics: Topics) -> None:
     topic = await topics.create(NAME, 5)
