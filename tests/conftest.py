@@ -36,6 +36,8 @@ DRIVERS = {
 }
 
 
+_ROOM = pytest.StashKey[ServerRoom]()
+
 # Each drops the databases that the tests have made on a shared server.
 _drops: list[Callable[[], None]] = []
 
@@ -127,9 +129,19 @@ def pytest_configure(config: pytest.Config) -> None:
                 "opensearch": OpenSearchServer,
             }
         )
+        config.stash[_ROOM] = room
         config.add_cleanup(room.close)
     if os.environ.get(REQUIRE_ALL):
         config.pluginmanager.register(RequireAll())
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Tell which servers have ended: that explains failures of tests in which nothing is wrong."""
+    for text in config.stash[_ROOM].ended:
+        terminalreporter.section("a server of the run ended")
+        terminalreporter.write_line(text)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -6,6 +6,7 @@ for a server by name over a Unix socket, whose path is in a variable of the envi
 
 import json
 import os
+import select
 import shutil
 import socket
 import subprocess
@@ -22,6 +23,8 @@ from tests.kits.servers import watch
 VARIABLE = "OPLOG_TEST_SERVERS"
 # Seconds for the start of a server on a busy machine.
 DEADLINE = 180.0
+# The end of a server's log that is told, in characters.
+_TOLD = 4_000
 
 Address = dict[str, Any]
 
@@ -35,6 +38,11 @@ class Server(Protocol):
     def end_signal(self) -> tuple[int, int]:
         """Return a signal that ends the server at once, and the process that it is for."""
 
+    def start(self) -> None:
+        """Start the server again at the same address, with the data that it has on the disk."""
+
+    def kill(self) -> None: ...
+
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: Any) -> None: ...
@@ -45,12 +53,17 @@ class UnavailableError(Exception):
 
 
 class ServerRoom:
-    """``makers``: how to make each server, given an empty folder. They raise UnavailableError."""
+    """``makers``: how to make each server, given an empty folder. They raise UnavailableError.
+
+    A server that ends before the run is started again: its end fails the tests that it meets, not
+    all that follow. ``ended`` has a text for each such end, with what the server wrote last.
+    """
 
     def __init__(self, makers: Mapping[str, Callable[[Path], Server]]) -> None:
         self._makers = makers
         self._locks = {name: threading.Lock() for name in makers}
         self._answers: dict[str, Address] = {}
+        self.ended: list[str] = []
         self._servers = ExitStack()
         self._watch: subprocess.Popen[str] | None = None
         self._watch_lock = threading.Lock()
@@ -89,9 +102,28 @@ class ServerRoom:
         except Exception as error:
             return {"error": str(error)}
         else:
-            self._tell_watch(*server.end_signal())
             self._answers[name] = server.reached_at()
+            self._look_after(name, server)
         return self._answers[name]
+
+    def _look_after(self, name: str, server: Server) -> None:
+        self._tell_watch(*server.end_signal())
+        process = os.pidfd_open(server.end_signal()[1])
+        threading.Thread(target=self._await_end, args=(name, server, process), daemon=True).start()
+
+    def _await_end(self, name: str, server: Server, process: int) -> None:
+        select.select([process], [], [])
+        os.close(process)
+        with self._locks[name]:
+            if self._is_closing:
+                return
+            folder = self._answers[name].get("folder") or self._folder / name
+            log = Path(folder) / "server.log"
+            said = log.read_text(errors="replace")[-_TOLD:] if log.exists() else ""
+            self.ended.append(f"{name} ended before the run, and was started again.\n{said}")
+            server.kill()
+            server.start()
+            self._look_after(name, server)
 
     def _tell_watch(self, number: int, process: int) -> None:
         with self._watch_lock:

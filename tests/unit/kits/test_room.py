@@ -1,6 +1,7 @@
 """The servers of a run: each starts once and ends with the run."""
 
 import os
+import queue
 import select
 import signal
 import subprocess
@@ -26,6 +27,7 @@ class Sleeper:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
+        self.starts: queue.SimpleQueue[int] = queue.SimpleQueue()
 
     def reached_at(self) -> dict[str, Any]:
         return {"pid": self.end_signal()[1], "folder": str(self._folder)}
@@ -34,14 +36,21 @@ class Sleeper:
         assert self._process is not None
         return signal.SIGKILL, self._process.pid
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
         self._process = subprocess.Popen(["sleep", "3600"])
-        return self
+        self.starts.put(self._process.pid)
 
-    def __exit__(self, *_: object) -> None:
+    def kill(self) -> None:
         assert self._process is not None
         self._process.kill()
         self._process.wait()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
 
 @pytest.fixture(autouse=True)
@@ -96,6 +105,28 @@ def test_a_start_that_failed_is_tried_again_and_a_missing_program_is_not() -> No
             address_of("missing")
     assert calls == ["slow", "slow", "missing"]
     room.close()
+
+
+def test_a_server_that_ends_before_the_run_is_started_again_each_time_and_told() -> None:
+    made: list[Sleeper] = []
+
+    def make(folder: Path) -> Sleeper:
+        (folder / "server.log").write_text("panic: " + "x" * 10_000 + " in cursor")
+        made.append(Sleeper(folder))
+        return made[0]
+
+    room = ServerRoom({"sleeper": make})
+    address_of("sleeper")
+    for _ in range(2):
+        os.kill(made[0].starts.get(timeout=DEADLINE), signal.SIGKILL)
+    last = made[0].starts.get(timeout=DEADLINE)
+    room.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(last, 0)
+    assert [text.splitlines()[0] for text in room.ended] == [
+        "sleeper ended before the run, and was started again."
+    ] * 2
+    assert all(text.endswith("x in cursor") and len(text) < 5_000 for text in room.ended)
 
 
 def test_the_end_of_the_room_waits_for_a_start_under_way() -> None:
