@@ -197,11 +197,15 @@ def build(name: str, source: Path, make: Callable[[Path, Path], None]) -> Path:
 def _go_build(source: Path, target: Path) -> None:
     environ = {
         **os.environ,
-        "GOFLAGS": "-mod=mod -buildvcs=false",
+        "GOFLAGS": "-buildvcs=false",
         "CGO_ENABLED": "0",
         "GOTOOLCHAIN": "local",
     }
-    run([go_program(), "build", "-o", str(target / "ferretdb"), "."], source, environ)
+    go = go_program()
+    run([go, "mod", "vendor"], source, environ)
+    tracking = source / "vendor/github.com/FerretDB/FerretDB/internal/util/resource/resource.go"
+    shutil.copyfile(source / "resource.go.txt", tracking)
+    run([go, "build", "-o", str(target / "ferretdb"), "."], source, environ)
 
 
 # Without symbols a program is linked in half the time.

@@ -25,7 +25,7 @@ func main() {
 		log.Fatal("usage: ferretdb [-together] ADDRESS FOLDER")
 	}
 	// It lives on little data and makes much garbage: collecting that at every doubling took half of its time.
-	debug.SetGCPercent(400)
+	debug.SetGCPercent(1600)
 	listener, err := net.Listen("tcp", flag.Arg(0))
 	if err != nil {
 		log.Fatal(err)
