@@ -72,6 +72,10 @@ class StampRepair:
         purged, moved = whole(topic.get("purged")) or 0, 0
         floor = min(now, number(topic, "floor_stamp"))
         following, after = max(now, floor + 1), number(topic, "floor")
+        # The bytes of the topic are counted anew: their segments have the old times.
+        same = {"_id": topic["_id"], **numbered(log)}
+        members: Document = {"floor_stamp": floor, "sizes": []}
+        await self._link.topics.update_one(same, {"$set": members})
         while True:
             chosen = entries.find({"_id": places_of(log, after)}, {"ts": 1, "q": 1, "expires": 1})
             if not (found := await chosen.sort("_id", 1).limit(_STEP).to_list()):
@@ -85,11 +89,9 @@ class StampRepair:
                 await entries.bulk_write(_changes(ahead, following))
                 moved = moved or _moved(purged, ahead, following)
                 following += len(ahead)
-        members = {"floor_stamp": floor}
         if purged > now:  # readers from before what was taken away learn of it as before
-            members["purged"] = moved or following
-        same = {"_id": topic["_id"], **numbered(log)}
-        await self._link.topics.update_one(same, {"$set": members})
+            members = {"purged": moved or following}
+            await self._link.topics.update_one(same, {"$set": members})
 
 
 def _changes(entries: Sequence[Document], first: int) -> list[UpdateOne]:
