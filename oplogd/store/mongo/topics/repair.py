@@ -71,7 +71,8 @@ class StampRepair:
         first: int | None = None
         purged, moved = whole(topic.get("purged")) or 0, 0
         floor = min(now, number(topic, "floor_stamp"))
-        following, after = max(now, floor + 1), number(topic, "floor")
+        # Entries behind the floor, too: the sweep removes records by their dates.
+        following, after = max(now, floor + 1), 0
         # The bytes of the topic are counted anew: their segments have the old times.
         same = {"_id": topic["_id"], **numbered(log)}
         members: Document = {"floor_stamp": floor, "sizes": []}

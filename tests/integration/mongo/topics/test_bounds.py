@@ -15,6 +15,7 @@ from tests.kits.mongo.fixtures import MakeStore
 from tests.kits.store.bounded import BOUND, FIT, SIZE, fill, large, settle
 from tests.kits.store.messages import messages, payloads_of
 from tests.kits.store.pointing import publish_under
+from tests.kits.store.stepping import YEARS
 from tests.kits.store.transacting import committed_with, record
 
 NOW = Timing(bounds_seconds=0.0)
@@ -84,6 +85,41 @@ async def test_records_that_bytes_have_passed_do_not_stay_as_long_as_the_time_to
         } == {EntryKind.MESSAGE}
     finally:
         await store.close()
+
+
+async def test_records_that_bytes_have_passed_leave_after_a_repair_of_their_times(
+    clock: VirtualClock, database: Database[Document], plain_url: str
+) -> None:
+    store = await ready(MongoStore(plain_url, collection="plain", clock=clock.dates, timing=NOW))
+    try:
+        topic = await store.topics.create(NAME, 30 * 86_400, max_bytes=BOUND)
+        await stepped(clock, store, YEARS)
+        await committed_with(store, record(0, topic, "a"), record(1, topic, "b"))
+        for minutes in (2, 1):
+            clock.ms += 60_000 * minutes
+            await fill(store.topics, topic, FIT)
+            await settle(store.topics)
+        await stepped(clock, store, -YEARS)
+        await store.new_epoch()
+        for _ in range(3):
+            clock.ms += 60_000 * 21
+            await fill(store.topics, topic, FIT)
+            await settle(store.topics)
+            await store.topics.sweep()
+        assert {
+            each["kind"] for each in database[ENTRIES].find({"_id": places_of(topic.log, 0)})
+        } == {EntryKind.MESSAGE}
+    finally:
+        await store.close()
+
+
+async def stepped(clock: VirtualClock, store: MongoStore, seconds: int) -> None:
+    """Set the clock, and let it stand until everything follows it."""
+    clock.jump(seconds)
+    for _ in range(2):
+        await store.keep_clock()
+        clock.ms += 700_000
+    await store.keep_clock()
 
 
 async def test_entries_of_an_older_agent_are_counted(
