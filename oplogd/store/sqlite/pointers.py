@@ -57,7 +57,7 @@ class SqlitePointers:
     ) -> list[Mark]:
         def step(db: sqlite3.Connection, _: PointerDecisions) -> list[Mark]:
             present = self._clock.present()
-            _require_room(db, log, pointer, present)
+            _require_room(db, log, pointer, messages, present)
             return steps.publish(db, log, pointer, messages, timeout_ms, present)
 
         return await self._shared.run(step)
@@ -72,7 +72,7 @@ class SqlitePointers:
     ) -> None:
         def step(db: sqlite3.Connection, _: PointerDecisions) -> None:
             present = self._clock.present()
-            _require_room(db, log, pointer, present)
+            _require_room(db, log, pointer, messages, present)
             steps.store(db, log, pointer, messages, timeout_ms, limits, present)
 
         await self._shared.run(step)
@@ -130,10 +130,16 @@ class SqlitePointers:
         return await self._lookups.run(rows.stats)
 
 
-def _require_room(db: sqlite3.Connection, log: int, pointer: int, present: Present) -> None:
+def _require_room(
+    db: sqlite3.Connection,
+    log: int,
+    pointer: int,
+    messages: Sequence[Message],
+    present: Present,
+) -> None:
     """Raise TopicFullError, or what no retry will change, unless the topic has room."""
     try:
-        room.require(db, (log,), present)
+        room.require(db, ((log, len(data)) for data, _ in messages), present)
     except TopicFullError:
         rows.find_open(db, log, pointer)
         raise

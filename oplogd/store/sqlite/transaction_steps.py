@@ -63,7 +63,8 @@ def write(
     new = _new_records(db, id_, records)
     octets = sum(len(record.content.data) for record in new)
     _check(transaction, new, octets, limits)
-    room.require(db, {record.log for record in new if record.log}, present)
+    sizes = ((record.log, len(record.content.data)) for record in new if record.log)
+    room.require(db, sizes, present)
     for part in parts(new, _size):
         _add(db, id_, part, present.ms)
     return rows.set_written(db, transaction, {each.log for each in new}, len(new), octets)

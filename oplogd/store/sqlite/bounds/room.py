@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import nullcontext
 
 from oplogd.clock.ages import Present
 from oplogd.errors import TopicFullError
@@ -12,7 +13,7 @@ from oplogd.store.sqlite.bounds import statements as sql
 from oplogd.store.sqlite.connection import transaction
 from oplogd.store.sqlite.statements import STATEMENT_BYTES
 from oplogd.store.sqlite.topic_statements import MAX_STAMP
-from oplogd.store.topics import Full, MessageBatch, Outcome, Refused
+from oplogd.store.topics import ENTRY_OCTETS, Full, MessageBatch, Outcome, Refused
 
 # Appends of more messages ask for bounds by a statement of their own.
 _FEW = 64
@@ -48,21 +49,28 @@ def _append_over(
         if sql.TOTAL_LOG in over and leaving.find(db, log):
             full[log] = Full(_full_total(db))
         elif log in over:
-            count = sum(len(batch.messages) for batch in batches if batch.log == log)
-            if reason := _make_room(db, log, count, present):
+            messages = [each for batch in batches if batch.log == log for each in batch.messages]
+            octets = sum(len(data) for data, _ in messages)
+            if reason := _make_room(db, log, len(messages), octets, present):
                 full[log] = Full(reason)
     rest = [batch for batch in batches if batch.log not in full]
     placed = iter(topic_entries.append(db, rest, present.ms) if rest else ())
     return [full[batch.log] if batch.log in full else next(placed) for batch in batches]
 
 
-def require(db: sqlite3.Connection, logs: Iterable[int], present: Present) -> None:
-    """Raise TopicFullError unless these topics have room, in the caller's transaction."""
+def require(db: sqlite3.Connection, messages: Iterable[tuple[int, int]], present: Present) -> None:
+    """Raise TopicFullError unless these topics have room, in the caller's transaction.
+
+    ``messages``: the log and the bytes of each one that will be added.
+    """
+    added: dict[int, list[int]] = {}
+    for log, octets in messages:
+        added.setdefault(log, []).append(octets)
     over = over_bound(db)
-    for log in set(logs):
+    for log, sizes in added.items():
         if sql.TOTAL_LOG in over:
             raise TopicFullError(_full_total(db))
-        if reason := shrink(db, log, present)[1]:
+        if reason := _make_room(db, log, len(sizes), sum(sizes), present):
             raise TopicFullError(reason)
 
 
@@ -104,13 +112,24 @@ def _and_newest(
     return then._replace(removed=step.removed + then.removed, octets=step.octets + then.octets)
 
 
-def _make_room(db: sqlite3.Connection, log: int, count: int, present: Present) -> str | None:
-    """Let twice as many entries leave as an append adds. Return why it must be refused."""
-    for _ in range(1 + 2 * count // leaving.STEP_ENTRIES):
-        with transaction(db):
+def _make_room(
+    db: sqlite3.Connection, log: int, count: int, octets: int, present: Present
+) -> str | None:
+    """Let twice as many entries and bytes leave as ``count`` messages of ``octets`` add.
+
+    Return why they must be refused. Each step is a transaction, unless the caller has begun one.
+    """
+    steps = 1 + 2 * count // leaving.STEP_ENTRIES
+    most = 1 + 2 * (count + octets // ENTRY_OCTETS) // leaving.STEP_ENTRIES
+    left = 0
+    for number in range(most):
+        if number >= steps and left >= 2 * octets:
+            break
+        with nullcontext() if db.in_transaction else transaction(db):
             step, reason = shrink(db, log, present)
         if step is None or reason is not None:
             return reason
+        left += step.octets
     return None
 
 

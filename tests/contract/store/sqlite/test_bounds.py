@@ -253,3 +253,30 @@ async def test_random_publishes_and_bounds_keep_the_newest_messages(
             if what == "shrink":
                 assert len(left) * SIZE_OF <= bound
             assert await is_exact(store, path)
+
+
+@pytest.mark.parametrize("way", ["publish", "publish under", "store", "write"])
+async def test_what_is_large_takes_the_place_of_as_much_that_is_small(path: Path, way: str) -> None:
+    """The keeper does not run meanwhile."""
+    size = 300_000
+    async with opened(path) as store:
+        topic = await store.topics.create(NAME, None, max_bytes=BOUND)
+        transaction = await begin(store)
+        await fill_with_small(store, topic)
+        for place in range(3):
+            payload = "x" * size
+            if way == "publish":
+                await publish(store.topics, topic, payload)
+            elif way == "publish under":
+                await publish_under(store, topic, 7, payload)
+            elif way == "store":
+                await store_under(store, topic, 7, payload)
+            else:
+                await write(store, transaction, *records(topic, payload, first=place))
+        assert number(path, f"SELECT {PRESENT}") <= BOUND + keeper.APPENDED_OCTETS + size
+
+
+async def fill_with_small(store: SqliteStore, topic: Topic) -> None:
+    for _ in range(1 + BOUND // (5_000 * octets_of(""))):
+        await publish(store.topics, topic, *[""] * 5_000)
+    await settle(store.topics)
