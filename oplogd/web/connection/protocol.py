@@ -18,7 +18,12 @@ from oplogd.descriptors import Descriptors
 from oplogd.logs import Episode
 from oplogd.web.connection import refusals
 from oplogd.web.connection.flow import HoldableFlow, LastAnswerTransport
-from oplogd.web.connection.framing import framing_problem, head_without_upgrade, wants_stream
+from oplogd.web.connection.framing import (
+    framing_problem,
+    head_without_upgrade,
+    plain_cookies,
+    wants_stream,
+)
 from oplogd.web.connection.limits import MAX_HEADERS, RequestLimits
 from oplogd.web.connection.timing import BodyDeadline, Timer, TimerPurpose
 from oplogd.web.connection.unsent import AnswerWatch, unsent_bytes
@@ -193,6 +198,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._head_bytes += len(name) + len(value) + 4
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
+        elif name == b"cookie":
+            value = plain_cookies(value)
         self.headers.append((name, value))
         if len(self.headers) > MAX_HEADERS:
             self._fail(refusals.too_many_headers())

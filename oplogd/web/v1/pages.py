@@ -21,6 +21,8 @@ NEXT = "Oplog-Next"
 
 # Longer than every cursor: a name has 249 characters.
 _MAX_CURSOR = 600
+# No store compares with numbers of more than 64 bits.
+_LARGE = 1 << 63
 # Items that are shown and encoded in one turn of the event loop.
 _PIECE = 100
 
@@ -58,7 +60,11 @@ def key_in(after: str, type_: type[_Key]) -> _Key | None:
     try:
         if len(after) > _MAX_CURSOR or not after.isascii():
             raise ValueError
-        return msgspec.json.decode(urlsafe_b64decode(after + "=" * (-len(after) % 4)), type=type_)
+        key = msgspec.json.decode(urlsafe_b64decode(after + "=" * (-len(after) % 4)), type=type_)
+        for part in key if isinstance(key, tuple) else (key,):
+            if isinstance(part, int) and not -_LARGE <= part < _LARGE:
+                raise ValueError
+        return key
     except ValueError:  # msgspec's errors, too
         raise MessageError("after", f"must be what {NEXT} of a page says") from None
 

@@ -214,6 +214,8 @@ OTHERS = (
             headers=(("Accept", "a," * 30_000),)),
     Hostile("a long path", "GET", "/" + "a" * 60_000, lambda: b"", packed=False),
     Hostile("a long type", "POST", "/ops", lambda: b"{}", "a" * 60_000, packed=False),
+    Hostile("escapes in a cookie", "GET", "/status", lambda: b"", packed=False,
+            headers=(("Cookie", 'a="' + "\\1\\2" * 15_000 + '"'),)),
     Hostile("a forwarded chain", "GET", "/live", lambda: b"", packed=False,
             headers=(("X-Forwarded-For", "1.2.3.4," * 7_000),)),
     Hostile("filter values", "GET", "/ops?types=" + ",".join(map(str, range(10_000))), lambda: b"",

@@ -63,10 +63,13 @@ def test_a_cursor_is_the_key_that_was_encoded() -> None:
         assert key_in(cursor(key), str) == key
     place = PointerKey(1_700_000_000_000, (1 << 62) - 1, (1 << 23) - 1)
     assert key_in(cursor(place), PointerKey) == place
-    for wrong in (cursor(5), cursor([1, 2]), cursor(["a", 1, 2]), "é", "!", "A" * 700):
+    large = (cursor([0, 1 << 63, 0]), cursor([-(1 << 63) - 1, 0, 0]))
+    for wrong in (cursor(5), cursor([1, 2]), cursor(["a", 1, 2]), "é", "!", "A" * 700, *large):
         with pytest.raises(MessageError, match="after: must be what"):
             key_in(wrong, PointerKey)
     assert key_in("", PointerKey) is None
+    with pytest.raises(MessageError, match="after: must be what"):
+        key_in(cursor(10**30), int)
 
 
 def test_a_list_is_whole_unless_a_page_is_asked_for() -> None:
