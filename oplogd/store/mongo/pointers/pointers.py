@@ -207,22 +207,37 @@ class MongoPointers:
         """
         async with self._working():
             await self._check_topic(log)
-            is_free = await self._reporting.is_aborted(pointer, log)
-            is_late = not is_free and await self._reporting.is_committed(pointer, log)
-            if is_late and not force:
-                raise too_late(pointer)
-            if is_late:
-                # Another agent may be about to append the rest of a late commit: it must meet
-                # entries, which are voided here.
-                await self._reporting.report([log], pointer, Decision.COMMITTED)
-            mark = None
-            for note in await self._rollbacks.pending(pointer, log):
+            try:
+                return await self._roll_back(log, pointer, stamps, force=force)
+            except TransactionConflictError:
+                if not force:
+                    raise
+            # The report of a commit has overtaken it: now it is late.
+            return await self._roll_back(log, pointer, stamps, force=force)
+
+    async def _roll_back(
+        self, log: int, pointer: int, stamps: Sequence[int] | None, *, force: bool
+    ) -> Mark | None:
+        is_free = await self._reporting.is_aborted(pointer, log)
+        is_late = not is_free and await self._reporting.is_committed(pointer, log)
+        if is_late and not force:
+            raise too_late(pointer)
+        if is_late:
+            # Another agent may be about to append the rest of a late commit: it must meet
+            # entries, which are voided here.
+            await self._reporting.report([log], pointer, Decision.COMMITTED)
+        mark = None
+        for note in await self._rollbacks.pending(pointer, log):
+            try:
                 mark = await self._rollbacks.complete(note)
-            for note in await self._rollbacks.note(
-                pointer, log, stamps, is_free=is_free or is_late, is_gap=is_late
-            ):
-                mark = await self._rollbacks.complete(note) or mark
-            return mark
+            except TransactionConflictError:
+                if not is_late:  # else it is another rollback that the report has overtaken
+                    raise
+        for note in await self._rollbacks.note(
+            pointer, log, stamps, is_free=is_free or is_late, is_gap=is_late
+        ):
+            mark = await self._rollbacks.complete(note) or mark
+        return mark
 
     async def decide(
         self, logs: Sequence[int], pointer: int, decision: Decision

@@ -90,6 +90,21 @@ async def test_a_report_between_two_steps_of_a_rollback_comes_first_or_after_all
     assert await kinds(keeper, topic) == before
 
 
+async def test_a_forced_rollback_that_a_report_overtakes_is_a_purge(
+    keeper: MongoStore, other: MongoStore, steps: Steps
+) -> None:
+    (topic,) = await topics_of(keeper, "a")
+    await publish(keeper, topic, "a", "b")
+    steps.hold_at = "rollback-noted"
+    rolling = asyncio.create_task(other.pointers.rollback(topic.log, TEPHRA, None, force=True))
+    await steps.held.wait()
+    await keeper.pointers.decide([topic.log], TEPHRA, COMMITTED)
+    steps.go_on.set()
+    assert await rolling is not None
+    assert await kinds(keeper, topic) == ["void", "void", "commit", "void"]
+    assert (await keeper.topics.log(topic).locate()).purged > 0
+
+
 @pytest.mark.parametrize("step", ROLLBACK_STEPS)
 async def test_a_rollback_that_was_cut_before_a_commit_is_complete_or_never_done(
     keeper: MongoStore,
