@@ -39,6 +39,10 @@ class Undecided:
             del self._offsets[pointer]
         return _ITEM_BYTES
 
+    def count(self, pointer: int) -> int:
+        """Return the number of entries of a pointer."""
+        return len(self._offsets.get(pointer, ()))
+
     def decide(self, pointer: int) -> tuple[set[int], int]:
         """Remove the entries of a pointer. Return their offsets and the bytes that they had."""
         offsets = self._offsets.pop(pointer, set())

@@ -28,6 +28,9 @@ _UNBOUNDED = 1 << 62
 
 _FEW = 64
 
+# Entries that a rollback or a decision changes in one turn of the event loop: some milliseconds.
+_MOST_CHANGED = 10_000
+
 _MESSAGE = EntryKind.MESSAGE.value
 _VOID = EntryKind.VOID.value
 _COMMITTED = Filter(committed=True)
@@ -87,6 +90,8 @@ class TopicRing(Ring):
         self._hidden_ms = 0
         # See ``TopicBounds``.
         self.repaired: Repaired = ()
+        # Entries that the rollbacks and decisions of one ``append`` may still change.
+        self._changes_left = 0
         # When entries were written whose times do not tell it, by offset.
         self._written: dict[int, int] = {}
 
@@ -122,6 +127,7 @@ class TopicRing(Ring):
         """
         entries = list(entries)
         self._compare_ages()
+        self._changes_left = _MOST_CHANGED
         super().append(entries)
         for entry in entries:
             if entry.event != _MESSAGE:
@@ -134,8 +140,10 @@ class TopicRing(Ring):
                 heapq.heappush(self._own, (entry.expires_ms, entry.offset))
         self._forget_dropped()
         self._set_due()
-        if any(entry.event == _VOID and _is_gap(entry) for entry in entries):
-            # Consumers behind the gap must learn of it: all of them ask where they stand.
+        is_gap = any(entry.event == _VOID and _is_gap(entry) for entry in entries)
+        if is_gap or self._changes_left < 0:
+            # Consumers behind the gap must learn of it: all of them ask where they stand. If there
+            # was too much to change, they read it from the store.
             self.restart(self.head)
 
     def _compare_ages(self) -> None:
@@ -285,7 +293,9 @@ class TopicRing(Ring):
         else:
             self._substitute(entry, blocks)
             if decided := decided_by(kind, entry.data):
-                window.decide(decided[0], committed=decided[1])
+                undecided = window.undecided
+                if undecided is not None and self._may_change(undecided.count(decided[0])):
+                    window.decide(decided[0], committed=decided[1])
                 self._end_hold(decided[0])
 
     def _roll_back(self, data: str) -> None:
@@ -294,11 +304,16 @@ class TopicRing(Ring):
         if voided is None:
             return
         for first, count in voided.runs:
-            for offset in range(
-                max(first, self.base + 1), min(first + count, self.head.offset + 1)
-            ):
-                self.void(offset)
+            offsets = range(max(first, self.base + 1), min(first + count, self.head.offset + 1))
+            if self._may_change(len(offsets)):
+                for offset in offsets:
+                    self.void(offset)
         self._end_hold(int(voided.txn))
+
+    def _may_change(self, count: int) -> bool:
+        """Count changes of entries. False: with these it is too many, the ring begins anew."""
+        self._changes_left -= count
+        return self._changes_left >= 0
 
     def _end_hold(self, pointer: int) -> None:
         """Wake the consumers that wait for a pointer: something has happened to it."""
