@@ -20,7 +20,7 @@ from tests.integration.mongo.committing import (
 from tests.integration.mongo.pointing import TEPHRA, kinds, publish
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.mongo.fixtures import MakeStore
-from tests.kits.store.stepping import YEARS
+from tests.kits.store.stepping import YEARS, stepped
 
 _SETTLED_MS = 3_001
 
@@ -46,20 +46,12 @@ async def killed_ahead(
     clock: VirtualClock, steps: Steps, step: str, stores: list[MongoStore], call: Awaitable[object]
 ) -> None:
     """Kill a call after a step in a year that both agents have followed. Then set it back."""
-    await stand(clock, stores, YEARS, 61)
+    await stepped(clock, stores, YEARS, 61)
     steps.kill_at = step, 1
     with pytest.raises(KilledError):
         await call
     steps.kill_at = None
-    await stand(clock, stores, -YEARS, 661)
-
-
-async def stand(clock: VirtualClock, stores: list[MongoStore], step: int, seconds: int) -> None:
-    clock.jump(step)
-    for moved in (0, 1_000 * seconds, 1_000):
-        clock.ms += moved
-        for store in stores:
-            await store.keep_clock()
+    await stepped(clock, stores, -YEARS, 661)
 
 
 @pytest.mark.parametrize("step", ["decided", "commit-record"])
@@ -102,10 +94,10 @@ async def test_indexes_are_looked_after(
     keeper: MongoStore, clock: VirtualClock, database: Database[Document]
 ) -> None:
     await topics_of(keeper, "a")
-    await stand(clock, [keeper], YEARS, 61)
+    await stepped(clock, [keeper], YEARS, 61)
     await keeper.transactions.keep()
     await keeper.pointers.keep()
-    await stand(clock, [keeper], -YEARS, 661)
+    await stepped(clock, [keeper], -YEARS, 661)
     database["oplog_txns"].drop_index("active")
     database["oplog_pointers"].drop_index("due")
     await keeper.transactions.keep()

@@ -1,7 +1,10 @@
 """A clock that steps, in the tests of every store."""
 
+from collections.abc import Iterable
+
 from oplogd.store import Store
 from oplogd.store.topics import Topic
+from tests.kits.clock.virtual import VirtualClock
 from tests.kits.store.kits import Kit
 from tests.kits.store.messages import NAME, publish
 
@@ -15,6 +18,17 @@ async def stand(kit: Kit, store: Store, seconds: float) -> None:
     await store.keep_clock()
     kit.clock.ms += int(1000 * seconds)
     await store.keep_clock()
+
+
+async def stepped(
+    clock: VirtualClock, stores: Iterable[Store], step: int, seconds: int = 700
+) -> None:
+    """Let a clock step and stand. Agents look before, in the middle, and a second later."""
+    clock.jump(step)
+    for moved in (0, 1_000 * seconds, 1_000):
+        clock.ms += moved
+        for store in stores:
+            await store.keep_clock()
 
 
 async def poisoned(kit: Kit, store: Store, seconds: int = YEARS) -> Topic:

@@ -116,13 +116,19 @@ def test_an_agent_that_slept_alone_does_not_take_over_what_it_has_kept(
     assert guarded.now_ms() == START_MS
 
 
+def begun_a_day_later(clock: VirtualClock) -> GuardedClock:
+    """Return a clock that begins a day after the time that was kept."""
+    guarded = GuardedClock(clock.clock)
+    then = START_MS - DAY * 1000
+    guarded.begin(Saved(then, then, then, 0, 0))
+    return guarded
+
+
 def test_a_start_far_past_the_kept_time_is_told_without_a_warning(
     clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    guarded = GuardedClock(clock.clock)
-    then = START_MS - DAY * 1000
-    guarded.begin(Saved(then, then, then, 0, 0))
+    guarded = begun_a_day_later(clock)
     step = guarded.step()
     assert step is not None
     assert (step.waiting, step.seconds, step.is_stop) == (("times", "removals"), DAY, True)
@@ -226,9 +232,7 @@ def test_an_ordinary_stop_stays_one_although_readings_differ_by_a_ms(
     clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    guarded = GuardedClock(clock.clock)
-    then = START_MS - DAY * 1000
-    guarded.begin(Saved(then, then, then, 0, 0))
+    guarded = begun_a_day_later(clock)
     for _ in range(90):
         clock.move(1)
         clock.jump(-0.001)

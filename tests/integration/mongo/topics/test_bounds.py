@@ -1,9 +1,12 @@
 """Bounds in bytes on MongoDB: counted behind the appends, removed after a while."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from pymongo.database import Database
 
+from oplogd.clock.clocks import Clock
 from oplogd.pointer import Decision
 from oplogd.store.mongo import MongoStore, Timing
 from oplogd.store.mongo.layout import Document
@@ -15,7 +18,7 @@ from tests.kits.mongo.fixtures import MakeStore
 from tests.kits.store.bounded import BOUND, FIT, SIZE, fill, large, settle
 from tests.kits.store.messages import messages, payloads_of
 from tests.kits.store.pointing import publish_under
-from tests.kits.store.stepping import YEARS
+from tests.kits.store.stepping import YEARS, stepped
 from tests.kits.store.transacting import committed_with, record
 
 NOW = Timing(bounds_seconds=0.0)
@@ -24,6 +27,15 @@ NOW = Timing(bounds_seconds=0.0)
 async def ready(store: MongoStore) -> MongoStore:
     await store.open()
     return store
+
+
+@asynccontextmanager
+async def opened(url: str, clock: Clock) -> AsyncIterator[MongoStore]:
+    store = await ready(MongoStore(url, collection="plain", clock=clock, timing=NOW))
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 async def bounded(store: MongoStore) -> Topic:
@@ -41,9 +53,7 @@ async def test_what_has_left_is_hidden_at_once_and_removed_after_twenty_minutes(
     clock: VirtualClock, database: Database[Document], plain_url: str
 ) -> None:
     own = VirtualClock()
-    clock_of_store = replace(clock.dates, boot=own.monotonic)
-    store = await ready(MongoStore(plain_url, collection="plain", clock=clock_of_store, timing=NOW))
-    try:
+    async with opened(plain_url, replace(clock.dates, boot=own.monotonic)) as store:
         topic = await bounded(store)
         await fill(store.topics, topic, 2 * FIT)
         await settle(store.topics)
@@ -59,17 +69,13 @@ async def test_what_has_left_is_hidden_at_once_and_removed_after_twenty_minutes(
         await store.topics.shrink()
         assert len(stored(database, topic)) == left
         assert len(await payloads_of(store.topics, topic)) == left
-    finally:
-        await store.close()
 
 
 async def test_records_that_bytes_have_passed_do_not_stay_as_long_as_the_time_to_live(
     clock: VirtualClock, database: Database[Document], plain_url: str
 ) -> None:
     own = VirtualClock()
-    clock_of_store = replace(clock.dates, boot=own.monotonic)
-    store = await ready(MongoStore(plain_url, collection="plain", clock=clock_of_store, timing=NOW))
-    try:
+    async with opened(plain_url, replace(clock.dates, boot=own.monotonic)) as store:
         topic = await store.topics.create(NAME, 30 * 86_400, max_bytes=BOUND)
         await committed_with(store, record(0, topic, "a"), record(1, topic, "b"))
         for minutes in (2, 21, 1):
@@ -83,23 +89,20 @@ async def test_records_that_bytes_have_passed_do_not_stay_as_long_as_the_time_to
         assert {
             each["kind"] for each in database[ENTRIES].find({"_id": places_of(topic.log, 0)})
         } == {EntryKind.MESSAGE}
-    finally:
-        await store.close()
 
 
 async def test_records_that_bytes_have_passed_leave_after_a_repair_of_their_times(
     clock: VirtualClock, database: Database[Document], plain_url: str
 ) -> None:
-    store = await ready(MongoStore(plain_url, collection="plain", clock=clock.dates, timing=NOW))
-    try:
+    async with opened(plain_url, clock.dates) as store:
         topic = await store.topics.create(NAME, 30 * 86_400, max_bytes=BOUND)
-        await stepped(clock, store, YEARS)
+        await stepped(clock, [store], YEARS)
         await committed_with(store, record(0, topic, "a"), record(1, topic, "b"))
         for minutes in (2, 1):
             clock.ms += 60_000 * minutes
             await fill(store.topics, topic, FIT)
             await settle(store.topics)
-        await stepped(clock, store, -YEARS)
+        await stepped(clock, [store], -YEARS)
         await store.new_epoch()
         for _ in range(3):
             clock.ms += 60_000 * 21
@@ -109,17 +112,6 @@ async def test_records_that_bytes_have_passed_leave_after_a_repair_of_their_time
         assert {
             each["kind"] for each in database[ENTRIES].find({"_id": places_of(topic.log, 0)})
         } == {EntryKind.MESSAGE}
-    finally:
-        await store.close()
-
-
-async def stepped(clock: VirtualClock, store: MongoStore, seconds: int) -> None:
-    """Set the clock, and let it stand until everything follows it."""
-    clock.jump(seconds)
-    for _ in range(2):
-        await store.keep_clock()
-        clock.ms += 700_000
-    await store.keep_clock()
 
 
 async def test_entries_of_an_older_agent_are_counted(

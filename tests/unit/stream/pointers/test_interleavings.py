@@ -164,6 +164,7 @@ actions: st.SearchStrategy[Action] = st.one_of(
     small=st.sampled_from([0, 1, 3, 100]),
     batch=st.sampled_from([1, 3, 2_000]),
     chunk=st.sampled_from([1, 400, 10**6]),
+    changed=st.sampled_from([0, 2, 10_000, 10_000]),
 )
 def test_every_reader_has_every_event_once_and_not_before_its_decision(
     first: tuple[Action, ...],
@@ -174,8 +175,10 @@ def test_every_reader_has_every_event_once_and_not_before_its_decision(
     small: int,
     batch: int,
     chunk: int,
+    changed: int,
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("oplogd.stream.topic_ring._MOST_CHANGED", changed)
         patch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
         patch.setattr("oplogd.stream.catch_up.PAGE", page)
         patch.setattr("oplogd.stream.record_pages.PAGE", records)
