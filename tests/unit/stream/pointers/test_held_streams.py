@@ -54,11 +54,19 @@ async def release(world: PointerWorld, topic: Topic, way: Way) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: str(way.decision))
-@pytest.mark.parametrize("forgets", [False, True])
+@pytest.mark.parametrize(("forgets", "changed"), [(False, 10_000), (False, 0), (True, 10_000)])
 async def test_a_held_stream_goes_on_when_its_pointer_has_an_end(
-    held_world: PointerWorld, way: Way, forgets: bool
+    held_world: PointerWorld,
+    way: Way,
+    forgets: bool,
+    changed: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """``forgets``: the ring gives up the entries, so the stream is held in the store's log."""
+    """``forgets``: the ring gives up the entries, so the stream is held in the store's log.
+
+    ``changed``: the ring changes at most so many entries, else it begins anew.
+    """
+    monkeypatch.setattr("oplogd.stream.topic_ring._MOST_CHANGED", changed)
     world = held_world
     topic = await world.create(ttl=10**6)
     (before,) = await world.publish(topic, "before")

@@ -182,10 +182,15 @@ async def test_a_reader_inside_an_open_publish_entry_is_held_there(
     assert told(await read_all(reader)) == expected
 
 
+@pytest.mark.parametrize("changed", [0, 10_000])
 async def test_a_rollback_reaches_streams_that_were_connected_before(
-    held_world: PointerWorld,
+    held_world: PointerWorld, changed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some have read the messages, others have them in memory: joined, alone, or not at all."""
+    """Some have read the messages, others have them in memory: joined, alone, or not at all.
+
+    ``changed``: the ring changes at most so many entries, else it begins anew.
+    """
+    monkeypatch.setattr("oplogd.stream.topic_ring._MOST_CHANGED", changed)
     world = held_world
     topic = await world.create()
     has_read, *readers = [await world.follow(topic, None, UNCOMMITTED) for _ in range(3)]
