@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.kits.processes.forked import start
+from tests.kits.processes.suspend import suspend
 
 # Seconds that a single wait of a test may take, even on a busy machine.
 DEADLINE = 30.0
@@ -69,8 +70,9 @@ class LoggedProcess:
         return "".join(self.log)
 
     def freeze(self) -> None:
-        """Stop the process (SIGSTOP): it keeps its connections and does nothing."""
-        self.process.send_signal(signal.SIGSTOP)
+        """Suspend the process: it keeps its connections and does nothing."""
+        if self.process.poll() is None:
+            suspend(self.process.pid)
 
     def thaw(self) -> None:
         self.process.send_signal(signal.SIGCONT)

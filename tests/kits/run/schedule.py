@@ -19,6 +19,7 @@ _LONGEST = (
     "deploy/test_checkout",
     "integration/clients/js/",
     "browser/",
+    "unit/web/test_attempts",
 )
 
 

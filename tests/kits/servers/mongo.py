@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from tests.kits.paths import CACHE
+from tests.kits.processes.suspend import suspend
 from tests.kits.servers.room import Address, UnavailableError
 
 HERE = Path(__file__).resolve().parent
@@ -91,7 +92,8 @@ class MongoServer:
 
     def stop(self) -> None:
         """Suspend the process: it keeps its connections, and answers nothing until ``go_on``."""
-        self._signal(signal.SIGSTOP)
+        if self._process is not None:
+            suspend(self._process.pid)
 
     def go_on(self) -> None:
         self._signal(signal.SIGCONT)

@@ -160,7 +160,7 @@ async def test_a_begin_that_does_not_know_of_the_deletion_is_refused(
 
 async def test_thousands_of_idle_groups_leave_no_row(txn_kit: Kit, txn_store: StoreHandle) -> None:
     store = txn_store
-    count = 6_000 if txn_kit.bulk > 10_000 else 300
+    count = 2_000 if txn_kit.bulk > 10_000 else 300
     for number in range(count):
         await group_log(store, str(number))
     for number in range(0, count, 100):

@@ -16,6 +16,7 @@ from oplog_pipe.sinks.options import PostgresOptions
 from oplog_pipe.sinks.postgres import PostgresSink
 from tests.kits.pipe.messages import OPLOG, message, version
 from tests.kits.pipe.targets import PostgresTarget
+from tests.kits.processes.suspend import suspend
 from tests.kits.servers.postgres import PostgresServer
 
 
@@ -235,7 +236,7 @@ def test_a_server_that_is_frozen_is_a_transient_failure(target: PostgresTarget) 
             "SELECT pid FROM pg_stat_activity"
             " WHERE application_name = 'oplog-pipe' AND datname = current_database()"
         )
-        os.kill(backend, signal.SIGSTOP)
+        suspend(backend)
         try:
             with pytest.raises(SinkError) as caught:
                 sink.write([message(1)])
