@@ -3,6 +3,7 @@
 import random
 import socket
 from pathlib import Path
+from threading import Event
 
 from tests.kits.clock.moved import MovedAgent, MovedClock
 from tests.kits.web.hostile import (
@@ -12,8 +13,8 @@ from tests.kits.web.hostile import (
     OTHERS,
     TOPIC,
     VALUES,
-    allowed_turn,
     case,
+    is_too_long,
     random_case,
     send,
 )
@@ -23,6 +24,8 @@ from tests.soak.conftest import Rounds
 # Memory that may stay after all rounds: the page cache of the store's writer, which the large
 # messages fill, and the interpreter's own fragments.
 STAYS = (64 + 64) * MB
+# Seconds for which the status shows a turn, and a little more.
+MINUTE = 61
 JUMPS = (0, 0, 3, -3600, 8 * 86_400, 10 * 365 * 86_400)
 
 
@@ -47,8 +50,11 @@ def test_hostile_requests_cost_what_they_weigh(rounds: Rounds, tmp_path: Path) -
                 assert 200 <= answer.status < 500, (number, hostile.name, answer)
                 assert len(answer.body) <= 16 * 1024, (number, hostile.name)
                 assert memory.peak() <= 32 * MB, (number, hostile.name)
-                turn = agent.status()["loop"]["longest_turn_seconds_last_minute"]
-                assert turn <= allowed_turn(), (number, hostile.name, turn)
+                for _ in range(2):  # a busy machine makes one turn long, but not each
+                    if is_too_long(agent):
+                        Event().wait(MINUTE)
+                        send(agent, hostile)
+                assert not is_too_long(agent), (number, hostile.name)
         assert whole.growth() <= STAYS
 
 

@@ -135,10 +135,11 @@ VOID = f"""
 # `[[write stamp, ttl in ms, data as a string], …]`
 STORE = """
     INSERT INTO stored
-    SELECT :log, :pointer, json_extract(value, '$[0]'),
-    coalesce(:lone, json_extract(value, '$[2]')),
+    SELECT :log, :pointer, json_extract(value, '$[0]'), json_extract(value, '$[2]'),
     json_extract(value, '$[1]') FROM json_each(:body)
 """
+# A SELECT copies a value once more.
+STORE_LARGE = "INSERT INTO stored (log, pointer, stamp, ttl, data) VALUES (?, ?, ?, ?, ?)"
 REMOVE_STORED = f"DELETE FROM stored WHERE {_OF_POINTER} AND stamp > :after AND stamp <= :last"
 
 

@@ -75,14 +75,14 @@ def store(
         raise too_many_stored(pointer, *limits)
     last = row.last
     for part in parts(messages, _size):
-        is_lone = len(part) == 1 and _size(part[0]) > topic_entries.LARGE
-        lone = part[0].data.decode() if is_lone else None
         lines = []
         for data, ttl in part:
             last = next_write_stamp(last, present.ms)
-            lines.append((last, _ms(ttl), "" if is_lone else data.decode()))
-        given = {"log": log, "pointer": pointer, "body": _json(lines), "lone": lone}
-        db.execute(sql.STORE, given)
+            lines.append((last, _ms(ttl), data.decode()))
+        if len(part) == 1 and _size(part[0]) > topic_entries.LARGE:
+            db.execute(sql.STORE_LARGE, (log, pointer, *lines[0]))
+        else:
+            db.execute(sql.STORE, {"log": log, "pointer": pointer, "body": _json(lines)})
     row = rows.registered(row, present, timeout_ms, has_entries=False)
     rows.save(db, row._replace(last=last, records=records, octets=octets))
 
