@@ -1,4 +1,4 @@
-"""What the commands read and change in the folder of a pipe."""
+"""Reads and changes the folder of a pipe for the commands."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -35,10 +35,10 @@ logger = logging.getLogger("oplog_pipe")
 
 
 class SourcesOfPipe(Copies, Protocol):
-    """What the pipe needs of its sources."""
+    """The pipe's interface to its sources."""
 
     async def run(self) -> None:
-        """Append what comes until cancelled. Raises SourceError, GapError, LogError.
+        """Append entries until cancelled. Raises SourceError, GapError, LogError.
 
         However it ends, everything received is on disk.
         """

@@ -25,7 +25,7 @@ SAVE_SECONDS = 1.0
 
 
 class Recorder:
-    """Appends what sources ``put``, then saves their checkpoints. Made in an event loop.
+    """Appends entries that sources ``put``, then saves their checkpoints. Made in an event loop.
 
     ``tracks``: of all sources. ``max_bytes``: see ``room``. ``save_interval``: seconds.
     """

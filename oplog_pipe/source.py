@@ -37,7 +37,7 @@ logger = logging.getLogger("oplog_pipe")
 
 
 class Source:
-    """Passes what the agents send to the recorder. ``backoff``: first and longest pause, seconds.
+    """Passes events of the agents to the recorder. ``backoff``: first and longest pause, seconds.
 
     Raises ConfigError for an address, a topic or a TLS file that cannot be used.
     """

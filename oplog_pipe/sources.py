@@ -17,7 +17,7 @@ from oplog_pipe.track import Track
 
 
 class Sources:
-    """Follows all sources and appends what they bring to the log. It is the log's only writer.
+    """Follows all sources and appends their events to the log. It is the log's only writer.
 
     - ``folder``: of the log; the checkpoints are in ``FOLDER/sources``.
     - ``backoff``: first and longest pause between attempts to connect, in seconds.

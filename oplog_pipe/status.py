@@ -10,7 +10,7 @@ class SourceStatus(msgspec.Struct, frozen=True):
       position come; else ``sync``. ``connected``: whether a stream is open.
     - ``received``: messages since the start. ``filtered``: those of them that the source's
       namespace does not match. ``copied``, ``copy_total``: of the present copy, or the last one;
-      the total is what the agent said at its beginning, None if it did not.
+      the total is the agent's, told at its beginning; None if it told none.
     - ``newest_ms``: timestamp of the last message, in ms since 1970. ``error``: why it is not
       connected, without secrets.
     """

@@ -67,7 +67,7 @@ class Worker:
         self._draining = threading.Event()
         self._is_left = False
         self._retry = Retry(settings.name, settings.retry_for, self._draining, clock)
-        # What the thread of the keeper reads, too.
+        # The thread of the keeper reads these, too.
         self._lock = threading.Lock()
         self._offset = self._flushed = offset
         self._unflushed: dict[str, int] = {}
@@ -203,7 +203,7 @@ class Worker:
                 self._batch = Batch(self._offset + 1, self._limits)
 
     def _deliver(self) -> bool:
-        """Take a part of what waits in the log, or wait. Return False at the end of a drain."""
+        """Take some of the waiting entries, or wait. Return False at the end of a drain."""
         batch = self._batch
         entries = self._log.read(batch.next, batch.room_bytes, batch.room_messages)
         if not entries:

@@ -1,4 +1,4 @@
-"""What a relay shows of itself, as values. No I/O."""
+"""The state of a relay, as values. No I/O."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -125,7 +125,7 @@ def _postgres(url: PostgresUrl, autocommit: bool) -> Any:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn errors of the databases into OutboxError, with the first line of what they say."""
+    """Turn errors of the databases into OutboxError, with the first line of their text."""
     try:
         yield
     except sqlite3.Error as error:

@@ -8,7 +8,7 @@ class OplogError(Exception):
 
 
 class FieldError(OplogError):
-    """A part of what a client sent breaks a rule.
+    """A part of a client's request breaks a rule.
 
     ``field``: the part at fault, shortened if it has a long name. ``reason``: the fault.
     """
@@ -56,7 +56,7 @@ class NoLogNumberError(OplogError):
 
 
 class TopicFullError(OplogError):
-    """A topic, or all of them, have no room, and what is oldest is still needed. Try again later.
+    """A topic, or all of them, have no room, and the oldest is still needed. Try again later.
 
     The message names the bound and what fills it.
     """

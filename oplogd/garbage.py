@@ -5,7 +5,7 @@ than a million objects, and stop the event loop for most of a second. So the obj
 streams are frozen, which takes no time. When far more streams have ended than are connected, all
 are thawed, collected and frozen again. Other garbage is collected as usual, and before each freeze:
 frozen garbage, such as that of failed requests, would stay as long as the connected streams. A
-collection before a freeze visits only what was made since the last one.
+collection before a freeze visits only objects made since the last one.
 """
 
 import asyncio

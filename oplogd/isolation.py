@@ -81,7 +81,7 @@ def reading(kind: str, isolation: Isolation, verdict: Reading = Reading.HOLD) ->
     return _VISIBLE[kind] if verdict is Reading.PASS else verdict
 
 
-# What a reader must give.
+# Parameters that a reader must give.
 ISOLATIONS = f"must be {' or '.join(Isolation)}"
 
 

@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 
 
 class Rules(NamedTuple):
-    """What to say of a value that has another type than it must have.
+    """Error texts for values of the wrong type.
 
     ``members``: of a member, by its name. ``whole``: of the value itself. ``unknown``: of a member
     of another name.

@@ -1,4 +1,4 @@
-"""What the subcommands share."""
+"""Options and values of all subcommands."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The file pipe.json: what a folder must remember besides its entries."""
+"""The file pipe.json: facts of a folder besides its entries."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Makes the settings of what a file holds."""
+"""Makes the settings from a file's values."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a setting is: its name, kind, range and meaning. No I/O."""
+"""The definition of a setting: name, kind, range and meaning. No I/O."""
 
 from collections.abc import Callable
 from enum import Enum, auto

@@ -1,4 +1,4 @@
-"""What a sink is."""
+"""The sink interface."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable

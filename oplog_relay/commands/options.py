@@ -1,4 +1,4 @@
-"""What the subcommands share: options, values, exit codes."""
+"""Options, values and exit codes of all subcommands."""
 
 import re
 from collections.abc import Callable

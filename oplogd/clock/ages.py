@@ -1,4 +1,4 @@
-"""What steps of the clock say about the age of entries and transactions. No I/O.
+"""The ages of entries and transactions beside steps of the clock. No I/O.
 
 A step is no time that has passed. After a step ahead by a day an entry of before is not a day
 older. So each time at which the guarded time leaves the pace of the boot clock ends an **era**: a

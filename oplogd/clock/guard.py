@@ -30,7 +30,7 @@ _SAVE_MS = 60_000
 # Two readings that are further apart are not of one moment.
 _TOGETHER_SECONDS = 1.0
 
-# A smaller difference of what has passed by both clocks needs no judgement.
+# A smaller difference between the two clocks' progress needs no judgement.
 _ALIKE_MS = 100
 
 # The end of the year 9999.
@@ -71,15 +71,15 @@ class GuardedClock:
         # The last judged reading that gave the wall clock as the time, and the ages; None: the next
         # reading is judged.
         self._latest: tuple[int, int, Ages] | None = None
-        # What was saved last, and the time by the boot clock.
+        # The last saved state, and the time by the boot clock.
         self._saved: Saved | None = None
         self._saved_at = 0
         self._episodes = Episodes()
-        # Whether the store has told what other agents know of the step that waits.
+        # Whether the store has told the other agents' view of the waiting step.
         self._has_compared = True
 
     def now_ms(self) -> int:
-        """Return the time for stamps, arrival times, and what reads hide."""
+        """Return the time for stamps, arrival times, and expiry in reads."""
         latest = self._latest
         if latest is not None:  # almost always both clocks went on alike: nothing to judge
             wall, boot = self._wall_ms(), int(self._boot() * 1000)
@@ -97,7 +97,7 @@ class GuardedClock:
         return Present(times.ms, min(times.ms, removals.ms), ages)
 
     def removal(self) -> Present:
-        """Return the present for what is removed for ever because of its age."""
+        """Return the present for removals by age."""
         guarded, reading = self._look()
         ms = removal_ms(guarded, reading.wall)
         return Present(ms, ms, guarded.ages)
@@ -111,7 +111,7 @@ class GuardedClock:
         return present.ages.oldest(present.ms - age_ms)
 
     def ages(self) -> Ages:
-        """Return what steps of the clock say about ages."""
+        """Return the rule of ages over steps of the clock."""
         return self.present().ages
 
     def step(self) -> Step | None:
@@ -159,7 +159,7 @@ class GuardedClock:
                 self._latest = None
 
     def due(self) -> Saved | None:
-        """Return what the store has to keep now; None: it has kept that already."""
+        """Return the state that the store has to keep now; None: it is kept already."""
         guarded, reading = self._look()
         saved = save(guarded, reading.wall)
         is_kept = self._saved is not None and _is_told_by(self._saved, saved)

@@ -1,11 +1,11 @@
-"""The rule of the guarded time: what a wall clock may do to the times of a store. No I/O.
+"""The rule of the guarded time: the influence of a wall clock on the times of a store. No I/O.
 
 A wall clock that was set wrong must not date messages, or remove any. So it is compared with the
 boot clock, which nobody sets. A difference of less than STEP_MS is taken at once. After a larger
 one, a step, the guarded time runs on at the pace of the boot clock until the new time has stood for
 long enough: FOLLOW_MS for times that are given to entries, REMOVE_MS for removals by age.
 
-Whenever the time for stamps leaves the pace of the boot clock, the ages of what was written before
+Whenever the time for stamps leaves the pace of the boot clock, the ages of entries written before
 do not change: see ``ages``.
 
 All times are ms. Those of the wall clock count from 1970, those of the boot clock from any moment.
@@ -55,8 +55,8 @@ class Followed(NamedTuple):
 
 
 class Guarded(NamedTuple):
-    """``times``: for stamps, arrival times, time-outs, and what reads hide. ``removals``: see
-    ``removal_ms``. ``ages``: of what was written before steps.
+    """``times``: for stamps, arrival times, time-outs, and expiry in reads. ``removals``: see
+    ``removal_ms``. ``ages``: of entries written before steps.
     """
 
     times: Followed
@@ -109,7 +109,7 @@ def begin(reading: Reading, saved: Saved | None = None) -> Guarded:
 
 
 def follow(guarded: Guarded, reading: Reading) -> Guarded:
-    """Return the guarded time if the wall clock is right. Ages stay what they are."""
+    """Return the guarded time if the wall clock is right. Ages do not change."""
     now = Followed(*reading)
     return Guarded(now, now, _aged(guarded, now).believed())
 

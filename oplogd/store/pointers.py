@@ -81,7 +81,7 @@ class PointerStats(NamedTuple):
 
 
 class Pointers(Protocol):
-    """What is published under pointers, in each topic on its own.
+    """Messages under pointers, in each topic on its own.
 
     A pointer is open in a topic from its first message there until its decision: the COMMIT or
     ABORT entry that ``decide`` appends once. Nothing is appended under it afterwards, so that entry

@@ -95,7 +95,7 @@ class Topic(NamedTuple):
 
     ``ttl``: the topic's own time to live in seconds; None: the store's default counts.
     ``pointers``: its rules for messages under pointers.
-    ``max_bytes``: bound of what it stores, see ``Topics.shrink``; None: there is none.
+    ``max_bytes``: bound of its size, see ``Topics.shrink``; None: there is none.
     """
 
     log: int
@@ -150,7 +150,7 @@ class TopicBounds(NamedTuple):
 def is_beyond(ms: int, head_ms: int, now_ms: int) -> bool:
     """Return whether an id of this time is from before a repair of times that were ahead.
 
-    Later times than MAX_ID_MS are in no id: readers ask with them for what comes next.
+    Later times than MAX_ID_MS are in no id: readers ask with them for later messages.
     """
     return max(head_ms, now_ms) + MAX_LEAD_MS < ms < MAX_ID_MS
 
@@ -190,7 +190,7 @@ class Refused(StrEnum):
 class Full(NamedTuple):
     """The batch is not in the log: a bound in bytes is reached, and the oldest entries must stay.
 
-    ``reason``: names the bound and what fills it.
+    ``reason``: names the bound and the entries that fill it.
     """
 
     reason: str
@@ -317,7 +317,7 @@ class Topics(Protocol):
     async def append(self, batches: Sequence[MessageBatch]) -> list[Outcome]:
         """Append batches in this order; return an outcome for each.
 
-        What was placed is durable when the call returns. A batch that is refused does not affect
+        Placed batches are durable when the call returns. A batch that is refused does not affect
         the others. If the call raises, the batches may or may not be in their logs; nothing tries
         them again.
         """

@@ -134,7 +134,7 @@ class TransactionStats(NamedTuple):
 
 
 class Transactions(Protocol):
-    """The transactions of a store. Any agent may continue what another one began.
+    """The transactions of a store. Any agent may continue a transaction of another.
 
     Every method may raise StoreUnavailableError; a repeated call then continues. Methods that take
     an id raise TransactionNotFoundError. Methods may be called concurrently.

@@ -235,7 +235,7 @@ class Consumer:
     def _beat(self) -> bytes:
         """Return a heartbeat, with a checkpoint if the consumer wants one and the phase has one.
 
-        That of a consumer that is held names what holds it.
+        A held consumer's heartbeat names the pointer that holds it.
         """
         beat = HEARTBEAT
         if (hold := self._note_hold()) is not None:

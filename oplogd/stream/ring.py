@@ -148,7 +148,7 @@ class Ring:
             self.slices.clear()
 
     def expire(self) -> None:
-        """Remove what nobody may read any more. Nothing expires in the oplog."""
+        """Remove entries that no reader may see any more. Nothing expires in the oplog."""
 
     def has_expired(self, entry: Any) -> bool:
         """Return whether nobody may read an entry any more. The ring may have dropped it."""

@@ -114,7 +114,7 @@ class TopicFollower:
                 self._floors |= result.floors
 
     def _forget_left(self) -> None:
-        """Drop what has left the store because of a bound in bytes."""
+        """Drop entries that left the store because of a bound in bytes."""
         floors, self._floors = self._floors, {}
         for log, offset in floors.items():
             feed = self._feeds.get(log)
@@ -246,7 +246,7 @@ class TopicFollower:
         await asyncio.sleep(0)
 
     async def _forget_gone(self, feed: TopicFeed) -> None:
-        """Drop what the store counts as gone: the time to live may have changed more than once."""
+        """Drop entries that are gone in the store: the time to live may have changed twice."""
         if feed.is_started:
             feed.ring.forget((await feed.log.locate()).front.offset)
         self._changed.pop(feed.topic.log, None)

@@ -101,7 +101,7 @@ class TopicRing(Ring):
 
     @ttl.setter
     def ttl(self, seconds: int) -> None:
-        """Set the time to live. What has expired by the old one stays expired."""
+        """Set the time to live. Expired entries stay expired."""
         self.expire()
         self._ttl = seconds
         self._set_due()
@@ -334,7 +334,7 @@ class TopicRing(Ring):
             self.window.substitute(entry.offset, frame, 1 if frame else 0)
 
     def _forget_dropped(self) -> None:
-        """Keep the heap, and what is known by offset, about as small as the window."""
+        """Keep the heap and the tables by offset about as small as the window."""
         if len(self._written) > 2 * len(self.window) + _FEW:
             self._written = {each: ms for each, ms in self._written.items() if each > self.base}
         if self._own and len(self._own) > 2 * len(self.window) + _FEW:

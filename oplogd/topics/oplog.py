@@ -45,7 +45,7 @@ class OplogPoller:
             bounds = await self._store.locate(position.offset)
             if (begin := of_id(position, bounds, inclusive=request.inclusive)) is not None:
                 return begin
-            # The log does not know the id, so what followed it cannot be told. Its time is left.
+            # The log does not know the id, so later entries cannot be told. Its time is left.
             return Begin(await self._before(position.ms), gap=True)
         first_wanted = min(start, _MAX_MS) + (not request.inclusive)
         after = await self._before(first_wanted)

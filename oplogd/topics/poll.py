@@ -1,4 +1,4 @@
-"""The rules of a poll: where it starts, what is gone, how much it returns. No I/O."""
+"""The rules of a poll: its start, gaps, and size. No I/O."""
 
 from typing import NamedTuple
 

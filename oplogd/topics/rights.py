@@ -9,7 +9,7 @@ _Client = TypeVar("_Client")
 
 
 class Right(Enum):
-    """What a client wants to do with a topic, or with the topics of a namespace."""
+    """An action of a client on a topic, or on the topics of a namespace."""
 
     # Show, list, poll and stream.
     READ = auto()

@@ -23,6 +23,6 @@ def fence_of(request: Request) -> Fence | None:
 
 
 def refuse_fence(request: Request, things: str) -> None:
-    """Raise Problem 400 for a request with a fence. ``things``: what cannot be fenced."""
+    """Raise Problem 400 for a request with a fence. ``things``: requests without fences."""
     if HEADER in request.headers:
         raise Problem(400, f"{HEADER}: {things} are not fenced")

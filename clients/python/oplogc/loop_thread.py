@@ -48,7 +48,7 @@ class LoopThread:
         self._started().call_soon_threadsafe(function, *arguments)
 
     def end(self) -> None:
-        """Cancel what still runs there, and end."""
+        """Cancel the tasks that still run there, and end."""
         self._ended = True
         if self._thread is None or self._loop is None or self._task is None:
             return

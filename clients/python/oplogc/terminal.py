@@ -1,4 +1,4 @@
-"""What the commands of this package share on a terminal or in a pipe."""
+"""Output of the commands of this package on a terminal or in a pipe."""
 
 import asyncio
 import contextlib

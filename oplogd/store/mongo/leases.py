@@ -8,7 +8,7 @@ A new term, and a release, is answered after the transactions of the terms befor
 ``fences``. A call that was cut before leaves that to the next one.
 
 Each change is one compare-and-set of the document that was read, so one call raises a term at most
-once. Nothing is repeated after a lost answer: the next poll reads what became of it. If a poll
+once. Nothing is repeated after a lost answer: the next poll reads the outcome. If a poll
 raised the term and its answer was lost, the holder learns the new term by its next poll.
 
 The clock is the server's. Safety does not depend on it: see ``fences``.

@@ -139,7 +139,7 @@ class Link:
         return self.guarded.now_ms()
 
     async def removal(self) -> Present:
-        """Return the present for what is removed for ever because of its age."""
+        """Return the present for removals by age."""
         await self._ask()
         return self.guarded.removal()
 

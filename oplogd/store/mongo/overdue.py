@@ -1,4 +1,4 @@
-"""Filters for what has a begin and an end: see ``Present.is_over``. No I/O."""
+"""Filters for documents with a begin and an end: see ``Present.is_over``. No I/O."""
 
 from typing import Any
 

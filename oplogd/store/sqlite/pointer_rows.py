@@ -51,7 +51,7 @@ class Row(NamedTuple):
 
     @property
     def report(self) -> Decision | None:
-        """What the owner has reported: not the time-out."""
+        """The decision that the owner reported: not the time-out."""
         if self.late is not None:
             return Decision.COMMITTED
         return None if self.decision is Decision.TIMED_OUT else self.decision

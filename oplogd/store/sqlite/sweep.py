@@ -149,7 +149,7 @@ def remove_with(db: sqlite3.Connection, log: int, kind: str, data: str, limit: i
 
 
 def _forget_entries(db: sqlite3.Connection, log: int, pointer: int, limit: int) -> int:
-    """Remove up to ``limit`` rows: the index of a pointer's entries, then what it has stored."""
+    """Remove up to ``limit`` rows: the index of a pointer's entries, then its stored messages."""
     given = {"log": log, "pointer": pointer, "limit": limit}
     count = db.execute(pointer_statements.REMOVE_SOME_ENTRIES, given).rowcount
     return count + _forget_stored(db, log, pointer, 0, sql.MAX_STAMP, limit - count)

@@ -31,7 +31,7 @@ _BEFORE = f"""
 _STAMP = ":base + place - :first"
 _MOVED = f"(({_STAMP}) >> 16) - (stamp >> 16)"
 _REPAIR = (
-    # Readers from before what a forced rollback took away learn of it as before.
+    # Readers from before a forced rollback learn of it as before.
     f"""
     UPDATE purges SET stamp = coalesce((
         SELECT {_STAMP} FROM entries

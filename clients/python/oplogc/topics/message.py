@@ -1,4 +1,4 @@
-"""Messages of topics: what is sent, and what is received. No I/O."""
+"""Messages of topics, sent and received. No I/O."""
 
 import base64
 import json

@@ -68,7 +68,7 @@ class Decider:
         return groups
 
     async def finish(self, decided: Mapping[tuple[int, int], Decision]) -> None:
-        """Do what follows the decisions about pairs of a pointer and a log, if anything is left.
+        """Carry out the decisions about pairs of a pointer and a log, if any step is left.
 
         Messages that wait for their publish are dropped. The sweep is told about aborted ones, and
         those that timed out are listed.

@@ -1,4 +1,4 @@
-"""Reports that come after the time-out: the messages once more, and the list of what may come.
+"""Reports that come after the time-out: the messages once more, and the list of possible ones.
 
 The time-out is in the log, and readers have passed over the messages. So a commit appends each
 message that can still be read as a LATE entry, once: its identity has the offset of its first place

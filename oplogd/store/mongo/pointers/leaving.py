@@ -1,4 +1,4 @@
-"""The part of the sweep that concerns pointers: what leaves with their entries."""
+"""The part of the sweep that concerns pointers: rows that leave with their entries."""
 
 from collections.abc import Callable, Iterable
 

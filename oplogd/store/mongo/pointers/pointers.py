@@ -288,7 +288,7 @@ class MongoPointers:
             return await self._rows.stats()
 
     async def _publish_entry(self, pointer: int, log: int, found: Stored) -> Group:
-        """Return the PUBLISH entry of what is new, if no other one comes first."""
+        """Return the PUBLISH entry of new messages, if no other one comes first."""
         number = found.published.number
         first, last = number_in(found.first_new), number_in(found.last_new)
         assert found.last_new is not None

@@ -1,4 +1,4 @@
-"""What a log tells of a pointer: its last PUBLISH entry, and its decision."""
+"""A pointer in a log: its last PUBLISH entry, and its decision."""
 
 from collections.abc import Collection
 from typing import NamedTuple

@@ -54,7 +54,7 @@ class Reporting:
         return marks
 
     async def complete_all(self, report: Document) -> dict[int, Mark]:
-        """Carry out the reports about a pointer, or what is left of that. Return their marks."""
+        """Carry out the reports about a pointer, or the rest of that. Return their marks."""
         marks: dict[int, Mark] = {}
         for decision in REPORTED:
             marks |= await self._complete(report, decision, report[decision.value])

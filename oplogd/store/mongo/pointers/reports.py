@@ -168,7 +168,7 @@ def pointer_of(report: Document) -> int:
 
 
 def report_of(report: Document, log: int) -> Decision | None:
-    """Return what was reported for a log."""
+    """Return the report for a log."""
     return next((each for each in REPORTED if log in report[each.value]), None)
 
 

@@ -20,7 +20,7 @@ class AheadTopics:
         self._link = link
         self._catalogue = catalogue
         self._heads = heads
-        # What this agent has noted or found; None: it has not looked yet.
+        # Logs that this agent has noted or found; None: it has not looked yet.
         self._noted: set[int] | None = None
 
     async def newest_ms(self) -> int:

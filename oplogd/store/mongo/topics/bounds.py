@@ -1,4 +1,4 @@
-"""The bounds in bytes of topics. The holder of the lease counts what is new, and raises floors.
+"""The bounds in bytes of topics. The holder of the lease counts new entries, and raises floors.
 
 A floor that is raised hides its entries from all agents at once. They are removed when no writer
 can insert at their places any more, as by the sweep. The front stops before an entry that readers
@@ -289,7 +289,7 @@ class Bounds:
         document |= update | (most or {})
 
     async def _note(self, catalogue: Document, full: dict[int, str], octets: int) -> None:
-        """Tell all agents what is full."""
+        """Tell all agents which topics are full."""
         self._full = full
         listed = [{"log": log, "reason": reason} for log, reason in full.items()]
         if listed != (catalogue.get("full") or []) or octets != catalogue.get("octets", 0):

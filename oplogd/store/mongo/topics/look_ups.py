@@ -1,4 +1,4 @@
-"""Look-ups in the log of a topic for its bound in bytes: sizes, and what must stay."""
+"""Look-ups in the log of a topic for its bound in bytes: sizes, and entries that must stay."""
 
 from collections.abc import Collection, Mapping
 

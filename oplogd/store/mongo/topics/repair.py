@@ -90,7 +90,7 @@ class StampRepair:
                 await entries.bulk_write(_changes(ahead, following))
                 moved = moved or _moved(purged, ahead, following)
                 following += len(ahead)
-        if purged > now:  # readers from before what was taken away learn of it as before
+        if purged > now:  # readers from before the removed entries learn of it as before
             members = {"purged": moved or following}
             await self._link.topics.update_one(same, {"$set": members})
 

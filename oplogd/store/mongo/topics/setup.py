@@ -59,7 +59,7 @@ class TopicsSetup:
         self._is_applied = ttl is None and max_bytes is None
 
     async def keep(self, hold: HoldLease) -> bool:
-        """Create what is missing. The seal comes last: without it nobody appends.
+        """Create missing collections and indexes. The seal comes last: without it nobody appends.
 
         Return whether there was nothing to do.
         """

@@ -14,7 +14,7 @@ must not bring them back.
 
 PUBLISH entries and the decisions about pointers stay as long, too, for readers that have an entry
 and ask for its stored messages or its decision. The messages leave with their PUBLISH entry, and
-what is left of a pointer with its decision. The entries of aborted pointers are voided.
+the rest of a pointer with its decision. The entries of aborted pointers are voided.
 """
 
 from collections.abc import Awaitable, Callable
@@ -130,7 +130,7 @@ class Sweeper:
         if front.offset > noted[0]:
             at = await self._reader.mark_at(topic, noted[0])
             if at is None and document.get("shed"):
-                return 0  # what left by bytes is removed by ``bounds``
+                return 0  # ``bounds`` removes entries that left by bytes
             front = at or rule.floor
         if front.offset > rule.floor.offset:
             floor = {"floor": front.offset, "floor_stamp": stamp_of(front)}
@@ -153,7 +153,7 @@ class Sweeper:
         return count
 
     async def _front_date(self, log: int, rule: Front) -> int:
-        """Return a date: what came before it, in order, the front has passed."""
+        """Return a date: the front has passed all entries before it, in order."""
         if rule.floor.ms <= rule.oldest_ms:
             return rule.oldest_date
         # A bound in bytes raised the floor.
@@ -207,7 +207,7 @@ class Sweeper:
         ]
 
     async def _date_again(self, *names: str) -> None:
-        """Let what a clock that was ahead has dated begin now: or it would stay until then."""
+        """Let entries dated by a clock that was ahead begin now: or they stay until then."""
         now_ms = await self._link.now_ms()
         for name in names:
             wrong = {**RESERVATIONS, name: {"$gt": now_ms + MAX_LEAD_MS}}

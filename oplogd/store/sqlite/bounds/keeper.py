@@ -109,7 +109,7 @@ class BoundsKeeper:
         return await self._lookups.run(_figures)
 
     async def _count(self, *, frees_space: bool) -> bool:
-        """Count what all topics got, for some time. Return whether everything is counted."""
+        """Count new bytes of all topics, for some time. Return whether everything is counted."""
         end = time.monotonic() + COUNT_SECONDS
         logs, stored = await self._lookups.run(_to_count)
         while logs:

@@ -158,7 +158,7 @@ class ForeignCore:
             return
         name = str(part.name)
         try:
-            # Only what the agents have not committed may be removed. And a request that is still on
+            # Only uncommitted messages may be removed. And a request that is still on
             # its way must find the pointer closed.
             await self._pointers.abort(pointer, [name])
         except UnavailableError as error:

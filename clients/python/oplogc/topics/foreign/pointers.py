@@ -22,7 +22,7 @@ class AsyncPointers:
     """Made by ``AsyncTopics.pointers``. ``AsyncForeignPublisher`` is the simpler way to publish.
 
     A pointer is a whole number from 0 to 2^62 - 1. All calls are about it in one topic; its
-    messages in other topics are not concerned. Calls raise what those of ``AsyncTopics`` raise.
+    messages in other topics are not concerned. Calls raise the errors of ``AsyncTopics``.
 
     ``store``, and ``publish`` with messages, would store messages twice if they were repeated. If
     the answer to an attempt is lost they raise OutcomeUnknownError; the other calls are repeated.

@@ -69,7 +69,7 @@ class AsyncForeignPublisher:
         """Publish all messages of the transaction. Return the answers for all its topics.
 
         The messages of a topic take one request if they fit; otherwise they are stored, and
-        published together. A repeated call sends only what was added since. Raises as ``publish``.
+        published together. A repeated call sends only messages added since. Raises as ``publish``.
         """
         async with self._turn:
             return await self.core.persist()
