@@ -211,6 +211,26 @@ async def test_entries_that_leave_the_log_during_a_replication_come_as_states_be
     assert world.hub.counters.to_states == 0
 
 
+async def test_a_deletion_that_left_the_log_and_the_states_during_a_replication_begins_it_anew(
+    world: World,
+) -> None:
+    await world.append([operation(id_="gone")])
+    client = await connected(world, "0", Filter())
+    assert await client.read()
+    assert await client.read()
+    await world.append([operation("delete", id_="gone")])
+    world.clock.ms += 10
+    world.store.shrink(600)
+    while await world.is_in_log(2):
+        await grow(world, f"type{len(world.history)}")
+    await world.purge(START_MS + 1)
+    await world.restart_ring()
+    while await client.read():
+        pass
+    client.check_drained()
+    assert client.resets == 2
+
+
 async def test_the_position_in_the_empty_log_of_a_new_epoch_is_the_time_of_its_beginning(
     world: World,
 ) -> None:
