@@ -62,6 +62,10 @@ SINK: dict[str, tuple[str, Callable[[SinkStatus], float | None]]] = {
         lambda it: it.filtered,
     ),
     "sink_dead_letters_total": ("Messages written to the dead-letter file", lambda it: it.dead),
+    "sink_copies_not_whole": (
+        "Sources whose last copy lacked messages for the sink and removed nothing",
+        lambda it: len(it.not_whole),
+    ),
     "sink_retries_total": ("Repeated calls after transient failures", lambda it: it.retries),
 }
 INFO = ("info", "Always 1; label: version")

@@ -1,6 +1,6 @@
 """Reads and changes the folder of a pipe for the commands."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,9 +13,8 @@ from oplog_pipe.errors import ConfigError, LogDamagedError, LogError, LogLockedE
 from oplog_pipe.record import Record, decode_record
 from oplog_pipe.settings import PipeSettings
 from oplog_pipe.status import LogStatus
+from oplog_pipe.streams import START, is_oplog
 
-# The namespace of an offset that belongs to none: where a sink begins.
-NO_NAMESPACE = ""
 # Views of a log that a compaction may spoil, before an error counts.
 _VIEWS = 3
 
@@ -26,12 +25,16 @@ class OffsetError(ConfigError):
 
 @dataclass(frozen=True)
 class SinkOffsets:
-    """``type``: None: the sink is not in the settings. ``offset``: None: nothing was flushed."""
+    """``type``: None: the sink is not in the settings. ``offset``: None: nothing was flushed.
+
+    ``not_whole``: sources whose last copy was not whole.
+    """
 
     name: str
     type: str | None
     offset: int | None
     namespaces: Mapping[str, int]
+    not_whole: Sequence[str] = ()
 
     def lag(self, end: int) -> int:
         """Return the number of offsets from this one to the end of the log."""
@@ -81,7 +84,7 @@ def offsets_of(settings: PipeSettings, name: str) -> SinkOffsets:
     check_name(settings, name)
     log = OffsetLog.view(settings.dir, name)
     kinds = {sink.name: sink.type for sink in settings.sinks}
-    return SinkOffsets(name, kinds.get(name), log.offset, log.offsets)
+    return SinkOffsets(name, kinds.get(name), log.offset, log.offsets, log.not_whole)
 
 
 def check_name(settings: PipeSettings, name: str) -> None:
@@ -119,6 +122,8 @@ def entries(log: CommitLog, first: int, last: int) -> Iterator[Entry]:
 def acknowledge(settings: PipeSettings, name: str, offset: int, *, force: bool) -> Entry:
     """Acknowledge the entry that is next for a sink, and flush. Return the entry.
 
+    A copy that is under way is then not whole for this sink.
+
     ``force``: also an entry behind the next one; the sink never gets those between. Raises
     OffsetError, ConfigError for an unknown name, LogLockedError while a pipe runs, LogError.
     """
@@ -142,7 +147,7 @@ def acknowledge(settings: PipeSettings, name: str, offset: int, *, force: bool) 
         entry = log.entry(offset)
         if entry is None:
             raise OffsetError(f"OFFSET: the log has no entry {offset}: {_extent(log)}")
-        offsets.write({entry.key: offset})
+        offsets.skip(entry.key, offset)
         return entry
 
 
@@ -160,7 +165,7 @@ def reset(settings: PipeSettings, name: str, offset: int) -> int | None:
         if offset >= log.end:
             raise OffsetError(f"OFFSET: the log has no entry {offset}: {_extent(log)}")
         before = offsets.offset
-        offsets.replace({NO_NAMESPACE: offset})
+        offsets.reset(offset)
         return before
 
 
@@ -177,25 +182,52 @@ def delete(settings: PipeSettings, name: str) -> int:
         return offsets.offset
 
 
+def copy_again(settings: PipeSettings, names: Sequence[str]) -> list[str]:
+    """Let sources copy all objects at the next start; none given: all that can. Return the names.
+
+    Raises ConfigError for an unknown source or a topic, LogLockedError while a pipe runs, LogError.
+    """
+    sources = {each.name: each for each in settings.sources}
+    for name in names:
+        if name not in sources:
+            raise ConfigError(f"SOURCE: there is no source {name!r}; known: {', '.join(sources)}")
+        if not is_oplog(sources[name].log):
+            raise ConfigError(f"SOURCE: {name!r} follows a topic; topics have no copy")
+    chosen = list(names) or [each.name for each in settings.sources if is_oplog(each.log)]
+    if not chosen:
+        raise ConfigError("sources: all of them are topics, which have no copy")
+    with locked_log(settings) as log:
+        for name in chosen:
+            Checkpoints(settings.dir).save(
+                name, SourceCheckpoint(sources[name].log, START, log.end)
+            )
+    return chosen
+
+
 @contextmanager
-def _locked(settings: PipeSettings, name: str) -> Iterator[tuple[CommitLog, OffsetLog]]:
-    """Open the log and the offsets of a sink, alone."""
+def locked_log(settings: PipeSettings) -> Iterator[CommitLog]:
+    """Open the log alone. Raises LogLockedError while a pipe runs, LogError: also without a log."""
     _view_log(settings.dir)  # raises if there is none: the next line would create it
-    check_name(settings, name)
     try:
         log = CommitLog.open(settings.dir, max_segment_bytes=settings.max_segment_bytes)
     except LogLockedError:
-        raise LogLockedError(
-            f"{settings.dir} is in use: a pipe runs; stop it, then change offsets"
-        ) from None
+        raise LogLockedError(f"{settings.dir} is in use: a pipe runs; stop it first") from None
     try:
+        yield log
+    finally:
+        log.close()
+
+
+@contextmanager
+def _locked(settings: PipeSettings, name: str) -> Iterator[tuple[CommitLog, OffsetLog]]:
+    """Open the log and the offsets of a sink, alone."""
+    with locked_log(settings) as log:
+        check_name(settings, name)
         offsets = OffsetLog.open(settings.dir, name)
         try:
             yield log, offsets
         finally:
             offsets.close()
-    finally:
-        log.close()
 
 
 def _extent(log: CommitLog) -> str:

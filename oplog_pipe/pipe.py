@@ -18,11 +18,12 @@ from oplog_pipe.exits import EXIT_FAILED, EXIT_GAP, EXIT_OK, EXIT_SINK, EXIT_USA
 from oplog_pipe.keeper import Keeper, Kept
 from oplog_pipe.retry import Clock
 from oplog_pipe.settings import PipeSettings, SinkSettings, SourceSettings
-from oplog_pipe.sinks.base import Sink
+from oplog_pipe.sinks.base import Owned, Sink
 from oplog_pipe.sources import Sources
-from oplog_pipe.start import Copies, begin, held_by_others
+from oplog_pipe.start import Copies, begin, held_by_others, owner_of
 from oplog_pipe.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
 from oplog_pipe.steps import build_steps
+from oplog_pipe.wholeness import Wholeness
 from oplog_pipe.worker import FOR_EVER, Worker
 from oplogc import __version__
 
@@ -144,6 +145,9 @@ class Pipe:
         starts = begin(settings, log, self._sources)
         end = log.end - 1
         workers = []
+        for each, sink in zip(settings.sinks, sinks, strict=True):
+            if isinstance(sink, Owned):
+                sink.own(owner_of(settings, each, log))
         for number, (each, start) in enumerate(zip(settings.sinks, starts, strict=True)):
             single_until = -1 if start.is_new else end
             workers.append(
@@ -153,6 +157,7 @@ class Pipe:
                     steps[number],
                     log,
                     offset=start.offset,
+                    wholeness=Wholeness(start.whole_since, start.offsets.not_whole),
                     single_until=FOR_EVER if self._one_at_a_time else single_until,
                     recover_until=single_until,
                     dead_letters=_dead_letters(each, settings.root),

@@ -83,8 +83,10 @@ class SinkSettings:
 
 @dataclass(frozen=True)
 class PipeSettings:
-    """``dir``: folder of the commit log. ``root``: folder of the settings file; modules are
-    imported from it, and relative paths start there.
+    """- ``dir``: folder of the commit log.
+    - ``root``: folder of the settings file; modules are imported from it, and relative paths start
+      there.
+    - ``name``: owner of the rows in targets, with the name of the sink; None: the id of the folder.
     """
 
     dir: Path
@@ -95,3 +97,4 @@ class PipeSettings:
     offset_flush: float = 1.0
     shutdown_timeout: float = 30.0
     listen: str | None = None
+    name: str | None = None

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Protocol
 
 from oplog_pipe.commitlog.log import CommitLog
-from oplog_pipe.commitlog.offsets import OffsetLog
+from oplog_pipe.commitlog.offsets import WHOLE_SINCE, OffsetLog
 from oplog_pipe.errors import ConfigError
 from oplog_pipe.exits import PROGRAM
+from oplog_pipe.message import version_of
 from oplog_pipe.settings import OPLOG, PipeSettings, SinkSettings, SourceSettings
+from oplog_pipe.sinks.ownership import Owner
 
 logger = logging.getLogger("oplog_pipe")
 
@@ -25,11 +27,20 @@ class Copies(Protocol):
 
 @dataclass(frozen=True)
 class Start:
-    """``offset``: last acknowledged, -1: none. ``is_new``: the folder did not know the sink."""
+    """``offset``: last acknowledged, -1: none. ``is_new``: the folder did not know the sink.
+
+    ``whole_since``: the sink has got, or will get, every message behind this offset.
+    """
 
     offsets: OffsetLog
     offset: int
     is_new: bool
+    whole_since: int
+
+
+def owner_of(settings: PipeSettings, sink: SinkSettings, log: CommitLog) -> Owner:
+    """Return the owner of the rows of a sink."""
+    return Owner(settings.name or log.id, sink.name, lambda: version_of(log.created, log.end - 1))
 
 
 def begin(settings: PipeSettings, log: CommitLog, sources: Copies) -> list[Start]:
@@ -46,7 +57,9 @@ def begin(settings: PipeSettings, log: CommitLog, sources: Copies) -> list[Start
         for number, (sink, each) in enumerate(zip(settings.sinks, found, strict=True))
     ]
     starts = [
-        Start(each, offset, each.offset is None)
+        Start(each, offset, True, offset)
+        if each.offset is None
+        else Start(each, offset, False, each.whole_since)
         for each, offset in zip(found, offsets, strict=True)
     ]
     new = [
@@ -57,7 +70,7 @@ def begin(settings: PipeSettings, log: CommitLog, sources: Copies) -> list[Start
         sources.restart_copy([each.name for each in settings.sources if each.log == OPLOG])
     for _, start in new:
         # A sink that stops before its first flush must not be new again.
-        start.offsets.write({"": start.offset})
+        start.offsets.write({"": start.offset, WHOLE_SINCE: start.offset})
     return starts
 
 

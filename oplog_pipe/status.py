@@ -37,6 +37,7 @@ class SinkStatus(msgspec.Struct, frozen=True):
     - ``written``: messages that the sink took since the start; ``filtered``: dropped by namespaces,
       transforms and fetches; ``dead``: written to the dead-letter file.
     - ``error``: the transient failure that is being tried again, or the one that stopped the pipe.
+    - ``not_whole``: sources whose last copy lacked messages for this sink. Its end removed nothing.
     """
 
     name: str
@@ -51,6 +52,7 @@ class SinkStatus(msgspec.Struct, frozen=True):
     dead: int = 0
     retries: int = 0
     error: str | None = None
+    not_whole: list[str] = []
 
 
 class LogStatus(msgspec.Struct, frozen=True):

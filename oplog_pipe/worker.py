@@ -8,15 +8,18 @@ from typing import Literal, cast
 from oplog_pipe.batch import Batch
 from oplog_pipe.commitlog.codec import Entry
 from oplog_pipe.commitlog.log import CommitLog
+from oplog_pipe.commitlog.offsets import WHOLE_SINCE, not_whole_key
 from oplog_pipe.dead_letters import DeadLetters
 from oplog_pipe.errors import ConfigError, SinkError, TargetError
+from oplog_pipe.exits import PROGRAM
 from oplog_pipe.message import Message, Op, version_of
 from oplog_pipe.record import CopyBegins, CopyEnds, content, decode_record, is_control_key
 from oplog_pipe.retry import Clock, LeftError, Retry
 from oplog_pipe.settings import SinkSettings
-from oplog_pipe.sinks.base import Sink, Versioned
+from oplog_pipe.sinks.base import Abandoning, Sink, Versioned
 from oplog_pipe.status import SinkStatus
 from oplog_pipe.steps import Namespaces, Steps
+from oplog_pipe.wholeness import Wholeness
 
 # Entries that are read together while they are written one at a time.
 _READ_TOGETHER = 1000
@@ -29,7 +32,8 @@ logger = logging.getLogger("oplog_pipe")
 class Worker:
     """The only caller of a sink and its steps. Its thread ends by itself after ``drain``.
 
-    - ``offset``: the last acknowledged one. ``recover_until``: at this offset the sink is ready.
+    - ``offset``: the last acknowledged one. ``wholeness``: None: as of a sink without a past.
+    - ``recover_until``: at this offset the sink is ready.
     - ``single_until``: messages up to this offset are written one at a time; ``FOR_EVER``: all.
     - ``place``: of the sink in the settings.
     - ``changed``: called in the thread when ``is_ready`` or ``is_done`` have become true.
@@ -43,6 +47,7 @@ class Worker:
         log: CommitLog,
         *,
         offset: int,
+        wholeness: Wholeness | None = None,
         recover_until: int = -1,
         single_until: int = -1,
         dead_letters: DeadLetters | None = None,
@@ -70,6 +75,7 @@ class Worker:
         # The thread of the keeper reads these, too.
         self._lock = threading.Lock()
         self._offset = self._flushed = offset
+        self._wholeness = wholeness or Wholeness(offset)
         self._unflushed: dict[str, int] = {}
         self._limits = settings.batch
         self._batch = Batch(offset + 1, settings.batch)
@@ -107,7 +113,7 @@ class Worker:
         return self._offset
 
     def take_unflushed(self) -> dict[str, int]:
-        """Return offsets by namespace that were acknowledged since the last call."""
+        """Return what has changed in the offset log since the last call, by its keys."""
         with self._lock:
             taken, self._unflushed = self._unflushed, {}
         return taken
@@ -131,6 +137,7 @@ class Worker:
             dead=self._dead,
             retries=self._retry.retries,
             error=self._retry.error if self.error is None else str(self.error),
+            not_whole=sorted(self._wholeness.not_whole),
         )
 
     def _phase(self) -> Literal["recovery", "single", "bulk", "stopped"]:
@@ -268,15 +275,32 @@ class Worker:
     def _control(self, entry: Entry) -> None:
         record = decode_record(entry.data)
         found = content(entry.offset, entry.timestamp, entry.key, record, self._log.created)
+        keys = {entry.key: entry.offset}
         match found:
             case CopyBegins(source, generation):
                 self._retry(lambda: self._sink.begin_copy(generation, source))
                 logger.info("sink %r: a copy of %s begins", self.name, source)
             case CopyEnds(source, generation):
-                self._retry(lambda: self._sink.end_copy(generation, source))
-                logger.info("sink %r: the copy of %s is complete", self.name, source)
-        self._acknowledge(entry.offset, {entry.key: entry.offset})
+                assert record.copy is not None
+                is_whole = self._wholeness.end(source, record.copy)
+                self._end_copy(generation, source, is_whole=is_whole)
+                keys[not_whole_key(source)] = -1 if is_whole else entry.offset
+        self._acknowledge(entry.offset, keys)
         self._batch = Batch(entry.offset + 1, self._limits)
+
+    def _end_copy(self, generation: int, source: str, *, is_whole: bool) -> None:
+        if is_whole:
+            self._retry(lambda: self._sink.end_copy(generation, source))
+            logger.info("sink %r: the copy of %s is complete", self.name, source)
+            return
+        if isinstance(self._sink, Abandoning):
+            sink = self._sink
+            self._retry(lambda: sink.abandon_copy(generation, source))
+        logger.warning(
+            "sink %r: copy not whole: it did not get every message of the copy of %s, so the end of"
+            " the copy has removed nothing; mend the reason, stop the pipe, and run `%s copy %s`",
+            self.name, source, PROGRAM, source,
+        )  # fmt: skip
 
     def _deliver_singly(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
@@ -285,14 +309,18 @@ class Worker:
             if is_control_key(entry.key):
                 self._control(entry)
             else:
-                self._deliver_one(entry)
-                self._acknowledge(entry.offset, {entry.key: entry.offset})
+                keys = {entry.key: entry.offset}
+                if not self._deliver_one(entry):
+                    self._wholeness.miss(entry.offset)
+                    keys[WHOLE_SINCE] = self._wholeness.since
+                self._acknowledge(entry.offset, keys)
                 self._batch.next = entry.offset + 1
 
-    def _deliver_one(self, entry: Entry) -> None:
+    def _deliver_one(self, entry: Entry) -> bool:
+        """Write one message. Return whether it has not become a dead letter."""
         if entry.key not in self._namespaces:
             self._filtered += 1
-            return
+            return True
         try:
             messages = self._prepare([entry])
             if messages:
@@ -307,6 +335,8 @@ class Worker:
             logger.warning("sink %r: %r goes to the dead letters: %s", self.name, message, error)
             self._dead_letters.add(message, str(error))
             self._dead += 1
+            return False
+        return True
 
     def _may_be_dead(self, error: SinkError) -> bool:
         """Return whether a message is at fault, and there is a file for it."""

@@ -2,6 +2,8 @@
 
 import click
 
+from oplog_pipe.commands.adopt import adopt
+from oplog_pipe.commands.copy import copy
 from oplog_pipe.commands.log import log
 from oplog_pipe.commands.offset import offset
 from oplog_pipe.commands.run import run
@@ -23,6 +25,8 @@ Examples:
   oplog-pipe status -f pipe.yaml
   oplog-pipe log show 4711 -f pipe.yaml
   oplog-pipe offset ack search 4711 -f pipe.yaml
+  oplog-pipe copy -f pipe.yaml
+  oplog-pipe adopt search --from old/search -f pipe.yaml
 """
 
 
@@ -37,5 +41,5 @@ def command() -> None:
     """Follow logs, keep every message in a commit log, and write it to sinks."""
 
 
-for each in (run, validate, status, log, offset):
+for each in (run, validate, status, log, offset, copy, adopt):
     command.add_command(each)

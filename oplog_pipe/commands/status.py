@@ -10,8 +10,9 @@ from oplog_kit.texts import counted, seconds
 from oplog_pipe.checkpoints import SourceCheckpoint
 from oplog_pipe.commands.options import settings_option
 from oplog_pipe.commands.shown import size, table
+from oplog_pipe.exits import PROGRAM
 from oplog_pipe.listen import ask
-from oplog_pipe.operate import Folder, log_status, view
+from oplog_pipe.operate import Folder, SinkOffsets, log_status, view
 from oplog_pipe.settings import PipeSettings
 from oplog_pipe.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
 from oplog_pipe.streams import START, is_oplog
@@ -69,6 +70,7 @@ def folder_members(settings: PipeSettings, folder: Folder) -> dict[str, Any]:
                 "type": each.type,
                 "flushed": -1 if each.offset is None else each.offset,
                 "lag": each.lag(folder.log.end),
+                "not_whole": list(each.not_whole),
             }
             for each in folder.sinks
         ],
@@ -117,6 +119,7 @@ def folder_lines(settings: PipeSettings, folder: Folder) -> list[str]:
         *table(["SOURCE", "PHASE", "POSITION"], sources),
         "",
         *table(["SINK", "TYPE", "FLUSHED", "LAG"], sinks, "FLUSHED LAG"),
+        *_told([sentence for each in folder.sinks for sentence in _not_whole(each)]),
     ]
 
 
@@ -157,8 +160,22 @@ def _errors(live: PipeStatus) -> list[str]:
     told = [
         *(f"source {each.name}: {each.error}" for each in live.sources if each.error),
         *(f"sink {each.name}: {each.error}" for each in live.sinks if each.error),
+        *(sentence for each in live.sinks for sentence in _not_whole(each)),
     ]
-    return ["", *map(printable, told)] if told else []
+    return _told(told)
+
+
+def _told(sentences: list[str]) -> list[str]:
+    return ["", *map(printable, sentences)] if sentences else []
+
+
+def _not_whole(sink: SinkStatus | SinkOffsets) -> list[str]:
+    return [
+        f"sink {sink.name}: copy not whole: the last copy of {source} lacked messages for this"
+        f" sink, and its end removed nothing; run `{PROGRAM} copy {source}` while the pipe is"
+        " stopped"
+        for source in sink.not_whole
+    ]
 
 
 def _phase(source: SourceStatus) -> str:

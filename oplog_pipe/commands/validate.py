@@ -16,7 +16,7 @@ from oplog_pipe.config import shown
 from oplog_pipe.errors import ConfigError, PipeError, SinkError
 from oplog_pipe.exits import EXIT_FAILED, EXIT_OK, PROGRAM
 from oplog_pipe.settings import FunctionStep, PipeSettings, SinkSettings, SourceSettings
-from oplog_pipe.sinks.base import Sink
+from oplog_pipe.sinks.base import Sink, Upgrading
 from oplog_pipe.sinks.options import FileOptions
 from oplog_pipe.streams import is_oplog, oplog_endpoints, topic_endpoints
 from oplogc.address import Endpoint
@@ -110,6 +110,8 @@ def _opened(settings: SinkSettings, sink: Sink) -> str:
     try:
         try:
             sink.open()
+            if isinstance(sink, Upgrading) and (missing := sink.missing()):
+                raise SinkError(f"the target needs a change; run: {'; '.join(missing)}")
         finally:
             sink.close()
     except PipeError:

@@ -1,5 +1,6 @@
 """The file pipe.json: facts of a folder besides its entries."""
 
+import secrets
 from pathlib import Path
 
 import msgspec
@@ -11,10 +12,18 @@ _NAME = "pipe.json"
 
 
 class About(msgspec.Struct, frozen=True):
-    """``created``: in ms since 1970. ``compacted``: up to this offset entries may be missing."""
+    """- ``created``: in ms since 1970. ``compacted``: up to this offset entries may be missing.
+    - ``id``: of the folder; empty: of an earlier release, and not opened for writing since.
+    """
 
     created: int
     compacted: int = -1
+    id: str = ""
+
+
+def new_id() -> str:
+    """Return a new id of a folder: 16 hex digits."""
+    return secrets.token_hex(8)
 
 
 def load_about(files: Files, folder: Path) -> About | None:

@@ -9,7 +9,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from oplog_pipe.commitlog.about import About, load_about, save_about
+import msgspec
+
+from oplog_pipe.commitlog.about import About, load_about, new_id, save_about
 from oplog_pipe.commitlog.codec import Encoded, Entry, NewEntry, encode_all
 from oplog_pipe.commitlog.compact import Compaction, choose, write_kept
 from oplog_pipe.commitlog.files import FILES, File, Files
@@ -84,6 +86,9 @@ class CommitLog:
             about = load_about(files, folder)
             if about is None:
                 about = create(files, folder, clock)
+            elif not about.id:
+                about = msgspec.structs.replace(about, id=new_id())
+                save_about(files, folder, about)
             log = cls(folder, files, about, max_segment_bytes)
             log._lock = lock
             remove_leftovers(files, folder)
@@ -121,6 +126,11 @@ class CommitLog:
         with self._changed:
             self._about, self._segments = about, segments
             self._epoch += 1
+
+    @property
+    def id(self) -> str:
+        """The id of the folder. Empty: a view of a folder of an earlier release."""
+        return self._about.id
 
     @property
     def created(self) -> int:
@@ -347,7 +357,7 @@ class CommitLog:
 
     def _raise_compacted(self, offset: int) -> None:
         if offset > self.compacted:
-            about = About(self.created, offset)
+            about = msgspec.structs.replace(self._about, compacted=offset)
             save_about(self._files, self._folder, about)
             self._about = about
 

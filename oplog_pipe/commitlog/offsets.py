@@ -13,13 +13,23 @@ from oplog_pipe.errors import LogDamagedError, LogError
 
 _SUFFIX = ".log"
 _SPARE_ENTRIES = 1000
+# No namespace has a key with two slashes, and no source is named "since".
+_COPY = "copy//"
+WHOLE_SINCE = f"{_COPY}since"
+"""Key of the offset from which on a sink has got every message."""
+
+
+def not_whole_key(source: str) -> str:
+    """Return the key of the last copy of a source that was not whole: of the entry ``live``."""
+    return f"{_COPY}of/{source}"
 
 
 class OffsetLog:
-    """The last acknowledged offset of each namespace of a sink.
+    """The last acknowledged offset of each namespace of a sink, and what its copies lack.
 
     The file holds entries as the log does: key is the namespace, data the offset as decimal text.
-    The last one of a namespace counts. One thread uses it at a time.
+    The last one of a key counts. Keys that begin with ``copy//`` are no namespaces. One thread uses
+    it at a time.
     """
 
     def __init__(self, path: Path, files: Files) -> None:
@@ -75,12 +85,34 @@ class OffsetLog:
 
     @property
     def offsets(self) -> dict[str, int]:
-        return dict(self._offsets)
+        """By namespace."""
+        return {key: each for key, each in self._offsets.items() if not key.startswith(_COPY)}
 
     @property
     def offset(self) -> int | None:
         """The largest offset. None: nothing was ever written."""
-        return max(self._offsets.values(), default=None)
+        return max(self.offsets.values(), default=None)
+
+    @property
+    def whole_since(self) -> int:
+        """The sink has got every message behind this offset; -1: all. Never above ``offset``.
+
+        In a file of an earlier release: the offset, because that release did not note it.
+        """
+        found = self._offsets.get(WHOLE_SINCE)
+        if found is None:
+            found = self.offset
+        return -1 if found is None else found
+
+    @property
+    def not_whole(self) -> list[str]:
+        """The sources whose last copy was not whole, sorted."""
+        begin = not_whole_key("")
+        return sorted(
+            key.removeprefix(begin)
+            for key, offset in self._offsets.items()
+            if key.startswith(begin) and offset >= 0
+        )
 
     def write(self, changes: Mapping[str, int]) -> None:
         """Write offsets; they are on disk when this returns. Raises LogError."""
@@ -119,6 +151,18 @@ class OffsetLog:
         self._end = len(offsets)
         self._bytes = len(data)
         self._offsets = dict(offsets)
+
+    def skip(self, key: str, offset: int) -> None:
+        """Acknowledge an entry that the sink never gets. Raises LogError."""
+        self.write({key: offset, WHOLE_SINCE: offset})
+
+    def reset(self, offset: int) -> None:
+        """Go back or forward to an offset. Raises LogError."""
+        # Entries behind the offset come again. Those that a step forward passes over never come.
+        is_forward = self.offset is None or offset > self.offset
+        since = offset if is_forward else min(offset, self.whole_since)
+        kept = {key: each for key, each in self._offsets.items() if key.startswith(_COPY)}
+        self.replace({**kept, "": offset, WHOLE_SINCE: since})
 
     def close(self) -> None:
         self._file = None

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from oplog_pipe.commitlog.about import About, save_about
+from oplog_pipe.commitlog.about import About, new_id, save_about
 from oplog_pipe.commitlog.codec import holds_entry
 from oplog_pipe.commitlog.files import File, Files
 from oplog_pipe.commitlog.index import (
@@ -37,7 +37,7 @@ def create(files: Files, folder: Path, clock: Callable[[], int]) -> About:
     files.open(path, write=True)
     files.open(index_path(path), write=True)
     files.sync_folder(folder)
-    about = About(clock())
+    about = About(clock(), id=new_id())
     save_about(files, folder, about)
     return about
 

@@ -46,6 +46,14 @@ _AGENTS = "give the addresses of agents, such as [http://localhost:8042]"
 
 PIPE = (
     Field(
+        "name",
+        Kind.TEXT,
+        "Name of the pipe: 1 to 64 ASCII letters, digits, `.`, `_` or `-`. Rows in targets belong "
+        "to it and the sink, so it must be unique among the pipes that write there. Without it, "
+        "they belong to the folder, and are not found again if the folder is lost.",
+        check=checks.sink_name,
+    ),
+    Field(
         "dir",
         Kind.FILE,
         "Folder of the commit log, positions and offsets. One process at a time uses it.",

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from oplog_pipe.message import Message
+from oplog_pipe.sinks.ownership import Owner
 
 
 class Sink(Protocol):
@@ -38,8 +39,46 @@ class Sink(Protocol):
 
 
 @runtime_checkable
+class Owned(Protocol):
+    """A sink whose rows name their owner.
+
+    ``write`` raises SinkError with the index of a message whose row belongs to another owner, and
+    ConfigError if the target has rows of this owner that are newer than its folder. ``end_copy``
+    removes rows of this owner only.
+    """
+
+    def own(self, owner: Owner) -> None:
+        """Take the owner. Called once, before ``open``."""
+
+    def adopt(self, former: str) -> int:
+        """Make all rows of another owner rows of this one, and return their number.
+
+        Called after ``open``, instead of ``write``. Raises SinkError, ConfigError.
+        """
+
+
+@runtime_checkable
+class Upgrading(Protocol):
+    """A sink whose places may lack something that only an administrator can add."""
+
+    def missing(self) -> list[str]:
+        """Return a statement for each change that the target needs. Called after ``open``.
+
+        Raises SinkError.
+        """
+
+
+@runtime_checkable
+class Abandoning(Protocol):
+    """A sink that tells its target of copies."""
+
+    def abandon_copy(self, generation: int, source: str) -> None:
+        """The copy has ended and is not whole. Called instead of ``end_copy``."""
+
+
+@runtime_checkable
 class Versioned(Protocol):
-    """A sink that can tell the largest version in its target."""
+    """A sink without owners that can tell the largest version in its target."""
 
     def newest_version(self) -> int | None:
         """Return it; None if the target is empty. Called after ``open``. Raises SinkError.

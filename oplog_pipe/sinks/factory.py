@@ -53,7 +53,7 @@ def _build(settings: SinkSettings, root: Path) -> Sink:
 
             return MongodbSink(options, namespace)
         case ElasticsearchOptions() as options:
-            from oplog_pipe.sinks.elasticsearch import ElasticsearchSink
+            from oplog_pipe.sinks.search import ElasticsearchSink
 
             return ElasticsearchSink(options, namespace)
         case OplogOptions() as options:

@@ -72,6 +72,9 @@ class HttpSink:
     def end_copy(self, generation: int, source: str) -> None:
         self._announce("end_copy", generation, source)
 
+    def abandon_copy(self, generation: int, source: str) -> None:
+        self._announce("abandon_copy", generation, source)
+
     def close(self) -> None:
         if self._runner is not None:
             runner, self._runner = self._runner, None

@@ -1,11 +1,12 @@
 """A sink that keeps collections of MongoDB equal to the source, through PyMongo.
 
-A document is ``{_id, version, source, timestamp, data}``. All collections whose names fit the
-template belong to the sink.
+A document is ``{_id, version, source, timestamp, owner, data}``. The sink changes and deletes
+documents of its owner only.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -31,6 +32,7 @@ from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
 from oplog_pipe.sinks.collapse import Numbered, collapse
 from oplog_pipe.sinks.options import MongodbOptions
+from oplog_pipe.sinks.ownership import Owner
 from oplog_pipe.sinks.template import Template
 
 Document = Mapping[str, Any]
@@ -78,15 +80,18 @@ class MongodbSink:
     """
 
     def __init__(self, options: MongodbOptions, namespace: str = ".*") -> None:
-        """``namespace``: regular expression of the namespaces that the sink gets.
-
-        The end of a copy removes documents from their collections only.
-        """
+        """``namespace``: regular expression of the namespaces that the sink gets."""
         self._namespace = re.compile(namespace)
         self._options = options
         self._collection = Template(options.collection)
         self._id = Template(options.id)
         self._client: MongoClient[Document] | None = None
+        self._owner: Owner | None = None
+        # Collections whose newest version is not above that of the folder.
+        self._judged: set[str] = set()
+
+    def own(self, owner: Owner) -> None:
+        self._owner = owner
 
     def open(self) -> None:
         milliseconds = round(self._options.timeout * 1000)
@@ -106,15 +111,19 @@ class MongodbSink:
         self._run(lambda database: database.command("ping"))
 
     def write(self, messages: Sequence[Message]) -> None:
+        owner = self._me
         for name, objects in collapse(messages, self._collection.of, self._id.of).items():
             index = next(iter(objects.values()))[0]
-            self._run(_Writes(objects, name).run, index)
+            writes = _Writes(objects, name, owner)
+            if name not in self._judged:
+                self._run(partial(self._judge_new, name), index)
+            self._run(writes.run, index)
 
     def begin_copy(self, generation: int, source: str) -> None:
         """Do nothing: the versions of the copy's messages are above the generation."""
 
     def end_copy(self, generation: int, source: str) -> None:
-        old = {"source": source, "version": {"$lt": generation}}
+        old = {"owner": str(self._me), "source": source, "version": {"$lt": generation}}
 
         def remove(database: Database[Document]) -> None:
             for collection in self._collections(database):
@@ -124,22 +133,44 @@ class MongodbSink:
 
         self._run(remove)
 
-    def newest_version(self) -> int | None:
-        def look(database: Database[Document]) -> int | None:
-            # Of a large collection this takes long without an index on the version.
-            newest = [
-                collection.find_one({}, {"version": 1}, sort=[("version", -1)])
-                for collection in self._collections(database)
-            ]
-            versions = [each.get("version") for each in newest if each]
-            return max((each for each in versions if isinstance(each, int)), default=None)
+    def adopt(self, former: str) -> int:
+        """Change all documents of the former owner, one collection after the other.
 
-        return self._run(look)
+        After a failure a part of them is changed: call it again.
+        """
+
+        def work(database: Database[Document]) -> int:
+            collections = self._collections(database)
+            for each in collections:
+                self._judge(each, former)
+            change = {"$set": {"owner": str(self._me)}}
+            return sum(
+                each.update_many({"owner": former}, change).modified_count for each in collections
+            )
+
+        return self._run(work)
 
     def close(self) -> None:
         if self._client is not None:
             client, self._client = self._client, None
             client.close()
+
+    @property
+    def _me(self) -> Owner:
+        assert self._owner is not None
+        return self._owner
+
+    def _judge_new(self, name: str, database: Database[Document]) -> None:
+        self._judge(database[name], str(self._me))
+        self._judged.add(name)
+
+    def _judge(self, collection: Collection[Document], owner: str) -> None:
+        """Judge the newest version of an owner's documents. Raises ConfigError."""
+        # In a large collection this takes long without an index on owner and version.
+        newest = collection.find_one({"owner": owner}, {"version": 1}, sort=[("version", -1)])
+        version = newest.get("version") if newest else None
+        if isinstance(version, int):
+            self._me.check(f"collection {collection.name}", version)
 
     def _collections(self, database: Database[Document]) -> list[Collection[Document]]:
         names = database.list_collection_names(filter={"type": "collection"})
@@ -165,19 +196,24 @@ class MongodbSink:
 class _Writes:
     """The last message of each object of one collection."""
 
-    def __init__(self, objects: Mapping[str, Numbered], collection: str) -> None:
+    def __init__(self, objects: Mapping[str, Numbered], collection: str, owner: Owner) -> None:
         """Raises SinkError with the index of a message that is no document of MongoDB."""
         self._collection = collection
+        self._owner = owner
         # Writes of one kind in a row share a command.
         self._objects = sorted(objects.items(), key=lambda each: each[1][1].op == "delete")
-        self._requests = [_request(id, *each) for id, each in self._objects]
+        self._requests = [_request(id, *each, str(owner)) for id, each in self._objects]
+        self._deletes = [id for id, (_, message) in self._objects if message.op == "delete"]
 
     def run(self, database: Database[Document]) -> None:
         collection = database[self._collection]
         try:
-            collection.bulk_write(self._requests, ordered=False)
+            deleted = collection.bulk_write(self._requests, ordered=False).deleted_count
         except BulkWriteError as error:
             self._judge(collection, error.details)
+            deleted = error.details.get("nRemoved", 0)
+        if deleted < len(self._deletes):
+            self._check_others(collection, self._deletes)
 
     def _judge(self, collection: Collection[Document], details: Mapping[str, Any]) -> None:
         """Raise SinkError unless each refused message is older than its document.
@@ -189,10 +225,7 @@ class _Writes:
         others = [each for each in errors if each["code"] != _DUPLICATE_KEY]
         losers = [each for each in errors if each["code"] == _DUPLICATE_KEY]
         ids = [self._objects[each["index"]][0] for each in losers]
-        newest = {
-            each["_id"]: each.get("version")
-            for each in (collection.find({"_id": {"$in": ids}}, {"version": 1}) if ids else ())
-        }
+        newest = self._check_others(collection, ids)
         for each in losers:
             id, (_, message) = self._objects[each["index"]]
             version = newest.get(id)
@@ -208,13 +241,37 @@ class _Writes:
         for concern in details.get("writeConcernErrors", ()):
             raise SinkError(f"MongoDB: {concern.get('errmsg', 'write concern')}", transient=True)
 
+    def _check_others(
+        self, collection: Collection[Document], ids: Sequence[str]
+    ) -> Mapping[str, object]:
+        """Return the version of each document. Raises SinkError for one of another owner.
+
+        Raises ConfigError for a version that the folder has not given.
+        """
+        if not ids:
+            return {}
+        asked = {"_id": {"$in": list(ids)}}
+        found = {each["_id"]: each for each in collection.find(asked, {"version": 1, "owner": 1})}
+        for id, (index, _) in self._objects:
+            if id in found and not self._owner.may_write(found[id].get("owner")):
+                where = f"collection {self._collection}: document {id!r}"
+                raise self._owner.refusal(where, found[id]["owner"], index)
+        versions = {id: each.get("version") for id, each in found.items()}
+        numbers = [each for each in versions.values() if isinstance(each, int)]
+        self._owner.check(f"collection {self._collection}", max(numbers, default=None))
+        return versions
+
     def _place(self, error: Mapping[str, Any]) -> int:
         index: int = error["index"]
         return self._objects[index][1][0]
 
 
-def _request(id: str, index: int, message: Message) -> ReplaceOne[Document] | DeleteOne:
-    not_newer = {"_id": id, "version": {"$lte": message.version}}
+def _request(id: str, index: int, message: Message, owner: str) -> ReplaceOne[Document] | DeleteOne:
+    not_newer = {
+        "_id": id,
+        "version": {"$lte": message.version},
+        "owner": {"$in": [owner, None]},
+    }
     if message.op == "delete":
         return DeleteOne(not_newer)
     try:
@@ -224,6 +281,7 @@ def _request(id: str, index: int, message: Message) -> ReplaceOne[Document] | De
                 "version": Int64(message.version),
                 "source": message.source,
                 "timestamp": DatetimeMS(message.timestamp),
+                "owner": owner,
                 "data": message.data,
             }
         )

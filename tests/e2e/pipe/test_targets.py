@@ -130,7 +130,9 @@ def test_table_and_index_equal_the_source_after_kills_a_gap_a_lost_folder_and_co
 ) -> None:
     source = Source(tmp_path)
     targets = Targets(postgres, opensearch.url, "objects")
-    pipe = PipeFolder(tmp_path, [source.agent.url], targets.sinks(), max_segment_bytes="32 KB")
+    pipe = PipeFolder(
+        tmp_path, [source.agent.url], targets.sinks(), max_segment_bytes="32 KB", name="p"
+    )
     moments = chance(11)
 
     def check() -> None:

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from oplog_pipe.message import Message, Op
+from oplog_pipe.sinks.ownership import Owner
 
 # The version of offset 0.
 BASE = 1_790_000_000_000 << 20
@@ -27,3 +28,8 @@ def message(
     return Message(
         op, timestamp, namespace, raw, id=id, offset=offset, version=version, source=source
     )
+
+
+def owner_at(offset: int) -> Owner:
+    """Return an owner in a folder with this newest offset."""
+    return Owner("test", "sink", lambda: BASE + offset)

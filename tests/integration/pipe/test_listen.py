@@ -66,6 +66,8 @@ oplog_pipe_sink_filtered_total{sink="search"} 3.0
 oplog_pipe_sink_filtered_total{sink="copy"} 0.0
 oplog_pipe_sink_dead_letters_total{sink="search"} 1.0
 oplog_pipe_sink_dead_letters_total{sink="copy"} 0.0
+oplog_pipe_sink_copies_not_whole{sink="search"} 0.0
+oplog_pipe_sink_copies_not_whole{sink="copy"} 0.0
 oplog_pipe_sink_retries_total{sink="search"} 2.0
 oplog_pipe_sink_retries_total{sink="copy"} 0.0
 """

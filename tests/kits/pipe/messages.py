@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from oplog_pipe.message import Message, Op, version_of
+from oplog_pipe.sinks.ownership import Owner
 
 # Time of creation of the folder, in ms since 1970.
 CREATED = 1_700_000_000_000
@@ -12,6 +13,11 @@ OPLOG = "oplog"
 
 def version(offset: int) -> int:
     return version_of(CREATED, offset)
+
+
+def owner(pipe: str = "test", sink: str = "sink", newest: int = 100_000_000) -> Owner:
+    """Return an owner. ``newest``: offset of the newest entry in its folder."""
+    return Owner(pipe, sink, lambda: version(newest))
 
 
 def message(

@@ -2,7 +2,8 @@
 
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -11,12 +12,14 @@ import pytest
 from psycopg import sql
 from pymongo import MongoClient
 
-from oplog_pipe.sinks.base import Sink, Versioned
-from oplog_pipe.sinks.elasticsearch import ElasticsearchSink
+from oplog_pipe.sinks.base import Owned, Sink
 from oplog_pipe.sinks.mongodb import MongodbSink
 from oplog_pipe.sinks.options import ElasticsearchOptions, MongodbOptions, PostgresOptions
+from oplog_pipe.sinks.ownership import Owner
 from oplog_pipe.sinks.postgres import PostgresSink
+from oplog_pipe.sinks.search import ElasticsearchSink
 from tests.kits.clients.restart import free_port
+from tests.kits.pipe.messages import owner
 from tests.kits.servers.mongo import RunningMongo, new_database
 from tests.kits.servers.opensearch import OpenSearchServer
 from tests.kits.servers.postgres import PostgresServer
@@ -35,15 +38,29 @@ class Stored(NamedTuple):
     data: Any
 
 
-class VersionedSink(Sink, Versioned, Protocol):
+class OwnedSink(Sink, Owned, Protocol):
     pass
+
+
+SinkT = TypeVar("SinkT", bound=OwnedSink)
+
+
+@contextmanager
+def opened(made: SinkT, whose: Owner | None = None) -> Iterator[SinkT]:
+    """Give a sink an owner, open it, and close it at the end."""
+    made.own(whose or owner())
+    made.open()
+    try:
+        yield made
+    finally:
+        made.close()
 
 
 class Target(Protocol):
     """A new, empty target."""
 
-    def sink(self, namespace: str = ".*") -> VersionedSink:
-        """Return a sink that is not open yet."""
+    def sink(self, namespace: str = ".*") -> OwnedSink:
+        """Return a sink that is not open yet, and has no owner."""
 
     def away(self) -> Sink:
         """Return a sink whose server is not there, and whose settings hold ``SECRET``."""

@@ -104,4 +104,4 @@ def test_the_commands_of_the_page_print_what_is_shown(
         printed = capsys.readouterr().out
         if wanted:
             assert printed.rstrip() == wanted[0].rstrip()
-    assert count == 6
+    assert count == 7

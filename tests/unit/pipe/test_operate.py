@@ -12,6 +12,7 @@ import pytest
 from oplog_pipe.checkpoints import Checkpoints, SourceCheckpoint
 from oplog_pipe.cli import main
 from oplog_pipe.commitlog import CommitLog, Mode, NewEntry, OffsetLog
+from oplog_pipe.commitlog.offsets import WHOLE_SINCE, not_whole_key
 from oplog_pipe.record import Record, control_key, encode_record
 
 SOURCE = "system/oplog"
@@ -279,7 +280,7 @@ def test_offsets_do_not_change_while_a_pipe_runs_and_everything_can_be_read(pipe
     with pipe.running():
         for command in (("ack", "search", "2"), ("reset", "search", "0"), ("delete", "search")):
             assert pipe.refused("offset", *command, code=1) == (
-                "pipe is in use: a pipe runs; stop it, then change offsets"
+                "pipe is in use: a pipe runs; stop it first"
             )
         before = pipe.files()
         assert pipe.out("log", "current") == ["5"]
@@ -321,9 +322,9 @@ def test_status_shows_the_folder(pipe: Pipe) -> None:
             },
         ],
         "sinks": [
-            {"name": "search", "type": "file", "flushed": 3, "lag": 2},
-            {"name": "copy", "type": "file", "flushed": -1, "lag": 6},
-            {"name": "old", "type": None, "flushed": 1, "lag": 4},
+            {"name": "search", "type": "file", "flushed": 3, "lag": 2, "not_whole": []},
+            {"name": "copy", "type": "file", "flushed": -1, "lag": 6, "not_whole": []},
+            {"name": "old", "type": None, "flushed": 1, "lag": 4, "not_whole": []},
         ],
     }  # fmt: skip
     pipe.compacted(2)
@@ -338,3 +339,45 @@ def test_a_damaged_file_is_named_and_no_traceback_is_shown(pipe: Pipe) -> None:
     (pipe.dir / "sources").mkdir()
     (pipe.dir / "sources/system%2Foplog.json").write_text("{")
     assert pipe.refused("status", code=1).startswith("pipe/sources/system%2Foplog.json is damaged")
+
+
+def test_a_copy_is_repeated_at_the_next_start_for_the_sources_that_have_copies(pipe: Pipe) -> None:
+    assert pipe.out("copy") == ["system/oplog: copies all objects at the next start"]
+    found = Checkpoints(pipe.dir).load(SOURCE)
+    assert found == SourceCheckpoint(SOURCE, "0", 6)
+    assert pipe.out("copy", SOURCE) == ["system/oplog: copies all objects at the next start"]
+    assert "there is no source 'x'; known: system/oplog" in pipe.refused("copy", "x")
+    with pipe.running():
+        assert "a pipe runs; stop it first" in pipe.refused("copy", code=1)
+    pipe.file.write_text(SETTINGS.replace("log: system/oplog", "log: shop/orders"))
+    assert "all of them are topics" in pipe.refused("copy")
+    assert "topics have no copy" in pipe.refused("copy", "shop/orders")
+
+
+def test_a_message_that_is_passed_over_by_hand_is_noted(pipe: Pipe) -> None:
+
+    def since() -> int:
+        return OffsetLog.view(pipe.dir, "search").whole_since
+
+    pipe.flush("search", {"video": 1, WHOLE_SINCE: -1})
+    pipe.out("offset", "ack", "search", "2")
+    assert since() == 2
+    pipe.out("offset", "reset", "search", "4")
+    assert since() == 4
+    pipe.out("offset", "reset", "search", "3")
+    assert since() == 3
+    pipe.flush("search", {"video": 5, not_whole_key(SOURCE): 4})
+    pipe.out("offset", "reset", "search", "4")
+    assert since() == 3
+    (sentence,) = [line for line in pipe.out("status") if "copy not whole" in line]
+    assert "run `oplog-pipe copy system/oplog` while the pipe is stopped" in sentence
+    assert pipe.json("status")["sinks"][0]["not_whole"] == [SOURCE]
+    assert pipe.json("offset", "show", "search")["namespaces"].keys() == {"", "video"} - {"video"}
+
+
+def test_rows_of_a_sink_without_owners_cannot_be_adopted(pipe: Pipe) -> None:
+    adopt = ("adopt", "search", "--from", "old/search")
+    assert "has no rows with owners: its type is file" in pipe.refused(*adopt)
+    assert "there is no sink 'x' in the settings; known: search, copy" in pipe.refused(
+        "adopt", "x", "--from", "old/x"
+    )

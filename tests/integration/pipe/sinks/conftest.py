@@ -2,7 +2,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kits.pipe.targets import Target, VersionedSink, new_target
+from tests.kits.pipe.messages import owner
+from tests.kits.pipe.targets import OwnedSink, Target, new_target
 
 
 @pytest.fixture(params=["postgres", "mongodb", "elasticsearch"])
@@ -12,9 +13,10 @@ def target(request: pytest.FixtureRequest) -> Target:
 
 
 @pytest.fixture
-def sink(target: Target) -> Iterator[VersionedSink]:
+def sink(target: Target) -> Iterator[OwnedSink]:
     """A sink of the target, open."""
     made = target.sink()
+    made.own(owner())
     made.open()
     yield made
     made.close()

@@ -2,14 +2,16 @@
 
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from urllib.error import HTTPError
 
 import pytest
 
-from oplog_pipe.errors import SinkError
-from oplog_pipe.sinks.elasticsearch import ElasticsearchSink
+from oplog_pipe.errors import ConfigError, SinkError
 from oplog_pipe.sinks.options import ElasticsearchOptions
-from tests.integration.pipe.made import BASE, message
+from oplog_pipe.sinks.ownership import Owner
+from oplog_pipe.sinks.search import ElasticsearchSink
+from tests.integration.pipe.made import BASE, message, owner_at
 from tests.kits.servers.opensearch import OpenSearchServer
 
 MakeSink = Callable[..., ElasticsearchSink]
@@ -27,11 +29,12 @@ def make_sink(opensearch: OpenSearchServer, prefix: str) -> Iterator[MakeSink]:
 
     def make(
         namespace: str = ".*", *, index: str = prefix + "{namespace}", create: bool = True,
-        max_deletes: int = 10_000
+        max_deletes: int = 10_000, whose: Owner | None = None
     ) -> ElasticsearchSink:  # fmt: skip
         options = ElasticsearchOptions((opensearch.url,), index=index, create=create)
         sink = ElasticsearchSink(options, namespace, max_deletes=max_deletes)
         sinks.append(sink)
+        sink.own(whose or owner_at(10_000_000))
         sink.open()
         return sink
 
@@ -58,6 +61,7 @@ def test_a_document_is_the_data_of_its_message_and_tells_which_message_it_is_fro
                 "source": "system/oplog",
                 "namespace": "video",
                 "timestamp": "1969-12-31T23:59:59.999Z",
+                "owner": "test/sink",
             },
         }
     }
@@ -67,6 +71,7 @@ def test_a_document_is_the_data_of_its_message_and_tells_which_message_it_is_fro
         "source": {"type": "keyword"},
         "namespace": {"type": "keyword"},
         "timestamp": {"type": "date"},
+        "owner": {"type": "keyword"},
     }
 
 
@@ -128,23 +133,14 @@ def test_an_object_that_a_copy_lacked_comes_back_when_it_is_inserted_again(
     assert opensearch.documents(f"{prefix}video")["a"]["n"] == 3
 
 
-def test_the_newest_version_is_exact(sink: ElasticsearchSink) -> None:
-    assert sink.newest_version() is None
-    sink.write([message(3, "c", {}), message(1, "a", {}, namespace="user")])
-    assert sink.newest_version() == BASE + 3
-    sink.write([message(1_000_001, "b", {}, namespace="user")])
-    assert sink.newest_version() == BASE + 1_000_001
-
-
-def test_the_newest_version_of_one_index_is_that_of_its_documents_of_any_namespace(
-    make_sink: MakeSink, prefix: str
+@pytest.mark.parametrize(("newest", "code"), [(1_000_000, 1), (1_000_001, 0)])
+def test_the_newest_version_of_an_index_is_exact(
+    make_sink: MakeSink, prefix: str, newest: int, code: int
 ) -> None:
-    sink = make_sink(index=f"{prefix}all")
-    assert sink.newest_version() is None
-    sink.write([message(1, "a", {}), message(2, "b", {}, namespace="ns/Topic")])
-    assert sink.newest_version() == BASE + 2
-    sink.end_copy(BASE + 2, "system/oplog")
-    assert sink.newest_version() == BASE + 2
+    make_sink(index=f"{prefix}all").write([message(1_000_001, "b", {}, namespace="ns/Topic")])
+    again = make_sink(index=f"{prefix}all", whose=owner_at(newest))
+    with pytest.raises(ConfigError) if code else nullcontext():
+        again.write([message(3, "c", {})])
 
 
 def test_an_alias_serves_as_an_index(
@@ -155,7 +151,6 @@ def test_an_alias_serves_as_an_index(
     sink.write([message(1, "a", {}), message(2, "b", {})])
     sink.end_copy(BASE + 2, "system/oplog")
     assert opensearch.documents(f"{prefix}v1").keys() == {"b"}
-    assert sink.newest_version() == BASE + 2
 
 
 def test_an_existing_index_keeps_its_mapping_and_gets_that_of_the_sink(
@@ -241,7 +236,6 @@ def test_the_end_of_a_copy_leaves_indexes_of_others_alone(
     opensearch.ask("PUT", f"/{prefix}fixed", {"settings": {"index.blocks.read_only": True}})
     opensearch.ask("PUT", f"/{prefix}plain")
     sink.write([message(1, "a")])
-    assert sink.newest_version() == BASE + 1
     sink.end_copy(BASE + 2, "system/oplog")
     assert opensearch.documents(f"{prefix}video") == {}
     opensearch.ask("PUT", f"/{prefix}fixed/_settings", {"index.blocks.read_only": False})

@@ -180,15 +180,18 @@ def test_copies_are_announced_only_on_request() -> None:
         with opened(receiver.hook) as sink:
             sink.begin_copy(version(3), "oplog")
             sink.end_copy(version(3), "oplog")
+            sink.abandon_copy(version(3), "oplog")
         assert not receiver.requests
         with opened(receiver.hook, copies=True) as sink:
             sink.begin_copy(version(3), "oplog")
             sink.end_copy(version(3), "oplog")
+            sink.abandon_copy(version(3), "oplog")
         notices = [json.loads(each) for each in receiver.bodies]
         generation = f"{version(3):019d}"
         assert notices == [
             [{"op": "begin_copy", "source": "oplog", "generation": generation}],
             [{"op": "end_copy", "source": "oplog", "generation": generation}],
+            [{"op": "abandon_copy", "source": "oplog", "generation": generation}],
         ]
 
 

@@ -1,16 +1,12 @@
 """The sink for MongoDB: documents, collections and failures."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
 from oplog_pipe.errors import SinkError
-from oplog_pipe.sinks.mongodb import MongodbSink
-from tests.kits.pipe.messages import OPLOG, message, version
-from tests.kits.pipe.targets import MongodbTarget
+from tests.kits.pipe.messages import OPLOG, message, owner, version
+from tests.kits.pipe.targets import MongodbTarget, opened
 from tests.kits.proxies.mongo import CommandProxy
 from tests.kits.servers.mongo import RunningMongo
 
@@ -22,18 +18,8 @@ def target(java: RunningMongo) -> MongodbTarget:
     return MongodbTarget(java)
 
 
-@contextmanager
-def opened(target: MongodbTarget, **options: Any) -> Iterator[MongodbSink]:
-    made = target.sink(**options)
-    made.open()
-    try:
-        yield made
-    finally:
-        made.close()
-
-
 def test_a_document_has_exactly_these_fields(target: MongodbTarget) -> None:
-    with opened(target) as sink:
+    with opened(target.sink()) as sink:
         sink.write([message(0, data={"$set": 1, "a.b": [{}]})])
     (found,) = target.do(lambda database: list(database["video"].find()))
     assert found == {
@@ -41,6 +27,7 @@ def test_a_document_has_exactly_these_fields(target: MongodbTarget) -> None:
         "version": version(0),
         "source": OPLOG,
         "timestamp": datetime(2014, 11, 6, 11, 4, 39, 41000, UTC),
+        "owner": "test/sink",
         "data": {"$set": 1, "a.b": [{}]},
     }
 
@@ -48,7 +35,7 @@ def test_a_document_has_exactly_these_fields(target: MongodbTarget) -> None:
 def test_one_collection_takes_all_namespaces_by_a_template_of_the_id(
     target: MongodbTarget,
 ) -> None:
-    with opened(target, collection="objects", id="{namespace}/{id}") as sink:
+    with opened(target.sink(collection="objects", id="{namespace}/{id}")) as sink:
         sink.write([message(0), message(1, namespace="user"), message(2, "{namespace}")])
     assert sorted(target.objects("objects")) == ["user/a", "video/a", "video/{namespace}"]
 
@@ -56,11 +43,10 @@ def test_one_collection_takes_all_namespaces_by_a_template_of_the_id(
 def test_the_end_of_a_copy_leaves_collections_that_the_template_does_not_fit(
     target: MongodbTarget,
 ) -> None:
-    with opened(target) as every, opened(target, collection="of_{namespace}") as sink:
+    with opened(target.sink()) as every, opened(target.sink(collection="of_{namespace}")) as sink:
         every.write([message(0)])
         sink.write([message(0)])
         sink.end_copy(version(9), OPLOG)
-        assert sink.newest_version() is None
     assert list(target.objects()) == ["a"]
     assert target.objects("of_video") == {}
 
@@ -68,7 +54,7 @@ def test_the_end_of_a_copy_leaves_collections_that_the_template_does_not_fit(
 def test_the_end_of_a_copy_removes_more_documents_than_one_command_deletes(
     target: MongodbTarget,
 ) -> None:
-    with opened(target) as sink:
+    with opened(target.sink()) as sink:
         sink.write([message(each, f"id{each}") for each in range(2502)])
         sink.end_copy(version(2500), OPLOG)
     assert sorted(target.objects()) == ["id2500", "id2501"]
@@ -76,14 +62,14 @@ def test_the_end_of_a_copy_removes_more_documents_than_one_command_deletes(
 
 @pytest.mark.parametrize("namespace", ["", "a..b", ".a", "a\0b"])
 def test_a_name_that_is_no_collection_is_refused(namespace: str, target: MongodbTarget) -> None:
-    with opened(target) as sink:
+    with opened(target.sink()) as sink:
         with pytest.raises(SinkError) as caught:
             sink.write([message(0), message(1, namespace=namespace)])
         assert (caught.value.transient, caught.value.index) == (False, 1)
 
 
 def test_a_document_that_is_too_large_is_named(target: MongodbTarget) -> None:
-    with opened(target) as sink:
+    with opened(target.sink()) as sink:
         with pytest.raises(SinkError, match="is larger than") as caught:
             sink.write([message(0), message(1, "b", data="x" * (16 << 20))])
         assert (caught.value.transient, caught.value.index) == (False, 1)
@@ -93,7 +79,7 @@ def test_a_unique_index_of_the_user_refuses_a_message_and_an_older_one_is_no_fai
     target: MongodbTarget,
 ) -> None:
     target.do(lambda database: database["video"].create_index("data.name", unique=True))
-    with opened(target) as sink:
+    with opened(target.sink()) as sink:
         sink.write([message(5, "a", data={"name": "x"}), message(6, "b", data={"name": "y"})])
         older = message(4, "a", data={"name": "z"})
         sink.write([older])
@@ -112,6 +98,7 @@ def test_a_unique_index_of_the_user_refuses_a_message_and_an_older_one_is_no_fai
 def test_a_command_without_an_answer_is_a_transient_failure(target: MongodbTarget) -> None:
     with CommandProxy(target.url) as proxy:
         sink = target.sink(url=proxy.url(), timeout=0.3)
+        sink.own(owner())
         sink.open()
         with proxy.hold("update"), pytest.raises(SinkError) as caught:
             sink.write([message(0)])

@@ -4,18 +4,15 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import psycopg
 import pytest
 
-from oplog_pipe.errors import SinkError, TargetError
+from oplog_pipe.errors import ConfigError, SinkError, TargetError
 from oplog_pipe.sinks.options import PostgresOptions
 from oplog_pipe.sinks.postgres import PostgresSink
-from tests.kits.pipe.messages import OPLOG, message, version
-from tests.kits.pipe.targets import PostgresTarget
+from tests.kits.pipe.messages import OPLOG, message, owner, version
+from tests.kits.pipe.targets import PostgresTarget, opened
 from tests.kits.processes.suspend import suspend
 from tests.kits.servers.postgres import PostgresServer
 
@@ -25,18 +22,8 @@ def target(postgres: PostgresServer) -> PostgresTarget:
     return PostgresTarget(postgres)
 
 
-@contextmanager
-def opened(target: PostgresTarget, namespace: str = ".*", **options: Any) -> Iterator[PostgresSink]:
-    made = target.sink(namespace, **options)
-    made.open()
-    try:
-        yield made
-    finally:
-        made.close()
-
-
 def test_a_missing_table_is_created_with_a_column_for_data(target: PostgresTarget) -> None:
-    with opened(target) as sink:
+    with opened(target.sink()) as sink:
         sink.write([message(0)])
     assert target.run(
         "SELECT attname::text, format_type(atttypid, NULL), attnotnull FROM pg_attribute"
@@ -46,6 +33,7 @@ def test_a_missing_table_is_created_with_a_column_for_data(target: PostgresTarge
         ("version", "bigint", True),
         ("source", "text", True),
         ("timestamp", "timestamp with time zone", True),
+        ("oplog_owner", "text", False),
         ("data", "jsonb", False),
     ]
 
@@ -74,7 +62,7 @@ def test_columns_take_values_at_paths_and_postgresql_converts_them(target: Postg
     }
     query = "SELECT title, views, born::text, tags, owner, {}, note, untouched FROM video"
     query = query.format('"owner name"')
-    with opened(target, columns=columns) as sink:
+    with opened(target.sink(columns=columns)) as sink:
         sink.write([message(0, data=data)])
         assert target.run(query) == [
             ("A", 5, "2014-11-06", ["x", 'y"'], data["owner"], "Ann", None, 7)
@@ -89,12 +77,12 @@ def test_columns_take_values_at_paths_and_postgresql_converts_them(target: Postg
 
 
 def test_a_table_with_columns_is_created_with_text(target: PostgresTarget) -> None:
-    with opened(target, columns={'odd" {x} %s': "n", "owner": "owner"}) as sink:
+    with opened(target.sink(columns={'odd" {x} %s': "n", "owner": "owner"})) as sink:
         sink.write([message(0, data={"n": 1, "owner": {"a": [1]}})])
     assert target.run('SELECT "odd"" {x} %s", owner FROM video') == [("1", '{"a":[1]}')]
 
 
-@pytest.mark.parametrize("column", ["id", "version", "source", "timestamp"])
+@pytest.mark.parametrize("column", ["id", "version", "source", "timestamp", "oplog_owner"])
 def test_a_column_of_the_sink_cannot_be_mapped(column: str, target: PostgresTarget) -> None:
     with pytest.raises(SinkError, match=f"columns.{column}: the sink itself writes this column"):
         target.sink(columns={column: "x"}).open()
@@ -102,9 +90,8 @@ def test_a_column_of_the_sink_cannot_be_mapped(column: str, target: PostgresTarg
 
 def test_odd_namespaces_are_names_of_tables(target: PostgresTarget) -> None:
     odd = ['a"b', "per%cent %s", "{columns}", "a.b", "ns/topic", "Ünï", "x" * 63]
-    with opened(target) as sink:
+    with opened(target.sink()) as sink:
         sink.write([message(each, namespace=name) for each, name in enumerate(odd)])
-        assert sink.newest_version() == version(len(odd) - 1)
         for each, name in enumerate(odd):
             assert target.objects(name)["a"].version == version(each)
         sink.end_copy(version(len(odd)), OPLOG)
@@ -112,7 +99,7 @@ def test_odd_namespaces_are_names_of_tables(target: PostgresTarget) -> None:
 
 
 def test_a_name_that_postgresql_would_cut_is_refused(target: PostgresTarget) -> None:
-    with opened(target) as sink:
+    with opened(target.sink()) as sink:
         with pytest.raises(SinkError, match="at 63 bytes") as caught:
             sink.write([message(0), message(1, namespace="é" * 32)])
         assert (caught.value.transient, caught.value.index) == (False, 1)
@@ -121,7 +108,7 @@ def test_a_name_that_postgresql_would_cut_is_refused(target: PostgresTarget) -> 
 
 def test_a_table_may_be_in_a_schema(target: PostgresTarget) -> None:
     target.run("CREATE SCHEMA copies")
-    with opened(target, table="copies.of_{namespace}") as sink:
+    with opened(target.sink(table="copies.of_{namespace}")) as sink:
         sink.write([message(0), message(1, namespace="a.b")])
         assert target.run('SELECT id FROM copies."of_a.b"') == [("a",)]
         sink.end_copy(version(9), OPLOG)
@@ -129,22 +116,22 @@ def test_a_table_may_be_in_a_schema(target: PostgresTarget) -> None:
 
 
 def test_a_missing_schema_is_a_permanent_failure(target: PostgresTarget) -> None:
-    with opened(target, table="missing.t", id="{namespace}/{id}") as sink:
+    with opened(target.sink(table="missing.t", id="{namespace}/{id}")) as sink:
         with pytest.raises(SinkError, match='schema "missing" does not exist') as caught:
             sink.write([message(0)])
         assert not caught.value.transient
 
 
 def test_one_table_takes_all_namespaces_by_a_template_of_the_id(target: PostgresTarget) -> None:
-    with opened(target, table="objects", id="{namespace}/{id}") as sink:
+    with opened(target.sink(table="objects", id="{namespace}/{id}")) as sink:
         sink.write([message(0), message(1, namespace="user"), message(2, "{namespace}")])
     assert sorted(target.objects("objects")) == ["user/a", "video/a", "video/{namespace}"]
 
 
 def test_without_create_a_missing_table_is_a_permanent_failure(target: PostgresTarget) -> None:
     target.run("CREATE TABLE video (id text PRIMARY KEY, version bigint, source text,"
-               ' "timestamp" timestamptz, data jsonb)')  # fmt: skip
-    with opened(target, create=False) as sink:
+               ' "timestamp" timestamptz, oplog_owner text, data jsonb)')  # fmt: skip
+    with opened(target.sink(create=False)) as sink:
         with pytest.raises(TargetError, match='"user" does not exist') as caught:
             sink.write([message(0), message(1, namespace="user")])
         assert (caught.value.transient, caught.value.index) == (False, None)
@@ -153,7 +140,7 @@ def test_without_create_a_missing_table_is_a_permanent_failure(target: PostgresT
 
 
 def test_a_batch_is_one_transaction_over_all_tables(target: PostgresTarget) -> None:
-    with opened(target) as sink:
+    with opened(target.sink()) as sink:
         sink.write([message(0), message(1, namespace="user")])
         with pytest.raises(SinkError):
             sink.write([message(2), message(3, namespace="user", data={"text": "\0"})])
@@ -163,7 +150,7 @@ def test_a_batch_is_one_transaction_over_all_tables(target: PostgresTarget) -> N
 def test_a_table_that_somebody_drops_is_created_again_at_the_repetition(
     target: PostgresTarget,
 ) -> None:
-    with opened(target) as sink:
+    with opened(target.sink()) as sink:
         sink.write([message(0)])
         target.run("DROP TABLE video")
         with pytest.raises(SinkError) as caught:
@@ -174,37 +161,71 @@ def test_a_table_that_somebody_drops_is_created_again_at_the_repetition(
 
 
 def test_an_id_with_a_nul_is_named(target: PostgresTarget) -> None:
-    with opened(target) as sink:
+    with opened(target.sink()) as sink:
         with pytest.raises(SinkError, match="0x00") as caught:
             sink.write([message(0), message(1, "a\0b")])
         assert (caught.value.transient, caught.value.index) == (False, 1)
 
 
 def test_the_end_of_a_copy_leaves_tables_of_others(target: PostgresTarget) -> None:
-    target.run("CREATE TABLE theirs (id text PRIMARY KEY, version bigint, source text)")
-    target.run(f"INSERT INTO theirs VALUES ('x', 1, '{OPLOG}')")
-    with opened(target) as sink:
+    """One of them has columns with our names and other types."""
+    target.run("CREATE TABLE theirs (id int, version text, source int, timestamp time)")
+    target.run("INSERT INTO theirs VALUES (1, 'v1')")
+    target.run("CREATE TABLE former (id text, version bigint, source text, timestamp timestamptz)")
+    target.run(f"INSERT INTO former VALUES ('x', 1, '{OPLOG}')")
+    with opened(target.sink()) as sink:
         sink.write([message(0)])
         sink.end_copy(version(9), OPLOG)
-        assert sink.newest_version() is None
-    assert target.run("SELECT id FROM theirs") == [("x",)]
+        assert target.objects() == {}
+    assert target.run("SELECT id FROM theirs") == [(1,)]
+    assert target.run("SELECT id FROM former") == [("x",)]
+
+
+def test_a_table_of_an_earlier_release_gets_the_column_and_its_rows_an_owner_when_written(
+    target: PostgresTarget,
+) -> None:
+    target.run("CREATE TABLE video (id text PRIMARY KEY, version bigint, source text,"
+               ' "timestamp" timestamptz, data jsonb)')  # fmt: skip
+    for id, offset in (("written", 0), ("left", 0), ("newer", 500)):
+        target.run(f"INSERT INTO video VALUES ('{id}', {version(offset)}, '{OPLOG}')")
+    with opened(target.sink(create=False)) as sink:
+        assert sink.missing() == [
+            'ALTER TABLE "public"."video" ADD COLUMN IF NOT EXISTS oplog_owner text'
+        ]
+        with pytest.raises(
+            TargetError, match="has no column oplog_owner; run as its owner: ALTER TABLE"
+        ):
+            sink.write([message(3, "written")])
+    with opened(target.sink(), owner(newest=9)) as sink:
+        assert sink.missing() == []
+        sink.write([message(3, "written")])
+        with pytest.raises(ConfigError, match="another folder has written the row"):
+            sink.write([message(4, "newer")])
+        sink.end_copy(version(5), OPLOG)
+    with opened(target.sink(create=False)) as sink:
+        assert sink.missing() == []
+    assert target.run("SELECT id FROM video WHERE oplog_owner IS NULL ORDER BY id") == [
+        ("left",),
+        ("newer",),
+    ]
+    assert target.run("SELECT id FROM video WHERE oplog_owner = 'test/sink'") == []
 
 
 def test_the_end_of_a_copy_removes_more_rows_than_one_transaction_takes(
     target: PostgresTarget,
 ) -> None:
-    with opened(target) as sink:
+    with opened(target.sink()) as sink:
         sink.write([message(each, f"id{each}") for each in (0, 60_000)])
         target.run(
-            "INSERT INTO video (id, version, source, \"timestamp\") SELECT 'id' || n,"
-            f" {version(0)} + n, '{OPLOG}', now() FROM generate_series(1, 25000) n"
+            "INSERT INTO video SELECT 'id' || n, "
+            f" {version(0)} + n, '{OPLOG}', now(), 'test/sink' FROM generate_series(1, 25000) n"
         )
         sink.end_copy(version(24_999), OPLOG)
     assert sorted(target.objects()) == ["id24999", "id25000", "id60000"]
 
 
 def test_a_statement_that_takes_too_long_is_a_transient_failure(target: PostgresTarget) -> None:
-    with opened(target, timeout=0.05) as sink:
+    with opened(target.sink(timeout=0.05)) as sink:
         sink.write([message(0)])
         with psycopg.connect(target.url) as other:
             other.execute("LOCK TABLE video")
@@ -216,7 +237,7 @@ def test_a_statement_that_takes_too_long_is_a_transient_failure(target: Postgres
 
 
 def test_a_connection_that_the_server_ends_is_opened_again(target: PostgresTarget) -> None:
-    with opened(target) as sink:
+    with opened(target.sink()) as sink:
         sink.write([message(0)])
         target.run(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -230,7 +251,7 @@ def test_a_connection_that_the_server_ends_is_opened_again(target: PostgresTarge
 
 
 def test_a_server_that_is_frozen_is_a_transient_failure(target: PostgresTarget) -> None:
-    with opened(target, timeout=0.05) as sink:
+    with opened(target.sink(timeout=0.05)) as sink:
         sink.write([message(0)])
         ((backend,),) = target.run(
             "SELECT pid FROM pg_stat_activity"
@@ -274,7 +295,7 @@ def test_a_server_that_is_frozen_behind_the_login_is_a_transient_failure() -> No
 def test_the_time_of_a_row_is_exact(ms: int, target: PostgresTarget) -> None:
     changed = message(0)
     changed.timestamp = ms
-    with opened(target) as sink:
+    with opened(target.sink()) as sink:
         sink.write([changed])
     query = 'SELECT (extract(epoch FROM "timestamp") * 1000000)::bigint FROM video'
     assert target.run(query) == [(ms * 1000,)]
@@ -283,7 +304,7 @@ def test_the_time_of_a_row_is_exact(ms: int, target: PostgresTarget) -> None:
 def test_a_server_that_can_only_read_is_a_transient_failure(target: PostgresTarget) -> None:
     database = target.url.rpartition("/")[2]
     target.server.run(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
-    with opened(target) as sink:
+    with opened(target.sink()) as sink:
         with pytest.raises(SinkError, match="read-only") as caught:
             sink.write([message(0)])
         assert caught.value.transient
@@ -294,10 +315,11 @@ def test_a_server_that_can_only_read_is_a_transient_failure(target: PostgresTarg
 
 def test_a_user_without_rights_is_a_permanent_failure(target: PostgresTarget) -> None:
     target.run("CREATE TABLE video (id text PRIMARY KEY, version bigint, source text,"
-               ' "timestamp" timestamptz, data jsonb)')  # fmt: skip
+               ' "timestamp" timestamptz, oplog_owner text, data jsonb)')  # fmt: skip
     if not target.server.run("SELECT FROM pg_roles WHERE rolname = 'pipe_reader'"):
         target.server.run("CREATE ROLE pipe_reader LOGIN")
     sink = PostgresSink(PostgresOptions(target.url.replace("postgres@", "pipe_reader@")))
+    sink.own(owner())
     sink.open()
     with pytest.raises(TargetError, match="permission denied") as caught:
         sink.write([message(0)])

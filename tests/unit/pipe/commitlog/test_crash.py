@@ -12,7 +12,7 @@ import pytest
 from oplog_pipe.commitlog import CommitLog, Entry, Mode, NewEntry, OffsetLog
 from oplog_pipe.errors import LogError
 from tests.kits.models.properties import EXAMPLES
-from tests.unit.pipe.disk import Disk, Write
+from tests.kits.pipe.disk import Disk, Write
 
 FOLDER = Path("/log")
 KEYS = "ABC"

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Raw
 
 from oplog_pipe.commitlog import CommitLog, Mode, NewEntry, OffsetLog
+from oplog_pipe.commitlog.offsets import WHOLE_SINCE
 from oplog_pipe.message import Message
 from oplog_pipe.pipe import Pipe
 from oplog_pipe.record import Record, control_key, encode_record
@@ -168,7 +169,7 @@ class Folder:
     def acknowledge(self, **offsets: int) -> None:
         for name, offset in offsets.items():
             log = OffsetLog.open(self.path, name)
-            log.write({"video": offset})
+            log.write({"video": offset, WHOLE_SINCE: -1})
             log.close()
 
     def flushed(self) -> dict[str, int | None]:

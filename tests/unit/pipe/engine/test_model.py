@@ -12,7 +12,7 @@ from oplog_pipe.keeper import Keeper, Kept
 from oplog_pipe.settings import Batch
 from oplog_pipe.steps import Steps
 from oplog_pipe.worker import Worker
-from tests.unit.pipe.disk import Disk
+from tests.kits.pipe.disk import Disk
 from tests.unit.pipe.engine.engine import DEADLINE, LONG, RecordingSink, change, sink
 
 FOLDER = Path("/pipe")

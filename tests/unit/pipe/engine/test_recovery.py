@@ -1,6 +1,8 @@
 """Restarts: backlogs one message at a time, before any source is read."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -169,3 +171,48 @@ async def test_a_source_that_fails_lets_the_sinks_drain(
     c0 = RecordingSink()
     assert await folder.run(c0, brings=[change(), change()], error=error) == code
     assert (c0.offsets, folder.flushed()) == ([0, 1], {"c0": 1})
+
+
+class CopiedSink(RecordingSink):
+    """A sink that tells its target when a copy is not whole."""
+
+    def abandon_copy(self, generation: int, source: str) -> None:
+        self.calls.append(("abandon", generation, source))
+
+
+async def test_a_dead_letter_in_a_copy_keeps_its_end_from_removing_anything_until_the_next_copy(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = Folder(tmp_path, sink("c0", dead_letter="dead.jsonl"), sink("other"))
+    copy = [control("reset"), change(), change(), control("live", 0)]
+    refuses = refuse(2, SinkError("no", index=0))
+    c0, other = CopiedSink("c0", refuses), CopiedSink("other")
+    folder.fill(*copy)
+    assert await folder.run(c0, other) == EXIT_OK
+    assert c0.calls[-2] == ("abandon", CREATED_VERSION, "oplog")
+    assert other.calls[-2] == ("end", CREATED_VERSION, "oplog")
+    assert "sink 'c0': copy not whole" in caplog.text
+    assert "run `oplog-pipe copy oplog`" in caplog.text
+    again = [control("reset"), change(), control("live", 4)]
+    c0, other = CopiedSink("c0", refuses), CopiedSink("other")
+    async with folder.start(c0, other, brings=again) as running:
+        assert [each.not_whole for each in running.pipe.status().sinks] in ([], [["oplog"], []])
+        await running.sources_or_end()
+    assert [each.calls[-2][:1] for each in (c0, other)] == [("end",), ("end",)]
+    assert [each.not_whole for each in running.pipe.status().sinks] == [[], []]
+
+
+@pytest.mark.parametrize("start", ["end", None])
+async def test_a_sink_that_begins_within_a_copy_does_not_end_it(
+    tmp_path: Path, start: Literal["end"] | None
+) -> None:
+    folder = Folder(tmp_path, sink("old"))
+    folder.fill(control("reset"), change())
+    assert await folder.run(RecordingSink("old")) == EXIT_OK
+    folder.settings = replace(folder.settings, sinks=(sink("old"), sink("new", start=start)))
+    old, new = CopiedSink("old"), CopiedSink("new")
+    assert await folder.run(old, new, brings=[change(), control("live", 0)]) == EXIT_OK
+    generation = CREATED_VERSION
+    ended = ("abandon" if start == "end" else "end", generation, "oplog")
+    assert (old.calls[-2], new.calls[-2]) == (("end", generation, "oplog"), ended)
+    assert OffsetLog.view(folder.path, "new").not_whole == (["oplog"] if start == "end" else [])

@@ -9,10 +9,10 @@ import pytest
 
 from oplog_pipe.errors import ConfigError
 from oplog_pipe.settings import SinkSettings
-from oplog_pipe.sinks.elasticsearch import ElasticsearchSink
 from oplog_pipe.sinks.factory import build
 from oplog_pipe.sinks.oplog import OplogSink
 from oplog_pipe.sinks.options import CustomOptions, ElasticsearchOptions, HttpOptions, OplogOptions
+from oplog_pipe.sinks.search import ElasticsearchSink
 
 MODULE = """
 from oplog_pipe.sinks.base import Sink
@@ -140,6 +140,6 @@ def test_a_header_that_http_does_not_allow_is_refused_without_its_value(
 
 
 def test_a_missing_package_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "oplog_pipe.sinks.elasticsearch", None)
+    monkeypatch.setitem(sys.modules, "oplog_pipe.sinks.search", None)
     with pytest.raises(ConfigError, match=r"install -c constraints.txt .\.\[pipe\]"):
         build(SinkSettings("s", "elasticsearch", ElasticsearchOptions(("http://h",))), root)

@@ -10,33 +10,43 @@ from oplog_pipe.message import Message
 from oplog_pipe.sinks.collapse import Numbered
 from oplog_pipe.sinks.lines import not_json
 
-Statement = tuple[bytes, tuple[list[Any], ...]]
+Statement = tuple[bytes, tuple[Any, ...]]
 
-_OWN = ("id", "version", "source", "timestamp")
+OWNER = "oplog_owner"
+"""The column with the owner of a row. Null in rows of earlier releases."""
+
+_OWN = ("id", "version", "source", "timestamp", OWNER)
 _CREATE = """
 CREATE TABLE {table} (
     id text COLLATE "C" PRIMARY KEY,
     version bigint NOT NULL,
     source text NOT NULL,
-    "timestamp" timestamp with time zone NOT NULL{columns}
+    "timestamp" timestamp with time zone NOT NULL,
+    oplog_owner text{columns}
 )
 """
 # An interval is multiplied by a double: all milliseconds at once would be inexact after 2255.
 # Arrays in binary form: as text they take four times as long. The value of a row is JSON.
 _UPSERT = """
-INSERT INTO {table} AS old (id, version, source, "timestamp"{columns})
+INSERT INTO {table} AS old (id, version, source, "timestamp", oplog_owner{columns})
 SELECT new.id, new.version, new.source,
     'epoch'::timestamptz + new.ms / 1000 * interval '1 second'
-        + new.ms %% 1000 * interval '1 millisecond'{values}
+        + new.ms %% 1000 * interval '1 millisecond', %b::text{values}
 FROM unnest(%b::text[], %b::bigint[], %b::text[], %b::bigint[], %b::text[])
     AS new (id, version, source, ms, value){tables}
 ON CONFLICT (id) DO UPDATE SET version = excluded.version, source = excluded.source,
-    "timestamp" = excluded."timestamp"{changes}
+    "timestamp" = excluded."timestamp", oplog_owner = excluded.oplog_owner{changes}
 WHERE old.version <= excluded.version
+    AND (old.oplog_owner IS NULL OR old.oplog_owner = excluded.oplog_owner)
 """
 _DELETE = """
 DELETE FROM {table} old USING unnest(%b::text[], %b::bigint[]) AS gone (id, version)
 WHERE old.id = gone.id AND old.version <= gone.version
+    AND (old.oplog_owner IS NULL OR old.oplog_owner = %b::text)
+"""
+_OTHERS = """
+SELECT id, oplog_owner, version FROM {table}
+WHERE id = ANY(%b::text[]) AND (oplog_owner <> %b::text OR version > %b::bigint)
 """
 
 
@@ -76,8 +86,18 @@ class Rows:
         columns = "".join(f",\n    {kind}" for kind in kinds)
         return _CREATE.format(table=table, columns=columns).encode()
 
-    def statements(self, table: str, objects: dict[str, Numbered]) -> Iterator[Statement]:
-        """Return the statements for the objects of a table.
+    def add_owner(self, table: str) -> str:
+        """Return the statement that adds the column of the owner to a table."""
+        return f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {OWNER} text"
+
+    def others(self, table: str, ids: list[str], owner: str, newest: int) -> Statement:
+        """Return the query for rows of other owners, or of versions above ``newest``."""
+        return _OTHERS.format(table=_escaped(table)).encode(), (ids, owner, newest)
+
+    def statements(
+        self, table: str, objects: dict[str, Numbered], owner: str
+    ) -> Iterator[tuple[Statement, list[str]]]:
+        """Return the statements for the objects of a table, each with the ids of its rows.
 
         Raises SinkError with the index of a message that is no JSON.
         """
@@ -90,10 +110,12 @@ class Rows:
                 (id, each.version, each.source, each.timestamp, self._value(index, each))
                 for id, index, each in upserts
             ]
-            yield self._upsert(table), tuple(map(list, zip(*rows, strict=True)))
+            ids, *others = map(list, zip(*rows, strict=True))
+            yield (self._upsert(table), (owner, ids, *others)), ids
         if deletes:
             statement = _DELETE.format(table=_escaped(table))
-            yield statement.encode(), tuple(map(list, zip(*deletes, strict=True)))
+            ids, versions = map(list, zip(*deletes, strict=True))
+            yield (statement.encode(), (ids, versions, owner)), ids
 
     def _upsert(self, table: str) -> bytes:
         # The row type of the table gives each column's type: PostgreSQL converts the values.

@@ -8,7 +8,8 @@ import msgspec
 
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
-from oplog_pipe.sinks.search_index import IndexNames, check_id
+from oplog_pipe.sinks.ownership import Owner
+from oplog_pipe.sinks.search.names import IndexNames, check_id
 from oplog_pipe.sinks.template import Template
 from oplogc.answers import printable
 
@@ -24,10 +25,11 @@ class Item(NamedTuple):
 
     place: int
     target: str
+    id: str
     body: bytes
 
 
-def items(messages: Sequence[Message], names: IndexNames, ids: Template) -> list[Item]:
+def items(messages: Sequence[Message], names: IndexNames, ids: Template, owner: str) -> list[Item]:
     """Return the actions of messages, in their order.
 
     Raises SinkError, with the place of a message that can be no document.
@@ -37,7 +39,7 @@ def items(messages: Sequence[Message], names: IndexNames, ids: Template) -> list
         try:
             index = names.of(message.namespace)
             id_ = check_id(ids.of(message))
-            found.append(Item(place, index, _action(message, index, id_)))
+            found.append(Item(place, index, id_, _action(message, index, id_, owner)))
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise SinkError(f"{message!r}: {error}", index=place) from None
     return found
@@ -84,6 +86,42 @@ def check(answer: object, actions: Sequence[Item]) -> None:
         raise busy
 
 
+def check_owners(answer: object, actions: Sequence[Item], owner: Owner) -> None:
+    """Judge the documents that are there before a write, as ``_mget`` returns them.
+
+    Raises SinkError for one of another owner, ConfigError for a version that the folder has not
+    given.
+    """
+    entries = answer.get("docs") if isinstance(answer, dict) else None
+    if not isinstance(entries, list) or len(entries) != len(actions):
+        raise SinkError("the answer has not the documents asked for: is it Elasticsearch?")
+    newest: dict[str, int] = {}
+    for entry, action in zip(entries, actions, strict=True):
+        own = entry.get("_source", {}).get(OWN, {})
+        if not owner.may_write(own.get("owner")):
+            where = f"index {action.target}: document {action.id!r}"
+            raise owner.refusal(where, own["owner"], action.place)
+        version = own.get("version", 0)
+        newest[action.target] = max(newest.get(action.target, 0), version)
+    for index, version in newest.items():
+        owner.check(f"index {index}", version)
+
+
+def changes_of_owner(hits: Sequence[Any], owner: str) -> list[Item]:
+    """Return the actions that give documents another owner, unless they have changed since."""
+    found = []
+    for place, hit in enumerate(hits):
+        target = {
+            "_index": hit["_index"],
+            "_id": hit["_id"],
+            "if_seq_no": hit["_seq_no"],
+            "if_primary_term": hit["_primary_term"],
+        }
+        body = _encode({"update": target}) + b"\n" + _encode({"doc": {OWN: {"owner": owner}}})
+        found.append(Item(place, hit["_index"], hit["_id"], body + b"\n"))
+    return found
+
+
 def reason_of(error: Any) -> str:
     """Return the sentence of an error as the server writes it, with its first cause."""
     if not isinstance(error, dict):
@@ -95,7 +133,7 @@ def reason_of(error: Any) -> str:
     return printable(reason[:500])
 
 
-def _action(message: Message, index: str, id_: str) -> bytes:
+def _action(message: Message, index: str, id_: str, owner: str) -> bytes:
     target = {
         "_index": index,
         "_id": id_,
@@ -104,15 +142,16 @@ def _action(message: Message, index: str, id_: str) -> bytes:
     }
     if message.op == "delete":
         return _encode({"delete": target}) + b"\n"
-    return _encode({"index": target}) + b"\n" + _document(message) + b"\n"
+    return _encode({"index": target}) + b"\n" + _document(message, owner) + b"\n"
 
 
-def _document(message: Message) -> bytes:
+def _document(message: Message, owner: str) -> bytes:
     own = {
         "version": message.version,
         "source": message.source,
         "namespace": message.namespace,
         "timestamp": _time(message.timestamp),
+        "owner": owner,
     }
     data = message.data
     if not isinstance(data, dict):

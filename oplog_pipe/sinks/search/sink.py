@@ -11,8 +11,18 @@ from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
 from oplog_pipe.sinks.headers import check_headers
 from oplog_pipe.sinks.options import ElasticsearchOptions
-from oplog_pipe.sinks.search_bulk import OWN, Item, bodies, check, items, reason_of
-from oplog_pipe.sinks.search_index import IndexNames
+from oplog_pipe.sinks.ownership import Owner
+from oplog_pipe.sinks.search.bulk import (
+    OWN,
+    Item,
+    bodies,
+    changes_of_owner,
+    check,
+    check_owners,
+    items,
+    reason_of,
+)
+from oplog_pipe.sinks.search.names import IndexNames
 from oplog_pipe.sinks.template import Template
 from oplogc.answers import Answer
 from oplogc.http_client import NoAnswer
@@ -20,6 +30,7 @@ from oplogc.http_client import NoAnswer
 MAX_BODY_BYTES = 10_000_000
 # Documents that one request deletes at the end of a copy: it must end within the time-out.
 MAX_DELETES = 10_000
+_MAX_ADOPTED = 1000
 # Requests in a row that delete nothing because others change the same documents.
 _MAX_CONFLICTS = 20
 # Namespaces in one index.
@@ -32,6 +43,7 @@ _MAPPING = {
                 "source": {"type": "keyword"},
                 "namespace": {"type": "keyword"},
                 "timestamp": {"type": "date"},
+                "owner": {"type": "keyword"},
             }
         }
     }
@@ -43,11 +55,11 @@ _JSON = "application/json"
 
 
 class ElasticsearchSink:
-    """Writes documents: the data of a message, and ``oplog`` with its version, source, namespace
-    and timestamp. An older version never replaces a newer one.
+    """Writes documents: the data of a message, and ``oplog`` with its version, source, namespace,
+    timestamp and owner. An older version never replaces a newer one.
 
-    ``namespace``: regular expression of the namespaces that the sink gets. The end of a copy
-    removes documents from their indexes only. Raises ValueError for an option that cannot be used.
+    ``namespace``: regular expression of the namespaces that the sink gets. Raises ValueError for an
+    option that cannot be used.
     """
 
     def __init__(
@@ -78,6 +90,12 @@ class ElasticsearchSink:
         )
         # Indexes that have the mapping.
         self._ready: set[str] = set()
+        self._owner: Owner | None = None
+        # Indexes whose newest version is not above that of the folder.
+        self._judged: set[str] = set()
+
+    def own(self, owner: Owner) -> None:
+        self._owner = owner
 
     def open(self) -> None:
         found = self._ask("GET", "/")
@@ -85,10 +103,13 @@ class ElasticsearchSink:
             raise SinkError(f"{self._calls.server} is neither Elasticsearch nor OpenSearch")
 
     def write(self, messages: Sequence[Message]) -> None:
-        actions = items(messages, self._names, self._ids)
+        actions = items(messages, self._names, self._ids, str(self._me))
         for index in dict.fromkeys(action.target for action in actions):
             if index not in self._ready:
                 self._prepare(index, self._create)
+            if index not in self._judged:
+                self._judge(index, str(self._me))
+                self._judged.add(index)
         for group in bodies(actions, self._max_body_bytes):
             self._write(group)
 
@@ -100,28 +121,68 @@ class ElasticsearchSink:
             self._prepare(index, False)
             older = [
                 *own,
+                {"term": {f"{OWN}.owner": str(self._me)}},
                 {"term": {f"{OWN}.source": source}},
                 {"range": {f"{OWN}.version": {"lt": generation}}},
             ]
             self._delete(index, {"bool": {"filter": older}})
 
-    def newest_version(self) -> int | None:
-        # Not by an aggregation: its numbers are doubles, which hold 53 bits of a version.
-        newest = None
-        for index, own in self._existing().items():
-            body = {
-                "size": 1,
-                "_source": False,
-                "query": {"bool": {"filter": own}},
-                "sort": [{f"{OWN}.version": {"order": "desc", "unmapped_type": "long"}}],
-            }
+    def adopt(self, former: str) -> int:
+        """Change all documents of the former owner, one index after the other.
+
+        After a failure a part of them is changed: call it again. The change of a document raises
+        its version in the index by one, which the next message of the object has at least.
+        """
+        indexes = list(self._existing())
+        for index in indexes:
+            self._prepare(index, False)
+            self._judge(index, former)
+        return sum(self._adopt(index, former) for index in indexes)
+
+    def _adopt(self, index: str, former: str) -> int:
+        asked = {
+            "size": _MAX_ADOPTED,
+            "_source": False,
+            "seq_no_primary_term": True,
+            "query": {"term": {f"{OWN}.owner": former}},
+        }
+        changed = 0
+        while True:
             self._ask("POST", f"{_path(index)}/_refresh")
-            for hit in self._ask("POST", f"{_path(index)}/{_SEARCH}", body)["hits"]["hits"]:
-                newest = max(newest or 0, int(hit["sort"][0]))
-        return newest
+            hits = self._ask("POST", f"{_path(index)}/{_SEARCH}", asked)["hits"]["hits"]
+            if not hits:
+                return changed
+            group = changes_of_owner(hits, str(self._me))
+            answer = self._ask("POST", "/_bulk", b"".join(each.body for each in group))
+            check(answer, group)  # 409: another program has changed it, and it is found again
+            changed += sum(each["update"]["status"] == 200 for each in answer["items"])
 
     def close(self) -> None:
         self._calls.close()
+
+    @property
+    def _me(self) -> Owner:
+        assert self._owner is not None
+        return self._owner
+
+    def _judge(self, index: str, owner: str) -> None:
+        """Judge the newest version of an owner's documents. Raises ConfigError."""
+        # Not by an aggregation: its numbers are doubles, which hold 53 bits of a version.
+        body = {
+            "size": 1,
+            "_source": False,
+            "query": {"term": {f"{OWN}.owner": owner}},
+            "sort": [{f"{OWN}.version": {"order": "desc", "unmapped_type": "long"}}],
+        }
+        self._ask("POST", f"{_path(index)}/_refresh")
+        for hit in self._ask("POST", f"{_path(index)}/{_SEARCH}", body)["hits"]["hits"]:
+            self._me.check(f"index {index}", int(hit["sort"][0]))
+
+    def _check_owners(self, group: Sequence[Item]) -> None:
+        """Raises SinkError for a document of another owner, ConfigError."""
+        asked = {"docs": [{"_index": each.target, "_id": each.id} for each in group]}
+        path = f"/_mget?_source_includes={OWN}.owner,{OWN}.version"
+        check_owners(self._ask("POST", path, asked), group, self._me)
 
     def _existing(self) -> dict[str, list[dict[str, Any]]]:
         """Return the indexes of this sink that exist, each with the filters for its documents."""
@@ -184,6 +245,7 @@ class ElasticsearchSink:
         self._ready.add(index)
 
     def _write(self, group: list[Item]) -> None:
+        self._check_owners(group)
         body = b"".join(action.body for action in group)
         answer = self._send("POST", "/_bulk", body)
         if answer.status == 413 and len(group) > 1:

@@ -1,0 +1,52 @@
+"""Whose a row of a target is. No I/O.
+
+Several pipes and sinks may write to one table, index or collection. Each row names its owner. A
+sink changes and deletes its own rows. A row without an owner, of an earlier release, belongs to the
+sink that writes it next. The end of a copy leaves it alone.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from oplog_pipe.errors import ConfigError, SinkError
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The owner of the rows that a sink writes.
+
+    - ``pipe``: name of the pipe, or the id of its folder. ``sink``: name of the sink.
+    - ``newest``: returns the largest version that this folder has given.
+    """
+
+    pipe: str
+    sink: str
+    newest: Callable[[], int]
+
+    def __str__(self) -> str:
+        return f"{self.pipe}/{self.sink}"
+
+    def may_write(self, found: str | None) -> bool:
+        """Return whether the sink may change a row. ``found``: owner of the row, if it has one."""
+        return found is None or found == str(self)
+
+    def refusal(self, row: str, found: object, index: int | None) -> SinkError:
+        """Return the error for a row of another owner. ``row``: names it and its place."""
+        return SinkError(
+            f"{row} belongs to {found!r}, not to {str(self)!r}: write to another place, or take all"
+            f" rows of that owner over once: `oplog-pipe adopt {self.sink} --from {found}`",
+            index=index,
+        )
+
+    def check(self, place: str, newest: int | None) -> None:
+        """Judge the newest version among the sink's rows in a place.
+
+        Raises ConfigError if the folder has not given it: the target would ignore new messages.
+        """
+        own = self.newest()
+        if newest is not None and newest > own:
+            raise ConfigError(
+                f"sink {self.sink!r}: {place} has a row of version {newest}, and the newest version"
+                f" of this folder is {own}: another folder has written the row. Use that folder,"
+                " or empty the target and let the sink start with start: copy"
+            )

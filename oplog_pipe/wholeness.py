@@ -1,0 +1,29 @@
+"""Whether a sink has got all of a copy. No I/O.
+
+The end of a copy removes the objects that the copy did not bring. A sink that has missed a message
+of the copy would remove an object that the source has.
+"""
+
+from collections.abc import Iterable
+
+
+class Wholeness:
+    """The rule for one sink.
+
+    - ``since``: the sink has got every message behind this offset; -1: all.
+    - ``not_whole``: sources whose last copy was not whole.
+    """
+
+    def __init__(self, since: int, not_whole: Iterable[str] = ()) -> None:
+        self.since = since
+        self.not_whole = frozenset(not_whole)
+
+    def miss(self, offset: int) -> None:
+        """Note that the sink never gets the entry at an offset."""
+        self.since = max(self.since, offset)
+
+    def end(self, source: str, begin: int) -> bool:
+        """Return whether a copy that ends is whole. ``begin``: offset of its entry ``reset``."""
+        is_whole = self.since < begin
+        self.not_whole = self.not_whole - {source} if is_whole else self.not_whole | {source}
+        return is_whole

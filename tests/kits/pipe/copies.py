@@ -1,0 +1,319 @@
+"""A model of stores, pipes and targets: real commit logs, workers and offset logs, no network."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, Literal, NamedTuple
+
+from msgspec import Raw
+
+from oplog_pipe.commitlog import CommitLog, Mode, NewEntry, OffsetLog
+from oplog_pipe.commitlog.offsets import WHOLE_SINCE
+from oplog_pipe.dead_letters import DeadLetters
+from oplog_pipe.errors import SinkError
+from oplog_pipe.message import Message, version_of
+from oplog_pipe.record import Record, control_key, decode_record, encode_record
+from oplog_pipe.settings import Batch, SinkSettings
+from oplog_pipe.sinks.options import CustomOptions
+from oplog_pipe.sinks.ownership import Owner
+from oplog_pipe.steps import FunctionCalls, Steps
+from oplog_pipe.wholeness import Wholeness
+from oplog_pipe.worker import Worker
+from tests.kits.pipe.disk import Disk
+
+TYPES = ("video", "user")
+IDS = "abcd"
+SOURCE = "oplog"
+FOLDER = Path("/pipe")
+_DEADLINE = 20.0
+
+
+class DiedError(BaseException):
+    """The process is gone."""
+
+
+class Row(NamedTuple):
+    owner: str | None
+    version: int
+    source: str
+    value: int
+
+
+Places = dict[str, dict[str, Row]]
+Key = tuple[str, str]
+
+
+@dataclass
+class Store:
+    """The objects of an agent's store, and its operations: type, id, value or None if deleted."""
+
+    live: dict[Key, int] = field(default_factory=dict)
+    log: list[tuple[Key, int | None]] = field(default_factory=list)
+
+    def change(self, key: Key, value: int | None) -> None:
+        if value is None:
+            self.live.pop(key, None)
+        else:
+            self.live[key] = value
+        self.log.append((key, value))
+
+
+Item = tuple[Key, int | None] | Literal["reset", "live"]
+
+
+class Source:
+    """What a pipe receives: a copy of all objects, then the changes since its begin."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.waiting: list[Item] = []
+        self.restart()
+
+    def restart(self) -> None:
+        self.waiting = ["reset", *self.store.live.items(), "live"]
+        self.next = len(self.store.log)
+        self.copy: int | None = None
+
+    def take(self, end: int, count: int) -> Iterator[NewEntry]:
+        """Yield at most so many entries. ``end``: offset of the first one."""
+        for offset in range(end, end + count):
+            if not self.waiting:
+                self.waiting = list(self.store.log[self.next : self.next + 1])
+                self.next += len(self.waiting)
+            if not self.waiting:
+                return
+            item = self.waiting.pop(0)
+            if item == "reset":
+                self.copy = offset
+                yield _entry(control_key(SOURCE), Record(SOURCE, "p", "reset", copy=offset))
+            elif item == "live":
+                yield _entry(control_key(SOURCE), Record(SOURCE, "p", "live", copy=self.copy))
+                self.copy = None
+            else:
+                (type_, id), value = item
+                op: Any = "delete" if value is None else "insert"
+                data = Raw(b"%d" % (value or 0))
+                yield _entry(type_, Record(SOURCE, "p", op, id, self.copy, data))
+
+    @property
+    def is_at_end(self) -> bool:
+        return not self.waiting and self.next == len(self.store.log)
+
+
+def _entry(key: str, record: Record) -> NewEntry:
+    return NewEntry(5, Mode.SYNC, key, encode_record(record))
+
+
+class MemorySink:
+    """Writes rows as the sinks of databases do. ``before``: called for each message.
+
+    ``removed``: rows that ends of copies have removed, each with the generation.
+    """
+
+    def __init__(
+        self, places: Places, place: Callable[[Message], str], before: Callable[[Message], None]
+    ) -> None:
+        self._places = places
+        self._place = place
+        self._before = before
+        self._judged: set[str] = set()
+        self.removed: list[tuple[Key, int]] = []
+        self.owner: Owner
+
+    def open(self) -> None: ...
+    def close(self) -> None: ...
+    def begin_copy(self, generation: int, source: str) -> None: ...
+
+    def write(self, messages: Sequence[Message]) -> None:
+        for index, each in enumerate(messages):
+            name = self._place(each)
+            rows = self._places.setdefault(name, {})
+            if name not in self._judged:
+                own = [row.version for row in rows.values() if row.owner == str(self.owner)]
+                self.owner.check(name, max(own, default=None))
+                self._judged.add(name)
+            row = rows.get(each.id)
+            if row is not None and not self.owner.may_write(row.owner):
+                raise self.owner.refusal(f"{name} {each.id}", row.owner, index)
+            try:
+                self._before(each)
+            except SinkError as error:
+                error.index = index
+                raise
+            if row is not None and row.version > each.version:
+                self.owner.check(name, row.version)
+            elif each.op == "delete":
+                rows.pop(each.id, None)
+            else:
+                rows[each.id] = Row(str(self.owner), each.version, each.source, each.data)
+
+    def end_copy(self, generation: int, source: str) -> None:
+        me = str(self.owner)
+        for place, rows in self._places.items():
+            for id, row in list(rows.items()):
+                if (row.owner, row.source) == (me, source) and row.version < generation:
+                    del rows[id]
+                    self.removed.append(((place, id), generation))
+
+
+@dataclass
+class PipeSink:
+    """A sink of a pipe and its rules.
+
+    ``missed``: offsets of messages that it never gets. ``first``: offset at which it began.
+    """
+
+    name: str
+    types: str
+    place: Callable[[Message], str]
+    change: Callable[[Message], Message | None]
+    has_dead_letters: bool
+    missed: set[int] = field(default_factory=set)
+    first: int = 0
+
+    @property
+    def settings(self) -> SinkSettings:
+        return SinkSettings(
+            self.name, "tests:Sink", CustomOptions("tests:Sink"),
+            namespace=f"^({self.types})$", batch=Batch(3, time=0.0),
+        )  # fmt: skip
+
+    def row(self, key: Key) -> Key | None:
+        """Return the place and the id of an object. None: the sink does not keep it."""
+        if key[0] not in self.types.split("|"):
+            return None
+        message = Message("insert", 0, key[0], b"0", id=key[1], offset=0, version=0, source=SOURCE)
+        changed = self.change(message)
+        return None if changed is None else (self.place(changed), changed.id)
+
+
+class MissedLetters(DeadLetters):
+    def __init__(self, missed: set[int]) -> None:
+        self._missed = missed
+
+    def add(self, message: Message, reason: str) -> None:
+        self._missed.add(message.offset)
+
+
+class ModelPipe:
+    """A pipe with a folder in memory. ``refuses``: whether the target refuses a message."""
+
+    def __init__(
+        self, name: str, store: Store, sinks: Sequence[PipeSink], places: Places, random: Random,
+        clock: Callable[[], int], refuses: Callable[[Message], bool],
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.store = store
+        self.sinks = list(sinks)
+        self._places = places
+        self._random = random
+        self._clock = clock
+        self._refuses = refuses
+        self.lose_folder()
+
+    def lose_folder(self) -> None:
+        self.disk = Disk()
+        self.source = Source(self.store)
+        self.offsets: dict[str, tuple[int, Wholeness]] = {}
+        for each in self.sinks:
+            each.missed.clear()
+            each.first = 0
+        self.open().close()
+
+    def replace_store(self, store: Store) -> None:
+        """The source meets another store, and copies all its objects."""
+        self.store = store
+        self.source = Source(store)
+
+    def open(self) -> CommitLog:
+        return CommitLog.open(FOLDER, clock=self._clock, files=self.disk)
+
+    def receive(self, count: int) -> None:
+        log = self.open()
+        entries = list(self.source.take(log.end, count))
+        if entries:
+            log.append(entries)
+        log.close()
+
+    def add(self, sink: PipeSink, start: str) -> None:
+        """Add a sink: from the first entry on, at the end, or with a copy for all sinks."""
+        self.sinks.append(sink)
+        log = self.open()
+        sink.first = 0 if start == "first" else log.end
+        if start != "first":
+            OffsetLog.open(FOLDER, sink.name, self.disk).write(
+                {"": log.end - 1, WHOLE_SINCE: log.end - 1}
+            )
+        if start == "copy":
+            self.source.restart()
+        log.close()
+
+    def run(self, sink: PipeSink, dies_after: int | None = None) -> None:
+        """Run a sink to the end of the log, to a refusal, or until the process dies."""
+        log = self.open()
+        offsets = OffsetLog.open(FOLDER, sink.name, self.disk)
+        is_new = offsets.offset is None
+        if is_new:
+            offsets.write({"": -1, WHOLE_SINCE: -1})
+        assert offsets.offset is not None
+        writes = 0
+
+        def before(message: Message) -> None:
+            nonlocal writes
+            writes += 1
+            if writes == dies_after:
+                raise DiedError
+            if self._refuses(message):
+                raise SinkError("the target refuses it")
+
+        target = MemorySink(self._places, sink.place, before)
+        target.owner = Owner(self.name, sink.name, lambda: version_of(log.created, log.end - 1))
+        worker = Worker(
+            sink.settings,
+            target,
+            Steps([(".*", FunctionCalls("change", sink.change))]),
+            log,
+            offset=offsets.offset,
+            wholeness=Wholeness(offsets.whole_since, offsets.not_whole),
+            single_until=-1 if is_new else log.end - 1,
+            dead_letters=MissedLetters(sink.missed) if sink.has_dead_letters else None,
+        )
+        worker.drain()
+        worker.start()
+        worker.join(_DEADLINE)
+        if worker.error is not None and not isinstance(worker.error, SinkError | DiedError):
+            raise worker.error
+        if dies_after is None or self._random.random() < 0.5:  # else its last second is lost
+            offsets.write(worker.take_unflushed())
+        for row, generation in target.removed:
+            brought = {
+                sink.row((entry.key, record.id))
+                for entry in log.read(0, max_entries=10_000)
+                if (record := decode_record(entry.data)).copy is not None
+                and version_of(log.created, record.copy) == generation
+                and record.op not in ("reset", "live")
+            }
+            assert row not in brought, f"{row} was in the copy whose end removed it"
+        log.close()
+
+    def acknowledge_next(self, sink: PipeSink) -> None:
+        """Pass over the entry that is next, as ``offset ack`` does."""
+        log = self.open()
+        offsets = OffsetLog.open(FOLDER, sink.name, self.disk)
+        if offsets.offset is not None and offsets.offset < log.end - 1:
+            (entry,) = log.read(offsets.offset + 1, max_entries=1)
+            offsets.skip(entry.key, entry.offset)
+            sink.missed.add(entry.offset)
+        log.close()
+
+    def reset(self, sink: PipeSink, offset: int) -> None:
+        log = self.open()
+        offsets = OffsetLog.open(FOLDER, sink.name, self.disk)
+        if offsets.offset is not None and -1 <= offset < log.end:
+            sink.missed |= set(range(offsets.offset + 1, offset + 1))
+            offsets.reset(offset)
+        log.close()
+
+    def state(self, sink: PipeSink) -> tuple[OffsetLog, CommitLog]:
+        return OffsetLog.open(FOLDER, sink.name, self.disk), CommitLog.view(FOLDER, files=self.disk)

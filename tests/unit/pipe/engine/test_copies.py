@@ -1,0 +1,225 @@
+"""Random histories of pipes that share targets: a copy removes only what is gone at its source."""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oplog_pipe.message import Message
+from oplog_pipe.record import decode_record
+from oplog_pipe.wholeness import Wholeness
+from tests.kits.models.properties import examples
+from tests.kits.pipe.copies import (
+    IDS,
+    TYPES,
+    Key,
+    ModelPipe,
+    PipeSink,
+    Places,
+    Row,
+    Store,
+)
+
+STRANGER = Row("stranger/x", 1 << 62, "oplog", -1)
+LEGACY = Row(None, 1, "oplog", -2)
+
+
+class History:
+    """``told``: the steps, for a failure."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random = Random(seed)
+        self.told: list[object] = []
+        self.places: Places = {
+            name: {"stranger": STRANGER, "legacy": LEGACY} for name in (*TYPES, "all")
+        }
+        if random.random() < 0.3:
+            self.places["video"]["a"] = STRANGER
+        self.value = 0
+        self.ms = 1_700_000_000_000
+        self.sick: set[int] = set()
+        self.stores = [Store(), Store()]
+        for _ in range(4):
+            self.change()
+        self.names = (f"sink{number}" for number in range(100))
+        self.pipes = [self.pipe("p"), self.pipe("q")]
+
+    def pipe(self, name: str) -> ModelPipe:
+        sinks = [self.sink() for _ in range(self.random.randint(1, 2))]
+        return ModelPipe(
+            name,
+            self.random.choice(self.stores),
+            sinks,
+            self.places,
+            self.random,
+            self.clock,
+            lambda message: message.data in self.sick,
+        )
+
+    def clock(self) -> int:
+        self.ms += 1
+        return self.ms
+
+    def sink(self) -> PipeSink:
+        random = self.random
+        drops = random.choice([None, "a"])
+        renames = random.random() < 0.3
+
+        def change(message: Message) -> Message | None:
+            if message.id == drops:
+                return None
+            if renames:
+                message.namespace = "user"
+            return message
+
+        types = random.choice([*TYPES] if renames else [*TYPES, "video|user"])
+        shares = types != "video|user" and random.random() < 0.3
+
+        def place(message: Message) -> str:
+            return "all" if shares else message.namespace
+
+        return PipeSink(next(self.names), types, place, change, random.random() < 0.7)
+
+    def change(self) -> None:
+        store = self.random.choice(self.stores)
+        key = (self.random.choice(TYPES), self.random.choice(IDS))
+        self.value += 1
+        if self.random.random() < 0.1:
+            self.sick.add(self.value)
+        is_gone = self.random.random() < 0.3 and key in store.live
+        store.change(key, None if is_gone else self.value)
+
+    def step(self) -> None:
+        random = self.random
+        pipe = random.choice(self.pipes)
+        sink = random.choice(pipe.sinks)
+        match random.choices(
+            ["change", "receive", "run", "die", "ack", "lose", "store", "add", "copy", "reset"],
+            [8, 8, 8, 3, 1, 0.5, 0.5, 1, 1, 0.7],
+        )[0]:
+            case "change":
+                self.change()
+            case "receive":
+                pipe.receive(random.randint(1, 6))
+            case "run":
+                pipe.run(sink)
+            case "die":
+                pipe.run(sink, random.randint(1, 5))
+            case "ack":
+                pipe.acknowledge_next(sink)
+            case "lose":
+                pipe.lose_folder()
+            case "store":
+                pipe.replace_store(random.choice(self.stores))
+            case "add" if len(pipe.sinks) < 3:
+                pipe.add(self.sink(), random.choice(["first", "end", "copy"]))
+            case "copy":
+                pipe.source.restart()
+            case "reset":
+                offsets, _ = pipe.state(sink)
+                if offsets.offset is not None:
+                    pipe.reset(sink, offsets.offset + random.randint(-5, 3))
+
+    def finish(self) -> None:
+        """Bring everything to its end. A sink that refuses a message is made to pass over it."""
+        for pipe in self.pipes:
+            while not pipe.source.is_at_end:
+                pipe.receive(10)
+            for sink in pipe.sinks:
+                while True:
+                    pipe.run(sink)
+                    offsets, log = pipe.state(sink)
+                    if offsets.offset == log.end - 1:
+                        break
+                    pipe.acknowledge_next(sink)
+
+    def check(self) -> int:
+        """Compare targets with sources. Return the number of sinks that are exact."""
+        for rows in self.places.values():
+            assert (rows["stranger"], rows["legacy"]) == (STRANGER, LEGACY)
+        exact = 0
+        for pipe in self.pipes:
+            for sink in pipe.sinks:
+                exact += self._check(pipe, sink)
+        return exact
+
+    def _check(self, pipe: ModelPipe, sink: PipeSink) -> bool:
+        me = f"{pipe.name}/{sink.name}"
+        found = {
+            (place, id): row.value
+            for place, rows in self.places.items()
+            for id, row in rows.items()
+            if row.owner == me
+        }
+        expected = {
+            row: value
+            for key, value in pipe.store.live.items()
+            if (row := sink.row(key)) is not None
+        }
+        offsets, log = pipe.state(sink)
+        begins = [
+            entry.offset
+            for entry in log.read(0, max_entries=10_000)
+            if decode_record(entry.data).op == "reset"
+        ]
+        if not offsets.not_whole and offsets.whole_since < begins[-1]:
+            assert found == expected
+            return True
+        written = {
+            row: value
+            for row, value in expected.items()
+            if self._was_written(pipe, sink, row, value)
+        }
+        assert written.items() <= found.items()
+        return False
+
+    def _was_written(self, pipe: ModelPipe, sink: PipeSink, row: Key, value: int) -> bool:
+        """Return whether the sink has got a value. Each value is given once to an object."""
+        _, log = pipe.state(sink)
+        got = False
+        for entry in log.read(0, max_entries=10_000):
+            record = decode_record(entry.data)
+            if record.op in ("reset", "live") or sink.row((entry.key, record.id)) != row:
+                continue
+            is_gone = record.op == "delete" or entry.offset < sink.first
+            got = (
+                not (is_gone or entry.offset in sink.missed) and bytes(record.data) == b"%d" % value
+            )
+        return got
+
+
+@pytest.mark.thorough
+@examples(4)
+@given(st.integers(0, 1 << 32))
+def test_every_target_equals_its_source_or_is_told_not_to_be_whole(seed: int) -> None:
+    history = History(seed)
+    for _ in range(history.random.randint(5, 40)):
+        history.step()
+    history.finish()
+    history.check()
+
+
+def test_most_histories_end_with_exact_targets() -> None:
+    exact = total = 0
+    for seed in range(20):
+        history = History(seed)
+        for _ in range(15):
+            history.step()
+        history.finish()
+        exact += history.check()
+        total += sum(len(pipe.sinks) for pipe in history.pipes)
+    assert exact > total / 4
+
+
+def test_a_copy_is_whole_if_nothing_was_missed_since_its_begin() -> None:
+    rule = Wholeness(4)
+    assert rule.end("a", 5)
+    assert not rule.end("a", 4)
+    assert not rule.end("b", 3)
+    assert rule.not_whole == {"a", "b"}
+    rule.miss(9)
+    rule.miss(6)
+    assert not rule.end("a", 9)
+    assert rule.end("b", 10)
+    assert (rule.since, set(rule.not_whole)) == (9, {"a"})
