@@ -52,6 +52,10 @@ SINK: dict[str, tuple[str, Callable[[SinkStatus], float | None]]] = {
         "1 while the sink takes its backlog one message at a time after a start, else 0",
         lambda it: it.phase == "recovery",
     ),
+    "sink_parked": (
+        "1 while the sink has failed, keeps its place and is tried again, else 0",
+        lambda it: it.phase == "parked",
+    ),
     "sink_failing": (
         "1 while a failure is tried again, or has stopped the sink, else 0",
         lambda it: it.error is not None,

@@ -217,7 +217,9 @@ class Pipe:
                 self._tell_failures()
                 if asked.done() or self._code is not None:
                     return following
-                if following is None and all(each.is_ready for each in self._workers):
+                if following is None and all(
+                    each.is_ready or each.is_parked for each in self._workers
+                ):
                     if self._recovers:
                         logger.info("recovery is complete")
                     following = asyncio.create_task(self._sources.run(), name="sources")

@@ -65,7 +65,9 @@ class Batch:
 class SinkSettings:
     """- ``type``: as in the file, such as ``postgres`` or ``module:Class``.
     - ``retry_for``: seconds for which a transient failure is tried again, with growing pauses.
-    - ``dead_letter``: file for messages that the sink refuses for good; None: stop instead.
+    - ``dead_letter``: file for messages that the sink refuses for good; None: a failure instead.
+    - ``dead_letter_limit``: so many refusals in a row are a failure of the target; 0: no limit.
+    - ``on_failure``: of the sink: stop the pipe, or park the sink, which keeps its place.
     - ``start``: of a sink that is new in the folder; None: at the oldest entry, which is refused if
       the log is compacted.
     """
@@ -78,6 +80,8 @@ class SinkSettings:
     batch: Batch = Batch()
     retry_for: float = 60.0
     dead_letter: str | None = None
+    dead_letter_limit: int = 20
+    on_failure: Literal["stop", "park"] = "stop"
     start: Literal["end", "copy"] | None = None
 
 

@@ -30,7 +30,8 @@ class SourceStatus(msgspec.Struct, frozen=True):
 
 class SinkStatus(msgspec.Struct, frozen=True):
     """- ``phase``: ``recovery``: one message at a time up to the end that the log had at the start;
-      ``single``: with ``--one-at-a-time``; ``bulk``; ``stopped``.
+      ``single``: with ``--one-at-a-time``; ``bulk``; ``parked``: it failed, keeps its place, and is
+      tried again; ``stopped``.
     - ``offset``: last acknowledged; -1: none. ``flushed``: the one on disk.
     - ``lag``: entries of the log that are not acknowledged. ``lag_seconds``: age of the oldest of
       them since it was appended, 0 if there is none.
@@ -42,7 +43,7 @@ class SinkStatus(msgspec.Struct, frozen=True):
 
     name: str
     type: str
-    phase: Literal["recovery", "single", "bulk", "stopped"]
+    phase: Literal["recovery", "single", "bulk", "parked", "stopped"]
     offset: int = -1
     flushed: int = -1
     lag: int = 0

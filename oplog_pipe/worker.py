@@ -10,11 +10,12 @@ from oplog_pipe.commitlog.codec import Entry
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.commitlog.offsets import WHOLE_SINCE, not_whole_key
 from oplog_pipe.dead_letters import DeadLetters
-from oplog_pipe.errors import ConfigError, SinkError, TargetError
+from oplog_pipe.errors import ConfigError, PipeError, SinkError, TargetError
 from oplog_pipe.exits import PROGRAM
+from oplog_pipe.letters import HOLD_SECONDS, Letters
 from oplog_pipe.message import Message, Op, version_of
 from oplog_pipe.record import CopyBegins, CopyEnds, content, decode_record, is_control_key
-from oplog_pipe.retry import Clock, LeftError, Retry
+from oplog_pipe.retry import FIRST_PAUSE, Clock, LeftError, Retry
 from oplog_pipe.settings import SinkSettings
 from oplog_pipe.sinks.base import Abandoning, Sink, Versioned
 from oplog_pipe.status import SinkStatus
@@ -23,6 +24,8 @@ from oplog_pipe.wholeness import Wholeness
 
 # Entries that are read together while they are written one at a time.
 _READ_TOGETHER = 1000
+# Seconds between two attempts of a sink that is parked, at most.
+_LONGEST_PARKING = 300.0
 # Larger than every offset.
 FOR_EVER = 1 << 63
 
@@ -62,7 +65,9 @@ class Worker:
         self._steps = steps
         self._log = log
         self._namespaces = Namespaces(settings.namespace)
-        self._dead_letters = dead_letters
+        self._letters = Letters(dead_letters, settings.dead_letter_limit, clock.now)
+        # Keys of entries behind a letter that is held.
+        self._pending: dict[str, int] = {}
         self._place = place
         self._changed = changed
         self._clock = clock
@@ -70,16 +75,17 @@ class Worker:
         self._single_until = single_until
         self._is_done = False
         self._draining = threading.Event()
-        self._is_left = False
+        self._is_left = self._is_open = False
+        self._parked: str | None = None
         self._retry = Retry(settings.name, settings.retry_for, self._draining, clock)
         # The thread of the keeper reads these, too.
         self._lock = threading.Lock()
-        self._offset = self._flushed = offset
+        self._offset = self._flushed = self._seen = offset
         self._wholeness = wholeness or Wholeness(offset)
         self._unflushed: dict[str, int] = {}
         self._limits = settings.batch
         self._batch = Batch(offset + 1, settings.batch)
-        self._written = self._filtered = self._dead = 0
+        self._written = self._filtered = 0
         self._thread = threading.Thread(target=self._run, name=f"sink {self.name}", daemon=True)
 
     def start(self) -> None:
@@ -100,8 +106,18 @@ class Worker:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the backlog that the sink had at the start is acknowledged."""
-        return self._offset >= self._recover_until
+        """Whether the sink has been through the backlog that it had at the start."""
+        return self._seen >= self._recover_until
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the sources wait for the sink."""
+        return not (self.is_ready or self.is_parked)
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether the sink has failed and keeps its place. Nothing waits for it."""
+        return self._parked is not None
 
     @property
     def is_done(self) -> bool:
@@ -134,15 +150,17 @@ class Worker:
             lag=max(self._log.end - 1 - offset, 0),
             written=self._written,
             filtered=self._filtered,
-            dead=self._dead,
+            dead=self._letters.written,
             retries=self._retry.retries,
-            error=self._retry.error if self.error is None else str(self.error),
+            error=self._parked or self._retry.error if self.error is None else str(self.error),
             not_whole=sorted(self._wholeness.not_whole),
         )
 
-    def _phase(self) -> Literal["recovery", "single", "bulk", "stopped"]:
+    def _phase(self) -> Literal["recovery", "single", "bulk", "parked", "stopped"]:
         if self.is_done:
             return "stopped"
+        if self.is_parked:
+            return "parked"
         if not self.is_ready:
             return "recovery"
         return "single" if self._single_until == FOR_EVER else "bulk"
@@ -151,8 +169,7 @@ class Worker:
 
     def _run(self) -> None:
         try:
-            self._open()
-            self._work()
+            self._live()
         except LeftError as error:
             logger.warning(
                 "sink %r stops at offset %d, and continues behind it at the next start: %s",
@@ -173,8 +190,44 @@ class Worker:
             self._is_done = True
             self._changed()
 
+    def _live(self) -> None:
+        """Work until the end of a drain. A failure parks the sink, if the settings say so."""
+        pause = FIRST_PAUSE
+        while True:
+            reached = self._offset
+            try:
+                if not self._is_open:
+                    self._open()
+                self._work()
+                return
+            except (SinkError, ConfigError) as error:
+                if self._settings.on_failure != "park" or self._draining.is_set():
+                    raise
+                pause = FIRST_PAUSE if self._offset > reached else min(2 * pause, _LONGEST_PARKING)
+                self._park(error, pause * (1 - self._clock.jitter() / 2))
+            if self._draining.is_set():
+                return
+
+    def _park(self, error: PipeError, pause: float) -> None:
+        """Keep the place for a while. ``pause``: seconds."""
+        if not self.is_parked:
+            logger.error(
+                "sink %r is parked at offset %d, and the other sinks go on: %s; it is tried again"
+                " until it works", self.name, self._offset, error,
+            )  # fmt: skip
+        self._parked = str(error)
+        if not (isinstance(error, SinkError) and error.transient):
+            # Alone, the message that is refused ends exactly before its offset.
+            self._single_until = max(self._single_until, self._batch.next - 1)
+        self._letters.forget()
+        self._pending.clear()
+        self._batch = Batch(self._offset + 1, self._limits)
+        self._changed()
+        self._clock.pause(self._draining, pause)
+
     def _open(self) -> None:
         self._retry(self._sink.open)
+        self._is_open = True
         if not isinstance(self._sink, Versioned):
             return
         newest = self._retry(self._sink.newest_version)
@@ -189,10 +242,19 @@ class Worker:
     def _work(self) -> None:
         """Raises SinkError, LeftError, LogError."""
         while not self._is_left:
-            if self._offset < self._single_until:
-                entries = self._log.read(self._offset + 1, max_entries=_READ_TOGETHER)
+            if self._letters.held or self._batch.next <= self._single_until:
+                # Read before the end of the log: nothing is appended after it is set.
+                is_last = self._draining.is_set()
+                entries = self._log.read(self._batch.next, max_entries=_READ_TOGETHER)
                 if entries:
                     self._deliver_singly(entries)
+                    continue
+                if self._letters.held:
+                    if is_last:
+                        return  # the next start takes them again
+                    waited = self._log.wait(self._batch.next, HOLD_SECONDS)
+                    if not waited and not self._draining.is_set():
+                        self._release()
                     continue
             try:
                 if not self._deliver():
@@ -268,6 +330,7 @@ class Worker:
         if messages := batch.messages:
             self._retry(lambda: self._sink.write(messages))
             self._written += len(messages)
+            self._letters.succeed(len(messages))
         if batch.keys:
             self._acknowledge(batch.next - 1, batch.keys)
         self._batch = Batch(batch.next, self._limits)
@@ -304,47 +367,58 @@ class Worker:
 
     def _deliver_singly(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
-            if self._is_left or entry.offset > self._single_until:
+            is_needed = self._letters.held or entry.offset <= self._single_until
+            if self._is_left:
+                return
+            if not is_needed:  # compaction has removed the last one
+                self._single_until = self._batch.next - 1
                 return
             if is_control_key(entry.key):
+                self._release()
                 self._control(entry)
+                continue
+            is_written = self._deliver_one(entry)
+            self._batch.next = entry.offset + 1
+            self._pending[entry.key] = entry.offset
+            if is_written or not self._letters.held:
+                self._release()
             else:
-                keys = {entry.key: entry.offset}
-                if not self._deliver_one(entry):
-                    self._wholeness.miss(entry.offset)
-                    keys[WHOLE_SINCE] = self._wholeness.since
-                self._acknowledge(entry.offset, keys)
-                self._batch.next = entry.offset + 1
+                self._see(entry.offset)
 
     def _deliver_one(self, entry: Entry) -> bool:
-        """Write one message. Return whether it has not become a dead letter."""
+        """Write one message, or hold its letter. Return whether the sink has written it."""
         if entry.key not in self._namespaces:
             self._filtered += 1
-            return True
+            return False
         try:
             messages = self._prepare([entry])
-            if messages:
-                self._retry(lambda: self._sink.write(messages))
-                self._written += 1
-            else:
+            if not messages:
                 self._filtered += 1
+                return False
+            self._retry(lambda: self._sink.write(messages))
         except SinkError as error:
-            if self._dead_letters is None or not self._may_be_dead(error):
+            if not self._may_be_dead(error):
                 raise
             message = self._message(entry)
-            logger.warning("sink %r: %r goes to the dead letters: %s", self.name, message, error)
-            self._dead_letters.add(message, str(error))
-            self._dead += 1
+            logger.warning("sink %r: %r is refused: %s", self.name, message, error)
+            self._letters.hold(message, error)
             return False
+        self._written += 1
+        self._letters.succeed(1)
         return True
+
+    def _release(self) -> None:
+        """Write the letters that are held, and acknowledge everything up to here."""
+        if offsets := self._letters.release():
+            self._wholeness.miss(offsets[-1])
+            self._pending[WHOLE_SINCE] = self._wholeness.since
+        if self._pending:
+            keys, self._pending = self._pending, {}
+            self._acknowledge(self._batch.next - 1, keys)
 
     def _may_be_dead(self, error: SinkError) -> bool:
         """Return whether a message is at fault, and there is a file for it."""
-        return (
-            self._dead_letters is not None
-            and not error.transient
-            and not isinstance(error, TargetError)
-        )
+        return self._letters.has_file and not error.transient and not isinstance(error, TargetError)
 
     def _message(self, entry: Entry) -> Message:
         offset, timestamp, _, key, data = entry
@@ -361,9 +435,16 @@ class Worker:
         )
 
     def _acknowledge(self, offset: int, keys: Mapping[str, int]) -> None:
-        was_ready = self.is_ready
         with self._lock:
             self._offset = offset
             self._unflushed.update(keys)
+        if self._parked is not None:
+            logger.info("sink %r is no longer parked", self.name)
+            self._parked = None
+        self._see(offset)
+
+    def _see(self, offset: int) -> None:
+        was_ready = self.is_ready
+        self._seen = max(self._seen, offset)
         if not was_ready and self.is_ready:
             self._changed()

@@ -223,8 +223,24 @@ SINK = (
     Field(
         "dead_letter",
         Kind.FILE,
-        "File for messages that the sink refuses for good. Without it: the pipe stops with exit "
-        "code 4.",
+        "File for messages that the sink refuses for good. Without it, a refusal is a failure of "
+        "the sink.",
+    ),
+    Field(
+        "dead_letter_limit",
+        Kind.COUNT,
+        "So many refusals in a row are a failure of the sink: its target is ill, and the messages "
+        "are good. So are five times as many in a minute, if no more were written. 0: no limit.",
+        0,
+        1_000_000,
+    ),
+    Field(
+        "on_failure",
+        Kind.CHOICE,
+        "What a failure of the sink does: `stop` the pipe with exit code 4, or `park` the sink. A "
+        "parked sink keeps its place and is tried again, with pauses of up to 5 minutes. Sources "
+        "and other sinks go on.",
+        choices=("stop", "park"),
     ),
     Field(
         "start",

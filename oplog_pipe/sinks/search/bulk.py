@@ -21,9 +21,13 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Item(NamedTuple):
-    """One action. ``place``: of its message in the batch. ``target``: an index."""
+    """One action. ``place``, ``offset``: of its message, in the batch and in the log.
+
+    ``target``: an index.
+    """
 
     place: int
+    offset: int
     target: str
     id: str
     body: bytes
@@ -39,7 +43,8 @@ def items(messages: Sequence[Message], names: IndexNames, ids: Template, owner: 
         try:
             index = names.of(message.namespace)
             id_ = check_id(ids.of(message))
-            found.append(Item(place, index, id_, _action(message, index, id_, owner)))
+            body = _action(message, index, id_, owner)
+            found.append(Item(place, message.offset, index, id_, body))
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise SinkError(f"{message!r}: {error}", index=place) from None
     return found
@@ -59,31 +64,47 @@ def bodies(actions: Sequence[Item], max_bytes: int) -> Iterator[list[Item]]:
         yield group
 
 
-def check(answer: object, actions: Sequence[Item]) -> None:
+def check(answer: object, actions: Sequence[Item], done: set[int] | None = None) -> None:
     """Raise SinkError unless the answer says that each action is done, or was done before.
 
-    A failure that no repetition cures takes precedence over the others.
+    A failure that no repetition cures takes precedence over the others. ``done``: gets the offsets
+    of the actions that are done.
     """
     entries = answer.get("items") if isinstance(answer, dict) else None
     if not isinstance(entries, list) or len(entries) != len(actions):
-        raise SinkError("the answer does not confirm the documents: is it Elasticsearch?")
+        raise unreadable()
     busy: SinkError | None = None
+    refused: SinkError | None = None
     for entry, action in zip(entries, actions, strict=True):
-        kind, result = next(iter(entry.items()))
-        status = result["status"]
+        try:
+            ((kind, result),) = entry.items()
+            status, error = int(result["status"]), result.get("error")
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise unreadable() from None
         # 409: the index has a newer version. 404 of a deletion: there is nothing to delete.
-        error = result.get("error")
         if status < 300 or status == 409 or (kind == "delete" and status == 404 and not error):
+            if done is not None:
+                done.add(action.offset)
             continue
         reason = f"index {action.target}: {reason_of(error)} (HTTP {status})"
         # A node that has little room blocks writing until it has more.
         blocked = isinstance(error, dict) and error.get("type") == "cluster_block_exception"
         if not (status in _BUSY or blocked):
             of_target = status in (401, 403, 404)
-            raise TargetError(reason) if of_target else SinkError(reason, index=action.place)
+            found = TargetError(reason) if of_target else SinkError(reason, index=action.place)
+            refused = refused or found
+            continue
         busy = busy or SinkError(reason, transient=True, index=action.place)
-    if busy:
-        raise busy
+    if failure := refused or busy:
+        raise failure
+
+
+def unreadable() -> SinkError:
+    """Return the error for an answer that is not of Elasticsearch, as a proxy gives it."""
+    return SinkError(
+        "the answer does not confirm the documents: is a proxy before Elasticsearch?",
+        transient=True,
+    )
 
 
 def check_owners(answer: object, actions: Sequence[Item], owner: Owner) -> None:
@@ -94,7 +115,7 @@ def check_owners(answer: object, actions: Sequence[Item], owner: Owner) -> None:
     """
     entries = answer.get("docs") if isinstance(answer, dict) else None
     if not isinstance(entries, list) or len(entries) != len(actions):
-        raise SinkError("the answer has not the documents asked for: is it Elasticsearch?")
+        raise unreadable()
     newest: dict[str, int] = {}
     for entry, action in zip(entries, actions, strict=True):
         own = entry.get("_source", {}).get(OWN, {})
@@ -118,7 +139,7 @@ def changes_of_owner(hits: Sequence[Any], owner: str) -> list[Item]:
             "if_primary_term": hit["_primary_term"],
         }
         body = _encode({"update": target}) + b"\n" + _encode({"doc": {OWN: {"owner": owner}}})
-        found.append(Item(place, hit["_index"], hit["_id"], body + b"\n"))
+        found.append(Item(place, 0, hit["_index"], hit["_id"], body + b"\n"))
     return found
 
 

@@ -93,6 +93,8 @@ class ElasticsearchSink:
         self._owner: Owner | None = None
         # Indexes whose newest version is not above that of the folder.
         self._judged: set[str] = set()
+        # Offsets of the present batch that are written: a repetition leaves them out.
+        self._done: set[int] = set()
 
     def own(self, owner: Owner) -> None:
         self._owner = owner
@@ -103,7 +105,11 @@ class ElasticsearchSink:
             raise SinkError(f"{self._calls.server} is neither Elasticsearch nor OpenSearch")
 
     def write(self, messages: Sequence[Message]) -> None:
-        actions = items(messages, self._names, self._ids, str(self._me))
+        actions = [
+            each
+            for each in items(messages, self._names, self._ids, str(self._me))
+            if each.offset not in self._done
+        ]
         for index in dict.fromkeys(action.target for action in actions):
             if index not in self._ready:
                 self._prepare(index, self._create)
@@ -112,6 +118,7 @@ class ElasticsearchSink:
                 self._judged.add(index)
         for group in bodies(actions, self._max_body_bytes):
             self._write(group)
+        self._done.clear()
 
     def begin_copy(self, generation: int, source: str) -> None:
         pass
@@ -257,7 +264,7 @@ class ElasticsearchSink:
         if answer.status >= 300:
             raise self._refused(answer, index=place)
         try:
-            check(self._json(answer), group)
+            check(self._json(answer), group, self._done)
         except SinkError:
             self._ready.clear()  # somebody may have deleted an index
             raise
@@ -315,7 +322,8 @@ class ElasticsearchSink:
         raise SinkError(reason, transient=True)
 
     def _refused(self, answer: Answer, before: str = "", index: int | None = None) -> SinkError:
-        transient = answer.passes
+        # A proxy before the server answers in its own words.
+        transient = answer.passes or (answer.status in (400, 404, 405) and not _is_object(answer))
         reason = self._error(answer)
         if answer.status in (401, 403):
             blocked = _error_type(answer) == "cluster_block_exception"
@@ -339,7 +347,9 @@ class ElasticsearchSink:
         try:
             return msgspec.json.decode(answer.body)
         except ValueError:
-            raise SinkError(f"{self._calls.server} does not answer in JSON") from None
+            raise SinkError(
+                f"{self._calls.server} does not answer in JSON", transient=True
+            ) from None
 
 
 def _error_of(answer: Answer) -> Any:
@@ -348,6 +358,13 @@ def _error_of(answer: Answer) -> Any:
     except ValueError:
         return None
     return found.get("error") if isinstance(found, dict) else None
+
+
+def _is_object(answer: Answer) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(answer.body), dict)
+    except ValueError:
+        return False
 
 
 def _error_type(answer: Answer) -> str:

@@ -69,6 +69,7 @@ TABLE_BOUNDS = {
     "oplog_pipe/sinks/search/sink.py: ElasticsearchSink._judged": "indexes that exist",
     "oplog_pipe/sinks/search/sink.py: ElasticsearchSink._ready": "indexes that exist",
     "oplog_pipe/steps.py: Namespaces._known": "10,000 types or names of topics",
+    "oplog_pipe/worker.py: Worker._pending": "keys behind a letter that is held",
     "oplog_pipe/worker.py: Worker._unflushed": "keys since the last flush",
     "oplog_relay/blocked.py: BlockedKeys._blocks": "keys of blocked rows, up to MAX_BLOCKED",
     "oplog_relay/blocked.py: BlockedKeys._freeing": "keys of blocked rows, up to MAX_BLOCKED",

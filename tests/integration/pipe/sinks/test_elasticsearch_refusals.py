@@ -79,12 +79,14 @@ def paths(server: ScriptedServer) -> list[str]:
         (bulk(429, 201, 400), False, 2),
         (bulk(201, 201, 403), False, None),
         (bulk(201, 403, 201, types={403: "cluster_block_exception"}), True, 1),
-        (bulk(201, 201), False, None),
+        (bulk(201, 201), True, None),
+        (answer(200, b'{"items": [{"index": {}}, {}, 3]}'), True, None),
+        (answer(400, b"<html>"), True, None),
         (answer(429, "{}"), True, None),
         (answer(503, "{}"), True, None),
         (answer(400, b'{"error": {"type": "t", "reason": "r"}}'), False, None),
         (answer(401, "{}"), False, None),
-        (answer(200, b"<html>"), False, None),
+        (answer(200, b"<html>"), True, None),
         (answer(301, "", "Location: http://elsewhere.example/"), False, None),
     ],
 )
@@ -99,6 +101,19 @@ def test_only_causes_that_pass_are_transient(
 
 def test_a_document_with_a_newer_version_in_the_index_counts_as_written(stack: ExitStack) -> None:
     sink_on(stack, serve(stack, bulk(201, 409, 200)).url).write(THREE)
+
+
+def test_only_the_documents_that_failed_are_sent_again(stack: ExitStack) -> None:
+    replies = [bulk(201, 429, 429), bulk(409, 503), bulk(201), bulk(201, 201, 201)]
+    server = serve(stack, *replies)
+    sink = sink_on(stack, server.url)
+    for _ in range(2):
+        with pytest.raises(SinkError, match=r"HTTP (429|503)"):
+            sink.write(THREE)
+    sink.write(THREE)
+    sink.write(THREE)
+    sent = [asked.body.count(b'"_id"') for asked in server.requests if asked.target == "/_bulk"]
+    assert sent == [3, 2, 1, 3]
 
 
 def test_another_server_takes_over(stack: ExitStack) -> None:

@@ -171,7 +171,7 @@ async def test_the_end_of_a_copy_that_is_refused_stops_the_pipe_also_with_dead_l
 async def test_a_dead_letter_follows_a_line_that_a_crash_has_torn(tmp_path: Path) -> None:
     (tmp_path / "dead.jsonl").write_bytes(b'{"offset":')
     folder = Folder(tmp_path, sink("c0", dead_letter="dead.jsonl"))
-    folder.fill(change())
+    folder.fill(change(), change())
     assert await folder.run(RecordingSink("c0", refuse(0, SinkError("no")))) == EXIT_OK
     torn, line = (tmp_path / "dead.jsonl").read_text().splitlines()
     assert (torn, json.loads(line)["offset"]) == ('{"offset":', 0)
