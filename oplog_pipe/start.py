@@ -11,6 +11,7 @@ from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.commitlog.offsets import WHOLE_SINCE, OffsetLog
 from oplog_pipe.errors import ConfigError
 from oplog_pipe.exits import PROGRAM
+from oplog_pipe.fingerprint import fingerprints
 from oplog_pipe.message import version_of
 from oplog_pipe.settings import OPLOG, PipeSettings, SinkSettings, SourceSettings
 from oplog_pipe.sinks.ownership import Owner
@@ -56,22 +57,68 @@ def begin(settings: PipeSettings, log: CommitLog, sources: Copies) -> list[Start
         else _checked(f"sinks[{number}]", sink, each.offset, log)
         for number, (sink, each) in enumerate(zip(settings.sinks, found, strict=True))
     ]
+    for number, (sink, each) in enumerate(zip(settings.sinks, found, strict=True)):
+        _check_changes(f"sinks[{number}]", sink, settings.sources, each)
     starts = [
         Start(each, offset, True, offset)
         if each.offset is None
-        else Start(each, offset, False, each.whole_since)
-        for each, offset in zip(found, offsets, strict=True)
+        else Start(each, offset, False, _whole_since(sink, settings.sources, each, log))
+        for sink, each, offset in zip(settings.sinks, found, offsets, strict=True)
     ]
-    new = [
-        (sink, start) for sink, start in zip(settings.sinks, starts, strict=True) if start.is_new
-    ]
-    # Before the offsets: after a crash in between the sink is new again, and gets its copy.
-    if log.end and any(sink.start == "copy" for sink, _ in new):
+    # Before the offsets: after a crash in between the copy begins again.
+    if log.end and any(
+        sink.start == "copy" and (start.is_new or _changes(sink, settings.sources, start.offsets))
+        for sink, start in zip(settings.sinks, starts, strict=True)
+    ):
         sources.restart_copy([each.name for each in settings.sources if each.log == OPLOG])
-    for _, start in new:
-        # A sink that stops before its first flush must not be new again.
-        start.offsets.write({"": start.offset, WHOLE_SINCE: start.offset})
+    for sink, start in zip(settings.sinks, starts, strict=True):
+        if start.is_new:
+            # A sink that stops before its first flush must not be new again.
+            start.offsets.write({"": start.offset, WHOLE_SINCE: start.offset})
+        numbers = fingerprints(sink, settings.sources)
+        if not numbers.items() <= start.offsets.settings.items():
+            start.offsets.note_settings(numbers, start.whole_since)
     return starts
+
+
+def _whole_since(
+    sink: SinkSettings, sources: Sequence[SourceSettings], offsets: OffsetLog, log: CommitLog
+) -> int:
+    """Changed settings hold from the end of the log on: a copy under way is not whole."""
+    return log.end - 1 if _changes(sink, sources, offsets) else offsets.whole_since
+
+
+def _changes(
+    sink: SinkSettings, sources: Sequence[SourceSettings], offsets: OffsetLog
+) -> list[str]:
+    """Return the parts of the settings that are not as they were when the sink was used last."""
+    before = offsets.settings
+    return [
+        name
+        for name, number in fingerprints(sink, sources).items()
+        if before.get(name, number) != number
+    ]
+
+
+def _check_changes(
+    place: str, sink: SinkSettings, sources: Sequence[SourceSettings], offsets: OffsetLog
+) -> None:
+    """Raise ConfigError if objects would be missing, or left over, without a word."""
+    changed = _changes(sink, sources, offsets)
+    if not changed:
+        return
+    if sink.start is None:
+        raise ConfigError(
+            f"{place}: settings of sink {sink.name!r} have changed that decide which rows go where:"
+            f" {', '.join(changed)}. Its target has rows of the former settings. Set start: copy,"
+            " to copy all objects again, or start: end, to go on without a copy"
+        )
+    if sink.start == "copy":
+        _check_copy(place, sink, sources)
+    logger.warning(
+        "sink %r: settings have changed: %s; its target keeps rows that the former settings have"
+        " written elsewhere", sink.name, ", ".join(changed),
+    )  # fmt: skip
 
 
 def _first_offset(

@@ -19,6 +19,9 @@ WHOLE_SINCE = f"{_COPY}since"
 """Key of the offset from which on a sink has got every message."""
 
 
+_SETTINGS = f"{_COPY}settings/"
+
+
 def not_whole_key(source: str) -> str:
     """Return the key of the last copy of a source that was not whole: of the entry ``live``."""
     return f"{_COPY}of/{source}"
@@ -113,6 +116,20 @@ class OffsetLog:
             for key, offset in self._offsets.items()
             if key.startswith(begin) and offset >= 0
         )
+
+    @property
+    def settings(self) -> dict[str, int]:
+        """Numbers of the settings with which the sink was used last, by the part of them."""
+        return {
+            key.removeprefix(_SETTINGS): each
+            for key, each in self._offsets.items()
+            if key.startswith(_SETTINGS)
+        }
+
+    def note_settings(self, settings: Mapping[str, int], whole_since: int) -> None:
+        """Write numbers of settings, and the offset since which they hold. Raises LogError."""
+        changes = {f"{_SETTINGS}{name}": each for name, each in settings.items()}
+        self.write({**changes, WHOLE_SINCE: whole_since})
 
     def write(self, changes: Mapping[str, int]) -> None:
         """Write offsets; they are on disk when this returns. Raises LogError."""

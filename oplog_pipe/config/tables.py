@@ -247,7 +247,8 @@ SINK = (
         Kind.CHOICE,
         "Where a sink that is new in the folder begins: at the `end` of the log, or with a new "
         "`copy` of all objects, for all sinks. Without it: at the oldest message, which is refused "
-        "if the log is compacted.",
+        "if the log is compacted. After a change of settings that decide which rows go where: go "
+        "on without a copy, or with one. Without it: the change is refused.",
         choices=("end", "copy"),
     ),
 )

@@ -8,8 +8,9 @@ import pytest
 
 from oplog_pipe.commitlog import CommitLog, OffsetLog
 from oplog_pipe.exits import EXIT_FAILED, EXIT_OK, EXIT_USAGE
-from oplog_pipe.settings import SourceSettings
-from tests.unit.pipe.engine.engine import Folder, RecordingSink, change, sink
+from oplog_pipe.settings import FunctionStep, SourceSettings
+from oplog_pipe.sinks.options import CustomOptions
+from tests.unit.pipe.engine.engine import Folder, RecordingSink, change, control, sink
 
 AGENTS = ("http://localhost:1",)
 OPLOG = SourceSettings("oplog", AGENTS)
@@ -133,3 +134,65 @@ async def test_a_folder_in_use_is_refused(tmp_path: Path, caplog: pytest.LogCapt
 
 def _with_sources(found: Folder, *sources: SourceSettings) -> Any:
     return replace(found.settings, sources=sources)
+
+
+CHANGES = [
+    ({"namespace": "^user$"}, "namespace"),
+    ({"transforms": (FunctionStep("operator:pos"),)}, "transforms"),
+    ({"options": CustomOptions("tests:Other")}, "target"),
+]
+
+
+@pytest.mark.parametrize(("change_of", "name"), CHANGES)
+async def test_changed_settings_are_refused_until_start_says_what_to_do(
+    tmp_path: Path, change_of: dict[str, Any], name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = Folder(tmp_path, sink("c0"))
+    found.fill(control("reset"), change())
+    assert await found.run(RecordingSink("c0")) == EXIT_OK
+    found.settings = replace(found.settings, sinks=(sink("c0", **change_of),))
+    for _ in range(2):
+        assert await found.run(c0 := RecordingSink("c0")) == EXIT_USAGE
+        assert c0.calls == []
+    assert "sinks[0]: settings of sink 'c0' have changed" in caplog.text
+    assert f"which rows go where: {name}." in caplog.text
+    for start, copies in (("copy", ["oplog"]), ("end", [])):
+        other = Folder(tmp_path / start, sink("c0"))
+        other.fill(control("reset"), change())
+        assert await other.run(RecordingSink("c0")) == EXIT_OK
+        other.settings = replace(other.settings, sinks=(sink("c0", start=start, **change_of),))
+        async with other.start(RecordingSink("c0"), brings=[control("live", 0)]) as running:
+            await running.sources_or_end()
+        assert running.sources is not None
+        assert (running.code, running.sources.copies) == (EXIT_OK, copies)
+        # The copy that was under way is not whole for the changed settings.
+        assert OffsetLog.view(other.path, "c0").not_whole == ["oplog"]
+        async with other.start(RecordingSink("c0")) as running:
+            await running.sources_or_end()
+        assert running.sources is not None
+        assert (running.code, running.sources.copies) == (EXIT_OK, [])
+
+
+async def test_a_changed_source_is_refused_and_a_new_one_or_another_address_is_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = folder(tmp_path)
+    found.acknowledge(new=2)
+
+    async def run(*sources: SourceSettings) -> int:
+        found.settings = _with_sources(found, *sources)
+        return await found.run(RecordingSink("c0"), RecordingSink("new"))
+
+    assert await run(OPLOG) == EXIT_OK
+    assert await run(replace(OPLOG, agents=("http://localhost:2",)), SHOP) == EXIT_OK
+    assert await run(replace(OPLOG, namespace="^video$"), SHOP) == EXIT_USAGE
+    assert "which rows go where: source oplog." in caplog.text
+
+
+async def test_settings_are_noted_for_a_folder_of_an_earlier_release(tmp_path: Path) -> None:
+    found = Folder(tmp_path, sink("c0"))
+    found.fill(change())
+    found.acknowledge(c0=0)
+    assert await found.run(RecordingSink("c0")) == EXIT_OK
+    found.settings = replace(found.settings, sinks=(sink("c0", namespace="^user$"),))
+    assert await found.run(RecordingSink("c0")) == EXIT_USAGE

@@ -1,0 +1,33 @@
+"""Numbers that tell whether settings have changed that decide which rows go where. No I/O."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from oplog_pipe.settings import FunctionStep, SinkSettings, SourceSettings
+
+# Options of sinks that name the place of a row. Addresses may change: a server moves.
+_PLACES = ("table", "database", "collection", "index", "id", "columns", "path", "log", "target")
+
+
+def fingerprints(sink: SinkSettings, sources: Sequence[SourceSettings]) -> dict[str, int]:
+    """Return a number for each part of the settings: 48 bits."""
+    steps = [
+        (each.namespace, each.function if isinstance(each, FunctionStep) else "fetch")
+        for each in sink.transforms
+    ]
+    places = {name: getattr(sink.options, name, None) for name in _PLACES}
+    parts: dict[str, Any] = {
+        "namespace": sink.namespace,
+        "transforms": steps,
+        "target": (sink.type, places),
+    }
+    parts |= {f"source {each.name}": (each.log, each.namespace) for each in sources}
+    return {name: _number(value) for name, value in parts.items()}
+
+
+def _number(value: Any) -> int:
+    encoded = msgspec.json.encode(value, order="sorted")
+    return int.from_bytes(hashlib.blake2b(encoded, digest_size=6).digest(), "big")
