@@ -30,18 +30,27 @@ def test_a_process_that_cannot_stand_yet_is_waited_for(
 
     def later(seconds: float) -> Iterator[None]:
         yield
-        pipe.open("wb").close()
+        os.close(os.open(pipe, os.O_RDWR))
         yield from attempts(seconds)
 
     monkeypatch.setattr("tests.kits.processes.suspend.attempts", later)
     with subprocess.Popen([sys.executable, "-c", STARTS_ANOTHER, str(pipe)]) as process:
         try:
+            assert any(starts_another(process.pid) for _ in attempts(DEADLINE))
             assert any(state(process.pid) == "D" for _ in attempts(DEADLINE))
             suspend(process.pid)
             assert state(process.pid) == "T"
         finally:
             process.kill()
             os.close(os.open(pipe, os.O_RDWR))  # the other process ends, too
+
+
+def starts_another(pid: int) -> bool:
+    """Return whether the process has a child, which waits for the pipe's writer.
+
+    The state alone does not tell: a process that reads a file from a busy disk has the same.
+    """
+    return bool(Path(f"/proc/{pid}/task/{pid}/children").read_text())
 
 
 def state(pid: int) -> str:
