@@ -75,7 +75,7 @@ class Worker:
         self._single_until = single_until
         self._is_done = False
         self._draining = threading.Event()
-        self._is_left = self._is_open = False
+        self._is_left = self._is_open = self._is_judged = False
         self._parked: str | None = None
         self._retry = Retry(settings.name, settings.retry_for, self._draining, clock)
         # The thread of the keeper reads these, too.
@@ -197,11 +197,15 @@ class Worker:
             reached = self._offset
             try:
                 if not self._is_open:
-                    self._open()
+                    self._retry(self._sink.open)
+                    self._is_open = True
+                if not self._is_judged:
+                    self._judge()
+                    self._is_judged = True
                 self._work()
                 return
             except (SinkError, ConfigError) as error:
-                if self._settings.on_failure != "park" or self._draining.is_set():
+                if self._settings.on_failure != "park":
                     raise
                 pause = FIRST_PAUSE if self._offset > reached else min(2 * pause, _LONGEST_PARKING)
                 self._park(error, pause * (1 - self._clock.jitter() / 2))
@@ -225,9 +229,8 @@ class Worker:
         self._changed()
         self._clock.pause(self._draining, pause)
 
-    def _open(self) -> None:
-        self._retry(self._sink.open)
-        self._is_open = True
+    def _judge(self) -> None:
+        """Raises ConfigError if the target belongs to another folder."""
         if not isinstance(self._sink, Versioned):
             return
         newest = self._retry(self._sink.newest_version)

@@ -8,15 +8,18 @@ from pathlib import Path
 import pytest
 
 from oplog_pipe import worker
-from oplog_pipe.commitlog import NewEntry
-from oplog_pipe.errors import ConfigError, SinkError, TargetError
+from oplog_pipe.commitlog import CommitLog, NewEntry
+from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.exits import EXIT_OK, EXIT_SINK
 from oplog_pipe.letters import Breaker
 from oplog_pipe.retry import Clock
 from oplog_pipe.settings import Batch
+from oplog_pipe.steps import Steps
+from oplog_pipe.worker import Worker
 from tests.unit.pipe.engine.engine import (
     DEADLINE,
     Folder,
+    Gate,
     RecordingSink,
     Running,
     change,
@@ -205,12 +208,45 @@ async def test_a_parked_sink_stands_exactly_before_the_message_that_is_refused(
     assert (running.code, c0.offsets, folder.flushed()) == (EXIT_OK, [*range(6)], {"c0": 5})
 
 
-async def test_a_sink_whose_target_belongs_to_another_folder_is_parked(tmp_path: Path) -> None:
+async def test_a_sink_whose_target_belongs_to_another_folder_is_parked_and_writes_nothing(
+    tmp_path: Path,
+) -> None:
     class Foreign(RecordingSink):
-        def open(self) -> None:
-            raise ConfigError("another folder has written the row")
+        asked = 0
+
+        def newest_version(self) -> int:
+            self.asked += 1
+            return 1 << 62
 
     folder = Folder(tmp_path, sink("c0", on_failure="park"), sink("c1"))
-    async with folder.start(Foreign("c0"), RecordingSink("c1"), clock=SOON) as running:
+    folder.fill(*changes(2))
+    c0 = Foreign("c0")
+    async with folder.start(c0, RecordingSink("c1"), clock=SOON) as running:
         await phase(running, "c0", "parked")
-    assert running.code == EXIT_OK
+        async with asyncio.timeout(DEADLINE):
+            while c0.asked < 3:
+                await asyncio.sleep(0)
+    assert (running.code, c0.calls) == (EXIT_OK, ["open", "close"])
+
+
+async def test_a_sink_that_fails_while_the_pipe_stops_is_parked_until_the_next_start(
+    tmp_path: Path,
+) -> None:
+    folder = Folder(tmp_path)
+    folder.fill(*changes(2))
+    held = Gate(0)
+
+    def fail(offsets: list[int]) -> None:
+        held(offsets)
+        raise SinkError("no")
+
+    log = CommitLog.open(folder.path)
+    settings = sink("c0", on_failure="park")
+    stopped = Worker(settings, RecordingSink("c0", fail), Steps([]), log, offset=-1)
+    stopped.start()
+    await held.wait()
+    stopped.drain()
+    held.open.set()
+    await asyncio.to_thread(stopped.join, DEADLINE)
+    log.close()
+    assert (stopped.is_done, stopped.error, stopped.offset) == (True, None, -1)
