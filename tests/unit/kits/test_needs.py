@@ -12,7 +12,7 @@ from tests.kits.paths import ROOT
 from tests.kits.run.needs import FIXTURES, FOLDERS, PARAMETERS, PROGRAMS, needed_by, needs
 
 TRIED = """
-    import shutil, socket, subprocess, pytest
+    import shutil, socket, subprocess, threading, pytest
 
     def start(program):
         subprocess.run([shutil.which(program), "--version"], check=True)
@@ -28,6 +28,21 @@ TRIED = """
 
     @pytest.mark.PARAMETER
     def test_process(): start("true")
+
+    ENDED = threading.Event()
+
+    def connect_later():
+        ENDED.wait()
+        socket.create_server(("127.0.0.1", 0)).close()
+
+    THREAD = threading.Thread(target=connect_later)
+
+    def test_before(): THREAD.start()
+
+    @pytest.mark.PARAMETER
+    def test_thread_of_an_earlier_test():
+        ENDED.set()
+        THREAD.join()
 
     @pytest.mark.PARAMETER
     def test_network(): socket.create_server(("127.0.0.1", 0)).close()
@@ -67,7 +82,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("mark", "passed"),
-    [("node", 4), ("go", 2), ("unit", 0)],
+    [("node", 6), ("go", 4), ("unit", 2)],
 )
 def test_a_test_without_the_mark_for_its_program_or_connection_fails(
     mark: str, passed: int, told: dict[str, list[str]]
@@ -76,7 +91,7 @@ def test_a_test_without_the_mark_for_its_program_or_connection_fails(
     assert sum(line.startswith("PASSED") for line in lines) == passed, lines
     text = "\n".join(lines)
     if mark == "node":
-        assert len(lines) == 4
+        assert len(lines) == 6
     elif mark == "go":
         assert text.count("this test needs the mark node") == 2
     else:

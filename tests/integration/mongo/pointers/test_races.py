@@ -128,10 +128,9 @@ async def test_a_publish_of_a_part_is_followed_by_one_of_the_rest(
 ) -> None:
     """The one with the larger part is beaten: it publishes only what is left."""
     await store_messages(other, topic, "a")
-    held = wire.hold(inserts_entries)
-    publishing = asyncio.create_task(publish_stored(other, topic))
+    first = await publish_stored(other, topic)
     await store_messages(store, topic, "b")
-    first = await publishing
+    held = wire.hold(inserts_entries)
     later = asyncio.create_task(publish_stored(store, topic))
     await asyncio.to_thread(held.wait)
     await store_messages(other, topic, "c")
