@@ -14,6 +14,7 @@ from oplog_pipe.streams import (
     START,
     Change,
     Item,
+    consumer_name,
     is_oplog,
     oplog_endpoints,
     oplog_format,
@@ -56,11 +57,15 @@ class Source:
             tls = settings.tls
             self._verify = tls_context(tls.ca_file, tls.cert_file, tls.key_file)
             if self._is_oplog:
-                self._endpoints = oplog_endpoints(agents, password)
+                self._endpoints = oplog_endpoints(agents, password, consumer_name(settings.name))
                 self._format = oplog_format()
             else:
                 self._endpoints = topic_endpoints(
-                    agents, password, settings.log, settings.isolation
+                    agents,
+                    password,
+                    settings.log,
+                    settings.isolation,
+                    consumer_name(settings.name),
                 )
                 self._format = topic_format(settings.log)
         except ValueError as error:

@@ -8,7 +8,7 @@ import msgspec
 
 from oplog_pipe.record import RecordOp
 from oplog_pipe.settings import OPLOG
-from oplogc.address import Endpoint, base_endpoint, below, stream_endpoint
+from oplogc.address import Endpoint, base_endpoint, below, stream_endpoint, stream_query
 from oplogc.errors import ProtocolError, RefusedError
 from oplogc.events import POSITION, Checkpoint, is_known
 from oplogc.sse import MAX_BLOCK_BYTES, Block
@@ -74,17 +74,28 @@ def is_replicated(position: str) -> bool:
     return len(position) <= 13
 
 
-def oplog_endpoints(urls: Sequence[str], password: str | None) -> list[Endpoint]:
-    """Return the native stream of each agent. Raise ValueError."""
-    return [stream_endpoint(url, password, (), ()) for url in urls]
+def consumer_name(source: str) -> str:
+    """Return the name under which a source shows in the agent's status: at most 100 characters."""
+    return f"oplog-pipe.{source.replace('/', '.')}"[:100]
+
+
+def oplog_endpoints(
+    urls: Sequence[str], password: str | None, name: str | None = None
+) -> list[Endpoint]:
+    """Return the native stream of each agent. ``name``: of the consumer. Raises ValueError."""
+    return [stream_endpoint(url, password, (), (), name) for url in urls]
 
 
 def topic_endpoints(
-    urls: Sequence[str], password: str | None, log: str, isolation: Isolation
+    urls: Sequence[str],
+    password: str | None,
+    log: str,
+    isolation: Isolation,
+    name: str | None = None,
 ) -> list[Endpoint]:
-    """Return the topic's stream of each agent. Raise ValueError."""
+    """Return the topic's stream of each agent. ``name``: of the consumer. Raises ValueError."""
     path = f"{topic_name(log).path}/stream"
-    query = {"checkpoint": "1", "isolation": isolation}
+    query = {**stream_query(name), "isolation": isolation}
     endpoints = [below(base_endpoint(url, password), path) for url in urls]
     return [each._replace(url=each.url.copy_merge_params(query)) for each in endpoints]
 

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"log"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +20,8 @@ import (
 // livelyAfter is the life of a connection after which the pauses start over, even without an event.
 const livelyAfter = 5 * time.Second
 
+var consumerName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
+
 // ErrStop ends [Consumer.Follow] when its handler returns it. The event counts as handled.
 var ErrStop = errors.New("stop following")
 
@@ -27,6 +30,7 @@ type ConsumerOptions struct {
 	Types    []string // only operations of these types, in any case
 	Parents  []string // only operations with one of these parents
 	Start    string   // event id to start after; "0" for a copy of all objects; empty: the next operation
+	Name     string   // name of this consumer in the agent's /status and /metrics: ASCII letters, digits, '.', '_', '-'
 	Password string   // a password in the URL overrides it
 
 	// StateFile is the path of a file that keeps the position. A position in the file overrides Start. The file is
@@ -67,6 +71,9 @@ func NewConsumer(agent string, options ConsumerOptions) (*Consumer, error) {
 	if slices.Contains(options.Types, "") || slices.Contains(options.Parents, "") {
 		return nil, errors.New("Types and Parents must not hold an empty string")
 	}
+	if options.Name != "" && !consumerName.MatchString(options.Name) {
+		return nil, errors.New("Name: give 1 to 100 ASCII letters, digits, '.', '_' or '-'")
+	}
 	if options.Timeout < 0 || options.HeartbeatTimeout < 0 {
 		return nil, errors.New("Timeout and HeartbeatTimeout must not be negative")
 	}
@@ -75,6 +82,9 @@ func NewConsumer(agent string, options ConsumerOptions) (*Consumer, error) {
 		return nil, err
 	}
 	filters := url.Values{"checkpoint": {"1"}}
+	if options.Name != "" {
+		filters.Set("name", options.Name)
+	}
 	addFilter(filters, "types", options.Types, strings.ToLower)
 	addFilter(filters, "parents", options.Parents, strings.Clone)
 	c := &Consumer{

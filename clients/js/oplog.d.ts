@@ -41,6 +41,11 @@ export interface StreamOptions {
    * too: the saved position is that of the oldest unacknowledged event.
    */
   state?: State;
+  /**
+   * Name of this consumer in the agent's `/status` and `/metrics`: 1 to 100 ASCII letters, digits, `.`, `_` or `-`. Several
+   * consumers may share it.
+   */
+  name?: string;
   /** Overrides the password in the address. */
   password?: string;
   /** Seconds that connecting may take, redirects and refusals included; 10. */

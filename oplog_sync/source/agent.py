@@ -107,7 +107,9 @@ class AgentClient:
         else:
             connection = http.client.HTTPConnection(host, port, timeout=SILENCE_SECONDS)
         try:
-            connection.request("GET", url.path.rstrip("/") + "/ops?checkpoint=1", headers=headers)
+            connection.request(
+                "GET", url.path.rstrip("/") + "/ops?checkpoint=1&name=oplog-sync", headers=headers
+            )
             response = connection.getresponse()
             if response.status != 200:
                 raise AgentError(

@@ -344,9 +344,32 @@ BAD += [
 ]
 
 
+NAMES = [
+    consumer(
+        "the consumer gives its name",
+        [stream(block(A))],
+        flags={"name": "Search_v2.eu-1"},
+        events=[A],
+        check=lambda outcome: asked_for(outcome, "/ops?checkpoint=1&name=Search_v2.eu-1"),
+    ),
+    consumer(
+        "a name that an agent would refuse ends the consumer before it asks",
+        [],
+        flags={"name": "search index"},
+        exit=2,
+        says=[r"name\b.* 1 to 100 ASCII letters, digits, '\.', '_' or '-'"],
+        positions=[],
+    ),
+]
+
+
+def asked_for(outcome: Outcome, target: str) -> None:
+    assert [request.target for request in outcome.requests] == [target]
+
+
 def told_times(outcome: Outcome, word: str, times: int) -> None:
     told = [line for line in outcome.stderr.splitlines() if word in line]
     assert len(told) == times, f"{word!r} is told {len(told)} times"
 
 
-SCENARIOS = [*BYTES, *BAD]
+SCENARIOS = [*BYTES, *BAD, *NAMES]

@@ -37,6 +37,7 @@ func main() {
 	types := flags.String("types", "", "only these types, comma-separated")
 	parents := flags.String("parents", "", "only with one of these parents, comma-separated")
 	start := flags.String("start", "", "event id to start after; 0 for a copy of all objects")
+	name := flags.String("name", "", "name of this consumer in the agent's /status and /metrics")
 	state := flags.String("state", "", "file that keeps the position; a position in it overrides -start")
 	count := flags.Uint("count", 0, "end after this number of operations; 0: never")
 	asJSON := flags.Bool("json", false, "print events as JSON")
@@ -45,7 +46,7 @@ func main() {
 	backoff := command.Backoff(flags)
 	command.ParseFlags(flags)
 	options := oplog.ConsumerOptions{
-		Types: names("types", *types), Parents: names("parents", *parents), Start: *start,
+		Types: names("types", *types), Parents: names("parents", *parents), Start: *start, Name: *name,
 		Password: os.Getenv("OPLOG_PASSWORD"),
 		Timeout:  *timeout, HeartbeatTimeout: *heartbeat, Backoff: *backoff,
 	}

@@ -1,5 +1,5 @@
 import { OplogError } from "./errors.js";
-import { EventStream, streamOptions } from "./event_stream.js";
+import { EventStream, addParameters, streamOptions } from "./event_stream.js";
 import { isEventId, readBlock } from "./events.js";
 import { agentAddress } from "./http.js";
 
@@ -16,14 +16,14 @@ export class Consumer extends EventStream {
   constructor(url, options = {}) {
     const checked = streamOptions(options, { types: [], parents: [] });
     const { url: base, authorization } = agentAddress(url, checked.password);
-    super({ url: withFilters(base, checked.types, checked.parents), authorization, options: checked, kind: OPERATIONS });
+    super({ url: withFilters(base, checked), authorization, options: checked, kind: OPERATIONS });
   }
 }
 
 /** Add the filters to the address. An agent stores type names in lower case. */
-function withFilters(url, types, parents) {
+function withFilters(url, { types, parents, name: consumer }) {
   const filters = { types: lowerCase(names("types", types)), parents: names("parents", parents) };
-  url.searchParams.set("checkpoint", "1");
+  addParameters(url, { name: consumer });
   for (const [name, values] of Object.entries(filters)) {
     // An agent splits a single parameter at its commas, and takes repeated ones as they are.
     if (values.some((value) => value.includes(","))) [...values, values[0]].forEach((v) => url.searchParams.append(name, v));

@@ -30,8 +30,15 @@ export function streamOptions(given, more = {}) {
   if (state && !(typeof state.load === "function" && typeof state.save === "function")) {
     throw new TypeError("state must be an object with load and save, such as fileState(path)");
   }
+  if (options.name !== undefined) checkOptions(options, { name: "name" });
   if (signal && !(signal instanceof AbortSignal)) throw new TypeError("signal must be an AbortSignal");
   return options;
+}
+
+/** Add the parameters of every stream to its address. */
+export function addParameters(url, { name }) {
+  url.searchParams.set("checkpoint", "1");
+  if (name !== undefined) url.searchParams.set("name", name);
 }
 
 /**

@@ -6,6 +6,7 @@ const RULES = {
   count: [(value) => Number.isSafeInteger(value) && value > 0, "a whole number above 0"],
   backoff: [isBackoff, "two numbers of seconds, the first above 0 and not above the second"],
   isolation: [(value) => ISOLATIONS.includes(value), ISOLATIONS.join(" or ")],
+  name: [isName, "1 to 100 ASCII letters, digits, '.', '_' or '-'"],
   function: [(value) => typeof value === "function", "a function"],
 };
 
@@ -21,6 +22,10 @@ export function checkOptions(options, rules) {
     const [isGood, wanted] = RULES[rule];
     if (!isGood(options[name])) throw new TypeError(`${name} must be ${wanted}`);
   }
+}
+
+function isName(value) {
+  return typeof value === "string" && /^[A-Za-z0-9._-]{1,100}$/.test(value);
 }
 
 function isBackoff(value) {

@@ -1,5 +1,5 @@
 import { topicRefusal } from "./errors.js";
-import { EventStream, streamOptions } from "./event_stream.js";
+import { EventStream, addParameters, streamOptions } from "./event_stream.js";
 import { isTopicPosition, readTopicBlock } from "./messages.js";
 import { READ_UNCOMMITTED, checkOptions } from "./options.js";
 import { OPLOG, topicAddress } from "./topic_address.js";
@@ -21,7 +21,7 @@ export class TopicConsumer extends EventStream {
     if (topic === OPLOG) throw new TypeError(`topic: follow ${OPLOG} with Consumer`);
     const { url: target, authorization } = topicAddress(url, topic, checked.password);
     target.pathname += "/stream";
-    target.searchParams.set("checkpoint", "1");
+    addParameters(target, checked);
     if (isolation !== READ_UNCOMMITTED) target.searchParams.set("isolation", isolation);
     super({ url: target, authorization, options: checked, kind: MESSAGES });
   }

@@ -175,9 +175,9 @@ test("stop, close and a signal end the iteration, in a pause too", async (t) => 
 test("a Topic hands its address and its password to its streams", async (t) => {
   const agent = await scripted(t, stream(message(1)));
   const topic = new Topic(`http://user:old@${agent.host}/base`, "shop/orders", { password: "new" });
-  const consumer = topic.stream({ start: "0" });
+  const consumer = topic.stream({ start: "0", name: "search" });
   await take(consumer, 1);
-  assert.equal(agent.requests[0].line, "GET /base/v1/namespaces/shop/topics/orders/stream?checkpoint=1 HTTP/1.1");
+  assert.equal(agent.requests[0].line, "GET /base/v1/namespaces/shop/topics/orders/stream?checkpoint=1&name=search HTTP/1.1");
   assert.equal(agent.requests[0].headers.authorization, `Basic ${Buffer.from("user:new").toString("base64")}`);
 });
 
@@ -185,6 +185,7 @@ test("bad arguments throw at once", () => {
   assert.throws(() => new TopicConsumer("http://localhost", "system/oplog"), /follow system\/oplog with Consumer/);
   for (const options of [
     { start: "yesterday" }, { start: "545b55c7f095528dd0f3863c" }, { start: new Date(NaN) }, { state: {} }, { signal: {} }, { timeout: 0 }, { maxUnacked: 0 },
+    { name: "" }, { name: "a b" }, { name: "x".repeat(101) }, { name: 7 },
   ]) {
     assert.throws(() => new TopicConsumer("http://localhost", "a/b", options), TypeError);
   }

@@ -23,7 +23,7 @@ require __DIR__ . '/../src/autoload.php';
 Program::start();
 $stop = Program::stopOnSignals();
 $flags = Flags::read(array_slice($argv, 1), [
-    'url' => 'http://localhost:8042', 'types' => '', 'parents' => '', 'start' => '', 'state' => '', 'count' => '0',
+    'url' => 'http://localhost:8042', 'types' => '', 'parents' => '', 'start' => '', 'name' => '', 'state' => '', 'count' => '0',
     'json' => false, 'heartbeat-timeout' => '40', 'timeout' => '30', 'backoff' => '1,30',
 ]);
 if (!preg_match('/^[0-9]{1,15}$/D', $flags['count'])) {
@@ -47,6 +47,7 @@ try {
         stateFile: $flags['state'],
         password: (string) getenv('OPLOG_PASSWORD'),
         stop: $stop,
+        name: $flags['name'],
     );
 } catch (InvalidArgumentException $error) {
     Program::usage($error->getMessage());

@@ -29,6 +29,8 @@ final class Consumer
      * @param string $stateFile file that keeps the position; a position in it overrides $start; empty: none
      * @param float $timeout seconds until the head of an answer, and the body of an error, must have come
      * @param float $heartbeatTimeout longest silence of a connection in seconds; agents send something every 25 s
+     * @param string $name name of this consumer in the agent's /status and /metrics: 1 to 100 ASCII letters, digits, ".", "_" or
+     *     "-"; empty: none
      * @param ?callable(string): void $log receives a line for each failed connection; null: stderr
      */
     public function __construct(
@@ -43,6 +45,7 @@ final class Consumer
         private readonly Backoff $backoff = new Backoff(),
         ?callable $log = null,
         private readonly Stop $stop = new Stop(),
+        string $name = '',
     ) {
         $address = Address::parse($url, ['http', 'https'], $password)
             ?? throw new \InvalidArgumentException('the address must be http://host:port or https://host:port');
@@ -52,8 +55,16 @@ final class Consumer
         if (!($timeout > 0 && $heartbeatTimeout > 0)) {
             throw new \InvalidArgumentException('timeout and heartbeatTimeout must be above 0');
         }
-        $filters = [self::filter('types', array_map(strtolower(...), $types)), self::filter('parents', $parents)];
-        $this->ops = $address->ops(implode('&', array_filter(['checkpoint=1', ...$filters])));
+        if (!preg_match('/^[A-Za-z0-9._-]{0,100}$/D', $name)) {
+            throw new \InvalidArgumentException("name: give 1 to 100 ASCII letters, digits, '.', '_' or '-'");
+        }
+        $parameters = [
+            'checkpoint=1',
+            $name === '' ? '' : "name=$name",
+            self::filter('types', array_map(strtolower(...), $types)),
+            self::filter('parents', $parents),
+        ];
+        $this->ops = $address->ops(implode('&', array_filter($parameters)));
         $this->log = $log === null ? Text::tell(...) : $log(...);
         $this->position = $start;
         if ($stateFile !== '') {

@@ -1,5 +1,6 @@
 """Addresses of agents. No message shows the user, password or query of an address."""
 
+import re
 import socket
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,6 +9,7 @@ from urllib.parse import urlsplit
 import httpx
 
 DEFAULT_PORT = 8042
+_CONSUMER_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 
 
 class UdpAddress(NamedTuple):
@@ -102,17 +104,39 @@ def ops_endpoint(url: str, password: str | None) -> Endpoint:
     return below(base_endpoint(url, password), "/ops")
 
 
+def check_consumer_name(name: str) -> str:
+    """Return the name of a consumer. Raise ValueError."""
+    if not isinstance(name, str) or not _CONSUMER_NAME.fullmatch(name):
+        raise ValueError("name: give 1 to 100 ASCII letters, digits, '.', '_' or '-'")
+    return name
+
+
+def stream_query(name: str | None) -> dict[str, str]:
+    """Return the parameters of every stream.
+
+    ``name``: of the consumer in ``/status`` and ``/metrics``; None: none. Raises ValueError.
+    """
+    return {"checkpoint": "1"} | ({} if name is None else {"name": check_consumer_name(name)})
+
+
 def stream_endpoint(
-    url: str, password: str | None, types: Sequence[str], parents: Sequence[str]
+    url: str,
+    password: str | None,
+    types: Sequence[str],
+    parents: Sequence[str],
+    name: str | None = None,
 ) -> Endpoint:
-    """Return the address of the stream with its filters. Raise ValueError."""
-    query = {"checkpoint": ["1"]}
-    for name, values in (("types", [type_.lower() for type_ in types]), ("parents", parents)):
+    """Return the address of the stream with its filters; ``name``: of the consumer.
+
+    Raises ValueError.
+    """
+    query: dict[str, str | list[str]] = {**stream_query(name)}
+    for filter_, values in (("types", [type_.lower() for type_ in types]), ("parents", parents)):
         if any("," in value for value in values):
             # The agent splits a single value at its commas. Of several values each is one name.
-            query[name] = [*values, values[0]]
+            query[filter_] = [*values, values[0]]
         elif values:
-            query[name] = [",".join(values)]
+            query[filter_] = ",".join(values)
     ops, auth = ops_endpoint(url, password)
     return Endpoint(ops.copy_merge_params(httpx.QueryParams(query)), auth)
 

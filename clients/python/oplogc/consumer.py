@@ -32,6 +32,8 @@ class Consumer(Following[Event]):
       Empty: all.
     - ``start``: ``"0"`` for a copy of all objects, an event id, or a time with a zone to begin with
       the objects changed since then. None: begin with the next operation.
+    - ``name``: name of this consumer in the agent's ``/status`` and ``/metrics``: 1 to 100 ASCII
+      letters, digits, ``.``, ``_`` or ``-``. Several consumers may share it. None: none.
     - ``state_file``: keeps the position. A position in it overrides ``start``. Every event must
       then be acknowledged with ``ack``, ``Reset`` and ``Live`` too: the saved position is that of
       the oldest unacknowledged event. Iteration waits while ``max_unacked`` events are
@@ -56,6 +58,7 @@ class Consumer(Following[Event]):
         types: Sequence[str] = (),
         parents: Sequence[str] = (),
         start: str | datetime | None = None,
+        name: str | None = None,
         state_file: str | Path | None = None,
         password: str | None = None,
         proxy: str | None = None,
@@ -65,11 +68,11 @@ class Consumer(Following[Event]):
         save_interval: float = 1.0,
         max_unacked: int = 10_000,
     ) -> None:
-        for name, values in (("types", types), ("parents", parents)):
+        for filter_, values in (("types", types), ("parents", parents)):
             if isinstance(values, str) or not all(values):
-                raise ValueError(f"{name}: give a list of names, none of them empty")
+                raise ValueError(f"{filter_}: give a list of names, none of them empty")
         super().__init__(
-            [stream_endpoint(url, password, types, parents)],
+            [stream_endpoint(url, password, types, parents, name)],
             _FORMAT,
             position_of(start) if start is not None else "",
             state_file=state_file,

@@ -47,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             types=settings.types,
             parents=settings.parents,
             start=settings.start,
+            name=settings.name,
             state_file=settings.state_file,
             password=settings.password,
             proxy=settings.proxy,

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from oplogc.address import check_consumer_name
 from oplogc.times import check_ms, from_ms
 
 DEFAULT_URL = "http://localhost:8042"
@@ -200,6 +201,11 @@ FLAGS = (
         "Read --password from this file. One newline at its end is ignored. Excludes --password.",
     ),
     _row(
+        "Connection", "--name", None, "NAME", check_consumer_name,
+        "Name of this consumer in the agent's /status and /metrics: 1 to 100 ASCII letters, digits,"
+        " '.', '_' or '-'.",
+    ),
+    _row(
         "Connection", "--proxy", None, "URL", _text,
         "HTTP proxy. Not set: the proxy of HTTP_PROXY or HTTPS_PROXY.",
     ),
@@ -214,6 +220,7 @@ class TailSettings:
     types: tuple[str, ...] = ()
     parents: tuple[str, ...] = ()
     start: str | datetime | None = None
+    name: str | None = None
     state_file: Path | None = None
     count: int | None = None
     json: bool = False

@@ -67,6 +67,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--url", required=True)
     parser.add_argument("--start")
+    parser.add_argument("--name")
     parser.add_argument("--state")
     parser.add_argument("--count", type=int, default=0)
     parser.add_argument("--types", type=names, default=[])
@@ -83,6 +84,7 @@ def main() -> None:
             types=given.types,
             parents=given.parents,
             start=given.start,
+            name=given.name,
             state_file=given.state,
             password=os.environ.get("OPLOG_PASSWORD"),
             timeout=given.timeout,

@@ -27,8 +27,10 @@ async def test_the_log_has_the_copy_and_then_what_happens_exactly_as_the_stream(
     with Agent(tmp_path, "--object-url", "http://api/{{type}}/{{id}}") as agent:
         agent.post([operation("a"), operation("b"), operation("c"), operation("b", "delete")])
         with agent.follow("0") as stream:
-            async with running(tmp_path / "log", source(agent.url)) as pipe:
+            async with running(tmp_path / "log", source(agent.url, name="a/b")) as pipe:
                 copy = await pipe.until_end(4)
+                names = sorted(each["name"] for each in agent.status()["consumers"])
+                assert names == ["", "oplog-pipe.a.b"]
                 agent.post([operation("a", "update"), operation("c", "delete"), operation("d")])
                 assert await pipe.until_end(7) == [
                     *copy,
@@ -49,7 +51,7 @@ async def test_the_log_has_the_copy_and_then_what_happens_exactly_as_the_stream(
                 copying, ended, after = Mode.COPY, Mode.COMPLETE, Mode.SYNC
                 assert [each.mode for each in found] == [copying] * 3 + [ended] + [after] * 3
                 assert [each.copy for each in found] == [0] * 4 + [None] * 3
-                assert [each.key for each in found if each.key != "video"] == ["source//oplog"] * 2
+                assert [each.key for each in found if each.key != "video"] == ["source//a/b"] * 2
                 await pipe.until(lambda: pipe.sources.status()[0].received == 5)
                 (status,) = pipe.sources.status()
                 assert (status.phase, status.connected, status.error) == ("sync", True, None)

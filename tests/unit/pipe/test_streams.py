@@ -5,6 +5,7 @@ import pytest
 from oplog_pipe.streams import (
     Change,
     Item,
+    consumer_name,
     is_replicated,
     oplog_endpoints,
     oplog_format,
@@ -112,3 +113,18 @@ def test_addresses_ask_for_checkpoints_and_hide_the_password() -> None:
     assert str(two.url) == (
         "http://host:1/v1/namespaces/ns/topics/t/stream?checkpoint=1&isolation=read_committed"
     )
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("orders", "oplog-pipe.orders"),
+        ("system/oplog", "oplog-pipe.system.oplog"),
+        (f"{'n' * 249}/t", f"oplog-pipe.{'n' * 89}"),
+    ],
+)
+def test_a_source_gives_a_name_that_an_agent_takes(source: str, name: str) -> None:
+    assert consumer_name(source) == name
+    (one,) = oplog_endpoints(["http://host:1"], None, name)
+    (two,) = topic_endpoints(["http://host:1"], None, "ns/t", "read_committed", name)
+    assert [each.url.params["name"] for each in (one, two)] == [name, name]

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from oplogc.address import check_consumer_name
 from oplogc.ctl import values
 from oplogc.ctl.events import follow_until, print_events
 from oplogc.ctl.inputs import transaction_in
@@ -139,6 +140,13 @@ def peek(
     convert=values.count,
     help="End after N messages. reset does not count.",
 )
+@option(
+    "--name",
+    metavar="NAME",
+    convert=check_consumer_name,
+    help="Name of this consumer in the agent's /status and /metrics: 1 to 100 ASCII letters,"
+    " digits, '.', '_' or '-'.",
+)
 @isolation
 @as_json
 @connected(writes=False)
@@ -148,6 +156,7 @@ def follow(
     start: Any,
     state_file: Path | None,
     count: int | None,
+    name: str | None,
     isolation: Isolation,
     as_json: bool,
 ) -> None:
@@ -155,7 +164,9 @@ def follow(
 
     Reconnects by itself. A line `reset` tells that messages are gone; the oldest follow.
     """
-    consumer = connection.stream(topic, start=start, state_file=state_file, isolation=isolation)
+    consumer = connection.stream(
+        topic, start=start, state_file=state_file, name=name, isolation=isolation
+    )
     asyncio.run(follow_until(consumer, count, as_json))
 
 

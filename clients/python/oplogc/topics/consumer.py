@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from oplogc.address import Endpoint, agent_urls, base_endpoint, below
+from oplogc.address import Endpoint, agent_urls, base_endpoint, below, stream_query
 from oplogc.errors import ProtocolError
 from oplogc.events import Checkpoint, Reset, position_of
 from oplogc.following import Following
@@ -41,6 +41,8 @@ class TopicConsumer(Following[TopicEvent]):
       begin at. None: begin with the next message.
     - ``isolation``: ``read_uncommitted`` brings the records of a transaction when they are written;
       ``read_committed`` brings them together, at its commit.
+    - ``name``: name of this consumer in the agent's ``/status`` and ``/metrics``, as of
+      ``oplogc.Consumer``.
     - The other arguments are those of ``oplogc.Consumer``. With a ``state_file``, acknowledge every
       event, ``Reset`` too.
 
@@ -56,6 +58,7 @@ class TopicConsumer(Following[TopicEvent]):
         *,
         start: str | datetime | None = None,
         isolation: Isolation = READ_UNCOMMITTED,
+        name: str | None = None,
         state_file: str | Path | None = None,
         password: str | None = None,
         proxy: str | None = None,
@@ -65,12 +68,13 @@ class TopicConsumer(Following[TopicEvent]):
         save_interval: float = 1.0,
         max_unacked: int = 10_000,
     ) -> None:
-        name = topic_name(topic)
-        endpoints = [
-            _stream(each, name, password, check_isolation(isolation)) for each in agent_urls(url)
-        ]
-        positions = _OPLOG_POSITION if name == OPLOG else _POSITION
-        kept = "" if name == OPLOG or isolation == READ_UNCOMMITTED else isolation
+        followed = topic_name(topic)
+        query = stream_query(name)
+        if check_isolation(isolation) != READ_UNCOMMITTED:
+            query["isolation"] = isolation
+        endpoints = [_stream(each, followed, password, query) for each in agent_urls(url)]
+        positions = _OPLOG_POSITION if followed == OPLOG else _POSITION
+        kept = "" if followed == OPLOG or isolation == READ_UNCOMMITTED else isolation
         super().__init__(
             endpoints,
             StreamFormat(read, is_known, refused, positions, MAX_BLOCK_BYTES, kept),
@@ -118,11 +122,8 @@ def is_known(block: Block) -> bool:
     )
 
 
-def _stream(url: str, name: TopicName, password: str | None, isolation: str) -> Endpoint:
-    endpoint = below(base_endpoint(url, password), f"{name.path}/stream")
-    query = {"checkpoint": "1"}
-    if isolation != READ_UNCOMMITTED:
-        query["isolation"] = isolation
+def _stream(url: str, topic: TopicName, password: str | None, query: dict[str, str]) -> Endpoint:
+    endpoint = below(base_endpoint(url, password), f"{topic.path}/stream")
     return endpoint._replace(url=endpoint.url.copy_merge_params(query))
 
 

@@ -16,6 +16,7 @@ from oplog_sync.source.stream import HOLD_SECONDS, StreamReader
 from tests.integration.spark.source.streams import StreamSink, stream_of
 from tests.kits.agents.agent import Agent
 from tests.kits.proxies.proxy import Proxy
+from tests.kits.servers.scripted import ScriptedServer, answer
 from tests.kits.spark.helpers import operation
 
 
@@ -36,6 +37,14 @@ def test_an_agents_stream_can_begin_with_every_object(spark: SparkSession, tmp_p
         wrong = stream_of(spark, {"agent": agent.url, "password": "wrong"})
         with pytest.raises(PySparkException, match="it answered 401"):
             table.complete(wrong, tmp_path / "other")
+
+
+def test_the_agent_learns_who_reads() -> None:
+    position = answer("200 OK", "id: 545b55c7f095528dd0f3863c\n\n")
+    with ScriptedServer([position]) as server:
+        assert AgentClient(server.url, None).position() == "545b55c7f095528dd0f3863c"
+        (request,) = server.requests
+    assert request.target == "/ops?checkpoint=1&name=oplog-sync"
 
 
 def test_an_agents_address_may_hold_credentials_and_no_message_shows_them(tmp_path: Path) -> None:
