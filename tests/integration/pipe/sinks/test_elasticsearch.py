@@ -14,6 +14,18 @@ from oplog_pipe.sinks.search import ElasticsearchSink
 from tests.integration.pipe.made import BASE, message, owner_at
 from tests.kits.servers.opensearch import OpenSearchServer
 
+_OF_AN_EARLIER_RELEASE = {
+    "properties": {
+        "oplog": {
+            "properties": {
+                "version": {"type": "long"},
+                "source": {"type": "keyword"},
+                "namespace": {"type": "keyword"},
+                "timestamp": {"type": "date"},
+            }
+        }
+    }
+}
 MakeSink = Callable[..., ElasticsearchSink]
 _numbers = itertools.count(1)
 
@@ -242,3 +254,19 @@ def test_the_end_of_a_copy_leaves_indexes_of_others_alone(
     for name, mapping in (("theirs", theirs), ("fixed", {}), ("plain", {})):
         found = opensearch.ask("GET", f"/{prefix}{name}/_mapping")
         assert found == {f"{prefix}{name}": {"mappings": mapping}}
+
+
+def test_documents_of_an_earlier_release_get_an_owner_when_written_and_are_removed_by_no_copy(
+    make_sink: MakeSink, opensearch: OpenSearchServer, prefix: str
+) -> None:
+    sink = make_sink(index=f"{prefix}all", whose=owner_at(9))
+    opensearch.ask("PUT", f"/{prefix}all", {"mappings": _OF_AN_EARLIER_RELEASE})
+    for id, offset in (("written", 0), ("left", 0), ("newer", 500)):
+        own = {"version": BASE + offset, "source": "system/oplog", "namespace": "video"}
+        path = f"/{prefix}all/_doc/{id}?version={BASE + offset}&version_type=external_gte"
+        opensearch.ask("PUT", path, {"oplog": own})
+    sink.write([message(3, "written", {})])
+    with pytest.raises(ConfigError, match="another folder has written the row"):
+        sink.write([message(4, "newer", {})])
+    sink.end_copy(BASE + 5, "system/oplog")
+    assert opensearch.documents(f"{prefix}all").keys() == {"left", "newer"}

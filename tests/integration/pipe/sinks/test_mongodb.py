@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from oplog_pipe.errors import SinkError
+from oplog_pipe.errors import ConfigError, SinkError
 from tests.kits.pipe.messages import OPLOG, message, owner, version
 from tests.kits.pipe.targets import MongodbTarget, opened
 from tests.kits.proxies.mongo import CommandProxy
@@ -106,3 +106,17 @@ def test_a_command_without_an_answer_is_a_transient_failure(target: MongodbTarge
         sink.write([message(1)])  # the first one may reach the server after it
         sink.close()
     assert target.objects()["a"].version == version(1)
+
+
+def test_documents_of_an_earlier_release_get_an_owner_when_written_and_are_removed_by_no_copy(
+    target: MongodbTarget,
+) -> None:
+    with opened(target.sink()) as sink:
+        sink.write([message(0, "written"), message(0, "left"), message(500, "newer")])
+        target.do(lambda database: database["video"].update_many({}, {"$unset": {"owner": ""}}))
+    with opened(target.sink(), owner(newest=9)) as sink:
+        sink.write([message(3, "written")])
+        with pytest.raises(ConfigError, match="another folder has written the row"):
+            sink.write([message(4, "newer")])
+        sink.end_copy(version(5), OPLOG)
+    assert sorted(target.objects()) == ["left", "newer"]
