@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -24,14 +25,41 @@ type temporaryError struct {
 
 // connector opens connections to the stream.
 type connector struct {
-	base    address
-	filters url.Values
-	client  *http.Client
+	base       address
+	parameters url.Values
+	client     *http.Client
+}
+
+// parametersOf returns the parameters of the stream.
+func parametersOf(options ConsumerOptions) url.Values {
+	parameters := url.Values{"checkpoint": {"1"}}
+	if options.Name != "" {
+		parameters.Set("name", options.Name)
+	}
+	addFilter(parameters, "types", options.Types, strings.ToLower)
+	addFilter(parameters, "parents", options.Parents, strings.Clone)
+	return parameters
+}
+
+// addFilter adds a filter. An agent splits a single parameter at its commas, and takes repeated ones as they are.
+func addFilter(parameters url.Values, name string, values []string, convert func(string) string) {
+	var converted []string
+	hasComma := false
+	for _, value := range values {
+		converted = append(converted, convert(value))
+		hasComma = hasComma || strings.Contains(value, ",")
+	}
+	switch {
+	case hasComma:
+		parameters[name] = append(converted, converted[0]) // at least two parameters
+	case len(values) > 0:
+		parameters.Set(name, strings.Join(converted, ","))
+	}
 }
 
 // open returns the body of an event stream that starts at this position. It follows redirects.
 func (c *connector) open(ctx context.Context, position string) (io.ReadCloser, error) {
-	target := c.base.ops(c.filters)
+	target := c.base.ops(c.parameters)
 	for redirects := 0; redirects <= maxRedirects; redirects++ {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 		if err != nil {

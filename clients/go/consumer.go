@@ -7,10 +7,8 @@ import (
 	"io"
 	"iter"
 	"log"
-	"net/url"
 	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -81,14 +79,8 @@ func NewConsumer(agent string, options ConsumerOptions) (*Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	filters := url.Values{"checkpoint": {"1"}}
-	if options.Name != "" {
-		filters.Set("name", options.Name)
-	}
-	addFilter(filters, "types", options.Types, strings.ToLower)
-	addFilter(filters, "parents", options.Parents, strings.Clone)
 	c := &Consumer{
-		connector: connector{base: base, filters: filters, client: newHTTPClient()},
+		connector: connector{base: base, parameters: parametersOf(options), client: newHTTPClient()},
 		timeout:   orDefault(options.Timeout, 30*time.Second),
 		heartbeat: orDefault(options.HeartbeatTimeout, 40*time.Second),
 		pauses:    pauses,
@@ -104,22 +96,6 @@ func NewConsumer(agent string, options ConsumerOptions) (*Consumer, error) {
 		}
 	}
 	return c, nil
-}
-
-// addFilter adds a filter. An agent splits a single parameter at its commas, and takes repeated ones as they are.
-func addFilter(filters url.Values, name string, values []string, convert func(string) string) {
-	var converted []string
-	hasComma := false
-	for _, value := range values {
-		converted = append(converted, convert(value))
-		hasComma = hasComma || strings.Contains(value, ",")
-	}
-	switch {
-	case hasComma:
-		filters[name] = append(converted, converted[0]) // at least two parameters
-	case len(values) > 0:
-		filters.Set(name, strings.Join(converted, ","))
-	}
 }
 
 func orDefault(given, otherwise time.Duration) time.Duration {

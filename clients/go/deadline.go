@@ -30,6 +30,12 @@ func (d *deadline) get() (time.Time, <-chan struct{}) {
 	return d.at, d.changed
 }
 
+// isOver reports whether the deadline has passed.
+func (d *deadline) isOver() bool {
+	at, _ := d.get()
+	return !at.IsZero() && !at.After(time.Now())
+}
+
 // apply returns a context that also ends at the deadline.
 func (d *deadline) apply(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"oplog.example/oplog/internal/text"
@@ -23,70 +25,129 @@ const (
 type httpDelivery struct {
 	base     address
 	client   *http.Client
-	pauses   *pauses
 	log      func(string)
 	settled  settled
 	deadline deadline
-	queue    []queued
-	bytes    int
-	size     int // operations in a request: fewer after "413 too large"
+	queue    queue
+	linger   *linger
+	turn     chan struct{} // holds one element while nothing is sent
+
+	// Used in turn.
+	pauses *pauses
+	size   int // operations in a request: fewer after "413 too large"
 }
 
-func newHTTPDelivery(base address, timeout time.Duration, pauses *pauses, log func(string), settled settled) *httpDelivery {
+func newHTTPDelivery(
+	base address, timeout, wait time.Duration, pauses *pauses, log func(string), settled settled,
+) *httpDelivery {
 	client := newHTTPClient()
 	client.Timeout = timeout
-	return &httpDelivery{
-		base: base, client: client, pauses: pauses, log: log, settled: settled, size: batchOperations,
-		deadline: deadline{changed: make(chan struct{})},
+	h := &httpDelivery{
+		base: base, client: client, log: log, settled: settled, deadline: deadline{changed: make(chan struct{})},
+		turn: make(chan struct{}, 1), pauses: pauses, size: batchOperations,
 	}
+	h.linger = newLinger(wait, h.sendWaiting, h.waiting)
+	h.turn <- struct{}{}
+	return h
 }
 
-func (h *httpDelivery) waiting() int { return len(h.queue) }
+func (h *httpDelivery) waiting() int { return h.queue.length() }
 
 func (h *httpDelivery) setDeadline(at time.Time) { h.deadline.set(at) }
 
-func (h *httpDelivery) close() error { return nil }
-
-func (h *httpDelivery) send(ctx context.Context, op queued) error {
-	h.queue = append(h.queue, op)
-	h.bytes += len(op.raw) + 1
-	if len(h.queue) < batchOperations && h.bytes < batchBytes {
-		return nil
-	}
-	return h.flush(ctx)
+func (h *httpDelivery) close() error {
+	h.linger.stop()
+	return nil
 }
 
-// flush returns when all operations are delivered or rejected, the agent refuses for good, or ctx or the deadline ends it.
-func (h *httpDelivery) flush(ctx context.Context) error {
-	ctx, cancel := h.deadline.apply(ctx)
-	defer cancel()
-	for len(h.queue) > 0 {
-		batch := h.queue[:min(h.size, len(h.queue))]
-		response, body, err := h.post(ctx, batch)
-		if err == nil && !isTemporary(response.StatusCode) {
-			if err = h.settle(batch, response, body); err != nil {
-				return h.undelivered(err)
-			}
-			h.pauses.reset()
-			continue
-		}
-		atLeast := time.Duration(0)
-		if err == nil {
-			err = errors.New(describe(response, body))
-			atLeast = retryAfter(response, time.Now())
-		}
-		pause := h.pauses.next(atLeast)
-		h.log(fmt.Sprintf("%s; trying again in %.1f s", text.OneLine(err.Error()), pause.Seconds()))
-		if reason := h.deadline.sleep(ctx, pause); reason != nil {
-			return h.undelivered(fmt.Errorf("%w: %w", reason, err))
-		}
+func (h *httpDelivery) take(op queued) (isFull bool, err error) {
+	isFull = h.queue.add(op)
+	h.linger.begin()
+	return isFull, nil
+}
+
+// inTurn runs a function when nothing else is sent. It returns an error if ctx ends before.
+func (h *httpDelivery) inTurn(ctx context.Context, run func() error) error {
+	select {
+	case <-h.turn:
+	case <-ctx.Done():
+		return h.undelivered(ctx.Err())
 	}
-	h.bytes = 0
+	defer func() { h.turn <- struct{}{} }()
+	return run()
+}
+
+// flush returns when the operations taken before are delivered or rejected, the agent refuses for good, or ctx or the
+// deadline ends it.
+func (h *httpDelivery) flush(ctx context.Context) error {
+	until := h.queue.end()
+	return h.inTurn(ctx, func() error {
+		ctx, cancel := h.deadline.apply(ctx)
+		defer cancel()
+		for !h.queue.isSettled(until) {
+			err := h.attempt(ctx)
+			var permanent *PermanentError
+			if errors.As(err, &permanent) {
+				return h.undelivered(err)
+			} else if err == nil {
+				continue
+			}
+			if reason := h.deadline.sleep(ctx, h.pause(err)); reason != nil {
+				return h.undelivered(fmt.Errorf("%w: %w", reason, err))
+			}
+		}
+		return nil
+	})
+}
+
+// sendWaiting sends the operations that wait. It returns the pause before the next attempt after a failure, 0 if nothing is
+// left. Between attempts others have their turn. After the deadline it waits for another one.
+func (h *httpDelivery) sendWaiting(ctx context.Context) (pause time.Duration) {
+	h.inTurn(ctx, func() error {
+		ctx, cancel := h.deadline.apply(ctx)
+		defer cancel()
+		for until := h.queue.end(); pause == 0 && !h.queue.isSettled(until); {
+			if h.deadline.isOver() {
+				pause = h.pauses.Last
+			} else if err := h.attempt(ctx); ctx.Err() != nil {
+				return nil
+			} else if err != nil {
+				pause = h.pause(err)
+			}
+		}
+		return nil
+	})
+	return pause
+}
+
+// pause logs a failed attempt and returns the pause before the next one.
+func (h *httpDelivery) pause(err error) time.Duration {
+	var temporary temporaryError
+	errors.As(err, &temporary)
+	pause := h.pauses.next(temporary.atLeast)
+	h.log(fmt.Sprintf("%s; trying again in %.1f s", text.OneLine(err.Error()), pause.Seconds()))
+	return pause
+}
+
+// attempt sends a batch once. It returns a PermanentError if trying again does not help.
+func (h *httpDelivery) attempt(ctx context.Context) error {
+	batch := h.queue.first(h.size)
+	response, body, err := h.post(ctx, batch)
+	if err != nil {
+		return err
+	}
+	if isTemporary(response.StatusCode) {
+		return temporaryError{errors.New(describe(response, body)), retryAfter(response, time.Now())}
+	}
+	if err := h.settle(batch, response, body); err != nil {
+		return err
+	}
+	h.pauses.reset()
 	return nil
 }
 
 func (h *httpDelivery) undelivered(err error) error {
-	return fmt.Errorf("%w; %d operations are not delivered", err, len(h.queue))
+	return fmt.Errorf("%w; %d operations are not delivered", err, h.queue.length())
 }
 
 func (h *httpDelivery) post(ctx context.Context, batch []queued) (*http.Response, []byte, error) {
@@ -126,14 +187,14 @@ func (h *httpDelivery) settle(batch []queued, response *http.Response, body []by
 		if status != 200 || ingested(body) != len(batch) {
 			return permanent("the address is no agent: HTTP %s does not confirm that %d operations were stored", response.Status, len(batch))
 		}
+		h.queue.remove(batch, none)
 		h.settled.delivered(len(batch))
-		h.queue = h.queue[len(batch):]
 		h.size = min(2*h.size, batchOperations)
 	case status/100 == 3:
 		return permanent("HTTP %s redirects to %s: use this address if it is the agent's", response.Status, redirectTarget(response))
 	case status == 413 && len(batch) == 1:
+		h.queue.remove(batch, none)
 		h.settled.rejected(RejectedError{batch[0].label, describe(response, body), 1})
-		h.queue = h.queue[1:]
 	case status == 413:
 		h.size = len(batch) / 2
 	case status == 400:
@@ -141,28 +202,25 @@ func (h *httpDelivery) settle(batch []queued, response *http.Response, body []by
 		if len(refused) == 0 {
 			return permanent("the agent refuses: %s", describe(response, body))
 		}
-		h.reject(len(batch), refused)
+		h.reject(batch, refused)
 	default:
 		return permanent("the agent refuses: %s", describe(response, body))
 	}
 	return nil
 }
 
-// reject removes the refused operations of a batch from the queue.
-func (h *httpDelivery) reject(batch int, refused map[int]string) {
-	kept := make([]queued, 0, len(h.queue))
-	var first *RejectedError
-	for index, op := range h.queue {
-		reason, isRefused := refused[index+1]
-		switch {
-		case index >= batch || !isRefused:
-			kept = append(kept, op)
-		case first == nil:
-			first = &RejectedError{op.label, reason, len(refused)}
-		}
+// none keeps no operation of a batch.
+func none(int) bool { return false }
+
+// reject removes the refused operations of a batch from the queue. Their lines are counted from 1.
+func (h *httpDelivery) reject(batch []queued, refused map[int]string) {
+	isAccepted := func(place int) bool {
+		_, isRefused := refused[place+1]
+		return !isRefused
 	}
-	h.queue = kept
-	h.settled.rejected(*first)
+	h.queue.remove(batch, isAccepted)
+	first := slices.Min(slices.Collect(maps.Keys(refused)))
+	h.settled.rejected(RejectedError{batch[first-1].label, refused[first], len(refused)})
 }
 
 // ingested returns the number of operations that the agent confirms, or -1.

@@ -22,8 +22,12 @@ type ProducerOptions struct {
 	Backoff  Backoff           // pauses between attempts
 	Log      func(line string) // receives one line for each failed attempt; nil: log.Print
 
+	// Linger is the longest wait of an operation for others in the same request; 0: 100 ms. Negative: until Flush or Close,
+	// 1,000 operations or 1 MiB. After a failure operations wait as long as Backoff and the agent say.
+	Linger time.Duration
+
 	// Rejected receives an error for each request of which the agent refuses operations; the other operations are
-	// delivered. It must not call the producer. Nil: the error is logged by log.Print.
+	// delivered. It may be called by another goroutine, and must not call the producer. Nil: log.Print logs the error.
 	Rejected func(RejectedError)
 }
 
@@ -50,15 +54,9 @@ type Counters struct {
 	Waiting   int // in memory, not confirmed yet
 }
 
-// queued is an operation as it is sent.
-type queued struct {
-	label string
-	raw   []byte
-}
-
-// delivery brings operations to the agent. One goroutine at a time uses it.
+// delivery brings operations to the agent. It is safe for use by several goroutines.
 type delivery interface {
-	send(ctx context.Context, op queued) error
+	take(op queued) (isFull bool, err error) // isFull: flush now
 	flush(ctx context.Context) error
 	waiting() int
 	setDeadline(time.Time)
@@ -67,12 +65,13 @@ type delivery interface {
 
 // Producer sends operations. It is safe for use by several goroutines.
 //
-// Over HTTP operations wait in memory until 1,000 of them or 1 MiB have come, or until Flush: call Flush when operations
-// come slowly. Each is delivered at least once and in order.
+// Over HTTP operations wait in memory until 1,000 of them or 1 MiB have come, for Linger at most, or until Flush. Each is
+// delivered at least once and in order. Close the producer at the end: operations that wait are lost with the program.
 type Producer struct {
-	turn     chan struct{} // holds one element while no goroutine uses delivery and closed
 	delivery delivery
-	closed   bool
+
+	taking sync.Mutex // guards closed: no operation comes after Close
+	closed bool
 
 	mutex    sync.Mutex
 	counters Counters
@@ -92,7 +91,7 @@ func NewProducer(agent string, options ProducerOptions) (*Producer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Producer{turn: make(chan struct{}, 1)}
+	p := &Producer{}
 	settled := settled{
 		delivered: func(count int) { p.count(func(c *Counters) { c.Delivered += count }) },
 		rejected: func(rejected RejectedError) {
@@ -108,12 +107,11 @@ func NewProducer(agent string, options ProducerOptions) (*Producer, error) {
 		p.delivery, err = newUDPDelivery(base.url, settled.delivered)
 	} else {
 		timeout := orDefault(options.Timeout, 30*time.Second)
-		p.delivery = newHTTPDelivery(base, timeout, pauses, orLogPrint(options.Log), settled)
+		p.delivery = newHTTPDelivery(base, timeout, orDefault(options.Linger, 100*time.Millisecond), pauses, orLogPrint(options.Log), settled)
 	}
 	if err != nil {
 		return nil, err
 	}
-	p.turn <- struct{}{}
 	return p, nil
 }
 
@@ -136,7 +134,7 @@ func (p *Producer) Send(ctx context.Context, operation Operation) error {
 	if err != nil {
 		return RejectedError{label, err.Error(), 1}
 	}
-	return p.enqueue(ctx, queued{label, raw})
+	return p.enqueue(ctx, queued{label: label, raw: raw})
 }
 
 // SendJSON sends an operation given as a JSON object. Its bytes are sent as they are, except for line breaks. The label
@@ -151,51 +149,48 @@ func (p *Producer) SendJSON(ctx context.Context, operation []byte, label string)
 	}
 	// JSON has line breaks only between its parts.
 	raw := bytes.ReplaceAll(bytes.ReplaceAll(operation, []byte("\n"), []byte(" ")), []byte("\r"), []byte(" "))
-	return p.enqueue(ctx, queued{label, raw})
+	return p.enqueue(ctx, queued{label: label, raw: raw})
 }
 
 func (p *Producer) enqueue(ctx context.Context, op queued) error {
-	return p.inTurn(ctx, func() error {
-		if p.closed {
-			return ErrClosed
-		}
-		p.count(func(c *Counters) { c.Sent++ })
-		err := p.delivery.send(ctx, op)
-		if _, rejected := err.(RejectedError); rejected {
-			p.count(func(c *Counters) { c.Rejected++ })
-		}
+	if err := ctx.Err(); err != nil {
 		return err
-	})
+	}
+	isFull, err := p.take(op)
+	if err != nil || !isFull {
+		return err
+	}
+	return p.Flush(ctx)
 }
 
-// inTurn runs a function when no other one uses the delivery. It returns an error if ctx ends before.
-func (p *Producer) inTurn(ctx context.Context, run func() error) error {
-	select {
-	case <-p.turn:
-	case <-ctx.Done():
-		return ctx.Err()
+func (p *Producer) take(op queued) (isFull bool, err error) {
+	p.taking.Lock()
+	defer p.taking.Unlock()
+	if p.closed {
+		return false, ErrClosed
 	}
-	defer func() { p.turn <- struct{}{} }()
-	err := run()
-	p.count(func(c *Counters) { c.Waiting = p.delivery.waiting() })
-	return err
+	p.count(func(c *Counters) { c.Sent++ })
+	isFull, err = p.delivery.take(op)
+	if _, rejected := err.(RejectedError); rejected {
+		p.count(func(c *Counters) { c.Rejected++ })
+	}
+	return isFull, err
 }
 
 // Flush waits until all operations sent before are durable or rejected. It returns an error if the agent refuses for
 // good, or if ctx ends or the deadline passes; the operations then stay with the producer. Over UDP it does nothing.
-func (p *Producer) Flush(ctx context.Context) error {
-	return p.inTurn(ctx, func() error { return p.delivery.flush(ctx) })
-}
+func (p *Producer) Flush(ctx context.Context) error { return p.delivery.flush(ctx) }
 
 // Close refuses further operations and flushes. Operations that cannot be delivered are lost; the error tells their number.
 func (p *Producer) Close(ctx context.Context) error {
-	return p.inTurn(ctx, func() error {
-		if p.closed {
-			return nil
-		}
-		p.closed = true
-		return errors.Join(p.delivery.flush(ctx), p.delivery.close())
-	})
+	p.taking.Lock()
+	wasClosed := p.closed
+	p.closed = true
+	p.taking.Unlock()
+	if wasClosed {
+		return nil
+	}
+	return errors.Join(p.delivery.flush(ctx), p.delivery.close())
 }
 
 // SetDeadline sets the time at which attempts end, also for calls that wait already; the zero time means never. A call
@@ -206,5 +201,7 @@ func (p *Producer) SetDeadline(deadline time.Time) { p.delivery.setDeadline(dead
 func (p *Producer) Counters() Counters {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	return p.counters
+	counters := p.counters
+	counters.Waiting = p.delivery.waiting()
+	return counters
 }

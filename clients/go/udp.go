@@ -31,16 +31,16 @@ func newUDPDelivery(target *url.URL, delivered func(count int)) (*udpDelivery, e
 	return &udpDelivery{connection, to, delivered}, err
 }
 
-func (u *udpDelivery) send(_ context.Context, op queued) error {
+func (u *udpDelivery) take(op queued) (isFull bool, err error) {
 	if len(op.raw) > maxDatagramBytes {
 		reason := fmt.Sprintf("it has %d bytes, more than a datagram holds: send it over HTTP", len(op.raw))
-		return RejectedError{op.label, reason, 1}
+		return false, RejectedError{op.label, reason, 1}
 	}
 	if _, err := u.connection.WriteToUDP(op.raw, u.to); err != nil {
-		return RejectedError{op.label, err.Error(), 1}
+		return false, RejectedError{op.label, err.Error(), 1}
 	}
 	u.delivered(1)
-	return nil
+	return false, nil
 }
 
 func (u *udpDelivery) flush(context.Context) error { return nil }

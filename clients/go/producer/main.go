@@ -51,6 +51,7 @@ func main() {
 	}
 	producer, err := oplog.NewProducer(*url, oplog.ProducerOptions{
 		Password: os.Getenv("OPLOG_PASSWORD"), Timeout: *timeout, Backoff: *backoff, Rejected: reject,
+		Linger: -1, // run flushes, so that a refusal ends the program
 	})
 	var network net.Error // an unknown host
 	switch {

@@ -7,8 +7,6 @@ namespace Oplog;
 /** Sends operations in batches, and repeats a batch until the agent has it. */
 final class HttpDelivery implements Delivery
 {
-    public const CLOSE_SECONDS = 30.0; // after a stop: time to send the operations that wait
-
     private const BATCH_OPERATIONS = 1000;
     private const BATCH_BYTES = 1 << 20;
     private const MAX_ANSWER_BYTES = 256 << 10;
@@ -28,31 +26,33 @@ final class HttpDelivery implements Delivery
         private readonly Address $ops,
         private readonly float $timeout,
         private readonly Backoff $backoff,
-        private readonly Stop $stop,
         private readonly \Closure $log,
         private readonly \Closure $rejected,
     ) {
     }
 
-    public function send(string $label, string $json): void
+    public function send(string $label, string $json): bool
     {
         $this->waiting[] = [$label, $json];
         $this->bytes += strlen($json) + 1;
-        if (count($this->waiting) >= self::BATCH_OPERATIONS || $this->bytes >= self::BATCH_BYTES) {
-            $this->flush();
-        }
+        return count($this->waiting) >= self::BATCH_OPERATIONS || $this->bytes >= self::BATCH_BYTES;
     }
 
-    public function flush(): void
+    public function waiting(): int
+    {
+        return count($this->waiting);
+    }
+
+    public function flush(Stop $stop, float $grace): void
     {
         try {
             while ($this->waiting !== []) {
                 $batch = array_slice($this->waiting, 0, $this->size);
                 try {
-                    $this->post($batch);
+                    $this->post($batch, $stop, $grace);
                     $this->backoff->reset();
                 } catch (RetryLaterException $reason) { // the same batch again
-                    $this->backoff->pause($reason, $this->stop, self::CLOSE_SECONDS, $this->log);
+                    $this->backoff->pause($reason, $stop, $grace, $this->log);
                 }
             }
         } catch (RefusedException | StoppedException $error) {
@@ -68,13 +68,13 @@ final class HttpDelivery implements Delivery
      *
      * @param list<array{string, string}> $batch
      */
-    private function post(array $batch): void
+    private function post(array $batch, Stop $stop, float $grace): void
     {
         $deadline = Clock::now() + $this->timeout;
         $body = implode("\n", array_column($batch, 1));
         $headers = ['Content-Type: application/x-ndjson', 'Content-Length: ' . strlen($body)];
         $headers = [...$headers, ...$this->ops->authorization($this->ops)];
-        $answer = new Answer('POST', $this->ops, $headers, $body, $deadline, $this->stop, self::CLOSE_SECONDS);
+        $answer = new Answer('POST', $this->ops, $headers, $body, $deadline, $stop, $grace);
         try {
             $said = $answer->body(self::MAX_ANSWER_BYTES, $deadline);
         } finally {

@@ -7,12 +7,18 @@ namespace Oplog;
 /**
  * Sends operations to an agent: over HTTP at least once, in order and in batches; over UDP without any confirmation.
  *
- * Over HTTP operations wait in memory until 1,000 of them or 1 MiB have come, or until flush().
+ * Over HTTP operations wait in memory until 1,000 of them or 1 MiB have come, or until flush(). Call close() at the end. A
+ * producer that is destroyed before flushes for at most 5 s, and triggers E_USER_WARNING if operations are lost.
  */
 final class Producer
 {
+    private const CLOSE_SECONDS = 30.0; // after a stop: time to send the operations that wait
+    private const DESTRUCT_SECONDS = 5.0;
+
     private readonly Delivery $delivery;
+    private readonly int $process;
     private bool $closed = false;
+    private bool $isTold = false; // an exception has told that the operations that wait are not delivered
 
     /**
      * Throw \InvalidArgumentException for a bad argument, and RefusedException for an unknown UDP host.
@@ -31,7 +37,7 @@ final class Producer
         Backoff $backoff = new Backoff(),
         ?callable $log = null,
         ?callable $rejected = null,
-        Stop $stop = new Stop(),
+        private readonly Stop $stop = new Stop(),
     ) {
         $address = Address::parse($url, ['udp', 'http', 'https'], $password)
             ?? throw new \InvalidArgumentException('the address must be udp://host:port, http://host:port or https://host:port');
@@ -44,7 +50,8 @@ final class Producer
             : $rejected(...);
         $this->delivery = $address->scheme === 'udp'
             ? new UdpDelivery($address)
-            : new HttpDelivery($address->ops(''), $timeout, $backoff, $stop, $log, $rejected);
+            : new HttpDelivery($address->ops(''), $timeout, $backoff, $log, $rejected);
+        $this->process = (int) getmypid();
     }
 
     /** Return a sentence about rejected operations. */
@@ -91,19 +98,38 @@ final class Producer
             throw new RefusedException('the producer is closed');
         }
         OperationRules::check($json);
-        $this->delivery->send($label, strtr($json, "\r\n", '  ')); // JSON has line breaks only between its parts
+        $this->isTold = false;
+        if ($this->delivery->send($label, strtr($json, "\r\n", '  '))) { // JSON has line breaks only between its parts
+            $this->flush();
+        }
     }
 
     /** Wait until all operations are durable or rejected. Throw RefusedException if the agent refuses for good, or after a stop. */
     public function flush(): void
     {
-        $this->delivery->flush();
+        $this->isTold = true; // also by an exception of a callback
+        $this->delivery->flush($this->stop, self::CLOSE_SECONDS);
     }
 
     /** Refuse further operations and flush. Throw RefusedException if operations are left. */
     public function close(): void
     {
         $this->closed = true;
-        $this->delivery->flush();
+        $this->flush();
+    }
+
+    /** Flush if nobody has, for at most 5 s. Trigger a warning if operations are lost. A forked child leaves them to its parent. */
+    public function __destruct()
+    {
+        if ($this->isTold || $this->delivery->waiting() === 0 || getmypid() !== $this->process) {
+            return;
+        }
+        $stop = new Stop();
+        $stop->request();
+        try {
+            $this->delivery->flush($stop, self::DESTRUCT_SECONDS);
+        } catch (OplogException $error) {
+            trigger_error('a producer was not closed: ' . Text::oneLine($error->getMessage()), E_USER_WARNING);
+        }
     }
 }

@@ -26,7 +26,7 @@ final class UdpDelivery implements Delivery
             ?: throw new RefusedException("no socket: $message");
     }
 
-    public function send(string $label, string $json): void
+    public function send(string $label, string $json): bool
     {
         if (strlen($json) > self::MAX_DATAGRAM_BYTES) {
             throw new InvalidOperationException(
@@ -36,9 +36,15 @@ final class UdpDelivery implements Delivery
         if (@stream_socket_sendto($this->socket, $json, 0, $this->to) !== strlen($json)) {
             throw new InvalidOperationException(Text::lastError());
         }
+        return false;
     }
 
-    public function flush(): void
+    public function flush(Stop $stop, float $grace): void
     {
+    }
+
+    public function waiting(): int
+    {
+        return 0;
     }
 }
