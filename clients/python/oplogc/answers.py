@@ -1,10 +1,13 @@
 """Answers of an agent that are no event stream."""
 
 import json
-from collections.abc import Mapping
+import os
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
 from contextlib import aclosing
 from types import MappingProxyType
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, TypeGuard
 
 import httpx
 
@@ -13,6 +16,9 @@ from oplogc.backoff import retry_after
 
 MAX_BODY_BYTES = 1024 * 1024
 """An agent's answers are a few KiB. Of a longer one the rest is not read."""
+
+AGENT = "oplogd"
+"""The program that serves an agent."""
 
 _MAX_DETAIL = 500
 _TRY_AGAIN = frozenset({408, 425, 429})
@@ -31,6 +37,8 @@ class Answer(NamedTuple):
     """The address to which the answer redirects."""
     headers: Mapping[str, str] = MappingProxyType({})
     """Names in lower case; look-ups in the headers of an answer that was read ignore case."""
+    authorized: bool = False
+    """Whether the request had a password."""
 
     @property
     def passes(self) -> bool:
@@ -76,11 +84,51 @@ async def read_answer(response: httpx.Response, max_bytes: int = MAX_BODY_BYTES)
         retry_after(response.headers.get("retry-after")),
         shown(target.url) if target is not None else "",
         response.headers,
+        "authorization" in response.request.headers,
     )
 
 
-def describe(error: httpx.RequestError) -> str:
+def password_problem(detail: str, authorized: bool, option: str) -> str:
+    """Return a sentence for a 401.
+
+    ``detail``: the agent's sentence. ``authorized``: whether the request had a password.
+    ``option``: name of the option for it.
+    """
+    advice = f"wrong password: look at {option}"
+    if not authorized:
+        advice = f"the agent needs a password: give {option}"
+    return f"{advice}; the agent says: {detail}"
+
+
+def describe(error: httpx.RequestError, server: str = "") -> str:
+    """Return the reason of a request without an answer.
+
+    ``server``: the program that should listen. The reason asks for it if nothing listens.
+    """
+    if isinstance(error, httpx.ConnectError):
+        found = [each for each in _roots(error) if _has_number(each)]
+        if any(isinstance(each, ConnectionRefusedError) for each in found):
+            return "connection refused" + (f": is {server} running there?" if server else "")
+        if found:  # the libraries between say only that all attempts failed
+            return os.strerror(found[0].errno or 0).lower()
     return str(error) or type(error).__name__
+
+
+def _roots(error: BaseException) -> Iterator[BaseException]:
+    """Yield the errors at which an error began: one for each address that was tried."""
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from _roots(each)
+    elif cause := error.__cause__ or error.__context__:
+        yield from _roots(cause)
+    else:
+        yield error
+
+
+def _has_number(error: BaseException) -> TypeGuard[OSError]:
+    """Return whether an error has a number of the operating system."""
+    others = (ssl.SSLError, socket.gaierror)  # with numbers of their own
+    return isinstance(error, OSError) and bool(error.errno) and not isinstance(error, others)
 
 
 def printable(text: str) -> str:

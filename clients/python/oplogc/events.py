@@ -133,10 +133,17 @@ def position_of(start: str | datetime) -> str:
             )
         # 0 would ask for a full copy.
         return str(max(1, int(start.timestamp() * 1000)))
-    if not POSITION.fullmatch(start):
+    if not POSITION.fullmatch(checked_text(start)):
         raise ValueError(
             f"{start!r} is no event id: up to 13 digits, or 24 lower-case hexadecimal digits"
         )
+    return start
+
+
+def checked_text(start: str) -> str:
+    """Return a start that is no time. Raise ValueError if it is no text, such as the number 0."""
+    if not isinstance(start, str):
+        raise ValueError(f"start: give text such as '0', or a datetime, not {start!r}")
     return start
 
 

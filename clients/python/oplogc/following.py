@@ -1,6 +1,7 @@
 """Following a stream: reconnecting, handing out events one by one, keeping the position."""
 
 import asyncio
+import dataclasses
 import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -10,7 +11,9 @@ from typing import Generic, Self
 
 from oplogc.acks import Acks
 from oplogc.address import Endpoint, check_proxy
+from oplogc.answers import password_problem
 from oplogc.backoff import Backoff
+from oplogc.errors import OplogError
 from oplogc.events import Checkpoint
 from oplogc.receiver import Receiver
 from oplogc.state_file import Saver, StateFile
@@ -49,6 +52,13 @@ class Following(Generic[E]):
         if not save_interval >= 0:
             raise ValueError("save_interval: give seconds, 0 or more")
         waits = Backoff(*backoff)
+        has_password = any(each.auth is not None for each in endpoints)
+
+        def refused(status: int, detail: str) -> OplogError:
+            if status == 401:
+                detail = password_problem(detail, has_password, "password")
+            return stream_format.refused(status, detail)
+
         self._max_unacked = max_unacked
         self._save_interval = save_interval
         self._file = (
@@ -61,7 +71,13 @@ class Following(Generic[E]):
             position = self._file.position or position
         self._acks = Acks(position)
         self._receiver = Receiver(
-            endpoints, stream_format, proxy, timeout, heartbeat_timeout, waits, position
+            endpoints,
+            dataclasses.replace(stream_format, refused=refused),
+            proxy,
+            timeout,
+            heartbeat_timeout,
+            waits,
+            position,
         )
         self._pending: deque[E | Checkpoint] = deque()
         self._stopped = False

@@ -69,7 +69,7 @@ class Http:
     """Sends requests one by one, in one event loop. It follows no redirect.
 
     ``timeout``: seconds for a request in total, its answer included. ``max_body_bytes``: of an
-    answer. ``options``: of ``httpx.AsyncClient``.
+    answer. ``server``: the program asked, see ``describe``. ``options``: of ``httpx.AsyncClient``.
     """
 
     def __init__(
@@ -77,11 +77,13 @@ class Http:
         proxy: str | None,
         timeout: float,
         max_body_bytes: int = MAX_BODY_BYTES,
+        server: str = "",
         **options: Any,
     ) -> None:
         self._proxy = proxy
         self._timeout = timeout
         self._max_body_bytes = max_body_bytes
+        self._server = server
         self._options = options
         self._client: httpx.AsyncClient | None = None
 
@@ -105,7 +107,7 @@ class Http:
             return NoAnswer(f"no answer within {self._timeout:g} s")
         except httpx.RequestError as error:
             unsent = (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol)
-            return NoAnswer(describe(error), not isinstance(error, unsent))
+            return NoAnswer(describe(error, self._server), not isinstance(error, unsent))
         except OplogError as error:
             return NoAnswer(str(error), False)
         except Exception as error:

@@ -1,12 +1,14 @@
 """Delivers an outbox over HTTP: the part of both producers that talks to the agent."""
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
 from oplogc.address import Endpoint
+from oplogc.answers import AGENT, password_problem
 from oplogc.http_client import Http, NoAnswer
 from oplogc.outbox import Outbox
 from oplogc.verdict import Later, Verdict, judge
@@ -33,7 +35,7 @@ class Sender:
         changed: Callable[[], None],
     ) -> None:
         self._endpoint = endpoint
-        self._http = Http(proxy, timeout)
+        self._http = Http(proxy, timeout, server=AGENT)
         self._outbox = outbox
         self._lock = lock
         self._changed = changed
@@ -70,7 +72,11 @@ class Sender:
             answer = await self._http.ask("POST", self._endpoint, b"\n".join(batch), _HEADERS)
             if isinstance(answer, NoAnswer):
                 return Later(answer.reason)
-            return judge(answer, len(batch))
+            verdict = judge(answer, len(batch))
+            if isinstance(verdict, Later) and verdict.status == 401:
+                reason = password_problem(verdict.reason, answer.authorized, "password")
+                return dataclasses.replace(verdict, reason=reason)
+            return verdict
         except Exception as error:
             # No error may end the sender: the operations would wait for ever without a message.
             logger.debug("an answer cannot be judged", exc_info=True)

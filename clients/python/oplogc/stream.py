@@ -8,7 +8,7 @@ from typing import Generic
 import httpx
 
 from oplogc.address import Endpoint, shown
-from oplogc.answers import describe, printable, read_answer
+from oplogc.answers import AGENT, describe, printable, read_answer
 from oplogc.errors import OplogError, ProtocolError
 from oplogc.events import Checkpoint
 from oplogc.http_client import hide_query
@@ -112,7 +112,7 @@ class Stream(Generic[E]):
                 f"the stream is compressed in a way that cannot be undone: {error}"
             ) from None
         except httpx.RequestError as error:
-            raise DisconnectedError(describe(error)) from None
+            raise DisconnectedError(describe(error, AGENT)) from None
         if chunk is None:
             raise DisconnectedError("the agent ended the stream")
         return chunk
@@ -153,7 +153,7 @@ async def open_stream(
             f"{shown(endpoint.url)} redirects to an address that is none of HTTP: {error}"
         ) from None
     except httpx.RequestError as error:
-        raise DisconnectedError(describe(error)) from None
+        raise DisconnectedError(describe(error, AGENT)) from None
     except Exception as error:  # nothing that a server or a resolver does may end a consumer
         raise DisconnectedError(f"{type(error).__name__}: {error}") from error
 

@@ -4,6 +4,7 @@ import base64
 import logging
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -11,8 +12,10 @@ import pytest
 
 from oplogc import AsyncProducer, Consumer, FlushError, Producer, RefusedError
 from oplogc.stream import origin
+from oplogc.topics import NotAllowed
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.clients.producers import Producers
+from tests.kits.clients.topics_of import TopicsOf
 from tests.kits.processes import forked
 from tests.kits.servers.request import Request
 from tests.kits.servers.scripted import End, Reply, ScriptedServer, answer
@@ -87,6 +90,39 @@ def test_a_wrong_password_is_refused_without_being_shown(
         ) as consumer:  # the argument comes first
             assert next(iter(consumer)).event == "reset"
     assert _shows_nothing(f"{failed.value!r} {refused.value!r} {caplog.text}")
+
+
+@pytest.mark.parametrize("given", ["", "geheim"])
+def test_a_refusal_says_which_password_is_missing_or_wrong(
+    tmp_path: Path, produce: Producers, topics_of: TopicsOf, given: str
+) -> None:
+    """Each refusal names the option, and holds the agent's sentence."""
+    option = "password"
+    kind = "wrong password: look at" if given else "the agent needs a password: give"
+    with Agent(tmp_path, "--password", "right", "--ingest-password", "other") as agent:
+        errors: list[tuple[str, Exception]] = []
+        with Consumer(agent.url, password=given) as consumer:
+            errors.append((option, raised(RefusedError, lambda: next(iter(consumer)))))
+        with topics_of(agent.url, password=given, ingest_password=given) as topics:
+            with topics.stream("t") as following:
+                errors.append((option, raised(NotAllowed, lambda: next(iter(following)))))
+            errors.append((option, raised(NotAllowed, lambda: topics.poll("t"))))
+            errors.append((f"ingest_{option}", raised(NotAllowed, lambda: topics.create("t"))))
+        producer = produce(agent.url, password=given)
+        producer.send("insert", "video", "a")
+        errors.append((option, raised(FlushError, producer.close)))
+    for name, error in errors:
+        assert f"{kind} {name}; the agent says: " in str(error)
+        assert "needs the password: HTTP Basic" in str(error)
+        assert "(HTTP 401)" in str(error)
+        assert _shows_nothing(str(error))
+
+
+def raised(kind: type[Exception], call: Callable[[], object]) -> Exception:
+    """Return the error that a call raises."""
+    with pytest.raises(kind) as failed:
+        call()
+    return failed.value
 
 
 @pytest.mark.parametrize(

@@ -159,11 +159,32 @@ def test_messages_fail_once_their_time_would_be_over_before_the_next_attempt() -
     queue.postpone(Later("the store is away", 50), 0)
     error = error_of(short)
     assert isinstance(error, UnavailableError)
-    assert "1 messages for default/t, which may still be stored: the store is away" in str(error)
+    assert "confirmed 1 message for default/t, which may still be stored: the store is away" in str(
+        error
+    )
     assert isinstance(error_of(waiting), UnavailableError)
     assert (long.done(), endless.done()) == (False, False)
     assert queue.texts() == ["b", "c"]
     assert queue.left == {"dropped": 2}
+
+
+def test_messages_that_no_agent_can_have_are_known_not_to_be_stored() -> None:
+    queue = Queue()
+    unsent, sent = queue.put("a"), queue.put("b", until=999)
+    queue.batch()
+    queue.postpone(Later("connection refused", 50, sent=False), 0)
+    error = error_of(unsent)
+    assert isinstance(error, UnavailableError)
+    assert (str(error), error.lost) == (
+        "1 message for default/t not stored: connection refused",
+        False,
+    )
+    queue.postpone(Later("no answer"), 50)
+    queue.postpone(Later("connection refused", 1000, sent=False), 60)
+    error = error_of(sent)
+    assert isinstance(error, UnavailableError)
+    assert error.lost
+    assert str(error).startswith("no agent has confirmed 1 message for default/t, which may still")
 
 
 def test_a_slow_queue_fails_nothing_while_the_agent_confirms() -> None:

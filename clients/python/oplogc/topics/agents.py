@@ -65,14 +65,22 @@ class Agents:
             self._current = (agent + 1) % len(self.urls)
         return answer, to
 
-    async def ask_each(self, call: Call) -> Answer | NoAnswer:
-        """Send a request to each agent, until one of them is neither away nor busy."""
-        answer, _ = await self.ask_once(call)
-        for _ in self.urls[1:]:
-            if not _is_away(answer):
+    async def ask_each(self, call: Call) -> tuple[Answer | NoAnswer, bool]:
+        """Send a request to each agent, until one of them is neither away nor busy.
+
+        Return the last answer, and whether one that is away or busy may have carried it out.
+        """
+        lost = False
+        for _ in self.urls:
+            answer, to = await self.ask_once(call)
+            if isinstance(answer, NoAnswer):
+                lost |= answer.sent
+                answer = answer._replace(reason=f"{shown(to.url)}: {answer.reason}")
+            elif answer.passes:
+                lost |= answer.status >= 500
+            else:
                 break
-            answer, _ = await self.ask_once(call)
-        return answer
+        return answer, lost
 
     async def ask(
         self, call: Call, until: float | None = None, repeat: bool = True

@@ -7,7 +7,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self, cast, get_args
 
-from oplogc.answers import Answer
+from oplogc.answers import Answer, password_problem
 from oplogc.errors import (
     BadRequestError,
     NotAllowed,
@@ -163,6 +163,9 @@ def refusal(call: Call, answer: Answer) -> OplogError | None:
         return RefusedError(status, f"{answer.url} redirects{hint}")
     if status == 409 and call.method == "PUT" and not call.path.startswith(topics_path("system")):
         return TopicAlreadyExists(status, answer.detail())
+    if status == 401:
+        option = "ingest_password" if call.writes else "password"
+        return refused(status, password_problem(answer.detail(), answer.authorized, option))
     return refused(status, answer.detail())
 
 

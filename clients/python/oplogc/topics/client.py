@@ -9,7 +9,7 @@ from typing import Self
 from weakref import WeakSet
 
 from oplogc.address import check_proxy
-from oplogc.answers import Answer
+from oplogc.answers import AGENT, Answer
 from oplogc.backoff import Backoff
 from oplogc.errors import BufferFullError, TopicAlreadyExists, TopicNotFound
 from oplogc.http_client import Http
@@ -88,7 +88,7 @@ class AsyncTopics:
         self._timeout = timeout
         self.retry_for = retry_for
         self._backoff = backoff
-        self._http = Http(proxy, timeout, MAX_ANSWER_BYTES)
+        self._http = Http(proxy, timeout, MAX_ANSWER_BYTES, AGENT)
         self._agents = Agents(url, password, ingest_password, self._http, backoff, retry_for)
         self.room = Room(max_buffered, max_buffered_bytes)
         """The space for messages that wait to be delivered."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from oplogc.address import Endpoint, agent_urls, base_endpoint, below, stream_query
 from oplogc.errors import ProtocolError
-from oplogc.events import Checkpoint, Reset, position_of
+from oplogc.events import Checkpoint, Reset, checked_text, position_of
 from oplogc.following import Following
 from oplogc.sse import Block
 from oplogc.stream_format import StreamFormat
@@ -130,6 +130,6 @@ def _stream(url: str, topic: TopicName, password: str | None, query: dict[str, s
 def _start(start: str | datetime | None, positions: re.Pattern[str]) -> str:
     if start is None or isinstance(start, datetime):
         return position_of(start) if start else ""
-    if not positions.fullmatch(start):
+    if not positions.fullmatch(checked_text(start)):
         raise ValueError(f"{start!r} is neither a message's id nor milliseconds since 1970")
     return start

@@ -15,11 +15,13 @@ class Publication:
     """Messages that are stored together or not at all.
 
     ``until``: ``time.monotonic()`` after which they count as not confirmed; None: never.
+    ``is_sent``: whether an agent may have read them.
     """
 
     name: TopicName
     messages: list[bytes]
     until: float | None
+    is_sent: bool = False
     future: Future[None] = field(default_factory=Future)
 
     @property

@@ -107,8 +107,8 @@ class Publisher:
             while messages := queue.batch():
                 call = calls.publish(name, messages)
                 async with self._slots:
-                    answer = await self._agents.ask_each(call)
-                pause = self._apply(call, queue, answer)
+                    answer, sent = await self._agents.ask_each(call)
+                pause = self._apply(call, queue, answer, sent)
                 self._notify()
                 await self._pause(queue, pause)
         finally:
@@ -120,14 +120,16 @@ class Publisher:
             del self._queues[name], self._tasks[name]
             self._notify()
 
-    def _apply(self, call: calls.Call, queue: PublishQueue, answer: Answer | NoAnswer) -> float:
+    def _apply(
+        self, call: calls.Call, queue: PublishQueue, answer: Answer | NoAnswer, sent: bool
+    ) -> float:
         """Return the seconds until the next request."""
         now = time.monotonic()
         later: Later | None = None
         if isinstance(answer, NoAnswer):
-            later = Later(answer.reason)
+            later = Later(answer.reason, 0.0, sent)
         elif answer.passes:
-            later = Later(answer.sentence(), answer.retry_after)
+            later = Later(answer.sentence(), answer.retry_after, sent)
         if later is not None:
             self._counters.retried += 1
             return queue.postpone(later, now)

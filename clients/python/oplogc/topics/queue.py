@@ -43,10 +43,14 @@ class PublishCounters:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """No agent has confirmed the batch: send it again, not before ``seconds``."""
+    """No agent has confirmed the batch: send it again, not before ``seconds``.
+
+    ``sent``: whether an agent may have stored it.
+    """
 
     reason: str
     seconds: float = 0.0
+    sent: bool = True
 
 
 class PublishQueue:
@@ -135,6 +139,8 @@ class PublishQueue:
     def postpone(self, later: Later, now: float) -> float:
         """Apply the lack of an answer. Return the seconds until the next request."""
         self.refusal = None
+        for each in self._batch:
+            each.is_sent |= later.sent
         pause = self._postpone(later)
         self.expire(now + pause)
         return pause
@@ -194,9 +200,12 @@ class PublishQueue:
         fail(publication.future, error)
 
     def _unconfirmed(self, publication: Publication) -> UnavailableError:
+        count = len(publication.messages)
+        messages = f"{count:,} message{'' if count == 1 else 's'} for {self._topic}"
+        if not publication.is_sent:
+            return UnavailableError(f"{messages} not stored: {self.trouble}", lost=False)
         return UnavailableError(
-            f"no agent has confirmed {len(publication.messages):,} messages for {self._topic}, "
-            f"which may still be stored: {self.trouble}"
+            f"no agent has confirmed {messages}, which may still be stored: {self.trouble}"
         )
 
     def _postpone(self, later: Later) -> float:

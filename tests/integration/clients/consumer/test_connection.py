@@ -8,7 +8,9 @@ import pytest
 
 from oplogc import Consumer, Live
 from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.clients.restart import free_port
 from tests.kits.clients.streams import FAST, HEAD, Streams, keys, operation, take
+from tests.kits.contract.wire import wait_until
 from tests.kits.servers.server import Server
 
 
@@ -38,6 +40,16 @@ async def _give_up_once_connected(consumer: Consumer) -> None:
     receiving = [task for task in asyncio.all_tasks() if task.get_name() == "oplogc-receive"]
     if receiving:  # otherwise its events have come already
         await asyncio.wait(receiving, timeout=DEADLINE)
+
+
+async def test_a_refused_connection_asks_for_the_agent(caplog: pytest.LogCaptureFixture) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    async with Consumer(url, backoff=(1000, 1000)) as consumer:
+        waiting = asyncio.create_task(anext(consumer))
+        await asyncio.to_thread(wait_until, lambda: bool(caplog.records))
+        waiting.cancel()
+    (said,) = caplog.messages
+    assert said.startswith(f"{url}/ops: connection refused: is oplogd running there?; trying again")
 
 
 async def test_events_that_came_after_the_caller_gave_up_are_not_lost() -> None:

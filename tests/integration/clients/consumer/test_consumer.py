@@ -20,6 +20,7 @@ from oplogc import (
     Reset,
     StateFileError,
 )
+from oplogc.topics import TopicConsumer
 from tests.integration.clients.copies import FAST, ids, operations, take
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.clients.restart import agent_on, free_port
@@ -213,6 +214,11 @@ def test_bad_arguments_are_refused(tmp_path: Path) -> None:
         Consumer(types="video")
     with pytest.raises(ValueError, match="event id"):
         Consumer(start="yesterday")
+    for number in (0, 1_415_271_879_041):
+        with pytest.raises(ValueError, match=rf"^start: give text .* not {number}$"):
+            Consumer(start=number)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=rf"^start: give text .* not {number}$"):
+            TopicConsumer("http://localhost:8042", "t", start=number)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="address"):
         Consumer("localhost:8042")
     with pytest.raises(ValueError, match="backoff"):

@@ -104,6 +104,33 @@ def test_messages_that_are_not_confirmed_in_time_say_so(topics_of: TopicsOf) -> 
     assert server.accepted == [b'{"messages":["b"]}']
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_messages_that_no_agent_has_read_are_known_not_to_be_stored(
+    topics_of: TopicsOf, count: int
+) -> None:
+    urls = [f"http://127.0.0.1:{free_port()}" for _ in range(count)]
+    with topics_of(urls, backoff=FAST, retry_for=0.2) as topics:
+        with pytest.raises(UnavailableError) as failed:
+            topics.publish("t", "a").result(DEADLINE)
+        assert not failed.value.lost
+    assert str(failed.value) in [
+        f"1 message for default/t not stored: {url}/v1/namespaces/default/topics/t/publish: "
+        "connection refused: is oplogd running there?"
+        for url in urls
+    ]
+
+
+def test_an_agent_that_may_have_read_the_messages_counts_if_another_is_away(
+    topics_of: TopicsOf,
+) -> None:
+    with ScriptedServer([None]) as server:  # it reads the request and gives no answer
+        urls = [server.url, f"http://127.0.0.1:{free_port()}"]
+        with topics_of(urls, backoff=(1000, 1000), retry_for=0.2) as topics:
+            with pytest.raises(UnavailableError, match="may still be stored") as failed:
+                topics.publish("t", "a").result(DEADLINE)
+            assert failed.value.lost
+
+
 def test_messages_published_while_the_agent_asks_to_wait_say_so_in_time(
     topics_of: TopicsOf,
 ) -> None:

@@ -145,7 +145,9 @@ def test_a_refusal_fails_the_transaction_with_the_agents_sentence(
     ):
         with pytest.raises(TransactionError) as failed, topics.transaction() as txn:
             futures = [txn.write("t", text) for text in "a"]
-        sentence = f"transaction {TXN} is not committed: the reason (HTTP {status[:3]})"
+        advice = "the agent needs a password: give ingest_password; the agent says: "
+        reason = f"{advice if status == '401 No' else ''}the reason (HTTP {status[:3]})"
+        sentence = f"transaction {TXN} is not committed: {reason}"
         assert str(failed.value) == sentence
         assert isinstance(failed.value.__cause__, RefusedError)
         assert errors_of(futures) == {sentence}
