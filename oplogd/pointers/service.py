@@ -17,6 +17,7 @@ from oplogd.pointer import Decision, decided
 from oplogd.pointers.rules import EntryShown, entry_shown, pointer_shown
 from oplogd.store.pointers import (
     FoundPointer,
+    Marks,
     OpenPointer,
     PointerKey,
     Pointers,
@@ -65,26 +66,24 @@ class PointerService:
         self._acknowledged = acknowledged
         self._is_followed = is_followed
 
-    async def publish(
-        self, name: TopicName, pointer: int, messages: Sequence[Message]
-    ) -> list[Mark]:
+    async def publish(self, name: TopicName, pointer: int, messages: Sequence[Message]) -> Marks:
         """Publish messages, or the stored ones if there are none. Return the marks of the entries.
 
         There is no mark if nothing was stored. See ``Pointers.publish`` and
         ``Pointers.publish_stored``. Raises QueueFullError.
         """
 
-        async def append(topic: Topic) -> tuple[int, list[Mark]]:
+        async def append(topic: Topic) -> tuple[int, Marks]:
             log, timeout = topic.log, self._timeout_ms
             if not messages:
                 mark = await self._pointers.publish_stored(log, pointer, timeout)
-                return log, [] if mark is None else [mark]
+                return log, Marks([] if mark is None else [mark])
             return log, await self._pointers.publish(log, pointer, messages, timeout)
 
         with self._counted(name, messages):
             log, marks = await self._in(name, append, messages)
         if marks:
-            self._acknowledged(log, marks[-1].offset)
+            self._acknowledged(log, marks.last.offset)
         return marks
 
     async def store(self, name: TopicName, pointer: int, messages: Sequence[Message]) -> None:

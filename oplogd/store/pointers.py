@@ -1,11 +1,13 @@
 """The interface between the agent and the pointers of foreign transactions in a store."""
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from oplogd.event_id import Mark
 from oplogd.message import Message
+from oplogd.message_id import stamp, unstamp
 from oplogd.pointer import Decision
 from oplogd.store.transactions import Limits
 
@@ -51,6 +53,31 @@ class FoundPointer(NamedTuple):
     @property
     def key(self) -> PointerKey:
         return PointerKey(self.open.begun_ms, self.open.pointer, self.log)
+
+
+class Marks:
+    """The marks of entries in the order of their log, in 16 bytes each."""
+
+    def __init__(self, marks: Iterable[Mark] = ()) -> None:
+        self._offsets = array("q")
+        self._stamps = array("q")
+        for each in marks:
+            self.append(each)
+
+    def append(self, mark: Mark) -> None:
+        self._offsets.append(mark.offset)
+        self._stamps.append(stamp(mark.ms, mark.sequence))
+
+    @property
+    def last(self) -> Mark:
+        return Mark(self._offsets[-1], *unstamp(self._stamps[-1]))
+
+    def __len__(self) -> int:
+        return len(self._stamps)
+
+    def __iter__(self) -> Iterator[Mark]:
+        for offset, number in zip(self._offsets, self._stamps, strict=True):
+            yield Mark(offset, *unstamp(number))
 
 
 @dataclass
@@ -102,7 +129,7 @@ class Pointers(Protocol):
 
     async def publish(
         self, log: int, pointer: int, messages: Sequence[Message], timeout_ms: int
-    ) -> list[Mark]:
+    ) -> Marks:
         """Append a DIRECT entry for each message; return their marks.
 
         They are durable when the call returns. All of them or none. A repeated call appends them

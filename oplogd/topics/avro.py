@@ -5,7 +5,7 @@ are checked first, and messages are decoded a few at a time.
 """
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -25,6 +25,7 @@ from oplogd.topics.codec import (
     PollRequest,
     PublishRequest,
     Rollback,
+    by_pieces,
     isolation_with,
     rolling_back,
     stamp_of_info,
@@ -37,6 +38,8 @@ _PIECE_MESSAGES = 63
 # They also end after so many bytes.
 _PIECE_BYTES = 64 * 1024
 _OPLOG_ID_BYTES = 12
+# Behind the blocks of an array.
+_END = b"\0"
 
 _PUBLISH = {
     "type": "record",
@@ -123,9 +126,15 @@ class AvroCodec:
             raise MessageError("transactionWritePointer", "must not be null")
         return rolling_back(pointer, _infos(body), _stamp, "messages")
 
-    def encode_published(self, pointer: int, marks: Sequence[Mark]) -> bytes:
-        infos = [{"publishTimestamp": mark.ms, "sequenceId": mark.sequence} for mark in marks]
-        return _library().encode_published({"transactionWritePointer": pointer, "messages": infos})
+    def encoding_published(self, pointer: int, marks: Iterable[Mark]) -> Pieces[bytes]:
+        answer = io.BytesIO()
+        answer.write(_library().encode_pointer(pointer))
+        for some in by_pieces(marks):
+            infos = [{"publishTimestamp": ms, "sequenceId": sequence} for _, ms, sequence in some]
+            answer.write(_library().encode_infos(infos))
+            yield
+        answer.write(_END)
+        return answer.getvalue()
 
     def message(self, given: bytes | memoryview, ttl: int | None) -> Message:
         return of_payload(given, ttl)
@@ -171,6 +180,7 @@ class _Library:
         self._read, self._write = fastavro.schemaless_reader, fastavro.schemaless_writer
         self._messages = fastavro.parse_schema({"type": "array", "items": "bytes"})
         self._published = fastavro.parse_schema(_PUBLISHED)
+        self._infos = fastavro.parse_schema({"type": "array", "items": _INFO})
         self._poll = fastavro.parse_schema(_POLL)
         self._answer = fastavro.parse_schema(_ANSWER)
 
@@ -179,7 +189,7 @@ class _Library:
         if not count:
             return []
         # An array of these alone: its count, its messages, no further block.
-        array = bytes([count * 2]) + items + b"\0"
+        array = bytes([count * 2]) + items + _END
         messages: Any = self._read(io.BytesIO(array), self._messages, None)
         return list(messages)
 
@@ -187,8 +197,14 @@ class _Library:
         poll: Any = self._read(io.BytesIO(raw), self._poll, None)
         return dict(poll)
 
-    def encode_published(self, published: dict[str, Any]) -> bytes:
-        return self._encode(self._published, published)
+    def encode_pointer(self, pointer: int) -> bytes:
+        """Encode the answer to a publish up to its messages."""
+        answer = {"transactionWritePointer": pointer, "messages": []}
+        return self._encode(self._published, answer).removesuffix(_END)
+
+    def encode_infos(self, infos: list[dict[str, int]]) -> bytes:
+        """Encode a block of the messages of this answer."""
+        return self._encode(self._infos, infos).removesuffix(_END)
 
     def encode_answer(self, answer: list[dict[str, bytes]]) -> bytes:
         return self._encode(self._answer, answer)

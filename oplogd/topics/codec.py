@@ -1,6 +1,7 @@
 """The bodies of publish and poll, whatever their encoding. No I/O."""
 
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from itertools import islice
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from oplogd.errors import MessageError, MessageTooLargeError, OperationError, OplogError
@@ -15,6 +16,8 @@ from oplogd.pointer import Snapshot
 from oplogd.transaction import Isolation
 
 _PIECE_KEYS = 64
+# Of an answer to a publish.
+_PIECE_MARKS = 1000
 
 # Of one rollback.
 MAX_KEYS = 100_000
@@ -93,8 +96,8 @@ class Codec(Protocol):
     def decode_rollback(self, raw: Octets) -> Pieces[Rollback]:
         """Decode the body of a rollback. Raises MessageError."""
 
-    def encode_published(self, pointer: int, marks: Sequence[Mark]) -> bytes:
-        """Return the answer to a publish under a pointer, which is the body of its rollback."""
+    def encoding_published(self, pointer: int, marks: Iterable[Mark]) -> Pieces[bytes]:
+        """Encode the answer to a publish under a pointer, which is the body of its rollback."""
 
     def message(self, given: Any, ttl: int | None) -> Message:
         """Check one of the given messages. Raises MessageError.
@@ -148,6 +151,13 @@ def isolation_with(snapshot: Snapshot | None, isolation: Isolation | None) -> Is
     if isolation is Isolation.READ_UNCOMMITTED:
         raise MessageError("isolation", f"must be {Isolation.READ_COMMITTED} with a transaction")
     return Isolation.READ_COMMITTED
+
+
+def by_pieces(marks: Iterable[Mark]) -> Iterator[list[Mark]]:
+    """Yield the marks of an answer in groups that are small enough for one piece of work."""
+    rest = iter(marks)
+    while some := list(islice(rest, _PIECE_MARKS)):
+        yield some
 
 
 def rolling_back(

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from io import BytesIO
 from typing import Any
 
 import msgspec
@@ -30,6 +31,7 @@ from oplogd.topics.codec import (
     PollRequest,
     PublishRequest,
     Rollback,
+    by_pieces,
     isolation_with,
     rolling_back,
     stamp_of_info,
@@ -131,11 +133,17 @@ class JsonCodec:
         infos = _list(rollback, "messages")
         return (yield from rolling_back(pointer, infos, _info, "messages"))
 
-    def encode_published(self, pointer: int, marks: Sequence[Mark]) -> bytes:
-        infos = ",".join(
-            [f'{{"publishTimestamp":{ms},"sequenceId":{sequence}}}' for _, ms, sequence in marks]
-        )
-        return f'{{"transactionWritePointer":{pointer},"messages":[{infos}]}}'.encode()
+    def encoding_published(self, pointer: int, marks: Iterable[Mark]) -> Pieces[bytes]:
+        answer = BytesIO()
+        comma = b""
+        answer.write(b'{"transactionWritePointer":%d,"messages":[' % pointer)
+        for some in by_pieces(marks):
+            infos = [b'{"publishTimestamp":%d,"sequenceId":%d}' % each[1:] for each in some]
+            answer.write(comma + b",".join(infos))
+            comma = b","
+            yield
+        answer.write(b"]}")
+        return answer.getvalue()
 
     def message(self, given: Text, ttl: int | None) -> Message:
         message = decode_message(given)

@@ -119,9 +119,8 @@ MESSAGES = f"""
     WHERE kind = '{EntryKind.PUBLISH}' AND NOT (ends AND {is_over(_STORED_END)})
     ORDER BY place, written
 """
-NEWEST = "SELECT max(stamp) FROM entries WHERE place IN (SELECT value FROM json_each(?))"
 PURGE = """
-    INSERT INTO purges VALUES (:log, :stamp)
+    INSERT INTO purges SELECT :log, stamp FROM entries WHERE place = :place
     ON CONFLICT (log) DO UPDATE SET stamp = max(stamp, excluded.stamp)
 """
 

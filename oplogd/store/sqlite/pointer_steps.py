@@ -22,7 +22,7 @@ from oplogd.pointer import (
     too_late,
     too_many_stored,
 )
-from oplogd.store.pointers import PointerDecisions
+from oplogd.store.pointers import Marks, PointerDecisions
 from oplogd.store.sqlite import pointer_rows as rows
 from oplogd.store.sqlite import pointer_statements as sql
 from oplogd.store.sqlite import topic_entries
@@ -35,7 +35,7 @@ from oplogd.transaction import Marker, decode_marker, encode_marker
 # Runs that one VOID entry names.
 RUNS_PER_ENTRY = 5000
 
-_decode_numbers = msgspec.json.Decoder(list[int]).decode
+decode_numbers = msgspec.json.Decoder(list[int]).decode
 
 
 def publish(
@@ -45,14 +45,15 @@ def publish(
     messages: Sequence[Message],
     timeout_ms: int,
     present: Present,
-) -> list[Mark]:
+) -> Marks:
     row = rows.find_open(db, log, pointer)
     if row.last > row.published:
         raise stored_before(pointer)
-    marks = []
+    marks = Marks()
     for part in parts(messages, _size):
         contents = [(_ms(ttl), f"{pointer} {data.decode()}") for data, ttl in part]
-        marks += append(db, EntryKind.DIRECT, log, pointer, contents, present.ms)
+        for mark in append(db, EntryKind.DIRECT, log, pointer, contents, present.ms):
+            marks.append(mark)
     opened = rows.registered(row, present, timeout_ms, has_entries=True)
     if opened != row:
         rows.save(db, opened)
@@ -131,21 +132,21 @@ def rollback(
     some = stamps is not None
     if some:
         given["stamps"] = _json(stamps)
-    places, published, markers = db.execute(sql.entries(given=some), given).fetchone()
-    db.execute(sql.VOID, (places,))
+    found, published, markers = db.execute(sql.entries(given=some), given).fetchone()
+    places = decode_numbers(found)
     db.execute(sql.remove_entries(given=some), given)
     if some:
         for data in markers.split("\n") if markers else ():
             marker = decode_marker(data.split(" ", 1)[1])
             rows.remove_stored(db, log, pointer, marker.after, marker.last)
-        if row.publish is not None and _stamp(row.publish) in _decode_numbers(published):
+        if row.publish is not None and _stamp(row.publish) in decode_numbers(published):
             rows.save(db, row._replace(publish=None))
     else:
         rows.remove_stored(db, log, pointer, 0)
         rows.save(db, row._replace(published=row.last, records=0, octets=0, publish=None))
-    if is_late and (newest := db.execute(sql.NEWEST, (places,)).fetchone()[0]) is not None:
-        db.execute(sql.PURGE, {"log": log, "stamp": newest})
-    return append_voided(db, log, pointer, places, now, is_gap=is_late)
+    if is_late and places:
+        db.execute(sql.PURGE, {"log": log, "place": max(places)})
+    return void(db, log, pointer, places, now, is_gap=is_late)
 
 
 def append(
@@ -167,14 +168,22 @@ def append(
     return [topic_entries.mark_of(offset + n, first + n) for n in range(count)]
 
 
-def append_voided(
-    db: sqlite3.Connection, log: int, pointer: int, places: str, now: int, *, is_gap: bool = False
+def void(
+    db: sqlite3.Connection,
+    log: int,
+    pointer: int,
+    places: Sequence[int],
+    now: int,
+    *,
+    is_gap: bool = False,
 ) -> Mark | None:
-    """Append the VOID entries that name the entries at these places, a JSON array.
+    """Void the entries at these places, and append the VOID entries that name them.
 
     Return the mark of the last one.
     """
-    runs = runs_of([place - base(log) for place in _decode_numbers(places)])
+    for part in parts(places, lambda _: 0):
+        db.execute(sql.VOID, (_json(part),))
+    runs = runs_of([place - base(log) for place in places])
     mark = None
     for start in range(0, len(runs), RUNS_PER_ENTRY):
         voided = Voided(str(pointer), runs[start : start + RUNS_PER_ENTRY], is_gap)

@@ -11,6 +11,7 @@ from oplogd.message import Message
 from oplogd.pointer import Decision
 from oplogd.store.pointers import (
     FoundPointer,
+    Marks,
     OpenPointer,
     PointerDecisions,
     PointerKey,
@@ -54,8 +55,8 @@ class SqlitePointers:
 
     async def publish(
         self, log: int, pointer: int, messages: Sequence[Message], timeout_ms: int
-    ) -> list[Mark]:
-        def step(db: sqlite3.Connection, _: PointerDecisions) -> list[Mark]:
+    ) -> Marks:
+        def step(db: sqlite3.Connection, _: PointerDecisions) -> Marks:
             present = self._clock.present()
             _require_room(db, log, pointer, messages, present)
             return steps.publish(db, log, pointer, messages, timeout_ms, present)

@@ -13,10 +13,9 @@ from oplogd.clock.ages import Present
 from oplogd.errors import TopicNotFoundError
 from oplogd.pointer import decided_by
 from oplogd.store.numbers import may_follow
-from oplogd.store.sqlite import age_statements, pointer_statements, topic_entries
+from oplogd.store.sqlite import age_statements, pointer_statements, pointer_steps, topic_entries
 from oplogd.store.sqlite import topic_statements as sql
 from oplogd.store.sqlite.connection import transaction
-from oplogd.store.sqlite.pointer_steps import append_voided
 from oplogd.store.topics import MAX_OFFSET, EntryKind
 from oplogd.transaction import decode_marker
 
@@ -103,9 +102,10 @@ def void_aborted(db: sqlite3.Connection, now: int, progress: Progress) -> int:
         progress.has_ended = not aborted
         for log, pointer in aborted:
             given = {"log": log, "pointer": pointer, "limit": room}
-            (places,) = db.execute(pointer_statements.SOME_PLACES, given).fetchone()
-            count += db.execute(pointer_statements.VOID, (places,)).rowcount
-            append_voided(db, log, pointer, places, now)
+            (found,) = db.execute(pointer_statements.SOME_PLACES, given).fetchone()
+            places = pointer_steps.decode_numbers(found)
+            pointer_steps.void(db, log, pointer, places, now)
+            count += len(places)
             room -= _forget_entries(db, log, pointer, room)
             if room == 0:
                 return count  # the next step continues here

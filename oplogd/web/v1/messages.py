@@ -73,7 +73,8 @@ def add_publish(
                     refuse_fence(request, "messages under a pointer")
                     with continuing(STORES_TWICE if messages else CONTINUES):
                         marks = await appends.confirmed(pointers.publish(name, pointer, messages))
-                    body = codec.encode_published(pointer, marks)
+                    messages.clear()  # the answer may take their memory
+                    body = await bodies.work(codec.encoding_published(pointer, marks))
                     return Response(body, 200, HEADERS, codec.media_type)
                 await publisher.publish(name, messages, fence)
         return Response(status_code=200, headers=HEADERS)

@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from hypothesis import strategies as some
@@ -314,7 +314,7 @@ def _placed_if_any(item: Item | None, mark: object) -> bool:
 
 def _placed(items: Sequence[Item], marks: object) -> bool:
     """Note the stamps of entries. Return whether entries that were noted before have the same."""
-    assert isinstance(marks, list)
+    assert isinstance(marks, Iterable)
     for item, mark in zip(items, marks, strict=True):
         found = stamp(mark.ms, mark.sequence)
         item.stamp = item.stamp or found

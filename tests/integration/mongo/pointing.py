@@ -27,7 +27,7 @@ async def publish(
     store: MongoStore, topic: Topic, *payloads: str, pointer: int = TEPHRA
 ) -> list[Mark]:
     given = [of_payload(each.encode()) for each in payloads]
-    return await store.pointers.publish(topic.log, pointer, given, TIMEOUT_MS)
+    return [*await store.pointers.publish(topic.log, pointer, given, TIMEOUT_MS)]
 
 
 async def store_messages(

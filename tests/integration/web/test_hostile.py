@@ -14,8 +14,10 @@ from tests.kits.web.hostile import (
     ENDPOINTS,
     LARGE,
     LARGE_TOPIC,
+    MANY_UNDER_POINTER,
     MB,
     OTHERS,
+    ROLLBACK,
     TOPIC,
     VALUES,
     Hostile,
@@ -55,7 +57,7 @@ class Target:
         memory = Memory(self.agent)
         answer = send(self.agent, hostile)
         assert 200 <= answer.status < 500
-        assert len(answer.body) <= 16 * 1024
+        assert len(answer.body) <= hostile.answer_bytes
         assert memory.peak() <= 32 * MB
         if not is_too_long(self.agent):
             return False
@@ -86,3 +88,12 @@ def test_a_request_costs_what_it_weighs(target: Target, hostile: Hostile) -> Non
     if hostile in LARGE:  # memory of former requests would be used again
         target.renew()
     assert not all(target.measures_too_long(hostile) for _ in range(MEASUREMENTS))
+
+
+def test_a_rollback_of_many_messages_costs_little_memory(target: Target) -> None:
+    target.renew()
+    for _ in range(3):
+        assert send(target.agent, MANY_UNDER_POINTER).status == 200
+    memory = Memory(target.agent)
+    assert send(target.agent, ROLLBACK).status == 200
+    assert memory.peak() <= 32 * MB

@@ -44,7 +44,7 @@ async def publish_under(
     timeout_ms: int = TIMEOUT_MS,
 ) -> list[Mark]:
     given = messages(payloads, ttl)
-    return await store.pointers.publish(topic.log, pointer, given, timeout_ms)
+    return [*await store.pointers.publish(topic.log, pointer, given, timeout_ms)]
 
 
 async def store_under(

@@ -22,6 +22,7 @@ from oplogd.pointer import (
 )
 from oplogd.store.pointers import (
     FoundPointer,
+    Marks,
     OpenPointer,
     PointerDecisions,
     PointerKey,
@@ -81,13 +82,13 @@ class MemoryPointers:
 
     async def publish(
         self, log: int, pointer: int, messages: Sequence[Message], timeout_ms: int
-    ) -> list[Mark]:
+    ) -> Marks:
         await self._enter(log)
         self._refuse(log, pointer)
         if self._waiting(log, pointer):
             raise stored_before(pointer)
         self._register(log, pointer, timeout_ms, has_entries=True)
-        return [mark(each) for each in self.topics.place(log, EntryKind.DIRECT, messages, pointer)]
+        return Marks(map(mark, self.topics.place(log, EntryKind.DIRECT, messages, pointer)))
 
     async def store(
         self,

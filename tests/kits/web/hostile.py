@@ -30,7 +30,10 @@ OPLOG = "/v1/namespaces/system/topics/oplog"
 
 
 class Hostile(NamedTuple):
-    """A request. ``body`` is made when it is sent: it may have megabytes before it is packed."""
+    """A request. ``body`` is made when it is sent: it may have megabytes before it is packed.
+
+    ``answer_bytes``: the most that the answer may have.
+    """
 
     name: str
     method: str
@@ -39,6 +42,7 @@ class Hostile(NamedTuple):
     media_type: str = "application/json"
     packed: bool = True
     headers: tuple[tuple[str, str], ...] = ()
+    answer_bytes: int = 16 * 1024
 
     def __str__(self) -> str:
         return self.name
@@ -200,6 +204,27 @@ def _large(name: str, path: str, before: bytes, after: bytes) -> Hostile:
     return Hostile(f"{name}: one large message", "POST", path, lambda: before + _NULS + after)
 
 
+# Messages of one request, nearly as many as the queue takes.
+_MANY = 99_000
+# The answer names each message.
+MANY_UNDER_POINTER = Hostile(
+    "publish under a pointer: empty messages",
+    "POST",
+    f"{LARGE_TOPIC}/publish",
+    lambda: (
+        b'{"transactionWritePointer":9,"messages":['
+        + b",".join([b'{"payload":""}'] * _MANY)
+        + b"]}"
+    ),
+    answer_bytes=_MANY * len('{"publishTimestamp":1700000000000,"sequenceId":65535},'),
+)
+ROLLBACK = Hostile(
+    "roll back: everything",
+    "POST",
+    f"{LARGE_TOPIC}/rollback",
+    lambda: b'{"transactionWritePointer":9}',
+)
+
 LARGE = (
     _large("publish", f"{LARGE_TOPIC}/publish", b'{"messages":[{"payload":', b"}]}"),
     _large(
@@ -213,6 +238,13 @@ LARGE = (
         f"{LARGE_TOPIC}/store",
         b'{"transactionWritePointer":8,"messages":[{"payload":',
         b"}]}",
+    ),
+    MANY_UNDER_POINTER,
+    MANY_UNDER_POINTER._replace(
+        name="publish under a pointer in Avro: empty messages",
+        # The pointer, a block of 99,000 messages without bytes, and no further block.
+        body=lambda: b"\x00\x0e\xf0\x8a\x0c" + bytes(_MANY) + b"\0",
+        media_type="avro/binary",
     ),
 )
 OTHERS = (

@@ -89,7 +89,7 @@ class World:
 
     async def direct(self, pointer: int, *messages: Any) -> list[Mark]:
         given = [of_json(each) for each in messages]
-        return await self.pointers.publish(self.log, pointer, given, TIMEOUT_MS)
+        return [*await self.pointers.publish(self.log, pointer, given, TIMEOUT_MS)]
 
     async def store(self, pointer: int, *messages: Any) -> None:
         given = [of_json(each) for each in messages]

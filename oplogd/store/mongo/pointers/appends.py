@@ -1,13 +1,14 @@
 """Appends under pointers: those that wait at the same time share one."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
 from oplogd.event_id import Mark
 from oplogd.store.mongo.topics.append import TopicAppender
 from oplogd.store.mongo.topics.groups import Group, Numbered, Once, Under, Unless
 from oplogd.store.mongo.transactions.appends import SharedAppender
+from oplogd.store.pointers import Marks
 
 
 class PointerAppender:
@@ -35,9 +36,9 @@ class PointerAppender:
 class DirectGroup(Group):
     """``marks``: of the entries that are in the log, in order."""
 
-    def __init__(self, log: int, todo: list[Numbered], unless: Unless) -> None:
+    def __init__(self, log: int, todo: Iterable[Numbered], unless: Unless) -> None:
         super().__init__(log, todo, unless=unless)
-        self.marks: list[Mark] = []
+        self.marks = Marks()
 
     def place(self, entry: Numbered, mark: Mark) -> None:
         super().place(entry, mark)

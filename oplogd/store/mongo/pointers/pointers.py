@@ -50,6 +50,7 @@ from oplogd.store.mongo.topics.log import Working
 from oplogd.store.mongo.topics.topics import MongoTopics
 from oplogd.store.pointers import (
     FoundPointer,
+    Marks,
     OpenPointer,
     PointerDecisions,
     PointerKey,
@@ -111,7 +112,7 @@ class MongoPointers:
 
     async def publish(
         self, log: int, pointer: int, messages: Sequence[Message], timeout_ms: int
-    ) -> list[Mark]:
+    ) -> Marks:
         async with self._working():
             row, rules = await asyncio.gather(self._rows.find(pointer, log), self._rules(log))
             if not rules.is_on:
@@ -126,10 +127,11 @@ class MongoPointers:
                 await self._rows.register_entries(pointer, log, rules.timeout_ms(timeout_ms))
                 await self._step("registered")
             end = end_of(pointer, log)
-            entries = [
-                self._appender.under(EntryKind.DIRECT, each.data, Under(pointer), each.ttl)
+            under = Under(pointer)
+            entries = (
+                self._appender.under(EntryKind.DIRECT, each.data, under, each.ttl)
                 for each in messages
-            ]
+            )
             group = DirectGroup(log, entries, Unless(end, end))
             await to_end(self._append_all(pointer, log, group))
             return group.marks
@@ -309,7 +311,7 @@ class MongoPointers:
             await self._take_back(pointer, log, group.marks)
             raise await self._refusal(pointer, log)
 
-    async def _take_back(self, pointer: int, log: int, marks: Sequence[Mark]) -> None:
+    async def _take_back(self, pointer: int, log: int, marks: Marks) -> None:
         """Void the first part of a publish whose rest was refused. Readers may have it."""
         if marks:
             is_late = await self._reporting.is_committed(pointer, log)

@@ -49,6 +49,9 @@ from oplogd.store.mongo.topics.judgement import Chunk, entries_of, judge
 from oplogd.store.mongo.topics.layout import END, floor_of, parts
 from oplogd.store.topics import EntryKind, MessageBatch
 
+# Entries in one insert. More of them cost memory and save no time.
+_MOST_ENTRIES = 1_000
+
 # Characters of messages in one insert, approximately.
 _MOST_CHARACTERS = 8_000_000
 
@@ -146,7 +149,7 @@ class TopicAppender:
 
     def _chunk(self, todo: Sequence[Group]) -> dict[Group, list[Numbered]]:
         """Return the first entries that one insert takes, by group."""
-        entries = self._link.quirks.inserts_per_command
+        entries = min(_MOST_ENTRIES, self._link.quirks.inserts_per_command)
         characters = _MOST_CHARACTERS
         chunk: dict[Group, list[Numbered]] = {}
         for group in todo:

@@ -1,5 +1,7 @@
 """Entries on their way to their logs. No I/O."""
 
+from collections import deque
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from oplogd.event_id import Mark
@@ -63,13 +65,13 @@ class Group:
     def __init__(
         self,
         log: int,
-        todo: list[Numbered],
+        todo: Iterable[Numbered],
         fence: Fence | None = None,
         unless: Unless | None = None,
         behind: int | None = None,
     ) -> None:
         self.log = log
-        self.todo = todo
+        self.todo = deque(todo)
         self.fence = fence
         self.unless = unless
         self.behind = behind
@@ -93,16 +95,20 @@ class Group:
         self.place(entry, mark)
 
     def refuse(self, ended: Mark | None) -> None:
-        self.todo, self.is_refused, self.ended = [], True, ended
+        self.todo.clear()
+        self.is_refused, self.ended = True, ended
 
     def expire(self) -> None:
-        self.todo, self.is_stale = [], True
+        self.todo.clear()
+        self.is_stale = True
 
     def close(self) -> None:
-        self.todo, self.is_closed = [], True
+        self.todo.clear()
+        self.is_closed = True
 
     def stop_at(self, clash: Numbered) -> None:
-        self.todo, self.clash = [], clash
+        self.todo.clear()
+        self.clash = clash
 
     @property
     def outcome(self) -> Outcome:

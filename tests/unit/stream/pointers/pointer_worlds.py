@@ -43,7 +43,7 @@ class PointerWorld(TopicWorld):
 
     async def direct(self, topic: Topic, pointer: int, *texts: str, ttl: int = 0) -> list[Mark]:
         made = [message(text, ttl or None) for text in texts]
-        return await self.pointers.publish(topic.log, pointer, made, TIMEOUT_MS)
+        return [*await self.pointers.publish(topic.log, pointer, made, TIMEOUT_MS)]
 
     async def stored(self, topic: Topic, pointer: int, *texts: str) -> Mark:
         """Store messages and publish them."""
