@@ -45,7 +45,9 @@ class StampRepair:
             heads = await self._heads.newest([log_of(each) for each in page])
             for document in page:
                 head = heads.logs.get(log_of(document))
-                if head and stamp(head.mark.ms - MAX_LEAD_MS, head.mark.sequence) > now:
+                # A run that was cut off may have moved all entries, and not yet ``purged``.
+                newest = max(stamp_of(head.mark), _purged(document)) if head else 0
+                if newest - stamp(MAX_LEAD_MS, 0) > now:
                     await self._repair(document, now)
                     self._heads.forget(log_of(document))
         topics = self._link.topics
@@ -69,7 +71,7 @@ class StampRepair:
     async def _repair(self, topic: Document, now: int) -> None:
         entries, log = self._link.entries, log_of(topic)
         first: int | None = None
-        purged, moved = whole(topic.get("purged")) or 0, 0
+        purged, moved = _purged(topic), 0
         floor = min(now, number(topic, "floor_stamp"))
         # Entries behind the floor, too: the sweep removes records by their dates.
         following, after = max(now, floor + 1), 0
@@ -93,6 +95,10 @@ class StampRepair:
         if purged > now:  # readers from before the removed entries learn of it as before
             members = {"purged": moved or following}
             await self._link.topics.update_one(same, {"$set": members})
+
+
+def _purged(topic: Document) -> int:
+    return whole(topic.get("purged")) or 0
 
 
 def _changes(entries: Sequence[Document], first: int) -> list[UpdateOne]:
