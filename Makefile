@@ -2,7 +2,7 @@
 .DELETE_ON_ERROR:
 .PHONY: help demo check quick lint test tools soak bench docs dist version clean
 
-PYTHON ?= python3
+PYTHON ?= $(shell scripts/python)
 VENV := .venv
 BIN := $(VENV)/bin
 AXE := .cache/axe-core/node_modules/axe-core/axe.min.js
