@@ -64,7 +64,12 @@ def create_app(agent: Agent) -> FastAPI:
         agent.clock,
         refused_bodies,
     )
+    rights = Rights[Request](readers.require, writers.require)
+    topics, appends = agent.topics, agent.appends
+    # The router tries its routes one after another, so the most frequent requests come first.
     add_ingest(app, writers, intake, bodies, is_stopping)
+    add_publish(app, rights, topics.publisher, agent.pointers, intake, bodies, appends, is_stopping)
+    add_poll(app, rights, topics.poller, topics.oplog, bodies)
     streams = Streams(
         agent.hub,
         is_stopping,
@@ -109,13 +114,9 @@ def create_app(agent: Agent) -> FastAPI:
         is_stopping,
     )
     add_session(app, readers)
-    rights = Rights[Request](readers.require, writers.require)
-    topics, appends = agent.topics, agent.appends
     add_topics(
         app, rights, agent.store, topics.known, agent.feeds, bodies, appends, agent.sweep_soon
     )
-    add_publish(app, rights, topics.publisher, agent.pointers, intake, bodies, appends, is_stopping)
-    add_poll(app, rights, topics.poller, topics.oplog, bodies)
     add_topic_stream(app, rights, topics.known, streams)
     add_schemas(app)
     add_transactions(app, rights, agent.transactions, bodies, appends, is_stopping)
