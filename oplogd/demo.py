@@ -85,8 +85,8 @@ def main() -> int:
         settings = parse(arguments, os.environ)
         logs.configure(settings.log_format, settings.debug)
         try:
-            if not _port_is_free(settings.listen.port):
-                print(f"Port {settings.listen.port} is in use, taking a free one.")
+            if not _port_is_free(settings.http_address.port):
+                print(f"Port {settings.http_address.port} is in use, taking a free one.")
                 settings = parse([*arguments, "--listen", "localhost:0"], os.environ)
             return server.run(settings, _on_ready)
         except StartupError as error:

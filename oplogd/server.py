@@ -14,6 +14,7 @@ import uvicorn
 
 from oplogd import __version__, systemd
 from oplogd.agent import Agent
+from oplogd.announce import announce, warn
 from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import (
     ForeignStoreError,
@@ -24,7 +25,7 @@ from oplogd.errors import (
 )
 from oplogd.listen import open_listeners
 from oplogd.settings import Settings
-from oplogd.sockets import base_url, interfaces, is_on_all_interfaces
+from oplogd.sockets import base_url
 from oplogd.stop import EXIT_FAILED, EXIT_OK, EXIT_UNWRITTEN, EXIT_USAGE, Stop, leave
 from oplogd.store import Store
 from oplogd.store.sqlite import SqliteStore
@@ -115,6 +116,7 @@ async def _open(
     settings: Settings, stop: Stop, http: list[socket], udp: list[socket], clock: Clock
 ) -> "_Process":
     store = make_store(settings, clock)
+    was_written = settings.mongo_url is None and settings.store.exists()
     try:
         agent = Agent(settings, store, udp, clock)
         server = _Server(_uvicorn_config(settings, agent))
@@ -125,7 +127,8 @@ async def _open(
     except asyncio.CancelledError:
         await store.close()
         raise
-    return _Process(settings, store, agent, http, server, stop)
+    was_written = was_written or agent.ring.head.offset > 0
+    return _Process(settings, store, agent, http, server, stop, was_written=was_written)
 
 
 async def _ended(task: "asyncio.Task[_Process]") -> None:
@@ -141,6 +144,8 @@ class _Process:
         http: list[socket],
         server: "_Server",
         stop: Stop,
+        *,
+        was_written: bool,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -148,14 +153,17 @@ class _Process:
         self._http = http
         self._server = server
         self._stop = stop
+        self._was_written = was_written
 
     async def run(self, on_ready: Callable[[str], None] | None) -> int:
         serving = asyncio.create_task(self._server.serve(sockets=self._http), name="http")
-        url = base_url(self._http[0], tls=self._settings.tls_certificate is not None)
+        url = base_url(self._http, tls=self._settings.tls_certificate is not None)
         gc.freeze()  # objects made at start stay for ever; garbage collection skips them
         while not self._server.started and not serving.done():
             await asyncio.sleep(0.005)
-        self._announce(url)
+        store = self._store.kind if self._settings.mongo_url is not None else None
+        announce(self._settings, url, self._http, self._agent.udp.addresses, store)
+        warn(self._settings, self._http, was_written=self._was_written)
         systemd.notify("READY=1")
         if on_ready:
             on_ready(url)
@@ -165,15 +173,6 @@ class _Process:
         asked.cancel()
         systemd.notify("STOPPING=1")
         return await self._end(serving, broken=self._agent.failed.done() or serving.done())
-
-    def _announce(self, url: str) -> None:
-        reached = interfaces(self._http)
-        http = f"{url} ({reached})" if reached else url
-        udp = ", ".join(self._agent.udp.addresses) or "off"
-        store = self._settings.store if self._settings.mongo_url is None else self._store.kind
-        logger.info("oplogd %s on %s, UDP %s, store %s", __version__, http, udp, store)
-        if is_on_all_interfaces(self._http[0]):
-            _warn_of_open_access(self._settings)
 
     async def _end(self, serving: asyncio.Task[None], *, broken: bool) -> int:
         """Stop in order and return the exit code.
@@ -225,22 +224,6 @@ class _Process:
         await self._agent.stored()
         await self._agent.stop()
         await self._store.close()
-
-
-def _warn_of_open_access(settings: Settings) -> None:
-    """Log a warning if a right over HTTP needs no password."""
-    passwords = (
-        ("read", "--password", settings.password),
-        ("send", "--ingest-password", settings.ingest_password),
-    )
-    missing = [(right, flag) for right, flag, password in passwords if password is None]
-    if missing:
-        logger.warning(
-            "no password: everyone who can reach this machine may %s operations over HTTP;"
-            " set %s, or give --listen a single address",
-            " and ".join(right for right, _ in missing),
-            " and ".join(flag for _, flag in missing),
-        )
 
 
 class _Server(uvicorn.Server):

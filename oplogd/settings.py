@@ -16,6 +16,9 @@ _ABOUT = (
     "Receive operations on objects over UDP and HTTP, keep them in a log, and stream them to"
     " consumers."
 )
+# Without --listen.
+LOCAL = Address("localhost", 8042)
+
 _NOTES = """\
 Each value comes from its flag, else from its variable, else it is the default. \
 An empty variable is not set. An unknown variable that begins with OPLOGD_ is refused.
@@ -238,16 +241,22 @@ class Settings(StoreSettings):
     )
 
     @property
+    def http_address(self) -> Address:
+        """Return the address to listen on for HTTP: that of --listen, else LOCAL."""
+        return self.listen or LOCAL
+
+    @property
     def udp_address(self) -> Address | None:
         """Return the address to listen on for UDP, or None if UDP is off.
 
-        Without --udp-listen it has the port of --listen. If that is 0, take the port that HTTP got.
+        Without --udp-listen it has the port of HTTP. If that is 0, take the port that HTTP got.
         """
         if self.udp_listen == "off":
             return None
         if self.udp_listen is not None:
             return self.udp_listen
-        return self.listen if self.ingest_password is None else self.listen.loopback()
+        http = self.http_address
+        return http if self.ingest_password is None else http.loopback()
 
 
 def command() -> SettingsCommand[Settings]:

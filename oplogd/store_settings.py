@@ -13,14 +13,14 @@ from oplogd.values import Address, Secret
 class StoreSettings:
     """Sizes are in bytes, durations in seconds. Its flags come first in the help."""
 
-    listen: Address = setting(
+    listen: Address | None = setting(
         "Network",
         "--listen",
         "ADDRESS",
-        ":8042",
+        None,
         values.address,
         "Serve HTTP at this address: :PORT for all interfaces, HOST:PORT or [IPV6]:PORT. "
-        "Port 0 takes a free port.",
+        "Port 0 takes a free port. Not set: localhost:8042, for programs on this machine only.",
     )
     udp_listen: Address | Literal["off"] | None = setting(
         "Network",

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
-from oplogd.settings import Settings
+from oplogd.settings import Settings, parse
+from oplogd.values import Address
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.deploy.files import DEPLOY, manifests, must_pass, pod_spec, program, run
 from tests.kits.paths import ROOT
@@ -88,8 +89,15 @@ def test_every_image_runs_as_the_same_user_who_is_not_root() -> None:
 
 def test_a_build_without_a_target_gives_the_agent() -> None:
     assert list(instructions())[-1].stage == "agent"
-    port = Settings().listen.port
+    port = Settings().http_address.port
     assert of("agent", "EXPOSE") == [f"{port}/tcp {port}/udp"]
+
+
+def test_the_agent_of_the_image_serves_all_interfaces() -> None:
+    name, _, value = of("agent", "ENV")[-1].partition("=")
+    settings = parse([], {name: value})
+    assert settings.listen == Address("", Settings().http_address.port)
+    assert settings.udp_address == settings.listen
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +174,6 @@ def _health(bin_: Path, port: str) -> int:
     (text,) = of("agent", "HEALTHCHECK")
     python, *arguments = json.loads(text.partition("CMD ")[2])
     assert python == "python"
-    assert arguments[-1].count(str(Settings().listen.port)) == 1
-    arguments[-1] = arguments[-1].replace(str(Settings().listen.port), port)
+    assert arguments[-1].count(str(Settings().http_address.port)) == 1
+    arguments[-1] = arguments[-1].replace(str(Settings().http_address.port), port)
     return run(bin_ / python, *arguments).returncode

@@ -123,5 +123,7 @@ def test_prometheus_scrapes_the_agents_of_compose_at_their_ports() -> None:
     services = read_yaml(DEPLOY / "compose.yaml")["services"]
     (job,) = read_yaml(PROMETHEUS / "prometheus.yaml")["scrape_configs"]
     (static,) = job["static_configs"]
-    agents = {f"{name}:{Settings().listen.port}" for name in services if name.startswith("agent-")}
+    agents = {
+        f"{name}:{Settings().http_address.port}" for name in services if name.startswith("agent-")
+    }
     assert set(static["targets"]) == agents

@@ -28,7 +28,7 @@ from tests.kits.paths import ROOT
 
 WRITTEN = [DEPLOY, ROOT / "docs/deployment.md"]
 MONGO_URL = "mongodb://oplog:secret@db1/oplog?replicaSet=rs0"
-PORT = Settings().listen.port
+PORT = Settings().http_address.port
 OF_OTHER_PROGRAMS = {
     "--build", "--read-only", "--stop-timeout", "--publish", "--volume", "--name", "--detach",
     "--file", "--tag", "--tmpfs", "--target", "--cap-drop", "--security-opt",  # docker
@@ -145,7 +145,7 @@ def test_an_agent_of_kubernetes_is_what_its_ports_probes_and_mounts_expect(
     (container,) = pod["containers"]
     settings = _settings(container, tmp_path)
     ports = {port["name"]: (port["containerPort"], port["protocol"]) for port in container["ports"]}
-    expected = {"http": (settings.listen.port, "TCP")}
+    expected = {"http": (settings.http_address.port, "TCP")}
     if settings.udp_address is not None:
         assert not settings.udp_address.is_loopback
         expected["udp"] = (settings.udp_address.port, "UDP")
@@ -161,7 +161,7 @@ def test_an_agent_of_kubernetes_is_what_its_ports_probes_and_mounts_expect(
     assert container["readinessProbe"]["httpGet"] == _get("/ready")
     assert container["readinessProbe"]["timeoutSeconds"] > STORE_TIMEOUT_SECONDS
     assert manifest["spec"]["template"]["metadata"]["annotations"]["prometheus.io/port"] == str(
-        settings.listen.port
+        settings.http_address.port
     )
 
     command, seconds = container["lifecycle"]["preStop"]["exec"]["command"]

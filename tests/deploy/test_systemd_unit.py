@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from oplogd.server import EXIT_FAILED, EXIT_OK, EXIT_UNWRITTEN
-from oplogd.settings import Settings
+from oplogd.settings import Settings, parse
+from oplogd.values import Address
 from tests.kits.deploy.files import DEPLOY, must_pass, program, run
 
 UNIT = DEPLOY / "systemd/oplogd.service"
@@ -63,3 +64,10 @@ def test_the_unit_waits_for_the_agent_to_stop_and_does_not_repeat_a_bad_flag() -
     assert int(lines["RestartPreventExitStatus"]) not in (EXIT_OK, EXIT_FAILED, EXIT_UNWRITTEN)
     assert not settings.store.is_absolute()
     assert lines["WorkingDirectory"] == f"%S/{lines['StateDirectory']}"
+
+
+def test_the_agent_of_the_unit_serves_all_interfaces_unless_the_file_says_otherwise() -> None:
+    text = UNIT.read_text()
+    (name, value), *_ = re.findall(r"^Environment=(\w+)=(.*)$", text, re.MULTILINE)
+    assert parse([], {name: value}).listen == Address("", Settings().http_address.port)
+    assert text.index("\nEnvironment=") < text.index("\nEnvironmentFile=")

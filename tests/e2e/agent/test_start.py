@@ -1,8 +1,11 @@
 """The start of the agent: its log line, its sockets, and the reasons to refuse."""
 
+import json
+import os
+import re
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -13,11 +16,13 @@ from tests.kits.agents.runs import (
     a_folder,
     a_newer_schema,
     another_program,
+    has_ipv6,
     no_sqlite,
     nothing,
     refusal,
     udp_is_free,
 )
+from tests.kits.clients.restart import free_port
 from tests.kits.contract.wire import Target, operation, said
 from tests.kits.processes.logged import LoggedProcess
 
@@ -169,17 +174,86 @@ def test_the_start_line_tells_each_address_that_is_served(tmp_path: Path) -> Non
         assert start_line(agent) == f"http://{url}, UDP {url}"
 
 
+def loopback(port: int) -> str:
+    """Return the addresses of localhost on this machine, as a log line shows them."""
+    return f"127.0.0.1:{port}" + (f", [::1]:{port}" if has_ipv6() else "")
+
+
+def test_localhost_is_served_with_ipv4_and_ipv6_on_one_port(tmp_path: Path) -> None:
+    with Agent(tmp_path, "--listen", "localhost:0") as agent:
+        assert start_line(agent).partition(", UDP ")[2] == loopback(agent.port)
+        families = [socket.AF_INET6] if has_ipv6() else []
+        for family in (socket.AF_INET, *families):
+            host = "::1" if family == socket.AF_INET6 else "127.0.0.1"
+            with socket.create_connection((host, agent.port), DEADLINE):
+                pass
+            with socket.socket(family, socket.SOCK_DGRAM) as sock:
+                raw = json.dumps(operation("insert", host, "thing")).encode()
+                sock.sendto(raw, (host, agent.port))
+        agent.wait_status(events_ingested=1 + len(families))
+
+
+def default_agent(folder: Path, *flags: str, environ: Mapping[str, str] | None = None) -> str:
+    """Start an agent whose port without --listen is free, and return its log."""
+    program = folder / "default.py"
+    program.write_text(DEFAULT.format(port=free_port()))
+    command = [str(program), "--store", str(folder / "oplog.db"), *flags]
+    with LoggedProcess(command, environ) as process:
+        process.wait_log(", store ")
+        assert process.stop() == 0
+        return process.text()
+
+
+DEFAULT = """
+from oplogd import announce, settings
+settings.LOCAL = announce.LOCAL = settings.Address("localhost", {port})
+from oplogd.cli import main
+main()
+"""
+
+
+def test_without_listen_only_this_machine_is_served_and_the_first_line_says_so(
+    tmp_path: Path,
+) -> None:
+    log = default_agent(tmp_path)
+    found = re.search(
+        r"on (\S+) \(this machine only; --listen :(\d+) serves others\), UDP (.+), store", log
+    )
+    assert found
+    assert found[1].endswith(f":{found[2]}")
+    assert found[3] == loopback(int(found[2]))
+    assert "WARN" not in log
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ", "warns"),
+    [
+        ((), {}, True),
+        (("--listen", "localhost:0"), {}, False),
+        ((), {"OPLOGD_LISTEN": "127.0.0.1:0"}, False),
+    ],
+)
+def test_an_agent_on_an_older_store_says_that_others_do_not_reach_it_any_more(
+    tmp_path: Path, flags: tuple[str, ...], environ: dict[str, str], warns: bool
+) -> None:
+    with Agent(tmp_path):
+        pass
+    log = default_agent(tmp_path, *flags, environ={**os.environ, **environ})
+    assert ("Earlier versions served all interfaces without --listen" in log) == warns
+
+
 @pytest.mark.parametrize(
     ("flags", "warning"),
     [
         (
             [],
-            "everyone who can reach this machine may read and send operations over HTTP;"
+            "everyone who can reach this machine may read operations over HTTP and send"
+            " operations over HTTP and UDP;"
             " set --password and --ingest-password, or give --listen a single address\n",
         ),
         (
             ["--password", "x"],
-            "everyone who can reach this machine may send operations over HTTP;"
+            "everyone who can reach this machine may send operations over HTTP and UDP;"
             " set --ingest-password, or give --listen a single address\n",
         ),
         (
@@ -207,8 +281,8 @@ def test_a_name_with_several_addresses_has_them_all_in_the_start_line() -> None:
         bind(four, "127.0.0.1", 0)
         bind(six, "::1", 0)
         port, other = four.getsockname()[1], six.getsockname()[1]
-        assert base_url(four, tls=False) == f"http://127.0.0.1:{port}"
-        assert base_url(six, tls=True) == f"https://[::1]:{other}"
+        assert base_url([four, six], tls=False) == f"http://127.0.0.1:{port}"
+        assert base_url([six], tls=True) == f"https://[::1]:{other}"
         assert interfaces([four, six]) == f"also [::1]:{other}"
         assert interfaces([four]) == ""
 

@@ -18,7 +18,7 @@ from tests.kits.processes.logged import LoggedProcess
 from tests.kits.sse.stream import Event as Event
 from tests.kits.sse.stream import Stream
 
-_READY = re.compile(r"oplogd \S+ on (https?://\S+)(?: \([^)]+\))?, UDP (\S+), store")
+_READY = re.compile(r"oplogd \S+ on (https?://\S+)(?: \([^)]+\))?, UDP (.+), store")
 
 
 class Agent(LoggedProcess):

@@ -51,6 +51,14 @@ def a_newer_schema(path: Path) -> None:
         db.execute("PRAGMA user_version = 99")
 
 
+def has_ipv6() -> bool:
+    """Return whether this machine has the IPv6 loopback address."""
+    with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as sock, contextlib.suppress(OSError):
+        sock.bind(("::1", 0))
+        return True
+    return False
+
+
 def udp_is_free(host: str, port: int) -> bool:
     """Return whether no socket has the port at this host or at all hosts."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock, contextlib.suppress(OSError):

@@ -14,7 +14,7 @@ def test_defaults_are_those_of_the_documentation() -> None:
     settings = parse([], {})
     assert settings == Settings()
     assert dataclasses.asdict(settings) == {
-        "listen": {"host": "", "port": 8042},
+        "listen": None,
         "udp_listen": None,
         "store": Path("oplog.db"),
         "mongo_url": None,

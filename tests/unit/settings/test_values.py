@@ -200,19 +200,21 @@ def test_tls_takes_two_readable_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "address"),
     [
-        ([], ":8042"),
+        ([], "localhost:8042"),
+        (["--listen", ":8042"], ":8042"),
         (["--listen", "10.0.0.1:5"], "10.0.0.1:5"),
         (["--udp-listen", "off"], None),
         (["--udp-listen", ":9"], ":9"),
-        (["--ingest-password", "x"], "127.0.0.1:8042"),
+        (["--ingest-password", "x"], "localhost:8042"),
+        (["--ingest-password", "x", "--listen", ":8042"], "127.0.0.1:8042"),
         (["--ingest-password", "x", "--listen", "10.0.0.1:0"], "127.0.0.1:0"),
         (["--ingest-password", "x", "--listen", "127.0.0.2:5"], "127.0.0.2:5"),
         (["--ingest-password", "x", "--listen", "localhost:5"], "localhost:5"),
         (["--ingest-password", "x", "--listen", "[::]:5"], "[::1]:5"),
         (["--ingest-password", "x", "--udp-listen", ":9"], ":9"),
         (["--ingest-password", "x", "--udp-listen", "off"], None),
-        (["--ingest-password", ""], ":8042"),
-        (["--password", "x"], ":8042"),
+        (["--ingest-password", ""], "localhost:8042"),
+        (["--password", "x"], "localhost:8042"),
     ],
 )
 def test_udp_shares_the_address_unless_a_password_guards_http(

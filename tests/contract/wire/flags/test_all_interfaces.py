@@ -1,27 +1,18 @@
 """An agent on all interfaces, with one socket for IPv4 and IPv6, with and without a local proxy."""
 
 import json
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.kits.agents.agent import Agent
+from tests.kits.agents.runs import has_ipv6
 from tests.kits.contract.passwords import basic
 from tests.kits.contract.wire import JSON, SSE, RawStream, Target
 
 PASSWORD = "secret"
 STRANGER, OWNER = "203.0.113.9", "198.51.100.7"
-
-
-def has_ipv6() -> bool:
-    try:
-        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as sock:
-            sock.bind(("::1", 0))
-    except OSError:
-        return False
-    return True
 
 
 LOOPBACK = ["127.0.0.1", "::1"] if has_ipv6() else ["127.0.0.1"]
@@ -35,7 +26,6 @@ def target_of(agent: Agent, address: str) -> Target:
 
 @pytest.fixture(scope="module")
 def everywhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
-    """``--listen :8042`` is the default."""
     with Agent(tmp_path_factory.mktemp("agent"), "--listen", ":0") as agent:
         yield agent
 
