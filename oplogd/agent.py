@@ -17,6 +17,7 @@ from oplogd.ingest.appends import Appends
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.fenced import FencedQueue, FencedWriter
 from oplogd.ingest.gate import Gate
+from oplogd.ingest.ignored import IgnoredMembers
 from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.spool import Spool
 from oplogd.ingest.udp import UdpIngest
@@ -80,7 +81,8 @@ class Agent:
         admit = self.gate.admit
         self.queue = IngestQueue(settings.max_queued_events, settings.max_queued_bytes, admit)
         self.fenced = FencedQueue(settings.max_queued_events, settings.max_queued_bytes, admit)
-        self.udp = UdpIngest(udp_sockets, self.queue, self.counters, clock)
+        self.ignored = IgnoredMembers(self.counters, clock)
+        self.udp = UdpIngest(udp_sockets, self.queue, self.counters, self.ignored, clock)
         self.spool = (
             Spool(settings.spool, settings.spool_size, self.health, self.counters, clock)
             if settings.spool

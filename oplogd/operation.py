@@ -48,6 +48,9 @@ _T = TypeVar("_T")
 # JSON text as it came.
 Text = bytes | bytearray | memoryview | msgspec.Raw
 
+# Gets the text of each valid operation that has unknown members.
+OnUnknown = Callable[[bytes], None] | None
+
 
 class Operation(NamedTuple):
     """A valid operation. ``key``: ``type/id``. ``data``: the JSON text that consumers get."""
@@ -75,12 +78,19 @@ class DumpRow(NamedTuple):
     id: str
 
 
-class _Input(msgspec.Struct, gc=False):
+class _Input(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     event: str
     type: str
     id: str
     parents: list[str] | None = None
     timestamp: str | None = None
+
+
+class _Extended(_Input, gc=False, forbid_unknown_fields=False):
+    """An operation with unknown members, which are ignored."""
+
+
+_MEMBERS = frozenset(_Input.__struct_fields__)
 
 
 class _Row(msgspec.Struct, gc=False):
@@ -91,6 +101,8 @@ class _Row(msgspec.Struct, gc=False):
 
 
 _decode_input: Callable[[bytes], _Input] = msgspec.json.Decoder(_Input).decode
+_decode_extended: Callable[[bytes], _Input] = msgspec.json.Decoder(_Extended).decode
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_row: Callable[[bytes], _Row] = msgspec.json.Decoder(_Row).decode
 _encode_data = msgspec.json.Encoder().encode
 _decode_data: Callable[[str], Data] = msgspec.json.Decoder(Data).decode
@@ -149,13 +161,14 @@ def decode_data(text: str) -> Data:
         raise OperationError("data", str(error)) from None
 
 
-def decode(raw: Text, arrival: str) -> Operation:
+def decode(raw: Text, arrival: str, on_unknown: OnUnknown = None) -> Operation:
     """Decode and check an operation from a producer. Raises only OperationError.
 
-    ``arrival`` (see ``format_ms``) is used if the operation has no timestamp.
+    ``arrival`` (see ``format_ms``) is used if the operation has no timestamp. ``on_unknown`` gets
+    the text of a valid operation with unknown members.
     """
     raw = _sized(raw)
-    given = _read(_decode_input, raw)
+    given = _read(_decode_input, raw, _decode_extended)
     event = _EVENT_BY_ANY_CASE.get(given.event) or given.event.lower()
     if event not in EVENTS:
         raise OperationError("event", "must be insert, update or delete")
@@ -166,7 +179,18 @@ def decode(raw: Text, arrival: str) -> Operation:
     timestamp = arrival
     if given.timestamp is not None:
         timestamp = _timestamp(given.timestamp)
+    if on_unknown and type(given) is _Extended:
+        on_unknown(raw)
     return Operation(event, f"{type_}/{id_}", encode_data(timestamp, parents, type_, id_))
+
+
+def unknown_members(raw: Text) -> list[str]:
+    """Return the names of the unknown members of a valid operation, each once."""
+    try:
+        names = _decode_members(raw)
+    except msgspec.MsgspecError:  # a name that is no text
+        return [""]
+    return [name for name in names if name not in _MEMBERS]
 
 
 def decode_row(raw: bytes) -> DumpRow:
@@ -188,11 +212,22 @@ def _sized(raw: Text) -> bytes:
     return bytes(raw)  # no copy of bytes
 
 
-def _read(decoder: Callable[[bytes], _T], raw: bytes) -> _T:
+def _read(
+    decoder: Callable[[bytes], _T], raw: bytes, tolerant: Callable[[bytes], _T] | None = None
+) -> _T:
+    """Decode with ``decoder``, or with ``tolerant`` what it refuses. Raises only OperationError.
+
+    So texts without unknown members are decoded once, and nothing looks for such members.
+    """
     try:
         if not raw.isascii():
             raw.decode()  # msgspec does not check strings of unknown members
-        value = decoder(raw)
+        try:
+            value = decoder(raw)
+        except msgspec.ValidationError:
+            if tolerant is None:
+                raise
+            value = tolerant(raw)
         if is_too_deep(raw):  # after the decoding, which is faster at refusing other texts
             raise RecursionError
         return value

@@ -14,7 +14,7 @@ from oplogd.errors import MessageTooLargeError, OperationError, OplogError
 from oplogd.ingest.faults import Faults
 from oplogd.json_walk import Extents, begins, elements, is_long
 from oplogd.media_types import NDJSON
-from oplogd.operation import MAX_OPERATION_BYTES, Operation, Text, decode
+from oplogd.operation import MAX_OPERATION_BYTES, OnUnknown, Operation, Text, decode
 from oplogd.pieces import Pieces, at_once, pieces
 
 MAX_GZIP_MEMBERS = 100_000
@@ -126,8 +126,10 @@ def decode_body(body: Octets, media_type: str, arrival: str, most: int) -> Body:
     return at_once(decoding(body, media_type, arrival, most))
 
 
-def decoding(body: Octets, media_type: str, arrival: str, most: int) -> Pieces[Body]:
-    """Return all operations of a body.
+def decoding(
+    body: Octets, media_type: str, arrival: str, most: int, on_unknown: OnUnknown = None
+) -> Pieces[Body]:
+    """Return all operations of a body. ``on_unknown``: see ``decode``.
 
     Raises InvalidBodyError for bad lines, TooManyError for more than ``most`` lines (before it
     decodes any), and OperationError for a batch without operations.
@@ -135,10 +137,10 @@ def decoding(body: Octets, media_type: str, arrival: str, most: int) -> Pieces[B
     if media_type == NDJSON:
         if body.count(b"\n") >= most:
             yield from _count(_lines(body), most)
-        return Body((yield from _decode_lines(_lines(body), arrival)), batch=True)
+        return Body((yield from _decode_lines(_lines(body), arrival, on_unknown)), batch=True)
     if not begins(body, b"["):
         try:
-            return Body([decode(body, arrival)], batch=False)
+            return Body([decode(body, arrival, on_unknown)], batch=False)
         except OperationError as error:
             raise _bad_body(error.field, error.reason) from None
     try:
@@ -157,7 +159,7 @@ def decoding(body: Octets, media_type: str, arrival: str, most: int) -> Pieces[B
         raise _bad_body("operation", reason) from None
     if len(found) > most:
         raise TooManyError(len(found), most)
-    return Body((yield from _decode_lines(_numbered(found), arrival)), batch=True)
+    return Body((yield from _decode_lines(_numbered(found), arrival, on_unknown)), batch=True)
 
 
 def _bad_body(field: str, reason: str) -> InvalidBodyError:
@@ -165,14 +167,16 @@ def _bad_body(field: str, reason: str) -> InvalidBodyError:
     return InvalidBodyError(f"{field}: {reason}", [BadLine(1, field, reason)], 1)
 
 
-def _decode_lines(blocks: Iterator[_Block], arrival: str) -> Pieces[list[Operation]]:
+def _decode_lines(
+    blocks: Iterator[_Block], arrival: str, on_unknown: OnUnknown
+) -> Pieces[list[Operation]]:
     operations: list[Operation] = []
     bad: Faults[BadLine] = Faults()
     count = 0
     for block in blocks:
         for number, line in block:
             try:
-                operations.append(decode(line, arrival))
+                operations.append(decode(line, arrival, on_unknown))
             except OperationError as error:
                 bad.add(BadLine(number, error.field, error.reason))
         count += len(block)

@@ -22,6 +22,8 @@ class Counters:
     discarded: int = 0
     # Refused because the term of their lease was over.
     stale: int = 0
+    # Received with members that operations do not have.
+    ignoring: int = 0
     # Put into the spool by this process.
     spooled: int = 0
     # Found in the file of the spool: an earlier process received them.
@@ -39,6 +41,10 @@ class Counters:
         """Count invalid operations, which were not counted as received before."""
         self.received += count
         self.error += count
+
+    def add_ignoring(self, count: int) -> None:
+        """Count received operations with unknown members, which were ignored."""
+        self.ignoring += count
 
     def add_discarded(self, count: int) -> None:
         """Count received operations that reached neither the log nor the spool."""

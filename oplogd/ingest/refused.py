@@ -45,7 +45,12 @@ class RefusedDatagrams:
 
 def shown_address(address: tuple[Any, ...]) -> str:
     """Format a socket's address as HOST:PORT, IPv4 addresses mapped to IPv6 as IPv4."""
-    return str(Address(str(address[0]).removeprefix(_MAPPED), int(address[1])))
+    return str(Address(host_of(address), int(address[1])))
+
+
+def host_of(address: tuple[Any, ...]) -> str:
+    """Return the host of a socket's address, IPv4 addresses mapped to IPv6 as IPv4."""
+    return str(address[0]).removeprefix(_MAPPED)
 
 
 def _printable(raw: bytes) -> str:

@@ -11,12 +11,14 @@ import os
 import socket
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import DiskFullError, OperationError, QueueFullError
 from oplogd.ingest.counters import Counters
+from oplogd.ingest.ignored import Ignored, IgnoredMembers
 from oplogd.ingest.queue import IngestQueue
-from oplogd.ingest.refused import RefusedDatagrams, shown_address
+from oplogd.ingest.refused import RefusedDatagrams, host_of, shown_address
 from oplogd.logs import Episode
 from oplogd.operation import Operation, decode, format_ms
 from oplogd.sockets import address_of, bind
@@ -75,12 +77,14 @@ class UdpIngest:
         sockets: Sequence[socket.socket],
         queue: IngestQueue,
         counters: Counters,
+        ignored: IgnoredMembers,
         clock: Clock = SYSTEM,
     ) -> None:
         self._clock = clock
         self._sockets = list(sockets)
         self._queue = queue
         self._counters = counters
+        self._ignored = ignored
         self.refused = RefusedDatagrams()
         self._overflow = Episode(
             logger, "the queue is full, dropping operations that come by UDP", quiet=QUIET_SECONDS
@@ -139,6 +143,15 @@ class UdpIngest:
         now = self._clock.now_ms()
         arrival = format_ms(now)
         operations: list[Operation] = []
+        ignored: dict[str, Ignored] = {}
+        sender: Any = ("",)
+
+        def on_unknown(raw: bytes) -> None:
+            host = host_of(sender)
+            if host not in ignored:
+                ignored[host] = Ignored()
+            ignored[host].add(raw)
+
         first = ""
         count, before = 0, refused.count
         receive, clock = sock.recvfrom, self._clock.monotonic
@@ -148,7 +161,7 @@ class UdpIngest:
                 raw, sender = receive(_MAX_DATAGRAM)
                 count += 1
                 try:
-                    operations.append(decode(raw, arrival))
+                    operations.append(decode(raw, arrival, on_unknown))
                 except OperationError as error:
                     refused.add(now, sender, str(error), raw)
                     first = first or f"from {shown_address(sender)}: {error}"
@@ -162,6 +175,7 @@ class UdpIngest:
             self._invalid.occurred(invalid, detail=first)
         else:
             self._invalid.end()
+        self._ignored.by_sender(ignored)
         if operations:
             self._enqueue(operations)
         return count

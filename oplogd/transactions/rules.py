@@ -20,7 +20,7 @@ from oplogd.lease import Fence
 from oplogd.message import NO_HEADERS, REASONS, Message, Ttl, message_of, require_size
 from oplogd.message_id import MessageId
 from oplogd.names import MAX_NAME, OPLOG, TopicName, is_name
-from oplogd.operation import MAX_OPERATION_TEXT, Operation, Text, decode, format_ms
+from oplogd.operation import MAX_OPERATION_TEXT, OnUnknown, Operation, Text, decode, format_ms
 from oplogd.pieces import Pieces
 from oplogd.store.transactions import Commit, Transaction
 from oplogd.topics.codec import Most, checking
@@ -204,12 +204,15 @@ def _short_topic_name(text: str) -> TopicName | None:
     return TopicName(namespace, topic) if is_name(namespace) and is_name(topic) else None
 
 
-def parsing_records(raw: Octets, arrival: str, most: int) -> Pieces[Writing]:
+def parsing_records(
+    raw: Octets, arrival: str, most: int, on_unknown: OnUnknown = None
+) -> Pieces[Writing]:
     """Return the records of a body, each lsn once.
 
     ``arrival`` (see ``format_ms``): the time of operations without a timestamp. ``most``: the
-    records that a transaction may have. Raises InvalidMessagesError, MessageError,
-    TransactionConflictError for an lsn with two contents, and TransactionTooLargeError.
+    records that a transaction may have. ``on_unknown``: see ``decode``. Raises
+    InvalidMessagesError, MessageError, TransactionConflictError for an lsn with two contents, and
+    TransactionTooLargeError.
     """
 
     def too_many() -> TransactionTooLargeError:
@@ -225,7 +228,7 @@ def parsing_records(raw: Octets, arrival: str, most: int) -> Pieces[Writing]:
     if given is None:
         raise MessageError("records", "must be a list with at least one record")
     records = yield from checking(
-        given, lambda each: _record(each, arrival), "records", Most(most, too_many)
+        given, lambda each: _record(each, arrival, on_unknown), "records", Most(most, too_many)
     )
     found: dict[int, Given] = {}
     topics: set[TopicName] = set()
@@ -242,7 +245,7 @@ def parsing_records(raw: Octets, arrival: str, most: int) -> Pieces[Writing]:
     return Writing(found.values(), topics, octets)
 
 
-def _record(given: Text, arrival: str) -> Given:
+def _record(given: Text, arrival: str, on_unknown: OnUnknown) -> Given:
     require_size(given, "record")
     record = read(_decode_record, given, "record", _RECORD_RULES)
     topic = topic_name(record.topic)
@@ -253,13 +256,13 @@ def _record(given: Text, arrival: str) -> Given:
     if not record.payload:
         raise MessageError("payload", "is required")
     if topic == OPLOG:
-        return Given(record.lsn, topic, *_operation(record, arrival))
+        return Given(record.lsn, topic, *_operation(record, arrival, on_unknown))
     payload = read(_decode_payload, record.payload, "payload", _PAYLOAD_RULES)
     message = message_of(payload, record.key, record.headers, record.ttl, record.encoding)
     return Given(record.lsn, topic, message, _digest(topic, str(message.ttl), message.data))
 
 
-def _operation(record: _Record, arrival: str) -> tuple[Operation, str]:
+def _operation(record: _Record, arrival: str, on_unknown: OnUnknown) -> tuple[Operation, str]:
     for name in ("key", "headers", "ttl", "encoding"):
         if getattr(record, name) not in (None, NO_HEADERS):
             raise MessageError(name, f"is no member of a record of {OPLOG}")
@@ -267,7 +270,7 @@ def _operation(record: _Record, arrival: str) -> tuple[Operation, str]:
     if len(text) <= MAX_OPERATION_TEXT and bytes(text).startswith(b'"'):
         text = read(_decode_text, text, "payload").encode()
     try:
-        operation = decode(text, _NO_TIME)
+        operation = decode(text, _NO_TIME, on_unknown)
     except OperationError as error:
         field = "payload" if error.field == "operation" else f"payload.{error.field}"
         raise MessageError(field, error.reason) from None

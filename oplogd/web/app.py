@@ -67,8 +67,18 @@ def create_app(agent: Agent) -> FastAPI:
     rights = Rights[Request](readers.require, writers.require)
     topics, appends = agent.topics, agent.appends
     # The router tries its routes one after another, so the most frequent requests come first.
-    add_ingest(app, writers, intake, bodies, is_stopping)
-    add_publish(app, rights, topics.publisher, agent.pointers, intake, bodies, appends, is_stopping)
+    add_ingest(app, writers, intake, agent.ignored, bodies, is_stopping)
+    add_publish(
+        app,
+        rights,
+        topics.publisher,
+        agent.pointers,
+        intake,
+        agent.ignored,
+        bodies,
+        appends,
+        is_stopping,
+    )
     add_poll(app, rights, topics.poller, topics.oplog, bodies)
     streams = Streams(
         agent.hub,
@@ -119,7 +129,7 @@ def create_app(agent: Agent) -> FastAPI:
     )
     add_topic_stream(app, rights, topics.known, streams)
     add_schemas(app)
-    add_transactions(app, rights, agent.transactions, bodies, appends, is_stopping)
+    add_transactions(app, rights, agent.transactions, agent.ignored, bodies, appends, is_stopping)
     add_pointers(app, rights, agent.pointers, topics.publisher, bodies, appends, is_stopping)
     add_leases(app, rights, agent.store, agent.leases, bodies, appends, is_stopping)
     add_docs(app)

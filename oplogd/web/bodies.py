@@ -11,7 +11,7 @@ from fastapi import Request
 from oplogd.clock import SYSTEM, Clock
 from oplogd.ingest.body import Body, Octets, TooLargeError, decoding, decompressing
 from oplogd.ingest.budget import Budgets, MemoryBudget, NoRoomError, Share
-from oplogd.operation import format_ms
+from oplogd.operation import OnUnknown, format_ms
 from oplogd.pieces import Pieces
 from oplogd.web.problem import Problem
 from oplogd.web.refused_bodies import RefusedBodies
@@ -44,14 +44,18 @@ class BodyReader:
         self._max_size = max_size
         self._decoding_large = asyncio.Lock()
 
-    async def read(self, request: Request, media_type: str, max_operations: int) -> Body:
-        """Return the operations of a body.
+    async def read(
+        self, request: Request, media_type: str, max_operations: int, on_unknown: OnUnknown = None
+    ) -> Body:
+        """Return the operations of a body. ``on_unknown``: see ``decode``.
 
         Raises the errors of ``received`` and ``decoding``.
         """
         with self._share(self._budgets.writes) as share:
             body = await self._decompressed(request, share, self._max_size, "operations")
-            return await self.work(decoding(body, media_type, self.arrival(), max_operations))
+            return await self.work(
+                decoding(body, media_type, self.arrival(), max_operations, on_unknown)
+            )
 
     def arrival(self) -> str:
         """Return the timestamp of operations that arrive now without one."""

@@ -80,7 +80,8 @@ POST: dict[str, Any] = {
     "summary": "Store operations",
     "description": "Accepts one operation, a JSON array of operations, or NDJSON. A batch is stored"
     " as a whole or not at all. The body may be compressed with gzip. An answer of 204 or 200 means"
-    " that the operations are durable.",
+    " that the operations are durable. Its header Oplog-Ignored names unknown members, which were"
+    " ignored.",
     "status_code": 204,
     "response_model": None,
     "responses": {
@@ -206,7 +207,8 @@ STATUS: dict[str, Any] = {
     "operation_id": "status",
     "summary": "Counters and the state of queue, ring and store",
     "description": "For requests with the password of the stream, also the connected consumers and"
-    " the last refused datagrams. If no password is set, they are shown on this machine only.",
+    " the last refused datagrams. If no password is set, they are shown on this machine only. The lag"
+    " of a consumer counts what was not yet handed to its connection, not what it has not handled.",
     "response_model": None,
     "responses": {
         200: {"description": "OK", "content": {"application/json": {"example": {"status": "OK"}}}},

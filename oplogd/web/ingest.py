@@ -15,6 +15,7 @@ from oplogd.errors import (
 )
 from oplogd.ingest.body import Body, InvalidBodyError, TooLargeError, TooManyError
 from oplogd.ingest.budget import NoRoomError
+from oplogd.ingest.ignored import Ignored, IgnoredMembers
 from oplogd.ingest.intake import Intake
 from oplogd.lease import Fence
 from oplogd.logs import Episode
@@ -24,6 +25,7 @@ from oplogd.web import describe
 from oplogd.web.access.authentication import WriteAuthenticator
 from oplogd.web.bodies import BodyReader
 from oplogd.web.fence import fence_of
+from oplogd.web.ignored import told
 from oplogd.web.negotiate import media_type, not_understood
 from oplogd.web.problem import COMMON_HEADERS, Problem
 
@@ -38,6 +40,7 @@ def add_ingest(
     app: FastAPI,
     writers: WriteAuthenticator,
     intake: Intake,
+    ignored: IgnoredMembers,
     bodies: BodyReader,
     is_stopping: Callable[[], bool],
 ) -> None:
@@ -50,20 +53,22 @@ def add_ingest(
                 503, "the agent is stopping; send to another agent or try again", _RETRY_AFTER
             )
         fence = fence_of(request)
-        body = await read(request)
+        found = Ignored()
+        body = await read(request, found)
         invalid.end()
         await _store(intake, body, fence)
+        headers = COMMON_HEADERS | told(request, found, ignored)
         if body.batch:
             answer = msgspec.json.encode({"ingested": len(body.operations)})
-            return Response(answer, 200, COMMON_HEADERS, JSON)
-        return Response(status_code=204, headers=COMMON_HEADERS)
+            return Response(answer, 200, headers, JSON)
+        return Response(status_code=204, headers=headers)
 
-    async def read(request: Request) -> Body:
+    async def read(request: Request, found: Ignored) -> Body:
         type_ = media_type(request.headers.get("content-type", ""))
         if type_ not in (JSON, NDJSON):
             raise not_understood(type_, (JSON, NDJSON))
         try:
-            return await bodies.read(request, type_, intake.max_operations)
+            return await bodies.read(request, type_, intake.max_operations, found.add)
         except InvalidBodyError as error:
             intake.refuse_invalid(error.lines)
             invalid.occurred(detail=f"from {_sender(request)}: {error}")

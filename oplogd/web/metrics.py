@@ -20,6 +20,7 @@ COUNTERS = {
     "events_error": "Operations refused as invalid",
     "events_discarded": "Operations dropped because the queue was full or the store was away",
     "events_stale": "Operations refused because the term of their lease was over",
+    "events_with_ignored_members": "Operations received with members that operations do not have",
     "events_spooled": "Operations put into the spool",
     "events_recovered": "Operations of an earlier process, found in the spool",
     "events_dropped_kernel": "Datagrams the kernel dropped before the agent read them",

@@ -211,6 +211,7 @@ class StatusReport:
             "events_error": counters.error,
             "events_discarded": counters.discarded,
             "events_stale": counters.stale,
+            "events_with_ignored_members": counters.ignoring,
             "events_spooled": counters.spooled,
             "events_recovered": counters.recovered,
             "events_dropped_kernel": self._udp.kernel_drops(),

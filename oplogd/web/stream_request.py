@@ -1,7 +1,7 @@
 """The parameters of a request for the stream. No I/O."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
@@ -15,6 +15,16 @@ from oplogd.web.problem import Problem
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+# Parameters that are easily mistaken for others. Proxies and pages add parameters of their own,
+# which are ignored.
+_SLIPS = {
+    "last-event-id": "last_event_id",
+    "last_event": "last_event_id",
+    "start": "last_event_id",
+    "checkpoints": "checkpoint",
+}
+_FILTER_SLIPS = {"type": "types", "parent": "parents"}
 
 _Position = TypeVar("_Position")
 
@@ -32,6 +42,7 @@ def parse_stream_request(
     headers: Headers, query: QueryParams, max_filter_values: int
 ) -> StreamRequest:
     """Raise Problem 400 for a parameter that is invalid."""
+    _refuse_slips(query, _FILTER_SLIPS)
     try:
         position = position_of(headers, query, parse_position)
         filter_ = parse_filter(query.getlist("types"), query.getlist("parents"), max_filter_values)
@@ -61,10 +72,13 @@ def position_of(
 ) -> _Position | Millis | None:
     """Return the position to start at. The header wins: EventSource sends it when it reconnects.
 
-    ``parse`` reads an id. Raises PositionError.
+    Polyfills of EventSource then send lastEventId, so this wins over last_event_id. ``parse`` reads
+    an id. Raises PositionError, and Problem 400 for a parameter that is mistaken for another.
     """
-    if text := headers.get("last-event-id") or query.get("last_event_id"):
-        return parse(text)
+    _refuse_slips(query, _SLIPS)
+    last = headers.get("last-event-id") or query.get("lastEventId") or query.get("last_event_id")
+    if last:
+        return parse(last)
     since = query.get("since")
     if not since:
         return None
@@ -77,3 +91,10 @@ def position_of(
     except ValueError as error:
         raise PositionError(f"since: {error}; it may also be milliseconds since 1970") from None
     return Millis(max(0, ms), chosen=True)
+
+
+def _refuse_slips(query: QueryParams, slips: Mapping[str, str]) -> None:
+    """Raise Problem 400 for a parameter whose right name is known."""
+    for name, right in slips.items():
+        if name in query:
+            raise Problem(400, f"{name}: there is no such parameter; the name is {right}")

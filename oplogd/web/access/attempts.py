@@ -21,12 +21,13 @@ however many addresses come.
 """
 
 import hashlib
-import ipaddress
 import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
+
+from oplogd.networks import units_of
 
 
 class AttemptLimit(NamedTuple):
@@ -59,7 +60,6 @@ _REMEMBERED_PER_ADDRESS = 16
 _REMEMBERED = 1_024
 _KNOWN = 4_096
 _BUCKETS = 2_048
-_UNKNOWN = "unknown"
 
 
 class MemoryBounds(NamedTuple):
@@ -264,25 +264,3 @@ class AttemptLimiter:
             return True
         bucket = self._addresses.get(units_of(address)[0])
         return bucket is not None and attempt in bucket.wrong
-
-
-def units_of(address: str) -> tuple[str, str]:
-    """Return the units that guesses of an address count for: the address (IPv6: its /64) and its
-    network.
-
-    All texts that are no IP address are one unit: a proxy may claim any name, and a new name must
-    not bring new guesses.
-    """
-    try:
-        ip = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return _UNKNOWN, _UNKNOWN
-    if isinstance(ip, ipaddress.IPv6Address):
-        if ip.ipv4_mapped is None:
-            return _network(ip, 64), _network(ip, 48)
-        ip = ip.ipv4_mapped
-    return str(ip), _network(ip, 24)
-
-
-def _network(ip: ipaddress.IPv4Address | ipaddress.IPv6Address, bits: int) -> str:
-    return str(ipaddress.ip_network((ip, bits), strict=False))

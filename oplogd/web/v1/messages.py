@@ -6,6 +6,7 @@ from fastapi import FastAPI, Request, Response
 
 from oplogd.errors import MessageError
 from oplogd.ingest.appends import Appends
+from oplogd.ingest.ignored import Ignored, IgnoredMembers
 from oplogd.ingest.intake import Intake
 from oplogd.media_types import JSON
 from oplogd.names import OPLOG
@@ -19,6 +20,7 @@ from oplogd.topics.rights import Right, Rights
 from oplogd.transaction import Isolation
 from oplogd.web.bodies import BodyReader
 from oplogd.web.fence import fence_of, refuse_fence
+from oplogd.web.ignored import told
 from oplogd.web.problem import Problem
 from oplogd.web.v1 import describe
 from oplogd.web.v1.requests import (
@@ -48,6 +50,7 @@ def add_publish(
     publisher: Publisher,
     pointers: PointerService,
     intake: Intake,
+    ignored: IgnoredMembers,
     bodies: BodyReader,
     appends: Appends,
     is_stopping: Callable[[], bool],
@@ -66,7 +69,9 @@ def add_publish(
                 refuse_reserved(name)
             codec = codec_for(request)
             if name == OPLOG:
-                await intake.store(await operations(request, codec), fence)
+                found = Ignored()
+                await intake.store(await operations(request, codec, found), fence)
+                return Response(status_code=200, headers=HEADERS | told(request, found, ignored))
             else:
                 pointer, messages = await read_messages(request, codec, bodies, publisher)
                 if pointer is not None:
@@ -79,7 +84,7 @@ def add_publish(
                 await publisher.publish(name, messages, fence)
         return Response(status_code=200, headers=HEADERS)
 
-    async def operations(request: Request, codec: Codec) -> list[Operation]:
+    async def operations(request: Request, codec: Codec, found: Ignored) -> list[Operation]:
         arrival = bodies.arrival()
         try:
             async with bodies.received(request, "operations") as raw:
@@ -87,7 +92,7 @@ def add_publish(
                     reading_publish(
                         codec,
                         raw,
-                        lambda given: decode(codec.operation(given), arrival),
+                        lambda given: decode(codec.operation(given), arrival, found.add),
                         intake.max_operations,
                     )
                 )

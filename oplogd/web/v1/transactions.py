@@ -8,6 +8,7 @@ from fastapi import FastAPI, Request, Response
 
 from oplogd.ingest.appends import Appends
 from oplogd.ingest.body import Octets
+from oplogd.ingest.ignored import Ignored, IgnoredMembers
 from oplogd.media_types import JSON
 from oplogd.names import SYSTEM
 from oplogd.operation import format_ms
@@ -18,6 +19,7 @@ from oplogd.transactions import rules
 from oplogd.transactions.service import TransactionService
 from oplogd.web.bodies import BodyReader
 from oplogd.web.fence import fence_of
+from oplogd.web.ignored import told
 from oplogd.web.problem import COMMON_HEADERS
 from oplogd.web.v1 import describe_transactions as describe
 from oplogd.web.v1.pages import Asked, key_in, listed
@@ -41,6 +43,7 @@ def add_transactions(
     app: FastAPI,
     rights: Rights[Request],
     service: TransactionService,
+    ignored: IgnoredMembers,
     bodies: BodyReader,
     appends: Appends,
     is_stopping: Callable[[], bool],
@@ -63,10 +66,12 @@ def add_transactions(
         with continuing():
             id_ = id_of(request)
             await service.require_fence(id_, fence_of(request))
-            writing = await read_records(request)
+            found = Ignored()
+            writing = await read_records(request, found)
             for name in writing.topics:
                 rights.require(request, Right.WRITE, *name)
-            return await show(await appends.confirmed(service.write(id_, writing)))
+            written = await appends.confirmed(service.write(id_, writing))
+            return await show(written, HEADERS | told(request, found, ignored))
 
     @app.post(f"{TXN}/commit", **describe.COMMIT)
     async def commit(request: Request) -> Response:
@@ -115,11 +120,11 @@ def add_transactions(
     async def read(request: Request) -> Octets:
         return await read_json(bodies, request, _MAX_BYTES)
 
-    async def read_records(request: Request) -> rules.Writing:
+    async def read_records(request: Request, found: Ignored) -> rules.Writing:
         async with bodies.received(request, "records") as raw:
             require_json(request, raw)
             return await bodies.work(
-                rules.parsing_records(raw, bodies.arrival(), service.limits.records)
+                rules.parsing_records(raw, bodies.arrival(), service.limits.records, found.add)
             )
 
     async def show(transaction: Transaction, headers: dict[str, str] = HEADERS) -> Response:

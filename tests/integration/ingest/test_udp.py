@@ -11,6 +11,7 @@ import pytest
 
 from oplogd.clock import Clock, now_ms
 from oplogd.ingest.counters import Counters
+from oplogd.ingest.ignored import IgnoredMembers
 from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.udp import UdpIngest, open_sockets
 from oplogd.operation import format_ms
@@ -31,7 +32,7 @@ async def test_a_stop_reads_the_datagrams_in_the_kernel_in_turns_with_other_work
     (sock,) = open_sockets([(socket.AF_INET, "127.0.0.1", 0)])
     counters = Counters()
     queue = IngestQueue(10 * HELD, 1 << 30)
-    ingest = UdpIngest([sock], queue, counters)
+    ingest = UdpIngest([sock], queue, counters, IgnoredMembers(counters))
     raw = operation().data.replace(b"{", b'{"event":"insert",', 1)
     address = sock.getsockname()
     turns = 0
@@ -59,7 +60,9 @@ async def test_a_call_ends_after_three_milliseconds_of_costly_datagrams() -> Non
     counters = Counters()
     seconds = itertools.count(0, 0.001)  # one millisecond passes with each look at the clock
     clock = Clock(monotonic=lambda: next(seconds))
-    ingest = UdpIngest([sock], IngestQueue(1000, 1 << 30), counters, clock)
+    ingest = UdpIngest(
+        [sock], IngestQueue(1000, 1 << 30), counters, IgnoredMembers(counters), clock
+    )
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         for _ in range(9):
             sender.sendto(VALID, sock.getsockname())
@@ -79,7 +82,7 @@ async def reading(
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     (sock,) = open_sockets([(family, host, 0)])
     counters = Counters()
-    ingest = UdpIngest([sock], IngestQueue(1000, 1 << 30), counters)
+    ingest = UdpIngest([sock], IngestQueue(1000, 1 << 30), counters, IgnoredMembers(counters))
     try:
         yield ingest, counters, sock.getsockname()
     finally:

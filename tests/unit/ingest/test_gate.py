@@ -10,6 +10,7 @@ from oplogd.errors import DiskFullError, StoreUnavailableError
 from oplogd.health import Health
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.gate import LOOK_SECONDS, SWEEP_SECONDS, Gate
+from oplogd.ingest.ignored import IgnoredMembers
 from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.udp import UdpIngest
 from oplogd.ingest.writer import Writer
@@ -188,8 +189,8 @@ async def test_what_is_refused_takes_no_room_in_queues() -> None:
 
 async def test_operations_by_udp_are_discarded_while_the_gate_is_closed() -> None:
     bench = Bench()
-    counters = Counters()
-    udp = UdpIngest([], IngestQueue(3, HUGE, bench.gate.admit), counters)
+    counters, queue = Counters(), IngestQueue(3, HUGE, bench.gate.admit)
+    udp = UdpIngest([], queue, counters, IgnoredMembers(counters))
     await bench.look(0)
     udp._enqueue(numbered(2))
     assert counters.discarded == 2

@@ -12,6 +12,8 @@ from oplogd.errors import NotConfirmedError, StoreUnavailableError
 from oplogd.health import Health
 from oplogd.ingest.appends import Appends
 from oplogd.ingest.budget import Budgets
+from oplogd.ingest.counters import Counters
+from oplogd.ingest.ignored import IgnoredMembers
 from oplogd.names import TopicName
 from oplogd.pointers.service import PointerService
 from oplogd.store.transactions import Limits
@@ -85,7 +87,10 @@ class Bench:
         def stopping() -> bool:
             return self.stopping
 
-        add_publish(self.app, rights, publisher, service, intake, bodies, appends, stopping)
+        ignored = IgnoredMembers(Counters())
+        add_publish(
+            self.app, rights, publisher, service, intake, ignored, bodies, appends, stopping
+        )
         add_pointers(self.app, rights, service, publisher, bodies, appends, stopping)
 
     async def post(self, path: str, body: Any) -> Answer:

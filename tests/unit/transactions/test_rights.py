@@ -10,6 +10,8 @@ from fastapi import FastAPI, Request
 from oplogd.health import Health
 from oplogd.ingest.appends import Appends
 from oplogd.ingest.budget import Budgets
+from oplogd.ingest.counters import Counters
+from oplogd.ingest.ignored import IgnoredMembers
 from oplogd.names import TopicName
 from oplogd.store.transactions import Limits
 from oplogd.topics.known import KnownTopics
@@ -67,7 +69,8 @@ async def app_with_topics() -> FastAPI:
     app = FastAPI()
     add_error_handlers(app, ())
     bodies = BodyReader(Budgets.of(1 << 20, 30.0), 1 << 20)
-    add_transactions(app, RightsOfTopics(), service, bodies, Appends(Health()), lambda: False)
+    ignored, appends = IgnoredMembers(Counters()), Appends(Health())
+    add_transactions(app, RightsOfTopics(), service, ignored, bodies, appends, lambda: False)
     return app
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from oplogd.networks import units_of
 from oplogd.web.access.attempts import (
     ADDRESS,
     CELL,
@@ -16,7 +17,6 @@ from oplogd.web.access.attempts import (
     AttemptLimit,
     AttemptLimiter,
     MemoryBounds,
-    units_of,
 )
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.properties import examples

@@ -2,7 +2,8 @@
 
 import pytest
 
-from oplogd.web.access.refused import MAX_ADDRESSES, QUIET_SECONDS, RefusedPasswords
+from oplogd.senders import MAX_ADDRESSES
+from oplogd.web.access.refused import QUIET_SECONDS, RefusedPasswords
 from tests.kits.clock.virtual import VirtualClock
 
 WRONG = "it is wrong"

@@ -5,7 +5,16 @@ import re
 import pytest
 
 from tests.contract.wire.store_kinds import on_one_store
-from tests.kits.contract.wire import SSE, Headers, RawStream, Target, operation, said, wait_until
+from tests.kits.contract.wire import (
+    RESET,
+    SSE,
+    Headers,
+    RawStream,
+    Target,
+    operation,
+    said,
+    wait_until,
+)
 
 
 @on_one_store
@@ -57,6 +66,45 @@ def test_any_other_accept_is_answered_with_the_right_one(
     if method == "GET":
         assert "text/event-stream" in reply.problem()
         assert "Accept" in reply.problem()
+
+
+@on_one_store
+@pytest.mark.parametrize(
+    ("given", "right"),
+    [
+        ("type", "types"),
+        ("parent", "parents"),
+        ("checkpoints", "checkpoint"),
+        ("last-event-id", "last_event_id"),
+        ("last_event", "last_event_id"),
+        ("start", "last_event_id"),
+    ],
+)
+def test_a_parameter_that_is_nearly_one_is_refused_with_the_right_name(
+    target: Target, given: str, right: str
+) -> None:
+    reply = target.request("GET", f"/ops?{given}=1", headers=SSE)
+    assert reply.status == 400
+    assert reply.problem() == f"{given}: there is no such parameter; the name is {right}"
+
+
+@on_one_store
+def test_other_parameters_are_ignored(target: Target) -> None:
+    with target.follow(utm_source="x", id="1", filter="y", Type="z", page="2") as stream:
+        target.store(operation("insert", "a", "thing"))
+        assert said(stream.block()) == ("insert", "a")
+
+
+@on_one_store
+def test_the_position_of_a_polyfill_counts_and_wins_over_the_one_of_its_address(
+    target: Target,
+) -> None:
+    with target.follow(lastEventId="0") as stream:
+        assert stream.block() == RESET
+    with target.follow(last_event_id="1", lastEventId="0") as stream:
+        assert stream.block() == RESET
+    reply = target.request("GET", "/ops?lastEventId=x&last_event_id=0", headers=SSE)
+    assert reply.status == 400
 
 
 @on_one_store
