@@ -207,8 +207,9 @@ STATUS: dict[str, Any] = {
     "operation_id": "status",
     "summary": "Counters and the state of queue, ring and store",
     "description": "For requests with the password of the stream, also the connected consumers and"
-    " the last refused datagrams. If no password is set, they are shown on this machine only. The lag"
-    " of a consumer counts what was not yet handed to its connection, not what it has not handled.",
+    " the last refused datagrams. If no password is set, they are shown on this machine only. The"
+    " lag of a consumer counts what was not yet handed to its connection, not what it has not"
+    " handled.",
     "response_model": None,
     "responses": {
         200: {"description": "OK", "content": {"application/json": {"example": {"status": "OK"}}}},

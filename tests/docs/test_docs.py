@@ -20,8 +20,10 @@ import pytest
 
 from oplog_sync import settings as job_settings
 from oplogc.ctl.lease import lease
-from oplogc.ctl.namespaces import namespaces
+from oplogc.ctl.namespaces import namespace
 from oplogc.ctl.pointer import pointer
+from oplogc.ctl.send import send
+from oplogc.ctl.status import consumers, status
 from oplogc.ctl.topic import topic
 from oplogc.ctl.txn import txn
 from oplogc.tail_settings import FLAGS
@@ -80,9 +82,9 @@ def tail_flags() -> str:
 
 def ctl_flags() -> str:
     """Return a table of the commands with their own flags, and one of the flags that all have."""
-    groups = (topic, txn, pointer, lease)
-    commands = [(f"{group.name} ", each) for group in groups for each in group.commands.values()]
-    commands.append(("", namespaces))
+    groups = (topic, txn, pointer, lease, namespace)
+    commands: list[tuple[str, click.Command]] = [("", each) for each in (status, consumers, send)]
+    commands += [(f"{group.name} ", each) for group in groups for each in group.commands.values()]
     shared = set.intersection(*({each.name for each in command.params} for _, command in commands))
     rows = ["| command | flag | |", "|---|---|---|"]
     for prefix, command in commands:

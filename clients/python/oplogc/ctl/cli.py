@@ -11,9 +11,11 @@ from click.shell_completion import shell_complete
 from oplogc import __version__
 from oplogc.address import shown_text
 from oplogc.ctl.lease import lease
-from oplogc.ctl.namespaces import namespaces
-from oplogc.ctl.options import PREFIX, VARIABLES, Failed, source_of
+from oplogc.ctl.namespaces import namespace, namespaces
+from oplogc.ctl.options import PREFIX, VARIABLES, Failed, before_command, source_of
 from oplogc.ctl.pointer import pointer
+from oplogc.ctl.send import send
+from oplogc.ctl.status import consumers, status
 from oplogc.ctl.topic import topic
 from oplogc.ctl.txn import txn
 from oplogc.errors import OplogError
@@ -34,6 +36,9 @@ setting.
 
 \b
 Examples:
+  oplogctl status
+  oplogctl send update video/x1 --parent user/ada
+  oplogctl consumers --url http://agent:8042
   oplogctl topic create orders --ttl 30d
   oplogctl topic publish orders '{"order": 7}' --key 7
   oplogctl topic publish orders - < orders.ndjson
@@ -56,11 +61,9 @@ def command() -> None:
     """Operate an oplog agent over HTTP."""
 
 
-command.add_command(topic)
-command.add_command(txn)
-command.add_command(pointer)
-command.add_command(lease)
-command.add_command(namespaces)
+for _command in (status, consumers, send, topic, txn, pointer, lease, namespace, namespaces):
+    command.add_command(_command)
+before_command(command)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

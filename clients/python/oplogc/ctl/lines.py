@@ -79,11 +79,11 @@ _TITLES = ("OFFSET", "TIME", "KIND", "POINTER/TXN", "STATE", "RECORDS", "BYTES")
 
 def entry_lines(entries: Sequence[Entry]) -> list[str]:
     """Return a table with its titles, empty if there are no entries."""
-    return _table(_TITLES, map(_row, entries))
+    return table(_TITLES, map(_row, entries))
 
 
 def namespace_lines(namespaces: Sequence[Namespace]) -> list[str]:
-    return _table(("NAMESPACE", "TOPICS"), ((name, str(count)) for name, count in namespaces))
+    return table(("NAMESPACE", "TOPICS"), ((name, str(count)) for name, count in namespaces))
 
 
 def namespace_json(namespace: Namespace) -> str:
@@ -92,7 +92,7 @@ def namespace_json(namespace: Namespace) -> str:
 
 def lease_lines(leases: Sequence[Lease]) -> list[str]:
     """Return a table with its titles. A lease that anyone may acquire has no time left."""
-    return _table(
+    return table(
         ("LEASE", "HOLDER", "TERM", "LEFT", "NOTE"),
         (
             (
@@ -113,7 +113,7 @@ def lease_json(lease: Lease) -> str:
 
 def listed_pointer_lines(pointers: Sequence[ListedPointer]) -> list[str]:
     """Return a table with its titles, empty if there are no pointers."""
-    return _table(
+    return table(
         ("TOPIC", "POINTER", "STATE", "HOLDS", "BEGUN", "EXPIRES"),
         (
             (
@@ -143,7 +143,7 @@ def listed_pointer_json(pointer: ListedPointer) -> str:
     return json.dumps(shown)
 
 
-def _table(titles: tuple[str, ...], cells: Iterable[tuple[str, ...]]) -> list[str]:
+def table(titles: tuple[str, ...], cells: Iterable[tuple[str, ...]]) -> list[str]:
     """Return the lines of a table, none if it has no rows."""
     rows = [titles, *cells]
     if len(rows) == 1:

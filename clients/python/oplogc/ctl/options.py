@@ -1,7 +1,8 @@
 """Options of all subcommands: the agent, its passwords, the topic, the output."""
 
+import asyncio
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import urlsplit
@@ -10,10 +11,15 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
+from oplogc.address import check_proxy, shown
+from oplogc.answers import AGENT, Answer
 from oplogc.ctl import values
+from oplogc.http_client import Http, NoAnswer
 from oplogc.tail_settings import DEFAULT_URL, agent_url, password_in_file
 from oplogc.topics import Isolation, NotAllowed, TopicConsumer, Topics
-from oplogc.topics.calls import READ_UNCOMMITTED, check_isolation
+from oplogc.topics.agents import Agents
+from oplogc.topics.calls import READ_UNCOMMITTED, Call, check_isolation, refusal
+from oplogc.topics.client import MAX_ANSWER_BYTES
 from oplogc.topics.names import topic_name
 
 if TYPE_CHECKING:
@@ -23,6 +29,8 @@ else:
 
 PREFIX = "OPLOGCTL_"
 BACKOFF = (0.5, 5.0)
+# Seconds that one attempt of a request may take.
+_TIMEOUT = 30.0
 
 
 class Converted(ParamType):
@@ -75,7 +83,22 @@ def given_flag(*names: str) -> str:
 
 
 class Option(click.Option):
-    """Reads its variable from the mapping in the context. An empty variable is not set."""
+    """Reads its variable from the mapping in the context. An empty variable is not set.
+
+    A flag that was given before the command counts unless it is given behind it, too.
+    """
+
+    def consume_value(
+        self, ctx: click.Context, opts: Mapping[str, Any]
+    ) -> tuple[Any, ParameterSource]:
+        value, source = super().consume_value(ctx, opts)
+        before = f"{PREFIX}{self.name}"
+        if source is ParameterSource.COMMANDLINE:
+            if ctx.parent is None:
+                ctx.meta[before] = value
+        elif before in ctx.meta:
+            return ctx.meta[before], ParameterSource.COMMANDLINE
+        return value, source
 
     def value_from_envvar(self, ctx: click.Context) -> Any:
         names = [self.envvar] if isinstance(self.envvar, str) else list(self.envvar or ())
@@ -133,6 +156,54 @@ class Connection:
         variable = f"{PREFIX}{kind.upper().replace('-', '_')}"
         return f"the agent needs a password: give --{kind}-file or {variable} (HTTP 401)"
 
+    def ask(self, call: Call) -> Answer:
+        """Return the answer of the agent to a request that succeeds; tried as ``--retry-for`` says.
+
+        Raises click.UsageError for a bad address, UnavailableError, RefusedError.
+        """
+
+        async def ask(agents: Agents) -> Answer:
+            answer, _ = await agents.ask(call)
+            if (error := refusal(call, answer)) is not None:
+                raise error
+            return answer
+
+        return self._with_agents(ask)
+
+    def ask_once(self, call: Call) -> Answer:
+        """Return the answer, whatever it is. Raises click.UsageError for a bad address, Failed."""
+
+        async def ask(agents: Agents) -> Answer:
+            answer, to = await agents.ask_once(call)
+            if isinstance(answer, NoAnswer):
+                raise Failed(f"{shown(to.url)}: {answer.reason}")
+            return answer
+
+        return self._with_agents(ask)
+
+    def _with_agents(self, ask: Callable[[Agents], Awaitable[Answer]]) -> Answer:
+        async def run() -> Answer:
+            http = Http(self.proxy, _TIMEOUT, MAX_ANSWER_BYTES, AGENT)
+            try:
+                return await ask(
+                    Agents(
+                        self.url,
+                        self.password,
+                        self.ingest_password,
+                        http,
+                        BACKOFF,
+                        self.retry_for,
+                    )
+                )
+            finally:
+                await http.aclose()
+
+        try:
+            check_proxy(self.proxy)
+            return asyncio.run(run())
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+
     def stream(self, topic: str, **options: Any) -> TopicConsumer:
         """Raises click.UsageError for a bad address, StateFileError."""
         try:
@@ -178,6 +249,23 @@ _FLAGS: tuple[Callable[[Any], Any], ...] = (
         help="How long to try again while the agent is away or busy. `follow` tries for ever.",
     ),
 )  # fmt: skip
+
+
+def before_command(group: click.Command) -> click.Command:
+    """Add the options of the connection to a group, whose commands then read them."""
+    for flag in _FLAGS:
+        given = flag(lambda: None).__click_params__[0]
+        group.params.append(
+            Option(
+                given.opts,
+                type=Converted(given.metavar, str),  # the command converts it
+                metavar=given.metavar,
+                expose_value=False,
+                help=given.help,
+            )
+        )
+    return group
+
 
 VARIABLES = (
     "OPLOGCTL_URL",

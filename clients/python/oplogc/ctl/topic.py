@@ -10,7 +10,7 @@ from oplogc.ctl import topic_reading, topic_writing, values
 from oplogc.ctl.lines import topic_json, topic_line
 from oplogc.ctl.options import Connection, Converted, as_json, connected, named, option
 from oplogc.topics import Topic
-from oplogc.topics.names import DEFAULT_NAMESPACE, namespace_name
+from oplogc.topics.names import namespace_name
 
 
 @click.group(no_args_is_help=True)
@@ -137,16 +137,18 @@ def _kept(before: int | None, given: int | None) -> int | None:
 @click.argument(
     "namespace",
     metavar="[NAMESPACE]",
-    default=DEFAULT_NAMESPACE,
+    required=False,
     type=Converted("NAMESPACE", namespace_name),
 )
 @as_json
 @connected(writes=False)
-def list_(connection: Connection, namespace: str, as_json: bool) -> None:
-    """List the topics of a namespace. Without one: of the namespace default."""
+def list_(connection: Connection, namespace: str | None, as_json: bool) -> None:
+    """List the topics of a namespace. Without one: of all namespaces."""
     with connection.topics() as topics:
-        for each in topics.list(namespace):
-            _show_topic(each, as_json)
+        names = [each.name for each in topics.namespaces()] if namespace is None else [namespace]
+        for name in names:
+            for each in topics.list(name):
+                _show_topic(each, as_json)
 
 
 @topic.command()

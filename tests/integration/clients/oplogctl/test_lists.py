@@ -82,11 +82,12 @@ def test_pointers_of_all_topics_are_fetched(agent: Agent) -> None:
 def test_the_commands_print_tables_and_json(
     agent: Agent, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert printed(agent, capsys, "namespaces") == [
+    assert printed(agent, capsys, "namespace", "list") == [
         "NAMESPACE  TOPICS", "a          2", "b          1", "c          1", "d          1",
         "system     1",
     ]  # fmt: skip
-    assert json.loads(printed(agent, capsys, "namespaces", "--json")[0]) == {
+    assert printed(agent, capsys, "namespaces") == printed(agent, capsys, "namespace", "list")
+    assert json.loads(printed(agent, capsys, "namespace", "list", "--json")[0]) == {
         "name": "a",
         "topics": 2,
     }
@@ -109,6 +110,15 @@ def test_the_commands_print_tables_and_json(
     assert re.fullmatch(r"l2 +- +1 +- +-", rows[1])
     one = json.loads(printed(agent, capsys, "lease", "list", "--json")[1])
     assert one == {"name": "l2", "holder": None, "term": 1, "expires_in_ms": 0, "note": ""}
+
+
+def test_the_topics_of_all_namespaces_are_listed_unless_one_is_named(
+    agent: Agent, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = printed(agent, capsys, "topic", "list")
+    assert [line.partition(" ")[0] for line in lines] == [*NAMES, "system/oplog"]
+    lines = printed(agent, capsys, "topic", "list", "a")
+    assert [line.partition(" ")[0] for line in lines] == ["a/x", "a/y"]
 
 
 def test_answers_of_other_servers_are_no_lists(topics_of: TopicsOf) -> None:

@@ -1,0 +1,69 @@
+"""The commands ``oplogctl status`` and ``oplogctl consumers``."""
+
+import json
+from typing import Any
+
+import click
+
+from oplogc.answers import printable
+from oplogc.ctl.options import Connection, Failed, as_json, connected
+from oplogc.ctl.status_lines import consumer_lines, status_lines
+from oplogc.topics.calls import Call, refusal
+
+_STATUS = Call("GET", "/status")
+_DEGRADED = 503
+
+
+@click.command()
+@as_json
+@connected(writes=False)
+def status(connection: Connection, as_json: bool) -> None:
+    """Show whether an agent works, and its main figures.
+
+    Ends with exit code 1 if it is DEGRADED. With --json: the whole answer of /status.
+    """
+    found = _status(connection)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        for line in status_lines(found):
+            print(line)
+    if found["status"] != "OK":
+        reason = found.get("reason", "it gives no reason")
+        raise Failed(printable(f"the agent is {found['status']}: {reason}"))
+
+
+@click.command()
+@as_json
+@connected(writes=False)
+def consumers(connection: Connection, as_json: bool) -> None:
+    """List the consumers that are connected to an agent, the largest lag first.
+
+    LAG counts what was not yet handed to a consumer's connection. What a consumer has received and
+    not handled yet is not in it.
+    """
+    found = _status(connection)
+    if "consumers" not in found:
+        raise Failed(
+            "the agent shows its consumers only to those who may read: give --password-file, or"
+            " without a password ask on its own machine"
+        )
+    listed = found["consumers"]
+    for line in map(json.dumps, listed) if as_json else consumer_lines(listed):
+        print(line)
+    if left := found.get("consumers_left_out"):
+        click.echo(f"and {left:,} others", err=True)
+
+
+def _status(connection: Connection) -> dict[str, Any]:
+    """Return the members of /status, also of an agent that is degraded. Raises OplogError."""
+    answer = connection.ask_once(_STATUS)
+    try:
+        found = answer.json()
+        if isinstance(found, dict) and isinstance(found["status"], str):
+            return found
+    except (ValueError, KeyError):
+        pass
+    if answer.status != _DEGRADED and (error := refusal(_STATUS, answer)) is not None:
+        raise error
+    raise Failed(f"{answer.url} is no agent: it has no status")
