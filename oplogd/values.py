@@ -113,6 +113,9 @@ def size_or_0(least: int) -> Callable[[str], int]:
     return lambda text: 0 if text.strip() == "0" else sized(text)
 
 
+# SQLite's names of a database that is in no file.
+_IN_MEMORY = (":memory:", "file::memory:")
+
 _SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -166,6 +169,11 @@ def switch(text: str) -> bool:
 def path(text: str) -> Path:
     if not text:
         raise ValueError("the path is empty")
+    if text in _IN_MEMORY:
+        raise ValueError(
+            f"{text!r} is no file, and an agent keeps its data in one; for a trial, name a file in"
+            " a temporary folder"
+        )
     return Path(text)
 
 

@@ -98,7 +98,11 @@ def _sources(settings: PipeSettings, folder: Folder) -> list[SourceStatus]:
 
 def folder_lines(settings: PipeSettings, folder: Folder) -> list[str]:
     """Return the lines for people, from the folder."""
-    where = "" if settings.listen is None else f"; no answer from this pipe at {settings.listen}"
+    hint = (
+        "set listen to see those of a running pipe"
+        if settings.listen is None
+        else f"no answer from this pipe at {settings.listen}"
+    )
     end = folder.log.end
     sources = [
         (each.name, _phase(each), each.position or "none") for each in _sources(settings, folder)
@@ -113,7 +117,7 @@ def folder_lines(settings: PipeSettings, folder: Folder) -> list[str]:
         for each in folder.sinks
     ]
     return [
-        f"pipe: as on disk{where}",
+        f"pipe: figures from its folder; {hint}",
         _log_line(log_status(folder.log)),
         "",
         *table(["SOURCE", "PHASE", "POSITION"], sources),

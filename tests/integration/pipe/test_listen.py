@@ -174,9 +174,11 @@ async def test_status_shows_the_figures_of_a_running_pipe(
     CommitLog.open(tmp_path / "pipe").close()
     served.status = msgspec.structs.replace(STATUS, folder="/another/pipe")
     lines = await run_status(capsys, "-f", str(file))
-    assert lines[0] == f"pipe: as on disk; no answer from this pipe at {served.address}"
+    assert (
+        lines[0] == f"pipe: figures from its folder; no answer from this pipe at {served.address}"
+    )
     with socket.create_server(("127.0.0.1", 0)) as closed:
         nobody = f"127.0.0.1:{closed.getsockname()[1]}"
     file.write_text(SETTINGS.replace("ADDRESS", nobody))
     lines = await run_status(capsys, "-f", str(file))
-    assert lines[0] == f"pipe: as on disk; no answer from this pipe at {nobody}"
+    assert lines[0] == f"pipe: figures from its folder; no answer from this pipe at {nobody}"

@@ -299,7 +299,7 @@ def test_status_shows_the_folder(pipe: Pipe) -> None:
     Checkpoints(pipe.dir).save(SOURCE, SourceCheckpoint(SOURCE, "p9", 2, 0, 1234, 5000))
     size = (pipe.dir / f"{0:020}.log").stat().st_size
     assert pipe.out("status") == [
-        "pipe: as on disk",
+        "pipe: figures from its folder; set listen to see those of a running pipe",
         f"log: offsets 0 to 5, {size} bytes in 1 segment"
         if size < 1000
         else f"log: offsets 0 to 5, {size / 1000:.1f} KB in 1 segment",
