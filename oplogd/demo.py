@@ -24,7 +24,7 @@ _WELCOME = """
     {url}/docs      the HTTP API
     {url}/status    the counters
 
-  In another terminal, send an operation (one line):
+  In another terminal, send an operation (one line), which is answered with 204:
     {send}
   and follow the log, live or (with Last-Event-ID: 0) from a full copy of what exists:
     curl -sN -H 'Accept: text/event-stream' {url}/
@@ -33,7 +33,7 @@ _WELCOME = """
   Ctrl-C ends it.
 """
 _SEND = (
-    "curl -s -H 'Content-Type: application/json'"
+    r"curl -s -w '%{{http_code}}\n' -H 'Content-Type: application/json'"
     """ -d '{{"event":"insert","type":"video","id":"mine"}}' {url}/"""
 )
 _PAUSE = 0.4

@@ -61,7 +61,8 @@ def _try_agent(folder: Path, environ: dict[str, str], send: str, follow: str, sh
     with _started("exec oplogd", folder, environ) as agent:
         while "store" not in _lines(agent, 1)[0]:
             pass
-        for number, command in enumerate(here(send).splitlines(), 1):
+        commands = here(send).replace("\\\n", "").splitlines()  # one may have several lines
+        for number, command in enumerate(commands, 1):
             _run(command, folder, environ)
             _wait_for(number, here("curl -s http://localhost:8042/status"), folder, environ)
         wanted = _alike(shown).splitlines()

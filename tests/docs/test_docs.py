@@ -375,13 +375,8 @@ def test_the_demo_shows_how_to_send_and_follow_and_produces() -> None:
         pasted = [line.strip() for line in lines if line.startswith("    curl")]
         assert len(pasted) == 3
         send, live, _ = pasted
-        subprocess.run(
-            ["bash", "-ec", send],
-            check=True,
-            timeout=30,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        sent = subprocess.run(["bash", "-ec", send], check=True, timeout=30, capture_output=True)
+        assert sent.stdout == b"204\n"
         with subprocess.Popen(
             ["bash", "-c", f"exec {live}"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         ) as curl:

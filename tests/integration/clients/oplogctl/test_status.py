@@ -33,13 +33,13 @@ def test_an_operation_is_sent_with_its_parents(agent: Agent, capsys: Capture) ->
         url = ("--url", agent.url)
         code, out, err = run(capsys, "send", "update", "Video/x/1", *parents, *url)
         assert (code, out, err) == (0, ["update of video/x/1 is stored"], "")
-        event = stream.next()
+        (event,) = stream.take(1)
         assert (event.event, event.key) == ("update", "video/x/1")
         assert json.loads(event.data)["parents"] == ["user/ada", "a,b"]
         time = ("--timestamp", "2026-01-31T13:00:00+01:00")
         code, out, _ = run(capsys, "send", "delete", "video/y", *time, "--json", *url)
         assert (code, json.loads(out[0])) == (0, {"event": "delete", "type": "video", "id": "y"})
-        event = stream.next()
+        (event,) = stream.take(1)
         data = json.loads(event.data)
         assert (data["timestamp"], data["parents"]) == ("2026-01-31T12:00:00.000Z", [])
 
