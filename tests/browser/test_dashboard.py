@@ -9,6 +9,7 @@ from playwright.async_api import Page, expect
 
 from tests.browser.visit import Visit
 from tests.kits.agents.agent import Agent
+from tests.kits.agents.topics import Topic
 from tests.kits.clients.restart import agent_on, free_port
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -246,8 +247,28 @@ async def test_the_consumers_are_listed_with_filter_position_and_lag(
         consumer = rows.filter(has_text="user, video, user/ada")
         await expect(consumer.locator("td").nth(0)).to_contain_text("search (127.0.0.1:")
         await expect(consumer.locator("td").nth(1)).to_have_text(re.compile(f"^{newest}.*0 sent$"))
-        await expect(consumer.locator("td").nth(2)).to_have_text(re.compile("^0.*no lag$"))
+        await expect(consumer.locator("td").nth(2)).to_have_text(re.compile("^0.*all sent$"))
+        await expect(rows.filter(has_text="all operations")).to_have_count(1)  # the page itself
+        await expect(page.locator("#consumers-count")).to_have_text(
+            "2, by lag: what is not yet sent to them"
+        )
         await expect(page.locator("[data-plot=clients] .big span")).to_have_text("2")
+
+
+async def test_followers_of_topics_are_shown_with_their_topic_and_what_holds_them(
+    agent: Agent, visit: Visit
+) -> None:
+    orders, bills = (Topic(agent, f"shop/{name}").create() for name in ("orders", "bills"))
+    with orders.stream(isolation="read_committed"), bills.stream():
+        bills.publish("bill")
+        under = {"transactionWritePointer": 7, "messages": ["order"]}
+        assert agent.request("POST", f"{orders.path}/publish", under).status == 200
+        page = await visit.open(f"{agent.url}/")
+        rows = page.locator("#consumer-rows tr")
+        held, free = rows.filter(has_text="topic shop/orders"), rows.filter(has_text="shop/bills")
+        await expect(held.locator("td").nth(1)).to_contain_text("held by pointer 7, 0 sent")
+        await expect(held.locator("td").nth(2)).to_have_text("1held")
+        await expect(free.locator("td").nth(2)).to_have_text("0all sent")
 
 
 async def test_an_outage_of_the_store_and_its_end_are_shown(visit: Visit, tmp_path: Path) -> None:
@@ -260,6 +281,9 @@ async def test_an_outage_of_the_store_and_its_end_are_shown(visit: Visit, tmp_pa
             file.rename(file.with_name(f"aside-{file.name}"))
         agent.send_udp(operation("insert", "waits"))
         await expect(page.locator("#notice")).to_contain_text("the file is gone")
+        await expect(page.locator("#empty")).to_have_text(
+            "No operation comes while the agent is degraded."
+        )
         await expect(page).to_have_title("Degraded: oplog")
         for file in files:
             file.with_name(f"aside-{file.name}").rename(file)

@@ -73,6 +73,12 @@ function objectsNote({ deleted, lag }) {
   return notes.join(", ");
 }
 
+/** Text in place of operations while there are none. `status`: null if the agent does not answer. */
+function waitingText(status) {
+  if (status === null) return "The agent does not answer.";
+  return status.status === "OK" ? "Waiting for the next operation." : "No operation comes while the agent is degraded.";
+}
+
 class Figures {
   #plots = {};
   #gauges = {};
@@ -156,12 +162,13 @@ class Figures {
       line.append(strong, text);
       return line;
     }));
+    setText(byId("empty"), waitingText(status));
     document.title = lines.length ? `${lines[0][1]}: oplog` : "oplog";
   }
 
   #consumers({ consumers, consumers_left_out: leftOut, clients }) {
     const note = byId("consumers-note"), body = byId("consumer-rows");
-    setText(byId("consumers-count"), consumers ? `${count(clients)}, largest lag first` : "");
+    setText(byId("consumers-count"), consumers ? `${count(clients)}, by lag: what is not yet sent to them` : "");
     const shown = (consumers ?? []).slice(0, SHOWN_CONSUMERS);
     while (body.rows.length > shown.length) body.deleteRow(-1);
     while (body.rows.length < shown.length) consumerRow(body);
@@ -183,13 +190,16 @@ function consumerRow(body) {
   }
 }
 
-function showConsumer(row, { name, address, filter, position, phase, lag, sent }) {
+/** `topic` and `held_by` are absent for a consumer of operations. */
+function showConsumer(row, { name, address, topic, filter, position, phase, held_by: heldBy, lag, sent }) {
   const wanted = [...filter.types, ...filter.parents];
   if (filter.left_out) wanted.push(`${count(filter.left_out)} more`);
+  const all = topic ? `topic ${topic}` : "all operations";
+  const doing = heldBy ? `held by pointer ${heldBy}, ` : phase === "live" ? "" : "replicating, ";
   const lines = [
-    [name ? `${name} (${address})` : address, wanted.length ? wanted.join(", ") : "everything"],
-    [position, phase === "live" ? `${count(sent)} sent` : `replicating, ${count(sent)} sent`],
-    [count(lag.operations), lag.operations ? duration(lag.seconds) : "no lag"],
+    [name ? `${name} (${address})` : address, wanted.length ? wanted.join(", ") : all],
+    [position, `${doing}${count(sent)} sent`],
+    [count(lag.operations), heldBy ? "held" : lag.operations ? duration(lag.seconds) : "all sent"],
   ];
   lines.forEach(([first, second], index) => {
     const cell = row.cells[index];
@@ -197,5 +207,6 @@ function showConsumer(row, { name, address, filter, position, phase, lag, sent }
     setText(cell.lastChild, second);
   });
   row.cells[0].title = lines[0].join("\n");
+  row.cells[1].title = lines[1].join("\n");
   row.cells[2].firstChild.classList.toggle("late", lag.seconds > 10);
 }
