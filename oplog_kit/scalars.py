@@ -13,7 +13,11 @@ _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(ms|s|m|h|)")
 _COUNT = re.compile(r"[0-9]{1,9}")
 _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,12})?) ?(B|KB|MB|GB|TB|)")
 _BYTES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_DOLLAR = re.compile(r"\$(?:(\$)|\{([A-Za-z_][A-Za-z0-9_]*)\}|)", re.ASCII)
+# `$$`, `${NAME}` or `${NAME:-default}`. In a default `$$` is a dollar and `$}` a brace.
+_DOLLAR = re.compile(
+    r"\$(?:(\$)|\{([A-Za-z_][A-Za-z0-9_]*)(?::-((?:[^$}]|\$[$}])*))?\}|)", re.ASCII
+)
+_ESCAPED = re.compile(r"\$([$}])")
 
 
 def text(node: yaml.Node, environ: Mapping[str, str]) -> str:
@@ -26,6 +30,10 @@ def text(node: yaml.Node, environ: Mapping[str, str]) -> str:
 
 def plain_text(node: yaml.Node) -> str:
     """Return a text, which is not empty, as it is written."""
+    if isinstance(node, yaml.MappingNode):
+        raise ValueError("must be text; put text that begins with a brace in quotes")
+    if isinstance(node, yaml.SequenceNode):
+        raise ValueError("must be one text, not a list")
     if not is_text(node):
         raise ValueError("must be text; put a number or a word such as yes in quotes")
     if not node.value:
@@ -67,25 +75,37 @@ def size(node: yaml.Node, environ: Mapping[str, str]) -> int:
 
 
 def scalar(node: yaml.Node, environ: Mapping[str, str]) -> str:
-    """Return the text of a single value with the values of its variables ``${NAME}``."""
+    """Return the text of a single value with the values of its variables.
+
+    ``${NAME:-default}`` is the default if the variable is not set, or empty.
+    """
     if not isinstance(node, yaml.ScalarNode):
         raise ValueError("must be a single value")
 
     def variable(match: "re.Match[str]") -> str:
-        dollar, name = match.groups()
+        dollar, name, default = match.groups()
         if dollar:
             return "$"
         if not name:
-            raise ValueError("a variable is written ${NAME}, and a dollar $$")
+            raise ValueError(
+                "a variable is written ${NAME} or ${NAME:-default}, and a dollar $$; in the default"
+                " a brace is written $}"
+            )
+        if default is not None:
+            return environ.get(name) or _ESCAPED.sub(r"\1", default)
         if name not in environ:
-            raise ValueError(f"the environment has no variable {name}")
+            raise ValueError(
+                f"the environment has no variable {name}: set it, or write ${{{name}:-default}}"
+            )
         return environ[name]
 
     return _DOLLAR.sub(variable, node.value)
 
 
-def elements(node: yaml.Node, wanted: str) -> list[yaml.Node]:
-    """Return the elements of a list."""
+def elements(node: yaml.Node, wanted: str, *, or_one: bool = False) -> list[yaml.Node]:
+    """Return the elements of a list. ``or_one``: a single value stands for a list of one."""
+    if or_one and isinstance(node, yaml.ScalarNode):
+        return [node]
     if not isinstance(node, yaml.SequenceNode):
         raise ValueError(f"must be a list of {wanted}")
     return list(node.value)

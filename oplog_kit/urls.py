@@ -6,6 +6,9 @@ from urllib.parse import parse_qsl, urlencode
 # Greedy up to the last at sign: a password may hold one that is not percent-encoded.
 _CREDENTIALS = re.compile(r"(?P<driver>[\w+]+://)(?P<user>[^:@]*)(?P<password>:.*)?@", re.DOTALL)
 
+# sslpassword, tlsCertificateKeyFilePassword, authMechanismProperties with a session token.
+_SECRET = re.compile(r"pass|secret|token|mechanismprop", re.IGNORECASE)
+
 
 def hide_password(url: str, hidden: str) -> str:
     """Return the URL with ``hidden`` for the password, also for one among its parameters."""
@@ -15,5 +18,5 @@ def hide_password(url: str, hidden: str) -> str:
 
     address, mark, query = _CREDENTIALS.sub(without, url, count=1).partition("?")
     pairs = parse_qsl(query, keep_blank_values=True)
-    shown = [(name, hidden if "pass" in name.lower() else value) for name, value in pairs]
+    shown = [(name, hidden if _SECRET.search(name) else value) for name, value in pairs]
     return f"{address}{mark}{urlencode(shown, safe='/:*,')}"

@@ -9,6 +9,20 @@ _MAX_BYTES = 1024 * 1024
 # A single character, also an escaped one such as a tab, and a kind of token tell no secret.
 _QUOTED = re.compile(r"""('(?:\\.|[^'\\]|<[a-z ]+>)')|'[^']*'|"[^"]*\"""")
 _TAG = "tag:yaml.org,2002:"
+# Words of the parser, and what to do about them.
+_HINTS = {
+    r"'\t'": "indent with spaces, not with tabs",
+    "mapping values are not allowed": (
+        "look for a colon that is missing in the line before, or put a value with a colon in quotes"
+    ),
+    "expected <block end>": (
+        "look at the indentation, and put a value that begins with a brace or a bracket in quotes"
+    ),
+    "expected alphabetic": "put a value that begins with * or & in quotes",
+    "expected ',' or": "put a value with one of { } [ ] , ? in quotes",
+    "cannot start any token": "put the value in quotes",
+    "another document": "a file has one document: remove the line ---",
+}
 
 
 def read_yaml(path: str | Path) -> yaml.Node | None:
@@ -45,12 +59,16 @@ def parse_yaml(text: str, path: str) -> yaml.Node | None:
         place = f"{path}:{mark.line + 1}" if mark else path
         # The parser quotes the text that it stumbles over, which may be a password.
         problem = _QUOTED.sub(_hidden, error.problem or error.context or "it cannot be read")
-        raise ValueError(f"{place}: not valid YAML: {problem}") from None
+        raise ValueError(f"{place}: not valid YAML: {problem}{_hint(problem)}") from None
     except yaml.YAMLError:
         raise ValueError(f"{path}: not valid YAML: it has a control character") from None
     except RecursionError:
         raise ValueError(f"{path}: not valid YAML: nested too deeply") from None
     return None if node is None or is_null(node) else node
+
+
+def _hint(problem: str) -> str:
+    return next((f"; {hint}" for words, hint in _HINTS.items() if words in problem), "")
 
 
 def _hidden(match: "re.Match[str]") -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from oplog_pipe.settings import FunctionStep, SinkSettings, SourceSettings
+from oplog_pipe.settings import ALIASES, FunctionStep, SinkSettings, SourceSettings
 
 # Options of sinks that name the place of a row. Addresses may change: a server moves.
 _PLACES = ("table", "database", "collection", "index", "id", "columns", "path", "log", "target")
@@ -22,7 +22,7 @@ def fingerprints(sink: SinkSettings, sources: Sequence[SourceSettings]) -> dict[
     parts: dict[str, Any] = {
         "namespace": sink.namespace,
         "transforms": steps,
-        "target": (sink.type, places),
+        "target": (ALIASES.get(sink.type, sink.type), places),
     }
     parts |= {f"source {each.name}": (each.log, each.namespace) for each in sources}
     return {name: _number(value) for name, value in parts.items()}

@@ -7,6 +7,8 @@ from typing import Literal
 from oplog_pipe.sinks.options import SinkOptions, TlsOptions
 
 OPLOG = "system/oplog"
+# Other names of types of sinks.
+ALIASES = {"opensearch": "elasticsearch"}
 
 
 @dataclass(frozen=True)

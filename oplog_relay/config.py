@@ -180,7 +180,8 @@ class _Reader:
             return tuple(scalars.duration(each, self._environ) for each in pair)
         if field.kind is Kind.TEXTS:
             return tuple(
-                scalars.text(each, self._environ) for each in scalars.elements(node, "texts")
+                scalars.text(each, self._environ)
+                for each in scalars.elements(node, "texts", or_one=True)
             )
         text = scalars.text(node, self._environ)
         return scalars.secret_in(text) if field.kind is Kind.SECRET_FILE else text

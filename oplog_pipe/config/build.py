@@ -9,10 +9,11 @@ import yaml
 
 from oplog_kit.tls import tls_context
 from oplog_kit.yaml_file import is_null, is_text, line
-from oplog_pipe.config import checks, tables
+from oplog_pipe.config import checks, hints, tables
 from oplog_pipe.config.reader import Reader, Section
 from oplog_pipe.config.rules import Rules
 from oplog_pipe.settings import (
+    ALIASES,
     Batch,
     FetchStep,
     FunctionStep,
@@ -31,7 +32,6 @@ from oplog_pipe.sinks.options import (
     SinkOptions,
     TlsOptions,
 )
-from oplogc.variables import near
 
 OPTIONS: dict[str, type[SinkOptions]] = {
     "file": FileOptions,
@@ -76,8 +76,12 @@ def _list(reader: Reader, section: Section, name: str) -> Sequence[yaml.Node]:
     node = section.values.get(name)
     if node is None:
         return ()
+    if isinstance(node, yaml.MappingNode) and name not in _LISTS:
+        return [node]
+    if isinstance(node, yaml.ScalarNode) and name not in _LISTS:
+        return [node]
     if not isinstance(node, yaml.SequenceNode):
-        reader.mistake(section, name, "must be a list")
+        reader.mistake(section, name, f"must be a list: begin each of the {name} with a dash")
         return ()
     if not node.value and name in _LISTS:
         reader.mistake(section, name, f"is empty: give a list of {name}")
@@ -106,8 +110,9 @@ def _sink(reader: Reader, rules: Rules, node: yaml.Node, prefix: str) -> SinkSet
     type_, fields, also = _type(reader, node)
     section = reader.section(node, prefix, (*tables.SINK, *fields), also)
     if type_ and not fields:
-        known = [*tables.TYPES, "module:Class"]
-        told = f"{type_!r} is no type of a sink{near(type_, known)}; give {', '.join(known)}"
+        known = [*tables.TYPES, *ALIASES, "module:Class"]
+        told = f"{type_!r} is no type of a sink{hints.of_type(type_, known)}"
+        told += f"; give {', '.join(known)}"
         reader.mistake(section, "type", told)
     elif ":" in type_:
         try:
@@ -115,10 +120,11 @@ def _sink(reader: Reader, rules: Rules, node: yaml.Node, prefix: str) -> SinkSet
         except ValueError as error:
             reader.mistake(section, "type", str(error))
     options: SinkOptions
-    if type_ in OPTIONS:
+    kind = OPTIONS.get(ALIASES.get(type_, type_))
+    if kind is not None:
         if "log" in section.values:
             section.values["log"] = checks.log(section.values["log"])
-        options = _made(OPTIONS[type_], section)
+        options = _made(kind, section)
     else:
         options = CustomOptions(type_, section.values.pop("options", {}))
     _check_tls(reader, section)

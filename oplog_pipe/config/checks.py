@@ -70,6 +70,8 @@ def listen(text: str) -> None:
 
 def target(text: str) -> None:
     """Check ``module:name``."""
+    if text.partition(":")[0].endswith(".py"):
+        raise ValueError(f"{text!r} must be module:name, without .py, such as shape:video")
     if not _TARGET.fullmatch(text):
         raise ValueError(f"{text!r} must be module:name, such as shape:video")
 
@@ -93,7 +95,8 @@ def pattern(text: str) -> None:
             warnings.simplefilter("ignore")  # a set such as [[a] works, but may not for ever
             re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"{text!r} is not a regular expression: {error}") from None
+        hint = "; .* matches everything" if text in ("*", "**") else ""
+        raise ValueError(f"{text!r} is not a regular expression: {error}{hint}") from None
 
 
 _LITERAL = re.compile(r"(?:\^|\\A)(?:[^\\.^$*+?{}\[\]|()]|\\[^A-Za-z0-9])+(?:\$|\\Z)")

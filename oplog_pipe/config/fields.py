@@ -13,6 +13,8 @@ class Kind(Enum):
     SECRET = auto()
     # A text that is shown without its password.
     URL = auto()
+    # The same, without path and query: those of a webhook are a secret.
+    HOOK = auto()
     TEXTS = auto()
     # A list of texts that are shown without their passwords.
     URLS = auto()
@@ -35,7 +37,7 @@ class Kind(Enum):
     SECTION = auto()
 
 
-SECRETS = (Kind.SECRET, Kind.URL)
+SECRETS = (Kind.SECRET, Kind.URL, Kind.HOOK)
 
 
 class Field(NamedTuple):

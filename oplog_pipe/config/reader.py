@@ -11,9 +11,8 @@ import yaml
 from oplog_kit import scalars
 from oplog_kit.mistakes import Mistakes
 from oplog_kit.yaml_file import is_null, is_text, line
-from oplog_pipe.config import checks
+from oplog_pipe.config import checks, hints
 from oplog_pipe.config.fields import SECRETS, Field, Kind, range_text
-from oplogc.variables import near
 
 _MAX_DEPTH = 50
 
@@ -66,7 +65,9 @@ class Reader:
         section = Section(prefix, line(node) if node is not None else 0)
         if node is not None and not isinstance(node, yaml.MappingNode):
             path = prefix.rstrip(".")
-            self.mistakes.add(path, "must be a mapping of settings", section.line)
+            names = ", ".join(each.name for each in fields[:3])
+            told = f"must be a mapping of settings: {names}" + (" …" if len(fields) > 3 else "")
+            self.mistakes.add(path, told, section.line)
             section.unread.update(each.name for each in fields)
             return section
         by_name = {each.name: each for each in fields}
@@ -84,10 +85,12 @@ class Reader:
                     prefix + name, f"is given twice, first in line {first}", line(key)
                 )
             elif name not in known:
-                hint = near(name, known)
+                hint, meant = hints.of_setting(name, known)
+                if not hint and "name" in by_name and isinstance(value, yaml.MappingNode):
+                    hint = f"; if it is the name, give name: {name} and the settings below it"
                 self.mistakes.add(prefix + name, f"unknown{hint}", line(key))
                 # A setting that is meant is not missing, too.
-                section.unread.update(each for each in known if hint.endswith(f" {each}?"))
+                section.unread.add(meant)
             elif name in nullable or not (name in also or is_null(value)):
                 section.lines[name] = line(key if is_null(value) else value)
                 self._setting(section, name, by_name.get(name) or files[name], value)
@@ -107,7 +110,7 @@ class Reader:
         other = field.name if is_file else f"{name}_file"
         try:
             if field.kind in SECRETS and other in section.lines:
-                raise ValueError(f"excludes {other}")
+                raise ValueError(f"excludes {other}: give one of them")
             if is_file:
                 path = self._path(scalars.text(node, self.environ))
                 value: Any = scalars.secret_in(path)
@@ -144,8 +147,11 @@ class Reader:
     def _text(self, field: Field, node: yaml.Node) -> str:
         """Raises ValueError."""
         if field.kind is Kind.PATTERN:  # which has dollars of its own, and no variables
+            if isinstance(node, yaml.SequenceNode):
+                raise ValueError("must be one text, not a list; of several names give ^(a|b)$")
             found = scalars.plain_text(node)
             checks.pattern(found)
+            hints.check_pattern(found)
             return found
         found = scalars.text(node, self.environ)
         match field.kind:
@@ -160,7 +166,7 @@ class Reader:
 
     def _texts(self, field: Field, node: yaml.Node) -> tuple[str, ...]:
         """Raises ValueError."""
-        found = scalars.elements(node, "texts")
+        found = scalars.elements(node, "texts", or_one=True)
         if not found:
             raise ValueError(f"is empty: {field.required}" if field.required else "is empty")
         return tuple(self._text(field, each) for each in found)
@@ -171,7 +177,7 @@ class Reader:
     def _mapping(self, node: yaml.Node, value_of: Callable[[yaml.Node], Any]) -> dict[str, Any]:
         """Raises ValueError, which names the key."""
         if not isinstance(node, yaml.MappingNode):
-            raise ValueError("must be a mapping")
+            raise ValueError("must be a mapping, such as {name: value}")
         found: dict[str, Any] = {}
         for key, value in node.value:
             if not is_text(key):

@@ -95,11 +95,13 @@ class Rules:
         if "{id}" not in both:
             self._add(section, "id", "must hold {id}: else objects overwrite one another")
         if "{namespace}" not in both and not checks.is_literal(settings.namespace):
+            where = name if section.has(name) and not section.has("id") else "id"
             told = (
-                f"must hold {{namespace}}, because {name} does not: else objects of two namespaces "
-                "overwrite one another; or let namespace be one literal, such as ^video$"
+                "must hold {namespace}: else objects of two namespaces overwrite one another; or "
+                "let namespace be one literal, such as ^video$, or "
             )
-            self._add(section, "id", told)
+            told += "give id: '{namespace}/{id}'" if where == name else f"{name} hold it"
+            self._add(section, where, told)
 
     def _loop(self, section: Section, options: OplogOptions) -> None:
         """Check that a sink does not send messages to the log that they come from, without end."""

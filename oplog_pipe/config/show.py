@@ -10,6 +10,7 @@ from oplog_kit.texts import duration_text, size_text
 from oplog_kit.urls import hide_password
 from oplog_pipe.config import tables
 from oplog_pipe.config.fields import Field, Kind
+from oplog_pipe.reasons import of_url
 from oplog_pipe.settings import FetchStep, FunctionStep, PipeSettings, SinkSettings
 from oplog_pipe.sinks.options import CustomOptions
 from oplogc.address import shown as address_shown
@@ -32,7 +33,7 @@ def _sink(sink: SinkSettings) -> dict[str, Any]:
     document["batch"] = _section(tables.BATCH, sink.batch)
     if isinstance(sink.options, CustomOptions):
         return {**document, "options": dict.fromkeys(sink.options.arguments, HIDDEN)}
-    return {**document, **_section(tables.TYPES[sink.type], sink.options)}
+    return {**document, **_section(tables.of_type(sink.type) or (), sink.options)}
 
 
 def _step(step: FunctionStep | FetchStep) -> dict[str, Any]:
@@ -64,6 +65,8 @@ def value_text(field: Field, value: Any) -> Any:
             return HIDDEN
         case Kind.URL:
             return _url(value)
+        case Kind.HOOK:
+            return of_url(value, HIDDEN)
         case Kind.URLS:
             return [_url(each) for each in value]
         case Kind.SECRET_MAPPING | Kind.ANY_MAPPING:

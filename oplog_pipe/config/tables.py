@@ -5,6 +5,7 @@ The reference of the settings is generated from these tables.
 
 from oplog_pipe.config import checks
 from oplog_pipe.config.fields import Field, Kind
+from oplog_pipe.settings import ALIASES
 
 _HOUR = 3600
 _DAY = 24 * _HOUR
@@ -198,8 +199,10 @@ SINK = (
     Field(
         "type",
         Kind.TEXT,
-        "`file`, `http`, `postgres`, `elasticsearch`, `mongodb`, `oplog`, or `module:Class`.",
-        required="give file, http, postgres, elasticsearch, mongodb, oplog or module:Class",
+        "`file`, `http`, `postgres`, `elasticsearch` or `opensearch`, `mongodb`, `oplog`, or "
+        "`module:Class`.",
+        required="give file, http, postgres, elasticsearch, opensearch, mongodb, oplog or "
+        "module:Class",
     ),
     Field(
         "namespace",
@@ -273,8 +276,8 @@ TYPES: dict[str, tuple[Field, ...]] = {
     "http": (
         Field(
             "url",
-            Kind.URL,
-            "Address to which batches are sent with POST.",
+            Kind.HOOK,
+            "Address to which batches are sent with POST. Its path and query are hidden.",
             check=checks.http_url,
             required="give the address of the receiver, such as https://host/path",
         ),
@@ -374,4 +377,4 @@ CUSTOM = (
 
 def of_type(name: str) -> tuple[Field, ...] | None:
     """Return the table of a type of sink; None: there is no such type."""
-    return CUSTOM if ":" in name else TYPES.get(name)
+    return CUSTOM if ":" in name else TYPES.get(ALIASES.get(name, name))

@@ -25,6 +25,11 @@ def test_the_least_that_runs_has_the_defaults_for_the_rest(file: SettingsFile) -
     assert load(file.write(without_agents + empty), {}) == least
 
 
+def no_variable(name: str) -> str:
+    """Return the sentence about a variable that is not set."""
+    return f"the environment has no variable {name}: set it, or write ${{{name}:-default}}"
+
+
 NO_DURATION = "is not a duration, such as 100ms, 5s or 1m"
 TWO = "must be a list of two durations, such as [500ms, 30s]"
 QUOTES = "must be text; put a number or a word such as yes in quotes"
@@ -71,8 +76,15 @@ NO_ADDRESS = "is not an address such as :9108, localhost:9108 or [::1]:9108"
         ("metrics_listen: 9108", f"metrics_listen: {QUOTES}"),
         ("metrics_listen: a:99999", f"metrics_listen: 'a:99999' {NO_ADDRESS}"),
         ("metrics_listen: '[x]:1'", f"metrics_listen: '[x]:1' {NO_ADDRESS}"),
-        ("metrics_listen: ${HERE}", "metrics_listen: the environment has no variable HERE"),
-        ("metrics_listen: $HERE", "metrics_listen: a variable is written ${NAME}, and a dollar $$"),
+        (
+            "metrics_listen: ${HERE}",
+            f"metrics_listen: {no_variable('HERE')}",
+        ),
+        (
+            "metrics_listen: $HERE",
+            "metrics_listen: a variable is written ${NAME} or ${NAME:-default}, and a dollar $$; "
+            "in the default a brace is written $}",
+        ),
         ("metrics_listen: ${NOTHING}", "metrics_listen: is empty: ${NOTHING} is"),
         ("metrics_listen: ''", "metrics_listen: is empty"),
     ],
@@ -159,11 +171,11 @@ limits:
         "relay.yaml: limits.heartbeat: must exceed poll, which is 7s",
         "relay.yaml:1: name: 'or ders' must be 1 to 249 ASCII letters, digits, '.', '_' or '-', "
         "and not '.' or '..'",
-        "relay.yaml:3: agents.urls: the environment has no variable A",
+        f"relay.yaml:3: agents.urls: {no_variable('A')}",
         f"relay.yaml:4: agents.password: {QUOTES}",
         "relay.yaml:5: agents.pasword: unknown; did you mean password?",
         "relay.yaml:6: database.columns.idd: unknown; did you mean id?",
-        "relay.yaml:6: database.url: the environment has no variable B",
+        f"relay.yaml:6: database.url: {no_variable('B')}",
         "relay.yaml:9: limits.session: '5x' is not a duration, such as 100ms, 5s or 1m",
         "relay.yaml:10: limits.batch: must be 1 to 100",
     ]
@@ -180,7 +192,7 @@ limits:
         ("agents: []", "relay.yaml:1: agents.urls: give the address of an agent, such as"),
         ("agents: [x]", "relay.yaml:1: agents.urls: 'x' is no address of an agent, such as"),
         ("agents: [5]", f"relay.yaml:1: agents.urls: {QUOTES}"),
-        ("agents: {urls: x}", "relay.yaml:1: agents.urls: must be a list of texts"),
+        ("agents: {urls: {x: y}}", "relay.yaml:1: agents.urls: must be a list of texts"),
         ("database: {url: 'mysql://u:sEcret@h/d'}", "relay.yaml:1: database.url: mysql:// is not"),
         ("database: {url: sEcret}", "relay.yaml:1: database.url: not a URL such as"),
         ("database: {table: a.b.c}", "relay.yaml:1: database.table: 'a.b.c' must be table or"),

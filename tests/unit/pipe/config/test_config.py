@@ -164,7 +164,7 @@ def test_a_mistake_is_told_with_its_line_and_path(
         ("{}", "agents: is missing: give the addresses of agents"),
         ("{agents: []}", "agents: is empty: give the addresses of agents"),
         ("{agents: [x]}", "agents: 'x' is no address of an agent"),
-        ("{agents: http://a:1}", "agents: must be a list of texts"),
+        ("{agents: {a: b}}", "agents: must be a list of texts"),
         ("{agents: [http://a:1], log: a/b/c}", "log: 'a/b/c' is not a topic"),
         ("{agents: [http://a:1], name: 'a b'}", "name: 'a b' must be 1 to 64 ASCII letters"),
         (f"{{agents: [http://a:1], log: {'x' * 57}}}", "name: is missing: the name of the log is"),
@@ -255,7 +255,7 @@ sinks:
     assert settings.sinks[2].options.api_key == "sEcret"  # type: ignore[union-attr]
     assert "sEcret" not in told + repr(settings) + str(settings)
     for part in (
-        "- http://h:1/\n", "url: https://h/x\n", "X-Key: '***'", "password: '***'", "key: '***'",
+        "- http://h:1/\n", "url: https://h/***\n", "X-Key: '***'", "password: '***'", "key: '***'",
         "url: postgresql://u:***@h/d?sslpassword=***\n", "- http://h:9200\n", "api_key: '***'",
         "url: mongodb://u:***@h/d\n",
     ):  # fmt: skip

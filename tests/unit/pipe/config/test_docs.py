@@ -13,7 +13,7 @@ import pytest
 
 from oplog_pipe.config import load, tables
 from oplog_pipe.config.build import OPTIONS
-from oplog_pipe.config.fields import Field, Kind, range_text
+from oplog_pipe.config.fields import SECRETS, Field, Kind, range_text
 from oplog_pipe.config.show import value_of, value_text
 from oplog_pipe.errors import ConfigError
 from oplog_pipe.settings import (
@@ -71,7 +71,7 @@ def parts() -> str:
         for field in fields:
             value = "" if field.name == "function" else default(field, values)
             name = f"`{field.name}`"
-            if field.kind in (Kind.SECRET, Kind.URL):
+            if field.kind in SECRETS:
                 name += f", `{field.name}_file`"
             cells = [name, value, field.meaning.replace("|", "\\|")]
             if has_ranges:
