@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from oplog_pipe.commitlog.files import FILE_MODE
 from oplog_pipe.errors import SinkError
 from oplog_pipe.message import Message
 
@@ -33,7 +34,7 @@ class DeadLetters:
         )
         try:
             is_new = not self._path.exists()
-            with self._path.open("ab+") as file:
+            with open(self._path, "ab+", opener=_private) as file:
                 if file.tell():
                     file.seek(-1, os.SEEK_END)
                     if file.read(1) != b"\n":  # a crash has torn the last line
@@ -45,6 +46,10 @@ class DeadLetters:
                 _sync_folder(self._path.parent)
         except OSError as error:
             raise SinkError(f"dead_letter: {self._path}: {error.strerror}") from error
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, FILE_MODE)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -11,6 +11,7 @@ import msgspec
 from oplog_kit.tls import tls_context
 from oplog_pipe.errors import TransformError
 from oplog_pipe.message import Message
+from oplog_pipe.reasons import of_status
 from oplog_pipe.settings import FetchStep
 from oplogc.address import shown
 from oplogc.answers import describe, printable
@@ -146,14 +147,14 @@ class Fetcher:
             raise TransformError(
                 f"{place}: no answer within {self._step.timeout:g} s", transient=True
             ) from None
-        except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
-            raise TransformError(f"{place}: {error}") from None
+        except (httpx.UnsupportedProtocol, httpx.InvalidURL):
+            raise TransformError(f"{place}: is no address of HTTP") from None
         except httpx.RequestError as error:
             raise TransformError(f"{place}: {describe(error)}", transient=True) from None
         except TransformError:
             raise
         except Exception as error:  # such as a port or a name of a host that no look-up takes
-            raise TransformError(f"{place}: {type(error).__name__}: {error}") from None
+            raise TransformError(f"{place}: {type(error).__name__}") from None
 
     async def _get(self, url: httpx.URL, place: str) -> bytes | None:
         """Return the body of an object; None if there is none."""
@@ -189,7 +190,7 @@ class Fetcher:
         if status != 200:
             hint = "; look at user and password of fetch" if status in (401, 403) else ""
             raise TransformError(
-                f"{place}: {printable(response.reason_phrase)} (HTTP {status}){hint}",
+                f"{place}: {of_status(status)}{hint}",
                 transient=status >= 500 or status in _BUSY,
             )
         encoding = response.headers.get("content-encoding", "identity").strip().lower()

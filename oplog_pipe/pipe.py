@@ -16,6 +16,7 @@ from oplog_pipe.dead_letters import DeadLetters
 from oplog_pipe.errors import ConfigError, GapError, PipeError, SinkError
 from oplog_pipe.exits import EXIT_FAILED, EXIT_GAP, EXIT_OK, EXIT_SINK, EXIT_USAGE
 from oplog_pipe.keeper import Keeper, Kept
+from oplog_pipe.private import close_to_others
 from oplog_pipe.retry import Clock
 from oplog_pipe.settings import PipeSettings, SinkSettings, SourceSettings
 from oplog_pipe.sinks.base import Owned, Sink
@@ -141,6 +142,8 @@ class Pipe:
         build = self._build or _sink_builder()
         sinks = [build(each, settings.root) for each in settings.sinks]
         log = self._log = CommitLog.open(settings.dir, max_segment_bytes=settings.max_segment_bytes)
+        letters = (settings.root / each.dead_letter for each in settings.sinks if each.dead_letter)
+        close_to_others(settings.dir, letters)
         self._sources = (self._open_sources or Sources)(settings.sources, log, settings.dir)
         starts = begin(settings, log, self._sources)
         end = log.end - 1

@@ -71,10 +71,11 @@ def of_sql(name: str, state: str, words: str, names: Mapping[str, str | None]) -
     """Return the reason of an error of PostgreSQL.
 
     - ``name``: of the error. ``state``: its SQLSTATE. ``words``: its primary message.
-    - ``names``: of schema, table, column, data type and constraint. ``context``, if there is one,
-      tells that a function of the database has raised the error, in words of its own.
+    - ``names``: of table, column, data type and constraint. ``context``: where the server was.
     """
-    if not names.get("context"):
+    # A function or a trigger raises errors in words of its own, with any SQLSTATE. In all languages
+    # its context names PL/pgSQL, another PL/, or SQL.
+    if not re.search("PL/|SQL", names.get("context") or ""):
         if state.startswith(_PLAIN):
             return _joined(words)
         if state.startswith(_QUOTING) and (plain := _QUOTES.split(words)[0].rstrip(" :")):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from oplog_pipe.errors import PipeError, SinkError
+from oplog_pipe.reasons import of_code
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 10.0
@@ -69,7 +70,7 @@ class Retry:
             except PipeError:
                 raise
             except (Exception, SystemExit) as error:
-                raise SinkError(f"{type(error).__name__}: {error}") from error
+                raise SinkError(of_code(error)) from error
             else:
                 if failures:
                     self.error = None

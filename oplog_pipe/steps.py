@@ -8,6 +8,7 @@ from typing import Protocol, get_args
 from oplog_pipe.errors import ConfigError, SinkError, TransformError
 from oplog_pipe.imports import load
 from oplog_pipe.message import Message, Op
+from oplog_pipe.reasons import of_code
 from oplog_pipe.settings import FetchStep, FunctionStep
 
 Function = Callable[[Message], Message | None]
@@ -87,7 +88,7 @@ class FunctionCalls:
             except (Exception, SystemExit) as error:
                 transient = isinstance(error, SinkError) and error.transient
                 raise TransformError(
-                    f"transform {self._name}: {place}: {type(error).__name__}: {error}",
+                    f"transform {self._name}: {place}: {of_code(error)}",
                     transient=transient,
                     index=index,
                 ) from error

@@ -4,14 +4,19 @@ import base64
 
 import msgspec
 
+from oplog_pipe.errors import TransformError
 from oplog_pipe.message import Message
+
+
+class PayloadError(TransformError, ValueError):
+    """A payload is no JSON."""
 
 
 def json_payload(message: Message) -> Message:
     """Replace a topic's message by its payload, decoded from JSON. ``id`` stays.
 
-    A message without a payload deletes its key and stays without data. Raises ValueError if the
-    payload is no JSON.
+    A message without a payload deletes its key and stays without data. Raises PayloadError, a
+    ValueError.
     """
     data = message.data
     payload = data.get("payload") if isinstance(data, dict) else None
@@ -22,6 +27,6 @@ def json_payload(message: Message) -> Message:
         payload = base64.b64decode(payload)
     try:
         message.data = msgspec.json.decode(payload)
-    except msgspec.DecodeError as error:
-        raise ValueError(f"the payload is no JSON: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise PayloadError("the payload is no JSON") from None
     return message

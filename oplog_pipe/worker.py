@@ -14,6 +14,7 @@ from oplog_pipe.errors import ConfigError, PipeError, SinkError, TargetError
 from oplog_pipe.exits import PROGRAM
 from oplog_pipe.letters import HOLD_SECONDS, Letters
 from oplog_pipe.message import Message, Op, version_of
+from oplog_pipe.reasons import of_code
 from oplog_pipe.record import CopyBegins, CopyEnds, content, decode_record, is_control_key
 from oplog_pipe.retry import FIRST_PAUSE, Clock, LeftError, Retry
 from oplog_pipe.settings import SinkSettings
@@ -184,8 +185,7 @@ class Worker:
                     close()
                 except BaseException as error:  # also sys.exit: the thread must be seen to end
                     logger.warning(
-                        "sink %r: closing has failed: %s: %s",
-                        self.name, type(error).__name__, error,
+                        "sink %r: closing has failed: %s", self.name, of_code(error),
                     )  # fmt: skip
             self._is_done = True
             self._changed()

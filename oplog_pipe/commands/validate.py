@@ -15,6 +15,7 @@ from oplog_pipe.commands.options import PATIENCE, settings_option
 from oplog_pipe.config import shown
 from oplog_pipe.errors import ConfigError, PipeError, SinkError
 from oplog_pipe.exits import EXIT_FAILED, EXIT_OK, PROGRAM
+from oplog_pipe.reasons import of_code
 from oplog_pipe.settings import FunctionStep, PipeSettings, SinkSettings, SourceSettings
 from oplog_pipe.sinks.base import Sink, Upgrading
 from oplog_pipe.sinks.options import FileOptions
@@ -117,7 +118,7 @@ def _opened(settings: SinkSettings, sink: Sink) -> str:
     except PipeError:
         raise
     except Exception as error:  # of a class of the user's own
-        raise SinkError(f"{type(error).__name__}: {error}") from error
+        raise SinkError(of_code(error)) from error
     return f"{settings.type} can be opened"
 
 

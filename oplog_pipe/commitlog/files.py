@@ -7,6 +7,10 @@ from typing import Protocol, Self
 
 from oplog_pipe.errors import LogLockedError
 
+FILE_MODE = 0o600
+FOLDER_MODE = 0o700
+"""The contents of messages are for the user of the pipe only."""
+
 
 class File(Protocol):
     """An open file. It closes itself when nobody refers to it any more."""
@@ -44,7 +48,7 @@ class Files(Protocol):
 class OsFile:
     def __init__(self, path: Path, flags: int) -> None:
         self._descriptor = -1
-        self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
+        self._descriptor = os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
 
     def read(self, size: int, at: int) -> bytes:
         found = os.pread(self._descriptor, size, at)
@@ -104,7 +108,7 @@ class OsFiles:
         if folder.is_dir():
             return
         self.make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(FOLDER_MODE, exist_ok=True)
         self.sync_folder(folder.parent)
 
     def sync_folder(self, folder: Path) -> None:

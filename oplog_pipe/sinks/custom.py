@@ -5,6 +5,7 @@ from typing import cast
 
 from oplog_pipe.errors import ConfigError
 from oplog_pipe.imports import load
+from oplog_pipe.reasons import of_code
 from oplog_pipe.sinks.base import Sink
 from oplog_pipe.sinks.options import CustomOptions
 
@@ -32,5 +33,5 @@ def custom_sink(options: CustomOptions, root: Path) -> Sink:
         return cast(Sink, make(**options.arguments))
     except (Exception, SystemExit) as error:  # the class's own code runs here
         raise ConfigError(
-            f"{options.target}: the sink cannot be created: {type(error).__name__}: {error}"
+            f"{options.target}: the sink cannot be created: {of_code(error)}"
         ) from error

@@ -11,10 +11,11 @@ import msgspec
 from oplog_kit.tls import tls_context
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
+from oplog_pipe.reasons import of_status, of_url
 from oplog_pipe.sinks.headers import check_headers
 from oplog_pipe.sinks.lines import encode_lines, full_line, version_text
 from oplog_pipe.sinks.options import HttpOptions
-from oplogc.address import Endpoint, shown
+from oplogc.address import Endpoint
 from oplogc.answers import Answer
 from oplogc.http_client import Http, NoAnswer
 
@@ -34,6 +35,9 @@ class HttpSink:
       sent.
     - After 413 the batch is sent in two halves, one after the other.
     - Every other status is permanent. Redirects are not followed.
+
+    Of the address, errors have scheme, host and port only: its path may be a secret. Of an answer
+    they have the status only: its body may quote messages.
     """
 
     def __init__(
@@ -41,7 +45,7 @@ class HttpSink:
     ) -> None:
         """``clock``: seconds. Raises ValueError for an option that cannot be used."""
         self._to = _endpoint(options)
-        self._url = shown(self._to.url)
+        self._url = of_url(str(self._to.url))
         self._is_array = options.format == "json"
         self._copies = options.copies
         media_type = "application/json" if self._is_array else "application/x-ndjson"
@@ -99,13 +103,13 @@ class HttpSink:
         index = start if len(lines) == 1 else None
         if answer.passes:
             self._wait_until = self._clock() + answer.retry_after
-            raise SinkError(f"{self._url}: {answer.sentence()}", transient=True)
+            raise SinkError(f"{self._url}: {of_status(answer.status)}", transient=True)
         if answer.status // 100 == 3:
-            to = f" to {answer.location}" if answer.location else ""
+            to = f" to {of_url(answer.location)}" if answer.location else ""
             raise TargetError(f"url: {self._url} redirects{to}; give the address of the receiver")
         if answer.status in _OF_TARGET:
-            raise TargetError(f"{self._url}: {answer.sentence()}")
-        raise SinkError(f"{self._url}: {answer.sentence()}", index=index)
+            raise TargetError(f"{self._url}: {of_status(answer.status)}")
+        raise SinkError(f"{self._url}: {of_status(answer.status)}", index=index)
 
     def _body(self, lines: Sequence[bytes]) -> bytes:
         if not self._is_array:

@@ -30,6 +30,7 @@ from pymongo.errors import (
 
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
+from oplog_pipe.reasons import of_mongodb
 from oplog_pipe.sinks.collapse import Numbered, collapse
 from oplog_pipe.sinks.options import MongodbOptions
 from oplog_pipe.sinks.ownership import Owner
@@ -42,32 +43,13 @@ Result = TypeVar("Result")
 _PIECE = 1000
 _DUPLICATE_KEY = 11000
 _LARGEST = 16 * 1024 * 1024
-# Codes that pass by themselves: hosts and networks; elections and shutdown; time-outs; conflicts;
-# no room on the disk.
 # Whatever the message: wrong user or password, a missing right.
 _OF_TARGET = (13, 18)
-_PASSING = frozenset(
-    (
-        6,
-        7,
-        89,
-        9001,
-        91,
-        189,
-        10058,
-        10107,
-        11600,
-        11602,
-        13435,
-        13436,
-        50,
-        64,
-        202,
-        262,
-        112,
-        14031,
-    )
-)
+# Codes that pass by themselves: hosts and networks; elections and shutdown; time-outs; conflicts;
+# no room on the disk.
+_PASSING = frozenset((
+    6, 7, 89, 9001, 91, 189, 10058, 10107, 11600, 11602, 13435, 13436, 50, 64, 202, 262, 112, 14031,
+))  # fmt: skip
 _AWAY = (ConnectionFailure, ExecutionTimeout, WTimeoutError, WaitQueueTimeoutError)
 _LABELS = ("RetryableWriteError", "TransientTransactionError", "SystemOverloadedError")
 
@@ -188,9 +170,10 @@ class MongodbSink:
         except InvalidName as error:
             raise SinkError(f"MongoDB: {error}", index=index) from error
         except PyMongoError as error:
+            reason = f"MongoDB: {_reason(error)}"
             if isinstance(error, OperationFailure) and error.code in _OF_TARGET:
-                raise TargetError(f"MongoDB: {error}") from error
-            raise SinkError(f"MongoDB: {error}", transient=_passes(error)) from error
+                raise TargetError(reason) from None
+            raise SinkError(reason, transient=_passes(error)) from None  # it may quote a document
 
 
 class _Writes:
@@ -207,11 +190,14 @@ class _Writes:
 
     def run(self, database: Database[Document]) -> None:
         collection = database[self._collection]
+        details: Mapping[str, Any] | None = None
         try:
             deleted = collection.bulk_write(self._requests, ordered=False).deleted_count
         except BulkWriteError as error:
-            self._judge(collection, error.details)
-            deleted = error.details.get("nRemoved", 0)
+            details = error.details
+            deleted = details.get("nRemoved", 0)
+        if details is not None:  # not above: a traceback with the first error would quote documents
+            self._judge(collection, details)
         if deleted < len(self._deletes):
             self._check_others(collection, self._deletes)
 
@@ -234,12 +220,15 @@ class _Writes:
         if others:
             first = min(others, key=self._place)
             raise SinkError(
-                f"MongoDB: {str(first.get('errmsg', 'refused'))[:500]}",
+                f"MongoDB: {of_mongodb(first['code'], str(first.get('errmsg', '')))}",
                 transient=all(each["code"] in _PASSING for each in others),
                 index=self._place(first),
             )
         for concern in details.get("writeConcernErrors", ()):
-            raise SinkError(f"MongoDB: {concern.get('errmsg', 'write concern')}", transient=True)
+            code, name = concern.get("code"), str(concern.get("codeName", ""))
+            raise SinkError(
+                f"MongoDB: {of_mongodb(code, '', name or 'write concern')}", transient=True
+            )
 
     def _check_others(
         self, collection: Collection[Document], ids: Sequence[str]
@@ -285,8 +274,10 @@ def _request(id: str, index: int, message: Message, owner: str) -> ReplaceOne[Do
                 "data": message.data,
             }
         )
-    except Exception as error:
-        raise SinkError(f"{message!r} is no document of MongoDB: {error}", index=index) from error
+    except Exception as error:  # its text quotes the document
+        reason = type(error).__name__
+        told = f"{message!r} is no document of MongoDB ({reason})"
+        raise SinkError(told, index=index) from None
     if len(encoded) > _LARGEST:
         raise SinkError(f"{message!r} is larger than a document of MongoDB may be", index=index)
     return ReplaceOne(not_newer, RawBSONDocument(encoded), upsert=True)
@@ -296,3 +287,12 @@ def _passes(error: PyMongoError) -> bool:
     if isinstance(error, _AWAY) or any(error.has_error_label(each) for each in _LABELS):
         return True
     return isinstance(error, OperationFailure) and error.code in _PASSING
+
+
+def _reason(error: PyMongoError) -> str:
+    if isinstance(error, OperationFailure):
+        details = error.details or {}
+        return of_mongodb(
+            error.code, str(details.get("errmsg", "")), str(details.get("codeName", ""))
+        )
+    return " ".join(str(error).split())  # of the connection: servers and times

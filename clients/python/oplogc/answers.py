@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,8 @@ AGENT = "oplogd"
 
 _MAX_DETAIL = 500
 _TRY_AGAIN = frozenset({408, 425, 429})
+# Errors that quote bytes of an answer, or an address in it.
+_QUOTES_ANSWER = re.compile(r"bytearray|b'|b\"|location header", re.IGNORECASE)
 
 
 class Answer(NamedTuple):
@@ -111,6 +114,8 @@ def describe(error: httpx.RequestError, server: str = "") -> str:
             return "connection refused" + (f": is {server} running there?" if server else "")
         if found:  # the libraries between say only that all attempts failed
             return os.strerror(found[0].errno or 0).lower()
+    if isinstance(error, httpx.RemoteProtocolError) and _QUOTES_ANSWER.search(str(error)):
+        return "the answer is not one of HTTP"
     return str(error) or type(error).__name__
 
 

@@ -8,6 +8,7 @@ import psycopg
 import psycopg.conninfo
 
 from oplog_pipe.errors import SinkError, TargetError
+from oplog_pipe.reasons import of_sql
 from oplog_pipe.sinks.options import PostgresOptions
 from oplog_pipe.sinks.postgres.cut import cut_after
 
@@ -66,7 +67,7 @@ class Session:
             failure = _failure(error, creates=self._options.create)
             if failure.transient:
                 self.close()
-            raise failure from error
+            raise failure from None  # a traceback would quote the row
 
     def close(self) -> None:
         if self._connection is not None:
@@ -115,12 +116,24 @@ def _failure(error: psycopg.Error | UnicodeError, *, creates: bool) -> SinkError
         )
     )
     passing = code is not None and code.startswith(_PASSING)
-    text = str(error)
-    if isinstance(error, psycopg.Error) and error.diag.message_primary:
-        # Without the statement; the detail may quote a whole row.
-        text = f"{error.diag.message_primary} {(error.diag.message_detail or '')[:200]}"
-    text = f"PostgreSQL: {' '.join(text.split()) or type(error).__name__}"
+    text = f"PostgreSQL: {_reason(error)}"
     transient = lost or again or passing
     if not transient and code is not None and code.startswith(_OF_TARGET):
         return TargetError(text)
     return SinkError(text, transient=transient)
+
+
+def _reason(error: psycopg.Error | UnicodeError) -> str:
+    if isinstance(error, UnicodeError):
+        return f"a text cannot be encoded: {getattr(error, 'reason', type(error).__name__)}"
+    diag = error.diag
+    if error.sqlstate is None or not diag.message_primary:  # of the connection
+        return " ".join(str(error).split()) or type(error).__name__
+    names = {
+        "context": diag.context,
+        "table": diag.table_name,
+        "column": diag.column_name,
+        "constraint": diag.constraint_name,
+        "type": diag.datatype_name,
+    }
+    return of_sql(type(error).__name__, error.sqlstate, diag.message_primary, names)

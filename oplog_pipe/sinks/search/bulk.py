@@ -1,6 +1,7 @@
 """Bodies of bulk requests, and the meaning of their answers. No I/O."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -8,10 +9,10 @@ import msgspec
 
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
+from oplog_pipe.reasons import of_search
 from oplog_pipe.sinks.ownership import Owner
 from oplog_pipe.sinks.search.names import IndexNames, check_id
 from oplog_pipe.sinks.template import Template
-from oplogc.answers import printable
 
 # The member of a document that tells which message it is from.
 OWN = "oplog"
@@ -86,7 +87,7 @@ def check(answer: object, actions: Sequence[Item], done: set[int] | None = None)
             if done is not None:
                 done.add(action.offset)
             continue
-        reason = f"index {action.target}: {reason_of(error)} (HTTP {status})"
+        reason = f"index {action.target}: {of_search(error)} (HTTP {status})"
         # A node that has little room blocks writing until it has more.
         blocked = isinstance(error, dict) and error.get("type") == "cluster_block_exception"
         if not (status in _BUSY or blocked):
@@ -118,14 +119,26 @@ def check_owners(answer: object, actions: Sequence[Item], owner: Owner) -> None:
         raise unreadable()
     newest: dict[str, int] = {}
     for entry, action in zip(entries, actions, strict=True):
-        own = entry.get("_source", {}).get(OWN, {})
-        if not owner.may_write(own.get("owner")):
+        try:
+            own = entry.get("_source", {}).get(OWN, {})
+            found, version = own.get("owner"), int(own.get("version", 0))
+        except (AttributeError, TypeError, ValueError):
+            raise unreadable() from None
+        if not owner.may_write(found):
             where = f"index {action.target}: document {action.id!r}"
-            raise owner.refusal(where, own["owner"], action.place)
-        version = own.get("version", 0)
+            raise owner.refusal(where, found, action.place)
         newest[action.target] = max(newest.get(action.target, 0), version)
     for index, version in newest.items():
         owner.check(f"index {index}", version)
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """Raise SinkError if an answer lacks what it must have."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        raise unreadable() from None
 
 
 def changes_of_owner(hits: Sequence[Any], owner: str) -> list[Item]:
@@ -141,17 +154,6 @@ def changes_of_owner(hits: Sequence[Any], owner: str) -> list[Item]:
         body = _encode({"update": target}) + b"\n" + _encode({"doc": {OWN: {"owner": owner}}})
         found.append(Item(place, 0, hit["_index"], hit["_id"], body + b"\n"))
     return found
-
-
-def reason_of(error: Any) -> str:
-    """Return the sentence of an error as the server writes it, with its first cause."""
-    if not isinstance(error, dict):
-        return printable(str(error)[:500])
-    reason = f"{error.get('type', 'error')}: {error.get('reason', 'no reason given')}"
-    cause = error.get("caused_by")
-    if isinstance(cause, dict) and cause.get("reason"):
-        reason += f"; {cause['reason']}"
-    return printable(reason[:500])
 
 
 def _action(message: Message, index: str, id_: str, owner: str) -> bytes:

@@ -9,6 +9,7 @@ import msgspec
 from oplog_pipe.calls import Calls
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
+from oplog_pipe.reasons import of_search, of_status
 from oplog_pipe.sinks.headers import check_headers
 from oplog_pipe.sinks.options import ElasticsearchOptions
 from oplog_pipe.sinks.ownership import Owner
@@ -20,7 +21,7 @@ from oplog_pipe.sinks.search.bulk import (
     check,
     check_owners,
     items,
-    reason_of,
+    readable,
 )
 from oplog_pipe.sinks.search.names import IndexNames
 from oplog_pipe.sinks.template import Template
@@ -123,6 +124,7 @@ class ElasticsearchSink:
     def begin_copy(self, generation: int, source: str) -> None:
         pass
 
+    @readable()
     def end_copy(self, generation: int, source: str) -> None:
         for index, own in self._existing().items():
             self._prepare(index, False)
@@ -134,6 +136,7 @@ class ElasticsearchSink:
             ]
             self._delete(index, {"bool": {"filter": older}})
 
+    @readable()
     def adopt(self, former: str) -> int:
         """Change all documents of the former owner, one index after the other.
 
@@ -172,6 +175,7 @@ class ElasticsearchSink:
         assert self._owner is not None
         return self._owner
 
+    @readable()
     def _judge(self, index: str, owner: str) -> None:
         """Judge the newest version of an owner's documents. Raises ConfigError."""
         # Not by an aggregation: its numbers are doubles, which hold 53 bits of a version.
@@ -278,7 +282,7 @@ class ElasticsearchSink:
             self._ask("POST", f"{_path(index)}/_refresh")
             done = self._ask("POST", path, {"query": query})
             if done.get("failures"):
-                reason = reason_of(done["failures"][0].get("cause"))
+                reason = of_search(done["failures"][0].get("cause"))
                 raise SinkError(f"index {index}: {reason}", transient=True)
             if not done["total"] and not done.get("timed_out"):
                 return
@@ -324,24 +328,20 @@ class ElasticsearchSink:
     def _refused(self, answer: Answer, before: str = "", index: int | None = None) -> SinkError:
         # A proxy before the server answers in its own words.
         transient = answer.passes or (answer.status in (400, 404, 405) and not _is_object(answer))
-        reason = self._error(answer)
+        error = _error_of(answer)
+        reason = of_status(answer.status)
+        if error is not None:
+            reason = f"{of_search(error)} (HTTP {answer.status})"
         if answer.status in (401, 403):
             blocked = _error_type(answer) == "cluster_block_exception"
             transient = transient or blocked
             reason += "" if blocked else "; look at user, password and api_key"
         if 300 <= answer.status < 400:
             reason = f"redirects to {answer.location or 'nowhere'}: give that address instead"
+        told = f"{self._calls.server}: {before}{reason}"
         if not transient and (answer.status in (401, 403) or 300 <= answer.status < 400):
-            return TargetError(f"{self._calls.server}: {before}{reason} (HTTP {answer.status})")
-        return SinkError(
-            f"{self._calls.server}: {before}{reason} (HTTP {answer.status})",
-            transient=transient,
-            index=index,
-        )
-
-    def _error(self, answer: Answer) -> str:
-        error = _error_of(answer)
-        return answer.detail() if error is None else reason_of(error)
+            return TargetError(told)
+        return SinkError(told, transient=transient, index=index)
 
     def _json(self, answer: Answer) -> Any:
         try:

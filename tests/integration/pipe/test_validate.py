@@ -84,13 +84,14 @@ sinks:
   - {{name: b, type: file, path: "."}}
   - {{name: c, type: "sinks_of_validate:Sink", options: {{error: "it is away"}}}}
 """
+    line = SINKS[: SINKS.index("raise ValueError")].count("\n") + 1
     code, *lines = validated(file, text, capsys)
     topic = "v1/namespaces/default/topics/no-topic/stream"
     assert code == "1"
     assert [line.removeprefix("oplog-pipe: ") for line in lines[:4]] == [
         "sink a: 'text' is no folder",
         f"sink b: '{file.path.parent}' is no file",
-        "sink c: ValueError: it is away",
+        f"sink c: ValueError in sinks_of_validate.py, line {line}",
         f"source system/oplog: {agent.url}/ops: reading needs the password: HTTP Basic"
         " authentication with any user name (HTTP 401); look at password",
     ]

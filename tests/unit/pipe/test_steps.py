@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -56,10 +57,10 @@ def test_no_step_reads_the_data() -> None:
 @pytest.mark.parametrize(
     ("function", "text", "transient"),
     [
-        (lambda _: 1 / 0, "ZeroDivisionError: division by zero", False),
+        (lambda _: 1 / 0, "ZeroDivisionError in test_steps.py, line N", False),
         (lambda _: {}, "it returned dict instead of a message or None", False),
-        (lambda _: _raise(SinkError("busy", transient=True)), "SinkError: busy", True),
-        (lambda _: sys.exit("bye"), "SystemExit: bye", False),
+        (lambda _: _raise(SinkError("busy", transient=True)), "busy", True),
+        (lambda _: sys.exit("bye"), "SystemExit in test_steps.py, line N", False),
         (
             lambda each: _with(each, op="deleted"),
             "op is 'deleted', not insert, update or delete",
@@ -81,7 +82,8 @@ def test_an_error_names_the_function_and_the_message(
     calls = FunctionCalls("shape:video", lambda each: function(each) if each.data else each)
     with pytest.raises(TransformError) as caught:
         calls([message(data=0), message(data=1)])
-    assert str(caught.value) == f"transform shape:video: video 7, offset 3: {text}"
+    found = re.sub(r"line \d+", "line N", str(caught.value))
+    assert found == f"transform shape:video: video 7, offset 3: {text}"
     assert (caught.value.index, caught.value.transient) == (1, transient)
 
 

@@ -99,6 +99,39 @@ def test_only_causes_that_pass_are_transient(
     assert (caught.value.transient, caught.value.index) == (transient, index)
 
 
+GARBAGE = (
+    "{}", "[]", "5", "null", '{"docs": 3}', '{"docs": [1, 2, 3]}', '{"hits": {"hits": [{}]}}',
+    '{"docs": [{"_source": null}, {"_source": {"oplog": 3}}, {}]}', '{"hits": {}}',
+    '{"docs": [{"_source": {"oplog": {"version": "x"}}}, {}, {}]}', '{"hits": {"hits": [3]}}',
+    '{"items": [{"index": {}}, {"index": {"status": null}}, {"index": []}]}',
+    '{"indices": [{}], "aliases": 5}', '{"indices": [{"name": "video"}], "aggregations": []}',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ["/_mget", "/_bulk", "_search", "/_resolve/index/*"])
+def test_an_answer_that_is_garbage_is_a_transient_failure(stack: ExitStack, path: str) -> None:
+    garbage = GARBAGE[0]
+
+    def choose(asked: Request) -> bytes:
+        if path in asked.target:
+            return answer(200, garbage)
+        if asked.target == "/_bulk":
+            return bulk(201, 201, 201)
+        return before_bulk(asked)
+
+    sink = sink_on(stack, stack.enter_context(ScriptedServer(choose)).url)
+    calls = (sink.write, THREE), (sink.end_copy, 9, "s"), (sink.adopt, "other/sink")
+    failures = []
+    for garbage in GARBAGE:  # noqa: B007 - the server answers it
+        for call, *arguments in calls:
+            try:
+                call(*arguments)  # type: ignore[operator]
+            except SinkError as error:
+                failures.append(error)
+    assert failures
+    assert all(each.transient for each in failures)
+
+
 def test_a_document_with_a_newer_version_in_the_index_counts_as_written(stack: ExitStack) -> None:
     sink_on(stack, serve(stack, bulk(201, 409, 200)).url).write(THREE)
 

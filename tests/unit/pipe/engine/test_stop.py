@@ -110,7 +110,10 @@ async def test_a_permanent_failure_lets_the_other_sinks_write_what_was_received(
     assert (running.code, c1.writes) == (EXIT_SINK, [[*range(6)]])
     assert folder.flushed() == {"c0": -1, "c1": 5}
     status = running.pipe.status()
-    assert [each.error for each in status.sinks] == ["KeyError: 'field'", None]
+    first, second = [each.error for each in status.sinks]
+    assert first is not None
+    assert first.startswith("KeyError in ")
+    assert second is None
 
 
 async def test_a_folder_can_be_used_again_after_each_end(tmp_path: Path) -> None:
@@ -130,4 +133,4 @@ async def test_a_sink_that_exits_the_program_in_close_counts_as_ended(
     async with folder.start(Exiting(), brings=SIX) as running:
         await running.sources_or_end()
     assert (running.code, running.pipe.hangs) == (EXIT_OK, False)
-    assert "sink 'c0': closing has failed: SystemExit: 3" in caplog.text
+    assert "sink 'c0': closing has failed: SystemExit in test_stop.py, line " in caplog.text
