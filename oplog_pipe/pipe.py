@@ -19,7 +19,7 @@ from oplog_pipe.keeper import Keeper, Kept
 from oplog_pipe.private import close_to_others
 from oplog_pipe.retry import Clock
 from oplog_pipe.settings import PipeSettings, SinkSettings, SourceSettings
-from oplog_pipe.sinks.base import Owned, Sink
+from oplog_pipe.sinks.base import Mirroring, Owned, Sink
 from oplog_pipe.sources import Sources
 from oplog_pipe.start import Copies, begin, held_by_others, owner_of
 from oplog_pipe.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
@@ -151,6 +151,8 @@ class Pipe:
         for each, sink in zip(settings.sinks, sinks, strict=True):
             if isinstance(sink, Owned):
                 sink.own(owner_of(settings, each, log))
+            if isinstance(sink, Mirroring):
+                sink.mirror(f"{log.id}/{each.name}")
         for number, (each, start) in enumerate(zip(settings.sinks, starts, strict=True)):
             single_until = -1 if start.is_new else end
             workers.append(

@@ -39,6 +39,8 @@ class SinkStatus(msgspec.Struct, frozen=True):
       transforms and fetches; ``dead``: written to the dead-letter file.
     - ``error``: the transient failure that is being tried again, or the one that stopped the pipe.
     - ``not_whole``: sources whose last copy lacked messages for this sink. Its end removed nothing.
+    - ``notice``: what an operator should know although the sink works, such as messages that seem
+      to go round.
     """
 
     name: str
@@ -54,6 +56,7 @@ class SinkStatus(msgspec.Struct, frozen=True):
     retries: int = 0
     error: str | None = None
     not_whole: list[str] = []
+    notice: str | None = None
 
 
 class LogStatus(msgspec.Struct, frozen=True):

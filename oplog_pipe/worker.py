@@ -18,7 +18,7 @@ from oplog_pipe.reasons import of_code
 from oplog_pipe.record import CopyBegins, CopyEnds, content, decode_record, is_control_key
 from oplog_pipe.retry import FIRST_PAUSE, Clock, LeftError, Retry
 from oplog_pipe.settings import SinkSettings
-from oplog_pipe.sinks.base import Abandoning, Sink, Versioned
+from oplog_pipe.sinks.base import Abandoning, Mirroring, Sink, Versioned
 from oplog_pipe.status import SinkStatus
 from oplog_pipe.steps import Namespaces, Steps
 from oplog_pipe.wholeness import Wholeness
@@ -155,6 +155,7 @@ class Worker:
             retries=self._retry.retries,
             error=self._parked or self._retry.error if self.error is None else str(self.error),
             not_whole=sorted(self._wholeness.not_whole),
+            notice=self._sink.notice if isinstance(self._sink, Mirroring) else None,
         )
 
     def _phase(self) -> Literal["recovery", "single", "bulk", "parked", "stopped"]:

@@ -164,6 +164,7 @@ def _errors(live: PipeStatus) -> list[str]:
     told = [
         *(f"source {each.name}: {each.error}" for each in live.sources if each.error),
         *(f"sink {each.name}: {each.error}" for each in live.sinks if each.error),
+        *(f"sink {each.name}: {each.notice}" for each in live.sinks if each.notice),
         *(sentence for each in live.sinks for sentence in _not_whole(each)),
     ]
     return _told(told)

@@ -1,6 +1,7 @@
 """The rules that concern more than one setting."""
 
 import re
+from urllib.parse import urlsplit
 
 from oplog_pipe.config import checks
 from oplog_pipe.config.reader import Reader, Section
@@ -12,6 +13,8 @@ from oplog_pipe.sinks.options import (
     OplogOptions,
     PostgresOptions,
 )
+
+_LOCAL = ("127.0.0.1", "::1", "0.0.0.0")
 
 
 class Rules:
@@ -109,9 +112,7 @@ class Rules:
             return
         log = checks.log(options.log)
         for part, source in self._sources:
-            both = {each.rstrip("/") for each in source.agents} & {
-                each.rstrip("/") for each in options.agents
-            }
+            both = {*map(_address, source.agents)} & {*map(_address, options.agents)}
             if both and source.log == log and not part.unread:
                 told = (
                     f"{log} of these agents is the log of {part.prefix.rstrip('.')}, too: its "
@@ -139,3 +140,11 @@ class Rules:
                 return
         if good and all(each.log != OPLOG for each in good):
             self._add(section, "start", f"copy needs a source with log: {OPLOG}")
+
+
+def _address(url: str) -> tuple[str, int | None, str]:
+    """Return host, port and path of an agent, the same for all names of this machine."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return ("localhost" if host in _LOCAL else host), port, parts.path.rstrip("/")

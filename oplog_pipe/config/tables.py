@@ -9,7 +9,10 @@ from oplog_pipe.settings import ALIASES
 
 _HOUR = 3600
 _DAY = 24 * _HOUR
-_NAMESPACE = "Regular expression, which is searched in the namespace: a type, or `namespace/topic`."
+_NAMESPACE = (
+    "Regular expression, which is searched in the message namespace: a type, or the full name of a "
+    "topic, such as `shop/orders`."
+)
 
 
 def _timeout(meaning: str) -> Field:

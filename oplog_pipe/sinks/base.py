@@ -58,6 +58,17 @@ class Owned(Protocol):
 
 
 @runtime_checkable
+class Mirroring(Protocol):
+    """A sink that sends messages to where they may come back from."""
+
+    notice: str | None
+    """What an operator should know about a sink that works; None: nothing."""
+
+    def mirror(self, hop: str) -> None:
+        """Take the id of the sink, which no other sink of any pipe has. Called before ``open``."""
+
+
+@runtime_checkable
 class Upgrading(Protocol):
     """A sink whose places may lack something that only an administrator can add."""
 

@@ -1,5 +1,7 @@
 """A sink for another agent: its oplog, or one of its topics."""
 
+import logging
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +11,7 @@ from oplog_pipe.calls import Calls
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
 from oplog_pipe.sinks.options import OplogOptions
+from oplog_pipe.sinks.origin import Circles, Polled, marked, origins
 from oplogc.answers import Answer
 from oplogc.http_client import NoAnswer
 from oplogc.topics.names import OPLOG, topic_name
@@ -17,23 +20,37 @@ from oplogc.verdict import Delivered, Invalid, Later, TooLarge, Verdict, judge
 _NDJSON = {"Content-Type": "application/x-ndjson", "Accept-Encoding": "identity"}
 _JSON = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
 _encode = msgspec.json.Encoder().encode
+_read_page = msgspec.json.Decoder(list[Polled]).decode
 # Of a topic's message. The id is the one of the first topic.
 _KEPT = {"payload", "key", "headers", "encoding"}
+_POLLED = 1000
+logger = logging.getLogger("oplog_pipe")
+
+# Place in the batch, and the message as the agent takes it.
+Body = tuple[int, bytes]
 
 
 class OplogSink:
     """Sends operations to ``system/oplog``, or messages to a topic, which must exist.
 
     The agent has no versions: messages that come again are appended again, in their order. At the
-    end of a copy nothing is removed. Raises ValueError for an option that cannot be used.
+    end of a copy nothing is removed. Messages of a topic that have come from the target, or through
+    this sink, are not sent: see ``origin``. Raises ValueError for an option that cannot be used.
     """
 
     def __init__(self, options: OplogOptions) -> None:
         topic = topic_name(options.log)
         self._is_oplog = topic == OPLOG
         self._topic = topic
-        self._encode: Callable[[Message], bytes] = operation if self._is_oplog else payload
+        self._encode: Callable[[Message], bytes] = operation if self._is_oplog else self._payload
+        self._hop = ""
+        self._may_poll = True
+        self._circles = Circles()
+        self.notice: str | None = None
         self._calls = Calls(options.agents, options.tls, options.timeout, password=options.password)
+
+    def mirror(self, hop: str) -> None:
+        self._hop = hop
 
     def open(self) -> None:
         path = "/status" if self._is_oplog else self._topic.path
@@ -42,13 +59,20 @@ class OplogSink:
             raise self._refused(answer)
 
     def write(self, messages: Sequence[Message]) -> None:
-        bodies = []
+        returned = set() if self._is_oplog or not self._hop else self._returned(messages)
+        bodies: list[Body] = []
         for place, message in enumerate(messages):
+            if place in returned:
+                continue
             try:
-                bodies.append(self._encode(message))
+                bodies.append((place, self._encode(message)))
             except (ValueError, TypeError) as error:
                 raise SinkError(f"{message!r}: {error}", index=place) from None
-        self._send(bodies, 0)
+        if bodies:
+            self._send(bodies)
+        if self._is_oplog and (told := self._circles.see(messages)):
+            self.notice = f"{self._calls.server}: {told}"
+            logger.warning("%s", self.notice)
 
     def begin_copy(self, generation: int, source: str) -> None:
         pass
@@ -59,21 +83,66 @@ class OplogSink:
     def close(self) -> None:
         self._calls.close()
 
-    def _send(self, bodies: list[bytes], first: int) -> None:
-        """Send bodies. ``first``: place of the first one in the batch."""
-        verdict = self._operations(bodies) if self._is_oplog else self._messages(bodies)
+    def _payload(self, message: Message) -> bytes:
+        return payload(message, self._hop)
+
+    def _returned(self, messages: Sequence[Message]) -> set[int]:
+        """Return the places of messages that this sink has sent, or that the target has sent."""
+        own: set[int] = set()
+        log = str(self._topic)
+        ids: dict[str, list[int]] = {}
+        for place, message in enumerate(messages):
+            for each in origins(message.data) if is_of_topic(message) else ():
+                if each.hop == self._hop:
+                    own.add(place)
+                elif each.log == log:
+                    ids.setdefault(each.id, []).append(place)
+        ids = {id: places for id, places in ids.items() if not own.issuperset(places)}
+        at, wanted = 0, sorted(ids)
+        while at < len(wanted) and self._may_poll:
+            page = self._poll(wanted[at], min(len(wanted) - at, _POLLED))
+            for found in page:
+                # Ids are times, so that another store may have the same one.
+                places = ids.get(found.id, ())
+                own.update(each for each in places if found.is_copied_by(messages[each].data))
+            at = max(bisect_right(wanted, page[-1].id), at + 1) if page else len(wanted)
+        return own
+
+    def _poll(self, start: str, limit: int) -> list[Polled]:
+        """Return messages of the target from an id on. Raises SinkError."""
+        asked = {"startFrom": start, "limit": limit, "isolation": "read_committed"}
+        answer = self._ask("POST", f"{self._topic.path}/poll", _encode(asked), _JSON)
+        if answer.status in (401, 403):
+            self._may_poll = False
+            self.notice = (
+                f"{self._calls.server}: the password of the sink may not read {self._topic}: a"
+                " message that comes back from there is sent once more"
+            )
+            logger.warning("%s", self.notice)
+            return []
+        if answer.status != 200:
+            raise self._refused(answer)
+        try:
+            return _read_page(answer.body)
+        except ValueError:
+            told = f"{self._calls.server}: the answer to a poll cannot be read: is it an agent?"
+            raise SinkError(told, transient=True) from None
+
+    def _send(self, bodies: list[Body]) -> None:
+        raw = [body for _, body in bodies]
+        verdict = self._operations(raw) if self._is_oplog else self._messages(raw)
         match verdict:
             case Delivered():
                 return
             case Invalid(bad) if bad:
                 place = min(bad)
-                raise SinkError(f"{self._calls.server}: {bad[place]}", index=first + place)
+                raise SinkError(f"{self._calls.server}: {bad[place]}", index=bodies[place][0])
             case TooLarge(reason) if len(bodies) == 1:
-                raise SinkError(f"{self._calls.server}: {reason}", index=first)
+                raise SinkError(f"{self._calls.server}: {reason}", index=bodies[0][0])
             case TooLarge():
                 half = len(bodies) // 2
-                self._send(bodies[:half], first)
-                self._send(bodies[half:], first + half)
+                self._send(bodies[:half])
+                self._send(bodies[half:])
             case Later(reason, _, status):
                 if status in (401, 403):
                     reason += "; look at the password of the sink"
@@ -119,16 +188,23 @@ def operation(message: Message) -> bytes:
     return _encode({"event": message.op, **members})
 
 
-def payload(message: Message) -> bytes:
+def is_of_topic(message: Message) -> bool:
+    """Return whether the data is a message of a topic, as its source brought it."""
+    data: Any = message.data
+    return "/" in message.namespace and isinstance(data, dict) and data.keys() - _KEPT == {"id"}
+
+
+def payload(message: Message, hop: str = "") -> bytes:
     """Return a message for a topic.
 
-    A message of a topic keeps payload, key and headers. Otherwise the key is the id, and the
+    A message of a topic keeps payload, key and headers. ``hop``: id of the sink for the header with
+    the origin; empty: it gets none. Otherwise the key is the id, and the
     payload the data, null for a delete: text as it is, other data as JSON. Raises ValueError or
     TypeError if it cannot be expressed.
     """
     data: Any = message.data
-    if "/" in message.namespace and isinstance(data, dict) and data.keys() - _KEPT == {"id"}:
-        return _encode({name: value for name, value in data.items() if name != "id"})
+    if is_of_topic(message):
+        return _encode(marked(data, hop, message.namespace, len(message.json()) if hop else 0))
     text = None
     if message.op != "delete":
         text = data if isinstance(data, str) else message.json().decode()

@@ -62,9 +62,12 @@ def test_a_topic_and_the_oplog_reach_another_agent_over_a_kill(
         pipe.wait_status(lambda status: [sink["flushed"] for sink in status["sinks"]] == [33, 33])
         assert process.stop() == 0
     answer = other.request("POST", f"{second.path}/poll", {})
+    headers = [each.pop("headers") for each in answer.json]
     assert [
-        {name: each[name] for name in ("payload", "key", "headers")} for each in answer.json[:-1]
+        {"payload": each["payload"], "key": each["key"], "headers": found[:-1]}
+        for each, found in zip(answer.json[:-1], headers, strict=False)
     ] == sent
+    assert {found[-1][0] for found in headers} == {"oplog-origin"}
     assert (answer.json[-1]["payload"], answer.json[-1]["encoding"]) == ("4Q==", "base64")
     assert sorted(other.replicate()) == sorted(f"video/v{n}" for n in range(10) if n != 3)
 

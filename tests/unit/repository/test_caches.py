@@ -59,6 +59,7 @@ TABLE_BOUNDS = {
     "oplogd/web/access/refused.py: RefusedPasswords._episodes": "plain addresses; has a bound",
     "oplogd/web/forwarded.py: TrustedProxies._addresses": OF_THE_SETTINGS,
     "oplog_kit/mistakes.py: Mistakes._found": "mistakes in one file of settings",
+    "oplog_pipe/sinks/origin.py: Circles._watched": "64 operations",
     "oplog_pipe/batch.py: Batch.keys": "keys of one batch",
     "oplog_pipe/commitlog/offsets.py: OffsetLog._offsets": OF_THE_SETTINGS,
     "oplog_pipe/fetch.py: Fetcher._options": OF_THE_CODE,

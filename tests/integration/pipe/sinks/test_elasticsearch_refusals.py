@@ -125,7 +125,7 @@ def test_an_answer_that_is_garbage_is_a_transient_failure(stack: ExitStack, path
     for garbage in GARBAGE:  # noqa: B007 - the server answers it
         for call, *arguments in calls:
             try:
-                call(*arguments)  # type: ignore[operator]
+                call(*arguments)
             except SinkError as error:
                 failures.append(error)
     assert failures

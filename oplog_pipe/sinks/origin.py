@@ -1,0 +1,122 @@
+"""How a mirror recognises messages and operations that have come back to it. No I/O.
+
+A sink that sends messages of a topic to another one adds a header ``oplog-origin`` with its own id,
+the topic that the message is from, and the id of the message there. Two rules end a circle:
+
+- a message that names this sink has been sent by it before;
+- a message from a topic with the name of the target, which the target has under this id, came from
+  the target.
+
+Operations have no headers. One that comes again and again is only reported.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from oplog_pipe.message import Message
+
+HEADER = "oplog-origin"
+# JSON of a message up to which it gets the header. An agent takes 1 MiB with headers.
+_MAX_BYTES = 1_000_000
+# An operation that comes so many times within so many seconds seems to go round.
+_TIMES = 10
+_SECONDS = 3600.0
+_WATCHED = 64
+
+
+class Origin(NamedTuple):
+    """``hop``: sink that sent the message. ``log``, ``id``: topic and id that it had before."""
+
+    hop: str
+    log: str
+    id: str
+
+
+class Polled(msgspec.Struct):
+    """A message of a topic, as a poll shows it."""
+
+    id: str
+    payload: str | None
+    key: str | None = None
+    encoding: str | None = None
+
+    def is_copied_by(self, data: Mapping[str, Any]) -> bool:
+        """Return whether a message has the same content."""
+        other = data.get("key"), data.get("payload"), data.get("encoding")
+        return other == (self.key, self.payload, self.encoding)
+
+
+def origins(data: Mapping[str, Any]) -> list[Origin]:
+    """Return the origins that a message of a topic names, the first one first."""
+    headers = data.get("headers")
+    found = []
+    for each in headers if isinstance(headers, list) else ():
+        match each:
+            case [name, str() as text] if name == HEADER and text.count(" ") == 2:
+                found.append(Origin(*text.split(" ")))
+    return found
+
+
+def marked(data: Mapping[str, Any], hop: str, log: str, size: int) -> dict[str, Any]:
+    """Return a message of a topic without its id, and with its origin.
+
+    ``size``: bytes of its JSON. One of nearly the largest size is not marked.
+    """
+    members = {name: value for name, value in data.items() if name != "id"}
+    if hop and size <= _MAX_BYTES:
+        headers = data.get("headers", ())
+        members["headers"] = [*headers, [HEADER, f"{hop} {log} {data['id']}"]]
+    return members
+
+
+class Circles:
+    """Watches a few operations for an hour each. Reports one that comes again and again.
+
+    ``clock``: seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        # Operation -> times that it came, and the first of them.
+        self._watched: dict[tuple[str, str, str, int], tuple[int, float]] = {}
+        self._newest = -1
+
+    def see(self, messages: Sequence[Message]) -> str | None:
+        """Note operations that were sent. Return a sentence about one that has come too often.
+
+        Each offset counts once: a write that is repeated is no repeated operation.
+        """
+        found = None
+        now = self._clock()
+        watched = self._watched
+        for message in messages:
+            if message.offset <= self._newest:
+                continue
+            self._newest = message.offset
+            key = (message.op, message.namespace, message.id, message.timestamp)
+            seen = watched.get(key)
+            if seen is None or now - seen[1] > _SECONDS:
+                if seen is None and len(watched) >= _WATCHED and not self._forget(now):
+                    continue
+                watched[key] = (1, now)
+                continue
+            count = seen[0] + 1
+            watched[key] = (count, seen[1])
+            if count >= _TIMES and str(count).strip("0") == "1":  # 10, 100, 1,000 …
+                found = (
+                    f"the same operation, {message.op} {message.namespace} {message.id!r}, came"
+                    f" {count:,} times within {max(now - seen[1], 1):.0f} s: do pipes send"
+                    " operations to each other, or does this sink send them to the store of its"
+                    " source? They would go round without end"
+                )
+        return found
+
+    def _forget(self, now: float) -> bool:
+        """Make room by the operations whose hour is over. Return whether there is some."""
+        over = [key for key, (_, since) in self._watched.items() if now - since > _SECONDS]
+        for key in over:
+            del self._watched[key]
+        return bool(over)
