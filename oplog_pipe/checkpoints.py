@@ -5,6 +5,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from oplog_kit.disk import disk_failure
 from oplog_pipe.commitlog.files import FILES, Files, read_all, write_whole
 from oplog_pipe.errors import LogDamagedError, LogError
 
@@ -76,4 +77,4 @@ class Checkpoints:
 
 
 def _translated(path: Path, error: OSError) -> LogError:
-    return LogError(f"{path}: {error.strerror}")
+    return LogError(disk_failure(error, path, "dir"))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from oplog_kit.disk import disk_failure
 from oplog_pipe.commitlog.files import FILE_MODE
 from oplog_pipe.errors import SinkError
 from oplog_pipe.message import Message
@@ -45,7 +46,8 @@ class DeadLetters:
             if is_new:
                 _sync_folder(self._path.parent)
         except OSError as error:
-            raise SinkError(f"dead_letter: {self._path}: {error.strerror}") from error
+            told = disk_failure(error, self._path, "dead_letter")
+            raise SinkError(f"dead_letter: {told}") from error
 
 
 def _private(path: str, flags: int) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from oplog_pipe.checkpoints import Checkpoints, SourceCheckpoint
 from oplog_pipe.commitlog.log import CommitLog
+from oplog_pipe.commitlog.long_read import LongRead
 from oplog_pipe.errors import ConfigError, LogDamagedError
 from oplog_pipe.record import Record, decode_record
 from oplog_pipe.settings import SourceSettings
@@ -27,13 +28,16 @@ def resume(
             _check(source, saved, log.end, checkpoints)
         found[source.name] = saved or SourceCheckpoint(source.log, START, 0)
         ends[source.name] = found[source.name].end
-    offset = min(ends.values(), default=log.end)
+    offset = first = min(ends.values(), default=log.end)
+    names = ", ".join(name for name, end in ends.items() if end == first)
+    progress = LongRead(f"looking in the log for the position of {names}", log.end - first)
     while entries := log.read(offset):
         for entry in entries:
             record = decode_record(entry.data)
             if entry.offset >= ends.get(record.source, log.end):
                 found[record.source] = behind(found[record.source], record, entry.offset)
         offset = entries[-1].offset + 1
+        progress.at(offset - first)
     return found
 
 

@@ -2,6 +2,8 @@
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -48,6 +50,7 @@ class Files(Protocol):
 class OsFile:
     def __init__(self, path: Path, flags: int) -> None:
         self._descriptor = -1
+        self._path = path
         self._descriptor = os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
 
     def read(self, size: int, at: int) -> bytes:
@@ -62,19 +65,31 @@ class OsFile:
 
     def write(self, data: bytes, at: int) -> None:
         rest = memoryview(data)
-        while rest:
-            written = os.pwrite(self._descriptor, rest, at)
-            rest = rest[written:]
-            at += written
+        with self._named():
+            while rest:
+                written = os.pwrite(self._descriptor, rest, at)
+                rest = rest[written:]
+                at += written
 
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._descriptor, size)
+        with self._named():
+            os.ftruncate(self._descriptor, size)
 
     def sync(self) -> None:
-        os.fsync(self._descriptor)
+        with self._named():
+            os.fsync(self._descriptor)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Let an error name the file."""
+        try:
+            yield
+        except OSError as error:
+            error.filename = str(self._path)
+            raise
 
     def lock(self) -> Self:
         fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

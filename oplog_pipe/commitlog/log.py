@@ -11,6 +11,7 @@ from typing import NamedTuple, Self
 
 import msgspec
 
+from oplog_kit.disk import disk_failure
 from oplog_pipe.commitlog.about import About, load_about, new_id, save_about
 from oplog_pipe.commitlog.codec import Encoded, Entry, NewEntry, encode_all
 from oplog_pipe.commitlog.compact import Compaction, choose, write_kept
@@ -402,4 +403,4 @@ def _translated(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise LogError(f"{error.filename or folder}: {error.strerror}") from error
+        raise LogError(disk_failure(error, folder, "dir")) from error

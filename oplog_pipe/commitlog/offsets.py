@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import quote, unquote
 
+from oplog_kit.disk import disk_failure
 from oplog_pipe.commitlog.codec import Entry, Mode, NewEntry, encode_all
 from oplog_pipe.commitlog.files import FILES, File, Files, write_whole
 from oplog_pipe.commitlog.segment import scan
@@ -148,7 +149,7 @@ class OffsetLog:
                 self._file.truncate(self._bytes)
                 raise
         except OSError as error:
-            raise LogError(f"cannot write {self._path}: {error.strerror}") from error
+            raise LogError(f"cannot write {disk_failure(error, self._path, 'dir')}") from error
         self._end += len(changes)
         self._bytes += len(data)
         self._offsets = offsets
@@ -164,7 +165,7 @@ class OffsetLog:
             write_whole(self._files, self._path, data)
             self._file = self._files.open(self._path, write=True)
         except OSError as error:
-            raise LogError(f"cannot write {self._path}: {error.strerror}") from error
+            raise LogError(f"cannot write {disk_failure(error, self._path, 'dir')}") from error
         self._end = len(offsets)
         self._bytes = len(data)
         self._offsets = dict(offsets)

@@ -15,7 +15,15 @@ from oplog_pipe.commitlog.index import (
     index_path,
     write_index,
 )
-from oplog_pipe.commitlog.segment import Segment, damaged, scan, segment_base, segment_path
+from oplog_pipe.commitlog.long_read import LongRead
+from oplog_pipe.commitlog.segment import (
+    Segment,
+    damaged,
+    offset_at,
+    scan,
+    segment_base,
+    segment_path,
+)
 from oplog_pipe.errors import LogDamagedError
 
 _SEARCHED = 1 << 20
@@ -91,15 +99,23 @@ def recover(
     return tuple(segments), file, writer
 
 
-def scan_marks(file: File, start: Mark, size: int, compacted: int) -> Recovered:
-    """Scan up to the first invalid entry."""
+def scan_marks(
+    file: File, start: Mark, size: int, compacted: int, path: Path | None = None
+) -> Recovered:
+    """Scan up to the first invalid entry. ``path``: of a segment that is read for lack of an index.
+
+    The log then tells how far it is.
+    """
     marks = [start]
     end, valid = start, True
-    for part in scan(file, start.place, size, start.offset, compacted=compacted):
+    progress = LongRead(f"reading {path}, which has no index", size)
+    for part in scan(file, start.place, size, start.offset, compacted=compacted, only_check=True):
         end, valid = Mark(part.expected, part.end), part.valid
         # A record names the first entry of a part: behind it, entries may be missing.
-        if part.entries and part.at - marks[-1].place >= INTERVAL:
-            marks.append(Mark(part.entries[0].offset, part.at))
+        if part.end > part.at and part.at - marks[-1].place >= INTERVAL:
+            marks.append(Mark(offset_at(file, part.at), part.at))
+        if path is not None:
+            progress.at(part.end)
     if end != marks[-1] or len(marks) == 1:
         marks.append(end)
     return Recovered(marks, valid)
@@ -117,7 +133,7 @@ def _closed(files: Files, path: Path, base: int, compacted: int, *, write: bool)
     size = file.size()
     last = Index(files, path, base).last()
     if not last or last[-1].place != size:
-        found = scan_marks(file, Mark(base, 0), size, compacted)
+        found = scan_marks(file, Mark(base, 0), size, compacted, path)
         if not found.valid:
             raise damaged(path, found.marks[-1].place)
         last = found.marks
@@ -134,7 +150,7 @@ def _newest(
     last = index.last()
     start = Mark(base, 0)
     if not last:
-        found = scan_marks(file, start, size, compacted)
+        found = scan_marks(file, start, size, compacted, path)
         # A crash may lose the records, but not the file. Somebody has removed it, so that only the
         # entries tell a torn tail from damage.
         if not found.valid and index.is_missing:
@@ -149,7 +165,7 @@ def _newest(
         if found.valid and found.marks[-1] == synced:
             tail = scan_marks(file, synced, size, compacted)
             return [*index.marks(), *tail.marks[1:]]
-    found = scan_marks(file, start, size, compacted)
+    found = scan_marks(file, start, size, compacted, path)
     if found.marks[-1].place < synced.place:
         raise damaged(path, found.marks[-1].place)
     return found.marks[1:]

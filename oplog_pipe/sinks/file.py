@@ -10,6 +10,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+from oplog_kit.disk import disk_failure
 from oplog_pipe.errors import SinkError
 from oplog_pipe.message import Message
 from oplog_pipe.sinks.lines import encode_lines
@@ -131,8 +132,8 @@ class FileSink:
         _sync_folder(self._path.parent)
 
     def _failed(self, error: OSError, *, transient: bool = False) -> SinkError:
-        reason = error.strerror or type(error).__name__
-        return SinkError(f"path: cannot write {self._path}: {reason}", transient=transient)
+        told = disk_failure(error, self._path, "path")
+        return SinkError(f"path: cannot write {told}", transient=transient)
 
 
 def _end_of_lines(file: int, size: int) -> int:
