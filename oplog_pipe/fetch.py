@@ -125,7 +125,8 @@ class Fetcher:
         if body is None:
             return None
         try:
-            message.data = msgspec.json.decode(body)
+            msgspec.json.decode(body)  # format does not check UTF-8
+            message.set_json(msgspec.json.format(body, indent=-1))
         except (ValueError, RecursionError):
             raise TransformError(f"{place}: the answer is no JSON") from None
         return message

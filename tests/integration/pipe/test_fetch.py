@@ -63,6 +63,15 @@ def test_objects_come_in_the_order_of_the_messages_and_requests_run_together(fet
     assert len(server.connections) == 3
 
 
+def test_an_object_keeps_the_digits_of_its_numbers_on_one_line(fetch: Fetch) -> None:
+    body = b'{"amount": 12345678901234567.890,\n "n": 1e5}\n'
+    with ScriptedServer(lambda asked: answer(200, body)) as server:
+        (found,) = fetch()(refs(server, "/"))
+    assert found is not None
+    assert found.json() == b'{"amount":12345678901234567.890,"n":1e5}'
+    assert found.data == {"amount": float("12345678901234567.89"), "n": 1e5}
+
+
 def test_one_request_at_a_time(fetch: Fetch) -> None:
     open_requests: list[str] = []
 
