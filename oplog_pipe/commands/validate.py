@@ -17,7 +17,7 @@ from oplog_pipe.errors import ConfigError, PipeError, SinkError
 from oplog_pipe.exits import EXIT_FAILED, EXIT_OK, PROGRAM
 from oplog_pipe.reasons import of_code
 from oplog_pipe.settings import FunctionStep, PipeSettings, SinkSettings, SourceSettings
-from oplog_pipe.sinks.base import Sink, Upgrading
+from oplog_pipe.sinks.base import Inspected, Sink, Upgrading
 from oplog_pipe.sinks.options import FileOptions
 from oplog_pipe.streams import is_oplog, oplog_endpoints, topic_endpoints
 from oplogc.address import Endpoint
@@ -113,13 +113,18 @@ def _opened(settings: SinkSettings, sink: Sink) -> str:
             sink.open()
             if isinstance(sink, Upgrading) and (missing := sink.missing()):
                 raise SinkError(f"the target needs a change; run: {'; '.join(missing)}")
+            remarks = []
+            if isinstance(sink, Inspected):
+                if faults := sink.faults():
+                    raise SinkError("; ".join(faults))
+                remarks = sink.remarks()
         finally:
             sink.close()
     except PipeError:
         raise
     except Exception as error:  # of a class of the user's own
         raise SinkError(of_code(error)) from error
-    return f"{settings.type} can be opened"
+    return "; ".join([f"{settings.type} can be opened", *remarks])
 
 
 def _writable(path: Path) -> str:

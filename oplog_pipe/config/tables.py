@@ -300,7 +300,8 @@ TYPES: dict[str, tuple[Field, ...]] = {
         Field(
             "url",
             Kind.URL,
-            "Database, such as `postgresql://user@host/database`.",
+            "Database, such as `postgresql://user@host/database`. Files in it, such as "
+            "`sslrootcert`, are relative to the folder of the settings file.",
             check=checks.postgres_url,
             required="give the database, such as postgresql://user@host/database",
         ),

@@ -80,6 +80,17 @@ class Upgrading(Protocol):
 
 
 @runtime_checkable
+class Inspected(Protocol):
+    """A sink that can tell whether its target suits it. Called after ``open``."""
+
+    def faults(self) -> list[str]:
+        """Return why the target cannot take messages. Raises SinkError."""
+
+    def remarks(self) -> list[str]:
+        """Return what is unsafe about the connection."""
+
+
+@runtime_checkable
 class Abandoning(Protocol):
     """A sink that tells its target of copies."""
 

@@ -47,7 +47,7 @@ def _build(settings: SinkSettings, root: Path) -> Sink:
         case PostgresOptions() as options:
             from oplog_pipe.sinks.postgres import PostgresSink
 
-            return PostgresSink(options, namespace)
+            return PostgresSink(options, namespace, root)
         case MongodbOptions() as options:
             from oplog_pipe.sinks.mongodb import MongodbSink
 

@@ -1,7 +1,8 @@
 """The rows and the SQL statements of the sink for PostgreSQL. No I/O."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -9,13 +10,12 @@ from oplog_pipe.errors import SinkError
 from oplog_pipe.message import Message
 from oplog_pipe.sinks.collapse import Numbered
 from oplog_pipe.sinks.lines import not_json
+from oplog_pipe.sinks.postgres import arrays
+from oplog_pipe.sinks.postgres.tables import OWN, OWNER
 
-Statement = tuple[bytes, tuple[Any, ...]]
+COPY_FROM = 5000
+"""From this number of rows on, COPY into a temporary table costs less than arrays."""
 
-OWNER = "oplog_owner"
-"""The column with the owner of a row. Null in rows of earlier releases."""
-
-_OWN = ("id", "version", "source", "timestamp", OWNER)
 _CREATE = """
 CREATE TABLE {table} (
     id text COLLATE "C" PRIMARY KEY,
@@ -25,15 +25,19 @@ CREATE TABLE {table} (
     oplog_owner text{columns}
 )
 """
-# An interval is multiplied by a double: all milliseconds at once would be inexact after 2255.
-# Arrays in binary form: as text they take four times as long. The value of a row is JSON.
+_TEMPORARY = """
+CREATE TEMPORARY TABLE {rows} (id text, version bigint, source text, at timestamptz, value text)
+ON COMMIT DROP
+"""
+_ARRAYS = """
+unnest(%b::text[], %b::bigint[], %b::text[], %b::timestamptz[], %b::text[])
+    AS new (id, version, source, at, value)
+"""
+# The value of a row is JSON.
 _UPSERT = """
 INSERT INTO {table} AS old (id, version, source, "timestamp", oplog_owner{columns})
-SELECT new.id, new.version, new.source,
-    'epoch'::timestamptz + new.ms / 1000 * interval '1 second'
-        + new.ms %% 1000 * interval '1 millisecond', %b::text{values}
-FROM unnest(%b::text[], %b::bigint[], %b::text[], %b::bigint[], %b::text[])
-    AS new (id, version, source, ms, value){tables}
+SELECT {distinct}new.id{cast}, new.version, new.source, new.at, %b::text{values}
+FROM {rows}{filled}{order}
 ON CONFLICT (id) DO UPDATE SET version = excluded.version, source = excluded.source,
     "timestamp" = excluded."timestamp", oplog_owner = excluded.oplog_owner{changes}
 WHERE old.version <= excluded.version
@@ -41,13 +45,33 @@ WHERE old.version <= excluded.version
 """
 _DELETE = """
 DELETE FROM {table} old USING unnest(%b::text[], %b::bigint[]) AS gone (id, version)
-WHERE old.id = gone.id AND old.version <= gone.version
+WHERE old.id = gone.id{cast} AND old.version <= gone.version
     AND (old.oplog_owner IS NULL OR old.oplog_owner = %b::text)
 """
 _OTHERS = """
-SELECT id, oplog_owner, version FROM {table}
-WHERE id = ANY(%b::text[]) AND (oplog_owner <> %b::text OR version > %b::bigint)
+SELECT given.id, old.oplog_owner, old.version
+FROM unnest(%b::text[]) AS given (id) JOIN {table} old ON old.id = given.id{cast}
+WHERE old.oplog_owner <> %b::text OR old.version > %b::bigint
 """
+
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class Statement(NamedTuple):
+    """``ids``: of the rows that it changes. ``upload``: what COPY puts into a temporary table."""
+
+    sql: bytes
+    values: tuple[Any, ...]
+    ids: list[str]
+    upload: "Upload | None" = None
+
+
+class Upload(NamedTuple):
+    """``create``: the temporary table. ``copy``: the statement that takes ``data``."""
+
+    create: bytes
+    copy: bytes
+    data: bytes
 
 
 def quoted(name: str) -> str:
@@ -64,91 +88,147 @@ class Rows:
     """Makes statements. ``columns``: column -> path in ``data``; empty: one column ``data``."""
 
     def __init__(self, columns: Mapping[str, str]) -> None:
-        self._paths = {column: path.split(".") for column, path in columns.items()}
-        names = [quoted(column) for column in columns] or ["data"]
+        self.columns = list(columns) or ["data"]
+        """The columns besides the sink's own."""
+        self.is_whole = not columns
+        """Whether the only one takes all of ``data``."""
+        self._paths = [
+            (msgspec.json.encode(column), path.split(".")) for column, path in columns.items()
+        ]
+        names = [quoted(column) for column in self.columns]
         self._parts = {
             "columns": "".join(f", {name}" for name in names),
-            "values": "".join(f", filled.{name}" for name in names)
-            if columns
-            else ", new.value::jsonb",
+            "values": ", new.value::jsonb"
+            if self.is_whole
+            else "".join(f", filled.{name}" for name in names),
             "changes": "".join(f", {name} = excluded.{name}" for name in names),
         }
 
     def check(self) -> None:
         """Raise SinkError if a column of the settings is one of the sink's own."""
-        for column in self._paths:
-            if column in _OWN:
+        for column in self.columns:
+            if column in OWN:
                 raise SinkError(f"columns.{column}: the sink itself writes this column")
 
     def create(self, table: str) -> bytes:
         """Return the statement that creates a table."""
-        kinds = [f"{quoted(column)} text" for column in self._paths] or ["data jsonb"]
-        columns = "".join(f",\n    {kind}" for kind in kinds)
+        kind = "jsonb" if self.is_whole else "text"
+        columns = "".join(f",\n    {quoted(column)} {kind}" for column in self.columns)
         return _CREATE.format(table=table, columns=columns).encode()
 
     def add_owner(self, table: str) -> str:
         """Return the statement that adds the column of the owner to a table."""
         return f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {OWNER} text"
 
-    def others(self, table: str, ids: list[str], owner: str, newest: int) -> Statement:
+    def others(self, table: str, cast: str, ids: list[str], owner: str, newest: int) -> Statement:
         """Return the query for rows of other owners, or of versions above ``newest``."""
-        return _OTHERS.format(table=_escaped(table)).encode(), (ids, owner, newest)
+        sql = _OTHERS.format(table=_escaped(table), cast=_escaped(cast)).encode()
+        return Statement(sql, (ids, owner, newest), ids)
 
     def statements(
-        self, table: str, objects: dict[str, Numbered], owner: str
-    ) -> Iterator[tuple[Statement, list[str]]]:
-        """Return the statements for the objects of a table, each with the ids of its rows.
+        self, table: str, cast: str, objects: Mapping[str, Numbered], owner: str, *, upload: str
+    ) -> list[Statement]:
+        """Return the statements for the objects of a table.
 
-        Raises SinkError with the index of a message that is no JSON.
+        ``cast``: of a text to the type of the id. ``upload``: temporary table for many rows; empty:
+        none is used. Raises SinkError with the index of a message that is no JSON; without one if
+        a number is too large or a text is no UTF-8.
         """
         # In one order for all: two transactions do not wait for each other.
-        ordered = sorted(objects.items())
-        upserts = [(id, *each) for id, each in ordered if each[1].op != "delete"]
-        deletes = [(id, each[1].version) for id, each in ordered if each[1].op == "delete"]
-        if upserts:
-            rows = [
-                (id, each.version, each.source, each.timestamp, self._value(index, each))
-                for id, index, each in upserts
-            ]
-            ids, *others = map(list, zip(*rows, strict=True))
-            yield (self._upsert(table), (owner, ids, *others)), ids
-        if deletes:
-            statement = _DELETE.format(table=_escaped(table))
-            ids, versions = map(list, zip(*deletes, strict=True))
-            yield (statement.encode(), (ids, versions, owner)), ids
-
-    def _upsert(self, table: str) -> bytes:
-        # The row type of the table gives each column's type: PostgreSQL converts the values.
-        filling = (
-            f", json_populate_record(NULL::{table}, new.value::json) AS filled"
-            if self._paths
-            else ""
-        )
-        statement = _UPSERT.format(
-            table=_escaped(table),
-            tables=_escaped(filling),
-            **{name: _escaped(part) for name, part in self._parts.items()},
-        )
-        return statement.encode()
-
-    def _value(self, index: int, message: Message) -> str:
+        ordered = [(id, *objects[id]) for id in sorted(objects)]
+        found = []
         try:
-            if not self._paths:
-                return message.json().decode()
-            data = message.data
-            values = {column: _at(data, path) for column, path in self._paths.items()}
-            return msgspec.json.encode(values).decode()
+            if written := [each for each in ordered if each[2].op != "delete"]:
+                found.append(self._upsert(table, cast, written, owner, upload))
+            if deleted := [each for each in ordered if each[2].op == "delete"]:
+                sql = _DELETE.format(table=_escaped(table), cast=_escaped(cast)).encode()
+                ids = [id for id, _, _ in deleted]
+                versions = arrays.numbers([message.version for _, _, message in deleted])
+                values = (arrays.texts([id.encode() for id in ids]), versions, owner)
+                found.append(Statement(sql, values, ids))
+        except (struct.error, UnicodeError) as error:
+            raise SinkError(f"PostgreSQL: {error}") from error
+        return found
+
+    def _upsert(
+        self,
+        table: str,
+        cast: str,
+        ordered: list[tuple[str, int, Message]],
+        owner: str,
+        upload: str,
+    ) -> Statement:
+        ids = [id for id, _, _ in ordered]
+        encoded = [id.encode() for id in ids]
+        versions = [message.version for _, _, message in ordered]
+        sources = [message.source.encode() for _, _, message in ordered]
+        at = [message.timestamp for _, _, message in ordered]
+        rows = [self._value(index, message) for _, index, message in ordered]
+        if upload and len(ids) >= COPY_FROM:
+            data = arrays.copy_rows(zip(encoded, versions, sources, at, rows, strict=True))
+            name = quoted(upload)
+            uploaded = Upload(
+                _TEMPORARY.format(rows=name).encode(),
+                f"COPY pg_temp.{name} FROM STDIN (FORMAT binary)".encode(),
+                data,
+            )
+            sql = self._upsert_sql(table, cast, f"pg_temp.{name} AS new")
+            return Statement(sql, (owner,), ids, uploaded)
+        values = (
+            owner,
+            arrays.texts(encoded),
+            arrays.numbers(versions),
+            arrays.texts(sources),
+            arrays.times(at),
+            arrays.texts(rows),
+        )
+        return Statement(self._upsert_sql(table, cast, _ARRAYS), values, ids)
+
+    def _upsert_sql(self, table: str, cast: str, rows: str) -> bytes:
+        # The row type of the table gives each column's type: PostgreSQL converts the values.
+        filled = f", json_populate_record(NULL::{table}, new.value::json) AS filled"
+        cast = _escaped(cast)
+        # Two texts may be one id, such as 7 and 07. The newer one counts.
+        return _UPSERT.format(
+            table=_escaped(table),
+            cast=cast,
+            rows=rows,
+            distinct=f"DISTINCT ON (new.id{cast}) " if cast else "",
+            order=f" ORDER BY new.id{cast}, new.version DESC" if cast else "",
+            filled="" if self.is_whole else _escaped(filled),
+            **{name: _escaped(part) for name, part in self._parts.items()},
+        ).encode()
+
+    def _value(self, index: int, message: Message) -> bytes:
+        try:
+            data = message.json()
+            return data if self.is_whole else self._chosen(data)
         except Exception as error:
             raise not_json(index, message, error) from error
 
+    def _chosen(self, data: bytes) -> bytes:
+        """Return the object of the columns. Its values are those of ``data``, byte for byte.
 
-def _at(data: Any, path: list[str]) -> Any:
-    """Return the value at a path through objects; None if there is none."""
+        Decoding would make doubles of numbers.
+        """
+        parts = [name + b":" + _at(data, path) for name, path in self._paths]
+        return b"{" + b",".join(parts) + b"}"
+
+
+def _at(value: bytes | msgspec.Raw, path: Sequence[str]) -> bytes:
+    """Return the JSON at a path through objects; ``null`` if there is none."""
     for name in path:
-        if not isinstance(data, dict):
-            return None
-        data = data.get(name)
-    return data
+        try:
+            found = _members(value).get(name)
+        except msgspec.ValidationError:  # no object
+            found = None
+        if found is None:
+            return b"null"
+        value = found
+    found_bytes = bytes(value)
+    # PostgreSQL leaves white space in a text. Format changes nothing else.
+    is_nested = found_bytes.startswith((b"{", b"["))
+    return msgspec.json.format(found_bytes, indent=-1) if is_nested else found_bytes
 
 
 def _escaped(text: str) -> str:

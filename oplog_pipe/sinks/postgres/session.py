@@ -1,73 +1,114 @@
-"""A connection to PostgreSQL that is made when it is needed, and the meaning of its errors."""
+"""A connection to PostgreSQL that is made when it is needed. It keeps nothing in the session.
 
-from collections.abc import Callable
-from contextlib import suppress
+So PgBouncer may give each transaction another server: no statement is prepared, and settings and
+temporary tables end with their transaction.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
-import psycopg.conninfo
 
-from oplog_pipe.errors import SinkError, TargetError
-from oplog_pipe.reasons import of_sql
-from oplog_pipe.sinks.options import PostgresOptions
+from oplog_pipe.errors import SinkError
+from oplog_pipe.sinks.postgres import arrays
 from oplog_pipe.sinks.postgres.cut import cut_after
+from oplog_pipe.sinks.postgres.failures import failure, refusal
+from oplog_pipe.sinks.postgres.rows import Statement
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Result = TypeVar("Result")
 
-_PARAMETERS = {
-    "client_encoding": "UTF8",  # a database with the encoding SQL_ASCII would return bytes
-    "connect_timeout": "5",
-    "fallback_application_name": "oplog-pipe",
-    "keepalives_count": "3",
-    "keepalives_idle": "5",
-    "keepalives_interval": "2",
-    "tcp_user_timeout": "10000",
-}
-# Classes and codes of SQLSTATE that pass by themselves: connection, conflict with another
-# transaction, resources, locks and time-outs, operator, system; and a server that can only read,
-# as a standby does until it takes over.
-_PASSING = ("08", "40", "53", "55", "57", "58", "25006")
-# Whatever the message: wrong user, missing database, schema, table, column or right.
-_OF_TARGET = ("28", "3D", "3F", "42")
-
 
 class Session:
-    """Runs transactions on one connection, and connects again after a failure of the server."""
+    """Runs transactions on one connection, and connects again after a failure of the server.
 
-    def __init__(self, options: PostgresOptions) -> None:
-        self._options = options
+    ``timeout``: of a statement, in seconds. ``creates``: the sink creates missing tables.
+    """
+
+    def __init__(self, conninfo: str, timeout: float, *, creates: bool) -> None:
+        self._conninfo = conninfo
+        self._timeout = timeout
+        self._creates = creates
         self._connection: Connection | None = None
+        self._sent: list[psycopg.Cursor[tuple[Any, ...]]] = []
+        self._sending = ExitStack()
+        self._error: psycopg.Error | None = None
+        self.may_upload = True
+        """Whether the user may create temporary tables."""
 
     def run(
         self,
         work: Callable[[Connection], Result],
         *,
-        keep: bool = True,
         statements: int | None = 1,
     ) -> Result:
         """Run work in one transaction. Raises SinkError.
 
-        ``keep`` False: roll it back. ``statements``: of the work, which bounds its time; None: no
-        bound.
+        ``statements``: of the work, which bounds its time; None: no bound.
         """
-        # Begin and commit are statements, too.
-        bound = None if statements is None else self._options.timeout * (statements + 2)
-        try:
-            if self._connection is None or self._connection.closed:
-                self._connection = self._connect()
-            with (
-                cut_after(self._connection, bound),
-                self._connection.transaction(force_rollback=not keep),
-            ):
-                if statements is None:
-                    self._connection.execute("SET LOCAL statement_timeout = 0")
-                return work(self._connection)
-        except (psycopg.Error, UnicodeError) as error:
-            failure = _failure(error, creates=self._options.create)
-            if failure.transient:
-                self.close()
-            raise failure from None  # a traceback would quote the row
+        with self._translated():
+            connection = self.connect()
+            with cut_after(connection, self._bound(statements)):
+                connection.execute(self._begin(bounded=statements is not None))
+                result = work(connection)
+                connection.execute(b"COMMIT")
+                return result
+
+    def send(self, statements: Sequence[Statement], *, keep: bool) -> None:
+        """Send a transaction, and do not wait for its end. Call ``finish`` next.
+
+        The server works as soon as a statement arrives. The end of the transaction is among what is
+        sent, so no lock waits for this process. ``keep`` False: roll it back.
+        """
+        uploads = [each.upload for each in statements if each.upload is not None]
+        self._sent, self._error = [], None
+        with self._translated():
+            connection = self.connect()
+            bound = self._bound(len(statements) + 2 * len(uploads))
+            self._sending.enter_context(cut_after(connection, bound))
+            head = self._begin(bounded=True).split(b";")
+            if uploads:
+                self._upload(connection, b";".join([*head, *(each.create for each in uploads)]))
+                for upload in uploads:
+                    with connection.cursor().copy(upload.copy) as copy:
+                        copy.write(upload.data)
+                head = []
+            self._sending.enter_context(connection.pipeline())
+            try:
+                for sql in head:
+                    connection.execute(sql)
+                for each in statements:
+                    self._sent.append(connection.execute(each.sql, each.values))
+                connection.execute(b"COMMIT" if keep else b"ROLLBACK")
+            except psycopg.Error as error:
+                self._error = error  # the answers before and behind it are read by ``finish``
+
+    def finish(self) -> list[int]:
+        """Wait for the end of what was sent.
+
+        Return the number of rows that each statement has changed. Raises SinkError.
+        """
+        with self._translated():
+            try:
+                self._sending.close()
+            except psycopg.Error as error:
+                raise self._error or error from None
+            if self._error is not None:
+                raise self._error
+            return [cursor.rowcount for cursor in self._sent]
+
+    def connect(self) -> Connection:
+        """Return a connection that is open. Raises SinkError."""
+        if self._connection is None or self._connection.closed:
+            try:
+                self._connection = psycopg.connect(
+                    self._conninfo, autocommit=True, prepare_threshold=None
+                )
+            except psycopg.Error as error:
+                raise refusal(error) from None
+            arrays.register(self._connection)
+        return self._connection
 
     def close(self) -> None:
         if self._connection is not None:
@@ -75,65 +116,46 @@ class Session:
             with suppress(psycopg.Error):
                 connection.close()
 
-    def _connect(self) -> Connection:
-        milliseconds = round(self._options.timeout * 1000)
-        connection: Connection = psycopg.connect(_conninfo(self._options.url), autocommit=True)
+    def _bound(self, statements: int | None) -> float | None:
+        # Begin and commit are statements, too.
+        return None if statements is None else self._timeout * (statements + 2)
+
+    def _begin(self, *, bounded: bool) -> bytes:
+        milliseconds = max(round(self._timeout * 1000), 1) if bounded else 0
+        return f"BEGIN;SET LOCAL statement_timeout = {milliseconds}".encode()
+
+    def _upload(self, connection: Connection, begin: bytes) -> None:
+        """Begin a transaction with temporary tables."""
         try:
-            with cut_after(connection, self._options.timeout):
-                connection.execute(
-                    "SELECT set_config('statement_timeout', %s, false)", [str(milliseconds)]
-                )
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+            connection.execute(begin)
+        except psycopg.errors.InsufficientPrivilege as error:
+            self.may_upload = False
+            text = "PostgreSQL: the user may not create temporary tables; going on without them"
+            raise SinkError(text, transient=True) from error
 
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Raise SinkError for errors of the driver. After any error no transaction is open."""
+        try:
+            yield
+        except BaseException as error:
+            with suppress(psycopg.Error):
+                self._sending.close()
+            if not isinstance(error, psycopg.Error | UnicodeError):
+                self._undo()
+                raise
+            found = failure(error, creates=self._creates)
+            if found.transient:
+                self.close()
+            else:
+                self._undo()
+            raise found from None  # a traceback would quote the row
 
-def _conninfo(url: str) -> str:
-    try:
-        parts = psycopg.conninfo.conninfo_to_dict(url)
-        # Of a password with an at sign, the rest would be the host, and in messages.
-        if "@" in str(parts.get("host", "")):
-            raise ValueError
-        merged: dict[str, Any] = {**_PARAMETERS, **parts}
-        return psycopg.conninfo.make_conninfo("", **merged)
-    except (psycopg.Error, ValueError):
-        raise SinkError(
-            "url: not a URL such as postgresql://user:password@host/database; percent-encode"
-            " special characters of the password"
-        ) from None
-
-
-def _failure(error: psycopg.Error | UnicodeError, *, creates: bool) -> SinkError:
-    code = getattr(error, "sqlstate", None)
-    lost = code is None and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-    # Another process has dropped a table, or creates it at the same time.
-    again = creates and (
-        isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.DuplicateTable)
-        or (
-            isinstance(error, psycopg.errors.UniqueViolation)
-            and error.diag.schema_name == "pg_catalog"
-        )
-    )
-    passing = code is not None and code.startswith(_PASSING)
-    text = f"PostgreSQL: {_reason(error)}"
-    transient = lost or again or passing
-    if not transient and code is not None and code.startswith(_OF_TARGET):
-        return TargetError(text)
-    return SinkError(text, transient=transient)
-
-
-def _reason(error: psycopg.Error | UnicodeError) -> str:
-    if isinstance(error, UnicodeError):
-        return f"a text cannot be encoded: {getattr(error, 'reason', type(error).__name__)}"
-    diag = error.diag
-    if error.sqlstate is None or not diag.message_primary:  # of the connection
-        return " ".join(str(error).split()) or type(error).__name__
-    names = {
-        "context": diag.context,
-        "table": diag.table_name,
-        "column": diag.column_name,
-        "constraint": diag.constraint_name,
-        "type": diag.datatype_name,
-    }
-    return of_sql(type(error).__name__, error.sqlstate, diag.message_primary, names)
+    def _undo(self) -> None:
+        connection = self._connection
+        if connection is not None and not connection.closed:
+            try:
+                with cut_after(connection, self._timeout):
+                    connection.execute(b"ROLLBACK")
+            except psycopg.Error:
+                self.close()

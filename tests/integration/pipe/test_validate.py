@@ -9,6 +9,7 @@ import pytest
 from oplog_pipe.cli import main
 from tests.kits.agents.agent import Agent
 from tests.kits.pipe.settings_file import SettingsFile
+from tests.kits.servers.postgres import PostgresServer
 
 SINKS = """
 class Sink:
@@ -101,3 +102,33 @@ sinks:
     assert f"source default/no-topic: {nobody}/{topic}: " in away
     assert "sEcret" not in "".join(lines)
     assert (file.path.parent / "closed").read_text() == "closed\n"
+
+
+def test_a_table_that_no_row_fits_into_and_a_server_that_is_not_verified_are_told(
+    agent: Agent, file: SettingsFile, postgres: PostgresServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = postgres.new_database()
+    postgres.run("CREATE TABLE narrow (id int, version int, source text)", url.rpartition("/")[2])
+    # A name of another machine, which is this one.
+    elsewhere = f"{url.replace('127.0.0.1', 'db.example.com')}?hostaddr=127.0.0.1"
+    text = f"""
+dir: d
+sources: [{{agents: ["{agent.url}"], password: sEcret}}]
+sinks:
+  - {{name: a, type: postgres, url: "{url}", table: narrow, namespace: ^video$}}
+  - {{name: b, type: postgres, url: "{elsewhere}"}}
+"""
+    code, *lines = validated(file, text, capsys)
+    assert code == "1"
+    assert lines[0] == (
+        "# sink b: postgres can be opened; sslmode is prefer: the connection may be unencrypted,"
+        " and the server's certificate is not verified; add sslmode=verify-full and sslrootcert"
+        " to url"
+    )
+    place = 'table "narrow": '
+    assert lines[2].split("; " + place) == [
+        f"oplog-pipe: sink a: {place}it has no column timestamp",
+        "it has no column data",
+        "the column version is integer; it must be bigint",
+        "the column id must be the primary key, or have a unique index",
+    ]

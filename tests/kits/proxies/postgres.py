@@ -64,7 +64,7 @@ class PostgresProxy(Proxy):
             """Return after the whole answer that is lost, or at the end of the connection."""
             with suppress(OSError, EOFError), server.makefile("rb") as answers:
                 while True:
-                    kind, message = _message(answers)
+                    kind, message = read_message(answers)
                     self._wait_thawed()
                     if not loses:
                         client.sendall(message)
@@ -76,8 +76,8 @@ class PostgresProxy(Proxy):
         try:
             with suppress(EOFError), client.makefile("rb") as requests:
                 # A startup message has no kind.
-                size = _exactly(requests, 4)
-                server.sendall(size + _exactly(requests, int.from_bytes(size) - 4))
+                size = read_exactly(requests, 4)
+                server.sendall(size + read_exactly(requests, int.from_bytes(size) - 4))
                 while True:
                     messages, texts = _statement(requests, prepared)
                     fault = self._meets(texts)
@@ -100,7 +100,7 @@ def _statement(file: BinaryIO, prepared: dict[bytes, str]) -> tuple[bytes, list[
     """Return messages up to the next one that the server answers, and the texts of statements."""
     messages, texts = b"", []
     while True:
-        kind, message = _message(file)
+        kind, message = read_message(file)
         messages += message
         if kind == _PARSE:
             name, text, _ = message[5:].split(b"\0", 2)
@@ -115,12 +115,13 @@ def _statement(file: BinaryIO, prepared: dict[bytes, str]) -> tuple[bytes, list[
             return messages, texts
 
 
-def _message(file: BinaryIO) -> tuple[bytes, bytes]:
-    head = _exactly(file, 5)
-    return head[:1], head + _exactly(file, int.from_bytes(head[1:]) - 4)
+def read_message(file: BinaryIO) -> tuple[bytes, bytes]:
+    """Return the kind of a message, and all of it. Raises EOFError."""
+    head = read_exactly(file, 5)
+    return head[:1], head + read_exactly(file, int.from_bytes(head[1:]) - 4)
 
 
-def _exactly(file: BinaryIO, size: int) -> bytes:
+def read_exactly(file: BinaryIO, size: int) -> bytes:
     """Raises EOFError at the end of the connection."""
     received = file.read(size)
     if len(received) < size:

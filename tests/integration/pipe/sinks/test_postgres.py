@@ -12,9 +12,9 @@ from oplog_pipe.errors import ConfigError, SinkError, TargetError
 from oplog_pipe.sinks.options import PostgresOptions
 from oplog_pipe.sinks.postgres import PostgresSink
 from tests.kits.pipe.messages import OPLOG, message, owner, version
-from tests.kits.pipe.targets import PostgresTarget, opened
+from tests.kits.pipe.targets import SECRET, PostgresTarget, opened
 from tests.kits.processes.suspend import suspend
-from tests.kits.servers.postgres import PostgresServer
+from tests.kits.servers.postgres import GUARDED_USER, PostgresServer
 
 
 @pytest.fixture
@@ -311,6 +311,25 @@ def test_a_server_that_can_only_read_is_a_transient_failure(target: PostgresTarg
         target.server.run(f"ALTER DATABASE {database} SET default_transaction_read_only = off")
         sink.write([message(0)])
     assert list(target.objects()) == ["a"]
+
+
+def test_a_refused_user_is_no_transient_failure(own_postgres: PostgresServer) -> None:
+    own_postgres.run(f"CREATE ROLE {GUARDED_USER} LOGIN PASSWORD '{SECRET}'")
+    for account in (f"{GUARDED_USER}:wrong", GUARDED_USER, "nobody-at-all"):
+        url = own_postgres.url().replace("postgres@", f"{account}@")
+        with pytest.raises(TargetError, match="; look at url") as caught:
+            PostgresSink(PostgresOptions(url)).open()
+        assert not caught.value.transient
+
+
+def test_the_log_says_at_the_start_that_a_server_is_not_verified(
+    target: PostgresTarget, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"{target.url.replace('127.0.0.1', 'db.example.com')}?hostaddr=127.0.0.1"
+    with opened(PostgresSink(PostgresOptions(url))), opened(target.sink()):
+        pass
+    (record,) = caplog.records
+    assert record.getMessage().startswith("sink 'sink': sslmode is prefer: ")
 
 
 def test_a_user_without_rights_is_a_permanent_failure(target: PostgresTarget) -> None:

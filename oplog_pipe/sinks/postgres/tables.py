@@ -1,0 +1,112 @@
+"""What a table of PostgreSQL can take."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import psycopg
+
+OWNER = "oplog_owner"
+"""The column with the owner of a row. Null in rows of earlier releases."""
+
+OWN = ("id", "version", "source", "timestamp", OWNER)
+"""The columns that the sink writes itself."""
+
+# A CREATE TRIGGER BEFORE INSERT FOR EACH ROW may fill columns.
+_COLUMNS = """
+SELECT columns.attname::text, format_type(columns.atttypid, NULL), kinds.typcategory::text,
+    columns.attnotnull, columns.atthasdef OR columns.attidentity <> '',
+    columns.attgenerated <> '' OR columns.attidentity = 'a',
+    EXISTS (SELECT FROM pg_index WHERE indrelid = found.oid AND indisunique AND indimmediate
+        AND indpred IS NULL AND indnkeyatts = 1 AND indkey[0] = columns.attnum),
+    EXISTS (SELECT FROM pg_trigger WHERE tgrelid = found.oid AND NOT tgisinternal
+        AND tgtype & 7 = 7)
+FROM to_regclass(%s) AS found(oid)
+JOIN pg_attribute columns ON columns.attrelid = found.oid AND columns.attnum > 0
+    AND NOT columns.attisdropped
+JOIN pg_type kinds ON kinds.oid = columns.atttypid
+"""
+# Ids are texts: PostgreSQL compares and assigns these types without a conversion.
+_TEXTS = ("text", "character varying", "character", "name")
+
+
+class Column(NamedTuple):
+    """``kind``: category of the type, as ``pg_type.typcategory``: S is text, D a time."""
+
+    name: str
+    type: str
+    kind: str
+    is_required: bool
+    has_default: bool
+    is_generated: bool
+    is_unique: bool
+    table_has_trigger: bool
+
+
+class Table:
+    """A table that exists. ``columns``: all of it."""
+
+    def __init__(self, name: str, columns: Sequence[Column]) -> None:
+        self._name = name
+        self._columns = {column.name: column for column in columns}
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether it has the column of the owner."""
+        return OWNER in self._columns
+
+    @property
+    def id_cast(self) -> str:
+        """SQL that converts a text to the type of the id. Empty: none is needed."""
+        id = self._columns.get("id")
+        return "" if id is None or id.type in _TEXTS else f"::{id.type}"
+
+    def faults(self, written: Sequence[str], *, whole: bool) -> list[str]:
+        """Return why the table can take no row.
+
+        ``written``: columns besides the sink's own. ``whole``: the only one takes all of ``data``.
+        """
+        names = (*OWN[:-1], *written)
+        missing = [name for name in names if name not in self._columns]
+        found = [f"it has no column {name}" for name in missing]
+        for name, column in self._columns.items():
+            if name not in (*names, OWNER):
+                continue
+            if column.is_generated:
+                found.append(f"the column {name} is generated, so it cannot be written")
+            elif wanted := _wanted(column, whole=whole):
+                found.append(f"the column {name} is {column.type}; it must be {wanted}")
+        if "id" in self._columns and not self._columns["id"].is_unique:
+            found.append("the column id must be the primary key, or have a unique index")
+        return [f"table {self._name}: {each}" for each in found]
+
+    def gaps(self, written: Sequence[str]) -> list[str]:
+        """Return columns that need a value and get none, as sentences."""
+        return [
+            f"table {self._name}: the column {name} is NOT NULL without a default, and the sink"
+            " does not write it"
+            for name, column in self._columns.items()
+            if column.is_required
+            and not (column.has_default or column.is_generated or column.table_has_trigger)
+            and name not in (*OWN, *written)
+        ]
+
+
+def read_table(connection: "psycopg.Connection[tuple[object, ...]]", name: str) -> Table | None:
+    """Return a table. ``name``: as SQL. None: there is none."""
+    rows = connection.execute(_COLUMNS, [name]).fetchall()
+    return Table(name, [Column._make(row) for row in rows]) if rows else None
+
+
+def _wanted(column: Column, *, whole: bool) -> str | None:
+    """Return which type a column of the sink should have. None: its type will do."""
+    is_text = column.kind == "S"
+    match column.name:
+        case "version" if column.type not in ("bigint", "numeric"):
+            return "bigint"
+        case "source" | "oplog_owner" if not is_text:
+            return "text"
+        case "timestamp" if not is_text and column.kind != "D":
+            return "timestamp with time zone"
+        case "data" if whole and not is_text and column.type not in ("jsonb", "json"):
+            return "jsonb"
+    return None
