@@ -119,7 +119,7 @@ async def _open(
     was_written = settings.mongo_url is None and settings.store.exists()
     try:
         agent = Agent(settings, store, udp, clock)
-        server = _Server(_uvicorn_config(settings, agent))
+        server = _Server(_uvicorn_config(settings, agent), store)
         logger.debug("opening the store")
         await agent.open_spool()
         await store.open()
@@ -227,7 +227,26 @@ class _Process:
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to ``Stop``: the queue is stored before the server stops."""
+    """A server whose answers all name the store, as soon as its identity is known.
+
+    It leaves signals to ``Stop``: the queue is stored before the server stops.
+    """
+
+    def __init__(self, config: uvicorn.Config, store: Store) -> None:
+        super().__init__(config)
+        self._store = store
+        self._named: str | None = None
+        self._unnamed = config.encoded_headers
+
+    async def on_tick(self, counter: int) -> bool:
+        """Do as uvicorn ten times per second. At 0 it takes over the headers of all answers."""
+        identity = self._store.identity
+        if identity != self._named:
+            named = [(b"oplog-store", identity.encode())] if identity else []
+            self.config.encoded_headers = [*self._unnamed, *named]
+            self._named = identity
+            counter = 0
+        return await super().on_tick(counter)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

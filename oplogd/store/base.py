@@ -1,5 +1,6 @@
 """The interface between the agent and a database."""
 
+import re
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
@@ -13,6 +14,13 @@ from oplogd.store.pointers import Pointers
 from oplogd.store.space import Space
 from oplogd.store.topics import Topics
 from oplogd.store.transactions import Transactions
+
+_IDENTITY = re.compile(r"[0-9a-f]{32}")
+
+
+def sound_identity(found: object) -> str | None:
+    """Return the identity of a store as it was found in it. None: it is damaged."""
+    return found if isinstance(found, str) and _IDENTITY.fullmatch(found) else None
 
 
 class Entry(NamedTuple):
@@ -171,6 +179,13 @@ class Store(Protocol):
 
     @property
     def kind(self) -> str: ...
+
+    @property
+    def identity(self) -> str | None:
+        """32 hexadecimal digits, made once and kept in the store. A backup has the same.
+
+        None: the store has not opened yet, or its identity is damaged.
+        """
 
     async def open(self) -> None: ...
 

@@ -4,7 +4,8 @@ from typing import Any
 
 INTRODUCTION = """An operation log. Producers send operations: an object was inserted, updated
 or deleted. Consumers follow the stream of operations. Producers may also send operations by UDP,
-one JSON object per datagram, by default on the same port."""
+one JSON object per datagram, by default on the same port. The header Oplog-Store of every answer
+names the store."""
 
 OPERATION_EXAMPLE = {
     "event": "insert",
@@ -158,6 +159,13 @@ GET: dict[str, Any] = {
         ),
         200: {
             "description": "Server-sent events. If the agent is stopping, the stream ends at once.",
+            "headers": {
+                "Oplog-Store": {
+                    "description": "Identity of the store, made once and kept in it. Every answer"
+                    " has it, as soon as the agent knows it.",
+                    "schema": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
+                }
+            },
             "content": {"text/event-stream": {"example": _STREAM_EXAMPLE}},
         },
     },

@@ -12,6 +12,7 @@ from oplogd.media_types import PROBLEM
 COMMON_HEADERS = {
     "Cache-Control": "no-cache, no-store, must-revalidate",
     "Access-Control-Allow-Origin": "*",
+    "Access-Control-Expose-Headers": "Oplog-Next, Oplog-Store",
 }
 
 # Longest sentence in characters. Some sentences repeat a part of the request, which may be long.

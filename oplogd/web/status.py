@@ -46,7 +46,7 @@ class StoreProbe:
         private_files: Collection[Path | None],
         clock: ClockFigures,
     ) -> None:
-        self._kind = store.kind
+        self._store = store
         self._location = Asked(store.locate)
         self._stats = Asked(store.stats)
         self._clock = clock
@@ -63,14 +63,22 @@ class StoreProbe:
         return self._health.trouble
 
     async def members(self) -> tuple[list[str], _Members]:
-        """Return all troubles, and the member ``store``: only its kind if it does not answer."""
+        """Return all troubles, and the member ``store``.
+
+        If the store does not answer, that is only its kind, and its identity if that is known.
+        """
         stats: StoreStats | None = None
         troubles = self._health.troubles
         try:
             stats = await self._stats.answer()
         except StoreUnavailableError as error:
             troubles = [str(error), *troubles]
-        members = {"kind": self._kind, **(self._figures(stats) if stats else {})}
+        identity = self._store.identity
+        members = {
+            "kind": self._store.kind,
+            **({"identity": identity} if identity else {}),
+            **(self._figures(stats) if stats else {}),
+        }
         return [self._redacted(trouble) for trouble in dict.fromkeys(troubles)], members
 
     def _figures(self, stats: StoreStats) -> _Members:

@@ -54,6 +54,9 @@ LEASE = f"{LOG}:lease"
 # The row of the guarded time in ``oplog_meta``: the members of ``Saved``.
 CLOCK = f"{LOG}:clock"
 
+# The document ``{identity}`` in ``oplog_meta``.
+IDENTITY = f"{LOG}:store"
+
 # The unique index on ``n``. Only the holder of the lease creates it. A log without it must not be
 # written.
 OFFSET_INDEX = "offset"

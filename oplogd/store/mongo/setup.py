@@ -12,6 +12,7 @@ from pymongo.errors import OperationFailure
 
 from oplogd.errors import StoreError, StoreFlagError, StoreUnavailableError
 from oplogd.store.mongo.errors import is_existing
+from oplogd.store.mongo.identity import read_identity
 from oplogd.store.mongo.layout import (
     LOG,
     OFFSET_INDEX,
@@ -47,7 +48,8 @@ logger = logging.getLogger("oplogd.store")
 class Setup:
     """See ``MongoStore`` for the parameters. The constructor raises StoreFlagError.
 
-    ``warnings``: problems that a person must solve, each under a key for its kind.
+    ``warnings``: problems that a person must solve, each under a key for its kind. ``identity``:
+    see ``Store``. The last ``check`` or ``keep`` has read it.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Setup:
         self._repair = Repair(link, log, self.warn_lost)
         self._states = StatesKeeper(link)
         self.warnings: dict[str, str] = {}
+        self.identity: str | None = None
         if kind == "capped" and max_bytes is not None and max_bytes < LEAST_CAPPED_BYTES:
             raise StoreFlagError(
                 "--capped-collection-size: a capped collection needs at least"
@@ -75,7 +78,7 @@ class Setup:
             )
 
     async def check(self) -> bool:
-        """Return whether the log is set up. Change no collection.
+        """Return whether the log is set up. Change nothing but a missing identity.
 
         Raises StoreError for a collection of the wrong kind.
         """
@@ -89,6 +92,7 @@ class Setup:
             return False
         if self._topics is not None:
             await self._topics.apply()
+        self.identity = await read_identity(self._link.meta)
         return True
 
     async def keep(self, hold: HoldLease) -> bool:
@@ -122,6 +126,7 @@ class Setup:
         self._warn_lost_states(await self._link.meta.find_one({"_id": LOG}, {"states_lost": 1}))
         if self._topics is not None:
             is_whole &= await self._topics.keep(hold)
+        self.identity = await read_identity(self._link.meta)
         return is_whole
 
     async def look_for_first_server(self) -> None:

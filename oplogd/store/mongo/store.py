@@ -131,6 +131,10 @@ class MongoStore:
         self._writer = secrets.token_hex(8)
         self._sequence = 0
 
+    @property
+    def identity(self) -> str | None:
+        return self.setup.identity
+
     async def open(self) -> None:
         """Wait until the log is set up, at most five seconds; then continue in the background.
 

@@ -24,6 +24,7 @@ from oplogd.store.base import (
     State,
     StateCursor,
     StatesPage,
+    sound_identity,
 )
 from oplogd.store.sqlite import catalogue, clock_rows, lease_rows, topic_epoch
 from oplogd.store.sqlite import statements as sql
@@ -144,6 +145,11 @@ def correct(
         if passed:
             _add(db, passed, clock.now_ms())
     return results
+
+
+def read_identity(db: sqlite3.Connection) -> str | None:
+    """Return the identity of the store. The file has one since ``prepare``."""
+    return sound_identity(db.execute(sql.IDENTITY).fetchone()[0])
 
 
 def read_head(db: sqlite3.Connection) -> Mark:

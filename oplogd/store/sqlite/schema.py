@@ -174,6 +174,7 @@ CREATE_PURGES = """
 # Only for entries whose stamps were ahead then: their stamps do not tell it.
 # `repaired`: spans of ms whose ids may be from before a repair of topics that were ahead.
 # `ended_ahead`: by name, a stamp past all in a deleted topic whose stamps were ahead.
+# `identity`: one row, the identity of the store in 32 hexadecimal digits.
 ADDED = (
     """CREATE TABLE IF NOT EXISTS guarded_clock (
         id INTEGER PRIMARY KEY, wall INTEGER NOT NULL, times INTEGER NOT NULL,
@@ -189,6 +190,9 @@ ADDED = (
         namespace TEXT NOT NULL, name TEXT NOT NULL, stamp INTEGER NOT NULL,
         PRIMARY KEY (namespace, name)
     ) WITHOUT ROWID""",
+    """CREATE TABLE IF NOT EXISTS identity (store TEXT NOT NULL)""",
+    """INSERT INTO identity SELECT lower(hex(randomblob(16)))
+        WHERE NOT EXISTS (SELECT * FROM identity)""",
 )
 
 # Append new steps at the end; never change one that was released. The position is the version.

@@ -21,6 +21,7 @@ PRAGMAS = """
     PRAGMA secure_delete = FAST;
 """
 SMALL_CACHE = "PRAGMA cache_size = -4096"
+IDENTITY = "SELECT store FROM identity"
 NEW_LOG = "INSERT INTO logs VALUES ('ops', ?, 0, 0, ?, ?, 1, 0)"
 HEAD = "SELECT head, head_ts FROM logs WHERE name = 'ops'"
 CAP = "SELECT bytes, max_bytes FROM logs WHERE name = 'ops'"

@@ -79,6 +79,7 @@ class SqliteStore:
         topics_max_bytes: int | None = None,
     ) -> None:
         self._path = path
+        self.identity: str | None = None
         self._max_bytes = max_bytes
         self._new_bytes = new_bytes
         self._topic_ttl = topic_ttl
@@ -86,7 +87,7 @@ class SqliteStore:
         self.clock = GuardedClock(clock)
         self._clock = dataclasses.replace(clock, now_ms=self.clock.now_ms)
         disk = Disk(path, reserve)
-        self._file = file = StoreFile(path, log.record_replacement, disk, self.clock.now_ms)
+        self._file = file = StoreFile(path, self._replaced, disk, self.clock.now_ms)
         self._writer = ConnectionPool(
             file,
             "store-writer",
@@ -244,6 +245,11 @@ class SqliteStore:
             self.clock,
             self._topics_max_bytes,
         )
+        self.identity = log.read_identity(db)
+
+    def _replaced(self, db: sqlite3.Connection, path: Path) -> None:
+        log.record_replacement(db, path)
+        self.identity = log.read_identity(db)
 
     def _wake(self) -> None:
         """Let the followers of the log and of the topics look for entries."""

@@ -1,0 +1,74 @@
+"""The identity of a store in MongoDB: late, damaged, gone, made by many at once."""
+
+import asyncio
+from pathlib import Path
+
+from pymongo import AsyncMongoClient
+from pymongo.database import Database
+
+from oplogd.store.mongo import Timing
+from oplogd.store.mongo.identity import read_identity
+from oplogd.store.mongo.layout import IDENTITY, META, Document
+from tests.integration.mongo.test_failures import AWAY
+from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.clock.waiting import attempts
+from tests.kits.mongo.fixtures import MakeStore
+from tests.kits.proxies.mongo import MongoProxy
+
+SOON = Timing(keep_seconds=0.02)
+
+
+def test_an_agent_names_its_store_as_soon_as_it_has_reached_mongodb(
+    plain_url: str, tmp_path: Path
+) -> None:
+    with MongoProxy(plain_url) as proxy:
+        proxy.disconnect()
+        options = dict(each.split("=") for each in AWAY[1:].split("&"))
+        with Agent(tmp_path, "--mongo-url", proxy.url(**options)) as agent:
+            first = agent.request("GET", "/status")
+            assert first.json["store"] == {"kind": "mongodb"}
+            assert "oplog-store" not in first.headers
+            proxy.mend()
+            for _ in attempts(DEADLINE):
+                named = agent.request("GET", "/live").headers.get("oplog-store")
+                if named is not None:
+                    break
+            assert agent.status()["store"]["identity"] == named
+            proxy.disconnect()
+            agent.wait_status(status="DEGRADED")
+            assert agent.status()["store"] == {"kind": "mongodb", "identity": named}
+
+
+async def test_many_that_make_the_identity_at_once_get_the_same(plain_url: str) -> None:
+    async with AsyncMongoClient[Document](plain_url) as client:
+        for round_ in range(10):
+            meta = client.get_default_database()[f"{META}{round_}"]
+            found = await asyncio.gather(*(read_identity(meta) for _ in range(8)))
+            assert len(set(found)) == 1
+            assert found[0] is not None
+
+
+async def test_an_identity_that_is_damaged_or_gone_is_noticed_while_the_store_is_open(
+    plain_url: str, make_store: MakeStore, database: Database[Document]
+) -> None:
+    store = make_store(plain_url, "plain", timing=SOON)
+    await store.open()
+    identity = store.identity
+    meta = database[META]
+
+    async def until(is_reached: object) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while store.identity != is_reached:
+                await asyncio.sleep(0.01)
+
+    meta.update_one({"_id": IDENTITY}, {"$set": {"identity": "a\r\nb"}})
+    await until(None)
+    meta.update_one({"_id": IDENTITY}, {"$set": {"identity": identity}})
+    await until(identity)
+    meta.delete_one({"_id": IDENTITY})
+    async with asyncio.timeout(DEADLINE):
+        while store.identity == identity:
+            await asyncio.sleep(0.01)
+    row = meta.find_one({"_id": IDENTITY})
+    assert row is not None
+    await until(row["identity"])
