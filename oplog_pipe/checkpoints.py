@@ -6,10 +6,12 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from oplog_kit.disk import disk_failure
+from oplog_pipe.commitlog.checksum import decode_checked, encode_checked
 from oplog_pipe.commitlog.files import FILES, Files, read_all, write_whole
-from oplog_pipe.errors import LogDamagedError, LogError
+from oplog_pipe.errors import LogError
 
 _SUFFIX = ".json"
+_REMEDY = "take it away, then the position is looked up in the log"
 
 
 class SourceCheckpoint(msgspec.Struct, frozen=True):
@@ -58,20 +60,14 @@ class Checkpoints:
             return None
         except OSError as error:
             raise _translated(path, error) from None
-        try:
-            return msgspec.json.decode(raw, type=SourceCheckpoint)
-        except ValueError as error:
-            raise LogDamagedError(
-                f"{path} is damaged: {error}; take it away, then the position is looked up "
-                "in the log"
-            ) from None
+        return decode_checked(path, raw, SourceCheckpoint, _REMEDY)
 
     def save(self, source: str, checkpoint: SourceCheckpoint) -> None:
         """Replace the checkpoint: a crash leaves the old one or the new one. Raises LogError."""
         path = self.path(source)
         try:
             self._files.make_folder(self._folder)
-            write_whole(self._files, path, msgspec.json.encode(checkpoint))
+            write_whole(self._files, path, encode_checked(checkpoint))
         except OSError as error:
             raise _translated(path, error) from None
 

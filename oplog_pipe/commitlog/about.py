@@ -5,10 +5,11 @@ from pathlib import Path
 
 import msgspec
 
+from oplog_pipe.commitlog.checksum import decode_checked, encode_checked
 from oplog_pipe.commitlog.files import Files, read_all, write_whole
-from oplog_pipe.errors import LogDamagedError
 
 _NAME = "pipe.json"
+_REMEDY = "restore the folder from a backup, or begin with an empty one: the sources copy again"
 
 
 class About(msgspec.Struct, frozen=True):
@@ -30,12 +31,10 @@ def load_about(files: Files, folder: Path) -> About | None:
     """Return the content. None: the folder has no such file. Raises LogDamagedError, OSError."""
     path = folder / _NAME
     try:
-        return msgspec.json.decode(read_all(files.open(path)), type=About)
+        return decode_checked(path, read_all(files.open(path)), About, _REMEDY)
     except FileNotFoundError:
         return None
-    except msgspec.DecodeError as error:
-        raise LogDamagedError(f"{path} is damaged: {error}") from None
 
 
 def save_about(files: Files, folder: Path, about: About) -> None:
-    write_whole(files, folder / _NAME, msgspec.json.encode(about))
+    write_whole(files, folder / _NAME, encode_checked(about))
