@@ -41,7 +41,9 @@ OF_THE_CODE = "names in the code"
 OF_THE_SETTINGS = "names in the settings"
 TABLE_BOUNDS = {
     "oplogd/health.py: Health._parts": OF_THE_CODE,
+    "oplogd/ingest/ignored.py: Ignored._names": "8 names of at most 64 characters",
     "oplogd/leases/counters.py: LeaseCounters._held": "names of leases; dropped as they expire",
+    "oplogd/senders.py: SenderEpisodes._episodes": "plain addresses; has a bound",
     "oplogd/store/mongo/batch.py: BatchAppender._last": "tokens of the agent's own writers",
     "oplogd/store/mongo/corrections.py: ObjectsAtHead.last": "keys of one request",
     "oplogd/store/mongo/damage.py: Damage._seen": "1,000 keys of 1,300 characters",
@@ -56,7 +58,6 @@ TABLE_BOUNDS = {
     "oplogd/web/access/attempts.py: _Bucket.wrong": "digests; has a bound",
     "oplogd/web/access/attempts.py: _Buckets._buckets": "plain addresses; has a bound",
     "oplogd/web/access/attempts.py: AttemptLimiter._known": "plain addresses; has a bound",
-    "oplogd/web/access/refused.py: RefusedPasswords._episodes": "plain addresses; has a bound",
     "oplogd/web/forwarded.py: TrustedProxies._addresses": OF_THE_SETTINGS,
     "oplog_kit/mistakes.py: Mistakes._found": "mistakes in one file of settings",
     "oplog_pipe/sinks/origin.py: Circles._watched": "64 operations",
