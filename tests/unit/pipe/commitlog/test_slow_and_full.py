@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -95,7 +96,7 @@ def test_a_disk_without_room_is_told_with_the_file_the_room_and_the_setting(
     monkeypatch.setattr(os, "pwrite", no_room)
     monkeypatch.setattr(os, "write", no_room)
     monkeypatch.setattr(os, "fsync", no_room)
-    calls = {
+    calls: dict[str, tuple[Callable[[], object], str]] = {
         f"{tmp_path}/{0:020d}.log": (lambda: log.append([ENTRY]), "dir"),
         f"{tmp_path}/offsets/search.log.tmp": (
             lambda: OffsetLog.open(tmp_path, "search").write({"a": 1}), "dir",
