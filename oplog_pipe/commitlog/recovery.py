@@ -16,14 +16,7 @@ from oplog_pipe.commitlog.index import (
     write_index,
 )
 from oplog_pipe.commitlog.long_read import LongRead
-from oplog_pipe.commitlog.segment import (
-    Segment,
-    damaged,
-    offset_at,
-    scan,
-    segment_base,
-    segment_path,
-)
+from oplog_pipe.commitlog.segment import Segment, damaged, scan, segment_base, segment_path
 from oplog_pipe.errors import LogDamagedError
 
 _SEARCHED = 1 << 20
@@ -109,11 +102,11 @@ def scan_marks(
     marks = [start]
     end, valid = start, True
     progress = LongRead(f"reading {path}, which has no index", size)
-    for part in scan(file, start.place, size, start.offset, compacted=compacted, only_check=True):
+    for part in scan(file, start.place, size, start.offset, compacted=compacted):
         end, valid = Mark(part.expected, part.end), part.valid
         # A record names the first entry of a part: behind it, entries may be missing.
-        if part.end > part.at and part.at - marks[-1].place >= INTERVAL:
-            marks.append(Mark(offset_at(file, part.at), part.at))
+        if part.entries and part.at - marks[-1].place >= INTERVAL:
+            marks.append(Mark(part.entries[0].offset, part.at))
         if path is not None:
             progress.at(part.end)
     if end != marks[-1] or len(marks) == 1:

@@ -10,8 +10,6 @@ from oplog_pipe.errors import LogDamagedError
 
 _CHUNK = 1 << 20
 _SUFFIX = ".log"
-# Larger than every offset.
-_BEYOND = 1 << 64
 
 
 class Segment(NamedTuple):
@@ -77,25 +75,14 @@ def read_part(
         size = found.missing
 
 
-def scan(
-    file: File, at: int, end: int, expected: int, *, compacted: int = -1, only_check: bool = False
-) -> Iterator[Part]:
-    """Read all entries from place ``at``. The last part may be invalid.
-
-    ``only_check``: leave the entries out, which is faster.
-    """
-    start = _BEYOND if only_check else 0
+def scan(file: File, at: int, end: int, expected: int, *, compacted: int = -1) -> Iterator[Part]:
+    """Read all entries from place ``at``. The last part may be invalid."""
     while at < end:
-        part = read_part(file, at, end, expected, compacted=compacted, start=start)
+        part = read_part(file, at, end, expected, compacted=compacted)
         yield part
         if not part.valid:
             return
         at, expected = part.end, part.expected
-
-
-def offset_at(file: File, place: int) -> int:
-    """Return the offset of the entry at a place."""
-    return int.from_bytes(file.read(8, place))
 
 
 def damaged(path: Path, place: int) -> LogDamagedError:

@@ -204,7 +204,7 @@ def payload(message: Message, hop: str = "") -> bytes:
     """
     data: Any = message.data
     if is_of_topic(message):
-        return _encode(marked(data, hop, message.namespace, len(message.json()) if hop else 0))
+        return marked(data, hop, message.namespace)
     text = None
     if message.op != "delete":
         text = data if isinstance(data, str) else message.json().decode()

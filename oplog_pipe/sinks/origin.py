@@ -19,6 +19,7 @@ import msgspec
 from oplog_pipe.message import Message
 
 HEADER = "oplog-origin"
+_encode = msgspec.json.Encoder().encode
 # JSON of a message up to which it gets the header. An agent takes 1 MiB with headers.
 _MAX_BYTES = 1_000_000
 # An operation that comes so many times within so many seconds seems to go round.
@@ -60,16 +61,18 @@ def origins(data: Mapping[str, Any]) -> list[Origin]:
     return found
 
 
-def marked(data: Mapping[str, Any], hop: str, log: str, size: int) -> dict[str, Any]:
-    """Return a message of a topic without its id, and with its origin.
+def marked(data: Mapping[str, Any], hop: str, log: str) -> bytes:
+    """Return the JSON of a message of a topic without its id, and with its origin.
 
-    ``size``: bytes of its JSON. One of nearly the largest size is not marked.
+    ``hop``: empty: without the origin. A message of nearly the largest size is not marked.
     """
-    members = {name: value for name, value in data.items() if name != "id"}
-    if hop and size <= _MAX_BYTES:
-        headers = data.get("headers", ())
-        members["headers"] = [*headers, [HEADER, f"{hop} {log} {data['id']}"]]
-    return members
+    plain = {name: value for name, value in data.items() if name != "id"}
+    if hop:
+        origin = [HEADER, f"{hop} {log} {data['id']}"]
+        found = _encode({**plain, "headers": [*data.get("headers", ()), origin]})
+        if len(found) <= _MAX_BYTES:
+            return found
+    return _encode(plain)
 
 
 class Circles:
