@@ -67,6 +67,10 @@ class Leadership:
         if self.standing is Standing.LEADING and self.term == term:
             self.standing = Standing.RENEWING
 
+    def give_up(self) -> None:
+        """Follow from now on. The lease is released."""
+        self.standing = Standing.FOLLOWING
+
     def answered(self, sent: float, asked_for_term: bool, answer: LeaseState) -> None:
         """Judge the answer to a poll that was sent at a time. ``check`` must follow.
 

@@ -38,6 +38,8 @@ class Poller:
         self._note = note
         self._noted = noted
         self._changed = changed
+        # No poll is under way while another task holds this lock.
+        self.quiet = asyncio.Lock()
         self._now = asyncio.Event()
         self._is_over = False
         self._is_away = False
@@ -54,8 +56,11 @@ class Poller:
     async def run(self) -> None:
         while not self._is_over:
             self._now.clear()
-            self._check()
-            await self._poll()
+            async with self.quiet:
+                if self._is_over:
+                    return
+                self._check()
+                await self._poll()
             self._check()
             if self._is_over:
                 return

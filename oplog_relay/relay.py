@@ -4,16 +4,16 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Self
+from typing import Self
 from uuid import UUID, uuid4
 
-from oplog_relay.bindings import Bindings, CheckedOutbox, LeaseClient, Outbox, Publisher
+from oplog_relay.bindings import Bindings, LeaseClient, Outbox, Publisher
 from oplog_relay.blocked import BlockedKeys
 from oplog_relay.dispatch import Dispatcher
-from oplog_relay.errors import ConfigError, LeaseUnavailableError, OutboxError
+from oplog_relay.errors import ConfigError, LeaseUnavailableError
 from oplog_relay.events import (
     Handler,
     LeaderAcquired,
@@ -24,6 +24,7 @@ from oplog_relay.events import (
 )
 from oplog_relay.leadership import Leadership, Standing, boot_time
 from oplog_relay.meter import Meter
+from oplog_relay.opening import check_table, close_binding, first_of, open_bindings
 from oplog_relay.poller import Poller
 from oplog_relay.progress import is_told
 from oplog_relay.settings import RelaySettings
@@ -66,7 +67,6 @@ class Relay:
         self._clock = clock
         self._state = State.CREATED
         self._dispatcher = Dispatcher()
-        self._dispatching: asyncio.Task[None] | None = None
         self._leadership = Leadership(settings.limits)
         self._defeats = 0
         self._blocked_keys = BlockedKeys(settings.limits.blocked_backoff)
@@ -89,7 +89,7 @@ class Relay:
         """
         if self._state is not State.CREATED:
             raise RuntimeError("a relay starts once")
-        bindings = self._open_bindings()
+        bindings = open_bindings(self.settings, self._holder, *self._bindings)
         self._state = State.RUNNING
         self._running = asyncio.create_task(self._run(bindings), name="oplog relay")
         try:
@@ -114,7 +114,7 @@ class Relay:
             self._state = State.STOPPING
             if self._term is not None:
                 self._term.end(End(Cause.STOPPED))
-        if asyncio.current_task() is not self._dispatching:
+        if not self._dispatcher.is_handling():
             await self._stopped.wait()
 
     async def wait(self) -> None:
@@ -131,7 +131,11 @@ class Relay:
         await self.stop()
 
     def on_event(self, handler: Handler) -> None:
-        """Call a handler with every later event. Handlers run one after the other, in order."""
+        """Call a handler with every later event. Handlers run one after the other, in order.
+
+        A handler that awaits for longer than 30 s is cancelled. If it holds up the lead, this relay
+        gives the lead up.
+        """
         self._dispatcher.handlers.append(handler)
 
     @property
@@ -180,41 +184,20 @@ class Relay:
         """The blocked keys, oldest first."""
         return self._blocked_keys.rows() if self._term is not None else ()
 
-    def _open_bindings(self) -> Bindings:
-        # Imported here: a relay with other bindings needs no library for these.
-        outbox, lease, publisher = self._bindings
-        if outbox is None or lease is None or publisher is None:
-            from oplog_relay.checks import check
-
-            check(self.settings)
-        if lease is None:
-            from oplog_relay.lease import HttpLease
-
-            lease = HttpLease(self.settings, self._holder)
-        if publisher is None:
-            from oplog_relay.publisher import HttpPublisher
-
-            publisher = HttpPublisher(self.settings)
-        if outbox is None:
-            from oplog_relay.db import open_outbox
-
-            outbox = open_outbox(self.settings.database)
-        return Bindings(outbox, lease, publisher)
-
     # Life
 
     async def _run(self, bindings: Bindings) -> None:
         """Own all tasks. An error of one of them ends the others."""
         outbox, lease, publisher = bindings if self._wrap is None else self._wrap(bindings)
         try:
-            await _check_table(bindings.outbox)
+            await check_table(bindings.outbox)
             self._started.set()
             async with asyncio.TaskGroup() as group:
                 await self._work(group, outbox, lease, publisher)
         except ConfigError as error:
             self._error = error
         except BaseExceptionGroup as errors:
-            self._error = _first(errors)
+            self._error = first_of(errors)
             _log.error("the relay stops because of an error", exc_info=self._error)
         finally:
             self._leader_id = None
@@ -225,7 +208,7 @@ class Relay:
                 ("lease", lease.close()),
                 ("publisher", publisher.close()),
             ):
-                await _close(name, close)
+                await close_binding(name, close)
             self._state = State.STOPPED
             self._started.set()
             self._stopped.set()
@@ -248,12 +231,10 @@ class Relay:
         name = "oplog relay"
         polling = group.create_task(poller.run(), name=f"{name}: lease poller")
         metering = group.create_task(self._meter.run(outbox), name=f"{name}: meter")
-        self._dispatching = group.create_task(self._dispatcher.run(), name=f"{name}: events")
-        await self._lead(tools, poller)
+        dispatching = group.create_task(self._dispatcher.run(), name=f"{name}: events")
+        await self._lead(tools, poller, lease)
         metering.cancel()
-        if self._leader_id is not None:
-            _log.debug("the lead is given up: term %d", self._number)
-            await self._dispatcher.post(LeaderRevoked(self._leader_id, self._number)).wait()
+        await self._revoke()
         # A poll in progress may still acquire the lease.
         poller.stop()
         await asyncio.wait([polling], timeout=GRACE_S)
@@ -262,7 +243,13 @@ class Relay:
         self._leader_id = None
         with suppress(TimeoutError):
             await self._dispatcher.drain(GRACE_S)
-        self._dispatching.cancel()
+        dispatching.cancel()
+
+    async def _revoke(self) -> None:
+        """Tell the handlers that the lead is handed over, if this relay leads."""
+        if self._leader_id is not None:
+            _log.debug("the lead is given up: term %d", self._number)
+            await self._dispatcher.post(LeaderRevoked(self._leader_id, self._number)).wait()
 
     async def _release(self, lease: LeaseClient) -> None:
         if self._leadership.standing is Standing.FOLLOWING:
@@ -279,7 +266,7 @@ class Relay:
 
     # Lead
 
-    async def _lead(self, tools: Tools, poller: Poller) -> None:
+    async def _lead(self, tools: Tools, poller: Poller, lease: LeaseClient) -> None:
         """Lead one term after the other, until the relay is to stop."""
         reason, failures, failed_at = "", 0, 0.0
         while not self._stopping.is_set():
@@ -300,7 +287,10 @@ class Relay:
                 self.counters.acquired += 1
                 _log.debug("leads with term %d, leader id %s", number, leader_id)
                 done = self._dispatcher.post(LeaderAcquired(leader_id, number))
-            await done.wait()
+            if not await done.wait() and not self._stopping.is_set():
+                self._term = None
+                await self._give_up(poller, lease)
+                continue
             if self._stopping.is_set():
                 term.end(End(Cause.STOPPED))
             self._unfinished = 0
@@ -320,6 +310,17 @@ class Relay:
                 await self._pause(max(self._limits.io_error_backoff, retry_after))
                 self._leadership.renew(number)
                 poller.poll_now()
+
+    async def _give_up(self, poller: Poller, lease: LeaseClient) -> None:
+        """Hand the lead over because a handler hangs, and let other relays take it."""
+        await self._revoke()
+        async with poller.quiet:
+            if self._leader_id is not None:
+                await self._release(lease)
+                self._leadership.give_up()
+                self._leader_id = None
+            # Time for another relay to lead: this one would call the handler again.
+            await self._pause(self._limits.session)
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -362,26 +363,3 @@ class Relay:
         # Readings do not pile up behind a handler that hangs.
         if not self._dispatcher.is_behind():
             self._dispatcher.post(reading)
-
-
-async def _check_table(outbox: Outbox) -> None:
-    """Raise ConfigError if the table does not fit the settings."""
-    if isinstance(outbox, CheckedOutbox):
-        try:
-            await outbox.check()
-        except OutboxError as error:
-            _log.warning("the table could not be checked: %s", error)
-
-
-def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
-async def _close(name: str, closing: Coroutine[Any, Any, None]) -> None:
-    try:
-        async with asyncio.timeout(GRACE_S):
-            await closing
-    except Exception as error:
-        _log.warning("closing the %s failed: %s", name, str(error) or "time-out")

@@ -161,11 +161,11 @@ def test_readings_of_the_meter_do_not_pile_up_behind_a_handler(world: World) -> 
         if isinstance(event, MeterRead):
             seen.append(event)
             if len(seen) == 1:
-                await asyncio.sleep(60.5)
+                await asyncio.sleep(28.5)
 
     node.relay.on_event(hang_once)
-    run(world, 60.0)
+    run(world, 31.0)
     assert len(seen) == 1
-    run(world, 9.0)
+    run(world, 3.0)
     # The first one, and one that waited.
     assert len(seen) == 2

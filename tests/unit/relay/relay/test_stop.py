@@ -55,11 +55,11 @@ def test_a_handler_of_revoked_delays_the_hand_over_and_heartbeats_go_on(world: W
 
     async def handle(event: Event) -> None:
         if isinstance(event, LeaderRevoked):
-            await asyncio.sleep(60)
+            await asyncio.sleep(20)
 
     node.relay.on_event(handle)
     node.stop()
-    run(world, 59.0)
+    run(world, 19.0)
     assert world.holder == node.relay.holder
     assert world.holds(1)
     assert world.simulation.run(lambda: node.relay.state is State.STOPPED, 2.0)
