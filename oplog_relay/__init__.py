@@ -10,6 +10,7 @@ from oplog_relay.bindings import (
     Outbox,
     Outcome,
     Publisher,
+    Purged,
     Verdict,
 )
 from oplog_relay.errors import ConfigError, LeaseUnavailableError, OutboxError, RelayError, RowError
@@ -52,6 +53,7 @@ __all__ = [
     "OutboxError",
     "Outcome",
     "Publisher",
+    "Purged",
     "Relay",
     "RelayError",
     "RelaySettings",

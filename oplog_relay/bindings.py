@@ -4,7 +4,7 @@ All methods are coroutines and may be cancelled. They may be called concurrently
 method of the same object.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import Enum, auto
 from typing import NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
@@ -12,25 +12,47 @@ from uuid import UUID
 from oplog_relay.row import Row
 
 
+class Purged(NamedTuple):
+    """The result of a purge: rows that are still in the table.
+
+    ``locked``: ids of rows that another transaction has locked: to be purged again later.
+    ``kept``: number of rows that the database has not deleted, because of a trigger for example.
+    ``changed``: number of rows with an id of the purge that carry another stamp: another relay has
+    marked the row, or it is a new row with the id of one that is gone.
+    """
+
+    locked: tuple[int, ...] = ()
+    kept: int = 0
+    changed: int = 0
+
+
 class Outbox(Protocol):
-    """The outbox table. Methods raise OutboxError; the change may have been made all the same."""
+    """The outbox table. Methods raise OutboxError; the change may have been made all the same.
 
-    async def mark(self, leader_id: UUID, limit: int) -> list[Row]:
-        """Stamp rows with the leader id and return them, sorted by id.
+    The stamp of a row is the leader id and the number of a mark: see ``oplog_relay.stamp``.
+    """
 
-        These are the rows with the lowest ids whose leader id is null or another one, at most
-        ``limit``. Select and stamp are atomic.
+    async def mark(
+        self, leader_id: UUID, limit: int, number: int = 0, passed: Collection[str] = ()
+    ) -> list[Row]:
+        """Stamp rows with leader id and number, and return them, sorted by id.
+
+        These are the rows with the lowest ids that have no stamp or that of another leader, at most
+        ``limit``, without rows of ``passed`` keys. Select and stamp are atomic. ``mark`` of the
+        rows is ``number``. If another transaction has locked a row, rows of its key from this one
+        on may be left out; no row of a key may be returned before a lower one.
         """
 
-    async def purge(self, ids: Sequence[int]) -> int:
-        """Delete rows, whoever marked them. Return the number deleted."""
+    async def purge(self, leader_id: UUID, rows: Sequence[Row]) -> Purged:
+        """Delete the rows that still carry the stamp of their mark."""
 
     async def reset(
-        self, leader_id: UUID, *, ids: Sequence[int] | None = None, key: str | None = None
+        self, leader_id: UUID, *, rows: Sequence[Row] | None = None, key: str | None = None
     ) -> int:
-        """Set the leader id of rows that have this one to null. Return the number of rows.
+        """Remove stamps of this leader. Return the number of rows.
 
-        ``ids`` or ``key``: only rows with these; neither: all of them.
+        ``rows``: only of these, as far as they carry the stamp of their mark. ``key``: only of rows
+        with this key. Neither: of all rows; those that are locked may be left out.
         """
 
     async def dispose(self) -> None:
@@ -66,6 +88,17 @@ class CheckedOutbox(Protocol):
         """
 
 
+@runtime_checkable
+class IdentifiedOutbox(Protocol):
+    """An outbox that can be told from all others."""
+
+    async def identity(self) -> str:
+        """Return a text that no other outbox has, however it is connected to; empty: not known.
+
+        It has no secret. Raises OutboxError.
+        """
+
+
 class LeaseState(NamedTuple):
     """A lease as an agent shows it. ``is_leader``: the one who asked holds it.
 
@@ -77,6 +110,10 @@ class LeaseState(NamedTuple):
     term: int
     expires_in: float
     note: str = ""
+
+    @property
+    def is_held(self) -> bool:
+        return self.holder is not None and self.expires_in > 0
 
 
 class LeaseClient(Protocol):
@@ -97,6 +134,17 @@ class LeaseClient(Protocol):
         """Give the lease up if this holder still has it with this term."""
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class VisibleLease(Protocol):
+    """A lease whose note can be read by others than its holder."""
+
+    async def look_at_note(self, seconds: float) -> str:
+        """Return the note of the present holder, empty without one.
+
+        Raises LeaseUnavailableError.
+        """
 
 
 class Verdict(Enum):

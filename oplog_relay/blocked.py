@@ -25,6 +25,7 @@ class Refusal(NamedTuple):
 @dataclass
 class _Block:
     blocked: Blocked
+    row: Row
     # Infinite while the row is tried again.
     retry_at: float
     # Rows of the key are stamped with the leader id and not held.
@@ -88,10 +89,10 @@ class BlockedKeys:
         retry_at = now + min(self._first * 2.0 ** min(attempts - 1, 30), self._longest)
         self._next_retry = min(self._next_retry, retry_at)
         if block is None:
-            self._blocks[row.key] = _Block(blocked, retry_at)
+            self._blocks[row.key] = _Block(blocked, row, retry_at)
             self.changes += 1
         else:
-            block.blocked, block.retry_at = blocked, retry_at
+            block.blocked, block.row, block.retry_at = blocked, row, retry_at
         logged = self._logged.get(row.id)
         if logged is not None and now - logged < _LOG_EVERY:
             return Refusal(blocked, False)
@@ -102,7 +103,7 @@ class BlockedKeys:
         """Note that rows of a blocked key are stamped and not held."""
         self._blocks[key].hides_rows = True
 
-    def due(self, now: float) -> list[int]:
+    def due(self, now: float) -> list[Row]:
         """Return the rows that are to be tried again. The caller resets them before it marks."""
         if now < self._next_retry:
             return []
@@ -112,14 +113,29 @@ class BlockedKeys:
             if block.retry_at <= now:
                 block.retry_at = inf
                 self._awaited[block.blocked.id] = key
-                due.append(block.blocked.id)
+                due.append(block.row)
             else:
                 self._next_retry = min(self._next_retry, block.retry_at)
         return due
 
+    def is_unexpected(self, row: Row) -> bool:
+        """Return whether a marked row is at or before the one that blocks its key, and not awaited.
+
+        Another relay has marked it, or it has the id of a row that is gone.
+        """
+        block = self._blocks.get(row.key)
+        return (
+            block is not None
+            and row.id <= block.blocked.id
+            and self._awaited.get(row.id) != row.key
+        )
+
     def admit(self, row: Row) -> bool:
         """Return whether a marked row of a blocked key is an awaited one: it may be sent again."""
-        return self._awaited.pop(row.id, None) is not None
+        if self._awaited.get(row.id) != row.key:
+            return False
+        del self._awaited[row.id]
+        return True
 
     def missed(self, through: float) -> None:
         """Free the keys of awaited rows that are gone: a mark up to this id has not brought them.

@@ -4,10 +4,9 @@ Rules, each of which prevents a reversal within a key:
 
 - At most one row of a key is between send and purge. A key is free after the purge, not after the
   acknowledgement: otherwise a failed purge would bring back a row whose successor was sent.
-- A marked row that is held already is not queued again. A late mark of an earlier leader takes
-  rows from this one, and the next mark returns them a second time.
-- A row that was purged while a mark was under way is not queued either: the mark may have read it
-  before.
+- A mark that returns a row that is held already confuses the flow: a late mark of an earlier
+  leader has taken it, or the table was emptied and its ids begin anew. A new term sorts it out.
+- A key with many rows is passed over, so that others get in. All of its rows wait then.
 - Rows of a blocked key are not held. They stay stamped, until the key is free and they are reset.
   No mark may be under way during that reset.
 """
@@ -15,6 +14,7 @@ Rules, each of which prevents a reversal within a key:
 from collections import deque
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import accumulate
 from math import inf
 from typing import NamedTuple
 from zlib import crc32
@@ -22,6 +22,15 @@ from zlib import crc32
 from oplog_relay.blocked import BlockedKeys, Refusal
 from oplog_relay.row import Row
 from oplog_relay.settings import Limits
+
+# A key may have this part of the room that is left.
+_SHARES = 8
+# Characters of values in a request: as JSON they fit into an agent's --max-body-size, 16MB.
+_MAX_REQUEST = 2 * 1024 * 1024
+# Characters of values that all rows together may have before no more are marked, and those that a
+# mark is to bring, as far as the size of the last rows tells.
+_MAX_HELD = 64 * 1024 * 1024
+_MAX_MARK = 8 * 1024 * 1024
 
 
 class Request(NamedTuple):
@@ -49,15 +58,16 @@ class Flow:
         self._largest_mark = min(limits.mark, limits.in_flight)
         self._blocked = blocked
         self._shards = [_Shard() for _ in range(limits.shards)]
-        self._held: set[int] = set()
+        # Characters of each row's value.
+        self._held: dict[int, int] = {}
+        self._size = 0
+        self._mean_size = 1.0
         # Rows by key, in order. The first one is ready, being sent, or acknowledged.
         self._keys: dict[str, deque[Row]] = {}
         # When the first row of each key became the first; in this order.
         self._since: dict[str, float] = {}
         self._acknowledged: list[Row] = []
-        self._is_marking = False
         self._asked = 0
-        self._purged_since_mark: set[int] = set()
         self._woken: set[int] = set()
         self._waiting_since = 0.0
 
@@ -71,7 +81,8 @@ class Flow:
 
     def has_room(self) -> bool:
         """Return whether the rows of one more mark may be held."""
-        return len(self._held) <= self._limits.in_flight - self._largest_mark
+        has_rows = len(self._held) <= self._limits.in_flight - self._largest_mark
+        return has_rows and self._size <= _MAX_HELD
 
     def oldest_wait(self, now: float) -> float:
         """Return for how many seconds a row has been the first of its key.
@@ -97,32 +108,44 @@ class Flow:
 
         ``end_mark`` gets its rows.
         """
-        self._asked = self._blocked.mark_limit(self._largest_mark)
-        self._is_marking = self._asked > 0
+        fitting = max(int(_MAX_MARK / self._mean_size), 1)
+        self._asked = self._blocked.mark_limit(min(self._largest_mark, fitting))
         return self._asked
 
-    def end_mark(self, rows: Sequence[Row], now: float) -> int:
-        """Queue the rows of a mark. Return the number of rows that are new."""
-        self._is_marking = False
-        held, keys, blocked, purged = self._held, self._keys, self._blocked, self._purged_since_mark
-        before = len(held)
+    def full_keys(self) -> list[str]:
+        """Return the keys with so many rows that a mark is to pass them over.
+
+        The less room is left, the fewer rows a key may have: many long queues leave some of it.
+        """
+        held, keys = len(self._held), self._keys
+        most = max((self._limits.in_flight - held) / _SHARES, 1)
+        if held - len(keys) + 1 < most:  # not even if one key had all rows but one of each other
+            return []
+        return [key for key, rows in keys.items() if len(rows) >= most]
+
+    def end_mark(self, rows: Sequence[Row], now: float) -> Row | None:
+        """Queue the rows of a mark. Return None, or the row that confuses the flow."""
+        held, keys, blocked = self._held, self._keys, self._blocked
         for row in rows:
-            id, key = row.id, row.key
-            if id in held or id in purged:
-                continue
+            if row.id in held or (row.key in blocked and blocked.is_unexpected(row)):
+                return row
+        for row in rows:
+            key = row.key
             if key in blocked and not blocked.admit(row):
                 blocked.hide(key)
                 continue
-            held.add(id)
+            held[row.id] = len(row.value or "")
+            self._size += held[row.id]
             queue = keys.get(key)
             if queue is not None:
                 queue.append(row)
                 continue
             keys[key] = deque((row,))
             self._make_ready(row, now)
-        purged.clear()
         blocked.missed(rows[-1].id if len(rows) >= self._asked else inf)
-        return len(held) - before
+        if rows:
+            self._mean_size = max(sum(len(row.value or "") for row in rows) / len(rows), 1.0)
+        return None
 
     def _make_ready(self, row: Row, now: float) -> None:
         key = row.key
@@ -158,11 +181,17 @@ class Flow:
             return None
         topic = next(iter(this.ready))
         rows = this.ready.pop(topic)
-        size = self._limits.batch
-        if len(rows) > size:
-            this.ready[topic] = rows[size:]
-            rows = rows[:size]
+        count = self._count(rows)
+        if len(rows) > count:
+            this.ready[topic] = rows[count:]
+            rows = rows[:count]
         return Request(shard, topic, rows)
+
+    def _count(self, rows: Sequence[Row]) -> int:
+        """Return how many of these rows a request may have."""
+        count = min(len(rows), self._limits.batch)
+        sizes = accumulate(self._held[row.id] for row in rows[:count])
+        return max(sum(size <= _MAX_REQUEST for size in sizes), 1)
 
     def accept(self, request: Request) -> None:
         """Note that the rows of a request are durable: they are to be purged."""
@@ -190,7 +219,8 @@ class Flow:
         refusal = self._blocked.refuse(row, reason, now, time)
         rows = self._keys.pop(row.key)
         del self._since[row.key]
-        self._held.difference_update([each.id for each in rows])
+        for each in rows:
+            self._size -= self._held.pop(each.id)
         if len(rows) > 1:
             self._blocked.hide(row.key)
         return refusal
@@ -207,7 +237,7 @@ class Flow:
         held, keys, since, blocked = self._held, self._keys, self._since, self._blocked
         for row in rows:
             key = row.key
-            held.discard(row.id)
+            self._size -= held.pop(row.id)
             queue = keys[key]
             queue.popleft()
             del since[key]
@@ -217,5 +247,3 @@ class Flow:
                 self._make_ready(queue[0], now)
             else:
                 del keys[key]
-        if self._is_marking:
-            self._purged_since_mark.update([row.id for row in rows])

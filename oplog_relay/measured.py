@@ -1,7 +1,7 @@
 """Bindings that count and time the calls of another binding, for metrics."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from oplog_relay.bindings import (
     Outbox,
     Outcome,
     Publisher,
+    Purged,
     Verdict,
 )
 from oplog_relay.errors import LeaseUnavailableError, OutboxError
@@ -72,19 +73,21 @@ class MeasuredOutbox:
         self._outbox = outbox
         self._timings = timings
 
-    async def mark(self, leader_id: UUID, limit: int) -> list[Row]:
+    async def mark(
+        self, leader_id: UUID, limit: int, number: int = 0, passed: Collection[str] = ()
+    ) -> list[Row]:
         with self._timings.database("mark"), self._timings.mark.time():
-            return await self._outbox.mark(leader_id, limit)
+            return await self._outbox.mark(leader_id, limit, number, passed)
 
-    async def purge(self, ids: Sequence[int]) -> int:
+    async def purge(self, leader_id: UUID, rows: Sequence[Row]) -> Purged:
         with self._timings.database("purge"), self._timings.purge.time():
-            return await self._outbox.purge(ids)
+            return await self._outbox.purge(leader_id, rows)
 
     async def reset(
-        self, leader_id: UUID, *, ids: Sequence[int] | None = None, key: str | None = None
+        self, leader_id: UUID, *, rows: Sequence[Row] | None = None, key: str | None = None
     ) -> int:
         with self._timings.database("reset"):
-            return await self._outbox.reset(leader_id, ids=ids, key=key)
+            return await self._outbox.reset(leader_id, rows=rows, key=key)
 
     async def dispose(self) -> None:
         await self._outbox.dispose()

@@ -13,6 +13,7 @@ from oplog_relay.db.sqlite import read_time
 from oplog_relay.db.url import PostgresUrl, SqliteUrl, parse
 from oplog_relay.errors import OutboxError
 from oplog_relay.settings import DatabaseSettings
+from oplog_relay.stamp import PART
 
 # Seconds to wait for a connection, for an answer of PostgreSQL, and for a lock of SQLite.
 _PATIENCE = 10
@@ -62,19 +63,40 @@ class OperatedTable:
             for id_, time, topic, key, value in found
         ]
 
-    def delete(self, id_: int) -> bool:
-        """Delete a row. Return whether there was one."""
-        return bool(self._ask(f"DELETE FROM {self._names.table} WHERE {self._names.id} = ", id_))
+    def delete(self, row: StoredRow) -> bool:
+        """Delete a row that was found. Return whether it was still there, and not another one."""
+        n = self._names
+        with self._transaction():
+            is_there = self.find([row.id]) == [row]
+            return is_there and bool(self._ask(f"DELETE FROM {n.table} WHERE {n.id} = ", row.id))
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Keep the table from being emptied meanwhile."""
+        with translated():
+            self._connection.execute(
+                "BEGIN IMMEDIATE" if isinstance(self._connection, sqlite3.Connection) else "BEGIN"
+            )
+            try:
+                yield
+            finally:
+                self._connection.execute("COMMIT")
 
     def marked(self, at_most: int) -> dict[str, int]:
-        """Return the number of marked rows by leader id, among ``at_most`` rows."""
+        """Return the number of marked rows by leader id, among ``at_most`` rows.
+
+        Zeros stand for the last digits of an id, which are the number of the mark in the table.
+        """
         n = self._names
+        leader = f"substr(CAST({n.leader_id} AS varchar), 1, {PART})"
         found = self._ask(
-            f"SELECT leader, count(*) FROM (SELECT {n.leader_id} AS leader FROM {n.table}"
+            f"SELECT leader, count(*) FROM (SELECT {leader} AS leader FROM {n.table}"
             f" ORDER BY {n.id} LIMIT {at_most:d}) AS counted WHERE leader IS NOT NULL"
             " GROUP BY leader ORDER BY count(*) DESC"
         )
-        return {str(leader): rows for leader, rows in found}
+        return {
+            leader if len(leader) < PART else leader.ljust(36, "0"): rows for leader, rows in found
+        }
 
     def _ask(self, sql: str, id_: int | None = None) -> list[Any]:
         """Run a statement, with an id at its end. Return rows, or one element per changed row."""

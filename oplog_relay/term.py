@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from enum import Enum, auto
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
+from oplog_kit.texts import counted
 from oplog_relay.bindings import Outbox, Outcome, Publisher, Verdict
 from oplog_relay.blocked import BlockedKeys
 from oplog_relay.errors import OutboxError
@@ -25,8 +26,11 @@ GRACE_S = 1.0
 # Keys that become free between two marks: each takes a statement of its own, which reads the whole
 # table, and rows of other keys wait meanwhile.
 _MOST_FREED = 10
+# Pause before rows that are locked in the database are purged again.
+_LOCKED_S = 0.5
 # Longest pause while the agent refuses this relay.
 _LONGEST_FORBIDDEN_S = 30.0
+_TWICE = "twice: another relay marks this table, or its ids were restarted"
 
 
 class Cause(Enum):
@@ -80,9 +84,13 @@ class Term:
         self._wake_marker = asyncio.Event()
         self._wake_purger = asyncio.Event()
         self._wake_senders = [asyncio.Event() for _ in range(tools.limits.shards)]
+        self._marks = 0
         self._purging: list[Row] = []
-        # A purge deleted fewer rows than it should have: told once.
-        self._has_missed = False
+        # Acknowledged rows that are locked in the database, and when they are purged again.
+        self._locked: list[Row] = []
+        self._retry_at = 0.0
+        # The database keeps rows that were purged: told once.
+        self._has_kept = False
         # Pause between two attempts while the agent refuses this relay; 0: it does not.
         self._forbidden_s = 0.0
         self._attempt = asyncio.Lock()
@@ -129,15 +137,16 @@ class Term:
 
     async def _clean_up(self, seconds: float) -> None:
         outbox, counters = self._tools.outbox, self._tools.counters
-        rows = [*self._purging, *self.flow.to_purge()]
+        rows = [*self._purging, *self._locked, *self.flow.to_purge()]
         if rows:
             self.unfinished += len(rows)
             with suppress(OutboxError, TimeoutError):
                 async with asyncio.timeout(seconds):
-                    await outbox.purge([row.id for row in rows])
+                    purged = await outbox.purge(self.leader_id, rows)
+                done = len(rows) - len(purged.locked) - purged.changed
                 counters.purges += 1
-                counters.relayed += len(rows)
-                self.unfinished -= len(rows)
+                counters.relayed += done
+                self.unfinished -= done
         with suppress(OutboxError, TimeoutError):
             async with asyncio.timeout(GRACE_S):
                 await outbox.reset(self.leader_id)
@@ -184,19 +193,28 @@ class Term:
                 await self._pause(limits.mark_backoff)
                 continue
             began = clock()
-            rows = await self._call("mark", self._tools.outbox.mark(self.leader_id, limit))
+            self._marks += 1
+            full = flow.full_keys()
+            mark = self._tools.outbox.mark(self.leader_id, limit, self._marks, full)
+            rows = await self._call("mark", mark)
             if rows is None or self._end is not None:
                 return
             now = clock()
-            flow.end_mark(rows, now)
             self._tools.counters.marks += 1
             self._tools.counters.marked += len(rows)
+            known = flow.end_mark(rows, now)
+            if known is not None:
+                self._fail(f"row {known.id} was marked {_TWICE}")
+                return
             self._call_senders()
             if not rows:
                 await self._pause(limits.mark_backoff)
             elif len(rows) < limit:
                 # Few rows are left. Larger requests cost less, so the next mark may wait a little.
                 await self._pause(limits.mark_backoff - (now - began))
+            if full and len(rows) < limit:
+                # The mark has read all rows of these keys, which may be many.
+                await self._pause(now - began)
 
     async def _reset_blocked(self) -> bool:
         """Reset the rows of keys that are tried again, and of keys that become free.
@@ -209,9 +227,9 @@ class Term:
             if await self._call("reset", reset(self.leader_id, key=key)) is None:
                 return False
             blocked.unblock(key)
-        ids = blocked.due(self._tools.clock())
+        rows = blocked.due(self._tools.clock())
         # The number of rows tells nothing: the next mark shows whether a row is still there.
-        if ids and await self._call("reset", reset(self.leader_id, ids=ids)) is None:
+        if rows and await self._call("reset", reset(self.leader_id, rows=rows)) is None:
             return False
         return self._end is None
 
@@ -294,29 +312,49 @@ class Term:
     # Purge
 
     async def _purge(self) -> None:
-        flow, counters = self.flow, self._tools.counters
+        flow, counters, clock = self.flow, self._tools.counters, self._tools.clock
         while self._end is None:
-            self._purging = flow.to_purge()
-            if not self._purging:
-                self._wake_purger.clear()
-                await self._wake_purger.wait()
+            self._purging = rows = flow.to_purge()
+            if self._locked and clock() >= self._retry_at:
+                rows += self._locked
+                self._locked = []
+            if not rows:
+                await self._wait_for_acknowledged()
                 continue
-            ids: Sequence[int] = [row.id for row in self._purging]
-            count = await self._call("purge", self._tools.outbox.purge(ids))
-            if count is None:
+            purged = await self._call("purge", self._tools.outbox.purge(self.leader_id, rows))
+            if purged is None:
                 return
-            if count < len(ids) and not self._has_missed:
-                self._has_missed = True
-                _log.warning(
-                    "the purge of %d rows deleted %d: the others were gone, or a trigger or a"
-                    " policy of the database keeps them; rows that stay are sent again, out of"
-                    " order",
-                    len(ids),
-                    count,
-                )
-            flow.purged(self._purging, self._tools.clock())
+            if purged.changed:
+                self._fail(f"{counted(purged.changed, 'row')} in flight were marked {_TWICE}")
+                return
+            self._warn_of_kept(purged.kept, len(rows))
+            done = rows
+            if purged.locked:
+                locked = {*purged.locked}
+                done = [row for row in rows if row.id not in locked]
+                self._locked += [row for row in rows if row.id in locked]
+                self._retry_at = clock() + _LOCKED_S
+            flow.purged(done, clock())
             counters.purges += 1
-            counters.relayed += len(ids)
+            counters.relayed += len(done)
             self._purging = []
             self._wake_marker.set()
             self._call_senders()
+
+    async def _wait_for_acknowledged(self) -> None:
+        """Wait until there may be rows to purge."""
+        self._wake_purger.clear()
+        seconds = self._retry_at - self._tools.clock() if self._locked else None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake_purger.wait()
+
+    def _warn_of_kept(self, kept: int, rows: int) -> None:
+        if kept and not self._has_kept:
+            self._has_kept = True
+            _log.warning(
+                "the purge of %d rows left %d in the table: a trigger or a policy of the database"
+                " keeps them; they are sent again in the next term, out of order",
+                rows,
+                kept,
+            )

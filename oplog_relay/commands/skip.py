@@ -34,19 +34,18 @@ def skip(ids: tuple[int, ...], settings: RelaySettings, show_value: bool, yes: b
             if not sys.stdin.isatty():
                 raise click.UsageError("give --yes: there is no terminal to ask at")
             click.confirm(f"Delete {counted(len(found), 'row')}?", abort=True)
-        for row in found:
-            if not table.delete(row.id):
-                missing.append(row.id)
+        deleted = [row.id for row in found if table.delete(row)]
     name = settings.database.table.name
-    deleted = [id_ for id_ in ids if id_ not in missing]
     for id_ in deleted:
         print(f"row {id_} is deleted")
     for id_ in missing:
         print(f"oplog-relay: there is no row {id_} in {name}", file=sys.stderr)
+    for id_ in sorted(present - {*deleted}):
+        print(f"oplog-relay: row {id_} is gone, or is not what it was", file=sys.stderr)
     if deleted:
         longest = seconds(settings.limits.blocked_backoff[1])
         print(f"A blocked key goes on at the relay's next attempt, within {longest}.")
-    return EXIT_FAILED if missing else EXIT_OK
+    return EXIT_OK if len(deleted) == len(ids) else EXIT_FAILED
 
 
 def _lines(row: StoredRow, show_value: bool) -> list[str]:

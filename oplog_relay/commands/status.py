@@ -18,6 +18,7 @@ from oplog_relay.errors import ConfigError, LeaseUnavailableError, OutboxError
 from oplog_relay.exits import EXIT_FAILED, EXIT_OK
 from oplog_relay.lease import HttpLease
 from oplog_relay.settings import RelaySettings
+from oplog_relay.stamp import leader_part
 from oplog_relay.table import OperatedTable
 from oplogc.answers import printable
 
@@ -54,7 +55,8 @@ class Status:
         mine = self.note.get("leader_id") if self.is_led else None
         if self.is_led and mine is None:
             return 0
-        return sum(rows for leader_id, rows in self.marked.items() if leader_id != mine)
+        stamps = leader_part(str(mine))
+        return sum(rows for leader, rows in self.marked.items() if leader_part(leader) != stamps)
 
 
 @click.command()

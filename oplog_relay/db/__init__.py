@@ -2,14 +2,14 @@
 
 from typing import Protocol
 
-from oplog_relay.bindings import CheckedOutbox, MeasurableOutbox, Outbox
+from oplog_relay.bindings import CheckedOutbox, IdentifiedOutbox, MeasurableOutbox, Outbox
 from oplog_relay.db.sqlite import SqliteOutbox
 from oplog_relay.db.url import SqliteUrl, parse
 from oplog_relay.errors import ConfigError
 from oplog_relay.settings import DatabaseSettings
 
 
-class DatabaseOutbox(Outbox, MeasurableOutbox, CheckedOutbox, Protocol):
+class DatabaseOutbox(Outbox, MeasurableOutbox, CheckedOutbox, IdentifiedOutbox, Protocol):
     """An outbox in one of the databases."""
 
 

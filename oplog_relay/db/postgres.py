@@ -1,29 +1,37 @@
 """An outbox in PostgreSQL, through psycopg 3.
 
 The statements lock rows in the order of their ids, so they do not deadlock with each other. They
-wait for locked rows: skipping one would send a later row of its key first.
+wait a moment for locked rows. Then those of ``locked_rows`` pass over them.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from math import isfinite
 from typing import Any
 from uuid import UUID
 
 import psycopg
 from psycopg import conninfo
+from psycopg.errors import InsufficientPrivilege, LockNotAvailable
 
-from oplog_relay.bindings import Backlog
+from oplog_relay.bindings import Backlog, Purged
 from oplog_relay.db import names
 from oplog_relay.db.lane import Lane
+from oplog_relay.db.locked_rows import FOREIGN, LEFT, MINE, NOT_PASSED, LockedRows, purged
 from oplog_relay.db.names import Names
 from oplog_relay.db.rows import from_seconds, make_row
 from oplog_relay.db.url import PostgresUrl
 from oplog_relay.errors import ConfigError, OutboxError
 from oplog_relay.row import Row
 from oplog_relay.settings import Table
+from oplog_relay.stamp import stamp, stamps
 
 Connection = psycopg.AsyncConnection[tuple[Any, ...]]
 
+# How long a statement waits for a locked row, before rows are passed over. Normally the lock is
+# that of another relay, which ends soon.
+LOCK_TIMEOUT = "200ms"
 # Session-wide: the server must give up before the relay does (``lane.DEADLINE``).
 _SETTINGS = {
     "TimeZone": "UTC",
@@ -61,32 +69,40 @@ _PARAMETERS = {
     "keepalives_interval": "2",
     "tcp_user_timeout": "10000",
 }
-_MARK = """
-UPDATE {table} SET {leader_id} = %(leader)s
-WHERE {id} = ANY (ARRAY(
-    SELECT {id} FROM {table} WHERE {leader_id} IS DISTINCT FROM %(leader)s
-    ORDER BY {id} LIMIT %(limit)s FOR NO KEY UPDATE
-))
-RETURNING {id}::bigint, extract(epoch FROM coalesce({create_time}, now()))::float8,
-    {topic}::text, {key}::text, {value}::text, {header_keys}::text[],
-    {header_values}::text[]
+_STAMP = """
+UPDATE {{table}} SET {{leader_id}} = %(stamp)s
+WHERE {{id}} = ANY ({})
+RETURNING {{id}}::bigint, extract(epoch FROM coalesce({{create_time}}, now()))::float8,
+    {{topic}}::text, {{key}}::text, {{value}}::text, {{header_keys}}::text[],
+    {{header_values}}::text[]
 """
-_PURGE = "DELETE FROM {table} WHERE {id} = ANY (%(ids)s::bigint[])"
+_LOWEST = """ARRAY(
+    SELECT {{id}} FROM {{table}} WHERE {} ORDER BY {{id}} LIMIT %(limit)s FOR NO KEY UPDATE
+)"""
+_MARK = _STAMP.format(_LOWEST.format(FOREIGN))
+_MARK_OTHERS = _STAMP.format(_LOWEST.format(f"{FOREIGN} AND {NOT_PASSED}"))
+_STAMP_IDS = _STAMP.format("%(ids)s::bigint[]")
+_PURGE = f"DELETE FROM {{table}} WHERE {MINE}"
 _RESET = """
 UPDATE {{table}} SET {{leader_id}} = NULL
 WHERE {{id}} = ANY (ARRAY(
-    SELECT {{id}} FROM {{table}} WHERE {{leader_id}} = %(leader)s {}
-    ORDER BY {{id}} FOR NO KEY UPDATE
+    SELECT {{id}} FROM {{table}} WHERE {} ORDER BY {{id}} FOR NO KEY UPDATE {}
 ))
 """
-_RESET_ALL = _RESET.format("")
-_RESET_IDS = _RESET.format("AND {id} = ANY (%(ids)s::bigint[])")
-# A key that is NULL counts as empty: see ``rows``.
-_RESET_KEY = _RESET.format("AND coalesce({key}::text, '') = %(key)s")
+_OF_LEADER = "{leader_id} BETWEEN %(first)s AND %(last)s"
+_RESET_ALL = _RESET.format(_OF_LEADER, "SKIP LOCKED")
+# These fail at a locked row: if they left it out, later rows of its key would be sent before it.
+_RESET_ROWS = _RESET.format(MINE, "")
+_RESET_KEY = _RESET.format(f"{_OF_LEADER} AND coalesce({{key}}::text, '') = %(key)s", "")
 _BACKLOG = """
 SELECT (SELECT count(*) FROM (SELECT {id} FROM {table} ORDER BY {id} LIMIT %(most)s) head),
     (SELECT (extract(epoch FROM clock_timestamp()) - extract(epoch FROM {create_time}))::float8
      FROM {table} ORDER BY {id} LIMIT 1)
+"""
+# The number of a server stays the same on its replicas.
+_IDENTITY = """
+SELECT concat_ws(' ', system_identifier, current_database(), relnamespace::regnamespace, relname)
+FROM pg_control_system(), pg_class WHERE oid = to_regclass(%(table)s)
 """
 _COLUMNS = """
 SELECT attname::text, format_type(atttypid, NULL),
@@ -118,8 +134,9 @@ class PostgresOutbox:
             self._conninfo = conninfo.make_conninfo("", **{**_PARAMETERS, **url.parameters})
         except psycopg.Error as error:
             raise ConfigError(f"database.url: {_sentence(error)}") from None
-        self._mark = self._sql(_MARK)
-        self._purge = self._sql(_PURGE)
+        self._mark, self._mark_others = self._sql(_MARK), self._sql(_MARK_OTHERS)
+        self._purge, self._left = self._sql(_PURGE), self._sql(LEFT)
+        self._locked = LockedRows(self._sql, _STAMP_IDS, time.monotonic)
         self._marking = self._lane(_SETTINGS_OF_MARK)
         self._purging = self._lane(_SETTINGS)
         self._looking = self._lane(_SETTINGS)
@@ -161,37 +178,63 @@ class PostgresOutbox:
                 "PostgreSQL (database.url): this server or user can only read; the relay must write"
             )
 
-    async def mark(self, leader_id: UUID, limit: int) -> list[Row]:
-        parameters = {"leader": leader_id, "limit": limit}
+    async def mark(
+        self, leader_id: UUID, limit: int, number: int = 0, passed: Collection[str] = ()
+    ) -> list[Row]:
+        first, last = stamps(leader_id)
+        parameters: dict[str, Any] = {"first": first, "last": last, "limit": limit}
+        parameters |= {"stamp": stamp(leader_id, number), "passed": [*passed]}
+        statement = self._mark_others if passed else self._mark
 
         async def work(connection: Connection) -> list[tuple[Any, ...]]:
-            cursor = connection.cursor(binary=True)
-            await cursor.execute(self._mark, parameters, prepare=True)
-            return await cursor.fetchall()
+            if not self._locked.are_likely:
+                with suppress(LockNotAvailable):
+                    cursor = connection.cursor(binary=True)
+                    await cursor.execute(statement, parameters, prepare=True)
+                    return await cursor.fetchall()
+            return await self._locked.mark(connection, parameters, passed)
 
         found = await self._marking.run(work)
         found.sort(key=lambda row: row[0])
-        return [make_row(row[0], from_seconds(row[1]), *row[2:]) for row in found]
+        return [
+            make_row(id_, from_seconds(seconds), topic, key, value, names_, values, number)
+            for id_, seconds, topic, key, value, names_, values in found
+        ]
 
-    async def purge(self, ids: Sequence[int]) -> int:
-        if not ids:
-            return 0
-        return await self._change(self._purging, self._purge, {"ids": _array(ids)})
+    async def purge(self, leader_id: UUID, rows: Sequence[Row]) -> Purged:
+        if not rows:
+            return Purged()
+        ids = [row.id for row in rows]
+        parameters = _these(leader_id, rows)
+
+        async def work(connection: Connection) -> Purged:
+            if self._locked.in_purge.isdisjoint(ids):
+                with suppress(LockNotAvailable):
+                    cursor = await connection.execute(self._purge, parameters, prepare=True)
+                    if cursor.rowcount == len(ids):
+                        return Purged()
+                    cursor = await connection.execute(self._left, parameters, prepare=True)
+                    return purged(await cursor.fetchall())
+            return await self._locked.purge(connection, parameters)
+
+        return await self._purging.run(work)
 
     async def reset(
-        self, leader_id: UUID, *, ids: Sequence[int] | None = None, key: str | None = None
+        self, leader_id: UUID, *, rows: Sequence[Row] | None = None, key: str | None = None
     ) -> int:
-        parameters: dict[str, object] = {"leader": leader_id}
-        statement = _RESET_ALL
-        if ids is not None:
-            if not ids:
-                return 0
-            parameters["ids"] = _array(ids)
-            statement = _RESET_IDS
-        elif key is not None:
-            parameters["key"] = key
-            statement = _RESET_KEY
-        return await self._change(self._marking, self._sql(statement), parameters)
+        if rows is not None:
+            statement, parameters = _RESET_ROWS, _these(leader_id, rows)
+        else:
+            first, last = stamps(leader_id)
+            statement, parameters = _RESET_ALL, {"first": first, "last": last}
+            if key is not None:
+                statement, parameters["key"] = _RESET_KEY, key
+
+        async def work(connection: Connection) -> int:
+            cursor = await connection.execute(self._sql(statement), parameters, prepare=True)
+            return cursor.rowcount
+
+        return await self._marking.run(work)
 
     async def backlog(self, at_most: int) -> Backlog:
         async def work(connection: Connection) -> tuple[Any, ...] | None:
@@ -202,6 +245,17 @@ class PostgresOutbox:
         assert found is not None
         age = found[1] or 0.0
         return Backlog(found[0], max(0.0, age) if isfinite(age) else 0.0)
+
+    async def identity(self) -> str:
+        async def work(connection: Connection) -> str:
+            try:
+                cursor = await connection.execute(_IDENTITY, {"table": self._names.table})
+            except InsufficientPrivilege:
+                return ""
+            found = await cursor.fetchone()
+            return f"postgresql {found[0]}" if found is not None else ""
+
+        return await self._looking.run(work)
 
     async def dispose(self) -> None:
         for lane in (self._marking, self._purging, self._looking):
@@ -215,7 +269,8 @@ class PostgresOutbox:
             self._conninfo, autocommit=True
         )
         try:
-            names_and_values = [list(settings), list(settings.values())]
+            wanted = {**settings, "lock_timeout": LOCK_TIMEOUT}
+            names_and_values = [list(wanted), list(wanted.values())]
             await connection.execute(_SET_KNOWN, names_and_values)
             if settings is not _SETTINGS_OF_MARK:
                 await connection.execute(_SET_SYNCHRONOUS)
@@ -232,21 +287,23 @@ class PostgresOutbox:
         cursor = await connection.execute("SELECT current_setting('transaction_read_only') = 'on'")
         return await cursor.fetchone() == (True,)
 
-    async def _change(self, lane: Lane, statement: bytes, parameters: dict[str, object]) -> int:
-        async def work(connection: Connection) -> int:
-            cursor = await connection.execute(statement, parameters, prepare=True)
-            return cursor.rowcount
-
-        return await lane.run(work)
-
     def _sql(self, statement: str) -> bytes:
         """Put the names into a statement. A percent sign begins a parameter."""
         quoted = {name: value.replace("%", "%%") for name, value in self._names._asdict().items()}
         return statement.format(**quoted).encode()
 
 
-def _array(ids: Sequence[int]) -> str:
-    return "{" + ",".join(map(str, ids)) + "}"
+def _these(leader_id: UUID, rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the parameters of ``MINE``."""
+    marks = {row.mark for row in rows}
+    return {
+        "ids": _array(row.id for row in rows),
+        "stamps": _array(stamp(leader_id, mark) for mark in marks),
+    }
+
+
+def _array(values: Iterable[object]) -> str:
+    return "{" + ",".join(map(str, values)) + "}"
 
 
 def _explain(error: Exception) -> OutboxError:

@@ -17,6 +17,7 @@ def make_row(
     value: str | None,
     header_keys: Sequence[object] | str | None,
     header_values: Sequence[object] | str | None,
+    mark: int = 0,
 ) -> Row:
     """Return a row. ``create_time`` and headers: a sentence says why they cannot be read.
 
@@ -35,7 +36,7 @@ def make_row(
             headers = found
     if key is None or topic is None:
         faults.append(f"the {'key' if key is None else 'topic'} is NULL")
-    return Row(id_, create_time, topic or "", key or "", value, headers, "; ".join(faults))
+    return Row(id_, create_time, topic or "", key or "", value, headers, "; ".join(faults), mark)
 
 
 def from_seconds(seconds: float) -> datetime | str:

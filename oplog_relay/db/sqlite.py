@@ -5,7 +5,7 @@ import contextlib
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TypeVar
 from urllib.parse import quote
 from uuid import UUID
 
-from oplog_relay.bindings import Backlog
+from oplog_relay.bindings import Backlog, Purged
 from oplog_relay.db import names
 from oplog_relay.db.names import Names
 from oplog_relay.db.rows import from_json, from_seconds, make_row
@@ -21,6 +21,7 @@ from oplog_relay.db.url import SqliteUrl
 from oplog_relay.errors import ConfigError, OutboxError
 from oplog_relay.row import Row
 from oplog_relay.settings import Table
+from oplog_relay.stamp import stamp, stamps
 
 _T = TypeVar("_T")
 
@@ -29,20 +30,28 @@ _BUSY = 5.0
 DEADLINE = 10.0
 
 # Columns with "o." before them: SQLite takes an unknown name in quotes alone for a string.
-_HEAD = """
-SELECT o.{id}, o.{create_time}, CAST(o.{topic} AS TEXT), CAST(o.{key} AS TEXT),
-    CAST(o.{value} AS TEXT), o.{header_keys}, o.{header_values}
-FROM {table} AS o WHERE o.{leader_id} IS NOT ? ORDER BY o.{id} LIMIT ?
+_FOREIGN = "FROM {table} AS o WHERE (o.{leader_id} IS NULL OR o.{leader_id} NOT BETWEEN ? AND ?)"
+_ANY = f"SELECT 1 {_FOREIGN} LIMIT 1"
+_LOWEST = f"""
+SELECT o.{{id}}, o.{{create_time}}, CAST(o.{{topic}} AS TEXT), CAST(o.{{key}} AS TEXT),
+    CAST(o.{{value}} AS TEXT), o.{{header_keys}}, o.{{header_values}}
+{_FOREIGN} {{}} ORDER BY o.{{id}} LIMIT ?
 """
-_ANY = "SELECT 1 FROM {table} AS o WHERE o.{leader_id} IS NOT ? LIMIT 1"
+_HEAD = _LOWEST.replace("{}", "")
+# A function, because there may be more keys than a statement may have parameters. It gets bytes,
+# because a key may be text that is not valid.
+_OTHERS = _LOWEST.replace("{}", "AND NOT is_passed(CAST(coalesce(o.{key}, '') AS BLOB))")
 _STAMP = "UPDATE {table} SET {leader_id} = ? WHERE {id} = ?"
-_PURGE = "DELETE FROM {table} WHERE {id} = ?"
-_RESET = "UPDATE {table} SET {leader_id} = NULL WHERE {leader_id} = ?"
-_RESET_ID = _RESET + " AND {id} = ?"
+_PURGE = "DELETE FROM {table} WHERE {leader_id} = ? AND {id} = ?"
+_LEFT = "SELECT o.{leader_id} IS ? FROM {table} AS o WHERE o.{id} = ?"
+_RESET = "UPDATE {table} SET {leader_id} = NULL WHERE {leader_id} BETWEEN ? AND ?"
+_RESET_ROW = "UPDATE {table} SET {leader_id} = NULL WHERE {leader_id} = ? AND {id} = ?"
 # A key that is NULL counts as empty: see ``rows``.
 _RESET_KEY = _RESET + " AND coalesce(CAST({key} AS TEXT), '') = ?"
 _COUNT = "SELECT count(*) FROM (SELECT 1 FROM {table} LIMIT ?)"
 _OLDEST = "SELECT {create_time} FROM {table} ORDER BY {id} LIMIT 1"
+# The path may differ for each container that shares the file; its number is the same.
+_FILE = "SELECT file FROM pragma_database_list WHERE name = 'main'"
 _AUTOINCREMENT = re.compile(r"\bAUTOINCREMENT\b", re.IGNORECASE)
 
 
@@ -65,25 +74,34 @@ class SqliteOutbox:
             raise ConfigError(f"database.url: there is no file {str(self._path)!r}")
         await self._run(self._check)
 
-    async def mark(self, leader_id: UUID, limit: int) -> list[Row]:
-        return await self._run(lambda connection: self._mark(connection, str(leader_id), limit))
-
-    async def purge(self, ids: Sequence[int]) -> int:
+    async def mark(
+        self, leader_id: UUID, limit: int, number: int = 0, passed: Collection[str] = ()
+    ) -> list[Row]:
         return await self._run(
-            lambda connection: self._each(connection, _PURGE, [(i,) for i in ids])
+            lambda connection: self._mark(connection, leader_id, limit, number, passed)
         )
 
+    async def purge(self, leader_id: UUID, rows: Sequence[Row]) -> Purged:
+        if not rows:
+            return Purged()
+        return await self._run(lambda connection: self._purge(connection, _these(leader_id, rows)))
+
     async def reset(
-        self, leader_id: UUID, *, ids: Sequence[int] | None = None, key: str | None = None
+        self, leader_id: UUID, *, rows: Sequence[Row] | None = None, key: str | None = None
     ) -> int:
-        leader = str(leader_id)
-        rows: list[tuple[object, ...]] = [(leader,)]
+        first, last = map(str, stamps(leader_id))
         statement = _RESET
-        if ids is not None:
-            statement, rows = _RESET_ID, [(leader, each) for each in ids]
+        parameters: Sequence[tuple[object, ...]] = [(first, last)]
+        if rows is not None:
+            statement, parameters = _RESET_ROW, _these(leader_id, rows)
         elif key is not None:
-            statement, rows = _RESET_KEY, [(leader, key)]
-        return await self._run(lambda connection: self._each(connection, statement, rows))
+            statement, parameters = _RESET_KEY, [(first, last, key)]
+
+        def work(connection: sqlite3.Connection) -> int:
+            with _writing(connection):
+                return connection.executemany(self._sql(statement), parameters).rowcount
+
+        return await self._run(work)
 
     async def backlog(self, at_most: int) -> Backlog:
         def work(connection: sqlite3.Connection) -> Backlog:
@@ -92,6 +110,13 @@ class SqliteOutbox:
             created = read_time(oldest[0]) if oldest else ""
             age = 0.0 if isinstance(created, str) else time.time() - created.timestamp()
             return Backlog(rows, max(0.0, age))
+
+        return await self._run(work)
+
+    async def identity(self) -> str:
+        def work(connection: sqlite3.Connection) -> str:
+            (file,) = connection.execute(_FILE).fetchone()
+            return f"sqlite {Path(file).stat().st_ino} {self._table.name}" if file else ""
 
         return await self._run(work)
 
@@ -144,23 +169,36 @@ class SqliteOutbox:
         if connection is not None:
             connection.close()
 
-    def _mark(self, connection: sqlite3.Connection, leader: str, limit: int) -> list[Row]:
+    def _mark(
+        self,
+        connection: sqlite3.Connection,
+        leader_id: UUID,
+        limit: int,
+        number: int,
+        passed: Collection[str],
+    ) -> list[Row]:
+        first, last = map(str, stamps(leader_id))
         # Looking first: an idle relay must not take the write lock 100 times per second.
-        if connection.execute(self._sql(_ANY), (leader,)).fetchone() is None:
+        if connection.execute(self._sql(_ANY), (first, last)).fetchone() is None:
             return []
+        if passed:
+            keys = {key.encode(errors="surrogateescape") for key in passed}
+            connection.create_function("is_passed", 1, keys.__contains__)
+        statement = self._sql(_OTHERS if passed else _HEAD)
         with _writing(connection):
-            found = connection.execute(self._sql(_HEAD), (leader, limit)).fetchall()
-            stamp = self._sql(_STAMP)
-            connection.executemany(stamp, ((leader, row[0]) for row in found))
-        return [_row(row) for row in found]
+            found = connection.execute(statement, (first, last, limit)).fetchall()
+            mine = str(stamp(leader_id, number))
+            connection.executemany(self._sql(_STAMP), ((mine, row[0]) for row in found))
+        return [_row(row, number) for row in found]
 
-    def _each(
-        self, connection: sqlite3.Connection, statement: str, rows: Sequence[tuple[object, ...]]
-    ) -> int:
-        if not rows:
-            return 0
+    def _purge(self, connection: sqlite3.Connection, rows: Sequence[tuple[str, int]]) -> Purged:
         with _writing(connection):
-            return connection.executemany(self._sql(statement), rows).rowcount
+            deleted = connection.executemany(self._sql(_PURGE), rows).rowcount
+            if deleted == len(rows):
+                return Purged()
+            left = [each for row in rows for each in connection.execute(self._sql(_LEFT), row)]
+        kept = sum(is_mine for (is_mine,) in left)
+        return Purged(kept=kept, changed=len(left) - kept)
 
     def _check(self, connection: sqlite3.Connection) -> None:
         schema, name = names.split(self._table)
@@ -182,7 +220,7 @@ class SqliteOutbox:
                     f"database.columns.{setting}: the table {self._names.table} has no column"
                     f" {column!r}; `oplog-relay schema sqlite` prints a table that fits"
                 )
-        # Without it SQLite gives the id of a purged row to a new one.
+        # Without it SQLite gives the id of a purged row to a new one: the header would repeat.
         prefix = f"{names.quote(schema)}." if schema else ""
         (sql,) = connection.execute(
             f"SELECT sql FROM {prefix}sqlite_master WHERE lower(name) = lower(?)", (name,)
@@ -190,8 +228,8 @@ class SqliteOutbox:
         if not columns[self._table.id.lower()] or not _AUTOINCREMENT.search(sql):
             raise ConfigError(
                 f"database.columns.id: the column {self._table.id!r} must be INTEGER PRIMARY KEY"
-                " AUTOINCREMENT: otherwise SQLite uses ids again, and a new row may be deleted"
-                " as one that was sent; `oplog-relay schema sqlite` prints a table that fits"
+                " AUTOINCREMENT: otherwise SQLite uses ids again, and a consumer may take a new"
+                " message for a repeated one; `oplog-relay schema sqlite` prints a table that fits"
             )
 
     def _sql(self, statement: str) -> str:
@@ -210,7 +248,12 @@ def _writing(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _row(row: tuple[object, ...]) -> Row:
+def _these(leader_id: UUID, rows: Iterable[Row]) -> list[tuple[str, int]]:
+    """Return stamp and id of each row."""
+    return [(str(stamp(leader_id, row.mark)), row.id) for row in rows]
+
+
+def _row(row: tuple[object, ...], mark: int) -> Row:
     id_, create_time, topic, key, value, header_keys, header_values = row
     assert isinstance(id_, int)
     made = make_row(
@@ -221,6 +264,7 @@ def _row(row: tuple[object, ...]) -> Row:
         value if isinstance(value, str) else None,
         from_json(header_keys, "header_keys") if header_keys is not None else None,
         from_json(header_values, "header_values") if header_values is not None else None,
+        mark,
     )
     try:
         "".join([made.topic, made.key, made.value or "", *sum(made.headers, ())]).encode()

@@ -36,7 +36,7 @@ LONG_STOP = 30.0
 Undo = Callable[[], object]
 WRITERS = 3
 KEYS = 30
-WORDS = ("is distinct from", "delete", "= null", "")
+WORDS = ("is null or", "delete", "= null", "")
 
 
 class Member:

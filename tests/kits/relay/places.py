@@ -5,13 +5,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Literal
+from uuid import UUID
 
 import psycopg
 
 from oplog_relay.db import DatabaseOutbox, open_outbox
+from oplog_relay.db.names import Names
 from oplog_relay.outbox import Headers, OutboxWriter
 from oplog_relay.schema import ddl
 from oplog_relay.settings import DatabaseSettings, Table
+from oplog_relay.stamp import stamp
 from tests.kits.servers.postgres import PostgresServer
 
 Kind = Literal["postgres", "sqlite"]
@@ -70,6 +73,19 @@ class Place:
                 writer.message(connection, topic, key=key, value=value, headers=headers)
             connection.commit()
 
+    @property
+    def outbox(self) -> Names:
+        """The quoted names of the table."""
+        return Names.of(self.table)
+
+    def restart(self) -> None:
+        """Delete all rows and begin the ids anew."""
+        if self.kind == "postgres":
+            self.run("TRUNCATE outbox RESTART IDENTITY")
+        else:
+            self.run("DELETE FROM outbox")
+            self.run("DELETE FROM sqlite_sequence WHERE name = 'outbox'")
+
     def leaders(self) -> list[tuple[int, str | None]]:
         """Return the ids of all rows, each with its leader id."""
         names = self.table
@@ -82,6 +98,11 @@ class Place:
 
     def ids(self) -> list[int]:
         return [id_ for id_, _ in self.leaders()]
+
+
+def stamped(leader_id: UUID, mark: int = 0) -> str:
+    """Return the text that a mark leaves in the column of the leader id."""
+    return str(stamp(leader_id, mark))
 
 
 def ids_of(rows: Sequence[Any]) -> list[int]:

@@ -1,7 +1,7 @@
 """A database, a lease and an agent of a simulation, with faults between them and a relay."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -14,6 +14,7 @@ from oplog_relay import (
     Outbox,
     OutboxError,
     Outcome,
+    Purged,
     Row,
     Verdict,
 )
@@ -52,8 +53,12 @@ class World:
         self.faults = Faults()
         self.tally = Tally()
         self.judges_on_arrival = False
-        self.rows: dict[int, tuple[Row, UUID | None]] = {}
+        # Each row with the leader id and the number of its mark.
+        self.rows: dict[int, tuple[Row, tuple[UUID, int] | None]] = {}
+        # Rows that another transaction has locked.
+        self.locked: set[int] = set()
         self.log: list[tuple[str, int]] = []
+        self.arrived: list[Row] = []
         # Keys that the agent refuses, and whether it refuses everybody.
         self.refused: set[int] = set()
         self.forbids = False
@@ -73,25 +78,49 @@ class World:
     def skip(self, id: int) -> None:
         self.rows.pop(id, None)
 
-    def mark(self, leader_id: UUID, limit: int) -> list[Row]:
-        found = [id for id, (_, owner) in sorted(self.rows.items()) if owner != leader_id][:limit]
-        for id in found:
-            self.rows[id] = (self.rows[id][0], leader_id)
-        return [self.rows[id][0] for id in found]
+    def has(self, row: Row) -> bool:
+        """Return whether this row is in the outbox, not only one with its id."""
+        return row.id in self.rows and self.rows[row.id][0] == row._replace(mark=0)
 
-    def purge(self, ids: Sequence[int]) -> int:
-        return sum(self.rows.pop(id, None) is not None for id in ids)
+    def mark(self, leader_id: UUID, limit: int, number: int, passed: Collection[str]) -> list[Row]:
+        found: list[Row] = []
+        without = {*passed}
+        for id, (row, stamp) in sorted(self.rows.items()):
+            if row.key in without or (stamp is not None and stamp[0] == leader_id):
+                continue
+            if id in self.locked:
+                without.add(row.key)
+            elif len(found) < limit:
+                found.append(row._replace(mark=number))
+                self.rows[id] = (row, (leader_id, number))
+        return found
 
-    def reset(self, leader_id: UUID, ids: Sequence[int] | None, key: str | None) -> int:
+    def purge(self, leader_id: UUID, rows: Sequence[Row]) -> Purged:
+        """As on PostgreSQL, any stamp of these rows will do for each of them."""
+        stamps = {(leader_id, row.mark) for row in rows}
+        found = {row.id: self.rows[row.id][1] in stamps for row in rows if row.id in self.rows}
+        locked = tuple(id for id, is_mine in found.items() if is_mine and id in self.locked)
+        for id, is_mine in found.items():
+            if is_mine and id not in self.locked:
+                del self.rows[id]
+        return Purged(locked, changed=sum(not is_mine for is_mine in found.values()))
+
+    def reset(self, leader_id: UUID, rows: Sequence[Row] | None, key: str | None) -> int:
+        """Return -1 if a row is locked that must not be left out."""
+        stamps = None if rows is None else {(row.id, leader_id, row.mark) for row in rows}
         found = [
             row
-            for row, owner in self.rows.values()
-            if owner == leader_id
-            and (ids is None or row.id in ids)
+            for row, stamp in self.rows.values()
+            if stamp is not None
+            and stamp[0] == leader_id
+            and (stamps is None or (row.id, *stamp) in stamps)
             and (key is None or row.key == key)
         ]
+        if any(row.id in self.locked for row in found) and (rows is not None or key is not None):
+            return -1
         for row in found:
-            self.rows[row.id] = (row, None)
+            if row.id not in self.locked:
+                self.rows[row.id] = (row, None)
         return len(found)
 
     # The agent
@@ -126,6 +155,7 @@ class World:
         if any(row.id in self.refused for row in rows):
             return Outcome(Verdict.REFUSED, "no such topic")
         self.log += [(row.key, row.id) for row in rows]
+        self.arrived += [row._replace(mark=0) for row in rows]
         self.requests.append([row.id for row in rows])
         return Outcome(Verdict.ACCEPTED)
 
@@ -196,16 +226,22 @@ class FakeOutbox(Outbox):
         self._world = link.world
         self.is_disposed = False
 
-    async def mark(self, leader_id: UUID, limit: int) -> list[Row]:
-        return await self._call("mark", lambda: self._world.mark(leader_id, limit))
+    async def mark(
+        self, leader_id: UUID, limit: int, number: int = 0, passed: Collection[str] = ()
+    ) -> list[Row]:
+        run = lambda: self._world.mark(leader_id, limit, number, passed)  # noqa: E731
+        return await self._call("mark", run)
 
-    async def purge(self, ids: Sequence[int]) -> int:
-        return await self._call("purge", lambda: self._world.purge(ids))
+    async def purge(self, leader_id: UUID, rows: Sequence[Row]) -> Purged:
+        return await self._call("purge", lambda: self._world.purge(leader_id, rows))
 
     async def reset(
-        self, leader_id: UUID, *, ids: Sequence[int] | None = None, key: str | None = None
+        self, leader_id: UUID, *, rows: Sequence[Row] | None = None, key: str | None = None
     ) -> int:
-        return await self._call("reset", lambda: self._world.reset(leader_id, ids, key))
+        reset = await self._call("reset", lambda: self._world.reset(leader_id, rows, key))
+        if reset < 0:
+            raise OutboxError("a row is locked")
+        return reset
 
     async def backlog(self, at_most: int) -> Backlog:
         return Backlog(min(len(self._world.rows), at_most), 0.0)
@@ -257,7 +293,7 @@ class FakePublisher:
         self._timeout = request_timeout
         self._sending: set[str] = set()
         # The row of each key that was accepted last, and the term of the last uncertain answer.
-        self._accepted: dict[str, int] = {}
+        self._accepted: dict[str, Row] = {}
         self._uncertain_term = 0
         self.is_closed = False
         self.violations: list[str] = []
@@ -268,8 +304,8 @@ class FakePublisher:
             self.violations.append(f"two rows of a key at a time: {rows}")
         for row in rows:
             last = self._accepted.get(row.key)
-            if last is not None and last != row.id and last in self._world.rows:
-                self.violations.append(f"{row.id} is sent before {last} is purged")
+            if last is not None and last != row._replace(mark=0) and self._world.has(last):
+                self.violations.append(f"{row.id} is sent before {last.id} is purged")
         if term <= self._uncertain_term:
             self.violations.append(f"sent with term {term} after an uncertain answer")
         self._sending |= keys
@@ -278,7 +314,7 @@ class FakePublisher:
         finally:
             self._sending -= keys
         if outcome.verdict is Verdict.ACCEPTED:
-            self._accepted |= {row.key: row.id for row in rows}
+            self._accepted |= {row.key: row._replace(mark=0) for row in rows}
         elif outcome.verdict is Verdict.UNCERTAIN:
             self._uncertain_term = term
         return outcome

@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from oplog_relay.cli import main
 from oplog_relay.commands.group import command
 from oplog_relay.outbox import OutboxWriter
 from oplog_relay.schema import ddl
-from oplog_relay.table import OperatedTable
+from oplog_relay.table import OperatedTable, StoredRow
 
 Captured = pytest.CaptureFixture[str]
 LEADER = "4ffe2e3e-a1d3-4ee8-ac0e-b9bee02d8a12"
@@ -253,15 +253,43 @@ def test_pump_writes_rows_without_values_and_operations(
         assert json.loads(row[2] or "")["event"] == event
 
 
+def test_skip_leaves_a_row_that_has_got_the_id_of_the_one_that_was_shown(
+    settings: str,
+    database: sqlite3.Connection,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    insert = "INSERT INTO outbox (id, topic, key, value) VALUES (1, 't', 'k', ?)"
+    database.execute(insert, ("old",))
+    database.commit()
+    find = OperatedTable.find
+
+    def find_and_replace(table: OperatedTable, ids: Sequence[int]) -> list[StoredRow]:
+        monkeypatch.setattr(OperatedTable, "find", find)
+        found = find(table, ids)
+        database.execute("DELETE FROM outbox")
+        database.execute(insert, ("new",))
+        database.commit()
+        return found
+
+    monkeypatch.setattr(OperatedTable, "find", find_and_replace)
+    assert main(["skip", "1", "-f", settings, "--yes"]) == 1
+    assert capsys.readouterr().err == "oplog-relay: row 1 is gone, or is not what it was\n"
+    assert [value for *_, value in rows(database)] == ["new"]
+    assert main(["skip", "1", "-f", settings, "--yes"]) == 0
+    assert rows(database) == []
+
+
 def test_the_table_counts_marked_rows_by_leader(
     database: sqlite3.Connection, tmp_path: Path
 ) -> None:
     database.executemany(
         "INSERT INTO outbox (topic, key, leader_id) VALUES ('t', 'k', ?)",
-        [("other",), (LEADER,), (LEADER,), (None,), (LEADER,)],
+        [("other",), *((f"{LEADER[:-1]}{mark}",) for mark in (1, 1)), (None,), (LEADER,)],
     )
     database.commit()
     url = f"sqlite:///{tmp_path / 'app.db'}"
     with OperatedTable(DatabaseSettings(url)) as table:
-        assert table.marked(100) == {LEADER: 3, "other": 1}
-        assert table.marked(4) == {LEADER: 2, "other": 1}
+        leader = f"{LEADER[:24]}000000000000"
+        assert table.marked(100) == {leader: 3, "other": 1}
+        assert table.marked(4) == {leader: 2, "other": 1}

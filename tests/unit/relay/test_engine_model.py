@@ -28,11 +28,12 @@ def _is_noticed(seeds: range, *, judges_on_arrival: bool = False) -> bool:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("rule", BROKEN)
-def test_the_model_notices_an_engine_with_a_broken_rule(
+def test_the_model_notices_an_engine_or_a_database_with_a_broken_rule(
     rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name, replacement, seeds = BROKEN[rule]
-    monkeypatch.setattr(name, replacement)
+    replacements, seeds = BROKEN[rule]
+    for name, replacement in replacements.items():
+        monkeypatch.setattr(name, replacement)
     assert _is_noticed(seeds)
 
 

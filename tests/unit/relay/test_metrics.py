@@ -1,7 +1,7 @@
 """The metrics of a relay, with bindings in memory that fail as told."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from oplog_relay import (
     MeterRead,
     OutboxError,
     Outcome,
+    Purged,
     Relay,
     RelaySettings,
     Row,
@@ -51,21 +52,23 @@ class Table:
             self.failing.remove(call)
             raise OutboxError(f"{call} fails")
 
-    async def mark(self, leader_id: UUID, limit: int) -> list[Row]:
+    async def mark(
+        self, leader_id: UUID, limit: int, number: int = 0, passed: Collection[str] = ()
+    ) -> list[Row]:
         self._fail("mark")
         found = [row for row in self.rows if row.id not in self.marked][:limit]
         self.marked.update(row.id for row in found)
         return found
 
-    async def purge(self, ids: Sequence[int]) -> int:
+    async def purge(self, leader_id: UUID, rows: Sequence[Row]) -> Purged:
         self._fail("purge")
-        self.rows = [row for row in self.rows if row.id not in ids]
+        self.rows = [row for row in self.rows if row not in rows]
         if not self.rows:
             self.empty.set()
-        return len(ids)
+        return Purged()
 
     async def reset(
-        self, leader_id: UUID, *, ids: Sequence[int] | None = None, key: str | None = None
+        self, leader_id: UUID, *, rows: Sequence[Row] | None = None, key: str | None = None
     ) -> int:
         self.marked.clear()
         return 0

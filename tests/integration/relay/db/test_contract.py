@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplog_relay.bindings import Backlog
+from oplog_relay.bindings import Backlog, Purged
 from oplog_relay.db import DatabaseOutbox
 from oplog_relay.errors import ConfigError, OutboxError
 from oplog_relay.outbox import OutboxWriter
 from oplog_relay.row import Row
 from oplog_relay.settings import Table
 from tests.kits.models.properties import examples
-from tests.kits.relay.places import Place, ids_of
+from tests.kits.relay.places import Place, ids_of, stamped
 
 A, B = uuid4(), uuid4()
 
@@ -27,44 +27,70 @@ async def test_mark_stamps_the_lowest_ids_of_nobody_or_another_leader_and_sorts_
     await outbox.check()
     assert ids_of(await outbox.mark(A, 2)) == [1, 2]
     assert ids_of(await outbox.mark(A, 2)) == [3, 4]
-    assert place.leaders() == [(1, str(A)), (2, str(A)), (3, str(A)), (4, str(A)), (5, None)]
+    assert place.leaders() == [*((each, stamped(A)) for each in (1, 2, 3, 4)), (5, None)]
     assert ids_of(await outbox.mark(B, 3)) == [1, 2, 3]
     assert ids_of(await outbox.mark(A, 10)) == [1, 2, 3, 5]
     assert ids_of(await outbox.mark(A, 10)) == []
-    assert place.leaders() == [(each, str(A)) for each in (1, 2, 3, 4, 5)]
+    assert place.leaders() == [(each, stamped(A)) for each in (1, 2, 3, 4, 5)]
 
 
-async def test_purge_deletes_rows_whoever_marked_them_and_counts_them(
+async def test_purge_deletes_rows_with_the_stamp_of_their_mark_and_tells_of_others(
     place: Place, outbox: DatabaseOutbox
 ) -> None:
     place.insert(*"abcd")
-    await outbox.mark(A, 1)
-    await outbox.mark(B, 2)
-    assert await outbox.purge([]) == 0
-    assert await outbox.purge([1, 3, 99]) == 2
-    assert await outbox.purge([1, 3, 99]) == 0
-    assert place.ids() == [2, 4]
+    first = await outbox.mark(A, 3, 1)
+    taken = await outbox.mark(B, 1, 1)
+    assert await outbox.purge(A, []) == Purged()
+    assert await outbox.purge(A, first) == Purged(changed=1)
+    assert place.ids() == [1, 4]
+    assert await outbox.purge(A, first[1:]) == Purged()
+    assert await outbox.purge(B, taken) == Purged()
+    assert await outbox.purge(B, taken) == Purged()
+    assert place.ids() == [4]
+
+
+@pytest.mark.parametrize("is_marked", [False, True])
+async def test_purge_leaves_a_new_row_with_the_id_of_an_old_one(
+    is_marked: bool, place: Place, outbox: DatabaseOutbox
+) -> None:
+    place.insert(*"abc")
+    old = await outbox.mark(A, 3, 1)
+    place.restart()
+    place.insert(*"xyz")
+    new = await outbox.mark(A, 2, 2) if is_marked else []
+    assert await outbox.purge(A, old) == Purged(changed=3)
+    assert await outbox.reset(A, rows=old) == 0
+    assert place.ids() == [1, 2, 3]
+    assert [(row.id, row.key, row.mark) for row in new] == [(1, "x", 2), (2, "y", 2)][: len(new)]
+    assert await outbox.reset(A, rows=new) == len(new)
+
+
+async def test_mark_passes_over_rows_of_keys(place: Place, outbox: DatabaseOutbox) -> None:
+    place.insert("a", "b", "ä%s", "a", "c", "b")
+    assert ids_of(await outbox.mark(A, 2, 1, ["a", "ä%s", "nothing"])) == [2, 5]
+    assert ids_of(await outbox.mark(A, 9, 2, [str(n) for n in range(40_000)])) == [1, 3, 4, 6]
+    assert await outbox.mark(A, 9, 3, ["a"]) == []
 
 
 async def test_ids_of_purged_rows_are_not_used_again(place: Place, outbox: DatabaseOutbox) -> None:
     place.insert("a", "b")
-    await outbox.purge([1, 2])
+    await outbox.purge(A, await outbox.mark(A, 2))
     place.insert("c")
     assert place.ids() == [3]
 
 
 async def test_reset_concerns_rows_of_one_leader_only(place: Place, outbox: DatabaseOutbox) -> None:
     place.insert(*"aabbc")
-    await outbox.mark(A, 5)
+    rows = await outbox.mark(A, 5)
     await outbox.mark(B, 1)  # the first row
-    assert await outbox.reset(A, ids=[]) == 0
-    assert await outbox.reset(A, ids=[1, 2]) == 1
+    assert await outbox.reset(A, rows=[]) == 0
+    assert await outbox.reset(A, rows=rows[:2]) == 1
     assert await outbox.reset(A, key="b") == 2
-    assert [leader for _, leader in place.leaders()] == [str(B), None, None, None, str(A)]
+    assert [leader for _, leader in place.leaders()] == [stamped(B), None, None, None, stamped(A)]
     assert await outbox.reset(A, key="a") == 0
     assert await outbox.reset(A) == 1
     assert await outbox.reset(A) == 0
-    assert [leader for _, leader in place.leaders()] == [str(B), None, None, None, None]
+    assert [leader for _, leader in place.leaders()] == [stamped(B), None, None, None, None]
 
 
 async def test_a_row_comes_back_as_it_was_inserted(place: Place, outbox: DatabaseOutbox) -> None:
@@ -98,7 +124,7 @@ def test_any_text_travels_unchanged(
     async def take() -> list[Row]:
         outbox = place.open()
         rows = await outbox.mark(A, 10)
-        await outbox.purge(ids_of(rows))
+        await outbox.purge(A, rows)
         await outbox.dispose()
         return rows
 
@@ -146,8 +172,10 @@ async def test_names_of_table_and_columns_are_settings(place: Place) -> None:
     assert row == Row(1, row.create_time, "t", "k", "v", (("x", "y"),))
     assert (await outbox.backlog(5)).rows == 1
     assert await outbox.reset(A, key="k") == 1
-    assert await outbox.reset(A, ids=[1]) == 0
-    assert await outbox.purge([1]) == 1
+    assert await outbox.reset(A, rows=[row]) == 0
+    rows = await outbox.mark(A, 10, 1, ["j"])
+    assert await outbox.purge(A, rows) == Purged()
+    assert place.run(f"SELECT count(*) FROM {place.outbox.table}") == [(0,)]
     await outbox.dispose()
 
 
@@ -180,16 +208,16 @@ async def test_two_leaders_that_mark_at_once_miss_no_row(
     """The last one to stamp a row has it, so both have returned it only if both stamped it."""
     other = place.open()
     place.insert(*(str(number) for number in range(400)))
-    seen: dict[str, list[int]] = {str(A): [], str(B): []}
+    seen: dict[str, list[int]] = {stamped(A): [], stamped(B): []}
 
     async def lead(outbox: DatabaseOutbox, leader: str) -> None:
         for _ in range(20):
-            rows = await outbox.mark(A if leader == str(A) else B, 20)
+            rows = await outbox.mark(A if leader == stamped(A) else B, 20)
             assert ids_of(rows) == sorted(ids_of(rows))
             assert len(rows) == 20
             seen[leader] += ids_of(rows)
 
-    await asyncio.gather(lead(outbox, str(A)), lead(other, str(B)))
+    await asyncio.gather(lead(outbox, stamped(A)), lead(other, stamped(B)))
     for id_, leader in place.leaders():
         assert leader is None or id_ in seen[leader]
     await other.dispose()
@@ -208,7 +236,7 @@ async def test_mark_and_purge_beside_inserts_return_each_row_once(
     while not inserting.done() or await outbox.backlog(1) != Backlog(0, 0.0):
         rows = await outbox.mark(A, 7)
         found += ids_of(rows)
-        await asyncio.gather(outbox.purge(ids_of(rows)), outbox.backlog(10))
+        await asyncio.gather(outbox.purge(A, rows), outbox.backlog(10))
     await inserting
     assert sorted(found) == list(range(1, 121))
 
@@ -243,15 +271,16 @@ async def test_a_cancelled_call_leaves_the_outbox_usable(
         assert waiting.cancelled()
         other.rollback()
     await outbox.reset(B)
-    await outbox.mark(A, 2)
-    assert await outbox.purge([1, 2]) == 2
+    other_leader = uuid4()
+    assert await outbox.purge(other_leader, await outbox.mark(other_leader, 2)) == Purged()
+    assert place.ids() == []
 
 
 async def test_a_disposed_outbox_refuses_calls(place: Place, outbox: DatabaseOutbox) -> None:
     place.insert("a")
-    await outbox.mark(A, 1)
+    rows = await outbox.mark(A, 1)
     await outbox.dispose()
     await outbox.dispose()
-    for call in (outbox.mark(A, 1), outbox.purge([1]), outbox.reset(A), outbox.backlog(1)):
+    for call in (outbox.mark(A, 1), outbox.purge(A, rows), outbox.reset(A), outbox.backlog(1)):
         with pytest.raises(OutboxError, match="closed"):
             await call

@@ -8,11 +8,12 @@ from uuid import uuid4
 
 import pytest
 
+from oplog_relay.bindings import Purged
 from oplog_relay.db import DatabaseOutbox, open_outbox
 from oplog_relay.errors import OutboxError
 from oplog_relay.settings import DatabaseSettings
 from tests.kits.proxies.proxy import Proxy
-from tests.kits.relay.places import Kind, Place, ids_of
+from tests.kits.relay.places import Kind, Place, ids_of, stamped
 from tests.kits.servers.postgres import PostgresServer
 
 A, B = uuid4(), uuid4()
@@ -41,17 +42,19 @@ async def test_a_killed_server_fails_calls_until_it_is_back(
     place: Place, outbox: DatabaseOutbox, own_postgres: PostgresServer
 ) -> None:
     place.insert(*"abc")
-    assert ids_of(await outbox.mark(A, 1)) == [1]
-    assert await outbox.purge([1]) == 1
+    rows = await outbox.mark(A, 1)
+    assert ids_of(rows) == [1]
+    assert await outbox.purge(A, rows) == Purged()
     own_postgres.kill()
     for _ in range(2):
-        for call in (outbox.mark(A, 1), outbox.purge([2]), outbox.reset(A), outbox.backlog(1)):
+        for call in (outbox.mark(A, 1), outbox.purge(A, rows), outbox.reset(A), outbox.backlog(1)):
             with pytest.raises(OutboxError, match=r"^PostgreSQL \(database\.url\): "):
                 await call
     own_postgres.start()
-    assert ids_of(await outbox.mark(A, 5)) == [2, 3]
-    assert await outbox.purge([1, 2]) == 1
-    assert place.leaders() == [(3, str(A))]
+    rows = await outbox.mark(A, 5)
+    assert ids_of(rows) == [2, 3]
+    assert await outbox.purge(A, rows[:1]) == Purged()
+    assert place.leaders() == [(3, stamped(A))]
 
 
 async def test_a_mark_whose_answer_is_lost_fails_and_its_rows_can_be_reset(place: Place) -> None:
@@ -64,7 +67,7 @@ async def test_a_mark_whose_answer_is_lost_fails_and_its_rows_can_be_reset(place
         proxy.end_connections()
         with pytest.raises(OutboxError):
             await marking
-        assert place.leaders() == [(1, str(A)), (2, str(A)), (3, None)]
+        assert place.leaders() == [(1, stamped(A)), (2, stamped(A)), (3, None)]
         assert await outbox.reset(A) == 2
         assert ids_of(await outbox.mark(B, 5)) == [1, 2, 3]
         assert proxy.connections == 2
@@ -74,14 +77,16 @@ async def test_a_mark_whose_answer_is_lost_fails_and_its_rows_can_be_reset(place
 async def test_a_purge_whose_answer_is_lost_fails_and_can_be_repeated(place: Place) -> None:
     place.insert(*"abc")
     with through_proxy(place) as (proxy, outbox):
-        assert await outbox.purge([1]) == 1
+        rows = await outbox.mark(A, 3)
+        assert await outbox.purge(A, rows[:1]) == Purged()
         proxy.hold_answers()
-        purging = asyncio.create_task(outbox.purge([1, 2]))
+        purging = asyncio.create_task(outbox.purge(A, rows[:2]))
         await asyncio.to_thread(proxy.wait_held)
         proxy.end_connections()
         with pytest.raises(OutboxError):
             await purging
-        assert await outbox.purge([1, 2, 3]) == 1
+        assert await outbox.purge(A, rows) == Purged()
+        assert place.ids() == []
         await outbox.dispose()
 
 
@@ -90,13 +95,13 @@ async def test_a_server_that_is_silent_fails_the_call_and_a_stop_does_not_wait_f
 ) -> None:
     place.insert(*"abc")
     with through_proxy(place) as (proxy, outbox):
-        await outbox.mark(A, 1)
+        rows = await outbox.mark(A, 1)
         proxy.freeze()
         monkeypatch.setattr("oplog_relay.db.lane.DEADLINE", 0.1)
         with pytest.raises(OutboxError, match=r"database\.url\): no answer within"):
             await outbox.mark(A, 1)
         with pytest.raises(OutboxError, match="no answer within"):
-            await outbox.purge([1])  # while it connects
+            await outbox.purge(A, rows)  # while it connects
         monkeypatch.undo()
         waiting: Sequence[asyncio.Task[object]] = [
             asyncio.ensure_future(outbox.mark(A, 1)),
@@ -164,7 +169,8 @@ async def test_a_connection_that_was_ended_while_it_was_idle_fails_no_call(
     place.insert(*"abc")
     sessions = "pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     for id_ in (1, 2, 3):
-        assert ids_of(await outbox.mark(A, 1)) == [id_]
-        assert await outbox.purge([id_]) == 1
+        rows = await outbox.mark(A, 1)
+        assert ids_of(rows) == [id_]
+        assert await outbox.purge(A, rows) == Purged()
         (ended,) = place.run(f"SELECT count(pg_terminate_backend(pid, 10000)) FROM {sessions}")
         assert ended == (2,)

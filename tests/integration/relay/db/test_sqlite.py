@@ -1,14 +1,19 @@
 """What only SQLite does: values of any type in a column, one writer at a time, a file."""
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from oplog_relay.bindings import Purged
 from oplog_relay.db import DatabaseOutbox, open_outbox
 from oplog_relay.errors import ConfigError, OutboxError
+from oplog_relay.row import Row
+from oplog_relay.schema import ddl
 from oplog_relay.settings import DatabaseSettings
 from tests.kits.relay.places import Kind, Place, ids_of
 
@@ -95,7 +100,8 @@ async def test_a_writer_that_takes_too_long_fails_the_call_only(place: Place) ->
     outbox = open_outbox(DatabaseSettings(f"{place.url}?timeout=0.01"))
     with place.connect() as writer:
         writer.execute("BEGIN IMMEDIATE")
-        for call in (outbox.mark(A, 1), outbox.purge([1]), outbox.reset(A)):
+        row = Row(1, datetime.now(UTC), "topic", "a", "value")
+        for call in (outbox.mark(A, 1), outbox.purge(A, [row]), outbox.reset(A)):
             with pytest.raises(OutboxError, match=r"^SQLite \(database\.url\): .*locked"):
                 await call
         writer.rollback()
@@ -121,6 +127,31 @@ async def test_a_file_that_is_no_database_fails(tmp_path: Path) -> None:
     with pytest.raises(OutboxError, match="not a database"):
         await outbox.check()
     await outbox.dispose()
+
+
+async def test_a_new_row_with_the_id_of_a_purged_one_is_marked_and_kept(place: Place) -> None:
+    """A table without AUTOINCREMENT that nobody has checked."""
+    place.run("DROP TABLE outbox")
+    place.run(ddl("sqlite").replace("AUTOINCREMENT,", ",", 1))
+    outbox = place.open()
+    for key in "ab":
+        place.insert(key)
+        (row,) = await outbox.mark(A, 9, 1 + (key == "b"))
+        assert (row.id, row.key) == (1, key)
+        place.run("DELETE FROM outbox")
+        place.insert("z")
+        assert await outbox.purge(A, [row]) == Purged(changed=1)
+        place.run("DELETE FROM outbox")
+    await outbox.dispose()
+
+
+@pytest.mark.parametrize("passed", [(), ("b", "x")])
+async def test_a_key_that_is_no_valid_text_stops_no_mark(
+    passed: Sequence[str], place: Place, outbox: DatabaseOutbox
+) -> None:
+    place.insert("a", "b")
+    place.run("UPDATE outbox SET key = CAST(x'ff' AS TEXT) WHERE id = 1")
+    assert ids_of(await outbox.mark(A, 9, 1, passed)) == [1, 2][: 1 if passed else 2]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from oplog_relay import (
     LeaseState,
     OutboxError,
     Outcome,
+    Purged,
     Row,
     Verdict,
 )
@@ -83,14 +84,14 @@ def test_a_database_that_keeps_purged_rows_is_told_once(
     world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As a trigger or a policy of row security would do.
-    monkeypatch.setattr(world, "purge", lambda ids: 0)
+    monkeypatch.setattr(world, "purge", lambda _, rows: Purged(kept=len(rows)))
     Node(world, DEFAULTS)
     commit(world, row(1, "a"), row(2, "b"), row(3, "a"))
     run(world, 1.0)
     assert sorted(ids(world)) == [1, 2, 3]
     told = [each.getMessage() for each in caplog.records if "the purge of" in each.getMessage()]
     assert len(told) == 1
-    assert "deleted 0: the others were gone, or a trigger or a policy" in told[0]
+    assert "in the table: a trigger or a policy of the database keeps them" in told[0]
 
 
 def test_an_agent_says_how_long_to_wait_after_a_failure(world: World) -> None:

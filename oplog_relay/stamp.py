@@ -1,0 +1,27 @@
+"""The values of the column ``leader_id``. No I/O.
+
+Each mark writes a stamp of its own: the leader id, whose last 12 digits are the number of the mark.
+So a row that has got the id of an older one does not have its stamp, and is not taken for it.
+"""
+
+from uuid import UUID
+
+_DIGITS = 12
+_LARGEST = (1 << 4 * _DIGITS) - 1
+# Characters of a stamp that name the leader.
+PART = 36 - _DIGITS
+
+
+def stamp(leader_id: UUID, mark: int) -> UUID:
+    """Return the stamp of a mark. ``mark``: its number, below 2 ** 48."""
+    return UUID(int=leader_id.int & ~_LARGEST | mark)
+
+
+def stamps(leader_id: UUID) -> tuple[UUID, UUID]:
+    """Return the smallest and the largest stamp of a leader."""
+    return stamp(leader_id, 0), stamp(leader_id, _LARGEST)
+
+
+def leader_part(text: str) -> str:
+    """Return the beginning of a stamp or leader id, which all stamps of a leader share."""
+    return text[:PART]
