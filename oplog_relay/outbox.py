@@ -16,7 +16,7 @@ from typing import Any
 
 from oplog_relay.db.names import Names
 from oplog_relay.errors import RowError
-from oplog_relay.schema import MAX_KEY, MAX_TOPIC, MAX_VALUE
+from oplog_relay.schema import MAX_KEY, MAX_PAYLOAD, MAX_TOPIC
 from oplog_relay.settings import Table
 from oplogc.errors import OperationError
 from oplogc.operation import encode
@@ -110,7 +110,9 @@ class OutboxWriter:
         if not key:
             raise RowError("key", "must not be empty: rows of one key stay in order")
         if value is not None:
-            _check_text("value", value, MAX_VALUE)
+            _check_text("value", value)
+            if (size := len(value.encode())) > MAX_PAYLOAD:
+                raise RowError("value", f"has {size:,} bytes, more than {MAX_PAYLOAD:,}")
         for pair in headers:
             for text in pair:
                 _check_text("headers", text)

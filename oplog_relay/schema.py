@@ -6,7 +6,8 @@ from oplog_relay.settings import Table
 
 MAX_TOPIC = 249
 MAX_KEY = 100
-MAX_VALUE = 10_000
+# Bytes of a payload that agents take. The table has no such limit.
+MAX_PAYLOAD = 1024 * 1024
 
 _POSTGRES = """\
 CREATE TABLE {table} (
@@ -14,7 +15,7 @@ CREATE TABLE {table} (
     {create_time} timestamptz NOT NULL DEFAULT now(),
     {topic} varchar({max_topic}) NOT NULL,
     {key} varchar({max_key}) NOT NULL,
-    {value} varchar({max_value}),
+    {value} text,
     {header_keys} text[] NOT NULL DEFAULT '{{}}',
     {header_values} text[] NOT NULL DEFAULT '{{}}',
     {leader_id} uuid
@@ -28,7 +29,7 @@ CREATE TABLE {table} (
     {create_time} TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
     {topic} TEXT NOT NULL CHECK (length({topic}) <= {max_topic}),
     {key} TEXT NOT NULL CHECK (length({key}) <= {max_key}),
-    {value} TEXT CHECK (length({value}) <= {max_value}),
+    {value} TEXT,
     -- JSON: a list of strings.
     {header_keys} TEXT NOT NULL DEFAULT '[]',
     {header_values} TEXT NOT NULL DEFAULT '[]',
@@ -45,6 +46,4 @@ def ddl(kind: str, table: Table = Table()) -> str:  # noqa: B008
     """
     if kind not in _KINDS:
         raise ConfigError(f"schema: must be {' or '.join(_KINDS)}, not {kind!r}")
-    return _KINDS[kind].format(
-        **Names.of(table)._asdict(), max_topic=MAX_TOPIC, max_key=MAX_KEY, max_value=MAX_VALUE
-    )
+    return _KINDS[kind].format(**Names.of(table)._asdict(), max_topic=MAX_TOPIC, max_key=MAX_KEY)

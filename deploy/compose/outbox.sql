@@ -4,7 +4,7 @@ CREATE TABLE "outbox" (
     "create_time" timestamptz NOT NULL DEFAULT now(),
     "topic" varchar(249) NOT NULL,
     "key" varchar(100) NOT NULL,
-    "value" varchar(10000),
+    "value" text,
     "header_keys" text[] NOT NULL DEFAULT '{}',
     "header_values" text[] NOT NULL DEFAULT '{}',
     "leader_id" uuid
