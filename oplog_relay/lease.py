@@ -53,6 +53,10 @@ class HttpLease:
         """
         return await self._ask("GET", None, seconds)
 
+    async def look_at_note(self, seconds: float) -> str:
+        state = await self.look(seconds)
+        return state.note if state is not None and state.is_held else ""
+
     async def close(self) -> None:
         await self._client.close()
 

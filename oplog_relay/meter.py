@@ -11,6 +11,7 @@ from oplog_relay.bindings import Backlog, MeasurableOutbox, Outbox
 from oplog_relay.errors import OutboxError
 from oplog_relay.events import MeterRead
 from oplog_relay.note import note
+from oplog_relay.place import Place
 from oplog_relay.state import Blocked, Counters
 
 # Rows at which counting the backlog ends.
@@ -36,6 +37,9 @@ class Metered(Protocol):
 
     @property
     def blocked(self) -> tuple[Blocked, ...]: ...
+
+    @property
+    def place(self) -> Place: ...
 
 
 class Meter:
@@ -96,6 +100,7 @@ class Meter:
             ),
             self._relay.blocked,
             self._relay.leader_id,
+            self._relay.place,
         )
 
     def noted(self) -> None:

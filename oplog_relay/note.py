@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from oplog_relay.events import MeterRead
+from oplog_relay.place import Place
 from oplog_relay.state import Blocked
 
 # An agent takes 8 KiB.
@@ -19,6 +20,7 @@ def note(
     reading: MeterRead,
     blocked: tuple[Blocked, ...],
     leader_id: UUID | None = None,
+    place: Place | None = None,
 ) -> str:
     """Return the note as JSON. Blocked keys that do not fit are left out, but counted."""
     listed = [_blocked(each) for each in blocked[:_MAX_BLOCKED]]
@@ -28,6 +30,7 @@ def note(
                 "host": host,
                 "pid": pid,
                 **({"leader_id": str(leader_id)} if leader_id else {}),
+                **(place.members() if place else {}),
                 "in_flight": reading.in_flight,
                 "relayed": reading.relayed,
                 "rate": round(reading.rate, 1),
@@ -40,6 +43,15 @@ def note(
         if len(text) <= _MAX_BYTES or not listed:
             return text
         listed.pop()
+
+
+def read_note(text: str) -> dict[str, Any]:
+    """Return the members of a leader's note; none of a text that no relay has written."""
+    try:
+        note = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return note if isinstance(note, dict) else {}
 
 
 def _blocked(blocked: Blocked) -> dict[str, Any]:

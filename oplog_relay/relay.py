@@ -25,8 +25,10 @@ from oplog_relay.events import (
 from oplog_relay.leadership import Leadership, Standing, boot_time
 from oplog_relay.meter import Meter
 from oplog_relay.opening import check_table, close_binding, first_of, open_bindings
+from oplog_relay.place import Place
 from oplog_relay.poller import Poller
 from oplog_relay.progress import is_told
+from oplog_relay.rivals import Rivals
 from oplog_relay.settings import RelaySettings
 from oplog_relay.state import Blocked, Counters, State
 from oplog_relay.term import GRACE_S, Cause, End, Term, Tools
@@ -79,6 +81,7 @@ class Relay:
         self._started = asyncio.Event()
         self._stopped = asyncio.Event()
         self._error: BaseException | None = None
+        self._rivals = Rivals(settings, lambda: self.is_leader)
         self._meter = Meter(self, self._host, settings.limits.meter, clock, self._publish_reading)
 
     async def start(self) -> None:
@@ -184,6 +187,11 @@ class Relay:
         """The blocked keys, oldest first."""
         return self._blocked_keys.rows() if self._term is not None else ()
 
+    @property
+    def place(self) -> Place:
+        """The outbox, as the note of the lease names it."""
+        return self._rivals.place
+
     # Life
 
     async def _run(self, bindings: Bindings) -> None:
@@ -193,7 +201,9 @@ class Relay:
             await check_table(bindings.outbox)
             self._started.set()
             async with asyncio.TaskGroup() as group:
+                looking = group.create_task(self._rivals.run(bindings), name="oplog relay: rivals")
                 await self._work(group, outbox, lease, publisher)
+                looking.cancel()
         except ConfigError as error:
             self._error = error
         except BaseExceptionGroup as errors:

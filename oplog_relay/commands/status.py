@@ -17,6 +17,9 @@ from oplog_relay.db import open_outbox
 from oplog_relay.errors import ConfigError, LeaseUnavailableError, OutboxError
 from oplog_relay.exits import EXIT_FAILED, EXIT_OK
 from oplog_relay.lease import HttpLease
+from oplog_relay.note import read_note
+from oplog_relay.place import conflict, holder_of, place_of
+from oplog_relay.rivals import identity_of
 from oplog_relay.settings import RelaySettings
 from oplog_relay.stamp import leader_part
 from oplog_relay.table import OperatedTable
@@ -42,8 +45,7 @@ class Status:
 
     @property
     def is_led(self) -> bool:
-        lease = self.lease
-        return lease is not None and lease.holder is not None and lease.expires_in > 0
+        return self.lease is not None and self.lease.is_held
 
     @property
     def is_well(self) -> bool:
@@ -65,8 +67,8 @@ class Status:
 def status(settings: RelaySettings, as_json: bool) -> int:
     """Show who leads, its progress, the blocked keys and the outbox.
 
-    Exit code: 0 a relay leads and no key is blocked; 1 nobody leads, a key is blocked, or an agent
-    or the database cannot be asked.
+    Exit code: 0 a relay leads and no key is blocked; 1 nobody leads, a key is blocked, the lease is
+    held for another outbox, or an agent or the database cannot be asked.
     """
     found = asyncio.run(_ask(settings))
     if as_json:
@@ -96,6 +98,9 @@ async def _ask(settings: RelaySettings) -> Status:
     try:
         if isinstance(outbox, MeasurableOutbox):
             found.backlog = await outbox.backlog(MAX_COUNTED)
+        place = place_of(settings.database, await identity_of(outbox, PATIENCE))
+        if found.is_led and (rival := conflict(settings.name, found.note, place)) is not None:
+            found.problems.append(rival)
         with OperatedTable(settings.database) as table:
             found.marked = table.marked(MAX_COUNTED)
     except OutboxError as error:
@@ -103,15 +108,6 @@ async def _ask(settings: RelaySettings) -> Status:
     finally:
         await outbox.dispose()
     return found
-
-
-def read_note(text: str) -> dict[str, Any]:
-    """Return the members of a leader's note; none of a text that no relay has written."""
-    try:
-        note = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return note if isinstance(note, dict) else {}
 
 
 def members(name: str, found: Status) -> dict[str, Any]:
@@ -152,14 +148,10 @@ def _lease_line(name: str, found: Status) -> str:
         return f"{name}: {'no relay has ever led' if found.is_asked else 'the lease is not known'}"
     if lease.holder is None:
         return f"{name}: nobody leads; the last leader has handed over term {lease.term}"
-    who = _who(found.note) or lease.holder
+    who = holder_of(found.note) or lease.holder
     if lease.expires_in <= 0:
         return f"{name}: nobody leads; the term {lease.term} of {who} has expired"
     return f"{name}: led by {who}, term {lease.term}, expires in {seconds(lease.expires_in)}"
-
-
-def _who(note: Mapping[str, Any]) -> str:
-    return f"{note['host']} (process {note['pid']})" if {"host", "pid"} <= note.keys() else ""
 
 
 def _leader_lines(note: Mapping[str, Any]) -> list[str]:
@@ -173,6 +165,8 @@ def _leader_lines(note: Mapping[str, Any]) -> list[str]:
         if isinstance(note.get(name), int | float)
     ]  # fmt: skip
     told = [f"leader: {', '.join(known)}"]
+    if note.get("table"):
+        told.append(f"leader: moves table {note['table']} of {note.get('database')}")
     keys = note.get("blocked_keys") or 0
     blocked = note.get("blocked")
     if keys:

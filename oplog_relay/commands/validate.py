@@ -10,12 +10,14 @@ import click
 
 from oplog_kit.texts import counted
 from oplog_relay.commands.options import PATIENCE, settings_option
-from oplog_relay.commands.shown import without_password
 from oplog_relay.config import shown
 from oplog_relay.db import open_outbox
 from oplog_relay.errors import ConfigError, LeaseUnavailableError, RelayError
 from oplog_relay.exits import EXIT_FAILED, EXIT_OK, PROGRAM
 from oplog_relay.lease import HttpLease
+from oplog_relay.note import read_note
+from oplog_relay.place import Place, conflict, place_of, without_password
+from oplog_relay.rivals import identity_of
 from oplog_relay.settings import RelaySettings
 from oplogc.answers import printable
 
@@ -53,14 +55,16 @@ async def _tell(settings: RelaySettings) -> int:
 
 async def _answers(settings: RelaySettings) -> AsyncIterator[tuple[str, str]]:
     """Yield the subject of each answer and a sentence. A problem has no subject."""
+    place = place_of(settings.database)
     try:
-        yield f"database {without_password(settings.database.url)}", await _database(settings)
+        rows, place = await _database(settings)
+        yield f"database {place.database}", f"table {place.table}, {counted(rows, 'row')}"
     except RelayError as error:
         yield "", str(error)
     for url in settings.agents.urls:
         one = dataclasses.replace(settings.agents, urls=(url,))
         try:
-            sentence = await _agent(dataclasses.replace(settings, agents=one))
+            sentence = await _agent(dataclasses.replace(settings, agents=one), place)
             yield f"agent {without_password(url)}", sentence
         except ConfigError as error:
             yield "", str(error)
@@ -69,19 +73,22 @@ async def _answers(settings: RelaySettings) -> AsyncIterator[tuple[str, str]]:
             yield "", said if address in said else f"agents.urls: {address}: {said}"
 
 
-async def _database(settings: RelaySettings) -> str:
-    """Raises ConfigError, OutboxError."""
+async def _database(settings: RelaySettings) -> tuple[int, Place]:
+    """Return the number of rows, and the outbox. Raises ConfigError, OutboxError."""
     outbox = open_outbox(settings.database)
     try:
         await outbox.check()
         backlog = await outbox.backlog(1_000_000)
-        return f"table {settings.database.table.name}, {counted(backlog.rows, 'row')}"
+        return backlog.rows, place_of(settings.database, await identity_of(outbox, PATIENCE))
     finally:
         await outbox.dispose()
 
 
-async def _agent(settings: RelaySettings) -> str:
-    """Ask one agent for the lease. Raises ConfigError, LeaseUnavailableError."""
+async def _agent(settings: RelaySettings, place: Place) -> str:
+    """Ask one agent for the lease. Raises ConfigError, LeaseUnavailableError.
+
+    ConfigError also if a relay for another outbox holds it.
+    """
     lease = HttpLease(settings, f"{PROGRAM} validate {uuid4()}")
     try:
         # Nobody holds it by this name, so the agent refuses it; but first for want of the right.
@@ -91,9 +98,11 @@ async def _agent(settings: RelaySettings) -> str:
             state = await lease.look(PATIENCE)
         except LeaseUnavailableError:  # reading may need another password
             return f"lease {settings.name}, which may be taken, but not looked at"
-        is_held = state is not None and state.holder is not None and state.expires_in > 0
-        held = f"held by {state.holder}" if state is not None and is_held else "free"
-        return f"lease {settings.name}, {held}"
+        if state is None or not state.is_held:
+            return f"lease {settings.name}, free"
+        if (rival := conflict(settings.name, read_note(state.note), place)) is not None:
+            raise ConfigError(f"name: {rival}")
+        return f"lease {settings.name}, held by {state.holder}"
     finally:
         await lease.close()
 

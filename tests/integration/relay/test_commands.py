@@ -157,8 +157,9 @@ def test_a_relay_from_its_start_to_its_stop(place: Place, capsys: Captured) -> N
         told = capsys.readouterr().out.splitlines()
         host = socket.gethostname()
         assert told[0].startswith(f"{place.name}: led by {host} (process {relay.pid}), term 1, ")
-        assert "  row 2, topic missing, key missing: there is no topic default/missing" in told[3]
-        assert len(told) == 5
+        assert told[2] == f"leader: moves table outbox of sqlite:///{place.file}"
+        assert "  row 2, topic missing, key missing: there is no topic default/missing" in told[4]
+        assert len(told) == 6
 
         assert main(["skip", "2", "-f", settings, "--yes"]) == 0
         assert "a secret value" not in capsys.readouterr().out

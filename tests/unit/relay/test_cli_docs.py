@@ -19,8 +19,9 @@ from oplog_relay import Backlog, Blocked, DatabaseSettings, LeaseState, MeterRea
 from oplog_relay.cli import main
 from oplog_relay.commands.group import command
 from oplog_relay.commands.shown import description
-from oplog_relay.commands.status import Status, lines, read_note
-from oplog_relay.note import note
+from oplog_relay.commands.status import Status, lines
+from oplog_relay.note import note, read_note
+from oplog_relay.place import Place
 from oplog_relay.progress import progress
 from oplog_relay.schema import ddl
 from tests.kits.documents.snippets import snippets
@@ -77,7 +78,8 @@ def test_the_lines_of_run_are_those_of_its_log() -> None:
 
 def test_the_status_is_that_of_the_command() -> None:
     blocked = Blocked(17, "orders", "42", REASON, SINCE, 3)
-    text = note("host-a", 4711, READING._replace(blocked=1), (blocked,), MINE)
+    place = Place("postgresql://db.example.com/orders", "outbox")
+    text = note("host-a", 4711, READING._replace(blocked=1), (blocked,), MINE, place)
     lease = LeaseState(False, "holder", 7, 9.5, text)
     marked = {str(MINE): 12, "other": 2}
     status = Status(True, lease, read_note(text), Backlog(1204, 3.2), marked)

@@ -3,8 +3,9 @@
 import json
 from uuid import UUID
 
-from oplog_relay import Blocked, MeterRead
+from oplog_relay import Blocked, DatabaseSettings, MeterRead, Table
 from oplog_relay.note import note
+from oplog_relay.place import Place, conflict, place_of
 from tests.kits.relay.world import NOON
 
 _READING = MeterRead(12.34, 5, 4, 3, 2, 1.5, 1)
@@ -39,6 +40,27 @@ def test_a_note_tells_figures_and_the_oldest_blocked_keys() -> None:
         "attempts": 2,
         "since": "2026-01-01T12:00:00+00:00",
     }
+
+
+def test_a_note_names_database_and_table_without_password() -> None:
+    settings = DatabaseSettings("postgresql://me:secret@db/shop?password=x", Table("s.outbox"))
+    shown = json.loads(note("host", 7, _READING, (), None, place_of(settings, "postgresql 1 a")))
+    assert shown["database"] == "postgresql://db/shop"
+    assert (shown["table"], shown["outbox"]) == ("s.outbox", "postgresql 1 a")
+    assert "outbox" not in place_of(settings).members()
+
+
+def test_a_note_of_another_outbox_is_a_conflict_and_one_that_is_not_known_is_none() -> None:
+    mine = Place("sqlite:///a.db", "outbox", "sqlite 1 outbox")
+    theirs = {**mine._replace(identity="sqlite 2 outbox").members(), "host": "h", "pid": 7}
+    assert conflict("orders", theirs, mine) == (
+        "the lease orders is held by h (process 7) for table outbox of sqlite:///a.db, so no row of"
+        " table outbox of sqlite:///a.db is sent: give one of the two groups another name"
+    )
+    same = mine._replace(database="sqlite:////srv/a.db").members()
+    assert conflict("orders", same, mine) is None
+    for note_, place in (({}, mine), (theirs, mine._replace(identity="")), ({"outbox": ""}, mine)):
+        assert conflict("orders", note_, place) is None
 
 
 def test_a_note_leaves_out_keys_that_do_not_fit_into_8_kib() -> None:

@@ -20,8 +20,8 @@ from oplog_relay import (
     LeaseState,
     MeterRead,
 )
-from oplog_relay.commands.status import MAX_COUNTED, Status, lines, members, read_note
-from oplog_relay.note import note
+from oplog_relay.commands.status import MAX_COUNTED, Status, lines, members
+from oplog_relay.note import note, read_note
 from oplog_relay.progress import is_busy, log_event, progress
 
 IDLE = MeterRead(0.0, 5000, 0, 0, 0, 0.0, 0)
