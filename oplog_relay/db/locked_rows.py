@@ -14,6 +14,8 @@ Connection = psycopg.AsyncConnection[tuple[Any, ...]]
 
 # Seconds after which rows of locked keys are looked at again.
 _LOOK_AGAIN_S = 1.0
+# Keys at which they are forgotten and found anew.
+_MAX_KEYS = 10_000
 # Attempts of a mark to find rows of other keys than those that it has just found locked.
 _ROUNDS = 10
 _LARGEST_ID = 2**63 - 1
@@ -75,7 +77,8 @@ class LockedRows:
         self, connection: Connection, parameters: Mapping[str, Any], passed: Collection[str]
     ) -> list[tuple[Any, ...]]:
         """Stamp rows, but none behind a locked row of its key. Return them."""
-        if self._clock() - self._found_at > _LOOK_AGAIN_S:
+        is_old = self._clock() - self._found_at > _LOOK_AGAIN_S
+        if is_old or len(self._keys) > _MAX_KEYS:
             self._keys.clear()
             self._found_at = self._clock()
         async with connection.transaction():

@@ -77,6 +77,7 @@ TABLE_BOUNDS = {
     "oplog_relay/blocked.py: BlockedKeys._freeing": "keys of blocked rows, up to MAX_BLOCKED",
     "oplog_relay/config.py: _Reader._lines": "members of one file of settings",
     "oplog_relay/config.py: _Reader._values": "members of one file of settings",
+    "oplog_relay/db/locked_rows.py: LockedRows._keys": "10,000 keys, and those of one mark",
     "oplog_relay/flow.py: Flow._keys": "keys of rows in flight",
     "oplog_relay/flow.py: Flow._since": "keys of rows in flight",
     "oplog_relay/flow.py: _Shard.ready": "topics of rows in flight",
