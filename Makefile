@@ -78,7 +78,7 @@ $(VENV)/.runtime: pyproject.toml constraints.txt | $(VENV)/.created
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml clients/python/pyproject.toml constraints.txt | $(VENV)/.created
-	$(PIP) -e '.[dev,sync]' -e clients/python
+	$(PIP) -e '.[avro,mongo,dev,sync]' -e clients/python
 	@touch $@ $(VENV)/.runtime
 
 # The programs that build the packages and the site.

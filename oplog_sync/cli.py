@@ -13,6 +13,7 @@ from types import FrameType
 from oplog_sync.errors import EXIT_FAILED, EXIT_OK, SyncError
 from oplog_sync.settings import JobSettings, command
 from oplogd.errors import OplogError
+from oplogd.extras import how_to_install
 
 
 class _Leaving:
@@ -70,10 +71,7 @@ def _run(settings: JobSettings, leaving: _Leaving) -> int:
         from oplog_sync.failure import translating
         from oplog_sync.job import find_store, run
     except ImportError as error:
-        return _fail(
-            f"{error.name} is missing; in the checkout of oplog, run:"
-            " pip install -c constraints.txt '.[sync]'"
-        )
+        return _fail(f"{error.name} is missing; {how_to_install('sync')}")
 
     if not settings.debug:
         _quieten()

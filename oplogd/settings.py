@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import click
+
 import oplogd
 from oplogd import values
+from oplogd.extras import how_to_install, is_installed
 from oplogd.flags import Flag, flags_of, secret, setting
 from oplogd.settings_command import Given, SettingsCommand
 from oplogd.store_settings import StoreSettings
@@ -288,3 +291,6 @@ def _check(given: Given) -> None:
     given.require("--spool", *_MONGO_URL)
     given.require("--tls-certificate", "--tls-key")
     given.require("--tls-key", "--tls-certificate")
+    for source in (given.sources[name] for name in _MONGO_URL if name in given.sources):
+        if not is_installed("pymongo"):
+            raise click.UsageError(f"{source}: PyMongo is not installed; {how_to_install('mongo')}")

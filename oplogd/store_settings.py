@@ -160,7 +160,8 @@ class StoreSettings:
         "URL",
         values.mongo_url,
         "Keep the log in MongoDB, at mongodb://... or mongodb+srv://... Other users see a URL on"
-        " the command line: prefer the variable or --mongo-url-file. Excludes --store.",
+        " the command line: prefer the variable or --mongo-url-file. Needs PyMongo, which the"
+        " extra `mongo` installs. Excludes --store.",
     )
     log_collection: Literal["capped", "plain"] = setting(
         "MongoDB",

@@ -26,7 +26,7 @@ def build(settings: SinkSettings, root: Path) -> Sink:
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"sink {settings.name}: type {settings.type} needs the package {error.name}; in the"
-            " checkout of oplog, run: pip install -c constraints.txt '.[pipe]'"
+            " checkout of oplog, run: pip install -c constraints.txt '.[pipe]' ./clients/python"
         ) from None
     except (ConfigError, ValueError) as error:
         raise ConfigError(f"sink {settings.name}: {error}") from error.__cause__

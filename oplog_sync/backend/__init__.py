@@ -5,6 +5,7 @@ from pathlib import Path
 from oplog_sync.backend.base import NEW_LOG, Backend, NewLog, Range, StoredRow, Wanted, split
 from oplog_sync.backend.sqlite import SqliteBackend
 from oplog_sync.errors import OptionError
+from oplogd.extras import how_to_install, is_installed
 
 __all__ = ["NEW_LOG", "Backend", "NewLog", "Range", "StoredRow", "Wanted", "make_backend", "split"]
 
@@ -12,9 +13,11 @@ __all__ = ["NEW_LOG", "Backend", "NewLog", "Range", "StoredRow", "Wanted", "make
 def make_backend(store: str) -> Backend:
     """Return the backend of a store: the path of a SQLite file, or a MongoDB URL.
 
-    Raises OptionError if it cannot be parsed.
+    Raises OptionError if it cannot be parsed, or if PyMongo is missing.
     """
     if store.startswith(("mongodb://", "mongodb+srv://")):
+        if not is_installed("pymongo"):
+            raise OptionError(f"MongoDB needs PyMongo; {how_to_install('sync')}")
         from oplog_sync.backend.mongo import MongoBackend  # a job on SQLite loads no PyMongo
 
         return MongoBackend(store)

@@ -1,13 +1,16 @@
-"""Chooses a codec by media type."""
+"""Chooses a codec by media type. Avro is an extra of the package."""
 
+from oplogd.extras import is_installed
 from oplogd.media_types import AVRO, JSON
 from oplogd.topics.avro import AvroCodec
 from oplogd.topics.codec import Codec
 from oplogd.topics.json_codec import JsonCodec
 
-MEDIA_TYPES = (JSON, AVRO)
+_codecs: dict[str, Codec] = {JSON: JsonCodec()}
+if is_installed("fastavro"):
+    _codecs[AVRO] = AvroCodec()
 
-_codecs: dict[str, Codec] = {JSON: JsonCodec(), AVRO: AvroCodec()}
+MEDIA_TYPES = tuple(_codecs)
 
 
 def codec_of(media_type: str) -> Codec | None:

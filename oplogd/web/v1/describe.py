@@ -248,7 +248,8 @@ STREAM = endpoint(
 SCHEMA = endpoint(
     "schema",
     "Show the Avro schema of a request or an answer",
-    "Bodies of the type `avro/binary` are bare data, without a container. Needs no password.",
+    "Bodies of the type `avro/binary` are bare data, without a container. An agent that was"
+    " installed without Avro refuses them (415). Needs no password.",
     json_answer("The schema.", SCHEMAS["PollRequest"]),
     (404,),
     parameters=[

@@ -28,7 +28,7 @@ from oplogd.errors import (
 )
 from oplogd.ingest.body import Octets, TooLargeError
 from oplogd.ingest.budget import NoRoomError
-from oplogd.media_types import JSON
+from oplogd.media_types import AVRO, JSON
 from oplogd.message import Message, ttl_seconds
 from oplogd.names import OPLOG, SYSTEM, TopicName, check_name, no_topic
 from oplogd.topics.codec import Codec, InvalidMessagesError, reading_publish
@@ -92,9 +92,11 @@ def codec_for(request: Request, *, default: str = "") -> Codec:
     ``default``: the media type of a request without Content-Type, empty for none.
     """
     given = media_type(request.headers.get("content-type", "")) or default
-    if (codec := codec_of(given)) is None:
-        raise not_understood(given, MEDIA_TYPES)
-    return codec
+    if (codec := codec_of(given)) is not None:
+        return codec
+    if given == AVRO:
+        raise Problem(415, f"this agent was installed without Avro; use {' or '.join(MEDIA_TYPES)}")
+    raise not_understood(given, MEDIA_TYPES)
 
 
 async def read_json(bodies: BodyReader, request: Request, max_bytes: int) -> Octets:
