@@ -1,6 +1,7 @@
 """Print the version of the project, or set it in all packages.
 
-The version is kept in `oplogd/__init__.py`. A package that is built on its own holds a copy.
+The version is kept in `oplogd/__init__.py`. A package that is built on its own holds a copy. Extras
+that need the Python client name it in the same version.
 """
 
 import re
@@ -10,8 +11,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = "oplogd/__init__.py"
 PYTHON = r'^__version__ = "(.+)"$'
-# Path of a copy -> a pattern with the version as its only group.
+# Path of a copy -> a pattern with the version as its only group. A file may hold it several times.
 COPIES = {
+    "pyproject.toml": r'^    "oplogc==(.+)",$',
     "clients/python/oplogc/__init__.py": PYTHON,
     "clients/js/package.json": r'^  "version": "(.+)",$',
     "clients/go/version.go": r'^const Version = "(.+)"$',
@@ -21,16 +23,18 @@ COPIES = {
 
 def version(path: str = KEPT, pattern: str = PYTHON) -> str:
     """Return the version in one file."""
-    (found,) = re.findall(pattern, (ROOT / path).read_text(), re.MULTILINE)
+    (found,) = set(re.findall(pattern, (ROOT / path).read_text(), re.MULTILINE))
     return str(found)
 
 
 def set_version(new: str) -> None:
     for path, pattern in {KEPT: PYTHON, **COPIES}.items():
         text = (ROOT / path).read_text()
-        match = re.search(pattern, text, re.MULTILINE)
-        assert match, f"{path} has no version"
-        (ROOT / path).write_text(text[: match.start(1)] + new + text[match.end(1) :])
+        found = [match.span(1) for match in re.finditer(pattern, text, re.MULTILINE)]
+        assert found, f"{path} has no version"
+        for start, end in reversed(found):
+            text = text[:start] + new + text[end:]
+        (ROOT / path).write_text(text)
 
 
 def main() -> None:

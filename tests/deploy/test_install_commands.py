@@ -14,7 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from oplogd import __version__
 from tests.kits.paths import ROOT
+
+# The extras that need the Python client.
+NEED_CLIENT = ("pipe", "relay")
 
 # With its arguments, up to the end of the line or of the code in prose.
 _COMMAND = re.compile(
@@ -85,12 +89,40 @@ def test_nothing_installs_a_package_of_this_project_by_name() -> None:
     assert found == {}
 
 
-def test_no_package_of_this_project_requires_another_one_by_name() -> None:
+def test_only_extras_require_a_package_of_this_project_and_in_their_own_version() -> None:
     for path in (path for path in tracked() if path.name == "pyproject.toml"):
         project = tomllib.loads(path.read_text())["project"]
-        extras = project.get("optional-dependencies", {}).values()
-        required = [*project["dependencies"], *(each for extra in extras for each in extra)]
-        assert {normal(re.split(r"[ (]", each)[0]) for each in required} & own_names() == set()
+        extras = project.get("optional-dependencies", {})
+        found = {
+            each
+            for each in project["dependencies"]
+            if normal(re.split(r"[ (]", each)[0]) in own_names()
+        }
+        assert found == set()
+        needing = [extra for extra, names in extras.items() if f"oplogc=={__version__}" in names]
+        assert needing == ([*NEED_CLIENT] if project["name"] == "oplog" else [])
+        others = {each for names in extras.values() for each in names} - {f"oplogc=={__version__}"}
+        assert {normal(re.split(r"[ (]", each)[0]) for each in others} & own_names() == set()
+
+
+def without_client(text: str) -> Iterator[str]:
+    """Yield the commands that install an extra without the folder of the client that it needs."""
+    for match in _COMMAND.finditer(text.replace("\\\n", " ")):
+        extras = ",".join(re.findall(r"\.\[([a-z,]+)\]", match[1])).split(",")
+        if not {*NEED_CLIENT}.isdisjoint(extras) and "clients/python" not in match[1]:
+            yield match[0]
+
+
+def test_a_command_with_an_extra_that_needs_the_client_names_its_folder() -> None:
+    # Otherwise pip would look for it in a registry.
+    found = {
+        path.relative_to(ROOT).as_posix(): commands
+        for path in tracked()
+        if path != Path(__file__) and path.suffix in (".md", ".py", ".env", ".service", "")
+        if (commands := [*without_client(path.read_text(encoding="utf-8"))])
+    }
+    assert found == {}
+    assert [*without_client("pip install -c constraints.txt '.[mongo,pipe]'")] != []
 
 
 @pytest.mark.parametrize(

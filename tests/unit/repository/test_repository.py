@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from scripts.version import COPIES, version
+import scripts.version
+from scripts.version import COPIES, set_version, version
 from tests.kits.deploy.files import fits
 from tests.kits.paths import ROOT
 
@@ -86,6 +88,21 @@ def test_the_packages_have_one_version() -> None:
     )
     for path in PACKAGES:
         assert project(path)["dynamic"] == ["version"]
+
+
+def test_one_command_sets_every_copy_of_the_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in ("oplogd/__init__.py", *COPIES):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / path, tmp_path / path)
+    monkeypatch.setattr(scripts.version, "ROOT", tmp_path)
+    set_version("12.0.0rc1")
+    assert {path: version(path, pattern) for path, pattern in COPIES.items()} == dict.fromkeys(
+        COPIES, "12.0.0rc1"
+    )
+    extras = project(tmp_path / "pyproject.toml")["optional-dependencies"]
+    assert [extra for extra in extras if "oplogc==12.0.0rc1" in extras[extra]] == ["pipe", "relay"]
 
 
 def test_the_packages_have_the_same_metadata_for_strangers() -> None:
