@@ -77,13 +77,18 @@ $(VENV)/.runtime: pyproject.toml constraints.txt | $(VENV)/.created
 	$(PIP) -e .
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml clients/python/pyproject.toml constraints.txt | $(VENV)/.created
-	$(PIP) -e '.[avro,mongo,dev,sync]' -e clients/python
+# The groups of pyproject.toml need it; the pip of Debian 12 is older.
+$(VENV)/.pip: | $(VENV)/.created
+	$(PIP) 'pip>=25.1'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml clients/python/pyproject.toml constraints.txt | $(VENV)/.pip
+	$(PIP) --group dev -e '.[avro,mongo,pipe,relay,sync]' -e clients/python
 	@touch $@ $(VENV)/.runtime
 
 # The programs that build the packages and the site.
-$(VENV)/.release: pyproject.toml constraints.txt | $(VENV)/.created
-	$(PIP) -e '.[release]'
+$(VENV)/.release: pyproject.toml constraints.txt | $(VENV)/.pip
+	$(PIP) --group release -e .
 	@touch $@
 
 # The two MongoDB stand-ins of the tests; needs Go (or a wheel of it), Java and Maven.

@@ -20,7 +20,7 @@ MINUTES = 10
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("build", "zensical"):
-        pytest.importorskip(name, reason=f"{name} is missing: install the extra `release`")
+        pytest.importorskip(name, reason=f"{name} is missing: install the group `release`")
     folder = tmp_path_factory.mktemp("checkout")
     for path in tracked():
         target = folder / path.relative_to(ROOT)
