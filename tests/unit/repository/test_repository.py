@@ -4,11 +4,13 @@ import json
 import re
 import shutil
 import tomllib
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.specifiers import SpecifierSet
 
 import scripts.version
 from scripts.version import COPIES, set_version, version
@@ -17,9 +19,11 @@ from tests.kits.paths import ROOT
 
 PACKAGES = [ROOT / "pyproject.toml", ROOT / "clients/python/pyproject.toml"]
 WORKFLOW = ROOT / ".github/workflows/check.yml"
+AUDIT = ROOT / ".github/workflows/audit.yml"
 FORMS = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("[!c]*.yml"))
 SCHEMAS = {
     WORKFLOW: "github-workflows",
+    AUDIT: "github-workflows",
     ROOT / ".github/ISSUE_TEMPLATE/config.yml": "github-issue-config",
     **dict.fromkeys(FORMS, "github-issue-forms"),
 }
@@ -57,8 +61,36 @@ def test_the_workflow_runs_the_checks_on_every_python_that_the_package_names() -
         for each in project(PACKAGES[0])["classifiers"]
         if re.fullmatch(r"Programming Language :: Python :: 3\.\d+", each)
     ]
-    assert job["strategy"]["matrix"]["python"] == named
+    # A newer version may be on trial.
+    assert job["strategy"]["matrix"]["python"][: len(named)] == named
     assert project(PACKAGES[0])["requires-python"] == f">={named[0]}"
+
+
+def test_every_action_of_a_workflow_is_named_by_its_commit() -> None:
+    for path in (WORKFLOW, AUDIT):
+        used = re.findall(r"\buses: (.+)$", path.read_text(), re.MULTILINE)
+        assert used
+        for each in used:
+            assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each), each
+
+
+def test_every_package_takes_the_oldest_python_that_the_project_names() -> None:
+    oldest = project(PACKAGES[0])["requires-python"].removeprefix(">=") + ".0"
+    needed = {
+        each.name: each.metadata["Requires-Python"]
+        for each in distributions()
+        if each.metadata["Requires-Python"]
+    }
+    assert {"pytest", "oplogc"} <= needed.keys()
+    assert {
+        name: versions for name, versions in needed.items() if oldest not in SpecifierSet(versions)
+    } == {}
+
+
+def test_developers_tools_are_no_extras_of_the_packages() -> None:
+    extras = project(PACKAGES[0])["optional-dependencies"]
+    assert {*extras} == {"avro", "mongo", "pipe", "relay", "sync"}
+    assert "optional-dependencies" not in project(PACKAGES[1])
 
 
 def test_the_workflow_has_the_node_that_the_javascript_package_needs() -> None:
