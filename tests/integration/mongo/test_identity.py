@@ -24,7 +24,9 @@ def test_an_agent_names_its_store_as_soon_as_it_has_reached_mongodb(
     with MongoProxy(plain_url) as proxy:
         proxy.disconnect()
         options = dict(each.split("=") for each in AWAY[1:].split("&"))
-        with Agent(tmp_path, "--mongo-url", proxy.url(**options)) as agent:
+        with Agent(
+            tmp_path, "--mongo-url", proxy.url(**options), "--log-collection", "plain"
+        ) as agent:
             first = agent.request("GET", "/status")
             assert first.json["store"] == {"kind": "mongodb"}
             assert "oplog-store" not in first.headers
