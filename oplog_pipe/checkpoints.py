@@ -9,9 +9,41 @@ from oplog_kit.disk import disk_failure
 from oplog_pipe.commitlog.checksum import decode_checked, encode_checked
 from oplog_pipe.commitlog.files import FILES, Files, read_all, write_whole
 from oplog_pipe.errors import LogError
+from oplog_pipe.streams import is_replicated
 
 _SUFFIX = ".json"
 _REMEDY = "take it away, then the position is looked up in the log"
+
+
+class Witness(msgspec.Struct, frozen=True):
+    """Everything up to ``position`` was received when ``head`` was the newest id of the oplog.
+
+    A copy leaves out the objects that change meanwhile: it relies on their operations, which come
+    behind ``live``. A store that knows ``head`` has them still. A store that was restored from an
+    older backup does not know it.
+    """
+
+    position: str
+    head: str
+
+    @property
+    def is_of_state(self) -> bool:
+        """Whether the position is that of a state: more of them come, then ``live``."""
+        return is_replicated(self.position)
+
+    def is_reached(self, position: str) -> bool:
+        """Return whether a source that received ``position`` no longer relies on the witness."""
+        return not self.is_of_state and position >= self.head
+
+    def before(self, position: str) -> str:
+        """Return the position from which the source resumes that has received ``position``.
+
+        An earlier one, if states behind it came after the witness.
+        """
+        if not self.is_of_state:
+            return position
+        is_earlier = is_replicated(position) and int(position) < int(self.position)
+        return position if is_earlier else self.position
 
 
 class SourceCheckpoint(msgspec.Struct, frozen=True):
@@ -20,6 +52,8 @@ class SourceCheckpoint(msgspec.Struct, frozen=True):
     - ``log``: the log that the position belongs to.
     - ``copy``: offset of the entry ``reset`` of the copy that is under way; None: none is.
     - ``copied``, ``copy_total``: of the present copy, or the last one.
+    - ``store``: identity of the store that the position belongs to. None: no agent has named it.
+    - ``witness``: None: the source relies on nothing but its position, or no agent told its head.
     """
 
     log: str
@@ -28,6 +62,8 @@ class SourceCheckpoint(msgspec.Struct, frozen=True):
     copy: int | None = None
     copied: int = 0
     copy_total: int | None = None
+    store: str | None = None
+    witness: Witness | None = None
 
 
 class Checkpoints:

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -22,6 +23,10 @@ MAX_BYTES = 8_000_000
 
 SAVE_SECONDS = 1.0
 """At most one checkpoint per source is saved in this time."""
+
+
+# What the thread does between two appends, and the future that tells that it is done.
+_Step = tuple[Callable[[], None], "asyncio.Future[None]"]
 
 
 class Recorder:
@@ -50,6 +55,7 @@ class Recorder:
         self._changed = threading.Condition()
         self._waiting: list[tuple[Track, list[Item]]] = []
         self._waiting_bytes = 0
+        self._steps: list[_Step] = []
         self._appending_bytes = 0
         self._closing = False
         self._loop = asyncio.get_running_loop()
@@ -92,32 +98,56 @@ class Recorder:
             self._waiting_bytes += size
             self._changed.notify()
 
+    async def step(self, step: Callable[[], None]) -> None:
+        """Call in the thread, behind all that was put before. Then save the checkpoints.
+
+        ``step``: changes a track. Everything is on disk when this returns. Raises LogError.
+        """
+        done: asyncio.Future[None] = self._loop.create_future()
+        with self._changed:
+            self._steps.append((step, done))
+            self._changed.notify()
+        await asyncio.wait({done, self._ended}, return_when=asyncio.FIRST_COMPLETED)
+        if not done.done():
+            await self.ended()
+
     def _run(self) -> None:
         error: BaseException | None = None
         try:
             closing = False
             while not closing:
-                groups, closing = self._take()
+                groups, steps, closing = self._take()
                 if groups:
                     self._append(groups)
+                if steps:
+                    self._carry_out(steps)
                 if closing or time.monotonic() >= self._saved_at + self._save_interval:
                     self._save()
         except BaseException as caught:
             error = caught
         self._tell(lambda: _end(self._ended, error))
 
-    def _take(self) -> tuple[list[tuple[Track, list[Item]]], bool]:
+    def _take(self) -> tuple[list[tuple[Track, list[Item]]], list[_Step], bool]:
         """Return all that waits, and whether it is the end. Nothing: checkpoints are due."""
         with self._changed:
-            if not self._waiting and not self._closing:
+            if not self._waiting and not self._steps and not self._closing:
                 due = self._saved_at + self._save_interval - time.monotonic()
                 if not self._dirty:
                     self._changed.wait()
                 elif due > 0:
                     self._changed.wait(due)
             groups, self._waiting = self._waiting, []
+            steps, self._steps = self._steps, []
             self._appending_bytes, self._waiting_bytes = self._waiting_bytes, 0
-            return groups, self._closing
+            return groups, steps, self._closing
+
+    def _carry_out(self, steps: Sequence[_Step]) -> None:
+        for step, _ in steps:
+            step()
+        self._dirty = True
+        self._save()
+        for _, done in steps:
+            self._tell(partial(_end, done, None))
 
     def _append(self, groups: Sequence[tuple[Track, list[Item]]]) -> None:
         by_track: dict[Track, list[Item]] = {}
@@ -200,6 +230,8 @@ def _encode(
 
 
 def _end(ended: "asyncio.Future[None]", error: BaseException | None) -> None:
+    if ended.cancelled():  # nobody waits any more
+        return
     if error is None:
         ended.set_result(None)
     else:

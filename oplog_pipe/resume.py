@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from oplog_pipe.checkpoints import Checkpoints, SourceCheckpoint
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.commitlog.long_read import LongRead
@@ -43,13 +45,11 @@ def resume(
 
 def behind(before: SourceCheckpoint, record: Record, offset: int) -> SourceCheckpoint:
     """Return the state of a source behind an entry of it."""
+    now = replace(before, position=record.position, end=offset + 1)
     if record.op == "reset":
-        return SourceCheckpoint(before.log, record.position, offset + 1, offset)
+        return replace(now, copy=offset, copied=0, copy_total=None)
     copied = before.copied + (record.copy is not None and record.op != "live")
-    copy = None if record.op == "live" else record.copy
-    return SourceCheckpoint(
-        before.log, record.position, offset + 1, copy, copied, before.copy_total
-    )
+    return replace(now, copy=None if record.op == "live" else record.copy, copied=copied)
 
 
 def _check(

@@ -74,6 +74,15 @@ def is_replicated(position: str) -> bool:
     return len(position) <= 13
 
 
+def has_states(position: str) -> bool:
+    """Return whether a source at a position of the oplog is receiving states."""
+    return position != START and is_replicated(position)
+
+
+def is_reset(item: Item) -> bool:
+    return type(item) is Change and item.op == "reset"
+
+
 def consumer_name(source: str) -> str:
     """Return the name under which a source shows in the agent's status: at most 100 characters."""
     return f"oplog-pipe.{source.replace('/', '.')}"[:100]

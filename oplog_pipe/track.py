@@ -17,8 +17,8 @@ _MAX_REMEMBERED = 10_000
 class Track:
     """The state of a source behind its last entry on disk, and its figures since the start.
 
-    The recorder's thread changes it; ``error``, ``connected`` and ``copy_total`` belong to the
-    source. Any thread may read it.
+    The recorder's thread changes it; ``error``, ``connected``, ``copy_total`` and ``witness``
+    belong to the source. Any thread may read it.
     """
 
     def __init__(self, settings: SourceSettings, found: SourceCheckpoint) -> None:
@@ -39,10 +39,30 @@ class Track:
         self.copied = found.copied
         self.copy_total = found.copy_total
         self.is_live = not is_replicated(found.position)
+        self.store = found.store
+        self.witness = found.witness
+
+    def adopt(self, store: str) -> None:
+        """Note the store that the position belongs to."""
+        self.store = store
+
+    def restart(self, store: str | None) -> None:
+        """Continue from the beginning of this store."""
+        self.begin(SourceCheckpoint(self.log, START, 0, store=store))
 
     def checkpoint(self, end: int) -> SourceCheckpoint:
+        witness = self.witness
+        if witness is not None and witness.is_reached(self.position):
+            witness = None
         return SourceCheckpoint(
-            self.log, self.position, end, self.copy, self.copied, self.copy_total
+            self.log,
+            self.position,
+            end,
+            self.copy,
+            self.copied,
+            self.copy_total,
+            self.store,
+            witness,
         )
 
     def status(self) -> SourceStatus:

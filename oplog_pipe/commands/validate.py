@@ -25,7 +25,7 @@ from oplogc.address import shown as address_shown
 from oplogc.answers import printable
 from oplogc.errors import OplogError, RefusedError
 from oplogc.http_client import http_client
-from oplogc.stream import open_stream
+from oplogc.stream import named_store, open_stream
 
 
 @click.command()
@@ -94,14 +94,20 @@ async def _answers(settings: PipeSettings, sinks: list[Sink]) -> AsyncIterator[t
         except PipeError as error:
             yield "", f"sink {own.name}: {error}"
     for source in settings.sources:
+        stores: dict[str, Endpoint] = {}
         for endpoint in _endpoints(source):
             try:
-                await _asked(source, endpoint)
+                store = await _asked(source, endpoint)
+                if store is not None:
+                    stores.setdefault(store, endpoint)
                 yield f"source {source.name}", f"{address_shown(endpoint.url)} serves {source.log}"
             except OplogError as error:
                 hint = "; look at password" if _is_unauthorized(error) else ""
                 said = f"{address_shown(endpoint.url)}: {error}{hint}"
                 yield "", f"source {source.name}: {said}"
+        if len(stores) > 1:
+            named = " and ".join(address_shown(each.url) for each in stores.values())
+            yield "", f"source {source.name}: {named} have different stores; look at agents"
 
 
 def _opened(settings: SinkSettings, sink: Sink) -> str:
@@ -148,11 +154,15 @@ def _endpoints(source: SourceSettings) -> Iterator[Endpoint]:
         yield from topic_endpoints(source.agents, source.password, source.log, source.isolation)
 
 
-async def _asked(source: SourceSettings, endpoint: Endpoint) -> None:
-    """Open the stream of one agent, and close it. Raises OplogError."""
+async def _asked(source: SourceSettings, endpoint: Endpoint) -> str | None:
+    """Open the stream of one agent, and close it. Return the identity of its store.
+
+    None: it names none. Raises OplogError.
+    """
     async with http_client(None, verify=tls_context(**dataclasses.asdict(source.tls))) as client:
         response = await open_stream(client, endpoint, "", PATIENCE, RefusedError)
         await response.aclose()
+        return named_store(response)
 
 
 def _is_unauthorized(error: OplogError) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import ssl
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from typing import Generic
 
@@ -15,11 +15,16 @@ from oplogc.answers import printable
 from oplogc.backoff import Backoff
 from oplogc.events import Checkpoint
 from oplogc.http_client import http_client
-from oplogc.stream import DisconnectedError, Stream, open_stream
+from oplogc.stream import DisconnectedError, Stream, named_store, open_stream
 from oplogc.stream_format import E, StreamFormat
 
 SETTLED_SECONDS = 5.0
 """After this life of a connection the pauses start over."""
+
+Opened = Callable[[Endpoint, str | None], Awaitable[str]]
+"""Judges a stream before it is read, by its endpoint and the identity of the store (None: the agent
+names none). Returns the position to ask for: if it is another one, another stream is opened. May
+raise DisconnectedError, and errors that end the receiver."""
 
 logger = logging.getLogger("oplogc")
 
@@ -34,7 +39,8 @@ class Receiver(Generic[E]):
 
     ``endpoints``: the stream of each agent. ``last_event_id``: the first position; empty: none.
     ``verify``: TLS context; True: the usual one. ``tell_failure``: called with the address, the
-    reason and the seconds of the pause whenever a connection fails or ends.
+    reason and the seconds of the pause whenever a connection fails or ends. ``opened``: see
+    ``Opened``.
     """
 
     def __init__(
@@ -49,6 +55,7 @@ class Receiver(Generic[E]):
         *,
         verify: ssl.SSLContext | bool = True,
         tell_failure: Callable[[str, str, float], None] = warn,
+        opened: Opened | None = None,
     ) -> None:
         self._endpoints = deque(endpoints)
         """The present one first."""
@@ -61,6 +68,7 @@ class Receiver(Generic[E]):
         self._last_event_id = last_event_id
         self._verify = verify
         self._tell_failure = tell_failure
+        self._opened = opened
         self._sequence = count(1)
         self._client: httpx.AsyncClient | None = None
         self._stream: Stream[E] | None = None
@@ -72,9 +80,14 @@ class Receiver(Generic[E]):
         """Number of streams opened so far."""
 
     @property
+    def endpoint(self) -> Endpoint:
+        """The present agent's stream."""
+        return self._endpoints[0]
+
+    @property
     def address(self) -> str:
         """Address of the present agent's stream, without query and credentials."""
-        return shown(self._endpoints[0].url)
+        return shown(self.endpoint.url)
 
     @property
     def connected(self) -> bool:
@@ -154,13 +167,7 @@ class Receiver(Generic[E]):
     async def _connect(self) -> Stream[E]:
         if self._client is None:
             self._client = http_client(self._proxy, verify=self._verify)
-        response = await open_stream(
-            self._client,
-            self._endpoints[0],
-            self._last_event_id,
-            self._timeout,
-            self._format.refused,
-        )
+        response = await self._ask(self._client)
         self._connected_at = asyncio.get_running_loop().time()
         self.connections += 1
         logger.info("following %s", self.address)
@@ -172,6 +179,23 @@ class Receiver(Generic[E]):
             self._heartbeat_timeout,
             self._tell_unknown,
         )
+
+    async def _ask(self, client: httpx.AsyncClient) -> httpx.Response:
+        while True:
+            asked = self._last_event_id
+            response = await open_stream(
+                client, self.endpoint, asked, self._timeout, self._format.refused
+            )
+            if self._opened is None:
+                return response
+            try:
+                self._last_event_id = await self._opened(self.endpoint, named_store(response))
+            except BaseException:
+                await response.aclose()
+                raise
+            if self._last_event_id == asked:
+                return response
+            await response.aclose()
 
     async def _disconnect(self) -> None:
         if self._stream is not None:

@@ -16,6 +16,7 @@ from oplogc.sse import Block, BlockParser
 from oplogc.stream_format import E, StreamFormat
 
 EVENT_STREAM = "text/event-stream"
+STORE_HEADER = "Oplog-Store"
 MAX_REDIRECTS = 20
 _TURNS = 10
 """Turns of the event loop in which bytes that have arrived come up to the reader."""
@@ -156,6 +157,12 @@ async def open_stream(
         raise DisconnectedError(describe(error, AGENT)) from None
     except Exception as error:  # nothing that a server or a resolver does may end a consumer
         raise DisconnectedError(f"{type(error).__name__}: {error}") from error
+
+
+def named_store(response: httpx.Response) -> str | None:
+    """Return the identity of the store that an agent names in its answer. None: it names none."""
+    store: str | None = response.headers.get(STORE_HEADER)
+    return store
 
 
 async def _ask(

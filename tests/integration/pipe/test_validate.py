@@ -132,3 +132,23 @@ sinks:
         "the column version is integer; it must be bigint",
         "the column id must be the primary key, or have a unique index",
     ]
+
+
+def test_agents_with_different_stores_are_a_problem(
+    file: SettingsFile, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folders = [tmp_path / "one", tmp_path / "other"]
+    for each in folders:
+        each.mkdir()
+    with Agent(folders[0]) as one, Agent(folders[0]) as same, Agent(folders[1]) as other:
+        text = f"""
+dir: d
+sources: [{{agents: ["{one.url}", "{same.url}", "{other.url}"]}}]
+sinks: [{{name: a, type: file, path: out.jsonl}}]
+"""
+        code, *lines = validated(file, text, capsys)
+        assert (code, len(lines)) == ("1", 5)
+        assert lines[-1] == (
+            f"oplog-pipe: source system/oplog: {one.url}/ops and {other.url}/ops have different"
+            " stores; look at agents"
+        )

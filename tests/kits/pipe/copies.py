@@ -1,19 +1,17 @@
 """A model of stores, pipes and targets: real commit logs, workers and offset logs, no network."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
-from msgspec import Raw
-
-from oplog_pipe.commitlog import CommitLog, Mode, NewEntry, OffsetLog
+from oplog_pipe.commitlog import CommitLog, OffsetLog
 from oplog_pipe.commitlog.offsets import WHOLE_SINCE
 from oplog_pipe.dead_letters import DeadLetters
 from oplog_pipe.errors import SinkError
 from oplog_pipe.message import Message, version_of
-from oplog_pipe.record import Record, control_key, decode_record, encode_record
+from oplog_pipe.record import decode_record
 from oplog_pipe.settings import Batch, SinkSettings
 from oplog_pipe.sinks.options import CustomOptions
 from oplog_pipe.sinks.ownership import Owner
@@ -21,10 +19,10 @@ from oplog_pipe.steps import FunctionCalls, Steps
 from oplog_pipe.wholeness import Wholeness
 from oplog_pipe.worker import Worker
 from tests.kits.pipe.disk import Disk
+from tests.kits.pipe.stores import SOURCE, Key, Source, Store
 
 TYPES = ("video", "user")
 IDS = "abcd"
-SOURCE = "oplog"
 FOLDER = Path("/pipe")
 _DEADLINE = 20.0
 
@@ -41,68 +39,6 @@ class Row(NamedTuple):
 
 
 Places = dict[str, dict[str, Row]]
-Key = tuple[str, str]
-
-
-@dataclass
-class Store:
-    """The objects of an agent's store, and its operations: type, id, value or None if deleted."""
-
-    live: dict[Key, int] = field(default_factory=dict)
-    log: list[tuple[Key, int | None]] = field(default_factory=list)
-
-    def change(self, key: Key, value: int | None) -> None:
-        if value is None:
-            self.live.pop(key, None)
-        else:
-            self.live[key] = value
-        self.log.append((key, value))
-
-
-Item = tuple[Key, int | None] | Literal["reset", "live"]
-
-
-class Source:
-    """What a pipe receives: a copy of all objects, then the changes since its begin."""
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self.waiting: list[Item] = []
-        self.restart()
-
-    def restart(self) -> None:
-        self.waiting = ["reset", *self.store.live.items(), "live"]
-        self.next = len(self.store.log)
-        self.copy: int | None = None
-
-    def take(self, end: int, count: int) -> Iterator[NewEntry]:
-        """Yield at most so many entries. ``end``: offset of the first one."""
-        for offset in range(end, end + count):
-            if not self.waiting:
-                self.waiting = list(self.store.log[self.next : self.next + 1])
-                self.next += len(self.waiting)
-            if not self.waiting:
-                return
-            item = self.waiting.pop(0)
-            if item == "reset":
-                self.copy = offset
-                yield _entry(control_key(SOURCE), Record(SOURCE, "p", "reset", copy=offset))
-            elif item == "live":
-                yield _entry(control_key(SOURCE), Record(SOURCE, "p", "live", copy=self.copy))
-                self.copy = None
-            else:
-                (type_, id), value = item
-                op: Any = "delete" if value is None else "insert"
-                data = Raw(b"%d" % (value or 0))
-                yield _entry(type_, Record(SOURCE, "p", op, id, self.copy, data))
-
-    @property
-    def is_at_end(self) -> bool:
-        return not self.waiting and self.next == len(self.store.log)
-
-
-def _entry(key: str, record: Record) -> NewEntry:
-    return NewEntry(5, Mode.SYNC, key, encode_record(record))
 
 
 class MemorySink:
@@ -222,9 +158,9 @@ class ModelPipe:
         self.open().close()
 
     def replace_store(self, store: Store) -> None:
-        """The source meets another store, and copies all its objects."""
+        """Let the source meet a store after a break: another one, or its own."""
         self.store = store
-        self.source = Source(store)
+        self.source.reconnect(store)
 
     def open(self) -> CommitLog:
         return CommitLog.open(FOLDER, clock=self._clock, files=self.disk)

@@ -14,9 +14,10 @@ from oplog_pipe.sources import Sources
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.clients.streams import Streams
 from tests.kits.servers.request import Request
-from tests.kits.servers.scripted import Reply
+from tests.kits.servers.scripted import Reply, answer
 
 FAST = (0.01, 0.05)
+NO_STATUS = answer("404 Not Found", "{}")
 
 
 class Written(NamedTuple):
@@ -107,7 +108,7 @@ async def running(
 class Script(Streams):
     """Sends each request for a stream the next of ``streams``. ``status``: answer to /status."""
 
-    def __init__(self, *streams: Sequence[bytes] | bytes, status: bytes = b"") -> None:
+    def __init__(self, *streams: Sequence[bytes] | bytes, status: bytes = NO_STATUS) -> None:
         super().__init__(*streams)
         self._status = status
 
@@ -117,6 +118,4 @@ class Script(Streams):
         return [each for each in self.requests if each.path != "/status"]
 
     async def respond(self, request: Request) -> Reply:
-        return (
-            (self._status or None) if request.path == "/status" else await super().respond(request)
-        )
+        return self._status if request.path == "/status" else await super().respond(request)

@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from oplog_pipe.checkpoints import Checkpoints, SourceCheckpoint
+from oplog_pipe.checkpoints import Checkpoints, SourceCheckpoint, Witness
 from oplog_pipe.commitlog.about import About, load_about, save_about
 from oplog_pipe.commitlog.files import FILES
 from oplog_pipe.errors import LogDamagedError
 
 ABOUT = About(1_700_000_000_000, 41, "0123456789abcdef")
-CHECKPOINT = SourceCheckpoint("system/oplog", "545b55c7f095528dd0f38600", 7, 3, 4, 5)
+CHECKPOINT = SourceCheckpoint(
+    "system/oplog", "545b55c7f095528dd0f38600", 7, 3, 4, 5, "a" * 32, Witness("5", "b" * 24)
+)
 
 
 def about(folder: Path) -> tuple[Path, Callable[[], object]]:

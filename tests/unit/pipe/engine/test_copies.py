@@ -13,13 +13,12 @@ from tests.kits.models.properties import examples
 from tests.kits.pipe.copies import (
     IDS,
     TYPES,
-    Key,
     ModelPipe,
     PipeSink,
     Places,
     Row,
-    Store,
 )
+from tests.kits.pipe.stores import Key, Store
 
 STRANGER = Row("stranger/x", 1 << 62, "oplog", -1)
 LEGACY = Row(None, 1, "oplog", -2)
@@ -95,8 +94,11 @@ class History:
         pipe = random.choice(self.pipes)
         sink = random.choice(pipe.sinks)
         match random.choices(
-            ["change", "receive", "run", "die", "ack", "lose", "store", "add", "copy", "reset"],
-            [8, 8, 8, 3, 1, 0.5, 0.5, 1, 1, 0.7],
+            [
+                *("change", "receive", "run", "die", "ack", "lose", "store", "add", "copy"),
+                *("reset", "witness", "backup", "restore"),
+            ],
+            [8, 8, 8, 3, 1, 0.5, 1, 1, 1, 0.7, 2, 1, 1],
         )[0]:
             case "change":
                 self.change()
@@ -112,6 +114,15 @@ class History:
                 pipe.lose_folder()
             case "store":
                 pipe.replace_store(random.choice(self.stores))
+            case "witness":
+                pipe.source.renew_witness()
+            case "backup":
+                pipe.store.back_up()
+            case "restore":
+                pipe.store.restore()
+                for each in self.pipes:
+                    if each.store is pipe.store:
+                        each.replace_store(pipe.store)
             case "add" if len(pipe.sinks) < 3:
                 pipe.add(self.sink(), random.choice(["first", "end", "copy"]))
             case "copy":
