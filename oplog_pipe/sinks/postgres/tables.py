@@ -11,16 +11,20 @@ OWNER = "oplog_owner"
 OWN = ("id", "version", "source", "timestamp", OWNER)
 """The columns that the sink writes itself."""
 
-# A CREATE TRIGGER BEFORE INSERT FOR EACH ROW may fill columns.
+# Of a domain: its base type. A view needs no index of its own. A trigger BEFORE INSERT FOR EACH ROW
+# (bits 2, 4 and 1) may fill columns.
 _COLUMNS = """
-SELECT columns.attname::text, format_type(columns.atttypid, NULL), kinds.typcategory::text,
+SELECT columns.attname::text,
+    format_type(coalesce(nullif(kinds.typbasetype, 0), kinds.oid), NULL), kinds.typcategory::text,
     columns.attnotnull, columns.atthasdef OR columns.attidentity <> '',
     columns.attgenerated <> '' OR columns.attidentity = 'a',
-    EXISTS (SELECT FROM pg_index WHERE indrelid = found.oid AND indisunique AND indimmediate
-        AND indpred IS NULL AND indnkeyatts = 1 AND indkey[0] = columns.attnum),
+    places.relkind NOT IN ('r', 'p') OR EXISTS (SELECT FROM pg_index
+        WHERE indrelid = found.oid AND indisunique AND indimmediate AND indpred IS NULL
+        AND indnkeyatts = 1 AND indkey[0] = columns.attnum),
     EXISTS (SELECT FROM pg_trigger WHERE tgrelid = found.oid AND NOT tgisinternal
         AND tgtype & 7 = 7)
 FROM to_regclass(%s) AS found(oid)
+JOIN pg_class places ON places.oid = found.oid
 JOIN pg_attribute columns ON columns.attrelid = found.oid AND columns.attnum > 0
     AND NOT columns.attisdropped
 JOIN pg_type kinds ON kinds.oid = columns.atttypid

@@ -68,6 +68,21 @@ def test_the_last_message_of_each_object_counts(size: int, target: PostgresTarge
 
 
 @SIZES
+def test_ids_of_another_type_are_rows_once(size: int, target: PostgresTarget) -> None:
+    target.run(
+        "CREATE TABLE video (id bigint PRIMARY KEY, version bigint, source text,"
+        ' "timestamp" timestamptz, oplog_owner text, data jsonb)'
+    )
+    messages = [message(each, f"{each}") for each in range(size)]
+    again = [message(size + each, f"0{each}") for each in range(10)]
+    with opened(target.sink()) as sink:
+        sink.write([*messages, *again])
+    found = target.run(f"SELECT id FROM video WHERE version >= {version(size)} ORDER BY id")
+    assert found == [(each,) for each in range(10)]
+    assert count(target) == size
+
+
+@SIZES
 @pytest.mark.parametrize("fault", ["null", "trigger"])
 def test_one_row_that_is_refused_is_found_and_the_others_can_be_written(
     fault: str, size: int, target: PostgresTarget

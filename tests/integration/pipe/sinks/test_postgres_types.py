@@ -183,6 +183,23 @@ def test_a_required_column_that_gets_no_value_is_told_unless_a_trigger_may_fill_
     assert target.run("SELECT item FROM video") == [("filled",)]
 
 
+def test_a_view_and_a_domain_take_rows(target: PostgresTarget) -> None:
+    target.run("CREATE DOMAIN number AS bigint CHECK (VALUE > 0)")
+    target.run(
+        "CREATE TABLE behind (id number PRIMARY KEY, version number, source text,"
+        ' "timestamp" timestamptz, oplog_owner text, data jsonb)'
+    )
+    target.run("CREATE VIEW video AS SELECT * FROM behind")
+    with opened(target.sink(table="video", id="{id}")) as sink:
+        assert sink.faults() == []
+        sink.write([message(0, "7"), message(1, "8"), message(2, "7", "update")])
+        with pytest.raises(SinkError, match="violates check constraint") as caught:
+            sink.write([message(3, "1"), message(4, "-1")])
+        assert (caught.value.transient, caught.value.index) == (False, 1)
+        sink.write([message(5, "8", "delete")])
+    assert target.run("SELECT id, version FROM behind") == [(7, version(2))]
+
+
 def test_a_missing_table_is_a_fault_only_if_the_sink_does_not_create_it(
     target: PostgresTarget,
 ) -> None:
