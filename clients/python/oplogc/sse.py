@@ -3,6 +3,7 @@
 No I/O.
 """
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ Escaping and ``ref`` make it a few times larger, but not this large.
 """
 
 _BOM = b"\xef\xbb\xbf"
+# A whole block as agents write it. Other blocks are read line by line, which takes twice the time.
+_PLAIN = re.compile(rb"id: ([^\n]*)\nevent: ([^\n]*)\ndata: ([^\n]*)\n\n")
 
 
 class Block(NamedTuple):
@@ -57,6 +60,9 @@ class BlockParser:
             if self._partial.startswith(_BOM):
                 del self._partial[: len(_BOM)]
         if b"\n" in chunk or b"\r" in chunk:
+            yield from self._begun_block()
+            if not self._size:
+                yield from self._plain_blocks()
             *lines, self._partial = self._partial.split(b"\n")
             for line in lines:
                 if line:
@@ -76,6 +82,36 @@ class BlockParser:
             chunk = chunk[1:]
         self._after_cr = chunk.endswith(b"\r")
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in chunk else chunk
+
+    def _begun_block(self) -> Iterator[Block]:
+        """Take the rest of a block whose first lines came earlier, as far as it is there."""
+        at = 0
+        while self._size and (end := self._partial.find(b"\n", at)) >= 0:
+            line, at = self._partial[at:end], end + 1
+            if line:
+                self._line(line)
+            elif block := self._end():
+                yield block
+        del self._partial[:at]
+
+    def _plain_blocks(self) -> Iterator[Block]:
+        """Take plain blocks from the beginning of the bytes, as long as there are any."""
+        at = 0
+        match = _PLAIN.match
+        try:
+            while found := match(self._partial, at):
+                if found.end() - at > self._max_block_bytes:
+                    return
+                id, event, data = found.groups()
+                try:
+                    block = Block(id.decode(), event.decode(), data.decode())
+                except UnicodeDecodeError:
+                    return
+                at = found.end()
+                self._last_id = block.id
+                yield block
+        finally:
+            del self._partial[:at]
 
     def _line(self, line: bytearray) -> None:
         if line.startswith(b":"):

@@ -95,3 +95,31 @@ def test_heartbeats_without_end_cost_no_memory_and_are_counted() -> None:
 def test_what_is_no_event_stream_is_refused(raw: bytes) -> None:
     with pytest.raises(ProtocolError):
         list(BlockParser().feed(raw))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"id: 1\nevent: insert\ndata: {}\n\n" * 3,
+        "id:  1 \nevent: é\ndata: ☃\n\n".encode() * 2,
+        b"id: 1\nevent: a\ndata: x\ndata: y\n\nid: 2\nevent: b\ndata: z\n\n",
+        b"id: 1\nevent: a\ndata: x\n\nretry: 3\nid: 2\nevent: b\ndata: z\n\n:\nid: 3\n\n",
+        b"retry: 3\nid: 2\nevent: b\ndata: z\n\nid: 4\nevent: b\ndata: z\n\nevent: c\n\n",
+        b"id: 1\nevent: a\ndata: x\n\ndata: \xff\n\n",
+        b"id: 1\nevent: a\ndata: x\n\nid: 2\nevent: a\ndata: \xff\n\n",
+    ],
+)
+def test_blocks_that_come_in_pieces_are_those_that_come_byte_by_byte(raw: bytes) -> None:
+    def read(pieces: list[bytes]) -> tuple[list[Block], int, bool]:
+        parser, blocks = BlockParser(), []
+        try:
+            for piece in pieces:
+                for block in parser.feed(piece):
+                    blocks.append(block)
+        except ProtocolError:
+            return blocks, parser.comments, False
+        return blocks, parser.comments, True
+
+    wanted = read([raw[at : at + 1] for at in range(len(raw))])
+    for at in range(len(raw)):
+        assert read([raw[:at], raw[at:]]) == wanted
