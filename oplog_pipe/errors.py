@@ -52,4 +52,10 @@ class TargetError(SinkError):
 
 
 class TransformError(SinkError):
-    """A transform or a fetch failed."""
+    """A transform or a fetch failed.
+
+    ``of_object``: the server of an object answers with an error, or not in time. It may still serve
+    other objects. Then ``transient`` is true.
+    """
+
+    of_object = False

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import httpx
-import msgspec
 
 from oplog_kit.tls import tls_context
 from oplog_pipe.errors import TransformError
 from oplog_pipe.message import Message
 from oplog_pipe.reasons import of_status
-from oplog_pipe.settings import FetchStep
+from oplog_pipe.settings import Batch, FetchStep
 from oplogc.address import shown
 from oplogc.answers import describe, printable
 from oplogc.http_client import hide_query, http_client
@@ -38,13 +37,23 @@ class Fetcher:
 
     The user and password of the step take precedence over those of an address. They are sent to
     the address that a message gives, and to redirects within its scheme, host and port; others are
-    refused, and so are hosts that the step does not name, if it names some. ``max_bytes``: of an
-    object. Raises ValueError for a file that cannot be used.
+    refused, and so are hosts that the step does not name, if it names some.
+
+    - ``max_bytes``: of an object.
+    - ``together``: bytes of the objects of one call. Those that are under way when they are reached
+      come on top.
+
+    Raises ValueError for a file that cannot be used.
     """
 
-    def __init__(self, step: FetchStep, max_bytes: int = MAX_OBJECT_BYTES) -> None:
+    def __init__(
+        self, step: FetchStep, max_bytes: int = MAX_OBJECT_BYTES, together: int = Batch.bytes
+    ) -> None:
         self._step = step
         self._max_bytes = max_bytes
+        self._together = together
+        # By offset and address; None: the object is gone. Of the last call, for the next one.
+        self._fetched: dict[tuple[int, str], bytes | None] = {}
         self._auth = (
             None
             if step.user is None and step.password is None
@@ -61,10 +70,11 @@ class Fetcher:
         self._closed = False
 
     def __call__(self, messages: Sequence[Message]) -> list[Message | None]:
-        """Set ``data`` of the messages. Return them in their order, None for one without an object.
+        """Set ``data`` of the first messages, and return them in their order.
 
-        Messages that delete stay as they are. Raises TransformError with the place of the first
-        message whose object cannot be fetched; later objects are then not asked for.
+        None stands for a message without an object. Messages that delete stay as they are. The
+        result ends before the first message whose object cannot be fetched; raises TransformError
+        if this is the first one of all. A later call asks again only for objects that are missing.
         """
         return self._runner.run(self._all(messages))
 
@@ -77,30 +87,54 @@ class Fetcher:
             self._runner.close()
 
     async def _all(self, messages: Sequence[Message]) -> list[Message | None]:
-        found: list[Message | None] = list(messages)
+        first = messages[0].offset
+        known = {key: body for key, body in self._fetched.items() if key[0] >= first}
+        self._fetched = known
+        found: list[Message | None] = []
         errors: dict[int, TransformError] = {}
         places = iter(range(len(messages)))
+        size = fetched = 0
+
+        def is_ill() -> bool:
+            """Return whether others are not asked for, because they would fail as well."""
+            many = len(errors) >= self._step.concurrency and len(errors) > fetched
+            return many or any(each.transient and not each.of_object for each in errors.values())
 
         async def work() -> None:
-            for place in places:
-                if errors:
+            nonlocal size, fetched
+            while size < self._together and not is_ill():
+                if (place := next(places, None)) is None:
                     return
+                found.append(message := messages[place])
+                if message.op == "delete":
+                    continue
                 try:
-                    found[place] = await self._one(messages[place])
+                    url = self._address(message)
+                    key = message.offset, str(url)
+                    if key in known:
+                        body = known[key]
+                    else:
+                        body = await self._fetch(url)
+                        fetched += 1
+                    if body is None:
+                        found[place] = None
+                    else:
+                        self._put(message, url, body)
+                        size += len(body)
+                    known[key] = body
                 except TransformError as error:
-                    error.index = place
                     errors[place] = error
 
         async with asyncio.TaskGroup() as group:
             for _ in range(min(self._step.concurrency, len(messages))):
                 group.create_task(work())
-        if errors:
-            raise errors[min(errors)]
-        return found
+        if 0 in errors:
+            errors[0].index = 0
+            raise errors[0]
+        return found[: min(errors, default=len(found))]
 
-    async def _one(self, message: Message) -> Message | None:
-        if message.op == "delete":
-            return message
+    def _address(self, message: Message) -> httpx.URL:
+        """Return the address of an object. Raises TransformError."""
         data = message.data
         ref = data.get("ref") if isinstance(data, dict) else None
         if not isinstance(ref, str):
@@ -111,25 +145,26 @@ class Fetcher:
             url = httpx.URL(ref)
         except (httpx.InvalidURL, ValueError):
             raise TransformError(f"fetch: the ref of {message!r} is no address") from None
-        place = f"fetch: {shown(url)}"
         if not self._may_ask(url):
-            raise TransformError(f"{place}: is on none of the hosts of fetch")
+            raise TransformError(f"{_place(url)}: is on none of the hosts of fetch")
+        return url
+
+    def _put(self, message: Message, url: httpx.URL, body: bytes) -> None:
+        try:
+            message.set_json(body)
+        except (ValueError, RecursionError):
+            raise TransformError(f"{_place(url)}: the answer is no JSON") from None
+
+    async def _fetch(self, url: httpx.URL) -> bytes | None:
+        """Return the body of an object; None if there is none. Raises TransformError."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                body = await self._ask(url, place)
-                break
+                return await self._ask(url, _place(url))
             except TransformError as error:
                 timed_out = isinstance(error.__context__, TimeoutError)
                 if not error.transient or timed_out or attempt == _ATTEMPTS:
                     raise
-        if body is None:
-            return None
-        try:
-            msgspec.json.decode(body)  # format does not check UTF-8
-            message.set_json(msgspec.json.format(body, indent=-1))
-        except (ValueError, RecursionError):
-            raise TransformError(f"{place}: the answer is no JSON") from None
-        return message
+        raise AssertionError
 
     def _may_ask(self, url: httpx.URL) -> bool:
         hosts = self._step.hosts
@@ -145,13 +180,13 @@ class Fetcher:
             async with asyncio.timeout(self._step.timeout):
                 return await self._get(url, place)
         except TimeoutError:
-            raise TransformError(
-                f"{place}: no answer within {self._step.timeout:g} s", transient=True
-            ) from None
+            raise _of_object(f"{place}: no answer within {self._step.timeout:g} s") from None
         except (httpx.UnsupportedProtocol, httpx.InvalidURL):
             raise TransformError(f"{place}: is no address of HTTP") from None
-        except httpx.RequestError as error:
+        except httpx.ConnectError as error:  # no object of this server can be had
             raise TransformError(f"{place}: {describe(error)}", transient=True) from None
+        except httpx.RequestError as error:
+            raise _of_object(f"{place}: {describe(error)}") from None
         except TransformError:
             raise
         except Exception as error:  # such as a port or a name of a host that no look-up takes
@@ -190,10 +225,8 @@ class Fetcher:
             return None
         if status != 200:
             hint = "; look at user and password of fetch" if status in (401, 403) else ""
-            raise TransformError(
-                f"{place}: {of_status(status)}{hint}",
-                transient=status >= 500 or status in _BUSY,
-            )
+            text = f"{place}: {of_status(status)}{hint}"
+            raise _of_object(text) if status >= 500 or status in _BUSY else TransformError(text)
         encoding = response.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("gzip", "identity"):
             raise TransformError(f"{place}: the answer has the encoding {printable(encoding)}")
@@ -209,3 +242,13 @@ class Fetcher:
             if len(body) > self._max_bytes:
                 raise TransformError(f"{place}: the object has more than {self._max_bytes} bytes")
         return bytes(body)
+
+
+def _place(url: httpx.URL) -> str:
+    return f"fetch: {shown(url)}"
+
+
+def _of_object(text: str) -> TransformError:
+    error = TransformError(text, transient=True)
+    error.of_object = True
+    return error

@@ -77,6 +77,11 @@ class Letters:
     def has_file(self) -> bool:
         return self._file is not None
 
+    @property
+    def offsets(self) -> list[int]:
+        """Of the messages whose letters are held."""
+        return [each.message.offset for each in self.held]
+
     def succeed(self, count: int) -> None:
         """Note messages that the sink has written."""
         self._breaker.succeed(count)

@@ -74,12 +74,25 @@ class Message:
         self._data = value
         self._raw = None
 
-    def set_json(self, json: bytes) -> None:
-        """Set ``data`` to JSON on one line. A sink gets its numbers digit by digit.
+    def set_json(self, raw: bytes) -> None:
+        """Set ``data`` as JSON, and put it on one line. It is decoded at the first access.
 
-        As Python's floats they would be rounded.
+        A sink gets its numbers digit by digit: as Python's floats they would be rounded. Raises
+        ValueError, and RecursionError if it is nested too deeply.
         """
-        self._raw, self._data = json, _UNREAD
+        msgspec.json.decode(raw, type=msgspec.Raw)  # the syntax, but not the encoding
+        raw.decode()
+        self._raw, self._data = msgspec.json.format(raw, indent=-1), _UNREAD
+
+    @property
+    def size(self) -> int:
+        """Bytes of ``data`` as JSON; 0 if JSON cannot express it."""
+        if self._raw is not None:
+            return memoryview(self._raw).nbytes
+        try:
+            return len(msgspec.json.encode(self._data))
+        except (TypeError, ValueError, RecursionError):
+            return 0
 
     def json(self) -> bytes:
         """Return ``data`` as JSON: without decoding it if nobody has read it.

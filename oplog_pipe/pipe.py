@@ -13,6 +13,7 @@ from oplog_kit.texts import counted
 from oplog_pipe.ages import Ages
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.dead_letters import DeadLetters
+from oplog_pipe.delivery import FOR_EVER
 from oplog_pipe.errors import ConfigError, GapError, PipeError, SinkError
 from oplog_pipe.exits import EXIT_FAILED, EXIT_GAP, EXIT_OK, EXIT_SINK, EXIT_USAGE
 from oplog_pipe.keeper import Keeper, Kept
@@ -25,7 +26,7 @@ from oplog_pipe.start import Copies, begin, held_by_others, owner_of
 from oplog_pipe.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
 from oplog_pipe.steps import build_steps
 from oplog_pipe.wholeness import Wholeness
-from oplog_pipe.worker import FOR_EVER, Worker
+from oplog_pipe.worker import Worker
 from oplogc import __version__
 
 # Seconds that threads get at the end of shutdown_timeout to finish their present step.
@@ -136,7 +137,7 @@ class Pipe:
         """Raises ConfigError, LogError."""
         settings = self._settings
         steps = [
-            build_steps(sink.transforms, settings.root, f"sinks[{number}]")
+            build_steps(sink, settings.root, f"sinks[{number}]")
             for number, sink in enumerate(settings.sinks)
         ]
         build = self._build or _sink_builder()
@@ -222,9 +223,7 @@ class Pipe:
                 self._tell_failures()
                 if asked.done() or self._code is not None:
                     return following
-                if following is None and all(
-                    each.is_ready or each.is_parked for each in self._workers
-                ):
+                if following is None and all(not each.is_awaited for each in self._workers):
                     if self._recovers:
                         logger.info("recovery is complete")
                     following = asyncio.create_task(self._sources.run(), name="sources")

@@ -3,13 +3,13 @@
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol, get_args
+from typing import NamedTuple, Protocol, get_args
 
 from oplog_pipe.errors import ConfigError, SinkError, TransformError
 from oplog_pipe.imports import load
 from oplog_pipe.message import Message, Op
 from oplog_pipe.reasons import of_code
-from oplog_pipe.settings import FetchStep, FunctionStep
+from oplog_pipe.settings import FetchStep, FunctionStep, SinkSettings
 
 Function = Callable[[Message], Message | None]
 
@@ -22,9 +22,9 @@ class Step(Protocol):
     """Changes messages, or drops them."""
 
     def __call__(self, messages: Sequence[Message]) -> Sequence[Message | None]:
-        """Return a message, or None to drop it, for each of them, in order.
+        """Return a message, or None to drop it, for each of the first ones, in order.
 
-        Raises SinkError, whose ``index`` counts in ``messages``.
+        At least for one: raises SinkError with ``index`` 0 if this is not possible.
         """
 
     def close(self) -> None: ...
@@ -46,6 +46,13 @@ class Namespaces:
         return known
 
 
+class Taken(NamedTuple):
+    """``messages``: those that are left of the first ``number`` ones."""
+
+    messages: list[Message]
+    number: int
+
+
 class Steps:
     """The steps of one sink. A message that a step's namespace does not match goes no further."""
 
@@ -53,17 +60,32 @@ class Steps:
         """``steps``: each with its namespace."""
         self._steps = [(Namespaces(namespace), step) for namespace, step in steps]
 
-    def __call__(self, messages: list[Message]) -> list[Message]:
-        """Return the messages that are left. A step sees the result of the step before it.
+    def __call__(self, messages: Sequence[Message]) -> Taken:
+        """Take the first messages, at least one, and return what is left of them.
 
-        Steps change the messages themselves: give fresh ones to repeat a call. Raises SinkError.
+        A step sees the result of the step before it. Steps change the messages themselves: give
+        fresh ones to repeat a call. Raises SinkError with ``index`` 0 for the first message.
         """
+        left = list(enumerate(messages))
+        count = len(messages)
         for namespaces, step in self._steps:
-            messages = [each for each in messages if each.namespace in namespaces]
-            if not messages:
+            left = [(place, each) for place, each in left if each.namespace in namespaces]
+            if not left:
                 break
-            messages = [each for each in step(messages) if each is not None]
-        return messages
+            try:
+                results = step([each for _, each in left])
+            except SinkError as error:
+                if error.index is None or not left[error.index][0]:
+                    raise
+                return Taken([], left[error.index][0])  # the messages before it are dropped
+            if len(results) < len(left):
+                count = left[len(results)][0]
+            left = [
+                (place, result)
+                for (place, _), result in zip(left, results, strict=False)
+                if result is not None
+            ]
+        return Taken([each for _, each in left], count)
 
     def close(self) -> None:
         for _, step in self._steps:
@@ -78,24 +100,33 @@ class FunctionCalls:
         self._function = function
 
     def __call__(self, messages: Sequence[Message]) -> list[Message | None]:
-        """Raises TransformError, which names the function and the message."""
-        function = self._function
+        """Return the results up to the first failure.
+
+        Raises TransformError, which names the function and the message, if the first one fails.
+        """
         found: list[Message | None] = []
-        for index, message in enumerate(messages):
-            place = f"{message.namespace} {message.id}, offset {message.offset}"
+        for message in messages:
             try:
-                result = function(message)
-            except (Exception, SystemExit) as error:
-                transient = isinstance(error, SinkError) and error.transient
-                raise TransformError(
-                    f"transform {self._name}: {place}: {of_code(error)}",
-                    transient=transient,
-                    index=index,
-                ) from error
-            if result is not None and (fault := _fault(result)):
-                raise TransformError(f"transform {self._name}: {place}: {fault}", index=index)
-            found.append(result)
+                found.append(self._call(message))
+            except TransformError:
+                if found:
+                    break
+                raise
         return found
+
+    def _call(self, message: Message) -> Message | None:
+        place = f"transform {self._name}: {message.namespace} {message.id}, offset {message.offset}"
+        try:
+            result = self._function(message)
+        except (Exception, SystemExit) as error:
+            raise TransformError(
+                f"{place}: {of_code(error)}",
+                transient=isinstance(error, SinkError) and error.transient,
+                index=0,
+            ) from error
+        if result is not None and (fault := _fault(result)):
+            raise TransformError(f"{place}: {fault}", index=0)
+        return result
 
     def close(self) -> None: ...
 
@@ -114,16 +145,20 @@ def _fault(result: object) -> str | None:
     return None
 
 
-def build_steps(settings: Sequence[FunctionStep | FetchStep], root: Path, place: str) -> Steps:
+def build_steps(sink: SinkSettings, root: Path, place: str) -> Steps:
     """Return the steps of a sink; import the functions of users.
 
     ``root``: folder of the settings file. ``place``: of the sink in it, such as ``sinks[0]``.
     Raises ConfigError.
     """
     steps: list[tuple[str, Step]] = []
-    for number, each in enumerate(settings):
+    for number, each in enumerate(sink.transforms):
         try:
-            step = _function(each, root) if isinstance(each, FunctionStep) else _fetch(each)
+            step = (
+                _function(each, root)
+                if isinstance(each, FunctionStep)
+                else _fetch(each, sink.batch.bytes)
+            )
         except ConfigError as error:
             raise ConfigError(f"{place}.transforms[{number}]: {error}") from error.__cause__
         steps.append((each.namespace, step))
@@ -137,7 +172,7 @@ def _function(step: FunctionStep, root: Path) -> Step:
     return FunctionCalls(step.function, function)
 
 
-def _fetch(step: FetchStep) -> Step:
+def _fetch(step: FetchStep, together: int) -> Step:
     from oplog_pipe.fetch import Fetcher  # its HTTP client is needed only here
 
-    return Fetcher(step)
+    return Fetcher(step, together=together)

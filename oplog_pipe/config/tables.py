@@ -151,7 +151,7 @@ SOURCE = (
 
 BATCH = (
     Field("messages", Kind.COUNT, "Messages of one write.", 1, 100_000),
-    Field("bytes", Kind.SIZE, "Bytes of the data of one write.", 1, 10**9),
+    Field("bytes", Kind.SIZE, "Bytes of the data of one write, after the transforms.", 1, 10**9),
     Field(
         "time",
         Kind.DURATION,

@@ -50,5 +50,12 @@ def resident_mib(pid: int) -> float:
     return int(line.split()[1]) / 1024
 
 
+def peak_mib(pid: int) -> float:
+    """Return the largest resident memory that a process has had."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) / 1024
+
+
 def own_resident_mib() -> float:
     return resident_mib(os.getpid())

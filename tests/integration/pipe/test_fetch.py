@@ -5,7 +5,9 @@ import json
 import logging
 import threading
 import tracemalloc
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -26,8 +28,8 @@ DEADLINE = 30.0
 def fetch() -> Iterator[Fetch]:
     made = []
 
-    def make(*, max_bytes: int = 1000, **settings: Any) -> Fetcher:
-        fetcher = Fetcher(FetchStep(**settings), max_bytes)
+    def make(*, max_bytes: int = 1000, together: int = 10**6, **settings: Any) -> Fetcher:
+        fetcher = Fetcher(FetchStep(**settings), max_bytes, together)
         made.append(fetcher)
         return fetcher
 
@@ -142,9 +144,11 @@ def test_a_compressed_object_is_read_up_to_its_limit(fetch: Fetch) -> None:
 
 @pytest.mark.parametrize("data", [{}, {"ref": None}, [], "text"])
 def test_a_message_without_ref_names_the_flag_of_the_agent(fetch: Fetch, data: object) -> None:
+    delete, without = message(0, op="delete"), message(1, "a", data)
+    assert fetch()([delete, without]) == [delete]
     with pytest.raises(TransformError, match="--object-url") as caught:
-        fetch()([message(0, op="delete"), message(1, "a", data)])
-    assert (caught.value.transient, caught.value.index) == (False, 1)
+        fetch()([without])
+    assert (caught.value.transient, caught.value.index) == (False, 0)
 
 
 @pytest.mark.parametrize(
@@ -169,14 +173,15 @@ def test_failures_name_the_message_and_the_address(
 ) -> None:
     with ScriptedServer(lambda asked: named(asked) if asked.target == "/good" else reply) as server:
         fetcher = fetch(concurrency=1)
+        messages = refs(server, "/good", "/a?token=secret", "/good")
+        assert fetcher(messages) == messages[:1]
         with pytest.raises(TransformError, match=words) as caught:
-            fetcher(refs(server, "/good", "/a?token=secret", "/good"))
+            fetcher(messages[1:])
         fetcher.close()
-    assert (caught.value.transient, caught.value.index) == (transient, 1)
-    assert f"{server.url}/a" in str(caught.value)
-    assert "secret" not in str(caught.value)
-    # Nothing is asked for after a failure.
-    assert not any(asked.target == "/good" for asked in server.requests[1:])
+    error = caught.value
+    assert (error.transient, error.of_object, error.index) == (transient, transient, 0)
+    assert f"{server.url}/a" in str(error)
+    assert "secret" not in str(error)
 
 
 @pytest.mark.parametrize(
@@ -202,8 +207,66 @@ def test_a_server_that_is_away_or_silent_is_a_failure_that_passes(fetch: Fetch) 
         release.set()
     with pytest.raises(TransformError) as away:
         fetcher(refs(server, "/a"))
-    assert slow.value.transient
-    assert away.value.transient
+    assert (slow.value.transient, slow.value.of_object) == (True, True)
+    assert (away.value.transient, away.value.of_object) == (True, False)
+
+
+def test_a_second_call_asks_only_for_what_is_missing(fetch: Fetch) -> None:
+    failures = {"/2": 1, "/5": 2}
+
+    def choose(asked: Request) -> bytes | None:
+        if failures.get(asked.target, 0):
+            failures[asked.target] -= 1
+            return answer(400)
+        return answer(404) if asked.target == "/3" else named(asked)
+
+    with ScriptedServer(choose) as server:
+        fetcher = fetch(concurrency=2)
+        found: list[Message | None] = []
+        for _ in range(5):
+            with suppress(TransformError):
+                found += fetcher(refs(server, *(f"/{n}" for n in range(7)))[len(found) :])
+            if len(found) == 7:
+                break
+        fetcher.close()
+    assert [each and each.data["path"] for each in found] == [
+        "/0", "/1", "/2", None, "/4", "/5", "/6",
+    ]  # fmt: skip
+    asked = Counter(each.target for each in server.requests)
+    assert asked == {"/0": 1, "/1": 1, "/2": 2, "/3": 1, "/4": 1, "/5": 3, "/6": 1}
+
+
+def test_an_answer_that_was_no_json_is_asked_for_again(fetch: Fetch) -> None:
+    with ScriptedServer(
+        [answer(200, "<html>"), answer(200, b'"\xff"'), answer(200, "1")]
+    ) as server:
+        fetcher = fetch()
+        for _ in range(2):
+            with pytest.raises(TransformError, match="no JSON"):
+                fetcher(refs(server, "/a"))
+        (found,) = fetcher(refs(server, "/a"))
+        fetcher.close()
+    assert found is not None
+    assert found.data == 1
+
+
+def test_a_call_takes_objects_of_some_bytes_and_those_that_are_under_way(fetch: Fetch) -> None:
+    with ScriptedServer(lambda asked: answer(200, '"' + "x" * 98 + '"')) as server:
+        fetcher = fetch(concurrency=2, together=500)
+        found = fetcher(refs(server, *["/a"] * 50))
+        fetcher.close()
+    assert 5 <= len(found) <= 6
+    assert len(server.requests) == len(found)
+
+
+@pytest.mark.parametrize("status", [401, 503])
+def test_a_server_that_fails_for_all_is_asked_for_few_objects(fetch: Fetch, status: int) -> None:
+    with ScriptedServer(lambda asked: answer(status)) as server:
+        fetcher = fetch(concurrency=2)
+        with pytest.raises(TransformError):
+            fetcher(refs(server, *(f"/{n}" for n in range(50))))
+        fetcher.close()
+    assert len({asked.target for asked in server.requests}) <= 3
 
 
 def test_redirects_within_the_host_are_followed_with_the_password(fetch: Fetch) -> None:

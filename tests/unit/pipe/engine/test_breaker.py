@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oplog_pipe import worker
+from oplog_pipe import delivery
 from oplog_pipe.commitlog import CommitLog, NewEntry
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.exits import EXIT_OK, EXIT_SINK
@@ -125,7 +125,7 @@ async def test_a_short_row_becomes_letters_once_a_later_message_succeeds(tmp_pat
 async def test_letters_at_the_end_of_the_log_are_written_after_a_while_and_before_the_end_of_a_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "HOLD_SECONDS", 0.01)
+    monkeypatch.setattr(delivery, "HOLD_SECONDS", 0.01)
     folder = Folder(tmp_path, sink("c0", **LETTERS))
     folder.fill(control("reset"), *changes(1), control("live", 0), *changes(1))
     c0 = Refusing("c0", 1, 3)
@@ -141,7 +141,7 @@ async def test_letters_at_the_end_of_the_log_are_written_after_a_while_and_befor
 async def test_letters_that_are_held_at_a_stop_come_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "HOLD_SECONDS", DEADLINE)
+    monkeypatch.setattr(delivery, "HOLD_SECONDS", DEADLINE)
     folder = Folder(tmp_path, sink("c0", **LETTERS))
     folder.fill(*changes(3))
     folder.acknowledge(c0=-1)

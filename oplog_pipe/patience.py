@@ -1,0 +1,54 @@
+"""How long a message is tried whose object cannot be fetched. No I/O."""
+
+from collections.abc import Callable, Iterable
+
+_REST = 0.1
+
+
+class Patience:
+    """Gives each such message its time. After it the message is refused.
+
+    The server of an object that answers with an error, or not in time, may serve other objects, or
+    may be ill. So of several refused messages in a row the first has all the time, and each later
+    one a tenth of it. Once another message succeeds, the server is well: the refused ones get one
+    attempt more.
+
+    ``seconds``: of the first. ``now``: seconds.
+    """
+
+    def __init__(self, seconds: float, now: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._now = now
+        self._offset = -1
+        self._since = 0.0
+        self._in_row = False
+        # Offset of a refused message -> whether it has had its last attempt.
+        self._refused: dict[int, bool] = {}
+
+    def is_over(self, offset: int) -> bool:
+        """Note that a message has failed. Return whether it has had its time."""
+        now = self._now()
+        if offset in self._refused:
+            return True
+        if offset != self._offset:
+            self._offset, self._since = offset, now
+        if now - self._since < self._seconds * (_REST if self._in_row else 1):
+            return False
+        self._refused[offset] = False
+        self._in_row = True
+        return True
+
+    def succeed(self) -> None:
+        """Note that the objects of later messages were fetched."""
+        self._in_row = False
+
+    def may_try_again(self, offsets: Iterable[int]) -> bool:
+        """Return whether one of the refused messages gets another attempt now."""
+        again = [each for each in offsets if self._refused.get(each) is False]
+        self._refused.update(dict.fromkeys(again, True))
+        return bool(again)
+
+    def forget(self) -> None:
+        """Forget the refused messages: they are dead letters, or come again with all their time."""
+        self._refused.clear()
+        self._in_row = False
