@@ -80,6 +80,8 @@ class Delivery:
         Raises SinkError, LeftError, LogError.
         """
         is_last = self._draining.is_set()  # read before the end of the log
+        if self._is_passed_over():
+            self._begin_again()
         if self._letters.held or self._batch.next <= self.single_until:
             entries = self._log.read(self._batch.next, max_entries=_READ_TOGETHER)
             if entries:
@@ -114,6 +116,10 @@ class Delivery:
             self.single_until = max(self.single_until, self._batch.next - 1)
         self._begin_again()
         self._patience.forget()
+
+    def _is_passed_over(self) -> bool:
+        """Return whether the sink has given up the place of the batch."""
+        return self._batch.next <= self._place.offset
 
     def _begin_again(self) -> None:
         self._letters.forget()
@@ -192,13 +198,14 @@ class Delivery:
 
     def _write(self, messages: Sequence[Message]) -> None:
         self._call(lambda: self._sink.write(messages))
+        self._place.wrote()
 
     # One at a time
 
     def _deliver_singly(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             is_needed = self._letters.held or entry.offset <= self.single_until
-            if self._left.is_set():
+            if self._left.is_set() or self._is_passed_over():
                 return
             if not is_needed:  # compaction has removed the last one
                 self.single_until = self._batch.next - 1
@@ -278,6 +285,8 @@ class Delivery:
         if isinstance(self._sink, Abandoning):
             sink = self._sink
             self._call(lambda: sink.abandon_copy(generation, source))
+        if self._place.copy_due >= 0:
+            return  # another copy comes
         logger.warning(
             "sink %r: copy not whole: it did not get every message of the copy of %s, so the end of"
             " the copy has removed nothing; mend the reason, stop the pipe, and run `%s copy %s`",

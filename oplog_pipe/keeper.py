@@ -2,27 +2,43 @@
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from oplog_kit.texts import counted
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.commitlog.offsets import OffsetLog
+from oplog_pipe.exits import PROGRAM
+from oplog_pipe.making_room import GiveUp, Holder, Wait, decide
+from oplog_pipe.room import Room
 from oplog_pipe.worker import Worker
+
+_FULL = "the commit log has reached max_log_bytes, and the sources wait"
 
 logger = logging.getLogger("oplog_pipe")
 
 
+# Seconds without an acknowledgement after which a sink hangs.
+_HANGS_AFTER = 300.0
+
+
 class Kept(NamedTuple):
+    """``topics``: no copy brings their messages again, so the sink never gives up its place."""
+
     worker: Worker
     offsets: OffsetLog
+    topics: Sequence[str] = ()
 
 
 class Keeper:
     """Owns the offset logs. Has two threads: a compaction does not delay a flush.
 
-    - ``held``: an offset above which nothing may be compacted; None: no such offset.
+    - ``held``: offsets of sinks that do not run, by name: nothing above them may be compacted.
+    - ``room``: of the log; None: it has no bound.
     - ``interval``: seconds between flushes. ``tick``: called after each of them.
     - ``failed``: called in a thread when ``error`` is set; nothing is flushed after it.
+    - ``now``: seconds.
     """
 
     def __init__(
@@ -30,10 +46,12 @@ class Keeper:
         log: CommitLog,
         kept: Sequence[Kept],
         *,
-        held: int | None,
+        held: Mapping[str, int],
         interval: float,
+        room: Room | None = None,
         tick: Callable[[], None] = lambda: None,
         failed: Callable[[], None] = lambda: None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.error: BaseException | None = None
         self._log = log
@@ -42,12 +60,17 @@ class Keeper:
         self._interval = interval
         self._tick = tick
         self._failed = failed
+        self._now = now
         self._flushing = threading.Lock()
         self._flushed = {each.worker.name: each.worker.offset for each in kept}
+        # When a sink has last acknowledged something, or had nothing to do.
+        self._moved = dict.fromkeys(self._flushed, now())
         self._stopping = threading.Event()
         self._advanced = threading.Event()
         self._advanced.set()
         self._compacted = -1
+        self._room = Room(log) if room is None else room
+        self._room.asked = self._advanced.set
         self._threads = [
             threading.Thread(target=self._guard, args=(target,), name=name, daemon=True)
             for name, target in (("offsets", self._flush_often), ("compaction", self._compact))
@@ -83,19 +106,23 @@ class Keeper:
 
     def flush(self) -> None:
         """Put all acknowledged offsets on disk. Raises LogError."""
+        self._flush()
+        self._advanced.set()
+
+    def _flush(self) -> None:
         with self._flushing:
-            for worker, offsets in self._kept:
+            for worker, offsets, *_ in self._kept:
                 if changes := worker.take_unflushed():
                     offsets.write(changes)
                     worker.flushed(changes)
                     self._flushed[worker.name] = max(self._flushed[worker.name], *changes.values())
-        self._advanced.set()
+                    self._moved[worker.name] = self._now()
+                elif worker.offset == self._log.end - 1:
+                    self._moved[worker.name] = self._now()
 
     def compact(self) -> None:
         """Compact closed segments below every flushed offset. Raises LogError."""
-        lowest = min(self._flushed.values(), default=-1)
-        if self._held is not None:
-            lowest = min(lowest, self._held)
+        lowest = min((*self._flushed.values(), *self._held.values()), default=-1)
         newest = max(
             (each.newest for each in self._log.segments if each.closed and each.newest <= lowest),
             default=-1,
@@ -109,6 +136,68 @@ class Keeper:
                     newest, removed.entries, removed.bytes,
                 )  # fmt: skip
 
+    def make_room(self) -> None:
+        """Compact until an append that waits has room, or must wait for a sink.
+
+        Sinks that a copy can restore give up their place if they do not work. It is on disk before
+        anything is removed. Raises LogError.
+        """
+        self.compact()
+        while self._room.is_lacking and not self._stopping.is_set():
+            self._flush()
+            self.compact()
+            closed = [each.newest for each in self._log.segments if each.closed]
+            match decide(closed, self._holders()) if self._room.is_lacking else None:
+                case None:
+                    break
+                case Wait(reasons):
+                    self._room.refuse(f"{_FULL}: {'; '.join(reasons)}")
+                    return
+                case GiveUp(names, offset):
+                    self._give_up(names, offset)
+        self._room.grant()
+
+    def _holders(self) -> list[Holder]:
+        running = [
+            Holder(each.worker.name, self._flushed[each.worker.name], self._stays(each))
+            for each in self._kept
+        ]
+        return running + [
+            Holder(
+                name,
+                offset,
+                f"sink {name!r} is not in the settings, and its offset {offset} holds the log; if"
+                f" it does not come back, stop the pipe and run `{PROGRAM} offset delete {name}`",
+            )
+            for name, offset in self._held.items()
+        ]
+
+    def _stays(self, kept: Kept) -> str | None:
+        """Return why a sink does not give up its place; None: it does."""
+        worker = kept.worker
+        has_failed = worker.is_parked or self._now() - self._moved[worker.name] >= _HANGS_AFTER
+        waits = counted(self._log.end - 1 - self._flushed[worker.name], "entry", "entries")
+        if not has_failed:
+            return f"sink {worker.name!r} has still to write {waits}"
+        if kept.topics:
+            return (
+                f"sink {worker.name!r} does not work, has still to write {waits}, and no copy"
+                f" brings messages of {', '.join(kept.topics)} again: mend its target,"
+                " raise max_log_bytes, or give the sink up: remove it from the settings and run"
+                f" `{PROGRAM} offset delete {worker.name}`"
+            )
+        return None
+
+    def _give_up(self, names: Sequence[str], offset: int) -> None:
+        for worker, *_ in self._kept:
+            before, was_due = worker.offset, worker.copy_due >= 0
+            if worker.name in names and worker.give_up(offset) and not was_due:
+                logger.warning(
+                    "sink %r gives up its place, because the commit log has reached max_log_bytes:"
+                    " it does not get %d entries from offset %d to %d; it gets a copy once it has"
+                    " written a message", worker.name, offset - before, before + 1, offset,
+                )  # fmt: skip
+
     def _flush_often(self) -> None:
         while not self._stopping.wait(self._interval):
             self.flush()
@@ -120,7 +209,7 @@ class Keeper:
             if self._stopping.is_set():
                 return
             self._advanced.clear()
-            self.compact()
+            self.make_room()
 
     def _guard(self, target: Callable[[], None]) -> None:
         try:

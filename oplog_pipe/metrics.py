@@ -20,6 +20,11 @@ LOG: dict[str, tuple[str, Callable[[LogStatus], float | None]]] = {
         lambda it: it.compacted,
     ),
     "log_bytes": ("Size of the commit log", lambda it: it.bytes),
+    "log_max_bytes": ("Bound of the commit log; missing: none", lambda it: it.max_bytes),
+    "log_full": (
+        "1 while the sources wait until the commit log has room, else 0",
+        lambda it: it.waits is not None,
+    ),
     "log_segments": ("Segments of the commit log", lambda it: it.segments),
 }
 SOURCE: dict[str, tuple[str, Callable[[SourceStatus], float | None]]] = {
@@ -69,6 +74,10 @@ SINK: dict[str, tuple[str, Callable[[SinkStatus], float | None]]] = {
     "sink_copies_not_whole": (
         "Sources whose last copy lacked messages for the sink and removed nothing",
         lambda it: len(it.not_whole),
+    ),
+    "sink_copy_due": (
+        "1 while the sink has given up its place and has not begun to get a copy, else 0",
+        lambda it: it.copy_due,
     ),
     "sink_retries_total": ("Repeated calls after transient failures", lambda it: it.retries),
 }

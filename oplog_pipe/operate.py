@@ -11,6 +11,7 @@ from oplog_pipe.checkpoints import Checkpoints, SourceCheckpoint
 from oplog_pipe.commitlog import CommitLog, Entry, OffsetLog
 from oplog_pipe.errors import ConfigError, LogDamagedError, LogError, LogLockedError
 from oplog_pipe.record import Record, decode_record
+from oplog_pipe.room import Room
 from oplog_pipe.settings import PipeSettings
 from oplog_pipe.status import LogStatus
 from oplog_pipe.streams import START, is_oplog
@@ -27,7 +28,8 @@ class OffsetError(ConfigError):
 class SinkOffsets:
     """``type``: None: the sink is not in the settings. ``offset``: None: nothing was flushed.
 
-    ``not_whole``: sources whose last copy was not whole.
+    ``not_whole``: sources whose last copy was not whole. ``copy_due``: the sink has given up its
+    place, and gets a copy once it has written a message.
     """
 
     name: str
@@ -35,6 +37,7 @@ class SinkOffsets:
     offset: int | None
     namespaces: Mapping[str, int]
     not_whole: Sequence[str] = ()
+    copy_due: bool = False
 
     def lag(self, end: int) -> int:
         """Return the number of offsets from this one to the end of the log."""
@@ -84,7 +87,9 @@ def offsets_of(settings: PipeSettings, name: str) -> SinkOffsets:
     check_name(settings, name)
     log = OffsetLog.view(settings.dir, name)
     kinds = {sink.name: sink.type for sink in settings.sinks}
-    return SinkOffsets(name, kinds.get(name), log.offset, log.offsets, log.not_whole)
+    return SinkOffsets(
+        name, kinds.get(name), log.offset, log.offsets, log.not_whole, log.copy_due >= 0
+    )
 
 
 def check_name(settings: PipeSettings, name: str) -> None:
@@ -94,8 +99,8 @@ def check_name(settings: PipeSettings, name: str) -> None:
         raise ConfigError(f"NAME: there is no sink {name!r}; known: {', '.join(names)}")
 
 
-def log_status(log: CommitLog) -> LogStatus:
-    return LogStatus(log.oldest, log.end, log.bytes, len(log.segments), log.compacted)
+def log_status(log: CommitLog, settings: PipeSettings) -> LogStatus:
+    return Room(log, settings.max_log_bytes).status()
 
 
 def record_of(entry: Entry) -> Record:
@@ -209,7 +214,7 @@ def locked_log(settings: PipeSettings) -> Iterator[CommitLog]:
     """Open the log alone. Raises LogLockedError while a pipe runs, LogError: also without a log."""
     _view_log(settings.dir)  # raises if there is none: the next line would create it
     try:
-        log = CommitLog.open(settings.dir, max_segment_bytes=settings.max_segment_bytes)
+        log = CommitLog.open(settings.dir, max_segment_bytes=settings.segment_bytes)
     except LogLockedError:
         raise LogLockedError(f"{settings.dir} is in use: a pipe runs; stop it first") from None
     try:

@@ -12,20 +12,18 @@ import msgspec
 from oplog_kit.texts import counted
 from oplog_pipe.ages import Ages
 from oplog_pipe.commitlog.log import CommitLog
-from oplog_pipe.dead_letters import DeadLetters
-from oplog_pipe.delivery import FOR_EVER
-from oplog_pipe.errors import ConfigError, GapError, PipeError, SinkError
-from oplog_pipe.exits import EXIT_FAILED, EXIT_GAP, EXIT_OK, EXIT_SINK, EXIT_USAGE
+from oplog_pipe.errors import PipeError
+from oplog_pipe.exits import EXIT_OK
+from oplog_pipe.failures import Failures
 from oplog_pipe.keeper import Keeper, Kept
+from oplog_pipe.opening import Build, make_sinks, make_workers
 from oplog_pipe.private import close_to_others
 from oplog_pipe.retry import Clock
-from oplog_pipe.settings import PipeSettings, SinkSettings, SourceSettings
-from oplog_pipe.sinks.base import Mirroring, Owned, Sink
+from oplog_pipe.room import Room
+from oplog_pipe.settings import PipeSettings, SourceSettings
 from oplog_pipe.sources import Sources
-from oplog_pipe.start import Copies, begin, held_by_others, owner_of
+from oplog_pipe.start import Copies, begin, held_by_others, topics_of
 from oplog_pipe.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
-from oplog_pipe.steps import build_steps
-from oplog_pipe.wholeness import Wholeness
 from oplog_pipe.worker import Worker
 from oplogc import __version__
 
@@ -49,8 +47,7 @@ class SourcesOfPipe(Copies, Protocol):
     def status(self) -> list[SourceStatus]: ...
 
 
-Build = Callable[[SinkSettings, Path], Sink]
-Open = Callable[[Sequence[SourceSettings], CommitLog, Path], SourcesOfPipe]
+Open = Callable[[Sequence[SourceSettings], CommitLog, Path, Room], SourcesOfPipe]
 
 
 class Pipe:
@@ -76,11 +73,11 @@ class Pipe:
         self._began = time.monotonic()
         self._ages = Ages()
         self._log: CommitLog | None = None
+        self._room: Room | None = None
         self._sources: SourcesOfPipe | None = None
         self._workers: list[Worker] = []
         self._keeper: Keeper | None = None
-        self._told: set[int] = set()
-        self._code: int | None = None
+        self._failures = Failures()
         self._hanging = False
         self._recovers = False
 
@@ -106,20 +103,18 @@ class Pipe:
             following = await self._feed(stop)
             await self._drain(following)
         except PipeError as error:
-            self._fail(error)
+            self._failures.tell(error)
         finally:
             self._close()
-        return EXIT_OK if self._code is None else self._code
+        return self._failures.code or EXIT_OK
 
     def status(self) -> PipeStatus:
         """Return the present state. Any thread may call it."""
-        log, sources = self._log, self._sources
+        room, sources = self._room, self._sources
         return PipeStatus(
             __version__,
             time.monotonic() - self._began,
-            LogStatus(None, 0, 0, 0, -1)
-            if log is None
-            else LogStatus(log.oldest, log.end, log.bytes, len(log.segments), log.compacted),
+            LogStatus(None, 0, 0, 0, -1) if room is None else room.status(),
             [] if sources is None else sources.status(),
             [self._status_of(worker) for worker in self._workers],
             str(self._settings.dir.resolve()),
@@ -131,52 +126,29 @@ class Pipe:
             return msgspec.structs.replace(status, lag_seconds=self._ages.of(status.offset + 1))
         return status
 
-    # Start
-
     def _open(self) -> None:
         """Raises ConfigError, LogError."""
         settings = self._settings
-        steps = [
-            build_steps(sink, settings.root, f"sinks[{number}]")
-            for number, sink in enumerate(settings.sinks)
-        ]
-        build = self._build or _sink_builder()
-        sinks = [build(each, settings.root) for each in settings.sinks]
-        log = self._log = CommitLog.open(settings.dir, max_segment_bytes=settings.max_segment_bytes)
+        made = make_sinks(settings, self._build)
+        log = self._log = CommitLog.open(settings.dir, max_segment_bytes=settings.segment_bytes)
         letters = (settings.root / each.dead_letter for each in settings.sinks if each.dead_letter)
         close_to_others(settings.dir, letters)
-        self._sources = (self._open_sources or Sources)(settings.sources, log, settings.dir)
+        room = self._room = Room(log, settings.max_log_bytes)
+        self._sources = (self._open_sources or Sources)(settings.sources, log, settings.dir, room)
         starts = begin(settings, log, self._sources)
-        end = log.end - 1
-        workers = []
-        for each, sink in zip(settings.sinks, sinks, strict=True):
-            if isinstance(sink, Owned):
-                sink.own(owner_of(settings, each, log))
-            if isinstance(sink, Mirroring):
-                sink.mirror(f"{log.id}/{each.name}")
-        for number, (each, start) in enumerate(zip(settings.sinks, starts, strict=True)):
-            single_until = -1 if start.is_new else end
-            workers.append(
-                Worker(
-                    each,
-                    sinks[number],
-                    steps[number],
-                    log,
-                    offset=start.offset,
-                    wholeness=Wholeness(start.whole_since, start.offsets.not_whole),
-                    single_until=FOR_EVER if self._one_at_a_time else single_until,
-                    recover_until=single_until,
-                    dead_letters=_dead_letters(each, settings.root),
-                    place=f"sinks[{number}]",
-                    changed=self._changed,
-                    clock=self._clock,
-                )
-            )
+        workers = make_workers(
+            settings, made, log, starts, one_at_a_time=self._one_at_a_time, changed=self._changed,
+            clock=self._clock,
+        )  # fmt: skip
         self._ages.note(log.end)
         self._keeper = Keeper(
             log,
-            [Kept(worker, start.offsets) for worker, start in zip(workers, starts, strict=True)],
+            [
+                Kept(worker, start.offsets, topics_of(each, settings.sources))
+                for each, worker, start in zip(settings.sinks, workers, starts, strict=True)
+            ],
             held=held_by_others(settings.dir, settings.sinks),
+            room=room,
             interval=settings.offset_flush,
             tick=lambda: self._ages.note(log.end),
             failed=self._changed,
@@ -220,14 +192,15 @@ class Pipe:
         try:
             while True:
                 self._news.clear()
-                self._tell_failures()
-                if asked.done() or self._code is not None:
+                self._failures.look(self._workers, self._keeper)
+                if asked.done() or self._failures.code is not None:
                     return following
                 if following is None and all(not each.is_awaited for each in self._workers):
                     if self._recovers:
                         logger.info("recovery is complete")
-                    following = asyncio.create_task(self._sources.run(), name="sources")
-                    following.add_done_callback(lambda _: self._news.set())
+                    following = self._follow()
+                if any(each.wants_copy for each in self._workers):
+                    following = await self._copy_again(following)
                 if following is not None and following.done():
                     return following
                 await self._news.wait()
@@ -237,6 +210,38 @@ class Pipe:
             raise
         finally:
             asked.cancel()
+
+    def _follow(self) -> "asyncio.Task[None]":
+        assert self._sources is not None
+        following = asyncio.create_task(self._sources.run(), name="sources")
+        following.add_done_callback(lambda _: self._news.set())
+        return following
+
+    async def _copy_again(
+        self, following: "asyncio.Task[None] | None"
+    ) -> "asyncio.Task[None] | None":
+        """Let the sources copy all objects for sinks that had given up their place.
+
+        Returns the task that follows them: a new one if they had to begin again.
+        """
+        assert self._sources is not None
+        due = {each: each.copy_due for each in self._workers if each.wants_copy}
+        names = self._sources.without_copy(max(due.values()))
+        if names:
+            logger.info(
+                "sinks that had given up their place work again: %s; they get a copy of %s",
+                ", ".join(each.name for each in due), ", ".join(names),
+            )  # fmt: skip
+            if following is not None:
+                following.cancel()
+                await asyncio.wait({following}, timeout=self._settings.shutdown_timeout)
+                if not following.cancelled():
+                    return following  # it has failed, or hangs: the pipe ends
+            self._sources.restart_copy(names)
+            following = None if following is None else self._follow()
+        for worker, offset in due.items():
+            worker.begin_copy(offset)
+        return following
 
     async def _drain(self, following: "asyncio.Task[None] | None") -> None:
         """End the sources, then the sinks at the end of the log, within ``shutdown_timeout``."""
@@ -254,7 +259,7 @@ class Pipe:
             worker.leave()
         await self._ended(self._loop.time() + grace)
         self._keeper.stop(max(deadline - self._loop.time(), grace))
-        self._tell_failures()
+        self._failures.look(self._workers, self._keeper)
         for worker in self._workers:
             if not worker.is_done:
                 logger.warning(
@@ -282,7 +287,7 @@ class Pipe:
             self._hanging = True
         elif not following.cancelled():
             error = following.exception()
-            self._fail(PipeError("the sources have ended") if error is None else error)
+            self._failures.tell(PipeError("the sources have ended") if error is None else error)
 
     def _close(self) -> None:
         log, keeper = self._log, self._keeper
@@ -294,51 +299,3 @@ class Pipe:
         self._hanging |= any(not each.is_done for each in self._workers)
         if log is not None:
             log.close()
-
-    # Failures
-
-    def _tell_failures(self) -> None:
-        for worker in self._workers:
-            if worker.error is not None:
-                self._fail(worker.error, worker)
-        if self._keeper is not None and self._keeper.error is not None:
-            self._fail(self._keeper.error)
-
-    def _fail(self, error: BaseException, worker: Worker | None = None) -> None:
-        """Log a failure once. The first one gives the exit code."""
-        if id(error) in self._told:
-            return
-        self._told.add(id(error))
-        if self._code is None:
-            self._code = exit_code(error)
-        if not isinstance(error, PipeError):
-            logger.error("a defect of this program", exc_info=error)
-        elif worker is not None and isinstance(error, SinkError):
-            logger.error(
-                "sink %r stops the pipe: %s; its offset is %d, and the next start takes the"
-                " messages behind it one at a time", worker.name, error, worker.offset,
-            )  # fmt: skip
-        else:
-            logger.error("%s", error)
-
-
-def exit_code(error: BaseException) -> int:
-    """Return the exit code of a failure."""
-    for kind, code in (
-        (ConfigError, EXIT_USAGE),
-        (SinkError, EXIT_SINK),
-        (GapError, EXIT_GAP),
-    ):
-        if isinstance(error, kind):
-            return code
-    return EXIT_FAILED
-
-
-def _sink_builder() -> Build:
-    from oplog_pipe.sinks.factory import build
-
-    return build
-
-
-def _dead_letters(sink: SinkSettings, root: Path) -> DeadLetters | None:
-    return None if sink.dead_letter is None else DeadLetters(root / sink.dead_letter)

@@ -12,9 +12,10 @@ from typing import Self
 from msgspec import Raw
 
 from oplog_pipe.checkpoints import Checkpoints, SourceCheckpoint
-from oplog_pipe.commitlog.codec import Mode, NewEntry
+from oplog_pipe.commitlog.codec import Mode, NewEntry, size_of
 from oplog_pipe.commitlog.log import CommitLog, now_ms
 from oplog_pipe.record import Record, control_key, encode_record
+from oplog_pipe.room import Room
 from oplog_pipe.streams import Change, Item, is_replicated
 from oplog_pipe.track import Track
 
@@ -32,7 +33,8 @@ _Step = tuple[Callable[[], None], "asyncio.Future[None]"]
 class Recorder:
     """Appends entries that sources ``put``, then saves their checkpoints. Made in an event loop.
 
-    ``tracks``: of all sources. ``max_bytes``: see ``room``. ``save_interval``: seconds.
+    ``tracks``: of all sources. ``bound``: of the log; None: it has none. ``max_bytes``: see
+    ``room``. ``save_interval``: seconds.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class Recorder:
         log: CommitLog,
         checkpoints: Checkpoints,
         tracks: Sequence[Track],
+        bound: Room | None = None,
         *,
         max_bytes: int = MAX_BYTES,
         save_interval: float = SAVE_SECONDS,
@@ -47,6 +50,7 @@ class Recorder:
         self._log = log
         self._checkpoints = checkpoints
         self._tracks = tracks
+        self._bound = Room(log) if bound is None else bound
         self._max_bytes = max_bytes
         self._save_interval = save_interval
         self._saved: dict[str, SourceCheckpoint] = {}
@@ -73,10 +77,14 @@ class Recorder:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Wait until all is on disk and the checkpoints are saved. Raises LogError."""
+        """Wait until all is on disk for which there is room, and the checkpoints are saved.
+
+        Raises LogError.
+        """
         with self._changed:
             self._closing = True
             self._changed.notify()
+        self._bound.wake()
         await self.ended()
 
     async def ended(self) -> None:
@@ -117,9 +125,9 @@ class Recorder:
             closing = False
             while not closing:
                 groups, steps, closing = self._take()
-                if groups:
-                    self._append(groups)
-                if steps:
+                if groups and not self._append(groups):
+                    closing = True  # nothing may follow what is missing
+                elif steps:
                     self._carry_out(steps)
                 if closing or time.monotonic() >= self._saved_at + self._save_interval:
                     self._save()
@@ -149,7 +157,8 @@ class Recorder:
         for _, done in steps:
             self._tell(partial(_end, done, None))
 
-    def _append(self, groups: Sequence[tuple[Track, list[Item]]]) -> None:
+    def _append(self, groups: Sequence[tuple[Track, list[Item]]]) -> bool:
+        """Return False if the end comes before there is room."""
         by_track: dict[Track, list[Item]] = {}
         for track, items in groups:
             by_track.setdefault(track, []).extend(items)
@@ -157,12 +166,17 @@ class Recorder:
         end = self._log.end
         advances = [_encode(track, items, end, entries) for track, items in by_track.items()]
         if entries:
+            if self._bound.max_bytes is not None:
+                size = size_of(entries)
+                if not self._bound.wait(size, lambda: self._closing):
+                    return False
             self._log.append(entries)
         for advance in advances:
             advance()
         self._dirty = True
         self._appending_bytes = 0
         self._tell(self._progress.set)
+        return True
 
     def _save(self) -> None:
         if not self._dirty:

@@ -90,6 +90,7 @@ class SinkSettings:
 @dataclass(frozen=True)
 class PipeSettings:
     """- ``dir``: folder of the commit log.
+    - ``max_log_bytes``: of the commit log; None: no bound.
     - ``root``: folder of the settings file; modules are imported from it, and relative paths start
       there.
     - ``name``: owner of the rows in targets, with the name of the sink; None: the id of the folder.
@@ -100,7 +101,15 @@ class PipeSettings:
     sources: tuple[SourceSettings, ...]
     sinks: tuple[SinkSettings, ...]
     max_segment_bytes: int = 1_000_000_000
+    max_log_bytes: int | None = None
     offset_flush: float = 1.0
     shutdown_timeout: float = 30.0
     listen: str | None = None
     name: str | None = None
+
+    @property
+    def segment_bytes(self) -> int:
+        """Size at which a segment is closed. Only closed ones give room back."""
+        if self.max_log_bytes is None:
+            return self.max_segment_bytes
+        return min(self.max_segment_bytes, self.max_log_bytes // 4)

@@ -9,6 +9,7 @@ from oplog_pipe.commitlog.files import FILES, Files
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.recorder import MAX_BYTES, SAVE_SECONDS, Recorder
 from oplog_pipe.resume import resume
+from oplog_pipe.room import Room
 from oplog_pipe.settings import SourceSettings
 from oplog_pipe.source import Source
 from oplog_pipe.status import SourceStatus
@@ -20,6 +21,7 @@ class Sources:
     """Follows all sources and appends their events to the log. It is the log's only writer.
 
     - ``folder``: of the log; the checkpoints are in ``FOLDER/sources``.
+    - ``room``: of the log; None: it has no bound.
     - ``backoff``: first and longest pause between attempts to connect, in seconds.
     - ``max_bytes``: received and not on disk. ``save_interval``: seconds between checkpoints.
 
@@ -31,6 +33,7 @@ class Sources:
         settings: Sequence[SourceSettings],
         log: CommitLog,
         folder: Path,
+        room: Room | None = None,
         *,
         files: Files = FILES,
         backoff: tuple[float, float] = (1.0, 30.0),
@@ -38,6 +41,7 @@ class Sources:
         save_interval: float = SAVE_SECONDS,
     ) -> None:
         self._log = log
+        self._room = Room(log) if room is None else room
         self._checkpoints = Checkpoints(folder, files)
         self._max_bytes = max_bytes
         self._save_interval = save_interval
@@ -46,7 +50,7 @@ class Sources:
         self._sources = [Source(each, self._tracks[each.name], backoff) for each in settings]
 
     def restart_copy(self, names: Iterable[str]) -> None:
-        """Let sources of the oplog begin a new copy. Call it before ``run``.
+        """Let sources of the oplog begin a new copy. Not while they run.
 
         It is on disk when this returns. Raises ValueError for a topic, LogError.
         """
@@ -58,16 +62,28 @@ class Sources:
             self._checkpoints.save(name, checkpoint)
             track.begin(checkpoint)
 
+    def without_copy(self, since: int) -> list[str]:
+        """Return the sources of the oplog without a copy that is under way or comes.
+
+        A copy counts if it began behind the offset ``since``.
+        """
+        return [
+            name
+            for name, track in self._tracks.items()
+            if is_oplog(track.log) and not track.has_copy(since)
+        ]
+
     async def run(self) -> None:
         """Follow until cancelled. Raises SourceError, GapError, LogError.
 
         However it ends, everything received is on disk and the checkpoints are saved, unless the
-        log failed.
+        log failed or has no room. What is not on disk comes again.
         """
         recorder = Recorder(
             self._log,
             self._checkpoints,
             list(self._tracks.values()),
+            self._room,
             max_bytes=self._max_bytes,
             save_interval=self._save_interval,
         )

@@ -20,10 +20,19 @@ logger = logging.getLogger("oplog_pipe")
 
 
 class Copies(Protocol):
-    """The sources, as far as a new sink needs them."""
+    """The sources, as far as a sink needs them that must get a copy."""
 
     def restart_copy(self, names: Iterable[str]) -> None:
-        """Let sources of the oplog begin a new copy. It is on disk when this returns."""
+        """Let sources of the oplog begin a new copy. It is on disk when this returns.
+
+        Not while they run.
+        """
+
+    def without_copy(self, since: int) -> list[str]:
+        """Return the sources of the oplog without a copy that is under way or comes.
+
+        A copy counts if it began behind the offset ``since``.
+        """
 
 
 @dataclass(frozen=True)
@@ -140,17 +149,23 @@ def _first_offset(
 def _check_copy(place: str, sink: SinkSettings, sources: Sequence[SourceSettings]) -> None:
     if all(each.log != OPLOG for each in sources):
         raise ConfigError(f"{place}.start: copy needs a source of {OPLOG}; topics have no copy")
-    for each in sources:
-        if (
-            each.log != OPLOG
-            and re.search(each.namespace, each.log)
-            and re.search(sink.namespace, each.log)
-        ):
-            raise ConfigError(
-                f"{place}.start: copy would leave out older messages of the topic {each.log}, and"
-                f" the namespace of sink {sink.name!r} matches it: set start: end, or another"
-                " namespace"
-            )
+    for topic in topics_of(sink, sources):
+        raise ConfigError(
+            f"{place}.start: copy would leave out older messages of the topic {topic}, and"
+            f" the namespace of sink {sink.name!r} matches it: set start: end, or another"
+            " namespace"
+        )
+
+
+def topics_of(sink: SinkSettings, sources: Sequence[SourceSettings]) -> list[str]:
+    """Return the topics whose messages a sink gets. No copy brings these messages again."""
+    return [
+        each.log
+        for each in sources
+        if each.log != OPLOG
+        and re.search(each.namespace, each.log)
+        and re.search(sink.namespace, each.log)
+    ]
 
 
 def _checked(place: str, sink: SinkSettings, offset: int, log: CommitLog) -> int:
@@ -169,22 +184,21 @@ def _checked(place: str, sink: SinkSettings, offset: int, log: CommitLog) -> int
     return offset
 
 
-def held_by_others(folder: Path, sinks: Sequence[SinkSettings]) -> int | None:
-    """Return the lowest offset of sinks that are not in the settings. None: there is no such sink.
+def held_by_others(folder: Path, sinks: Sequence[SinkSettings]) -> dict[str, int]:
+    """Return the offsets of sinks that are not in the settings, by name.
 
     Their offsets hold compaction back, and a warning tells it.
     """
     names = {each.name for each in sinks}
-    lowest: int | None = None
+    found = {}
     for name in OffsetLog.names(folder):
         if name in names:
             continue
         offset = OffsetLog.view(folder, name).offset
-        offset = -1 if offset is None else offset
+        found[name] = -1 if offset is None else offset
         logger.warning(
             "sink %r is not in the settings, and its offset %d holds compaction back; if it does"
             " not come back, run `%s offset delete %s`",
-            name, offset, PROGRAM, name,
+            name, found[name], PROGRAM, name,
         )  # fmt: skip
-        lowest = offset if lowest is None else min(lowest, offset)
-    return lowest
+    return found

@@ -41,6 +41,8 @@ class SinkStatus(msgspec.Struct, frozen=True):
     - ``not_whole``: sources whose last copy lacked messages for this sink. Its end removed nothing.
     - ``notice``: what an operator should know although the sink works, such as messages that seem
       to go round.
+    - ``copy_due``: it has given up its place, because the log had reached ``max_log_bytes``, and
+      gets a copy once it has written a message.
     """
 
     name: str
@@ -57,11 +59,14 @@ class SinkStatus(msgspec.Struct, frozen=True):
     error: str | None = None
     not_whole: list[str] = []
     notice: str | None = None
+    copy_due: bool = False
 
 
 class LogStatus(msgspec.Struct, frozen=True):
-    """``oldest``: None if the log is empty. ``end``: offset of the next entry. ``compacted``: up to
-    this offset entries may be missing; -1: none is.
+    """- ``oldest``: None if the log is empty. ``end``: offset of the next entry.
+    - ``compacted``: up to this offset entries may be missing; -1: none is.
+    - ``max_bytes``: bound of ``bytes``; None: no bound.
+    - ``waits``: why the sources wait until there is room; None: they do not wait.
     """
 
     oldest: int | None
@@ -69,6 +74,8 @@ class LogStatus(msgspec.Struct, frozen=True):
     bytes: int
     segments: int
     compacted: int
+    max_bytes: int | None = None
+    waits: str | None = None
 
 
 class PipeStatus(msgspec.Struct, frozen=True):

@@ -50,6 +50,10 @@ class Track:
         """Continue from the beginning of this store."""
         self.begin(SourceCheckpoint(self.log, START, 0, store=store))
 
+    def has_copy(self, since: int) -> bool:
+        """Return whether a copy is under way that began behind an offset, or is about to begin."""
+        return self.position == START if self.copy is None else self.copy > since
+
     def checkpoint(self, end: int) -> SourceCheckpoint:
         witness = self.witness
         if witness is not None and witness.is_reached(self.position):

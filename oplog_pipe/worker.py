@@ -32,10 +32,12 @@ class Worker:
     """The only caller of a sink and its steps. Its thread ends by itself after ``drain``.
 
     - ``offset``: the last acknowledged one. ``wholeness``: None: as of a sink without a past.
+    - ``copy_due``: up to this offset the sink has given up its place; -1: it has not.
     - ``recover_until``: at this offset the sink is ready.
     - ``single_until``: messages up to this offset are written one at a time; ``FOR_EVER``: all.
     - ``place``: of the sink in the settings.
-    - ``changed``: called in the thread when ``is_ready`` or ``is_done`` have become true.
+    - ``changed``: called in any thread when ``is_ready``, ``wants_copy`` or ``is_done`` have become
+      true.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Worker:
         *,
         offset: int,
         wholeness: Wholeness | None = None,
+        copy_due: int = -1,
         recover_until: int = -1,
         single_until: int = -1,
         dead_letters: DeadLetters | None = None,
@@ -70,6 +73,7 @@ class Worker:
         self._place = Place(
             offset,
             wholeness or Wholeness(offset),
+            copy_due=copy_due,
             ready_at=recover_until,
             changed=changed,
         )
@@ -133,6 +137,28 @@ class Worker:
         """The last acknowledged one; -1: none."""
         return self._place.offset
 
+    @property
+    def copy_due(self) -> int:
+        """Up to this offset the sink has given up its place; -1: it has not."""
+        return self._place.copy_due
+
+    @property
+    def wants_copy(self) -> bool:
+        """Whether the sink has given up its place and works again."""
+        return self._place.wants_copy
+
+    def give_up(self, offset: int) -> bool:
+        """Pass over all entries up to an offset; a copy is due.
+
+        Any thread may call it, whatever the sink does. Returns False if the sink is already behind
+        the offset.
+        """
+        return self._place.give_up(offset)
+
+    def begin_copy(self, due: int) -> None:
+        """Note that the copy comes which was due at this ``copy_due``."""
+        self._place.begin_copy(due)
+
     def take_unflushed(self) -> dict[str, int]:
         """Return what has changed in the offset log since the last call, by its keys."""
         return self._place.take_unflushed()
@@ -158,6 +184,7 @@ class Worker:
             error=self._parked or self._retry.error if self.error is None else str(self.error),
             not_whole=self._place.not_whole,
             notice=self._sink.notice if isinstance(self._sink, Mirroring) else None,
+            copy_due=self._place.copy_due >= 0,
         )
 
     def _phase(self) -> Literal["recovery", "single", "bulk", "parked", "stopped"]:

@@ -122,6 +122,7 @@ def members(found: SinkOffsets, end: int) -> dict[str, Any]:
         "offset": found.offset,
         "lag": found.lag(end),
         "in_settings": found.type is not None,
+        "copy_due": found.copy_due,
     }
 
 
@@ -130,4 +131,6 @@ def _offset(found: SinkOffsets) -> str:
 
 
 def _note(found: SinkOffsets) -> str:
-    return "" if found.type is not None else "not in the settings: holds compaction back"
+    if found.type is None:
+        return "not in the settings: holds compaction back"
+    return "gave up its place: gets a copy once it has written a message" if found.copy_due else ""

@@ -1,6 +1,7 @@
 """``oplog-pipe status``: the log, the sources and the sinks, for people and in JSON."""
 
 import json
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
@@ -52,7 +53,7 @@ def _is_of(settings: PipeSettings, live: PipeStatus) -> bool:
 def folder_members(settings: PipeSettings, folder: Folder) -> dict[str, Any]:
     """Return the JSON of a folder: the members of /status that are on disk."""
     return {
-        "log": msgspec.to_builtins(log_status(folder.log)),
+        "log": msgspec.to_builtins(log_status(folder.log, settings)),
         "sources": [
             {
                 "name": each.name,
@@ -71,6 +72,7 @@ def folder_members(settings: PipeSettings, folder: Folder) -> dict[str, Any]:
                 "flushed": -1 if each.offset is None else each.offset,
                 "lag": each.lag(folder.log.end),
                 "not_whole": list(each.not_whole),
+                "copy_due": each.copy_due,
             }
             for each in folder.sinks
         ],
@@ -118,12 +120,12 @@ def folder_lines(settings: PipeSettings, folder: Folder) -> list[str]:
     ]
     return [
         f"pipe: figures from its folder; {hint}",
-        _log_line(log_status(folder.log)),
+        _log_line(log_status(folder.log, settings)),
         "",
         *table(["SOURCE", "PHASE", "POSITION"], sources),
         "",
         *table(["SINK", "TYPE", "FLUSHED", "LAG"], sinks, "FLUSHED LAG"),
-        *_told([sentence for each in folder.sinks for sentence in _not_whole(each)]),
+        *_told(sentence for each in folder.sinks for sentence in _not_whole(each)),
     ]
 
 
@@ -162,6 +164,7 @@ def live_lines(live: PipeStatus) -> list[str]:
 
 def _errors(live: PipeStatus) -> list[str]:
     told = [
+        *([live.log.waits] if live.log.waits else []),
         *(f"source {each.name}: {each.error}" for each in live.sources if each.error),
         *(f"sink {each.name}: {each.error}" for each in live.sinks if each.error),
         *(f"sink {each.name}: {each.notice}" for each in live.sinks if each.notice),
@@ -170,17 +173,24 @@ def _errors(live: PipeStatus) -> list[str]:
     return _told(told)
 
 
-def _told(sentences: list[str]) -> list[str]:
-    return ["", *map(printable, sentences)] if sentences else []
+def _told(sentences: Iterable[str]) -> list[str]:
+    lines = [printable(each) for each in sentences]
+    return ["", *lines] if lines else []
 
 
-def _not_whole(sink: SinkStatus | SinkOffsets) -> list[str]:
-    return [
-        f"sink {sink.name}: copy not whole: the last copy of {source} lacked messages for this"
-        f" sink, and its end removed nothing; run `{PROGRAM} copy {source}` while the pipe is"
-        " stopped"
-        for source in sink.not_whole
-    ]
+def _not_whole(sink: SinkStatus | SinkOffsets) -> Iterator[str]:
+    if sink.copy_due:
+        yield (
+            f"sink {sink.name}: gave up its place, because the log had reached max_log_bytes; it"
+            " gets a copy once it has written a message"
+        )
+        return
+    for source in sink.not_whole:
+        yield (
+            f"sink {sink.name}: copy not whole: the last copy of {source} lacked messages for this"
+            f" sink, and its end removed nothing; run `{PROGRAM} copy {source}` while the pipe is"
+            " stopped"
+        )
 
 
 def _phase(source: SourceStatus) -> str:
@@ -197,6 +207,7 @@ def _age(sink: SinkStatus) -> str:
 def _log_line(log: LogStatus) -> str:
     if log.oldest is None:
         return "log: empty"
-    where = f"{size(log.bytes)} in {counted(log.segments, 'segment')}"
+    bound = "" if log.max_bytes is None else f" of at most {size(log.max_bytes)}"
+    where = f"{size(log.bytes)}{bound} in {counted(log.segments, 'segment')}"
     compacted = "" if log.compacted < 0 else f", compacted up to {log.compacted}"
     return f"log: offsets {log.oldest} to {log.end - 1}, {where}{compacted}"

@@ -79,6 +79,12 @@ def encode_all(first: int, entries: Sequence[NewEntry]) -> list[bytes]:
     return [encode(offset, entry) for offset, entry in enumerate(entries, first)]
 
 
+def size_of(entries: Sequence[NewEntry]) -> int:
+    """Return the bytes that entries take in a segment."""
+    fixed = _BEFORE_LENGTH_ENDS + _FIXED
+    return sum([fixed + len(each.key.encode()) + len(each.data) for each in entries])
+
+
 def decode(
     buffer: bytes,
     expected: int,

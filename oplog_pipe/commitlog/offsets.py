@@ -19,6 +19,8 @@ _COPY = "copy//"
 WHOLE_SINCE = f"{_COPY}since"
 """Key of the offset from which on a sink has got every message."""
 
+COPY_DUE = f"{_COPY}due"
+"""Key of the offset up to which a sink has given up its place; -1: a copy has begun since."""
 
 _SETTINGS = f"{_COPY}settings/"
 
@@ -117,6 +119,11 @@ class OffsetLog:
             for key, offset in self._offsets.items()
             if key.startswith(begin) and offset >= 0
         )
+
+    @property
+    def copy_due(self) -> int:
+        """The sink has given up its place up to this offset, and needs a copy; -1: it has not."""
+        return self._offsets.get(COPY_DUE, -1)
 
     @property
     def settings(self) -> dict[str, int]:

@@ -71,6 +71,15 @@ PIPE = (
         10**12,
     ),
     Field(
+        "max_log_bytes",
+        Kind.SIZE,
+        "Bound of the commit log; a segment is at most a quarter of it. If it is reached, a sink "
+        "that is parked or hangs gives up its place if a copy brings everything back, and the "
+        "sources wait for the others. Without it: no bound.",
+        1_000_000,
+        10**15,
+    ),
+    Field(
         "offset_flush",
         Kind.DURATION,
         "Interval at which the sinks' offsets are written to disk. After a crash, sinks get the "

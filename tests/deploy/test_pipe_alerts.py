@@ -19,7 +19,7 @@ GUIDE = ROOT / "docs/pipe-operations.md"
 STATUS = PipeStatus(
     "1.2.3",
     1.0,
-    LogStatus(0, 1, 100, 1, -1),
+    LogStatus(0, 1, 100, 1, -1, 1000),
     [SourceStatus("system/oplog", "system/oplog", copy_total=1, newest_ms=1)],
     [SinkStatus("search", "file", "bulk")],
 )

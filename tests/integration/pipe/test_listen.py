@@ -19,14 +19,14 @@ from oplog_pipe.listen import listening
 from oplog_pipe.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
 
 STATUS = PipeStatus(
-    "1.2", 7500.0, LogStatus(2, 20, 4321, 3, 5),
+    "1.2", 7500.0, LogStatus(2, 20, 4321, 3, 5, 5000, "the log is full: mend it"),
     [
         SourceStatus("oplog", "system/oplog", "copy", True, "p1", 12, 3, 1500, 5000, 1500),
         SourceStatus("ns/a", "ns/a", error="no agent\nanswers"),
     ],
     [
         SinkStatus("search", "elasticsearch", "bulk", 15, 14, 4, 61.5, 9, 3, 1, 2, "HTTP 503"),
-        SinkStatus("copy", "file", "recovery"),
+        SinkStatus("copy", "file", "recovery", copy_due=True),
     ],
 )  # fmt: skip
 METRICS = """\
@@ -35,6 +35,8 @@ oplog_pipe_log_oldest_offset 2.0
 oplog_pipe_log_end_offset 20.0
 oplog_pipe_log_compacted_offset 5.0
 oplog_pipe_log_bytes 4321.0
+oplog_pipe_log_max_bytes 5000.0
+oplog_pipe_log_full 1.0
 oplog_pipe_log_segments 3.0
 oplog_pipe_source_connected{source="oplog"} 1.0
 oplog_pipe_source_connected{source="ns/a"} 0.0
@@ -70,6 +72,8 @@ oplog_pipe_sink_dead_letters_total{sink="search"} 1.0
 oplog_pipe_sink_dead_letters_total{sink="copy"} 0.0
 oplog_pipe_sink_copies_not_whole{sink="search"} 0.0
 oplog_pipe_sink_copies_not_whole{sink="copy"} 0.0
+oplog_pipe_sink_copy_due{sink="search"} 0.0
+oplog_pipe_sink_copy_due{sink="copy"} 1.0
 oplog_pipe_sink_retries_total{sink="search"} 2.0
 oplog_pipe_sink_retries_total{sink="copy"} 0.0
 """
@@ -152,7 +156,7 @@ async def test_status_shows_the_figures_of_a_running_pipe(
     status = served.status = msgspec.structs.replace(STATUS, folder=str(tmp_path / "pipe"))
     assert await run_status(capsys, "-f", str(file)) == [
         "pipe: runs for 2 h 5 min, version 1.2",
-        "log: offsets 2 to 19, 4.3 KB in 3 segments, compacted up to 5",
+        "log: offsets 2 to 19, 4.3 KB of at most 5.0 KB in 3 segments, compacted up to 5",
         "",
         "SOURCE  PHASE                 POSITION  RECEIVED",
         "oplog   copy: 1,500 of 5,000  p1              12  connected",
@@ -165,8 +169,11 @@ async def test_status_shows_the_figures_of_a_running_pipe(
         "copy    file           recovery      -1       -1    0                   0         0"
         "     0        0",
         "",
+        "the log is full: mend it",
         "source ns/a: no agent\\nanswers",
         "sink search: HTTP 503",
+        "sink copy: gave up its place, because the log had reached max_log_bytes; it gets a copy"
+        " once it has written a message",
     ]
     (line,) = await run_status(capsys, "--json", "-f", str(file))
     assert json.loads(line) == {"live": True, **msgspec.to_builtins(status)}

@@ -1,5 +1,6 @@
 """Sources of the pipe that follow real agents."""
 
+import asyncio
 import json
 import logging
 from pathlib import Path
@@ -7,13 +8,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from oplog_pipe.checkpoints import Checkpoints
+from oplog_pipe.checkpoints import Checkpoints, SourceCheckpoint
 from oplog_pipe.commitlog.codec import Mode
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.errors import ConfigError, GapError, LogDamagedError, SourceError
 from oplog_pipe.sources import Sources
+from oplog_pipe.track import Track
 from oplogc.topics import Message, Topics
-from tests.kits.agents.agent import Agent
+from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.clients.restart import agent_on, free_port
 from tests.kits.pipe.sources import ops, running, source, written
 
@@ -116,6 +118,39 @@ async def test_a_copy_begins_again_when_it_is_restarted_even_if_nothing_ran_sinc
         async with running(folder, source(agent.url)) as pipe:
             await pipe.until_end(6)
             assert [each.copy for each in written(pipe.log)] == [0, 0, 0, 3, 3, 3]
+
+
+async def test_a_copy_begins_again_between_two_runs_unless_there_is_one(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        agent.post(operation("a"))
+        topic = source(agent.url, name="topic", log="default/t")
+        settings = [source(agent.url), topic]
+        async with running(tmp_path / "log", source(agent.url)) as pipe:
+            await pipe.until_end(3)
+            await pipe.until(lambda: pipe.sources.without_copy(-1) == ["oplog"])
+            pipe.task.cancel()
+            await asyncio.wait({pipe.task})
+            pipe.sources.restart_copy(["oplog"])
+            assert pipe.sources.without_copy(2) == []
+            task = asyncio.create_task(pipe.sources.run())
+            async with asyncio.timeout(DEADLINE):
+                while pipe.log.end < 6:
+                    await asyncio.sleep(0.005)
+            task.cancel()
+            await asyncio.wait({task})
+            assert [each.copy for each in written(pipe.log)] == [0, 0, 0, 3, 3, 3]
+        log = CommitLog.open(tmp_path / "log")
+        assert Sources(settings, log, tmp_path / "log").without_copy(5) == ["oplog"]
+        log.close()
+
+
+def test_a_copy_that_is_under_way_counts_if_it_began_behind_the_offset() -> None:
+    found = Track(source("http://localhost"), SourceCheckpoint("system/oplog", "0", 9))
+    assert found.has_copy(8)
+    found.begin(SourceCheckpoint("system/oplog", "0", 12, copy=9))
+    assert [found.has_copy(since) for since in (8, 9)] == [True, False]
+    found.begin(SourceCheckpoint("system/oplog", f"{5:024x}", 12))
+    assert not found.has_copy(8)
 
 
 async def test_what_the_namespace_does_not_match_is_not_in_the_log_but_moves_the_position(

@@ -7,11 +7,14 @@ from random import Random
 from typing import NamedTuple
 
 from oplog_pipe.commitlog import CommitLog, OffsetLog
+from oplog_pipe.commitlog.codec import size_of
 from oplog_pipe.commitlog.offsets import WHOLE_SINCE
 from oplog_pipe.dead_letters import DeadLetters
 from oplog_pipe.errors import SinkError
+from oplog_pipe.keeper import Keeper, Kept
 from oplog_pipe.message import Message, version_of
-from oplog_pipe.record import decode_record
+from oplog_pipe.record import Record, decode_record
+from oplog_pipe.room import Room
 from oplog_pipe.settings import Batch, SinkSettings
 from oplog_pipe.sinks.options import CustomOptions
 from oplog_pipe.sinks.ownership import Owner
@@ -25,6 +28,7 @@ TYPES = ("video", "user")
 IDS = "abcd"
 FOLDER = Path("/pipe")
 _DEADLINE = 20.0
+_SEGMENT_BYTES = 10**9
 
 
 class DiedError(BaseException):
@@ -98,6 +102,8 @@ class PipeSink:
     """A sink of a pipe and its rules.
 
     ``missed``: offsets of messages that it never gets. ``first``: offset at which it began.
+    ``is_down``: its target is away, so it is parked. ``given_up``: offset up to which it has last
+    given up its place.
     """
 
     name: str
@@ -105,14 +111,18 @@ class PipeSink:
     place: Callable[[Message], str]
     change: Callable[[Message], Message | None]
     has_dead_letters: bool
+    parks: bool
     missed: set[int] = field(default_factory=set)
     first: int = 0
+    is_down: bool = False
+    given_up: int = -1
 
     @property
     def settings(self) -> SinkSettings:
         return SinkSettings(
             self.name, "tests:Sink", CustomOptions("tests:Sink"),
-            namespace=f"^({self.types})$", batch=Batch(3, time=0.0),
+            namespace=f"^({self.types})$", batch=Batch(3, time=0.0), retry_for=0.0,
+            on_failure="park" if self.parks else "stop",
         )  # fmt: skip
 
     def row(self, key: Key) -> Key | None:
@@ -132,12 +142,25 @@ class MissedLetters(DeadLetters):
         self._missed.add(message.offset)
 
 
+class StandingWorker(Worker):
+    """A worker that does not run."""
+
+    is_down = False
+
+    @property
+    def is_parked(self) -> bool:
+        return self.is_down
+
+
 class ModelPipe:
-    """A pipe with a folder in memory. ``refuses``: whether the target refuses a message."""
+    """A pipe with a folder in memory. ``refuses``: whether the target refuses a message.
+
+    ``max_bytes``: of the log. ``entries``: all that were ever in the log of the folder.
+    """
 
     def __init__(
         self, name: str, store: Store, sinks: Sequence[PipeSink], places: Places, random: Random,
-        clock: Callable[[], int], refuses: Callable[[Message], bool],
+        clock: Callable[[], int], refuses: Callable[[Message], bool], max_bytes: int | None,
     ) -> None:  # fmt: skip
         self.name = name
         self.store = store
@@ -146,15 +169,17 @@ class ModelPipe:
         self._random = random
         self._clock = clock
         self._refuses = refuses
+        self._max_bytes = max_bytes
+        self.given_up = 0
         self.lose_folder()
 
     def lose_folder(self) -> None:
         self.disk = Disk()
         self.source = Source(self.store)
-        self.offsets: dict[str, tuple[int, Wholeness]] = {}
+        self.entries: list[tuple[int, str, Record]] = []
         for each in self.sinks:
             each.missed.clear()
-            each.first = 0
+            each.first, each.given_up = 0, -1
         self.open().close()
 
     def replace_store(self, store: Store) -> None:
@@ -163,19 +188,77 @@ class ModelPipe:
         self.source.reconnect(store)
 
     def open(self) -> CommitLog:
-        return CommitLog.open(FOLDER, clock=self._clock, files=self.disk)
+        size = _SEGMENT_BYTES if self._max_bytes is None else self._max_bytes // 4
+        return CommitLog.open(FOLDER, clock=self._clock, files=self.disk, max_segment_bytes=size)
 
-    def receive(self, count: int) -> None:
+    def receive(self, count: int, dies_after: int | None = None) -> None:
+        """Append what the source brings, once the log has room.
+
+        ``dies_after``: the process dies at this change of the disk, if it makes room.
+        """
         log = self.open()
-        entries = list(self.source.take(log.end, count))
-        if entries:
-            log.append(entries)
+        source = self.source.fork()
+        entries = list(source.take(log.end, count))
+        if entries and self._make_room(log, size_of(entries), dies_after):
+            first = log.append(entries)
+            self.source = source
+            self.entries += [
+                (offset, each.key, decode_record(each.data))
+                for offset, each in enumerate(entries, first)
+            ]
         log.close()
+
+    def _make_room(self, log: CommitLog, size: int, dies_after: int | None) -> bool:
+        """Return whether there is room. Sinks that are down may give up their place."""
+        before = {each.name: self._offset(each) for each in self.sinks}
+        room = Room(log, self._max_bytes)
+        kept = []
+        for each in self.sinks:
+            offsets = OffsetLog.open(FOLDER, each.name, self.disk)
+            worker = StandingWorker(
+                each.settings, MemorySink({}, each.place, lambda _: None), Steps([]), log,
+                offset=before[each.name],
+                wholeness=Wholeness(offsets.whole_since, offsets.not_whole),
+                copy_due=offsets.copy_due,
+            )  # fmt: skip
+            worker.is_down = each.is_down
+            kept.append(Kept(worker, offsets))
+        keeper = Keeper(log, kept, held={}, interval=_DEADLINE, room=room)
+        room.asked = keeper.make_room
+        steps = 0
+
+        def step(_: object) -> None:
+            nonlocal steps
+            steps += 1
+            if steps == dies_after:
+                raise DiedError
+
+        self.disk.at_step = step
+        try:
+            fits = room.wait(size, lambda: room.reason is not None)
+        except DiedError:
+            fits = False
+            keep_bytes, keep_names = (self._random.random() < 0.5 for _ in range(2))
+            self.disk = self.disk.after_crash(keep_bytes=keep_bytes, keep_names=keep_names)
+        self.disk.at_step = lambda _: None
+        for each in self.sinks:
+            offset = self._offset(each)
+            if offset > before[each.name]:
+                self.given_up += 1
+                each.given_up = offset
+                each.missed |= set(range(before[each.name] + 1, offset + 1))
+        return fits
+
+    def _offset(self, sink: PipeSink) -> int:
+        offset = OffsetLog.open(FOLDER, sink.name, self.disk).offset
+        return -1 if offset is None else offset
 
     def add(self, sink: PipeSink, start: str) -> None:
         """Add a sink: from the first entry on, at the end, or with a copy for all sinks."""
         self.sinks.append(sink)
         log = self.open()
+        if start == "first" and log.compacted >= 0:
+            start = "copy"
         sink.first = 0 if start == "first" else log.end
         if start != "first":
             OffsetLog.open(FOLDER, sink.name, self.disk).write(
@@ -193,6 +276,7 @@ class ModelPipe:
         if is_new:
             offsets.write({"": -1, WHOLE_SINCE: -1})
         assert offsets.offset is not None
+        assert offsets.offset >= log.compacted, "entries are gone that it has not given up"
         writes = 0
 
         def before(message: Message) -> None:
@@ -200,6 +284,8 @@ class ModelPipe:
             writes += 1
             if writes == dies_after:
                 raise DiedError
+            if sink.is_down:
+                raise SinkError("the target is away", transient=True)
             if self._refuses(message):
                 raise SinkError("the target refuses it")
 
@@ -212,6 +298,7 @@ class ModelPipe:
             log,
             offset=offsets.offset,
             wholeness=Wholeness(offsets.whole_since, offsets.not_whole),
+            copy_due=offsets.copy_due,
             single_until=-1 if is_new else log.end - 1,
             dead_letters=MissedLetters(sink.missed) if sink.has_dead_letters else None,
         )
@@ -222,16 +309,27 @@ class ModelPipe:
             raise worker.error
         if dies_after is None or self._random.random() < 0.5:  # else its last second is lost
             offsets.write(worker.take_unflushed())
+            if worker.wants_copy:
+                self._copy_again(worker, offsets)
         for row, generation in target.removed:
             brought = {
-                sink.row((entry.key, record.id))
-                for entry in log.read(0, max_entries=10_000)
-                if (record := decode_record(entry.data)).copy is not None
+                sink.row((key, record.id))
+                for _, key, record in self.entries
+                if record.copy is not None
                 and version_of(log.created, record.copy) == generation
                 and record.op not in ("reset", "live")
             }
             assert row not in brought, f"{row} was in the copy whose end removed it"
         log.close()
+
+    def _copy_again(self, worker: Worker, offsets: OffsetLog) -> None:
+        """Let the source begin a copy for a sink that works again, and die before it is noted."""
+        due = worker.copy_due
+        if not self.source.has_copy(due):
+            self.source.restart()
+        worker.begin_copy(due)
+        if self._random.random() < 0.7:
+            offsets.write(worker.take_unflushed())
 
     def acknowledge_next(self, sink: PipeSink) -> None:
         """Pass over the entry that is next, as ``offset ack`` does."""
@@ -246,7 +344,7 @@ class ModelPipe:
     def reset(self, sink: PipeSink, offset: int) -> None:
         log = self.open()
         offsets = OffsetLog.open(FOLDER, sink.name, self.disk)
-        if offsets.offset is not None and -1 <= offset < log.end:
+        if offsets.offset is not None and max(-1, log.compacted) <= offset < log.end:
             sink.missed |= set(range(offsets.offset + 1, offset + 1))
             offsets.reset(offset)
         log.close()

@@ -1,6 +1,7 @@
 """A model of stores that are replaced or restored, and of a source that follows them."""
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Literal, NamedTuple
@@ -110,6 +111,17 @@ class Source:
             position = "0"
         begin: list[Item] = ["reset"] if position == "0" else []
         self.waiting = [*begin, *self.store.states(int(position)), "live"]
+
+    def has_copy(self, since: int) -> bool:
+        """Return whether a copy is under way that began behind an offset, or is about to begin."""
+        if self.waiting[:1] == ["reset"]:
+            return True
+        return self.copy is not None and self.copy > since
+
+    def fork(self) -> "Source":
+        found = copy(self)
+        found.waiting = list(self.waiting)
+        return found
 
     def take(self, end: int, count: int) -> Iterator[NewEntry]:
         """Yield at most so many entries. ``end``: offset of the first one."""

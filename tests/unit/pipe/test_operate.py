@@ -12,7 +12,7 @@ import pytest
 from oplog_pipe.checkpoints import Checkpoints, SourceCheckpoint
 from oplog_pipe.cli import main
 from oplog_pipe.commitlog import CommitLog, Mode, NewEntry, OffsetLog
-from oplog_pipe.commitlog.offsets import WHOLE_SINCE, not_whole_key
+from oplog_pipe.commitlog.offsets import COPY_DUE, WHOLE_SINCE, not_whole_key
 from oplog_pipe.record import Record, control_key, encode_record
 
 SOURCE = "system/oplog"
@@ -194,6 +194,7 @@ def test_list_has_the_sinks_of_settings_and_folder_with_their_lag(pipe: Pipe) ->
     ]
     assert pipe.json("offset", "list")[2] == {
         "name": "old", "type": None, "offset": 1, "lag": 4, "in_settings": False,
+        "copy_due": False,
     }  # fmt: skip
     assert pipe.out("offset", "show", "search") == [
         "search: offset 3, lag 2",
@@ -314,7 +315,10 @@ def test_status_shows_the_folder(pipe: Pipe) -> None:
     ]
     assert pipe.json("status") == {
         "live": False,
-        "log": {"oldest": 0, "end": 6, "bytes": size, "segments": 1, "compacted": -1},
+        "log": {
+            "oldest": 0, "end": 6, "bytes": size, "segments": 1, "compacted": -1,
+            "max_bytes": None, "waits": None,
+        },
         "sources": [
             {
                 "name": SOURCE, "log": SOURCE, "phase": "copy", "position": "p9",
@@ -322,9 +326,12 @@ def test_status_shows_the_folder(pipe: Pipe) -> None:
             },
         ],
         "sinks": [
-            {"name": "search", "type": "file", "flushed": 3, "lag": 2, "not_whole": []},
-            {"name": "copy", "type": "file", "flushed": -1, "lag": 6, "not_whole": []},
-            {"name": "old", "type": None, "flushed": 1, "lag": 4, "not_whole": []},
+            {"name": "search", "type": "file", "flushed": 3, "lag": 2, "not_whole": [],
+             "copy_due": False},
+            {"name": "copy", "type": "file", "flushed": -1, "lag": 6, "not_whole": [],
+             "copy_due": False},
+            {"name": "old", "type": None, "flushed": 1, "lag": 4, "not_whole": [],
+             "copy_due": False},
         ],
     }  # fmt: skip
     pipe.compacted(2)
@@ -373,6 +380,27 @@ def test_a_message_that_is_passed_over_by_hand_is_noted(pipe: Pipe) -> None:
     assert "run `oplog-pipe copy system/oplog` while the pipe is stopped" in sentence
     assert pipe.json("status")["sinks"][0]["not_whole"] == [SOURCE]
     assert pipe.json("offset", "show", "search")["namespaces"].keys() == {"", "video"} - {"video"}
+
+
+def test_a_sink_that_gave_up_its_place_is_shown_until_its_copy_begins(pipe: Pipe) -> None:
+    text = "gave up its place"
+    pipe.file.write_text("max_log_bytes: 2 MB\n" + SETTINGS)
+    pipe.flush("search", {"": 4, WHOLE_SINCE: 4, COPY_DUE: 4, not_whole_key(SOURCE): 4})
+    lines = pipe.out("status")
+    assert " of at most 2.0 MB in 1 segment" in lines[1]
+    assert lines[-1] == (
+        "sink search: gave up its place, because the log had reached max_log_bytes; it gets a copy"
+        " once it has written a message"
+    )
+    assert text in pipe.out("offset", "list")[1]
+    assert text in pipe.out("offset", "show", "search")[0]
+    assert pipe.json("offset", "list")[0]["copy_due"] is True
+    assert pipe.json("status")["sinks"][0]["copy_due"] is True
+    assert pipe.json("status")["log"]["max_bytes"] == 2_000_000
+    pipe.out("offset", "reset", "search", "3")
+    assert text in pipe.out("offset", "list")[1]
+    pipe.flush("search", {COPY_DUE: -1})
+    assert not any(text in line for line in (*pipe.out("status"), *pipe.out("offset", "list")))
 
 
 def test_rows_of_a_sink_without_owners_cannot_be_adopted(pipe: Pipe) -> None:

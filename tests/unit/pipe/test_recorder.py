@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from oplog_pipe.commitlog.codec import NewEntry
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.errors import LogError
 from oplog_pipe.recorder import Recorder
+from oplog_pipe.room import Room
 from oplog_pipe.settings import SourceSettings
 from oplog_pipe.source import Failures
 from oplog_pipe.streams import Change
@@ -108,6 +109,55 @@ async def test_a_log_that_fails_ends_it_and_keeps_no_checkpoint(tmp_path: Path) 
         await record()
     assert checkpoints.load("oplog") is None
     assert one.position == "0"
+    log.close()
+
+
+class LateRoom(Room):
+    """Has room for the second append only. ``began``: the first one waits."""
+
+    def hold(self) -> None:
+        self.began, self.may_end = threading.Event(), threading.Event()
+
+    def wait(self, size: int, is_over: Callable[[], bool]) -> bool:
+        if self.began.is_set():
+            return True
+        self.began.set()
+        return not self.may_end.wait(DEADLINE)
+
+
+async def test_nothing_follows_an_append_that_ended_without_room(tmp_path: Path) -> None:
+    log = CommitLog.open(tmp_path)
+    one = track()
+    room = LateRoom(log, 0)
+    room.hold()
+    async with Recorder(log, Checkpoints(tmp_path), [one], room) as recorder:
+        recorder.put(one, [change(0)])
+        assert await asyncio.to_thread(room.began.wait, DEADLINE)
+        recorder.put(one, [change(1)])
+        room.may_end.set()
+    assert (log.end, one.position) == (0, "0")
+    log.close()
+
+
+async def test_an_append_waits_until_there_is_room(tmp_path: Path) -> None:
+    log = CommitLog.open(tmp_path)
+    one = track()
+    loop, asked = asyncio.get_running_loop(), asyncio.Event()
+    room = Room(log, 0)
+
+    def ask() -> None:
+        loop.call_soon_threadsafe(asked.set)
+
+    room.asked = ask
+    async with Recorder(log, Checkpoints(tmp_path), [one], room) as recorder:
+        recorder.put(one, [change(0), change(1)])
+        async with asyncio.timeout(DEADLINE):
+            await asked.wait()
+            assert log.end == 0
+            room.grant()
+            while log.end < 2:
+                await asyncio.sleep(0.001)
+    assert one.position == f"{1:024x}"
     log.close()
 
 

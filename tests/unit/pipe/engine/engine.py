@@ -14,6 +14,7 @@ from oplog_pipe.commitlog.offsets import WHOLE_SINCE
 from oplog_pipe.message import Message
 from oplog_pipe.pipe import Pipe
 from oplog_pipe.record import Record, control_key, encode_record
+from oplog_pipe.room import Room
 from oplog_pipe.settings import Batch, PipeSettings, SinkSettings, SourceSettings
 from oplog_pipe.sinks.options import CustomOptions
 from oplog_pipe.status import SourceStatus
@@ -135,6 +136,9 @@ class ScriptedSources:
     def restart_copy(self, names: Iterable[str]) -> None:
         self.copies += names
 
+    def without_copy(self, since: int) -> list[str]:
+        return ["oplog"]
+
     async def run(self) -> None:
         self._events.append("source")
         if self._brings:
@@ -205,7 +209,7 @@ class Running:
         self.sources: ScriptedSources | None = None
         self._opened = asyncio.Event()
 
-        def open_sources(_: object, log: CommitLog, path: Path) -> ScriptedSources:
+        def open_sources(_: object, log: CommitLog, path: Path, room: Room) -> ScriptedSources:
             assert path == folder.path
             self.sources = ScriptedSources(log, folder.events, brings, error)
             self._opened.set()

@@ -38,16 +38,16 @@ def test_closed_segments_below_every_flushed_offset_keep_the_last_entry_per_name
     slow.write({"A": 16, "B": 15, "C": 14})
     fast.write({"A": 26, "B": 23, "C": 27})
 
-    def keeper(held: int | None) -> Keeper:
+    def keeper(held: dict[str, int]) -> Keeper:
         kept = [
             Kept(Worker(sink(name), RecordingSink(), Steps([]), log, offset=each.offset or 0), each)
             for name, each in (("slow", slow), ("fast", fast))
         ]
         return Keeper(log, kept, held=held, interval=LONG)
 
-    keeper(held=15).compact()
+    keeper(held={"gone": 15}).compact()
     assert log.oldest == 0
-    keeper(held=None).compact()
+    keeper(held={}).compact()
     assert [entry.offset for entry in log.read(0)] == [14, 15, 16]
     assert [entry.offset for entry in log.read(17)] == [*range(17, 34)]
     log.close()

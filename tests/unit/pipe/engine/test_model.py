@@ -64,7 +64,7 @@ def test_every_sink_gets_all_of_its_messages_in_order_from_its_flushed_offset_on
         entries += life.appended
         kept = [_run(disk, log, name, life, entries, delivered[name]) for name in SINKS]
         if life.compacts:
-            Keeper(log, kept, held=None, interval=LONG).compact()
+            Keeper(log, kept, held={}, interval=LONG).compact()
         log.close()
     for name, namespaces in SINKS.items():
         assert delivered[name] == {*_matching(entries, namespaces, -1)}
@@ -87,7 +87,7 @@ def _run(
         recover_until=log.end - 1,
         single_until=-1 if offsets.offset is None else log.end - 1,
     )
-    keeper = Keeper(log, [Kept(worker, offsets)], held=None, interval=LONG)
+    keeper = Keeper(log, [Kept(worker, offsets)], held={}, interval=LONG)
     writes = 0
 
     def before(written: list[int]) -> None:

@@ -1,0 +1,85 @@
+"""Makes the sinks of the settings and their workers."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from oplog_pipe.commitlog.log import CommitLog
+from oplog_pipe.dead_letters import DeadLetters
+from oplog_pipe.delivery import FOR_EVER
+from oplog_pipe.retry import Clock
+from oplog_pipe.settings import PipeSettings, SinkSettings
+from oplog_pipe.sinks.base import Mirroring, Owned, Sink
+from oplog_pipe.start import Start, owner_of
+from oplog_pipe.steps import Steps, build_steps
+from oplog_pipe.wholeness import Wholeness
+from oplog_pipe.worker import Worker
+
+Build = Callable[[SinkSettings, Path], Sink]
+
+
+class Made(NamedTuple):
+    sink: Sink
+    steps: Steps
+
+
+def make_sinks(settings: PipeSettings, build: Build | None) -> list[Made]:
+    """Return each sink with its steps. ``build`` None: as the settings say. Raises ConfigError."""
+    steps = [
+        build_steps(each, settings.root, f"sinks[{number}]")
+        for number, each in enumerate(settings.sinks)
+    ]
+    build = build or _sink_builder()
+    sinks = [build(each, settings.root) for each in settings.sinks]
+    return list(map(Made, sinks, steps))
+
+
+def make_workers(
+    settings: PipeSettings,
+    made: Sequence[Made],
+    log: CommitLog,
+    starts: Sequence[Start],
+    *,
+    one_at_a_time: bool,
+    changed: Callable[[], None],
+    clock: Clock,
+) -> list[Worker]:
+    """Return a worker for each sink. They have not started."""
+    end = log.end - 1
+    workers = []
+    for number, (each, (sink, steps), start) in enumerate(
+        zip(settings.sinks, made, starts, strict=True)
+    ):
+        if isinstance(sink, Owned):
+            sink.own(owner_of(settings, each, log))
+        if isinstance(sink, Mirroring):
+            sink.mirror(f"{log.id}/{each.name}")
+        single_until = -1 if start.is_new else end
+        workers.append(
+            Worker(
+                each,
+                sink,
+                steps,
+                log,
+                offset=start.offset,
+                wholeness=Wholeness(start.whole_since, start.offsets.not_whole),
+                copy_due=start.offsets.copy_due,
+                single_until=FOR_EVER if one_at_a_time else single_until,
+                recover_until=single_until,
+                dead_letters=_dead_letters(each, settings.root),
+                place=f"sinks[{number}]",
+                changed=changed,
+                clock=clock,
+            )
+        )
+    return workers
+
+
+def _sink_builder() -> Build:
+    from oplog_pipe.sinks.factory import build
+
+    return build
+
+
+def _dead_letters(sink: SinkSettings, root: Path) -> DeadLetters | None:
+    return None if sink.dead_letter is None else DeadLetters(root / sink.dead_letter)
