@@ -8,7 +8,8 @@ BIN := $(VENV)/bin
 AXE := .cache/axe-core/node_modules/axe-core/axe.min.js
 # Programs start sooner and tests are collected sooner when Python keeps what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
-PIP := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
+# -qq: the build of PySpark warns for pages.
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 # How long each long run of `make soak` lasts.
 MINUTES ?= 10
 
