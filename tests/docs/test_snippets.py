@@ -49,6 +49,10 @@ MONGOSH = (
 )
 # Document -> first line of a snippet -> why it is not run.
 NOT_RUN = {
+    "docs/howto/regions.md": {
+        "from oplog_pipe.message import Message": f"{PIPE} runs it",
+        "name: west-to-east": f"{PIPE} runs it",
+    },
     "README.md": {
         "make demo   # an agent with a small producer; prints what to open and what to paste": (
             "tests/deploy/test_checkout.py runs the demo; the second command runs these tests"
