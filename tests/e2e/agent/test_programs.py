@@ -60,6 +60,7 @@ SERVICES = {
     ("docs/howto/outbox.md", "embedded.py"),
     ("docs/howto/outbox.md", "service.py"),
     ("docs/howto/postgres.md", "service.py"),
+    ("docs/howto/regions.md", "regions.py"),
     ("docs/howto/search-index.md", "api.py"),
     ("docs/howto/search-index.md", "titles.py"),
     ("docs/pipe.md", "printing.py"),

@@ -146,7 +146,7 @@ HTML = "<h1>nginx</h1>"
         (
             b"nothing of HTTP\r\n\r\n",
             Verdict.UNCERTAIN,
-            "PUBLISH: illegal status line: bytearray(b'nothing of HTTP')",
+            "PUBLISH: the answer is not one of HTTP",
             0,
         ),
     ],

@@ -1,6 +1,7 @@
 """Targets of sinks on real servers. The tests of the contract run over each of them."""
 
 import itertools
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -144,7 +145,7 @@ class ElasticsearchTarget:
 
     def __init__(self, server: OpenSearchServer) -> None:
         self._server = server
-        self._index = f"target-{next(_numbers)}"
+        self._index = f"target-{os.getpid()}-{next(_numbers)}"  # all processes share the server
         # By itself the server refuses a list of values of several types.
         mapping = {"properties": {"list": {"type": "object", "enabled": False}}}
         server.ask("PUT", f"/{self._index}", {"mappings": mapping})

@@ -125,12 +125,14 @@ def test_the_headers_of_a_stream(target: Target, method: str, path: str) -> None
     headers = _headers_of(target, method, path, sent)
     assert re.fullmatch(r"oplog/\d+\.\d+\.\d+\S*", headers.pop("server"))
     assert re.fullmatch(r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT", headers.pop("date"))
+    assert re.fullmatch(r"[0-9a-f]{32}", headers.pop("oplog-store"))
     headers.pop("transfer-encoding", "")
     headers.pop("connection", "")
     assert headers == {
         "content-type": "text/event-stream; charset=utf-8",
         "cache-control": "no-cache, no-store, must-revalidate",
         "access-control-allow-origin": "*",
+        "access-control-expose-headers": "Oplog-Next, Oplog-Store",
         "last-event-id": "1",
         "x-accel-buffering": "no",
     }
