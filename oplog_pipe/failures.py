@@ -11,7 +11,7 @@ from oplog_pipe.worker import Worker
 logger = logging.getLogger("oplog_pipe")
 
 
-class Failures:
+class PipeFailures:
     """``code``: exit code of the first failure; None: there was none."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from oplog_pipe.ages import Ages
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.errors import PipeError
 from oplog_pipe.exits import EXIT_OK
-from oplog_pipe.failures import Failures
+from oplog_pipe.failures import PipeFailures
 from oplog_pipe.keeper import Keeper, Kept
 from oplog_pipe.opening import Build, make_sinks, make_workers
 from oplog_pipe.private import close_to_others
@@ -77,7 +77,7 @@ class Pipe:
         self._sources: SourcesOfPipe | None = None
         self._workers: list[Worker] = []
         self._keeper: Keeper | None = None
-        self._failures = Failures()
+        self._failures = PipeFailures()
         self._hanging = False
         self._recovers = False
 

@@ -82,8 +82,8 @@ def saved(folder: Path) -> dict[str, Any]:
 
 
 async def cut_off_copy(folder: Path, store: str | None, head: str | None = HEADS[0]) -> None:
-    """Let a pipe begin a copy, and stop it in the middle."""
-    with Scripted(store, head, [RESET, state(5, "a"), state(6, "b")]) as agent:
+    """Let a pipe begin a copy, and stop it in the middle. What comes together has one witness."""
+    with Scripted(store, head, [RESET + state(5, "a") + state(6, "b")]) as agent:
         async with running(folder, source(agent.url)) as pipe:
             await pipe.until_end(3)
         assert agent.asked() == ["0"]
@@ -177,7 +177,7 @@ async def test_a_copy_resumes_at_the_last_witness_because_later_states_have_none
 async def test_states_are_not_recorded_before_the_agent_has_told_its_head(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    begin = [RESET, state(5, "a")]
+    begin = [RESET + state(5, "a")]
     with Scripted(A, HEADS[0], begin, [], begin) as agent:
         agent.silent = 1
         async with running(tmp_path, source(agent.url)) as pipe:
@@ -190,7 +190,7 @@ async def test_witnesses_are_renewed_while_a_copy_comes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_module, "WITNESS_SECONDS", 0.0)
-    with Scripted(A, HEADS[0], [RESET, state(5, "a"), state(6, "b"), End.HOLD], []) as agent:
+    with Scripted(A, HEADS[0], [RESET + state(5, "a") + state(6, "b"), End.HOLD], []) as agent:
         agent.later_head = HEADS[1]
         async with running(tmp_path, source(agent.url), save_interval=0.01) as pipe:
             renewed = {"position": "6", "head": HEADS[1]}

@@ -139,6 +139,30 @@ async def test_nothing_follows_an_append_that_ended_without_room(tmp_path: Path)
     log.close()
 
 
+class LastRoom(LateRoom):
+    """Has room for the first append only, which waits."""
+
+    def wait(self, size: int, is_over: Callable[[], bool]) -> bool:
+        return not self.began.is_set() and not super().wait(size, is_over)
+
+
+async def test_no_step_follows_an_append_that_ended_without_room(tmp_path: Path) -> None:
+    log = CommitLog.open(tmp_path)
+    one = track()
+    room = LastRoom(log, 0)
+    room.hold()
+    async with Recorder(log, Checkpoints(tmp_path), [one], room) as recorder:
+        recorder.put(one, [change(0)])
+        assert await asyncio.to_thread(room.began.wait, DEADLINE)
+        recorder.put(one, [change(1)])
+        step = asyncio.create_task(recorder.step(lambda: one.adopt("a store")))
+        await asyncio.sleep(0)  # both come together
+        room.may_end.set()
+    await step
+    assert (log.end, one.position, one.store) == (1, f"{0:024x}", None)
+    log.close()
+
+
 async def test_an_append_waits_until_there_is_room(tmp_path: Path) -> None:
     log = CommitLog.open(tmp_path)
     one = track()

@@ -1,5 +1,6 @@
 """Sinks that are new in a folder, and sinks whose entries are gone."""
 
+import stat
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -196,3 +197,12 @@ async def test_settings_are_noted_for_a_folder_of_an_earlier_release(tmp_path: P
     assert await found.run(RecordingSink("c0")) == EXIT_OK
     found.settings = replace(found.settings, sinks=(sink("c0", namespace="^user$"),))
     assert await found.run(RecordingSink("c0")) == EXIT_USAGE
+
+
+async def test_a_start_closes_files_of_an_earlier_release_to_other_users(tmp_path: Path) -> None:
+    found = Folder(tmp_path, sink("c0"))
+    found.fill(change())
+    (segment,) = found.path.glob("*.log")
+    segment.chmod(0o644)
+    assert await found.run(RecordingSink("c0")) == EXIT_OK
+    assert stat.S_IMODE(segment.stat().st_mode) == 0o600
