@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from oplog_kit.texts import counted
+from oplog_pipe.backlog import Backlog
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.commitlog.offsets import OffsetLog
 from oplog_pipe.exits import PROGRAM
@@ -24,11 +25,15 @@ _HANGS_AFTER = 300.0
 
 
 class Kept(NamedTuple):
-    """``topics``: no copy brings their messages again, so the sink never gives up its place."""
+    """``topics``: no copy brings their messages again, so the sink never gives up its place.
+
+    ``backlog``: of the sink at the start; None: copies bring all of it again.
+    """
 
     worker: Worker
     offsets: OffsetLog
     topics: Sequence[str] = ()
+    backlog: Backlog | None = None
 
 
 class Keeper:
@@ -179,10 +184,14 @@ class Keeper:
         waits = counted(self._log.end - 1 - self._flushed[worker.name], "entry", "entries")
         if not has_failed:
             return f"sink {worker.name!r} has still to write {waits}"
-        if kept.topics:
+        lost = list(kept.topics)
+        if not lost and kept.backlog is not None:
+            source = kept.backlog.lost_behind(self._flushed[worker.name])
+            lost = [] if source is None else [f"source {source!r}"]
+        if lost:
             return (
                 f"sink {worker.name!r} does not work, has still to write {waits}, and no copy"
-                f" brings messages of {', '.join(kept.topics)} again: mend its target,"
+                f" brings messages of {', '.join(lost)} again: mend its target,"
                 " raise max_log_bytes, or give the sink up: remove it from the settings and run"
                 f" `{PROGRAM} offset delete {worker.name}`"
             )

@@ -11,6 +11,7 @@ import msgspec
 
 from oplog_kit.texts import counted
 from oplog_pipe.ages import Ages
+from oplog_pipe.backlog import Backlog
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.errors import PipeError
 from oplog_pipe.exits import EXIT_OK
@@ -144,7 +145,12 @@ class Pipe:
         self._keeper = Keeper(
             log,
             [
-                Kept(worker, start.offsets, topics_of(each, settings.sources))
+                Kept(
+                    worker,
+                    start.offsets,
+                    topics_of(each, settings.sources),
+                    Backlog(log, each, settings.sources),
+                )
                 for each, worker, start in zip(settings.sinks, workers, starts, strict=True)
             ],
             held=held_by_others(settings.dir, settings.sinks),

@@ -1,0 +1,50 @@
+"""The entries that a log had at the start, as far as no copy brings them again."""
+
+from collections.abc import Sequence
+
+from oplog_pipe.commitlog.log import CommitLog
+from oplog_pipe.record import decode_record, is_control_key
+from oplog_pipe.settings import OPLOG, SinkSettings, SourceSettings
+from oplog_pipe.steps import Namespaces
+
+_READ_TOGETHER = 1000
+
+
+class Backlog:
+    """The backlog of one sink. Its sources may have been removed or changed since.
+
+    Entries that come later are of sources in the settings. Not for several threads.
+    """
+
+    def __init__(
+        self, log: CommitLog, sink: SinkSettings, sources: Sequence[SourceSettings]
+    ) -> None:
+        self._log = log
+        self._end = log.end
+        self._wanted = Namespaces(sink.namespace)
+        self._copied = {
+            each.name: Namespaces(each.namespace) for each in sources if each.log == OPLOG
+        }
+        self._at = 0
+        self._source = ""
+
+    def lost_behind(self, offset: int) -> str | None:
+        """Return the source of the first entry behind an offset that no copy brings again.
+
+        None: copies bring all that the sink gets. Raises LogError.
+        """
+        at = max(self._at, offset + 1)
+        if self._source and at == self._at:
+            return self._source
+        self._source = ""
+        while at < self._end and (entries := self._log.read(at, max_entries=_READ_TOGETHER)):
+            for entry in entries:
+                if is_control_key(entry.key) or entry.key not in self._wanted:
+                    continue
+                source = decode_record(entry.data).source
+                if entry.offset < self._end and entry.key not in self._copied.get(source, ()):
+                    self._at, self._source = entry.offset, source
+                    return source
+            at = entries[-1].offset + 1
+        self._at = at
+        return None

@@ -1,0 +1,40 @@
+"""A sink that cannot give up its place, because no copy brings its backlog again."""
+
+from pathlib import Path
+
+from msgspec import Raw
+
+from oplog_pipe.commitlog import Mode, NewEntry
+from oplog_pipe.record import Record, encode_record
+from tests.unit.pipe.engine.engine import RecordingSink, sink
+from tests.unit.pipe.engine.test_room import ENTRY, SOON, BoundFolder, Target, changes, until
+
+
+async def test_messages_of_a_source_that_left_the_settings_are_not_given_up(tmp_path: Path) -> None:
+    orders = [
+        NewEntry(
+            5,
+            Mode.SYNC,
+            "shop/orders",
+            encode_record(Record("shop", "p", "update", str(id_), data=Raw(b"{}"))),
+        )
+        for id_ in range(8)
+    ]
+    folder = BoundFolder(
+        tmp_path, sink("dead", on_failure="park", retry_for=0.0), sink("well"),
+        max_log_bytes=40 * ENTRY, offset_flush=0.01,
+    )  # fmt: skip
+    folder.fill(*orders)
+    folder.acknowledge(dead=0, well=0)
+    dead = Target("dead")
+    async with folder.start(
+        dead, RecordingSink("well"), lists=[changes(300)], clock=SOON
+    ) as running:
+        await until(lambda: running.pipe.status().log.waits is not None)
+        waits = running.pipe.status().log.waits
+        assert waits is not None
+        assert "no copy brings messages of source 'shop' again" in waits
+        dead.is_away = False
+        await until(lambda: running.pipe.status().log.end == 308)
+    found = [each.id for each in dead.messages if each.namespace == "shop/orders"]
+    assert found == [str(id_) for id_ in range(1, 8)]
