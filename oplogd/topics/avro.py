@@ -25,7 +25,7 @@ from oplogd.topics.codec import (
     PollRequest,
     PublishRequest,
     Rollback,
-    by_pieces,
+    by_parts,
     isolation_with,
     rolling_back,
     stamp_of_info,
@@ -126,15 +126,12 @@ class AvroCodec:
             raise MessageError("transactionWritePointer", "must not be null")
         return rolling_back(pointer, _infos(body), _stamp, "messages")
 
-    def encoding_published(self, pointer: int, marks: Iterable[Mark]) -> Pieces[bytes]:
-        answer = io.BytesIO()
-        answer.write(_library().encode_pointer(pointer))
-        for some in by_pieces(marks):
+    def encode_published(self, pointer: int, marks: Iterable[Mark]) -> Iterator[bytes]:
+        yield _library().encode_pointer(pointer)
+        for some in by_parts(marks):
             infos = [{"publishTimestamp": ms, "sequenceId": sequence} for _, ms, sequence in some]
-            answer.write(_library().encode_infos(infos))
-            yield
-        answer.write(_END)
-        return answer.getvalue()
+            yield _library().encode_infos(infos)
+        yield _END
 
     def message(self, given: bytes | memoryview, ttl: int | None) -> Message:
         return of_payload(given, ttl)

@@ -16,8 +16,8 @@ from oplogd.pointer import Snapshot
 from oplogd.transaction import Isolation
 
 _PIECE_KEYS = 64
-# Of an answer to a publish.
-_PIECE_MARKS = 1000
+# Marks in a part of the answer to a publish.
+PART_MARKS = 1000
 
 # Of one rollback.
 MAX_KEYS = 100_000
@@ -96,8 +96,11 @@ class Codec(Protocol):
     def decode_rollback(self, raw: Octets) -> Pieces[Rollback]:
         """Decode the body of a rollback. Raises MessageError."""
 
-    def encoding_published(self, pointer: int, marks: Iterable[Mark]) -> Pieces[bytes]:
-        """Encode the answer to a publish under a pointer, which is the body of its rollback."""
+    def encode_published(self, pointer: int, marks: Iterable[Mark]) -> Iterator[bytes]:
+        """Yield the parts of the answer to a publish under a pointer: the body of its rollback.
+
+        Each part names at most PART_MARKS marks.
+        """
 
     def message(self, given: Any, ttl: int | None) -> Message:
         """Check one of the given messages. Raises MessageError.
@@ -153,10 +156,10 @@ def isolation_with(snapshot: Snapshot | None, isolation: Isolation | None) -> Is
     return Isolation.READ_COMMITTED
 
 
-def by_pieces(marks: Iterable[Mark]) -> Iterator[list[Mark]]:
-    """Yield the marks of an answer in groups that are small enough for one piece of work."""
+def by_parts(marks: Iterable[Mark]) -> Iterator[list[Mark]]:
+    """Yield the marks of an answer in groups for its parts."""
     rest = iter(marks)
-    while some := list(islice(rest, _PIECE_MARKS)):
+    while some := list(islice(rest, PART_MARKS)):
         yield some
 
 

@@ -1,8 +1,7 @@
 """The bodies of publish and poll in JSON. No I/O."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from io import BytesIO
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -31,7 +30,7 @@ from oplogd.topics.codec import (
     PollRequest,
     PublishRequest,
     Rollback,
-    by_pieces,
+    by_parts,
     isolation_with,
     rolling_back,
     stamp_of_info,
@@ -133,17 +132,13 @@ class JsonCodec:
         infos = _list(rollback, "messages")
         return (yield from rolling_back(pointer, infos, _info, "messages"))
 
-    def encoding_published(self, pointer: int, marks: Iterable[Mark]) -> Pieces[bytes]:
-        answer = BytesIO()
-        comma = b""
-        answer.write(b'{"transactionWritePointer":%d,"messages":[' % pointer)
-        for some in by_pieces(marks):
+    def encode_published(self, pointer: int, marks: Iterable[Mark]) -> Iterator[bytes]:
+        before = b'{"transactionWritePointer":%d,"messages":[' % pointer
+        for some in by_parts(marks):
             infos = [b'{"publishTimestamp":%d,"sequenceId":%d}' % each[1:] for each in some]
-            answer.write(comma + b",".join(infos))
-            comma = b","
-            yield
-        answer.write(b"]}")
-        return answer.getvalue()
+            yield before + b",".join(infos)
+            before = b","
+        yield b"]}" if before == b"," else before + b"]}"
 
     def message(self, given: Text, ttl: int | None) -> Message:
         message = decode_message(given)

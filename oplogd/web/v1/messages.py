@@ -1,8 +1,10 @@
 """The messages of a topic: publish and poll."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
 
 from fastapi import FastAPI, Request, Response
+from fastapi.responses import StreamingResponse
 
 from oplogd.errors import MessageError
 from oplogd.ingest.appends import Appends
@@ -12,7 +14,14 @@ from oplogd.media_types import JSON
 from oplogd.names import OPLOG
 from oplogd.operation import Operation, decode
 from oplogd.pointers.service import PointerService
-from oplogd.topics.codec import Codec, InvalidMessagesError, PollRequest, reading_publish
+from oplogd.store.pointers import Marks
+from oplogd.topics.codec import (
+    PART_MARKS,
+    Codec,
+    InvalidMessagesError,
+    PollRequest,
+    reading_publish,
+)
 from oplogd.topics.oplog import OplogPoller
 from oplogd.topics.poller import Poller
 from oplogd.topics.publish import Publisher
@@ -79,8 +88,7 @@ def add_publish(
                     with continuing(STORES_TWICE if messages else CONTINUES):
                         marks = await appends.confirmed(pointers.publish(name, pointer, messages))
                     messages.clear()  # the answer may take their memory
-                    body = await bodies.work(codec.encoding_published(pointer, marks))
-                    return Response(body, 200, HEADERS, codec.media_type)
+                    return published(codec, pointer, marks)
                 await publisher.publish(name, messages, fence)
         return Response(status_code=200, headers=HEADERS)
 
@@ -102,6 +110,20 @@ def add_publish(
         except InvalidMessagesError as error:
             intake.refuse_invalid(error.count)
             raise
+
+
+def published(codec: Codec, pointer: int, marks: Marks) -> Response:
+    """Return the answer to a publish under a pointer. A long one never exists as a whole."""
+    parts = codec.encode_published(pointer, marks)
+    if len(marks) <= PART_MARKS:
+        return Response(b"".join(parts), 200, HEADERS, codec.media_type)
+
+    async def body() -> AsyncIterator[bytes]:
+        for part in parts:
+            yield part
+            await asyncio.sleep(0)  # other requests run in between
+
+    return StreamingResponse(body(), 200, HEADERS, codec.media_type)
 
 
 def add_poll(

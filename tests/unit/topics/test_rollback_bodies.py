@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from oplogd.errors import MessageError
 from oplogd.event_id import Mark
 from oplogd.message_id import MAX_SEQUENCE, stamp
-from oplogd.pieces import at_once
 from oplogd.pointer import MAX_POINTER
 from oplogd.topics.avro import SCHEMAS
 from oplogd.topics.avro_bytes import AvroBytes
@@ -36,7 +35,7 @@ STAMPS = [stamp(each.ms, each.sequence) for each in MARKS]
 
 
 def test_the_text_of_an_answer_to_a_publish_is_this() -> None:
-    assert at_once(JSON.encoding_published(7, MARKS)) == (
+    assert b"".join(JSON.encode_published(7, MARKS)) == (
         b'{"transactionWritePointer":7,"messages":['
         b'{"publishTimestamp":1700000000000,"sequenceId":0},'
         b'{"publishTimestamp":1700000000001,"sequenceId":65535}]}'
@@ -44,23 +43,24 @@ def test_the_text_of_an_answer_to_a_publish_is_this() -> None:
 
 
 def test_the_bytes_of_an_answer_to_a_publish_are_these() -> None:
-    answer = at_once(AVRO.encoding_published(7, MARKS))
+    answer = b"".join(AVRO.encode_published(7, MARKS))
     # Branch 0 and 7; two items; 1700000000000 and 0; 1700000000001 and 65535; no more items.
     assert answer == bytes.fromhex("000e0480a0abfef9620082a0abfef962feff0700")
     assert rollback(AVRO, answer) == Rollback(7, STAMPS)
     assert rollback(AVRO, bytes.fromhex("000e00")) == EVERYTHING
 
 
-def test_a_long_answer_is_encoded_in_pieces_and_others_can_read_it() -> None:
+def test_a_long_answer_is_encoded_in_parts_and_others_can_read_it() -> None:
     marks = [Mark(n, 1_700_000_000_000 + n, n % 10) for n in range(2500)]
     infos = [{"publishTimestamp": ms, "sequenceId": sequence} for _, ms, sequence in marks]
     expected = {"transactionWritePointer": 7, "messages": infos}
-    answer, pieces = finished(JSON.encoding_published(7, marks))
-    assert (json.loads(answer), pieces) == (expected, 3)
-    answer, pieces = finished(AVRO.encoding_published(7, marks))
-    assert pieces == 3
+    parts = [*JSON.encode_published(7, marks)]
+    assert [part.count(b"{") for part in parts] == [1001, 1000, 500, 0]
+    assert json.loads(b"".join(parts)) == expected
+    parts = [*AVRO.encode_published(7, marks)]
+    assert len(parts) == 5
     schema = fastavro.parse_schema(PUBLISHED)
-    assert fastavro.schemaless_reader(io.BytesIO(answer), schema, None) == expected
+    assert fastavro.schemaless_reader(io.BytesIO(b"".join(parts)), schema, None) == expected
 
 
 def test_the_published_schema_is_that_of_the_answer() -> None:
@@ -77,7 +77,7 @@ def test_an_answer_to_a_publish_is_its_rollback(codec: Codec) -> None:
     @examples()
     @given(st.integers(0, MAX_POINTER), st.lists(marks, min_size=1, max_size=70))
     def compare(pointer: int, places: list[Mark]) -> None:
-        answer = at_once(codec.encoding_published(pointer, places))
+        answer = b"".join(codec.encode_published(pointer, places))
         stamps = [stamp(each.ms, each.sequence) for each in places]
         assert rollback(codec, answer) == Rollback(pointer, stamps)
 
@@ -160,7 +160,7 @@ def test_a_damaged_rollback_by_keys_names_the_part_at_fault(body: bytes, said: s
 @BOTH
 def test_a_time_that_no_entry_has_stays_a_key_that_stores_can_compare(codec: Codec) -> None:
     """Without it the list could be empty, and that means everything."""
-    answer = at_once(codec.encoding_published(7, [Mark(1, 2**63 - 1, 5)]))
+    answer = b"".join(codec.encode_published(7, [Mark(1, 2**63 - 1, 5)]))
     assert rollback(codec, answer) == Rollback(7, [stamp(2**47 - 1, MAX_SEQUENCE)])
     keys = json.dumps({"transactionWritePointer": 7, "rollbackKeys": ["f" * 20]})
     assert rollback(JSON, keys.encode()) == Rollback(7, [stamp(2**47 - 1, MAX_SEQUENCE)])
@@ -264,7 +264,7 @@ def test_any_bytes_are_a_rollback_or_one_error(body: bytes) -> None:
 
 def keys_of(codec: Codec, count: int) -> list[bytes]:
     """Return bodies of rollbacks with this many keys."""
-    bodies = [at_once(codec.encoding_published(7, [Mark(1, 1, 1)] * count))]
+    bodies = [b"".join(codec.encode_published(7, [Mark(1, 1, 1)] * count))]
     if codec is AVRO:
         bodies.append(by_keys(7, [bytes(10)] * count))
     else:
