@@ -42,7 +42,7 @@ def check_master(options: Options, master: str | None) -> None:
 
 
 class OplogDataSource(DataSource):
-    """The data source ``oplog``. docs/sync.md describes its options."""
+    """The data source ``oplog``. docs/reference/sync.md describes its options."""
 
     master: ClassVar[str | None] = None
 

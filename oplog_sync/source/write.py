@@ -35,7 +35,7 @@ class Written(WriterCommitMessage):
 
 
 class Writer(DataSourceArrowWriter):
-    """Appends rows. A log has no rollback; docs/sync.md explains retries."""
+    """Appends rows. A log has no rollback; docs/reference/sync.md explains retries."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         names = set(schema.fieldNames())

@@ -1,7 +1,7 @@
 """Intake by UDP: one operation per datagram.
 
 The event loop reads many datagrams at a time from the socket. asyncudp and a DatagramProtocol lost
-datagrams at loads that this takes without loss (docs/decisions/0007).
+datagrams at loads that this takes without loss (docs/internals/decisions/0007).
 """
 
 import asyncio

@@ -21,8 +21,8 @@ class EventStream(StreamingResponse):
     """The stream of ``consumer``; None answers HEAD with an empty body.
 
     The consumer is disconnected when the response ends, even if its body never began. One task
-    writes, another waits until the client goes (docs/decisions/0012). Nothing is cancelled when the
-    client goes: only the garbage collector could free a cancelled stream.
+    writes, another waits until the client goes (docs/internals/decisions/0012). Nothing is
+    cancelled when the client goes: only the garbage collector could free a cancelled stream.
     """
 
     def __init__(self, hub: Hub, consumer: Consumer | None, headers: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ from oplogd.stream.view import Waiter
 
 # Consumers woken in one turn of the event loop. If all were woken at once, an operation would wait
 # behind a thousand writes at each step between its socket, the store and back
-# (docs/decisions/0010).
+# (docs/internals/decisions/0010).
 _MOST_PER_TURN = 64
 
 # If the consumers of a turn take longer than this, fewer are woken in the next turn.

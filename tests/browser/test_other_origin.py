@@ -14,6 +14,7 @@ from tests.browser.visit import REBOUND, Visit
 from tests.browser.website import Answer, Website
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.clients.restart import agent_on, free_port
+from tests.kits.documents import pages
 from tests.kits.documents.snippets import snippet_of
 from tests.kits.paths import ROOT
 
@@ -186,7 +187,7 @@ async def test_the_example_page_of_the_docs_follows_with_renewed_tokens(
     website: Website, visit: Visit, tmp_path: Path
 ) -> None:
     (snippet,) = re.findall(
-        r"^```html\n(.*?)^```", (ROOT / "docs/reference.md").read_text(), re.DOTALL | re.MULTILINE
+        r"^```html\n(.*?)^```", pages.REFERENCE.read_text(), re.DOTALL | re.MULTILINE
     )
     port = free_port()
     with agent_on(port, tmp_path, "--password", PASSWORD) as agent:
@@ -260,7 +261,7 @@ async def test_the_documented_page_of_another_origin_follows_a_topic_and_resumes
             assert agent.request("POST", f"{topic}/publish", {"messages": payloads}).status == 200
 
         assert agent.request("PUT", topic).status == 200
-        code = snippet_of("docs/clients.md", "page").replace('"oplog-client"', '"./oplog.js"')
+        code = snippet_of(pages.CLIENTS, "page").replace('"oplog-client"', '"./oplog.js"')
         code = code.replace("localhost:8042", f"any:{PASSWORD}@127.0.0.1:{agent.port}")
         website.pages["/"] = html(f"""<!doctype html><html lang="en"><title>topic</title><ol></ol>
             <script type="module">

@@ -17,11 +17,11 @@ from tests.browser.visit import Visit
 from tests.kits.agents.agent import Agent
 from tests.kits.agents.topics import Topic
 from tests.kits.contract.wire import RawStream, Target
-from tests.kits.paths import ROOT
+from tests.kits.documents import pages
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-PICTURE = ROOT / "docs/dashboard.png"
+PICTURE = pages.PICTURE
 WRITES = bool(os.environ.get("OPLOG_UPDATE_DOCS"))
 
 # Between two polls of /status.

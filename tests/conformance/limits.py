@@ -1,4 +1,4 @@
-"""Clients without a behaviour, and the sentence about them in ``docs/clients.md``."""
+"""Clients without a behaviour, and the sentence about them in ``docs/reference/clients.md``."""
 
 # Scenario -> its clients, and words of the table of limits.
 LIMITS: dict[str, tuple[tuple[str, ...], str]] = {

@@ -10,7 +10,7 @@ from tests.conformance import (
 )
 from tests.conformance.clients import EVERY_CLIENT
 from tests.conformance.limits import LIMITS
-from tests.kits.paths import ROOT
+from tests.kits.documents import pages
 
 CONSUMER_SCENARIOS = [
     *stream_scenarios.SCENARIOS,
@@ -38,7 +38,7 @@ def test_a_scenario_that_leaves_a_client_out_is_a_limit() -> None:
 
 
 def test_every_limit_is_documented_and_no_other() -> None:
-    page = (ROOT / "docs" / "clients.md").read_text()
+    page = pages.CLIENTS.read_text()
     section = page.partition("## Behaviours of all clients\n")[2].partition("\n## ")[0]
     table = section.partition("| client | limit |\n")[2]
     documented = [line for line in table.splitlines()[1:] if line.startswith("|")]

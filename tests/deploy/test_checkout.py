@@ -16,6 +16,7 @@ import oplogd
 from tests.deploy.test_install_commands import tracked
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.clients.restart import free_port
+from tests.kits.documents import pages
 from tests.kits.documents.snippets import snippets
 from tests.kits.paths import ROOT
 
@@ -94,16 +95,16 @@ def run(command: str, folder: Path, environ: dict[str, str]) -> str:
     return done.stdout
 
 
-def shown(document: str, first: str) -> str:
+def shown(document: Path, first: str) -> str:
     """Return the snippet of a document that begins with these words."""
-    (found,) = [each.code for each in snippets(ROOT / document) if each.first.startswith(first)]
+    (found,) = [each.code for each in snippets(document) if each.first.startswith(first)]
     return found
 
 
 def test_the_demo_of_the_readme_runs_twice_and_ends_quietly(
     checkout: Path, environ: dict[str, str]
 ) -> None:
-    command = shown("README.md", "make demo").splitlines()[0]
+    command = shown(ROOT / "README.md", "make demo").splitlines()[0]
     for _ in range(2):
         with started(f"exec {command}", checkout, environ) as demo:
             lines = lines_until(demo, "Ctrl-C")
@@ -121,8 +122,8 @@ def test_the_demo_of_the_readme_runs_twice_and_ends_quietly(
 def test_the_commands_are_there_once_the_install_lines_were_pasted(
     checkout: Path, environ: dict[str, str]
 ) -> None:
-    install = shown("README.md", "python3 -m venv .venv")
-    assert install == shown("docs/quickstart.md", "python3 -m venv .venv")
+    install = shown(ROOT / "README.md", "python3 -m venv .venv")
+    assert install == shown(pages.QUICKSTART, "python3 -m venv .venv")
     activate = install.splitlines()[1]
     run(install, checkout, environ)
     names = run(
@@ -141,6 +142,6 @@ def test_the_commands_are_there_once_the_install_lines_were_pasted(
 
 
 def test_the_package_for_a_cluster_is_built(checkout: Path, environ: dict[str, str]) -> None:
-    command = shown("docs/sync.md", "pip wheel").splitlines()[0]
+    command = shown(pages.SYNC, "pip wheel").splitlines()[0]
     run(command, checkout, environ)
     assert (checkout / "oplog.zip").is_file()

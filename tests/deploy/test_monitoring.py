@@ -12,7 +12,7 @@ import yaml
 from oplogd.settings import Settings
 from tests.kits.agents.agent import Agent
 from tests.kits.deploy.files import DEPLOY, must_pass, program, read_yaml, run
-from tests.kits.paths import ROOT
+from tests.kits.documents import pages
 
 PROMETHEUS = DEPLOY / "prometheus"
 DASHBOARD = json.loads((DEPLOY / "grafana/oplog.json").read_text())
@@ -56,9 +56,7 @@ def test_each_alert_fires_in_its_cases_only() -> None:
 
 
 def test_the_guide_lists_each_alert_with_its_severity() -> None:
-    rows = re.findall(
-        r"^\| (`Oplog.*?) \| (\w+) \|", (ROOT / "docs/deployment.md").read_text(), re.MULTILINE
-    )
+    rows = re.findall(r"^\| (`Oplog.*?) \| (\w+) \|", pages.DEPLOYMENT.read_text(), re.MULTILINE)
     listed = {name: severity for names, severity in rows for name in re.findall(r"`(\w+)`", names)}
     assert listed == {rule["alert"]: rule["labels"]["severity"] for rule in rules()}
 

@@ -24,9 +24,10 @@ from oplogd.values import Address
 from oplogd.web.asked import STORE_TIMEOUT_SECONDS
 from oplogd.web.forwarded import VARIABLE, TrustedProxies
 from tests.kits.deploy.files import DEPLOY, manifests, pod_spec, read_yaml, texts
+from tests.kits.documents import pages
 from tests.kits.paths import ROOT
 
-WRITTEN = [DEPLOY, ROOT / "docs/deployment.md"]
+WRITTEN = [DEPLOY, pages.DEPLOYMENT]
 MONGO_URL = "mongodb://oplog:secret@db1/oplog?replicaSet=rs0"
 PORT = Settings().http_address.port
 OF_OTHER_PROGRAMS = {
@@ -70,7 +71,7 @@ def test_every_flag_that_is_named_is_a_flag_of_a_program() -> None:
 
 
 def test_every_file_that_the_guides_name_is_there() -> None:
-    for path, text in texts([DEPLOY / "README.md", ROOT / "docs/deployment.md"]):
+    for path, text in texts([DEPLOY / "README.md", pages.DEPLOYMENT]):
         named = re.findall(r"(?<!/)deploy/[\w./-]*\w", text)
         if path.parent == DEPLOY:
             named += [

@@ -81,19 +81,21 @@ def test_the_site_is_built(checkout: Path) -> None:
     done = run(sys.executable, "-m", "scripts.docs", cwd=checkout)
     assert done.returncode == 0, done.stdout + done.stderr
     site = checkout / "build/site"
-    assert {"index.html", "quickstart.html"} <= {path.name for path in site.iterdir()}
+    assert {"index.html", "start/quickstart.html"} <= {
+        path.relative_to(site).as_posix() for path in site.rglob("*.html")
+    }
     # Every code block is one, also with words for the tests behind its language.
-    quickstart = (checkout / "docs/quickstart.md").read_text()
-    html = (site / "quickstart.html").read_text()
+    quickstart = (checkout / "docs/start/quickstart.md").read_text()
+    html = (site / "start/quickstart.html").read_text()
     assert html.count("<pre") == quickstart.count("\n```") / 2
     assert "producer.py" in html
     # A page outside docs/ that a page links to is part of the site.
     assert (site / "project/CHANGELOG.html").is_file()
-    assert 'href="project/CHANGELOG.html"' in (site / "operations.html").read_text()
+    assert 'href="../project/CHANGELOG.html"' in (site / "operate/operations.html").read_text()
     # Snippets begin and end as in the checkout, and lists with snippets are not cut.
     assert [page for page in site.rglob("*.html") if "```" in page.read_text()] == []
-    assert '"filename">consumer.py<' in (site / "quickstart.html").read_text()
-    assert "<p>Build the packages:</p>" in (site / "releasing.html").read_text()
+    assert '"filename">consumer.py<' in (site / "start/quickstart.html").read_text()
+    assert "<p>Build the packages:</p>" in (site / "internals/releasing.html").read_text()
 
 
 def test_a_broken_link_fails_the_build_of_the_site(checkout: Path, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from tests.kits.deploy.files import (
     program,
     read_yaml,
 )
+from tests.kits.documents import pages
 from tests.kits.documents.snippets import snippets
 from tests.kits.paths import ROOT
 
@@ -256,9 +257,7 @@ def test_the_unit_gives_the_pipe_its_secrets_its_folder_and_the_time_to_stop(
 
 def test_the_guide_runs_commands_as_the_unit_runs_the_pipe() -> None:
     (command_,) = (
-        each.code
-        for each in snippets(ROOT / "docs/deployment.md")
-        if each.first.startswith("systemd-run")
+        each.code for each in snippets(pages.DEPLOYMENT) if each.first.startswith("systemd-run")
     )
     words = shlex.split(command_)
     given = {word.removeprefix("--property=") for word in words if word.startswith("--property=")}

@@ -11,11 +11,11 @@ from prometheus_client.core import Metric
 from oplog_pipe.metrics import registry_of
 from oplog_pipe.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
 from tests.kits.deploy.files import DEPLOY, must_pass, program, read_yaml, run
-from tests.kits.paths import ROOT
+from tests.kits.documents import pages
 
 PROMETHEUS = DEPLOY / "prometheus"
 RULES = read_yaml(PROMETHEUS / "pipe_alerts.yaml")["groups"][0]["rules"]
-GUIDE = ROOT / "docs/pipe-operations.md"
+GUIDE = pages.OPERATE_PIPE
 STATUS = PipeStatus(
     "1.2.3",
     1.0,

@@ -8,11 +8,11 @@ from prometheus_client import generate_latest
 from oplog_relay import DatabaseSettings, MeterRead, Relay, RelaySettings
 from oplog_relay.metrics import Metrics
 from tests.kits.deploy.files import DEPLOY, must_pass, program, read_yaml, run
-from tests.kits.paths import ROOT
+from tests.kits.documents import pages
 
 PROMETHEUS = DEPLOY / "prometheus"
 RULES = read_yaml(PROMETHEUS / "relay_alerts.yaml")["groups"][0]["rules"]
-GUIDE = (ROOT / "docs/relay-operations.md").read_text()
+GUIDE = pages.OPERATE_RELAY.read_text()
 
 
 def exported() -> set[str]:

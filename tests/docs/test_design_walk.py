@@ -1,9 +1,10 @@
-"""The walk in docs/design.md names functions that exist."""
+"""The walk in docs/internals/design.md names functions that exist."""
 
 import ast
 import re
 from collections.abc import Iterator
 
+from tests.kits.documents import pages
 from tests.kits.paths import ROOT
 
 # Names in the walk that are no functions or classes of the agent.
@@ -26,7 +27,7 @@ def defined() -> Iterator[str]:
 
 
 def test_the_walk_names_functions_that_exist_and_has_at_most_30_lines() -> None:
-    design = (ROOT / "docs/design.md").read_text()
+    design = pages.DESIGN.read_text()
     (walk,) = re.findall(r"^## A walk through the code\n\n(.*?)\n+(?=^## )", design, re.M | re.S)
     names = set(re.findall(r"`([^`]+)`", walk)) - OTHERS
     assert len(names) > 25

@@ -35,9 +35,10 @@ from oplogd.settings import Settings
 from oplogd.web.app import create_app
 from tests.kits.agents.agent import Agent, Event, fold
 from tests.kits.clients.restart import agent_on, free_port
+from tests.kits.documents import pages
 from tests.kits.paths import ROOT
 
-REFERENCE = ROOT / "docs/reference.md"
+REFERENCE = pages.REFERENCE
 # Error -> status of the answer to it.
 STATUS_OF = {
     "FilterError": 400,
@@ -264,10 +265,7 @@ def test_every_status_that_an_answer_can_have_is_explained() -> None:
 
 def test_every_trouble_with_the_store_is_explained() -> None:
     table = (
-        (ROOT / "docs/operations.md")
-        .read_text()
-        .partition("| reason | what to do |")[2]
-        .partition("\n\n")[0]
+        pages.OPERATIONS.read_text().partition("| reason | what to do |")[2].partition("\n\n")[0]
     )
     reasons = [row.split("|")[1].strip() for row in table.splitlines()[2:]]
     code = "".join(path.read_text() for path in (ROOT / "oplogd").rglob("*.py"))
@@ -288,7 +286,7 @@ def test_every_trouble_with_the_store_is_explained() -> None:
 
 def test_every_member_of_the_status_is_explained(agent: Agent) -> None:
     status = agent.status()
-    explained = (ROOT / "docs/operations.md").read_text()
+    explained = pages.OPERATIONS.read_text()
     members = {
         name for name in status if name not in ("status", "version", "uptime_seconds", "store")
     }

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.contract.wire import wait_until
+from tests.kits.documents import pages
 from tests.kits.documents.snippets import snippet_of
 from tests.kits.processes import forked
 from tests.kits.processes.forked import Forked
@@ -27,7 +28,7 @@ def running(folder: Path, *command: str) -> Iterator[subprocess.Popen[bytes]]:
 
 def test_the_search_index_forgets_what_a_reset_does_not_bring(tmp_path: Path) -> None:
     for name in ("index.py", "service.py"):
-        code = snippet_of("docs/howto/search-index.md", name)
+        code = snippet_of(pages.HOWTO / "search-index.md", name)
         (tmp_path / name).write_text(code)
     (tmp_path / "new").mkdir()
 
@@ -75,7 +76,7 @@ def test_the_search_index_forgets_what_a_reset_does_not_bring(tmp_path: Path) ->
 
 
 def test_relays_survive_a_kill_and_a_reset_and_send_nothing_round(tmp_path: Path) -> None:
-    (tmp_path / "relay.py").write_text(snippet_of("docs/howto/regions.md", "relay.py"))
+    (tmp_path / "relay.py").write_text(snippet_of(pages.HOWTO / "regions.md", "relay.py"))
     for name in ("west", "east", "new"):
         (tmp_path / name).mkdir()
 

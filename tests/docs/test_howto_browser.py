@@ -12,6 +12,7 @@ import pytest
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.clients.restart import agent_on, free_port
 from tests.kits.contract.wire import wait_until
+from tests.kits.documents import pages
 from tests.kits.documents.snippets import snippet_of
 from tests.kits.web.chromium import chromium
 
@@ -22,7 +23,7 @@ def test_the_page_of_another_origin_follows_and_resumes_and_can_be_loaded_again_
 ) -> None:
     seen: list[str] = []
     changed = threading.Condition()
-    page = snippet_of("docs/howto/browser.md", "page.html")
+    page = snippet_of(pages.HOWTO / "browser.md", "page.html")
     report = """<script>
       const tell = async () => {
         const answer = await fetch("/", { method: "POST", body: document.body.innerText });

@@ -6,12 +6,11 @@ from pathlib import Path
 
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.contract.wire import wait_until
-from tests.kits.documents import strict, walk
+from tests.kits.documents import pages, strict, walk
 from tests.kits.documents.snippets import Snippet, snippets
-from tests.kits.paths import ROOT
 from tests.kits.servers.postgres import PostgresServer
 
-PAGE = ROOT / "docs/howto/outbox.md"
+PAGE = pages.OUTBOX
 # They need packages or containers: tests/deploy/test_checkout.py and tests/deploy try them.
 ELSEWHERE = ("pip install", "docker ")
 # Shorter than the defaults, so that the page need not wait for expiry and back-off.

@@ -6,13 +6,13 @@ from pathlib import Path
 from tests.docs.walk import Walk
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.clock.waiting import attempts
+from tests.kits.documents import pages
 from tests.kits.documents.snippets import snippets
-from tests.kits.paths import ROOT
 from tests.kits.pipe.processes import PipeProcess
 from tests.kits.servers.opensearch import OpenSearchServer
 from tests.kits.servers.postgres import PostgresServer
 
-HOWTO = ROOT / "docs/howto"
+HOWTO = pages.HOWTO
 
 
 def test_a_reader_of_postgres_sees_what_is_shown(tmp_path: Path, postgres: PostgresServer) -> None:

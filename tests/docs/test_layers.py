@@ -1,4 +1,4 @@
-"""The table of docs/design.md agrees with import-linter's contracts, and each contract can fail."""
+"""The table of internals/design.md agrees with import-linter's contracts, and each can fail."""
 
 import re
 import shutil
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.kits.agents.agent import DEADLINE
+from tests.kits.documents import pages
 from tests.kits.paths import ROOT
 from tests.kits.processes.environment import python_program
 
@@ -27,7 +28,7 @@ WITHOUT_ROW = {"values"}
 
 
 def test_each_row_of_the_table_is_a_contract() -> None:
-    text = (ROOT / "docs/design.md").read_text()
+    text = pages.DESIGN.read_text()
     table = text.partition("| does not know |\n")[2].partition("\n\n")[0]
     rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()[1:]]
     assert len(rows) > 5

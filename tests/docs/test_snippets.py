@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kits.documents import pages
 from tests.kits.documents.reader import Reader
 from tests.kits.documents.snippets import Snippet, documents, name_of, snippets
 from tests.kits.paths import ROOT
@@ -21,24 +22,26 @@ ELSEWHERE = {
     "clients/js/README.md": dict.fromkeys(("sh", "js"), CLIENT_DOCS),
     "clients/php/README.md": {"php": CLIENT_DOCS},
     "clients/python/README.md": {"python": CLIENT_DOCS},
-    "docs/clients.md": dict.fromkeys(("python", "sh", "js", "go", "php"), CLIENT_DOCS),
+    "docs/reference/clients.md": dict.fromkeys(("python", "sh", "js", "go", "php"), CLIENT_DOCS),
     "docs/howto/bootstrap.md": dict.fromkeys(("sh", "text"), BOOTSTRAP),
     "docs/howto/outbox.md": dict.fromkeys(("python", "sh", "text", "yaml"), OUTBOX),
     "docs/howto/postgres.md": dict.fromkeys(("python", "sh", "text", "yaml"), PIPE),
     "docs/howto/search-index.md": dict.fromkeys(("python", "sh", "text", "yaml"), PIPE),
-    "docs/pipe.md": {
+    "docs/reference/pipe.md": {
         **dict.fromkeys(("yaml", "text"), "tests/unit/pipe/config/test_docs.py"),
         "python": "tests/unit/pipe/test_docs.py",
     },
-    "docs/pipe-operations.md": dict.fromkeys(("sh", "text"), "tests/unit/pipe/test_cli_docs.py"),
-    "docs/reference.md": {
+    "docs/operate/pipe.md": dict.fromkeys(("sh", "text"), "tests/unit/pipe/test_cli_docs.py"),
+    "docs/reference/reference.md": {
         "json": "tests/docs/test_docs.py",
         "sh": "tests/docs/test_docs.py",
         "html": "tests/browser/test_other_origin.py",
     },
-    "docs/relay-operations.md": {"text": "tests/unit/relay/test_cli_docs.py"},
-    "docs/relay.md": dict.fromkeys(("yaml", "text"), "tests/integration/relay/test_config_docs.py"),
-    "docs/sync.md": {"python": "tests/integration/spark/test_docs.py"},
+    "docs/operate/relay.md": {"text": "tests/unit/relay/test_cli_docs.py"},
+    "docs/reference/relay.md": dict.fromkeys(
+        ("yaml", "text"), "tests/integration/relay/test_config_docs.py"
+    ),
+    "docs/reference/sync.md": {"python": "tests/integration/spark/test_docs.py"},
 }
 
 INSTALLS = "installs packages; tests/deploy/test_checkout.py pastes it into a copy of the checkout"
@@ -62,7 +65,7 @@ NOT_RUN = {
             PICTURE
         ),
     },
-    "docs/deployment.md": {
+    "docs/operate/deployment.md": {
         "docker build --file deploy/Containerfile --tag oplogd .": f"needs Docker; {NAMES}",
         "docker compose --file deploy/compose.yaml up --build --detach": f"needs Docker; {NAMES}",
         "python3 -m venv /opt/oplog": f"needs root and systemd; {NAMES}",
@@ -84,7 +87,7 @@ NOT_RUN = {
             "tests/integration/spark/job/test_submit.py runs the script"
         ),
     },
-    "docs/design.md": {
+    "docs/internals/design.md": {
         "producers ──UDP──► ingest/udp ─┐                                  "
         "┌─► stream ──► consumers": PICTURE,
         "┌──────────── oplog_relay ─────────────────────────────────────────────┐": PICTURE,
@@ -104,7 +107,7 @@ NOT_RUN = {
         "service ── one transaction ──► orders + outbox ◄── marks, deletes ── oplog-relay"
         " ── publishes ──► oplogd ──► consumers": PICTURE,
     },
-    "docs/relay.md": {
+    "docs/reference/relay.md": {
         "publishes with its term": PICTURE,
     },
     "docs/howto/search-index.md": {
@@ -124,21 +127,21 @@ NOT_RUN = {
         'service ── "order 1 changed" ──► oplogd ──► oplog-pipe ── one row per order ──►'
         " PostgreSQL": PICTURE,
     },
-    "docs/pipe.md": {
+    "docs/reference/pipe.md": {
         "┌───────────────────────── oplog-pipe ──────────────────────────┐": PICTURE,
     },
-    "docs/migration.md": {
+    "docs/operate/migration.md": {
         'db.oplog_states.countDocuments({ event: "insert" });': MONGOSH,
         "db.oplog_ops_of_first_server.drop();": MONGOSH,
         "db.oplog_ops.drop();": MONGOSH,
     },
-    "docs/releasing.md": {"make dist": "tests/deploy/test_packages.py runs it"},
-    "docs/mongodb.md": {
+    "docs/internals/releasing.md": {"make dist": "tests/deploy/test_packages.py runs it"},
+    "docs/operate/mongodb.md": {
         "pip install -c constraints.txt -e '.[mongo]'": "needs a package index",
         "oplogd --mongo-url 'mongodb://db1,db2,db3/oplog?replicaSet=rs0'": "needs a replica set",
     },
-    "docs/quickstart.md": {"python3 -m venv .venv": INSTALLS},
-    "docs/sync.md": {
+    "docs/start/quickstart.md": {"python3 -m venv .venv": INSTALLS},
+    "docs/reference/sync.md": {
         "pip install -c constraints.txt -e '.[sync]'": (
             "tests/deploy/test_packages.py installs the extra"
         ),
@@ -201,17 +204,21 @@ def test_nothing_is_listed_that_is_not_there() -> None:
         if first not in there.get(name, set())
     }
     assert stale == set()
+    places = {name: path for name, path in vars(pages).items() if isinstance(path, Path)}
+    constants = {path: f"pages.{name}" for name, path in places.items()}
     for name, modules in ELSEWHERE.items():
         for language, module in modules.items():
             assert any(snippet.language == language for snippet in snippets(ROOT / name))
-            assert Path(name).name in (ROOT / module).read_text(encoding="utf-8")
+            text = (ROOT / module).read_text(encoding="utf-8")
+            assert Path(name).name in text or constants.get(ROOT / name, name) in text
 
 
 @pytest.mark.parametrize("info", ["", "toml", "js", "sh sometimes", "python unused.py"])
 def test_a_new_snippet_that_is_not_run_is_noticed(info: str) -> None:
     language, _, word = info.partition(" ")
     new = Snippet(1, language, word, "something new\n", "")
-    assert unaccounted("docs/quickstart.md", [*snippets(ROOT / "docs/quickstart.md"), new]) == [new]
+    page = pages.QUICKSTART
+    assert unaccounted(name_of(page), [*snippets(page), new]) == [new]
 
 
 def walked(document: Path) -> bool:
@@ -222,7 +229,7 @@ def walked(document: Path) -> bool:
 
 
 # These documents are read with the commands as they are installed, the others with forks of them.
-INSTALLED = {"docs/quickstart.md"}
+INSTALLED = {"docs/start/quickstart.md"}
 # Command -> arguments of Python.
 COMMANDS = {
     "oplogctl": "-m oplogc.ctl",

@@ -40,7 +40,7 @@ class Program(NamedTuple):
 
 
 FOLLOW = (
-    Program("docs/quickstart.md", "consumer.py"),
+    Program("docs/start/quickstart.md", "consumer.py"),
     Program("docs/howto/search-index.md", "index.py"),
     Program(
         "docs/howto/regions.md",
@@ -50,7 +50,7 @@ FOLLOW = (
     Program(DEPLOY, "consumer.py"),
 )
 SEND = (
-    Program("docs/quickstart.md", "producer.py"),
+    Program("docs/start/quickstart.md", "producer.py"),
     Program("docs/howto/search-index.md", "service.py", ("insert", "x1", "title")),
 )
 ASK_NO_AGENT = {("docs/howto/search-index.md", "search.py")}
@@ -63,8 +63,8 @@ SERVICES = {
     ("docs/howto/regions.md", "regions.py"),
     ("docs/howto/search-index.md", "api.py"),
     ("docs/howto/search-index.md", "titles.py"),
-    ("docs/pipe.md", "printing.py"),
-    ("docs/pipe.md", "shape.py"),
+    ("docs/reference/pipe.md", "printing.py"),
+    ("docs/reference/pipe.md", "shape.py"),
 }
 
 

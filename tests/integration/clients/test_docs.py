@@ -1,4 +1,4 @@
-"""The snippets of docs/clients.md and the READMEs of the clients run, also after a restart."""
+"""The snippets of reference/clients.md and the READMEs of the clients run, also after a restart."""
 
 import os
 import re
@@ -13,7 +13,7 @@ import pytest
 
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.clients.restart import agent_on, free_port
-from tests.kits.documents import strict
+from tests.kits.documents import pages, strict
 from tests.kits.paths import ROOT
 from tests.kits.processes import forked
 from tests.kits.processes.commands import Commands
@@ -21,7 +21,7 @@ from tests.kits.servers.mongo import GO_FLAGS, go_program
 
 CLIENTS = ROOT / "clients"
 LANGUAGES = ("go", "js", "php", "python")
-PAGE = ROOT / "docs" / "clients.md"
+PAGE = pages.CLIENTS
 READMES = [CLIENTS / language / "README.md" for language in LANGUAGES]
 # These packages are taken from the checkout by other means.
 INSTALLS = ("pip install", "npm install", "composer require", "go mod edit")
@@ -158,7 +158,7 @@ def test_a_readme_shows_how_to_send_and_how_to_follow(readme: Path) -> None:
     code = "".join(each.code for each in snippets(readme) if each.language == readme.parent.name)
     assert "roducer" in code
     assert "onsumer" in code
-    assert "/docs/clients.md#" in readme.read_text(encoding="utf-8")
+    assert "/docs/reference/clients.md#" in readme.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

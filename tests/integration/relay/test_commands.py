@@ -24,15 +24,15 @@ from oplog_relay.outbox import OutboxWriter
 from oplog_relay.schema import ddl
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.clients.restart import free_port
+from tests.kits.documents import pages
 from tests.kits.mongo.agents import wait_for
-from tests.kits.paths import ROOT
 from tests.kits.processes.forked import Forked
 from tests.kits.proxies.http import Fault, HttpProxy
 from tests.kits.relay.processes import BEGINS, ENDS, RelayProcess
 from tests.kits.servers.postgres import PostgresServer
 from tests.kits.servers.scripted import ScriptedServer
 
-PAGE = (ROOT / "docs/relay-operations.md").read_text()
+PAGE = pages.OPERATE_RELAY.read_text()
 Captured = pytest.CaptureFixture[str]
 PASSWORD = "pw-%s-of-the-test"
 AUTH = {"Authorization": f"Basic {b64encode(f':{PASSWORD}'.encode()).decode()}"}

@@ -15,11 +15,11 @@ from oplog_kit.texts import duration_text
 from oplog_relay.config import load
 from oplog_relay.fields import FIELDS, Field, Kind, range_text
 from oplog_relay.settings import DatabaseSettings, RelaySettings
+from tests.kits.documents import pages
 from tests.kits.documents.snippets import snippets
-from tests.kits.paths import ROOT
 from tests.kits.relay.settings_file import LEAST, SettingsFile
 
-PAGE = ROOT / "docs/relay.md"
+PAGE = pages.RELAY
 DEFAULTS = RelaySettings("", DatabaseSettings(""))
 
 

@@ -1,4 +1,4 @@
-"""The snippets and examples of docs/sync.md run as shown."""
+"""The snippets and examples of docs/reference/sync.md run as shown."""
 
 import os
 import re
@@ -17,12 +17,11 @@ from oplog_sync.source.options import OPTION_NAMES
 from tests.kits.agents.agent import Agent
 from tests.kits.clients.restart import agent_on, free_port
 from tests.kits.contract.wire import wait_until
-from tests.kits.paths import ROOT
+from tests.kits.documents import pages
 from tests.kits.spark.helpers import append, live, log, operation
 
-_FOLDER = ROOT / "docs"
-DOCS = (_FOLDER / "sync.md").read_text()
-REFERENCE = (_FOLDER / "reference.md").read_text()
+DOCS = pages.SYNC.read_text()
+REFERENCE = pages.REFERENCE.read_text()
 
 
 def test_the_snippets_run_in_their_order_and_again_after_the_agent_was_restarted(

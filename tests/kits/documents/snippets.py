@@ -58,7 +58,7 @@ def snippets(document: Path) -> list[Snippet]:
     return found
 
 
-def snippet_of(document: str, word: str) -> str:
+def snippet_of(document: Path, word: str) -> str:
     """Return the code of the only snippet with this word after its language."""
-    (found,) = [each.code for each in snippets(ROOT / document) if each.word == word]
+    (found,) = [each.code for each in snippets(document) if each.word == word]
     return found

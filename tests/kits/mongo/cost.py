@@ -1,6 +1,6 @@
 """Round trips per 1,000 operations.
 
-`python -m tests.kits.mongo.cost` prints the table of `docs/mongodb.md`.
+`python -m tests.kits.mongo.cost` prints the table of `docs/operate/mongodb.md`.
 """
 
 import asyncio

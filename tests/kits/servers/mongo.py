@@ -2,8 +2,8 @@
 
 FerretDB (a small Go main) has capped collections and tailable cursors, and keeps its data over a
 kill. It is slow, so it serves for small data only. mongo-java-server (a small Java main) is fast
-and in memory, and has neither. `docs/mongodb.md` lists the properties that only a real server can
-show. Run as a program, this builds both into `.cache`.
+and in memory, and has neither. `docs/operate/mongodb.md` lists the properties that only a real
+server can show. Run as a program, this builds both into `.cache`.
 """
 
 import fcntl

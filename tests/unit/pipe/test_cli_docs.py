@@ -16,10 +16,10 @@ from oplog_pipe.cli import main
 from oplog_pipe.commands.group import command
 from oplog_pipe.commitlog import CommitLog, Mode, NewEntry, OffsetLog
 from oplog_pipe.record import Record, encode_record
+from tests.kits.documents import pages
 from tests.kits.documents.snippets import Snippet, snippets
-from tests.kits.paths import ROOT
 
-PAGE = ROOT / "docs/pipe-operations.md"
+PAGE = pages.OPERATE_PIPE
 # Of the entries of the folder.
 TIME = "2026-01-31T12:00:00.000Z"
 NOON = 1_769_860_800_000

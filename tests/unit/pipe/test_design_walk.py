@@ -1,9 +1,10 @@
-"""The walk of a message through the pipe, in docs/design.md, names functions that exist."""
+"""The walk of a message through the pipe, in internals/design.md, names functions that exist."""
 
 import ast
 import re
 from collections.abc import Iterator
 
+from tests.kits.documents import pages
 from tests.kits.paths import ROOT
 
 # Names in the walk that are methods of every sink.
@@ -24,7 +25,7 @@ def defined() -> Iterator[str]:
 
 
 def test_the_walk_names_functions_that_exist() -> None:
-    design = (ROOT / "docs/design.md").read_text()
+    design = pages.DESIGN.read_text()
     _, _, walk = design.partition("**One message through the pipe**\n\n")
     names = set(re.findall(r"`([^`]+)`", walk.partition("\n\n")[0])) - OF_SINKS
     assert len(names) > 20

@@ -1,4 +1,4 @@
-"""The Python code of docs/pipe.md does what the page says, and its tables agree with the code."""
+"""The Python code of reference/pipe.md does what it says, and its tables agree with the code."""
 
 import re
 from typing import Any
@@ -9,16 +9,16 @@ from oplog_pipe import exits
 from oplog_pipe.commitlog import Mode
 from oplog_pipe.message import Message
 from oplog_pipe.sinks.base import Sink
+from tests.kits.documents import pages
 from tests.kits.documents.snippets import snippet_of
-from tests.kits.paths import ROOT
 
-PAGE = ROOT / "docs/pipe.md"
+PAGE = pages.PIPE
 
 
 def defined(name: str) -> dict[str, Any]:
     """Return what a file of the page defines."""
     names: dict[str, Any] = {}
-    exec(compile(snippet_of("docs/pipe.md", name), name, "exec"), names)
+    exec(compile(snippet_of(pages.PIPE, name), name, "exec"), names)
     return names
 
 

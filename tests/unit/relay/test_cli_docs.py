@@ -24,10 +24,10 @@ from oplog_relay.note import note, read_note
 from oplog_relay.place import Place
 from oplog_relay.progress import progress
 from oplog_relay.schema import ddl
+from tests.kits.documents import pages
 from tests.kits.documents.snippets import snippets
-from tests.kits.paths import ROOT
 
-PAGE = ROOT / "docs/relay-operations.md"
+PAGE = pages.OPERATE_RELAY
 OUTPUTS = {
     snippet.first.split()[2]: snippet.code.splitlines()
     for snippet in snippets(PAGE)

@@ -11,6 +11,7 @@ from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.clients.following import Following
 from tests.kits.clients.restart import agent_on, free_port
 from tests.kits.contract.wire import wait_until
+from tests.kits.documents import pages
 from tests.kits.documents.snippets import snippets
 from tests.kits.paths import ROOT
 from tests.kits.proxies.chaos import ChaosProxy
@@ -133,9 +134,7 @@ def test_a_restart_and_a_kill_lose_nothing(tmp_path: Path, node: str) -> None:
 
 def documented(word: str, agent_port: int) -> str:
     (found,) = [
-        each
-        for each in snippets(ROOT / "docs/clients.md")
-        if (each.language, each.word) == ("js", word)
+        each for each in snippets(pages.CLIENTS) if (each.language, each.word) == ("js", word)
     ]
     return found.code.replace("localhost:8042", f"127.0.0.1:{agent_port}")
 

@@ -1,6 +1,7 @@
 """A race of two clients for one document has one winner: leases and take-overs rely on that.
 
-FerretDB by itself fails here; the gate before its stand-in makes it hold, see `docs/mongodb.md`.
+FerretDB by itself fails here; the gate before its stand-in makes it hold, see
+`docs/operate/mongodb.md`.
 Run as a program, this counts the races with two winners, with the gate and without.
 """
 

@@ -1,4 +1,4 @@
-"""docs/migration.md: from the first server and back, with the commands of the page."""
+"""docs/operate/migration.md: from the first server and back, with the commands of the page."""
 
 import asyncio
 import re
@@ -14,12 +14,12 @@ from oplogd.errors import StoreUnavailableError
 from oplogd.event_id import EventId
 from oplogd.store.mongo import MongoStore
 from oplogd.stream.start import Since, resolve
+from tests.kits.documents import pages
 from tests.kits.mongo.fixtures import MakeStore
 from tests.kits.mongo.operations import live_states, op, whole_log
-from tests.kits.paths import ROOT
 
 Document = dict[str, Any]
-PAGE = (ROOT / "docs/migration.md").read_text(encoding="utf-8")
+PAGE = pages.MIGRATION.read_text(encoding="utf-8")
 COMMAND = re.compile(r"db\.(\w+)\.(\w+)\((.*)\);")
 
 

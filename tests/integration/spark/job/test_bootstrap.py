@@ -4,8 +4,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from tests.kits.documents import pages
 from tests.kits.documents.reader import Reader
-from tests.kits.paths import ROOT
 from tests.kits.spark.helpers import sync
 
 
@@ -19,4 +19,4 @@ def test_the_pasted_howto_prints_the_shown_output_again_after_a_restart(
         ).table()
 
     with Reader(tmp_path, {"oplog-sync": oplog_sync}) as reader:
-        reader.read_twice(ROOT / "docs/howto/bootstrap.md")
+        reader.read_twice(pages.HOWTO / "bootstrap.md")

@@ -25,10 +25,10 @@ from oplog_pipe.settings import (
     SourceSettings,
 )
 from oplog_pipe.sinks.options import CustomOptions
+from tests.kits.documents import pages
 from tests.kits.documents.snippets import snippets
-from tests.kits.paths import ROOT
 
-PAGE = ROOT / "docs/pipe.md"
+PAGE = pages.PIPE
 # Values that a setting has if nothing but the required ones is given.
 REQUIRED = {"path": "", "url": "", "urls": (), "database": "", "agents": (), "target": ""}
 
