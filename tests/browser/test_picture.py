@@ -1,4 +1,4 @@
-"""A busy agent on the dashboard. With OPLOG_UPDATE_DOCS=1 the picture of the docs is made again."""
+"""A busy agent on the dashboard. OPLOG_UPDATE_DOCS=1 makes the pictures of the docs again."""
 
 import os
 import random
@@ -21,7 +21,7 @@ from tests.kits.documents import pages
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-PICTURE = pages.PICTURE
+PICTURES = {"light": pages.PICTURE, "dark": pages.DARK_PICTURE}
 WRITES = bool(os.environ.get("OPLOG_UPDATE_DOCS"))
 
 # Between two polls of /status.
@@ -107,5 +107,5 @@ async def test_a_busy_agent_fits_on_the_dashboard(
             assert await page.evaluate(width)
             picture = await page.screenshot(path=tmp_path / f"{theme}.png")
             visit.check()
-    if WRITES and theme == "light":
-        PICTURE.write_bytes(picture)
+    if WRITES:
+        PICTURES[theme].write_bytes(picture)

@@ -6,6 +6,7 @@ DOCS = ROOT / "docs"
 
 QUICKSTART = DOCS / "start/quickstart.md"
 PICTURE = DOCS / "start/dashboard.png"
+DARK_PICTURE = DOCS / "start/dashboard-dark.png"
 
 HOWTO = DOCS / "howto"
 OUTBOX = HOWTO / "outbox.md"
