@@ -187,7 +187,7 @@ async def test_the_example_page_of_the_docs_follows_with_renewed_tokens(
     website: Website, visit: Visit, tmp_path: Path
 ) -> None:
     (snippet,) = re.findall(
-        r"^```html\n(.*?)^```", pages.REFERENCE.read_text(), re.DOTALL | re.MULTILINE
+        r"^```html\n(.*?)^```", pages.PASSWORDS.read_text(), re.DOTALL | re.MULTILINE
     )
     port = free_port()
     with agent_on(port, tmp_path, "--password", PASSWORD) as agent:

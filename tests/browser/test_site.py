@@ -41,8 +41,8 @@ def test_the_pages_are_those_of_the_checkout(site: Path) -> None:
     assert [page for page in site.rglob("*.html") if "```" in page.read_text()] == []
     assert "<p>Build the packages:</p>" in (site / "docs/internals/releasing.html").read_text()
     # A bar in a row of a table is no end of a cell, and has no backslash before it.
-    reference = (site / "docs/reference/reference.html").read_text()
-    assert "<code>--udp-listen ADDRESS|off</code>" in reference
+    flags = (site / "docs/reference/flags.html").read_text()
+    assert "<code>--udp-listen ADDRESS|off</code>" in flags
 
 
 def test_home_is_the_readme_and_the_groups_stand_in_the_order_of_the_map(site: Path) -> None:

@@ -38,7 +38,6 @@ from tests.kits.clients.restart import agent_on, free_port
 from tests.kits.documents import pages
 from tests.kits.paths import ROOT
 
-REFERENCE = pages.REFERENCE
 # Error -> status of the answer to it.
 STATUS_OF = {
     "FilterError": 400,
@@ -230,32 +229,46 @@ def test_the_reference_has_every_metric_that_is_exported(agent: Agent) -> None:
     check_generated("metrics", metric_names(agent))
 
 
+def test_the_first_page_of_the_reference_names_every_other_page() -> None:
+    index = (pages.REFERENCE / "README.md").read_text()
+    named = re.findall(r"^\| \[.+?\]\(([\w-]+\.md)\) \|", index, re.MULTILINE)
+    assert sorted(named) == sorted(
+        page.name for page in pages.REFERENCE.glob("*.md") if page.name != "README.md"
+    )
+
+
 def check_generated(name: str, current: str) -> None:
-    text = REFERENCE.read_text()
     pattern = re.compile(rf"(<!-- {name}: .*? -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+    ((page, text),) = (
+        (page, text)
+        for page in pages.REFERENCE.glob("*.md")
+        if pattern.search(text := page.read_text())
+    )
     written, parts = pattern.subn(lambda found: f"{found[1]}\n{current}\n\n{found[2]}", text)
     assert parts == 1
     if os.environ.get("OPLOG_UPDATE_DOCS"):
-        REFERENCE.write_text(written)
+        page.write_text(written)
     else:
         assert text == written, "write the generated parts again with OPLOG_UPDATE_DOCS=1"
 
 
 def test_the_reference_has_every_event_and_exit_code(agent: Agent) -> None:
-    text = REFERENCE.read_text()
+    text = pages.STREAM.read_text()
     table = text[text.index("| event | id | data |") :].partition("\n\n")[0]
     assert re.findall(r"`(\w+)`", " ".join(row.split("|")[1] for row in table.splitlines())) == [
         *EVENTS,
         "reset",
         "live",
     ]
-    codes = re.findall(r"^\| (\d) \|", text.partition("## Exit codes")[2], re.MULTILINE)
+    codes = re.findall(
+        r"^\| (\d) \|", pages.FLAGS.read_text().partition("## Exit codes")[2], re.MULTILINE
+    )
     known = {value for name, value in vars(server).items() if name.startswith("EXIT_")}
     assert {int(code) for code in codes} == known | {2}  # 2: a bad setting
 
 
 def test_every_status_that_an_answer_can_have_is_explained() -> None:
-    text = REFERENCE.read_text()
+    text = pages.ERRORS.read_text()
     table = text[text.index("| status | when |") :].partition("\n\n")[0]
     explained = {
         code for row in table.splitlines() for code in re.findall(r"\b\d{3}\b", row.split("|")[1])
@@ -328,7 +341,7 @@ def anchors(document: Path) -> set[str]:
 def test_the_operation_of_the_reference_is_accepted_and_again_after_a_restart(
     tmp_path: Path,
 ) -> None:
-    (operation,) = snippets(REFERENCE, "json")
+    (operation,) = snippets(pages.INGEST, "json")
     port = free_port()
     for _ in range(2):
         with agent_on(port, tmp_path) as agent:
@@ -346,7 +359,7 @@ def test_the_operation_of_the_reference_is_accepted_and_again_after_a_restart(
 def test_the_token_of_the_reference_opens_the_stream_and_again_after_a_restart(
     tmp_path: Path,
 ) -> None:
-    (command,) = snippets(REFERENCE, "sh")
+    (command,) = snippets(pages.PASSWORDS, "sh")
     port = free_port()
     for _ in range(2):
         with agent_on(port, tmp_path, "--password", "secret") as agent:

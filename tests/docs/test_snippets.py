@@ -32,8 +32,8 @@ ELSEWHERE = {
         "python": "tests/unit/pipe/test_docs.py",
     },
     "docs/operate/pipe.md": dict.fromkeys(("sh", "text"), "tests/unit/pipe/test_cli_docs.py"),
-    "docs/reference/reference.md": {
-        "json": "tests/docs/test_docs.py",
+    "docs/reference/ingest.md": {"json": "tests/docs/test_docs.py"},
+    "docs/reference/passwords.md": {
         "sh": "tests/docs/test_docs.py",
         "html": "tests/browser/test_other_origin.py",
     },

@@ -21,7 +21,7 @@ from tests.kits.documents import pages
 from tests.kits.spark.helpers import append, live, log, operation
 
 DOCS = pages.SYNC.read_text()
-REFERENCE = pages.REFERENCE.read_text()
+COMMANDS = pages.COMMANDS.read_text()
 
 
 def test_the_snippets_run_in_their_order_and_again_after_the_agent_was_restarted(
@@ -53,7 +53,7 @@ def test_the_snippets_run_in_their_order_and_again_after_the_agent_was_restarted
 
 
 def test_every_flag_option_and_column_is_in_the_documentation() -> None:
-    undocumented = {flag.name for flag in flag_table() if f"`{flag.name}" not in REFERENCE}
+    undocumented = {flag.name for flag in flag_table() if f"`{flag.name}" not in COMMANDS}
     names = {*OPTION_NAMES, *full_schema().fieldNames()}
     assert undocumented | {name for name in names if f"`{name}`" not in DOCS} == set()
 
