@@ -148,19 +148,22 @@ class Keeper:
         anything is removed. Raises LogError.
         """
         self.compact()
-        while self._room.is_lacking and not self._stopping.is_set():
+        while (number := self._room.lacking) is not None and not self._stopping.is_set():
             self._flush()
             self.compact()
+            if self._room.lacking != number:
+                continue
             closed = [each.newest for each in self._log.segments if each.closed]
-            match decide(closed, self._holders()) if self._room.is_lacking else None:
+            match decide(closed, self._holders()):
                 case None:
-                    break
+                    self._room.grant(number)
+                    return
                 case Wait(reasons):
-                    self._room.refuse(f"{_FULL}: {'; '.join(reasons)}")
+                    self._room.refuse(number, f"{_FULL}: {'; '.join(reasons)}")
                     return
                 case GiveUp(names, offset):
                     self._give_up(names, offset)
-        self._room.grant()
+        self._room.wake()
 
     def _holders(self) -> list[Holder]:
         running = [

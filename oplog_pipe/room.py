@@ -20,7 +20,10 @@ class Room:
     """``max_bytes`` of the log; None: no bound. ``clock``: seconds.
 
     - ``reason``: why the sources wait, as a sentence; None: they do not.
-    - ``asked``: called when an append begins to wait.
+    - ``asked``: called when an append begins to wait, and at each of its looks.
+
+    One append waits at a time. Its wait has a number: an answer that comes too late is for another
+    wait, and does not count.
     """
 
     def __init__(
@@ -35,6 +38,7 @@ class Room:
         self._log = log
         self._clock = clock
         self._changed = threading.Condition()
+        self._number = 0
         self._wanted = 0
         self._granted = False
         self._since = 0.0
@@ -60,6 +64,7 @@ class Room:
         """
         with self._changed:
             self._since = self._clock()
+            self._number += 1
             while not self._granted and self._lacks(size):
                 if is_over():
                     return self._end(fits=False)
@@ -82,23 +87,26 @@ class Room:
             self._changed.notify_all()
 
     @property
-    def is_lacking(self) -> bool:
-        """Whether something must leave the log."""
-        return not self._granted and self._lacks(self._wanted)
+    def lacking(self) -> int | None:
+        """The number of the wait for which something must leave the log; None: nothing must."""
+        with self._changed:
+            is_waiting = self._wanted > 0 and not self._granted
+            return self._number if is_waiting and self._lacks(self._wanted) else None
 
     def _lacks(self, size: int) -> bool:
         return self.max_bytes is not None and self._log.bytes + size > self.max_bytes
 
-    def grant(self) -> None:
-        """Let the next append go on: nothing can leave."""
+    def grant(self, number: int) -> None:
+        """Let the append of a wait go on: nothing can leave."""
         with self._changed:
-            self._granted = self._wanted > 0
-            self._changed.notify_all()
+            if self._wanted and number == self._number:
+                self._granted = True
+                self._changed.notify_all()
 
-    def refuse(self, reason: str) -> None:
-        """Note why there is no room yet."""
+    def refuse(self, number: int, reason: str) -> None:
+        """Note why the append of a wait has no room yet."""
         with self._changed:
-            if not self._wanted:
+            if not self._wanted or number != self._number:
                 return
             self.reason = reason
             if not self._told and self._clock() - self._since >= _TELL_AFTER:

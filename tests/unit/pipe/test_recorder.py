@@ -178,7 +178,8 @@ async def test_an_append_waits_until_there_is_room(tmp_path: Path) -> None:
         async with asyncio.timeout(DEADLINE):
             await asked.wait()
             assert log.end == 0
-            room.grant()
+            assert room.lacking is not None
+            room.grant(room.lacking)
             while log.end < 2:
                 await asyncio.sleep(0.001)
     assert one.position == f"{1:024x}"

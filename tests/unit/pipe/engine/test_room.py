@@ -79,11 +79,12 @@ def test_a_wait_is_told_if_it_lasts_and_ends_with_a_grant(
     def ask() -> None:
         nonlocal now, asked
         asked += 1
-        room.refuse(f"reason {asked}")
+        assert room.lacking is not None
+        room.refuse(room.lacking, f"reason {asked}")
         assert room.status().waits == f"reason {asked}"
         assert (not caplog.records) == (asked < 3)
         if asked == 3:
-            room.grant()
+            room.grant(room.lacking)
         now += 5
 
     room = Room(log, ENTRY, lambda: now)
@@ -96,7 +97,7 @@ def test_a_wait_is_told_if_it_lasts_and_ends_with_a_grant(
         "the commit log has room again, and the sources go on",
     ]
     assert room.status().waits is None
-    assert not room.is_lacking
+    assert room.lacking is None
     assert not room.wait(ENTRY + 1, lambda: asked == 4)
     log.close()
 
@@ -198,6 +199,42 @@ def test_an_append_has_room_if_nothing_can_leave(tmp_path: Path) -> None:
     found.room.max_bytes = 0
     assert found.has_room()
     assert (found.log.oldest, found.log.bytes) == (9, 2 * ENTRY)
+
+
+def test_a_late_answer_lets_no_other_append_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Bounded(tmp_path)
+    found.add("well", 9)
+    room, is_over = found.room, threading.Event()
+    asked = threading.Semaphore(0)
+    passed: list[bool] = []
+
+    def append_twice() -> None:
+        passed.append(room.wait(ENTRY, lambda: False))
+        room.max_bytes = 0
+        passed.append(room.wait(ENTRY, is_over.is_set))
+
+    def decide_late(closed: list[int], holders: list[Holder]) -> object:
+        answer = decide(closed, holders)
+        room.max_bytes = None
+        room.asked = asked.release
+        room.wake()
+        assert asked.acquire(timeout=DEADLINE)
+        return answer
+
+    monkeypatch.setattr("oplog_pipe.keeper.decide", decide_late)
+    keeper = Keeper(found.log, found.kept, held={}, interval=LONG, room=room)
+    room.max_bytes, room.asked = 0, asked.release
+    appends = threading.Thread(target=append_twice)
+    appends.start()
+    assert asked.acquire(timeout=DEADLINE)
+    room.asked = lambda: None
+    keeper.make_room()
+    is_over.set()
+    room.wake()
+    appends.join(DEADLINE)
+    assert passed == [True, False]
 
 
 def test_a_place_that_was_given_up_is_not_taken_back() -> None:
