@@ -33,9 +33,9 @@ class Delivery:
 
     - ``single_until``: messages up to this offset are written one at a time; ``FOR_EVER``: all.
     - ``draining``: nothing is appended after it is set. ``left``: stop behind the present message.
-    - ``now``: seconds.
-    - ``worked``: called after a call of the sink has succeeded.
+    - ``now``: seconds. ``worked``: called after a call of the sink has succeeded.
     - ``written``, ``filtered``: numbers of messages since the start.
+    - ``is_at_copy``: whether a call that begins or ends a copy runs, or is repeated.
     """
 
     def __init__(
@@ -56,18 +56,16 @@ class Delivery:
         worked: Callable[[], None],
     ) -> None:
         self.written = self.filtered = 0
+        self.is_at_copy = False
         self.single_until = single_until
         self._name = settings.name
         self._sink = sink
-        self._prepare = preparing
-        self._patience = patience
-        self._log = log
-        self._place = place
+        self._prepare, self._patience = preparing, patience
+        self._log, self._place = log, place
         self._letters = letters
         self._retry = retry
         self._now = now
-        self._draining = draining
-        self._left = left
+        self._draining, self._left = draining, left
         self._worked = worked
         # Keys of entries behind a letter that is held.
         self._pending: dict[str, int] = {}
@@ -117,8 +115,7 @@ class Delivery:
         self._begin_again()
         self._patience.forget()
 
-    def _is_passed_over(self) -> bool:
-        """Return whether the sink has given up the place of the batch."""
+    def _is_passed_over(self) -> bool:  # the sink has given up the place of the batch
         return self._batch.next <= self._place.offset
 
     def _begin_again(self) -> None:
@@ -267,7 +264,7 @@ class Delivery:
         keys = {entry.key: entry.offset}
         match found:
             case CopyBegins(source, generation):
-                self._call(lambda: self._sink.begin_copy(generation, source))
+                self._call(lambda: self._sink.begin_copy(generation, source), at_copy=True)
                 logger.info("sink %r: a copy of %s begins", self._name, source)
             case CopyEnds(source, generation):
                 assert record.copy is not None
@@ -279,12 +276,12 @@ class Delivery:
 
     def _end_copy(self, generation: int, source: str, *, is_whole: bool) -> None:
         if is_whole:
-            self._call(lambda: self._sink.end_copy(generation, source))
+            self._call(lambda: self._sink.end_copy(generation, source), at_copy=True)
             logger.info("sink %r: the copy of %s is complete", self._name, source)
             return
         if isinstance(self._sink, Abandoning):
             sink = self._sink
-            self._call(lambda: sink.abandon_copy(generation, source))
+            self._call(lambda: sink.abandon_copy(generation, source), at_copy=True)
         if self._place.copy_due >= 0:
             return  # another copy comes
         logger.warning(
@@ -293,7 +290,11 @@ class Delivery:
             self._name, source, PROGRAM, source,
         )  # fmt: skip
 
-    def _call(self, call: Callable[[], None]) -> None:
+    def _call(self, call: Callable[[], None], *, at_copy: bool = False) -> None:
         """Call the sink, again and again while it fails for a while."""
-        self._retry(call)
+        self.is_at_copy = at_copy
+        try:
+            self._retry(call)
+        finally:
+            self.is_at_copy = False
         self._worked()

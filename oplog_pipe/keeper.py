@@ -13,27 +13,30 @@ from oplog_pipe.commitlog.offsets import OffsetLog
 from oplog_pipe.exits import PROGRAM
 from oplog_pipe.making_room import GiveUp, Holder, Wait, decide
 from oplog_pipe.room import Room
+from oplog_pipe.settings import OPLOG
+from oplog_pipe.status import WAITS_FOR_COPY
 from oplog_pipe.worker import Worker
 
 _FULL = "the commit log has reached max_log_bytes, and the sources wait"
+# A sink hangs if it acknowledges nothing for so many seconds, although there are entries. A call
+# that begins or ends a copy does not count until it fails: it may work through large tables.
+_HANGS_AFTER = 300.0
 
 logger = logging.getLogger("oplog_pipe")
-
-
-# Seconds without an acknowledgement after which a sink hangs.
-_HANGS_AFTER = 300.0
 
 
 class Kept(NamedTuple):
     """``topics``: no copy brings their messages again, so the sink never gives up its place.
 
-    ``backlog``: of the sink at the start; None: copies bring all of it again.
+    ``backlog``: of the sink at the start; None: copies bring all of it again. ``has_copies``:
+    whether a source of the oplog is in the settings.
     """
 
     worker: Worker
     offsets: OffsetLog
     topics: Sequence[str] = ()
     backlog: Backlog | None = None
+    has_copies: bool = True
 
 
 class Keeper:
@@ -68,7 +71,7 @@ class Keeper:
         self._now = now
         self._flushing = threading.Lock()
         self._flushed = {each.worker.name: each.worker.offset for each in kept}
-        # When a sink has last acknowledged something, or had nothing to do.
+        # When a sink has last acknowledged something, had nothing to do, or was at a copy.
         self._moved = dict.fromkeys(self._flushed, now())
         self._stopping = threading.Event()
         self._advanced = threading.Event()
@@ -122,7 +125,7 @@ class Keeper:
                     worker.flushed(changes)
                     self._flushed[worker.name] = max(self._flushed[worker.name], *changes.values())
                     self._moved[worker.name] = self._now()
-                elif worker.offset == self._log.end - 1:
+                elif worker.is_at_copy or worker.offset == self._log.end - 1:
                     self._moved[worker.name] = self._now()
 
     def compact(self) -> None:
@@ -186,19 +189,25 @@ class Keeper:
         has_failed = worker.is_parked or self._now() - self._moved[worker.name] >= _HANGS_AFTER
         waits = counted(self._log.end - 1 - self._flushed[worker.name], "entry", "entries")
         if not has_failed:
-            return f"sink {worker.name!r} has still to write {waits}"
-        lost = list(kept.topics)
-        if not lost and kept.backlog is not None:
-            source = kept.backlog.lost_behind(self._flushed[worker.name])
-            lost = [] if source is None else [f"source {source!r}"]
-        if lost:
+            present = "begins or ends a copy, and " if worker.is_at_copy else ""
+            return f"sink {worker.name!r} {present}has still to write {waits}"
+        if lost := self._lost(kept):
             return (
-                f"sink {worker.name!r} does not work, has still to write {waits}, and no copy"
-                f" brings messages of {', '.join(lost)} again: mend its target,"
-                " raise max_log_bytes, or give the sink up: remove it from the settings and run"
-                f" `{PROGRAM} offset delete {worker.name}`"
+                f"sink {worker.name!r} does not work, has still to write {waits}, and {lost}:"
+                " mend its target, raise max_log_bytes, or give the sink up: remove it from the"
+                f" settings and run `{PROGRAM} offset delete {worker.name}`"
             )
         return None
+
+    def _lost(self, kept: Kept) -> str | None:
+        """Return why no copy can bring again all that a sink has still to write; None: it can."""
+        lost = list(kept.topics)
+        if not lost and not kept.has_copies:
+            return f"there is no source of {OPLOG} that could copy it again"
+        if not lost and kept.backlog is not None:
+            source = kept.backlog.lost_behind(self._flushed[kept.worker.name])
+            lost = [] if source is None else [f"source {source!r}"]
+        return f"no copy brings messages of {', '.join(lost)} again" if lost else None
 
     def _give_up(self, names: Sequence[str], offset: int) -> None:
         for worker, *_ in self._kept:
@@ -206,8 +215,8 @@ class Keeper:
             if worker.name in names and worker.give_up(offset) and not was_due:
                 logger.warning(
                     "sink %r gives up its place, because the commit log has reached max_log_bytes:"
-                    " it does not get %d entries from offset %d to %d; it gets a copy once it has"
-                    " written a message", worker.name, offset - before, before + 1, offset,
+                    " it does not get %d entries from offset %d to %d; %s",
+                    worker.name, offset - before, before + 1, offset, WAITS_FOR_COPY,
                 )  # fmt: skip
 
     def _flush_often(self) -> None:

@@ -1,21 +1,27 @@
-"""Makes the sinks of the settings and their workers."""
+"""Makes the sinks of the settings and their workers, and tells what starts."""
 
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from oplog_kit.texts import counted
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.dead_letters import DeadLetters
 from oplog_pipe.delivery import FOR_EVER
+from oplog_pipe.exits import PROGRAM
 from oplog_pipe.retry import Clock
-from oplog_pipe.settings import PipeSettings, SinkSettings
+from oplog_pipe.settings import OPLOG, PipeSettings, SinkSettings
 from oplog_pipe.sinks.base import Mirroring, Owned, Sink
 from oplog_pipe.start import Start, owner_of
+from oplog_pipe.status import GAVE_UP, WAITS_FOR_COPY
 from oplog_pipe.steps import Steps, build_steps
 from oplog_pipe.wholeness import Wholeness
 from oplog_pipe.worker import Worker
 
 Build = Callable[[SinkSettings, Path], Sink]
+
+logger = logging.getLogger("oplog_pipe")
 
 
 class Made(NamedTuple):
@@ -73,6 +79,34 @@ def make_workers(
             )
         )
     return workers
+
+
+def tell_start(settings: PipeSettings, log: CommitLog, workers: Sequence[Worker]) -> bool:
+    """Log what starts. Return whether the sources wait for backlogs."""
+    logger.info(
+        "folder %s, %s; sources: %s; sinks: %s",
+        settings.dir, counted(log.end, "entry", "entries"),
+        ", ".join(each.name for each in settings.sources),
+        ", ".join(f"{each.name} ({each.type})" for each in settings.sinks),
+    )  # fmt: skip
+    for name in [each.name for each in workers if each.copy_due >= 0]:
+        if any(each.log == OPLOG for each in settings.sources):
+            logger.warning("sink %r %s; %s", name, GAVE_UP, WAITS_FOR_COPY)
+        else:
+            logger.error(
+                "sink %r %s; no source of %s is in the settings that could copy the objects again:"
+                " add one to sources, or remove the sink and run `%s offset delete %s`",
+                name, GAVE_UP, OPLOG, PROGRAM, name,
+            )  # fmt: skip
+    backlogs = [
+        f"{each.name} {log.end - 1 - each.offset:,}" for each in workers if not each.is_ready
+    ]
+    if backlogs:
+        logger.info(
+            "recovery: the sources wait until sinks have written their backlogs, one message"
+            " at a time: %s", ", ".join(backlogs),
+        )  # fmt: skip
+    return bool(backlogs)
 
 
 def _sink_builder() -> Build:

@@ -9,7 +9,6 @@ from typing import Protocol
 
 import msgspec
 
-from oplog_kit.texts import counted
 from oplog_pipe.ages import Ages
 from oplog_pipe.backlog import Backlog
 from oplog_pipe.commitlog.log import CommitLog
@@ -17,11 +16,11 @@ from oplog_pipe.errors import PipeError
 from oplog_pipe.exits import EXIT_OK
 from oplog_pipe.failures import PipeFailures
 from oplog_pipe.keeper import Keeper, Kept
-from oplog_pipe.opening import Build, make_sinks, make_workers
+from oplog_pipe.opening import Build, make_sinks, make_workers, tell_start
 from oplog_pipe.private import close_to_others
 from oplog_pipe.retry import Clock
 from oplog_pipe.room import Room
-from oplog_pipe.settings import PipeSettings, SourceSettings
+from oplog_pipe.settings import OPLOG, PipeSettings, SourceSettings
 from oplog_pipe.sources import Sources
 from oplog_pipe.start import Copies, begin, held_by_others, topics_of
 from oplog_pipe.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
@@ -81,6 +80,7 @@ class Pipe:
         self._failures = PipeFailures()
         self._hanging = False
         self._recovers = False
+        self._has_copies = any(each.log == OPLOG for each in settings.sources)
 
     @property
     def hangs(self) -> bool:
@@ -96,7 +96,8 @@ class Pipe:
         self._news = asyncio.Event()
         try:
             self._open()
-            self._tell_start()
+            assert self._log is not None
+            self._recovers = tell_start(self._settings, self._log, self._workers)
             for worker in self._workers:
                 worker.start()
             assert self._keeper is not None
@@ -150,6 +151,7 @@ class Pipe:
                     start.offsets,
                     topics_of(each, settings.sources),
                     Backlog(log, each, settings.sources),
+                    self._has_copies,
                 )
                 for each, worker, start in zip(settings.sinks, workers, starts, strict=True)
             ],
@@ -160,25 +162,6 @@ class Pipe:
             failed=self._changed,
         )
         self._workers = workers
-
-    def _tell_start(self) -> None:
-        assert self._log is not None
-        settings, end = self._settings, self._log.end
-        logger.info(
-            "folder %s, %s; sources: %s; sinks: %s",
-            settings.dir, counted(end, "entry", "entries"),
-            ", ".join(each.name for each in settings.sources),
-            ", ".join(f"{each.name} ({each.type})" for each in settings.sinks),
-        )  # fmt: skip
-        backlogs = [
-            f"{each.name} {end - 1 - each.offset:,}" for each in self._workers if not each.is_ready
-        ]
-        if backlogs:
-            logger.info(
-                "recovery: the sources wait until sinks have written their backlogs, one message"
-                " at a time: %s", ", ".join(backlogs),
-            )  # fmt: skip
-        self._recovers = bool(backlogs)
 
     def _changed(self) -> None:
         """Look at the threads again. Called in any of them."""
@@ -205,7 +188,7 @@ class Pipe:
                     if self._recovers:
                         logger.info("recovery is complete")
                     following = self._follow()
-                if any(each.wants_copy for each in self._workers):
+                if self._has_copies and any(each.wants_copy for each in self._workers):
                     following = await self._copy_again(following)
                 if following is not None and following.done():
                     return following
@@ -228,7 +211,8 @@ class Pipe:
     ) -> "asyncio.Task[None] | None":
         """Let the sources copy all objects for sinks that had given up their place.
 
-        Returns the task that follows them: a new one if they had to begin again.
+        No source needs to begin again if a copy that serves them is under way in each. Returns the
+        task that follows the sources: a new one if some had to begin again.
         """
         assert self._sources is not None
         due = {each: each.copy_due for each in self._workers if each.wants_copy}

@@ -72,8 +72,8 @@ class Retry:
             except (Exception, SystemExit) as error:
                 raise SinkError(of_code(error)) from error
             else:
+                self.error = None
                 if failures:
-                    self.error = None
                     logger.info("sink %r works again", self._name)
                 return result
             self.error = str(failure)

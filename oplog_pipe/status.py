@@ -4,6 +4,15 @@ from typing import Literal
 
 import msgspec
 
+from oplog_pipe.exits import PROGRAM
+
+GAVE_UP = "gave up its place, because the log had reached max_log_bytes"
+WAITS_FOR_COPY = (
+    "it waits for its next message, and gets a copy once it has written one; to copy at once, stop"
+    f" the pipe, run `{PROGRAM} copy`, and start it"
+)
+"""Says what a sink does that has given up its place."""
+
 
 class SourceStatus(msgspec.Struct, frozen=True):
     """- ``phase``: ``copy`` from ``reset`` to ``live``; ``changes`` while states changed since the
@@ -39,8 +48,8 @@ class SinkStatus(msgspec.Struct, frozen=True):
       transforms and fetches; ``dead``: written to the dead-letter file.
     - ``error``: the transient failure that is being tried again, or the one that stopped the pipe.
     - ``not_whole``: sources whose last copy lacked messages for this sink. Its end removed nothing.
-    - ``notice``: what an operator should know although the sink works, such as messages that seem
-      to go round.
+    - ``notice``: what an operator should know besides failures, such as messages that seem to go
+      round, or that the sink waits for a message since it has given up its place.
     - ``copy_due``: it has given up its place, because the log had reached ``max_log_bytes``, and
       gets a copy once it has written a message.
     """

@@ -18,7 +18,7 @@ from oplog_pipe.reasons import of_code
 from oplog_pipe.retry import FIRST_PAUSE, Clock, LeftError, Retry
 from oplog_pipe.settings import SinkSettings
 from oplog_pipe.sinks.base import Mirroring, Sink, Versioned
-from oplog_pipe.status import SinkStatus
+from oplog_pipe.status import GAVE_UP, WAITS_FOR_COPY, SinkStatus
 from oplog_pipe.steps import Steps
 from oplog_pipe.wholeness import Wholeness
 
@@ -129,6 +129,11 @@ class Worker:
         return self._parked is not None
 
     @property
+    def is_at_copy(self) -> bool:
+        """Whether a call that begins or ends a copy runs and has not failed. It may take long."""
+        return self._delivery.is_at_copy and self._retry.error is None
+
+    @property
     def is_done(self) -> bool:
         return self._is_done
 
@@ -183,9 +188,14 @@ class Worker:
             retries=self._retry.retries,
             error=self._parked or self._retry.error if self.error is None else str(self.error),
             not_whole=self._place.not_whole,
-            notice=self._sink.notice if isinstance(self._sink, Mirroring) else None,
+            notice=self._notice(),
             copy_due=self._place.copy_due >= 0,
         )
+
+    def _notice(self) -> str | None:
+        if self._place.copy_due >= 0:
+            return f"{GAVE_UP}; {WAITS_FOR_COPY}"
+        return self._sink.notice if isinstance(self._sink, Mirroring) else None
 
     def _phase(self) -> Literal["recovery", "single", "bulk", "parked", "stopped"]:
         if self.is_done:

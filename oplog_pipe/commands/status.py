@@ -15,7 +15,14 @@ from oplog_pipe.exits import PROGRAM
 from oplog_pipe.listen import ask
 from oplog_pipe.operate import Folder, SinkOffsets, log_status, view
 from oplog_pipe.settings import PipeSettings
-from oplog_pipe.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
+from oplog_pipe.status import (
+    GAVE_UP,
+    WAITS_FOR_COPY,
+    LogStatus,
+    PipeStatus,
+    SinkStatus,
+    SourceStatus,
+)
 from oplog_pipe.streams import START, is_oplog
 from oplogc.answers import printable
 
@@ -167,7 +174,11 @@ def _errors(live: PipeStatus) -> list[str]:
         *([live.log.waits] if live.log.waits else []),
         *(f"source {each.name}: {each.error}" for each in live.sources if each.error),
         *(f"sink {each.name}: {each.error}" for each in live.sinks if each.error),
-        *(f"sink {each.name}: {each.notice}" for each in live.sinks if each.notice),
+        *(
+            f"sink {each.name}: {each.notice}"
+            for each in live.sinks
+            if each.notice and not each.copy_due  # a sink with a copy due gets a sentence below
+        ),
         *(sentence for each in live.sinks for sentence in _not_whole(each)),
     ]
     return _told(told)
@@ -180,10 +191,7 @@ def _told(sentences: Iterable[str]) -> list[str]:
 
 def _not_whole(sink: SinkStatus | SinkOffsets) -> Iterator[str]:
     if sink.copy_due:
-        yield (
-            f"sink {sink.name}: gave up its place, because the log had reached max_log_bytes; it"
-            " gets a copy once it has written a message"
-        )
+        yield f"sink {sink.name}: {GAVE_UP}; {WAITS_FOR_COPY}"
         return
     for source in sink.not_whole:
         yield (

@@ -172,8 +172,9 @@ async def test_status_shows_the_figures_of_a_running_pipe(
         "the log is full: mend it",
         "source ns/a: no agent\\nanswers",
         "sink search: HTTP 503",
-        "sink copy: gave up its place, because the log had reached max_log_bytes; it gets a copy"
-        " once it has written a message",
+        "sink copy: gave up its place, because the log had reached max_log_bytes; it waits for its"
+        " next message, and gets a copy once it has written one; to copy at once, stop the pipe,"
+        " run `oplog-pipe copy`, and start it",
     ]
     (line,) = await run_status(capsys, "--json", "-f", str(file))
     assert json.loads(line) == {"live": True, **msgspec.to_builtins(status)}

@@ -6,8 +6,8 @@ from msgspec import Raw
 
 from oplog_pipe.commitlog import Mode, NewEntry
 from oplog_pipe.record import Record, encode_record
+from tests.unit.pipe.engine.bound import ENTRY, SOON, BoundFolder, Target, changes, until
 from tests.unit.pipe.engine.engine import RecordingSink, sink
-from tests.unit.pipe.engine.test_room import ENTRY, SOON, BoundFolder, Target, changes, until
 
 
 async def test_messages_of_a_source_that_left_the_settings_are_not_given_up(tmp_path: Path) -> None:

@@ -50,6 +50,8 @@ def test_pauses_double_up_to_ten_seconds_until_retry_for_is_over() -> None:
     assert script.pauses == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 7.3])
     assert calls[-1] == pytest.approx(130.0)
     assert (retry.retries, retry.error) == (9, "the server is away")
+    retry(lambda: None)
+    assert retry.error is None
 
 
 def test_jitter_shortens_a_pause_by_half_at_most() -> None:
