@@ -59,25 +59,29 @@ class Lanes:
         """Write the statements of ``count`` lanes. ``keep`` False: roll them back.
 
         Return for each lane the rows that its statements have changed. Raises SinkError after the
-        end of all transactions.
+        end of all transactions. Any other exception closes all connections.
         """
         changed: list[list[int]] = []
         errors: list[SinkError] = []
         sent: list[Session] = []
         self._has_failed = True
         may_upload = all(each.may_upload for each in self._sessions)
-        for number, session in enumerate(self._sessions[:count]):
-            try:
-                session.send(build(number, may_upload), keep=keep)
-                sent.append(session)
-            except SinkError as error:
-                errors.append(error)
-                break
-        for session in sent:
-            try:
-                changed.append(session.finish())
-            except SinkError as error:
-                errors.append(error)
+        try:
+            for number, session in enumerate(self._sessions[:count]):
+                try:
+                    session.send(build(number, may_upload), keep=keep)
+                    sent.append(session)
+                except SinkError as error:
+                    errors.append(error)
+                    break
+            for session in sent:
+                try:
+                    changed.append(session.finish())
+                except SinkError as error:
+                    errors.append(error)
+        except BaseException:
+            self.close()
+            raise
         if errors:
             # A repetition tells the others.
             raise next((each for each in errors if each.transient), errors[0])

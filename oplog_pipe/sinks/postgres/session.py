@@ -111,10 +111,13 @@ class Session:
         return self._connection
 
     def close(self) -> None:
+        """Close the connection, also if ``finish`` was not called after ``send``."""
         if self._connection is not None:
             connection, self._connection = self._connection, None
             with suppress(psycopg.Error):
                 connection.close()
+        with suppress(psycopg.Error):
+            self._sending.close()
 
     def _bound(self, statements: int | None) -> float | None:
         # Begin and commit are statements, too.

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from zlib import crc32
 
 from psycopg.errors import InsufficientPrivilege
 
@@ -69,13 +70,15 @@ class PostgresSink:
             logger.warning("sink %r: %s", self._owner.sink, self._remark)
 
     def write(self, messages: Sequence[Message]) -> None:
+        tables = self._collapse(messages)
         try:
-            self._write(messages)
+            self._write(tables)
         except SinkError as error:
             if error.transient or isinstance(error, TargetError):
                 raise
-            if error.index is not None or len(messages) == 1:
-                error.index = 0 if len(messages) == 1 else error.index
+            if len(messages) == 1:
+                error.index = 0
+            if error.index == 0:
                 raise
             raise self._blame(messages, error) from error
 
@@ -127,11 +130,15 @@ class PostgresSink:
         assert self._owner is not None
         return str(self._owner)
 
-    def _write(self, messages: Sequence[Message], *, keep: bool = True) -> None:
-        """Write messages. ``keep`` False: roll it back."""
+    def _collapse(self, messages: Sequence[Message]) -> Collapsed:
+        """Return what is to be written. Raises SinkError for the name of a table."""
         tables = collapse(messages, self._places.remembering(), self._id.of)
         for objects in tables.values():
             self._places.check(*next(iter(objects.values())))
+        return tables
+
+    def _write(self, tables: Collapsed, *, keep: bool = True) -> None:
+        """Write messages. ``keep`` False: roll it back."""
         try:
             if new := tables.keys() - self._judged:
                 self._session.run(partial(self._judge_new, new), statements=None)
@@ -182,8 +189,11 @@ class PostgresSink:
             owner.check(f"table {table}", max(row[2] for row in found))
 
     def _blame(self, messages: Sequence[Message], found: SinkError) -> SinkError:
-        """Return the error with the index of the first message that is refused by itself."""
-        start, end = 0, len(messages)
+        """Return the error with the index of the first message that is refused by itself.
+
+        ``found.index``: of a message that is, but need not be the first one; None: not known.
+        """
+        start, end = 0, len(messages) if found.index is None else found.index + 1
         try:
             while end - start > 1:
                 middle = (start + end) // 2
@@ -199,7 +209,7 @@ class PostgresSink:
 
     def _refusal(self, messages: Sequence[Message]) -> SinkError | None:
         try:
-            self._write(messages, keep=False)
+            self._write(self._collapse(messages), keep=False)
         except SinkError as error:
             if error.transient:
                 raise
@@ -265,7 +275,7 @@ class PostgresSink:
 
 
 def _split(tables: Collapsed, count: int) -> list[Collapsed]:
-    """Divide the objects by their ids."""
+    """Divide the objects by their ids, in each process alike."""
     if count == 1:
         return [tables]
     parts: list[Collapsed] = [{} for _ in range(count)]
@@ -273,5 +283,5 @@ def _split(tables: Collapsed, count: int) -> list[Collapsed]:
         for part in parts:
             part[table] = {}
         for id, numbered in objects.items():
-            parts[hash(id) % count][table][id] = numbered
+            parts[crc32(id.encode(errors="replace")) % count][table][id] = numbered
     return parts

@@ -1,18 +1,22 @@
 """Large batches into PostgreSQL: two connections, and COPY into a temporary table."""
 
+import asyncio
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
 
 import psycopg
 import pytest
+from psycopg.pq import PipelineStatus, TransactionStatus
 
-from oplog_pipe.errors import SinkError, TargetError
+from oplog_pipe.errors import ConfigError, SinkError, TargetError
 from oplog_pipe.message import Message
 from oplog_pipe.sinks.options import PostgresOptions
 from oplog_pipe.sinks.postgres import PostgresSink
-from oplog_pipe.sinks.postgres.lanes import LANES, SPLIT_FROM
-from oplog_pipe.sinks.postgres.rows import COPY_FROM
+from oplog_pipe.sinks.postgres.lanes import LANES, SPLIT_FROM, Lanes
+from oplog_pipe.sinks.postgres.rows import COPY_FROM, Statement
+from oplog_pipe.sinks.postgres.session import Session
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.clock.waiting import attempts
 from tests.kits.pipe.messages import OPLOG, message, owner, version
@@ -204,3 +208,51 @@ def test_a_message_that_is_no_json_is_named_in_a_batch_that_is_split(
         assert (caught.value.transient, caught.value.index) == (False, 50)
         sink.write(batch(SPLIT_FROM))
     assert count(target) == SPLIT_FROM
+
+
+@pytest.mark.parametrize("refused", list(combinations([3, 50, 199], 2)))
+@pytest.mark.parametrize("fault", ["json", "owner", "both"])
+def test_of_several_messages_that_are_refused_the_first_one_is_named(
+    fault: str, refused: tuple[int, int], target: PostgresTarget
+) -> None:
+    messages = batch(SPLIT_FROM, first=1)
+    for each in refused if fault == "json" else refused[1:] if fault == "both" else ():
+        messages[each].data = {"x": object()}
+    with opened(target.sink(), owner("other")) as other:
+        other.write([message(0, f"id{each}") for each in ("x", *refused)])
+    if fault == "json":
+        target.run("DELETE FROM video")
+    with opened(target.sink()) as sink, pytest.raises(SinkError) as caught:
+        sink.write(messages)
+    assert caught.value.index == refused[0]
+
+
+@pytest.mark.parametrize("error", [MemoryError, asyncio.CancelledError, ConfigError])
+@pytest.mark.parametrize("place", ["build", "send", "finish"])
+def test_no_connection_is_left_within_a_transaction_by_an_error_between_the_two(
+    place: str, error: type[BaseException], target: PostgresTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lanes = Lanes(target.url, DEADLINE, creates=True)
+    assert lanes.count(SPLIT_FROM) == LANES
+    with monkeypatch.context() as patch:
+
+        def fail(*_: object, **__: object) -> None:
+            raise error("not of the driver")
+
+        def build(number: int, _: bool) -> list[Statement]:
+            if number == 1 and place != "finish":
+                if place == "build":
+                    fail()
+                patch.setattr(Session, "_begin", fail)
+            elif number == 1:
+                patch.setattr(Session, "finish", fail)
+            return [Statement(b"SELECT %b::int", (1,), [])]
+
+        with pytest.raises(error):
+            lanes.write(LANES, build, keep=True)
+    for session in lanes._sessions:
+        connection = session.connect()
+        assert connection.info.pipeline_status == PipelineStatus.OFF
+        assert connection.info.transaction_status == TransactionStatus.IDLE
+        assert session.run(lambda it: it.execute("SELECT 7").fetchone()) == (7,)
+    lanes.close()

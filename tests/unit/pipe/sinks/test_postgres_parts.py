@@ -11,6 +11,8 @@ from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.sinks.postgres import arrays
 from oplog_pipe.sinks.postgres.address import conninfo, unverified
 from oplog_pipe.sinks.postgres.failures import failure, refusal
+from oplog_pipe.sinks.postgres.sink import _split
+from tests.kits.pipe.messages import message
 
 ROOT = Path("/etc/pipe")
 
@@ -130,3 +132,9 @@ def test_arrays_are_those_of_psycopg() -> None:
     assert arrays.numbers([1 << 40, -(1 << 62)]) == by_psycopg(numbers)
     moments: list[object] = [datetime(1969, 1, 1, tzinfo=UTC), datetime(2026, 1, 31, tzinfo=UTC)]
     assert arrays.times([-31_536_000_000, 1_769_817_600_000]) == by_psycopg(moments)
+
+
+def test_the_objects_of_a_batch_are_divided_in_each_process_alike() -> None:
+    objects = {id: (0, message(0, id)) for id in ["a", "b", "c", "d", "\ud800"]}
+    parts = _split({"video": objects}, 2)
+    assert [list(each["video"]) for each in parts] == [["d", "\ud800"], ["a", "b", "c"]]
