@@ -268,27 +268,27 @@ class Delivery:
                 logger.info("sink %r: a copy of %s begins", self._name, source)
             case CopyEnds(source, generation):
                 assert record.copy is not None
-                is_whole = self._place.end_copy(source, record.copy)
-                self._end_copy(generation, source, is_whole=is_whole)
+                is_whole = self._end_copy(generation, source, record.copy)
                 keys[not_whole_key(source)] = -1 if is_whole else entry.offset
         self._place.acknowledge(entry.offset, keys)
         self._batch = Batch(entry.offset + 1, self._limits)
 
-    def _end_copy(self, generation: int, source: str, *, is_whole: bool) -> None:
-        if is_whole:
+    def _end_copy(self, generation: int, source: str, begin: int) -> bool:
+        """Return whether the copy is whole. ``begin``: offset of its entry ``reset``."""
+        if self._place.end_copy(source, begin):
             self._call(lambda: self._sink.end_copy(generation, source), at_copy=True)
             logger.info("sink %r: the copy of %s is complete", self._name, source)
-            return
+            return True
         if isinstance(self._sink, Abandoning):
             sink = self._sink
             self._call(lambda: sink.abandon_copy(generation, source), at_copy=True)
-        if self._place.copy_due >= 0:
-            return  # another copy comes
-        logger.warning(
-            "sink %r: copy not whole: it did not get every message of the copy of %s, so the end of"
-            " the copy has removed nothing; mend the reason, stop the pipe, and run `%s copy %s`",
-            self._name, source, PROGRAM, source,
-        )  # fmt: skip
+        if not self._place.is_followed(begin):
+            logger.warning(
+                "sink %r: copy not whole: it did not get every message of the copy of %s, so the"
+                " end of the copy has removed nothing; mend the reason, stop the pipe, and run"
+                " `%s copy %s`", self._name, source, PROGRAM, source,
+            )  # fmt: skip
+        return False
 
     def _call(self, call: Callable[[], None], *, at_copy: bool = False) -> None:
         """Call the sink, again and again while it fails for a while."""

@@ -30,7 +30,7 @@ class Place:
         self._wholeness = wholeness
         self._ready_at = ready_at
         self._changed = changed
-        self.copy_due = copy_due
+        self.copy_due = self._given_up = copy_due
         self._has_returned = False
         self._lock = threading.Lock()
         self._unflushed: dict[str, int] = {}
@@ -87,7 +87,7 @@ class Place:
             if offset <= self.offset:
                 return False
             self._wholeness.miss(offset)
-            self.offset = self.copy_due = offset
+            self.offset = self.copy_due = self._given_up = offset
             self._has_returned = False
             self._unflushed |= {
                 "": offset,
@@ -108,6 +108,10 @@ class Place:
         """Return whether a copy that ends is whole. ``begin``: offset of its entry ``reset``."""
         with self._lock:
             return self._wholeness.end(source, begin)
+
+    def is_followed(self, begin: int) -> bool:
+        """Return whether another copy comes behind one that began at an offset."""
+        return begin <= self._given_up
 
     def take_unflushed(self) -> dict[str, int]:
         """Return what has changed in the offset log since the last call, by its keys."""

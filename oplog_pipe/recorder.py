@@ -205,7 +205,7 @@ def _encode(
     """
     name, matches = track.name, track.matches
     position, copy, copied, is_live = track.position, track.copy, track.copied, track.is_live
-    newest_ms = track.newest_ms
+    last_copy, newest_ms = track.last_copy, track.newest_ms
     received = filtered = 0
     for item in items:
         position = item.event_id
@@ -213,7 +213,8 @@ def _encode(
             continue
         op = item.op
         if op == "reset":
-            copy, copied, is_live = end + len(entries), 0, False
+            copy = last_copy = end + len(entries)
+            copied, is_live = 0, False
             record = Record(name, position, op, copy=copy)
             entries.append(NewEntry(now_ms(), Mode.COPY, control_key(name), encode_record(record)))
             continue
@@ -236,7 +237,7 @@ def _encode(
 
     def advance() -> None:
         track.position, track.copy, track.copied, track.is_live = position, copy, copied, is_live
-        track.newest_ms = newest_ms
+        track.last_copy, track.newest_ms = last_copy, newest_ms
         track.received += received
         track.filtered += filtered
 

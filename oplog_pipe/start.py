@@ -29,9 +29,9 @@ class Copies(Protocol):
         """
 
     def without_copy(self, since: int) -> list[str]:
-        """Return the sources of the oplog without a copy that is under way or comes.
+        """Return the sources of the oplog without a copy behind an offset.
 
-        A copy counts if it began behind the offset ``since``.
+        A copy counts that is about to begin, or has begun behind ``since``, also if it is complete.
         """
 
 

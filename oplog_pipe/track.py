@@ -19,6 +19,9 @@ class Track:
 
     The recorder's thread changes it; ``error``, ``connected``, ``copy_total`` and ``witness``
     belong to the source. Any thread may read it.
+
+    - ``copy``: offset at which the copy began that is under way; None: none is.
+    - ``last_copy``: the same of the last one, under way or complete; -1: not known.
     """
 
     def __init__(self, settings: SourceSettings, found: SourceCheckpoint) -> None:
@@ -36,6 +39,7 @@ class Track:
         """Continue from this state."""
         self.position = found.position
         self.copy = found.copy
+        self.last_copy = -1 if found.copy is None else found.copy
         self.copied = found.copied
         self.copy_total = found.copy_total
         self.is_live = not is_replicated(found.position)
@@ -51,8 +55,9 @@ class Track:
         self.begin(SourceCheckpoint(self.log, START, 0, store=store))
 
     def has_copy(self, since: int) -> bool:
-        """Return whether a copy is under way that began behind an offset, or is about to begin."""
-        return self.position == START if self.copy is None else self.copy > since
+        """Return whether the last copy began behind an offset, or one is about to begin."""
+        begins = self.copy is None and self.position == START
+        return begins or self.last_copy > since
 
     def checkpoint(self, end: int) -> SourceCheckpoint:
         witness = self.witness

@@ -127,7 +127,8 @@ async def test_a_copy_begins_again_between_two_runs_unless_there_is_one(tmp_path
         settings = [source(agent.url), topic]
         async with running(tmp_path / "log", source(agent.url)) as pipe:
             await pipe.until_end(3)
-            await pipe.until(lambda: pipe.sources.without_copy(-1) == ["oplog"])
+            await pipe.until(lambda: pipe.sources.without_copy(0) == ["oplog"])
+            assert pipe.sources.without_copy(-1) == []
             pipe.task.cancel()
             await asyncio.wait({pipe.task})
             pipe.sources.restart_copy(["oplog"])
@@ -139,12 +140,13 @@ async def test_a_copy_begins_again_between_two_runs_unless_there_is_one(tmp_path
             task.cancel()
             await asyncio.wait({task})
             assert [each.copy for each in written(pipe.log)] == [0, 0, 0, 3, 3, 3]
+            assert [pipe.sources.without_copy(each) for each in (2, 3)] == [[], ["oplog"]]
         log = CommitLog.open(tmp_path / "log")
         assert Sources(settings, log, tmp_path / "log").without_copy(5) == ["oplog"]
         log.close()
 
 
-def test_a_copy_that_is_under_way_counts_if_it_began_behind_the_offset() -> None:
+def test_a_copy_counts_if_it_began_behind_the_offset() -> None:
     found = Track(source("http://localhost"), SourceCheckpoint("system/oplog", "0", 9))
     assert found.has_copy(8)
     found.begin(SourceCheckpoint("system/oplog", "0", 12, copy=9))

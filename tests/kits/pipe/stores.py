@@ -80,6 +80,7 @@ class Source:
 
     def restart(self) -> None:
         self.copy: int | None = None
+        self.last_copy = -1
         self.witness: Witness | None = None
         self._begin("0")
 
@@ -113,10 +114,8 @@ class Source:
         self.waiting = [*begin, *self.store.states(int(position)), "live"]
 
     def has_copy(self, since: int) -> bool:
-        """Return whether a copy is under way that began behind an offset, or is about to begin."""
-        if self.waiting[:1] == ["reset"]:
-            return True
-        return self.copy is not None and self.copy > since
+        """Return whether the last copy began behind an offset, or one is about to begin."""
+        return self.waiting[:1] == ["reset"] or self.last_copy > since
 
     def fork(self) -> "Source":
         found = copy(self)
@@ -130,7 +129,8 @@ class Source:
             if item is None:
                 return
             if item == "reset":
-                self.copy, self.position = offset, "1"
+                self.copy = self.last_copy = offset
+                self.position = "1"
                 self.witness = Witness("1", self.store.head)
                 yield _entry(control_key(SOURCE), Record(SOURCE, "p", "reset", copy=offset))
             elif item == "live":

@@ -202,3 +202,20 @@ async def test_a_sink_that_waits_for_a_message_says_how_a_copy_comes_at_once(
         running.sources.log.append(changes(1))
         await until(lambda: running.pipe.status().sinks[0].notice is None)
     assert f"sink 'c0' {told}" in caplog.messages
+
+
+def test_the_end_of_a_copy_whose_place_was_given_up_warns_of_nothing_because_another_one_comes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = CommitLog.open(tmp_path)
+    log.append([control("reset"), *changes(3), control("live", 0), control("live", 3)])
+    worker = Worker(sink("c0"), RecordingSink("c0"), Steps([]), log, offset=-1)
+    assert worker.give_up(2)
+    worker.begin_copy(2)
+    worker.drain()
+    worker.start()
+    worker.join(DEADLINE)
+    log.close()
+    assert worker.error is None
+    assert worker.status().not_whole == []
+    assert "copy not whole" not in caplog.text
