@@ -1,19 +1,21 @@
-"""The entries that a log had at the start, as far as no copy brings them again."""
+"""Tells whether copies bring again all that a sink has still to write."""
 
 from collections.abc import Sequence
 
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.record import decode_record, is_control_key
 from oplog_pipe.settings import OPLOG, SinkSettings, SourceSettings
+from oplog_pipe.start import topics_of
 from oplog_pipe.steps import Namespaces
 
 _READ_TOGETHER = 1000
 
 
 class Backlog:
-    """The backlog of one sink. Its sources may have been removed or changed since.
+    """What one sink has still to write. Not for several threads.
 
-    Entries that come later are of sources in the settings. Not for several threads.
+    Entries that the log had at the start may be of sources that have been removed or changed since.
+    Later ones are of sources in the settings.
     """
 
     def __init__(
@@ -25,14 +27,24 @@ class Backlog:
         self._copied = {
             each.name: Namespaces(each.namespace) for each in sources if each.log == OPLOG
         }
+        self._topics = topics_of(sink, sources)
         self._at = 0
         self._source = ""
 
     def lost_behind(self, offset: int) -> str | None:
-        """Return the source of the first entry behind an offset that no copy brings again.
+        """Return why no copy brings again all behind an offset; None: copies do.
 
-        None: copies bring all that the sink gets. Raises LogError.
+        Raises LogError.
         """
+        if self._topics:
+            return f"no copy brings messages of {', '.join(self._topics)} again"
+        if not self._copied:
+            return f"there is no source of {OPLOG} that could copy it again"
+        source = self._source_behind(offset)
+        return None if source is None else f"no copy brings messages of source {source!r} again"
+
+    def _source_behind(self, offset: int) -> str | None:
+        """Return the source of the first entry that no copy brings again."""
         at = max(self._at, offset + 1)
         if self._source and at == self._at:
             return self._source

@@ -13,7 +13,6 @@ from oplog_pipe.commitlog.offsets import OffsetLog
 from oplog_pipe.exits import PROGRAM
 from oplog_pipe.making_room import GiveUp, Holder, Wait, decide
 from oplog_pipe.room import Room
-from oplog_pipe.settings import OPLOG
 from oplog_pipe.status import WAITS_FOR_COPY
 from oplog_pipe.worker import Worker
 
@@ -26,17 +25,11 @@ logger = logging.getLogger("oplog_pipe")
 
 
 class Kept(NamedTuple):
-    """``topics``: no copy brings their messages again, so the sink never gives up its place.
-
-    ``backlog``: of the sink at the start; None: copies bring all of it again. ``has_copies``:
-    whether a source of the oplog is in the settings.
-    """
+    """``backlog``: the sink keeps its place if no copy brings all of it again; None: copies do."""
 
     worker: Worker
     offsets: OffsetLog
-    topics: Sequence[str] = ()
     backlog: Backlog | None = None
-    has_copies: bool = True
 
 
 class Keeper:
@@ -119,7 +112,7 @@ class Keeper:
 
     def _flush(self) -> None:
         with self._flushing:
-            for worker, offsets, *_ in self._kept:
+            for worker, offsets, _ in self._kept:
                 if changes := worker.take_unflushed():
                     offsets.write(changes)
                     worker.flushed(changes)
@@ -191,7 +184,7 @@ class Keeper:
         if not has_failed:
             present = "begins or ends a copy, and " if worker.is_at_copy else ""
             return f"sink {worker.name!r} {present}has still to write {waits}"
-        if lost := self._lost(kept):
+        if kept.backlog and (lost := kept.backlog.lost_behind(self._flushed[worker.name])):
             return (
                 f"sink {worker.name!r} does not work, has still to write {waits}, and {lost}:"
                 " mend its target, raise max_log_bytes, or give the sink up: remove it from the"
@@ -199,20 +192,10 @@ class Keeper:
             )
         return None
 
-    def _lost(self, kept: Kept) -> str | None:
-        """Return why no copy can bring again all that a sink has still to write; None: it can."""
-        lost = list(kept.topics)
-        if not lost and not kept.has_copies:
-            return f"there is no source of {OPLOG} that could copy it again"
-        if not lost and kept.backlog is not None:
-            source = kept.backlog.lost_behind(self._flushed[kept.worker.name])
-            lost = [] if source is None else [f"source {source!r}"]
-        return f"no copy brings messages of {', '.join(lost)} again" if lost else None
-
     def _give_up(self, names: Sequence[str], offset: int) -> None:
-        for worker, *_ in self._kept:
+        for worker in (each.worker for each in self._kept if each.worker.name in names):
             before, was_due = worker.offset, worker.copy_due >= 0
-            if worker.name in names and worker.give_up(offset) and not was_due:
+            if worker.give_up(offset) and not was_due:  # told once until the copy comes
                 logger.warning(
                     "sink %r gives up its place, because the commit log has reached max_log_bytes:"
                     " it does not get %d entries from offset %d to %d; %s",

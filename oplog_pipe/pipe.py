@@ -22,7 +22,7 @@ from oplog_pipe.retry import Clock
 from oplog_pipe.room import Room
 from oplog_pipe.settings import OPLOG, PipeSettings, SourceSettings
 from oplog_pipe.sources import Sources
-from oplog_pipe.start import Copies, begin, held_by_others, topics_of
+from oplog_pipe.start import Copies, begin, held_by_others
 from oplog_pipe.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
 from oplog_pipe.worker import Worker
 from oplogc import __version__
@@ -146,13 +146,7 @@ class Pipe:
         self._keeper = Keeper(
             log,
             [
-                Kept(
-                    worker,
-                    start.offsets,
-                    topics_of(each, settings.sources),
-                    Backlog(log, each, settings.sources),
-                    self._has_copies,
-                )
+                Kept(worker, start.offsets, Backlog(log, each, settings.sources))
                 for each, worker, start in zip(settings.sinks, workers, starts, strict=True)
             ],
             held=held_by_others(settings.dir, settings.sinks),

@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 
+from oplog_pipe.backlog import Backlog
 from oplog_pipe.commitlog import CommitLog, OffsetLog
 from oplog_pipe.errors import SinkError
 from oplog_pipe.keeper import Keeper, Kept
 from oplog_pipe.making_room import GiveUp, Holder, Wait, decide
 from oplog_pipe.retry import Clock
 from oplog_pipe.room import Room
+from oplog_pipe.settings import SourceSettings
 from oplog_pipe.steps import Steps
 from oplog_pipe.worker import Worker
-from tests.unit.pipe.engine.bound import ENTRY, changes
+from tests.unit.pipe.engine.bound import ENTRY, SHOP, changes
 from tests.unit.pipe.engine.engine import (
     DEADLINE,
     LONG,
@@ -103,7 +105,9 @@ class Bounded:
         self.kept: list[Kept] = []
         self.now = 0.0
 
-    def add(self, name: str, offset: int, topics: Sequence[str] = (), **state: Any) -> Worker:
+    def add(
+        self, name: str, offset: int, sources: Sequence[SourceSettings] = (), **state: Any
+    ) -> Worker:
         offsets = OffsetLog.open(self.path, name)
         offsets.write({"": offset})
         worker = Worker(
@@ -111,7 +115,8 @@ class Bounded:
             offset=offset, clock=state.get("clock", Clock()),
         )  # fmt: skip
         worker._parked = state.get("parked")
-        self.kept.append(Kept(worker, offsets, topics))
+        backlog = Backlog(self.log, sink(name), sources) if sources else None
+        self.kept.append(Kept(worker, offsets, backlog))
         return worker
 
     def has_room(self, after: float = 0.0, **held: int) -> bool:
@@ -195,7 +200,7 @@ def test_a_call_at_a_copy_may_take_long_until_it_fails(tmp_path: Path, method: s
 
 def test_a_sink_of_a_topic_keeps_its_place_and_the_reason_says_what_helps(tmp_path: Path) -> None:
     found = Bounded(tmp_path)
-    orders = found.add("orders", 1, ["shop/orders"], parked="away")
+    orders = found.add("orders", 1, [SHOP], parked="away")
     assert not found.has_room()
     assert found.reason is not None
     assert "no copy brings messages of shop/orders again: mend its target, raise" in found.reason
