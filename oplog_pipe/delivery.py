@@ -64,9 +64,8 @@ class Delivery:
         self._log, self._place = log, place
         self._letters = letters
         self._retry = retry
-        self._now = now
+        self._now, self._worked = now, worked
         self._draining, self._left = draining, left
-        self._worked = worked
         # Keys of entries behind a letter that is held.
         self._pending: dict[str, int] = {}
         self._limits = settings.batch
@@ -277,6 +276,7 @@ class Delivery:
         """Return whether the copy is whole. ``begin``: offset of its entry ``reset``."""
         if self._place.end_copy(source, begin):
             self._call(lambda: self._sink.end_copy(generation, source), at_copy=True)
+            self._place.wrote()  # also if it had no message for this sink
             logger.info("sink %r: the copy of %s is complete", self._name, source)
             return True
         if isinstance(self._sink, Abandoning):

@@ -42,7 +42,7 @@ class Place:
 
     @property
     def wants_copy(self) -> bool:
-        """Whether the sink has given up its place, and has written a message since."""
+        """Whether the sink has given up its place, and has written a message or a copy since."""
         return self.copy_due >= 0 and self._has_returned
 
     @property
@@ -73,7 +73,7 @@ class Place:
             self._changed()
 
     def wrote(self) -> None:
-        """Note that the sink has written messages."""
+        """Note that the sink has written messages, or all of a copy."""
         if self.copy_due >= 0 and not self._has_returned:
             self._has_returned = True
             self._changed()

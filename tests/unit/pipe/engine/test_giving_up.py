@@ -219,3 +219,17 @@ def test_the_end_of_a_copy_whose_place_was_given_up_warns_of_nothing_because_ano
     assert worker.error is None
     assert worker.status().not_whole == []
     assert "copy not whole" not in caplog.text
+
+
+def test_a_whole_copy_without_a_message_for_the_sink_is_the_one_that_was_due(
+    tmp_path: Path,
+) -> None:
+    log = CommitLog.open(tmp_path)
+    log.append([*changes(1), control("reset"), *changes(3, "user"), control("live", 1)])
+    settings = sink("c0", namespace="^video$")
+    worker = Worker(settings, RecordingSink("c0"), Steps([]), log, offset=0, copy_due=0)
+    worker.drain()
+    worker.start()
+    worker.join(DEADLINE)
+    log.close()
+    assert (worker.error, worker.offset, worker.wants_copy) == (None, 5, True)
