@@ -6,6 +6,7 @@ from uuid import UUID
 
 from oplog_relay.events import MeterRead
 from oplog_relay.place import Place
+from oplog_relay.row import shown
 from oplog_relay.state import Blocked
 
 # An agent takes 8 KiB.
@@ -57,8 +58,8 @@ def read_note(text: str) -> dict[str, Any]:
 def _blocked(blocked: Blocked) -> dict[str, Any]:
     return {
         "id": blocked.id,
-        "topic": blocked.topic,
-        "key": blocked.key,
+        "topic": shown(blocked.topic),
+        "key": shown(blocked.key),
         "reason": blocked.reason[:_MAX_REASON],
         "attempts": blocked.attempts,
         "since": blocked.since.isoformat(timespec="seconds"),

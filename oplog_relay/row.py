@@ -3,6 +3,13 @@
 from datetime import datetime
 from typing import NamedTuple
 
+# Surrogates by the way in which they are shown: those that stand for bytes, and others.
+_SHOWN = {
+    ord("\\"): r"\\",
+    **{code: rf"\u{code:04x}" for code in range(0xD800, 0xE000)},
+    **{0xDC00 + byte: rf"\x{byte:02x}" for byte in range(0x80, 0x100)},
+}
+
 
 class Row(NamedTuple):
     """A row of the outbox, as the database returns it.
@@ -12,6 +19,9 @@ class Row(NamedTuple):
     object. ``headers``: pairs of name and value. ``fault``: the reason why the row can never be
     sent, such as headers that cannot be read; empty: none is known. ``mark``: number of the mark
     that has returned the row; with the id it tells the row from others that have had this id.
+
+    Bytes of topic and key that are not UTF-8 are surrogates, as ``os.fsdecode`` makes them, so that
+    different keys stay different. Such a row has a fault. ``shown`` makes them printable.
     """
 
     id: int
@@ -22,3 +32,20 @@ class Row(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
     fault: str = ""
     mark: int = 0
+
+
+def is_text(text: str) -> bool:
+    """Return whether a text is valid UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def shown(text: str) -> str:
+    r"""Return a topic or key for people. Of one that is not UTF-8, bytes are shown as ``\xff``.
+
+    A backslash in such a text is doubled, so that different texts look different.
+    """
+    return text if is_text(text) else text.translate(_SHOWN)

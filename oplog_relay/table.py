@@ -9,9 +9,10 @@ from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self
 
 from oplog_relay.db.names import Names
-from oplog_relay.db.sqlite import read_time
+from oplog_relay.db.sqlite import read_time, text_of
 from oplog_relay.db.url import PostgresUrl, SqliteUrl, parse
 from oplog_relay.errors import OutboxError
+from oplog_relay.row import shown
 from oplog_relay.settings import DatabaseSettings
 from oplog_relay.stamp import PART
 
@@ -20,7 +21,10 @@ _PATIENCE = 10
 
 
 class StoredRow(NamedTuple):
-    """A row as it is stored. ``create_time``: text, in UTC if it can be read."""
+    """A row as it is stored. ``create_time``: text, in UTC if it can be read.
+
+    Bytes that are not UTF-8 are surrogates, as in ``Row``.
+    """
 
     id: int
     create_time: str
@@ -59,7 +63,9 @@ class OperatedTable:
         )
         found = [row for id_ in ids for row in self._ask(sql, id_)]
         return [
-            StoredRow(id_, _time(time), str(topic), str(key), None if value is None else str(value))
+            StoredRow(
+                id_, _time(time), _text(topic), _text(key), None if value is None else _text(value)
+            )
             for id_, time, topic, key, value in found
         ]
 
@@ -94,8 +100,10 @@ class OperatedTable:
             f" ORDER BY {n.id} LIMIT {at_most:d}) AS counted WHERE leader IS NOT NULL"
             " GROUP BY leader ORDER BY count(*) DESC"
         )
+        leaders = ((shown(leader), rows) for leader, rows in found)
         return {
-            leader if len(leader) < PART else leader.ljust(36, "0"): rows for leader, rows in found
+            leader if len(leader) < PART else leader.ljust(36, "0"): rows
+            for leader, rows in leaders
         }
 
     def _ask(self, sql: str, id_: int | None = None) -> list[Any]:
@@ -126,7 +134,7 @@ def _sqlite(url: SqliteUrl, autocommit: bool) -> sqlite3.Connection:
     busy = _PATIENCE if url.busy is None else url.busy
     isolation: Literal["DEFERRED"] | None = None if autocommit else "DEFERRED"
     connection = sqlite3.connect(file, uri=True, timeout=busy, isolation_level=isolation)
-    connection.text_factory = lambda text: text.decode(errors="replace")  # of a row to be skipped
+    connection.text_factory = text_of
     return connection
 
 
@@ -162,3 +170,7 @@ def translated() -> Iterator[None]:
 def _time(stored: object) -> str:
     time = stored if isinstance(stored, datetime) else read_time(stored)
     return time.isoformat(" ", "milliseconds") if isinstance(time, datetime) else str(stored)
+
+
+def _text(stored: object) -> str:
+    return text_of(stored) if isinstance(stored, bytes) else str(stored)

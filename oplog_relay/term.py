@@ -14,7 +14,7 @@ from oplog_relay.bindings import Outbox, Outcome, Publisher, Verdict
 from oplog_relay.blocked import BlockedKeys
 from oplog_relay.errors import OutboxError
 from oplog_relay.flow import Flow, Request
-from oplog_relay.row import Row
+from oplog_relay.row import Row, shown
 from oplog_relay.settings import Limits
 from oplog_relay.state import Counters
 
@@ -303,8 +303,8 @@ class Term:
             _log.warning(
                 "row %d of topic %s is refused and blocks its key %s: %s; attempts: %d",
                 row.id,
-                row.topic,
-                row.key,
+                shown(row.topic),
+                shown(row.key),
                 row.reason,
                 row.attempts,
             )

@@ -7,6 +7,7 @@ import click
 from oplog_kit.texts import counted, seconds
 from oplog_relay.commands.options import Positive, settings_option
 from oplog_relay.exits import EXIT_FAILED, EXIT_OK
+from oplog_relay.row import shown
 from oplog_relay.settings import RelaySettings
 from oplog_relay.table import OperatedTable, StoredRow
 from oplogc.answers import printable
@@ -50,5 +51,6 @@ def skip(ids: tuple[int, ...], settings: RelaySettings, show_value: bool, yes: b
 
 def _lines(row: StoredRow, show_value: bool) -> list[str]:
     size = "null" if row.value is None else counted(len(row.value), "character")
-    told = [f"row {row.id}: topic {row.topic}, key {row.key}, {row.create_time}, value {size}"]
-    return told if row.value is None or not show_value else [*told, row.value]
+    names = f"topic {shown(row.topic)}, key {shown(row.key)}"
+    told = [f"row {row.id}: {names}, {row.create_time}, value {size}"]
+    return told if row.value is None or not show_value else [*told, shown(row.value)]

@@ -19,7 +19,7 @@ from oplog_relay.db.names import Names
 from oplog_relay.db.rows import from_json, from_seconds, make_row
 from oplog_relay.db.url import SqliteUrl
 from oplog_relay.errors import ConfigError, OutboxError
-from oplog_relay.row import Row
+from oplog_relay.row import Row, is_text
 from oplog_relay.settings import Table
 from oplog_relay.stamp import stamp, stamps
 
@@ -46,8 +46,9 @@ _PURGE = "DELETE FROM {table} WHERE {leader_id} = ? AND {id} = ?"
 _LEFT = "SELECT o.{leader_id} IS ? FROM {table} AS o WHERE o.{id} = ?"
 _RESET = "UPDATE {table} SET {leader_id} = NULL WHERE {leader_id} BETWEEN ? AND ?"
 _RESET_ROW = "UPDATE {table} SET {leader_id} = NULL WHERE {leader_id} = ? AND {id} = ?"
-# A key that is NULL counts as empty: see ``rows``.
-_RESET_KEY = _RESET + " AND coalesce(CAST({key} AS TEXT), '') = ?"
+# A key that is NULL counts as empty: see ``rows``. Bytes, as in _OTHERS: the column may compare
+# texts without their case.
+_RESET_KEY = _RESET + " AND CAST(coalesce({key}, '') AS BLOB) = ?"
 _COUNT = "SELECT count(*) FROM (SELECT 1 FROM {table} LIMIT ?)"
 _OLDEST = "SELECT {create_time} FROM {table} ORDER BY {id} LIMIT 1"
 # The path may differ for each container that shares the file; its number is the same.
@@ -90,14 +91,14 @@ class SqliteOutbox:
         self, leader_id: UUID, *, rows: Sequence[Row] | None = None, key: str | None = None
     ) -> int:
         first, last = map(str, stamps(leader_id))
-        statement = _RESET
-        parameters: Sequence[tuple[object, ...]] = [(first, last)]
-        if rows is not None:
-            statement, parameters = _RESET_ROW, _these(leader_id, rows)
-        elif key is not None:
-            statement, parameters = _RESET_KEY, [(first, last, key)]
 
         def work(connection: sqlite3.Connection) -> int:
+            statement = _RESET
+            parameters: Sequence[tuple[object, ...]] = [(first, last)]
+            if rows is not None:
+                statement, parameters = _RESET_ROW, _these(leader_id, rows)
+            elif key is not None:
+                statement, parameters = _RESET_KEY, [(first, last, *_stored(connection, [key]))]
             with _writing(connection):
                 return connection.executemany(self._sql(statement), parameters).rowcount
 
@@ -151,6 +152,8 @@ class SqliteOutbox:
         except sqlite3.Error as error:
             self._close()
             raise OutboxError(f"SQLite (database.url): {error}") from None
+        except UnicodeError:  # its message quotes the text
+            raise OutboxError("SQLite (database.url): a text is not valid UTF-8") from None
 
     def _open(self) -> sqlite3.Connection:
         """Open the file, which must exist: SQLite would create an empty one."""
@@ -161,7 +164,7 @@ class SqliteOutbox:
         connection = sqlite3.connect(
             file, timeout=busy, isolation_level=None, check_same_thread=False, uri=True
         )
-        connection.text_factory = _text
+        connection.text_factory = text_of
         return connection
 
     def _close(self) -> None:
@@ -182,7 +185,7 @@ class SqliteOutbox:
         if connection.execute(self._sql(_ANY), (first, last)).fetchone() is None:
             return []
         if passed:
-            keys = {key.encode(errors="surrogateescape") for key in passed}
+            keys = _stored(connection, passed)
             connection.create_function("is_passed", 1, keys.__contains__)
         statement = self._sql(_OTHERS if passed else _HEAD)
         with _writing(connection):
@@ -266,17 +269,24 @@ def _row(row: tuple[object, ...], mark: int) -> Row:
         from_json(header_values, "header_values") if header_values is not None else None,
         mark,
     )
-    try:
-        "".join([made.topic, made.key, made.value or "", *sum(made.headers, ())]).encode()
-    except UnicodeEncodeError:
-        return made._replace(
-            topic=_clean(made.topic),
-            key=_clean(made.key),
-            value=None,
-            headers=(),
-            fault="the text is not valid UTF-8",
-        )
-    return made
+    headers = "".join(sum(made.headers, ()))
+    if is_text("".join((made.topic, made.key, made.value or "", headers))):
+        return made
+    texts = {
+        "the topic": made.topic,
+        "the key": made.key,
+        "the value": made.value or "",
+        "a header's key or value": headers,
+    }
+    faults = [f"{name} is not valid UTF-8" for name, text in texts.items() if not is_text(text)]
+    return made._replace(value=None, headers=(), fault="; ".join(faults))
+
+
+def _stored(connection: sqlite3.Connection, keys: Iterable[str]) -> set[bytes]:
+    """Return keys as the bytes that the database has for them."""
+    (encoding,) = connection.execute("PRAGMA encoding").fetchone()
+    errors = "surrogateescape" if encoding == "UTF-8" else "surrogatepass"
+    return {key.encode(encoding, errors) for key in keys}
 
 
 def read_time(value: object) -> datetime | str:
@@ -309,9 +319,6 @@ def _from_number(value: float) -> datetime | str:
     return from_seconds(value / (1_000_000 if size >= 1e14 else 1000 if size >= 1e11 else 1))
 
 
-def _text(raw: bytes) -> str:
+def text_of(raw: bytes) -> str:
+    """Return text as ``Row`` has it: bytes that are not UTF-8 become surrogates."""
     return raw.decode(errors="surrogateescape")
-
-
-def _clean(text: str) -> str:
-    return text.encode(errors="replace").decode()

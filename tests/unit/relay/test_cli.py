@@ -189,14 +189,18 @@ def test_skip_deletes_nothing_without_a_yes(
 
 
 def test_skip_deletes_a_row_whose_text_is_damaged(
-    settings: str, database: sqlite3.Connection
+    settings: str, database: sqlite3.Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
     database.execute(
         "INSERT INTO outbox (create_time, topic, key, value)"
-        " VALUES ('soon', CAST(x'ff' AS TEXT), CAST(x'fe' AS TEXT), x'00ff')"
+        " VALUES ('soon', CAST(x'ff' AS TEXT), x'6bfe', CAST(x'00ff' AS TEXT))"
     )
     database.commit()
     assert main(["skip", "1", "-f", settings, "--show-value", "--yes"]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        r"row 1: topic \xff, key k\xfe, soon, value 2 characters",
+        r"\x00\xff",
+    ]
     assert rows(database) == []
 
 

@@ -1,6 +1,7 @@
 """The text that a leader leaves with its lease."""
 
 import json
+import os
 from uuid import UUID
 
 from oplog_relay import Blocked, DatabaseSettings, MeterRead, Table
@@ -69,3 +70,11 @@ def test_a_note_leaves_out_keys_that_do_not_fit_into_8_kib() -> None:
     shown = json.loads(text)
     assert (len(shown["blocked"]), shown["blocked_keys"]) == (2, 9)
     assert len(shown["blocked"][0]["reason"]) == 200
+
+
+def test_keys_that_are_not_utf_8_look_different_in_a_note() -> None:
+    keys = [os.fsdecode(each) for each in (b"k\xff", b"k\xfe", b"k\\xff\xff")]
+    blocked = tuple(_blocked(1)._replace(topic=key, key=key) for key in (*keys, "C:\\a"))
+    listed = json.loads(note("host", 7, _READING, blocked))["blocked"]
+    told = [r"k\xff", r"k\xfe", r"k\\xff\xff", r"C:\a"]
+    assert [each["key"] for each in listed] == [each["topic"] for each in listed] == told

@@ -1,5 +1,6 @@
 """What only SQLite does: values of any type in a column, one writer at a time, a file."""
 
+import os
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -12,6 +13,7 @@ import pytest
 from oplog_relay.bindings import Purged
 from oplog_relay.db import DatabaseOutbox, open_outbox
 from oplog_relay.errors import ConfigError, OutboxError
+from oplog_relay.outbox import OutboxWriter
 from oplog_relay.row import Row
 from oplog_relay.schema import ddl
 from oplog_relay.settings import DatabaseSettings
@@ -34,9 +36,13 @@ def kind() -> Kind:
         ("header_keys = '[' || replace(hex(zeroblob(60000)), '00', '[')", "header_keys is not a"),
         ("header_values = 'a'", "header_values is not a JSON list of strings"),
         ("header_values = 7", "header_values is not a JSON list of strings"),
-        ("value = x'ff'", "the text is not valid UTF-8"),
-        ("key = x'6bff'", "the text is not valid UTF-8"),
-        ("header_keys = '[\"\\ud800\"]', header_values = '[\"a\"]'", "the text is not valid UTF-8"),
+        ("value = x'ff'", "the value is not valid UTF-8"),
+        ("key = x'6bff'", "the key is not valid UTF-8"),
+        ("topic = x'ff', key = x'ff'", "the topic is not valid UTF-8; the key is not valid UTF-8"),
+        (
+            "header_keys = '[\"\\ud800\"]', header_values = '[\"a\"]'",
+            "a header's key or value is not valid UTF-8",
+        ),
         ("create_time = 'yesterday'", "the create time is no date and time"),
         ("create_time = 1e300", "the create time is out of range"),
         ("create_time = 9e999", "the create time is out of range"),
@@ -152,6 +158,54 @@ async def test_a_key_that_is_no_valid_text_stops_no_mark(
     place.insert("a", "b")
     place.run("UPDATE outbox SET key = CAST(x'ff' AS TEXT) WHERE id = 1")
     assert ids_of(await outbox.mark(A, 9, 1, passed)) == [1, 2][: 1 if passed else 2]
+
+
+# Bytes that are not UTF-8, texts that look like them, and texts that NOCASE takes for equal.
+KEYS = (b"k\xff", b"k\xfe", b"k?", b"k\\xff", "k\ufffd".encode(), b"k", b"K", b"", b"k\xff")
+
+
+@pytest.mark.parametrize("collation", ["BINARY", "NOCASE"])
+async def test_keys_are_told_apart_and_reset_by_their_bytes(collation: str, place: Place) -> None:
+    place.run("DROP TABLE outbox")
+    place.run(ddl("sqlite").replace("key TEXT", f"key TEXT COLLATE {collation}"))
+    place.insert(*"a" * len(KEYS))
+    for number, raw in enumerate(KEYS, 1):
+        place.run("UPDATE outbox SET key = CAST(? AS TEXT) WHERE id = ?", raw, number)
+    outbox = place.open()
+    rows = await outbox.mark(A, 20, 1)
+    assert [os.fsencode(row.key) for row in rows] == [*KEYS]
+    assert [bool(row.fault) for row in rows] == [raw in (b"k\xff", b"k\xfe") for raw in KEYS]
+    for key in dict.fromkeys(row.key for row in rows):
+        same = [row.id for row in rows if row.key == key]
+        assert await outbox.reset(A, key=key) == len(same)
+        others = [row.key for row in rows if row.key != key]
+        assert ids_of(await outbox.mark(A, 20, 2, others)) == same
+    await outbox.dispose()
+
+
+@pytest.mark.parametrize("encoding", ["UTF-16le", "UTF-16be"])
+async def test_keys_of_a_database_in_utf_16_are_passed_over_and_reset(
+    encoding: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "wide.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA encoding = '{encoding}'")
+        connection.execute(ddl("sqlite"))
+        for key in ("a", "\u00e9\U0001f600"):
+            OutboxWriter().message(connection, "t", key=key, value="v")
+        connection.commit()
+    outbox = open_outbox(DatabaseSettings(f"sqlite:///{path}"))
+    (row,) = await outbox.mark(A, 9, 1, ["a"])
+    assert row.key == "\u00e9\U0001f600"
+    assert await outbox.reset(A, key=row.key) == 1
+    await outbox.dispose()
+
+
+async def test_a_text_that_no_database_holds_is_refused_in_a_sentence(
+    outbox: DatabaseOutbox,
+) -> None:
+    with pytest.raises(OutboxError, match=r"^SQLite \(database\.url\): .*not valid UTF-8$"):
+        await outbox.reset(A, key="\ud800")
 
 
 @pytest.mark.parametrize(

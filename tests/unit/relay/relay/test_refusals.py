@@ -102,13 +102,13 @@ def test_a_row_with_a_fault_is_not_sent_and_named_once(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = Node(world, DEFAULTS)
-    commit(world, row(1, "a", fault="its headers are no JSON"), row(2, "b"))
+    commit(world, row(1, "a\udcff", fault="its headers are no JSON"), row(2, "b"))
     with caplog.at_level(logging.WARNING, "oplog_relay"):
         run(world, 5.0)
     assert (ids(world), node.relay.counters.refused) == ([2], 4)
     [record] = caplog.records
     assert record.getMessage() == (
-        "row 1 of topic orders is refused and blocks its key a: its headers are no JSON;"
+        "row 1 of topic orders is refused and blocks its key a\\xff: its headers are no JSON;"
         " attempts: 1"
     )
 
