@@ -6,6 +6,8 @@ So a row that has got the id of an older one does not have its stamp, and is not
 
 from uuid import UUID
 
+from oplog_relay.errors import OutboxError
+
 _DIGITS = 12
 _LARGEST = (1 << 4 * _DIGITS) - 1
 # Characters of a stamp that name the leader.
@@ -13,7 +15,13 @@ PART = 36 - _DIGITS
 
 
 def stamp(leader_id: UUID, mark: int) -> UUID:
-    """Return the stamp of a mark. ``mark``: its number, below 2 ** 48."""
+    """Return the stamp of a mark. ``mark``: its number, from 0 to 2 ** 48 - 1.
+
+    Raises OutboxError for another one: it would give the stamp of another leader. A new term
+    numbers its marks from 1 again.
+    """
+    if not 0 <= mark <= _LARGEST:
+        raise OutboxError(f"mark: {mark} is not from 0 to {_LARGEST}")
     return UUID(int=leader_id.int & ~_LARGEST | mark)
 
 

@@ -49,6 +49,18 @@ async def test_purge_deletes_rows_with_the_stamp_of_their_mark_and_tells_of_othe
     assert place.ids() == [4]
 
 
+async def test_a_mark_whose_number_is_too_large_stamps_nothing(
+    place: Place, outbox: DatabaseOutbox
+) -> None:
+    """Its stamps would be those of another leader, and the rows be marked again and again."""
+    place.insert(*"ab")
+    with pytest.raises(OutboxError, match=r"^mark: 281474976710656 is not from 0"):
+        await outbox.mark(A, 2, 2**48)
+    assert place.leaders() == [(1, None), (2, None)]
+    assert ids_of(await outbox.mark(A, 2, 2**48 - 1)) == [1, 2]
+    assert await outbox.reset(A) == 2
+
+
 @pytest.mark.parametrize("is_marked", [False, True])
 async def test_purge_leaves_a_new_row_with_the_id_of_an_old_one(
     is_marked: bool, place: Place, outbox: DatabaseOutbox
