@@ -9,8 +9,13 @@ from oplogc.answers import printable
 from oplogc.ctl.options import Connection, Failed, as_json, connected
 from oplogc.ctl.status_lines import consumer_lines, status_lines
 from oplogc.topics.calls import Call, refusal
+from oplogc.topics.names import OPLOG
 
 _STATUS = Call("GET", "/status")
+# A small answer for which an agent wants its password for reading.
+_GUARDED = Call("GET", OPLOG.path)
+_UNAUTHORIZED = 401
+_TOO_MANY = 429
 _DEGRADED = 503
 
 
@@ -20,7 +25,8 @@ _DEGRADED = 503
 def status(connection: Connection, as_json: bool) -> None:
     """Show whether an agent works, and its main figures.
 
-    Ends with exit code 1 if it is DEGRADED. With --json: the whole answer of /status.
+    Ends with exit code 1 if it is DEGRADED. With --json: the whole answer of /status. Without the
+    password for reading the agent leaves out consumers and refused datagrams: stderr says so.
     """
     found = _status(connection)
     if as_json:
@@ -28,6 +34,8 @@ def status(connection: Connection, as_json: bool) -> None:
     else:
         for line in status_lines(found):
             print(line)
+    if "consumers" not in found and (refused := _refusal(connection)):
+        click.echo(f"oplogctl: consumers and refused datagrams are left out: {refused}", err=True)
     if found["status"] != "OK":
         reason = found.get("reason", "it gives no reason")
         raise Failed(printable(f"the agent is {found['status']}: {reason}"))
@@ -45,8 +53,9 @@ def consumers(connection: Connection, as_json: bool) -> None:
     found = _status(connection)
     if "consumers" not in found:
         raise Failed(
-            "the agent shows its consumers only to those who may read: give --password-file, or"
-            " without a password ask on its own machine"
+            _refusal(connection)
+            or "the agent shows its consumers to clients with its password for reading; if it has"
+            " none, on its own machine only"
         )
     listed = found["consumers"]
     for line in map(json.dumps, listed) if as_json else consumer_lines(listed):
@@ -67,3 +76,17 @@ def _status(connection: Connection) -> dict[str, Any]:
     if answer.status != _DEGRADED and (error := refusal(_STATUS, answer)) is not None:
         raise error
     raise Failed(f"{answer.url} is no agent: it has no status")
+
+
+def _refusal(connection: Connection) -> str:
+    """Return why the agent refuses to let this client read, empty if it is not for its password.
+
+    /status is open: it only leaves members out.
+    """
+    try:
+        answer = connection.ask_once(_GUARDED)
+    except Failed:
+        return ""
+    if answer.status == _UNAUTHORIZED:
+        return connection.password_problem(writes=False)
+    return answer.sentence() if answer.status == _TOO_MANY else ""

@@ -143,12 +143,67 @@ def test_a_consumer_that_is_held_is_shown_with_the_pointer(agent: Agent, capsys:
     ]  # fmt: skip
 
 
-def test_consumers_need_the_password_for_reading(tmp_path: Path, capsys: Capture) -> None:
+@pytest.mark.parametrize(
+    ("password", "reason"),
+    [
+        ("", "the agent needs a password: give --password-file or OPLOGCTL_PASSWORD (HTTP 401)"),
+        ("guess", "wrong password: the agent refuses it (HTTP 401)"),
+    ],
+)
+def test_a_password_that_is_missing_is_told_from_a_wrong_one(
+    password: str,
+    reason: str,
+    tmp_path: Path,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPLOGCTL_PASSWORD", password)
     with Agent(tmp_path, "--password", "geheim") as agent:
-        code, out, err = run(capsys, "consumers", "--url", agent.url)
-        assert (code, out) == (1, [])
-        assert "give --password-file" in err
-        assert run(capsys, "status", "--url", agent.url)[0] == 0
+        url = ("--url", agent.url)
+        assert run(capsys, "consumers", *url) == (1, [], f"oplogctl: {reason}\n")
+        left_out = f"oplogctl: consumers and refused datagrams are left out: {reason}\n"
+        for flags in ((), ("--json",)):
+            code, out, err = run(capsys, "status", *flags, *url)
+            assert (code, bool(out), err) == (0, True, left_out)
+        monkeypatch.setenv("OPLOGCTL_PASSWORD", "geheim")
+        assert run(capsys, "consumers", *url) == (0, [], "")
+        code, out, err = run(capsys, "status", "--json", *url)
+        assert (code, "consumers" in json.loads(out[0]), err) == (0, True, "")
+
+
+def test_too_many_guesses_are_told_from_a_wrong_password(capsys: Capture) -> None:
+    replies = [
+        answer("200 OK", json.dumps({"status": "OK"})),
+        answer("429 Too Many Requests", json.dumps({"detail": "too many wrong passwords"})),
+    ]
+    reason = "too many wrong passwords (HTTP 429)"
+    with ScriptedServer(replies) as server:
+        code, out, err = run(capsys, "consumers", "--url", server.url)
+    assert (code, out, err) == (1, [], f"oplogctl: {reason}\n")
+    with ScriptedServer(replies) as server:
+        code, _, err = run(capsys, "status", "--url", server.url)
+    assert (code, err) == (
+        0,
+        f"oplogctl: consumers and refused datagrams are left out: {reason}\n",
+    )
+
+
+def test_an_agent_without_a_password_shows_consumers_on_its_own_machine_only(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies = [answer("200 OK", json.dumps({"status": "OK"})), answer("200 OK", "{}")]
+    for password in ("", "needless"):
+        monkeypatch.setenv("OPLOGCTL_PASSWORD", password)
+        with ScriptedServer(replies) as server:
+            code, out, err = run(capsys, "consumers", "--url", server.url)
+        assert (code, out, err) == (
+            1,
+            [],
+            "oplogctl: the agent shows its consumers to clients with its password for reading;"
+            " if it has none, on its own machine only\n",
+        )
+        with ScriptedServer(replies) as server:
+            assert run(capsys, "status", "--url", server.url)[2] == ""
 
 
 def test_a_flag_before_the_command_counts_unless_it_is_given_again(
