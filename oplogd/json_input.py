@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from oplogd.errors import MessageError, OplogError
+from oplogd.json_errors import explained
 from oplogd.json_walk import Extents, is_long, members
 from oplogd.operation import Text
 from oplogd.pieces import Pieces
@@ -50,6 +51,8 @@ def read(decode: Callable[[Text], _T], raw: Text, field: str, rules: Rules = _AN
     """Decode JSON. Raises MessageError, which names ``field`` or a member of the object."""
     try:
         return decode(raw)
+    except msgspec.DecodeError as error:
+        raise named(explained(error, decode, bytes(raw)), field, rules) from None
     except FAULTS as error:
         raise named(error, field, rules) from None
 

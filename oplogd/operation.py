@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from oplogd.errors import OperationError
+from oplogd.json_errors import explained
 from oplogd.nesting import is_too_deep
 
 MAX_OPERATION_BYTES = 64 * 1024
@@ -235,8 +236,8 @@ def _read(
         raise OperationError("operation", f"is not UTF-8 (byte {error.start})") from None
     except RecursionError:
         raise OperationError("operation", "is nested too deeply") from None
-    except msgspec.MsgspecError as error:
-        raise _explain(str(error)) from None
+    except msgspec.DecodeError as error:
+        raise _explain(str(explained(error, tolerant or decoder, raw))) from None
 
 
 def _check(type_: str, id_: str, parents: list[str], raw: bytes) -> None:

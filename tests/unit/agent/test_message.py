@@ -151,6 +151,16 @@ def test_headers_may_hold_many_brackets_and_blanks() -> None:
         (1, "message", "must be a string or an object"),
         (["a"], "message", "must be a string or an object"),
         ("\udfff", "message", "is not valid JSON: invalid utf-16 surrogate pair (byte 7)"),
+        (
+            "\ud800",
+            "message",
+            "is not valid JSON: unexpected end of escaped utf-16 surrogate pair (byte 7)",
+        ),
+        (
+            {"payload": "a", "headers": [["a", "\ud800"]]},
+            "message",
+            "is not valid JSON: unexpected end of escaped utf-16 surrogate pair (byte 42)",
+        ),
         ({}, "payload", "is required"),
         ({"key": "k"}, "payload", "is required"),
         ({"payload": "a", "Key": "k"}, "Key", "is not a member of a message"),

@@ -178,6 +178,21 @@ def test_an_operation_may_have_64_kib_and_not_one_byte_more() -> None:
         (None, "operation", "must be an object, not null"),
         (b"", "operation", "is not valid JSON: Input data was truncated"),
         (b"{", "operation", "is not valid JSON: Input data was truncated"),
+        (
+            b'{"event":"insert","type":"a","id":"b","\\ud800":1}',
+            "operation",
+            "is not valid JSON: unexpected end of escaped utf-16 surrogate pair (byte 45)",
+        ),
+        (
+            b'{"event":"insert","type":"a","id":"b","x":"\\uD800\\n"}',
+            "operation",
+            "is not valid JSON: unexpected end of escaped utf-16 surrogate pair (byte 49)",
+        ),
+        (
+            b'{"event":"insert","type":"a","id":"b","\\\\ud800":1',
+            "operation",
+            "is not valid JSON: Input data was truncated",
+        ),
         (b"\xff", "operation", "is not UTF-8 (byte 0)"),
         (b'{"event":"insert","type":"a","id":"\xff"}', "operation", "is not UTF-8 (byte 35)"),
         (
