@@ -12,6 +12,10 @@ from oplogd.senders import SenderEpisodes
 # Most names that are told for one request, or for the datagrams of a sender that are read together.
 MAX_NAMES = 8
 
+# Unknown members that are looked at for these names. More operations are only counted: names that
+# are repeated or not told would otherwise have all of them decoded once more.
+MAX_LOOKS = 1_000
+
 # A producer that sends now and then has one line.
 QUIET_SECONDS = 600.0
 
@@ -28,20 +32,27 @@ class Ignored:
     def __init__(self) -> None:
         self.operations = 0
         self._names: dict[str, None] = {}
+        self._looks_left = MAX_LOOKS
 
     @property
     def names(self) -> Collection[str]:
-        """Return at most MAX_NAMES names, in the order in which they came. ``?``: any other."""
+        """Return at most MAX_NAMES names of the first MAX_LOOKS members, in their order.
+
+        ``?``: any other name.
+        """
         return self._names
 
     def add(self, raw: Text) -> None:
         """Take an operation that has unknown members, as ``decode`` hands it."""
         self.operations += 1
-        if len(self._names) < MAX_NAMES:
-            for name in unknown_members(raw):
-                self._names[name if _TOLD.fullmatch(name) else _ANY] = None
-                if len(self._names) == MAX_NAMES:
-                    break
+        if not self._looks_left:
+            return
+        for name in unknown_members(raw)[: self._looks_left]:
+            self._looks_left -= 1
+            self._names[name if _TOLD.fullmatch(name) else _ANY] = None
+            if len(self._names) == MAX_NAMES:
+                self._looks_left = 0
+                return
 
 
 class IgnoredMembers:

@@ -2,9 +2,12 @@
 
 import pytest
 
+from oplogd.ingest.body import decoding
 from oplogd.ingest.counters import Counters
-from oplogd.ingest.ignored import MAX_NAMES, QUIET_SECONDS, Ignored, IgnoredMembers
+from oplogd.ingest.ignored import MAX_LOOKS, MAX_NAMES, QUIET_SECONDS, Ignored, IgnoredMembers
+from oplogd.media_types import NDJSON
 from oplogd.operation import decode, unknown_members
+from oplogd.pieces import at_once
 from tests.kits.clock.virtual import VirtualClock
 
 ARRIVAL = "2026-01-02T03:04:05.006Z"
@@ -39,6 +42,32 @@ def test_the_names_of_many_members_are_bounded() -> None:
         ignored.add(given(b'"n%d":0' % number))
     assert list(ignored.names) == [f"n{number}" for number in range(MAX_NAMES)]
     assert ignored.operations == 3 * MAX_NAMES
+
+
+@pytest.mark.parametrize("name", [b"a b", b"data"])
+def test_the_operations_that_are_looked_at_are_bounded_whatever_their_names(
+    name: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[bytes] = []
+
+    def counted(raw: bytes) -> list[str]:
+        looked_at.append(raw)
+        return unknown_members(raw)
+
+    monkeypatch.setattr("oplogd.ingest.ignored.unknown_members", counted)
+    ignored = Ignored()
+    body = b"\n".join([given(b'"%b":0' % name)] * (3 * MAX_LOOKS))
+    at_once(decoding(body, NDJSON, ARRIVAL, 10_000, ignored.add))
+    assert ignored.operations == 3 * MAX_LOOKS
+    assert list(ignored.names) == ["?" if b" " in name else "data"]
+    assert len(looked_at) == MAX_LOOKS
+
+
+def test_the_members_that_are_looked_at_are_bounded() -> None:
+    ignored = Ignored()
+    for names in (["a b"], [f"{number} " for number in range(MAX_LOOKS - 2)], ["x", "y"], ["z"]):
+        ignored.add(given(b",".join(b'"%b":0' % name.encode() for name in names)))
+    assert (list(ignored.names), ignored.operations) == (["?", "x"], 4)
 
 
 def test_a_sender_has_one_line_per_episode_whatever_it_sends(
