@@ -16,15 +16,21 @@ from oplogd.web.problem import Problem
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-# Parameters that are easily mistaken for others. Proxies and pages add parameters of their own,
-# which are ignored.
+# Parameters by the names, in lower case and with '_' for '-', that are easily mistaken for theirs.
+# Proxies and pages add parameters of their own, which are ignored.
 _SLIPS = {
-    "last-event-id": "last_event_id",
+    "last_event_id": "last_event_id",
+    "lasteventid": "last_event_id",
     "last_event": "last_event_id",
+    "lastevent": "last_event_id",
     "start": "last_event_id",
+    "since": "since",
+    "checkpoint": "checkpoint",
     "checkpoints": "checkpoint",
 }
-_FILTER_SLIPS = {"type": "types", "parent": "parents"}
+_FILTER_SLIPS = {"type": "types", "types": "types", "parent": "parents", "parents": "parents"}
+# Polyfills of EventSource use it.
+_POLYFILL = "lastEventId"
 
 _Position = TypeVar("_Position")
 
@@ -76,7 +82,7 @@ def position_of(
     an id. Raises PositionError, and Problem 400 for a parameter that is mistaken for another.
     """
     _refuse_slips(query, _SLIPS)
-    last = headers.get("last-event-id") or query.get("lastEventId") or query.get("last_event_id")
+    last = headers.get("last-event-id") or query.get(_POLYFILL) or query.get("last_event_id")
     if last:
         return parse(last)
     since = query.get("since")
@@ -95,6 +101,7 @@ def position_of(
 
 def _refuse_slips(query: QueryParams, slips: Mapping[str, str]) -> None:
     """Raise Problem 400 for a parameter whose right name is known."""
-    for name, right in slips.items():
-        if name in query:
+    for name in query:
+        right = slips.get(name.lower().replace("-", "_"))
+        if right is not None and name not in (right, _POLYFILL):
             raise Problem(400, f"{name}: there is no such parameter; the name is {right}")

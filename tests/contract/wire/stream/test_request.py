@@ -78,6 +78,8 @@ def test_any_other_accept_is_answered_with_the_right_one(
         ("last-event-id", "last_event_id"),
         ("last_event", "last_event_id"),
         ("start", "last_event_id"),
+        ("Last-Event-Id", "last_event_id"),
+        ("Types", "types"),
     ],
 )
 def test_a_parameter_that_is_nearly_one_is_refused_with_the_right_name(
@@ -90,7 +92,7 @@ def test_a_parameter_that_is_nearly_one_is_refused_with_the_right_name(
 
 @on_one_store
 def test_other_parameters_are_ignored(target: Target) -> None:
-    with target.follow(utm_source="x", id="1", filter="y", Type="z", page="2") as stream:
+    with target.follow(utm_source="x", id="1", filter="y", Name="z", page="2") as stream:
         target.store(operation("insert", "a", "thing"))
         assert said(stream.block()) == ("insert", "a")
 

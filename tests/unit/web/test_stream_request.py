@@ -1,0 +1,59 @@
+"""Parameters of a stream that are mistaken for others."""
+
+import pytest
+from starlette.datastructures import Headers, QueryParams
+
+from oplogd.web.problem import Problem
+from oplogd.web.stream_request import parse_stream_request
+from oplogd.web.v1.stream_request import parse_topic_request
+
+POSITION = "last_event_id"
+
+
+def refusal(name: str, *, of_topic: bool = False) -> str:
+    """Return the sentence about a parameter, empty if it is taken or ignored."""
+    query = QueryParams({name: "1"})
+    try:
+        if of_topic:
+            parse_topic_request(Headers(), query)
+        else:
+            parse_stream_request(Headers(), query, 10)
+    except Problem as problem:
+        return str(problem) if problem.status == 400 else f"{problem.status}"
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("right", "names"),
+    [
+        ("types", ["type", "Type", "TYPE", "Types", "TYPES"]),
+        ("parents", ["parent", "Parent", "Parents"]),
+        ("checkpoint", ["checkpoints", "Checkpoints", "Checkpoint", "CHECKPOINT"]),
+        ("since", ["Since", "SINCE"]),
+        (
+            POSITION,
+            ["last-event-id", "Last-Event-ID", "LAST_EVENT_ID", "last_event-id", "lasteventid"],
+        ),
+        (POSITION, ["LastEventID", "LastEventId", "last_event", "last-event", "lastEvent"]),
+        (POSITION, ["start", "Start"]),
+    ],
+)
+def test_a_slip_is_refused_in_every_spelling_with_the_right_name(
+    right: str, names: list[str]
+) -> None:
+    for name in names:
+        told = f"{name}: there is no such parameter; the name is {right}"
+        assert refusal(name) == told
+        assert refusal(name, of_topic=True) == ("" if right in ("types", "parents") else told)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "types", "parents", "since", "checkpoint", "last_event_id", "lastEventId", "name", "token",
+        "Name", "TOKEN", "_type", "types_", "ty-pe", "event_type", "type[]", "parent_id", "started",
+        "id", "lang", "",
+    ],
+)  # fmt: skip
+def test_a_name_that_is_right_or_of_others_is_no_slip(name: str) -> None:
+    assert refusal(name) == refusal(name, of_topic=True) == ""
