@@ -4,6 +4,8 @@ import json
 
 import click
 
+from oplogc.answers import printable
+from oplogc.ctl import values
 from oplogc.ctl.options import Connection, Converted, as_json, connected, option
 from oplogc.errors import OperationError
 from oplogc.operation import encode
@@ -19,7 +21,7 @@ def _event(text: str) -> str:
 
 
 def _object(text: str) -> tuple[str, str]:
-    type_, _, id_ = text.partition("/")
+    type_, _, id_ = values.text(text).partition("/")
     if not type_ or not id_:
         raise ValueError(f"{text!r} is not TYPE/ID, such as video/x1")
     return type_, id_
@@ -32,14 +34,14 @@ def _object(text: str) -> tuple[str, str]:
     "--parent",
     "parents",
     metavar="PARENT",
-    convert=str,
+    convert=values.text,
     multiple=True,
     help="A parent that the object has now. Can be repeated. Without one it has none.",
 )
 @option(
     "--timestamp",
     metavar="TIME",
-    convert=str,
+    convert=values.text,
     help="When the object changed, such as 2026-01-31T12:00:00Z. Not set: the time of arrival.",
 )
 @as_json
@@ -64,4 +66,5 @@ def send(
         raise click.UsageError(str(error)) from None
     connection.ask(Call("POST", "/ops", body, writes=True, done=204))
     shown = {"event": event, "type": type_.lower(), "id": id_}
-    print(json.dumps(shown) if as_json else f"{event} of {type_.lower()}/{id_} is stored")
+    line = printable(f"{event} of {type_.lower()}/{id_} is stored")
+    print(json.dumps(shown) if as_json else line)

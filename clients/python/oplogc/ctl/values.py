@@ -118,20 +118,29 @@ def state(text: str) -> str:
     return text
 
 
-def key(text: str) -> str:
+def text(given: str) -> str:
+    """Return a text that can be sent. Raise ValueError: bytes of the command line may be others."""
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{given!r} is not UTF-8") from None
+    return given
+
+
+def key(given: str) -> str:
     """Return the key of a message. Raise ValueError."""
     try:
-        encode(Message(None, text))
+        encode(Message(None, text(given)))
     except MessageError as error:
         raise ValueError(error.reason) from None
-    return text
+    return given
 
 
-def header(text: str) -> tuple[str, str]:
+def header(given: str) -> tuple[str, str]:
     """Return the name and the value of NAME=VALUE. Raise ValueError."""
-    name, equals, value = text.partition("=")
+    name, equals, value = text(given).partition("=")
     if not equals or not name:
-        raise ValueError(f"{text!r} is not NAME=VALUE")
+        raise ValueError(f"{given!r} is not NAME=VALUE")
     return name, value
 
 

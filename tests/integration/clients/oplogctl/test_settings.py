@@ -92,6 +92,12 @@ def test_the_help_names_every_flag_with_its_variable_within_80_columns(
         (["topic", "publish", "t"], {}, "give messages, or - alone"),
         (["topic", "publish", "t", "a", "-"], {}, "give messages, or - alone"),
         (["topic", "publish", "t", "a", "--header", "x"], {}, "--header: 'x' is not NAME=VALUE"),
+        (["topic", "publish", "t", "a", "--key", "\udcff"], {}, r"--key: '\udcff' is not UTF-8"),
+        (
+            ["topic", "publish", "t", "a", "--header", "a=\udcff"],
+            {},
+            r"--header: 'a=\udcff' is not UTF-8",
+        ),
         (["topic", "publish", "t", "a", "--key", "--json"], {}, "--key: needs a value"),
         (["topic", "publish", "t", "a", "--key"], {}, "--key: needs a value"),
         (["topic", "publish", "t", "a", "--key", "k" * 1025], {}, "--key: is longer than 1,024"),

@@ -44,6 +44,11 @@ def test_an_operation_is_sent_with_its_parents(agent: Agent, capsys: Capture) ->
         assert (data["timestamp"], data["parents"]) == ("2026-01-31T12:00:00.000Z", [])
 
 
+def test_an_id_cannot_steer_the_terminal(agent: Agent, capsys: Capture) -> None:
+    code, out, err = run(capsys, "send", "insert", "video/\x1b[31m\n\u00e9", "--url", agent.url)
+    assert (code, out, err) == (0, ["insert of video/\\x1b[31m\\n\u00e9 is stored"], "")
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -54,6 +59,9 @@ def test_an_operation_is_sent_with_its_parents(agent: Agent, capsys: Capture) ->
         (["insert", "a/b", "--timestamp", "noon"], "timestamp: not an RFC 3339 time"),
         (["insert", "a/b", "--parent", ""], "parents: must not be empty"),
         (["insert", "a/b", "c/d"], "unknown argument c/d"),
+        (["insert", "a/\udcff"], r"TYPE/ID: 'a/\udcff' is not UTF-8"),
+        (["insert", "a/b", "--parent", "\udcff"], r"--parent: '\udcff' is not UTF-8"),
+        (["insert", "a/b", "--timestamp", "\udcff"], r"--timestamp: '\udcff' is not UTF-8"),
     ],
 )
 def test_a_bad_operation_is_refused_before_it_is_sent(
