@@ -32,8 +32,8 @@ class GapError(SourceError):
 class SinkError(PipeError):
     """A sink did not take messages. Nothing is acknowledged; some may have been written.
 
-    - ``transient``: the same write may succeed later: the system is away or busy. Otherwise it
-      fails again, because of the message or of the settings.
+    - ``transient``: the same write may succeed later: the system is unreachable or busy. Otherwise
+      it fails again, because of the message or of the settings.
     - ``index``: the message that the system refused, counted in the batch; None: not known, or none
       in particular.
     """

@@ -109,7 +109,7 @@ class StoreFlagError(StoreError):
 
 
 class StoreUnavailableError(StoreError):
-    """The store does not work now: locked, disk full, away. Trying again makes sense."""
+    """The store does not work now: locked, disk full, unreachable. Trying again makes sense."""
 
 
 class DiskFullError(StoreUnavailableError):

@@ -76,8 +76,8 @@ class StoreSettings:
         "DURATION|0",
         "0",
         values.time_or_0,
-        "How long to remember deleted objects. A consumer that was away longer replicates all "
-        "objects again. 0: for ever.",
+        "How long to remember deleted objects. A consumer that was disconnected for longer "
+        "replicates all objects again. 0: for ever.",
     )
     new_epoch: bool = setting(
         "Store",
@@ -188,7 +188,7 @@ class StoreSettings:
         "PATH",
         None,
         values.path,
-        "SQLite file that keeps operations received over UDP while MongoDB is away. Not "
+        "SQLite file that keeps operations received over UDP while MongoDB is unreachable. Not "
         "set: in memory only. Needs --mongo-url.",
         empty_is_unset=True,
     )

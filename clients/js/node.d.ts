@@ -114,7 +114,7 @@ export interface PollOptions {
 /**
  * Publishes to a topic, polls it and follows it. The topic must exist.
  *
- * Requests are repeated when the agent is away or busy, not before its `Retry-After`. They reject with UnavailableError when the
+ * Requests are repeated when the agent is unreachable or busy, not before its `Retry-After`. They reject with UnavailableError when the
  * time is over, and immediately with TopicNotFoundError, with NotAllowedError, with OplogError for any other refusal, and with the
  * reason of a signal that aborts. Bad arguments reject with TypeError.
  */
@@ -137,5 +137,5 @@ export class Topic {
   stream(options?: TopicConsumerOptions): TopicConsumer;
 }
 
-/** The agent was away or busy for all of the time that a request may take. Published messages may be stored nevertheless. */
+/** The agent was unreachable or busy for all of the time that a request may take. Published messages may be stored nevertheless. */
 export class UnavailableError extends OplogError {}

@@ -126,7 +126,7 @@ SOURCE = (
     Field(
         "agents",
         Kind.URLS,
-        "Addresses of agents on one store. If one is away, the next one is asked.",
+        "Addresses of agents on one store. If one is unreachable, the next one is asked.",
         check=checks.agent,
         required=_AGENTS,
     ),

@@ -22,7 +22,7 @@ from oplog_relay.settings import RelaySettings
 from oplog_relay.state import State
 from oplogc import __version__
 
-# Seconds that the process may outlive the drain, if a database or an agent is away.
+# Seconds that the process may outlive the drain, if a database or an agent is unreachable.
 _GRACE = 10.0
 # Seconds that threads may outlive the relay.
 _THREADS = 2.0

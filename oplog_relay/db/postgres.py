@@ -142,7 +142,7 @@ class PostgresOutbox:
         self._looking = self._lane(_SETTINGS)
 
     async def check(self) -> None:
-        """Raise ConfigError if the table does not fit, OutboxError if the database is away."""
+        """Check the table. Raises ConfigError, and OutboxError if the database is unreachable."""
         columns = await self._looking.run(self._columns)
         if not columns:
             raise ConfigError(

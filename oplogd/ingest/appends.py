@@ -13,7 +13,7 @@ from oplogd.health import Health
 from oplogd.logs import Episode
 
 # An append that takes longer degrades the agent. One that waits for a lock of SQLite, or for a
-# MongoDB that is away, fails after 4 or 5 seconds, and tells the reason.
+# MongoDB that is unreachable, fails after 4 or 5 seconds, and tells the reason.
 HANGING_SECONDS = 8.0
 
 # Requests that wait for an append that takes longer get 503.

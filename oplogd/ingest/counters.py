@@ -18,7 +18,7 @@ class Counters:
     ingested: int = 0
     # Refused as invalid.
     error: int = 0
-    # Lost or refused: the queue or the spool was full, or the store was away.
+    # Lost or refused: the queue or the spool was full, or the store was unreachable.
     discarded: int = 0
     # Refused because the term of their lease was over.
     stale: int = 0

@@ -153,7 +153,7 @@ class Consumer:
             waiting.pop(self, None)
 
     async def pause(self, seconds: float) -> bytes:
-        """Wait while the store is away; return a heartbeat if one is due, else nothing."""
+        """Wait while the store is unreachable; return a heartbeat if one is due, else nothing."""
         self._waiter = self._loop.create_future()
         timer = self._loop.call_later(seconds, self.wake)
         try:

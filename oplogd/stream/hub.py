@@ -186,7 +186,7 @@ class Hub:
 
     @contextmanager
     def _counting_store_errors(self) -> Iterator[None]:
-        """Count a consumer as refused if the store is away."""
+        """Count a consumer as refused if the store is unreachable."""
         try:
             yield
         except StoreUnavailableError:

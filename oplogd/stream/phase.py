@@ -3,7 +3,7 @@
 A consumer is in one of four phases: it replicates states (``replication``), it reads the log from
 the store because the ring no longer holds its next entry (``catch_up``), it reads the records of an
 entry from the store (``expansion``), or it reads the ring (``live``). A phase keeps its progress
-in fields, so a step that failed because the store is away is repeated by calling it again.
+in fields, so a step that failed because the store is unreachable is repeated by calling it again.
 """
 
 import asyncio

@@ -64,7 +64,7 @@ async def _body(consumer: Consumer | None) -> AsyncIterator[bytes]:
 
 
 async def _next_chunk(consumer: Consumer) -> bytes:
-    """Return the next bytes, empty at the end. The consumer stays while the store is away."""
+    """Return the next bytes, empty at the end. The consumer waits for an unreachable store."""
     while True:
         try:
             return await consumer.next_chunk()

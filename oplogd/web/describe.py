@@ -103,8 +103,8 @@ POST: dict[str, Any] = {
             (431, "The headers are too large."),
             (
                 503,
-                "The queue or the memory for bodies is full, or the store is away. Try again after"
-                " Retry-After seconds. Operations that are 'not confirmed' may still be stored.",
+                "The queue or the memory for bodies is full, or the store is unreachable. Try again"
+                " after Retry-After seconds. Operations 'not confirmed' may still be stored.",
             ),
         ),
         200: {
@@ -155,7 +155,7 @@ GET: dict[str, Any] = {
             (401, "The password, cookie or token is missing, wrong or expired."),
             (429, "Too many wrong passwords, or too many consumers from this address."),
             (406, "The Accept header does not name text/event-stream."),
-            (503, "The store is away, or too many consumers are connected."),
+            (503, "The store is unreachable, or too many consumers are connected."),
         ),
         200: {
             "description": "Server-sent events. If the agent is stopping, the stream ends at once.",
@@ -222,7 +222,7 @@ STATUS: dict[str, Any] = {
     "responses": {
         200: {"description": "OK", "content": {"application/json": {"example": {"status": "OK"}}}},
         503: {
-            "description": "The store is away. The queue holds the received operations.",
+            "description": "The store is unreachable. The queue holds the received operations.",
             "content": {
                 "application/json": {
                     "example": {"status": "DEGRADED", "reason": "store oplog.db: the disk is full"}
@@ -235,7 +235,7 @@ LIVE: dict[str, Any] = {
     "operation_id": "live",
     "summary": "Check that the process works",
     "response_model": None,
-    "responses": {200: {"description": "The process works, also while the store is away."}},
+    "responses": {200: {"description": "The process works, also while the store is unreachable."}},
 }
 READY: dict[str, Any] = {
     "operation_id": "ready",

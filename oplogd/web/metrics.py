@@ -18,7 +18,7 @@ COUNTERS = {
     "events_received": "Operations received by UDP and HTTP",
     "events_ingested": "Operations stored in the log",
     "events_error": "Operations refused as invalid",
-    "events_discarded": "Operations dropped because the queue was full or the store was away",
+    "events_discarded": "Operations dropped: the queue was full or the store was unreachable",
     "events_stale": "Operations refused because the term of their lease was over",
     "events_with_ignored_members": "Operations received with members that operations do not have",
     "events_spooled": "Operations put into the spool",
@@ -155,7 +155,7 @@ class _Snapshot(Collector):
         for name, text in GAUGES.items():
             if (
                 values.get(name) is not None
-            ):  # some figures of the store are missing while it is away or counts
+            ):  # some figures of the store are missing while it is unreachable or counts
                 yield GaugeMetricFamily(f"oplog_{name}", text, value=values[name])
         yield from self._named()
         yield from self._by_topic

@@ -15,7 +15,7 @@ from tests.kits.clients.restart import agent_on, free_port
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PASSWORD = "gehéim"
-# Errors in the console while an agent stops and is away.
+# Errors in the console while an agent stops and is unreachable.
 REFUSED = (
     r"ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_RESET"
     r"|ERR_EMPTY_RESPONSE|\b503\b"

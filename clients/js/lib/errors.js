@@ -23,7 +23,7 @@ export class NotAllowedError extends OplogError {
   }
 }
 
-/** The agent was away or busy for all of the time that a request may take. Messages may be stored nevertheless. */
+/** The agent was unreachable or busy for all of the time that a request may take. Messages may be stored nevertheless. */
 export class UnavailableError extends OplogError {
   constructor(message, status) {
     super(message, status);

@@ -49,7 +49,7 @@ _MAPPING = {
         }
     }
 }
-# By itself a server passes over shards that are away, for example after its start.
+# By itself a server passes over shards that are unreachable, for example after its start.
 _SEARCH = "_search?allow_partial_search_results=false"
 _NDJSON = "application/x-ndjson"
 _JSON = "application/json"

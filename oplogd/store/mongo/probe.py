@@ -7,7 +7,8 @@ from oplogd.store.mongo.link import Link
 async def look_for_log(url: str) -> tuple[str, bool]:
     """Return the database's name, and whether it holds a log or states, or the first server's.
 
-    Raises StoreError for a URL that cannot be used, StoreUnavailableError while MongoDB is away.
+    Raises StoreError for a URL that cannot be used, StoreUnavailableError if MongoDB is
+    unreachable.
     """
     link = Link(url, brief=True)
     try:

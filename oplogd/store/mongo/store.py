@@ -56,7 +56,7 @@ from oplogd.store.mongo.transactions.transactions import MongoTransactions
 
 LEASE_SECONDS = 5.0
 
-# How long a start waits for the server: longer than it takes to find out that it is away.
+# How long a start waits for the server: longer than it takes to find out that it is unreachable.
 _OPEN_SECONDS = 5.0
 
 _ASK_SECONDS = 0.03
@@ -159,7 +159,7 @@ class MongoStore:
         self._checkpoint.close()
         await self._deleted.close()
         await self.projection.stop()
-        # The cursor and the lease end by themselves if the server is away.
+        # The cursor and the lease end by themselves if the server is unreachable.
         with contextlib.suppress(PyMongoError, TimeoutError):
             async with asyncio.timeout(2):
                 await self.tail.close()
@@ -303,7 +303,7 @@ class MongoStore:
         """Return the number of tombstones, None if counting takes too long; and the seconds."""
         started = self.link.clock.monotonic()
         count: int | None = None
-        # Without an answer the figure is missing; `stats` tells when the server is away.
+        # Without an answer the figure is missing; `stats` tells when the server is unreachable.
         with contextlib.suppress(PyMongoError), pymongo.timeout(_COUNT_SECONDS):
             count = await self.link.states.count_documents({"event": "delete"})
         return count, self.link.clock.monotonic() - started

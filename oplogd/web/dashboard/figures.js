@@ -150,7 +150,7 @@ class Figures {
   #notice(status) {
     const lines = [];
     if (status === null) lines.push(["bad", "Unreachable", "The agent does not answer. The page shows old data."]);
-    else if (status.status !== "OK") lines.push(["bad", "Degraded", status.reason ?? "The store is away."]);
+    else if (status.status !== "OK") lines.push(["bad", "Degraded", status.reason ?? "The store is unreachable."]);
     for (const warning of status?.store.warnings ?? []) lines.push(["warn", "Warning", warning]);
     const box = byId("notice"), key = JSON.stringify(lines);
     if (box.dataset.shown === key) return;

@@ -28,8 +28,8 @@ _TOLD = {
     404: "Nobody ever held a lease of this name.",
     409: "The lease has another holder or term, which the message names.",
     413: "The body is too large.",
-    503: "The memory for bodies is full, the store is away, or the agent is stopping. Try again"
-    " after Retry-After seconds. A request that is 'not confirmed' may have been carried out;"
+    503: "The memory for bodies is full, the store is unreachable, or the agent is stopping. Try"
+    " again after Retry-After seconds. A request that is 'not confirmed' may have been carried out;"
     " repeated, it continues.",
 }
 _BODY_ERRORS = (*WRITE_ERRORS, 408, 413, 415, 431)

@@ -114,7 +114,7 @@ ERRORS = {
     429: "Too many wrong passwords came from this address or from others.",
     431: "The headers are too large.",
     507: "The store has no free number for another topic. Delete topics.",
-    503: "The queue or the memory for bodies is full, or the store is away. Try again after"
+    503: "The queue or the memory for bodies is full, or the store is unreachable. Try again after"
     " Retry-After seconds. Messages that are 'not confirmed' may still be stored.",
 }
 READ_ERRORS = (400, 401, 429, 503)

@@ -60,9 +60,9 @@ _TOLD = {
     409: "The pointer is decided (for a report: otherwise; for a rollback: committed), or the"
     " namespace is reserved.",
     413: "The body or a message is too large, or there are too many messages.",
-    503: "The memory for bodies is full, too many messages wait for the store, the store is away,"
-    " or the agent is stopping. Try again after Retry-After seconds. A request that is 'not"
-    " confirmed' may have been carried out.",
+    503: "The memory for bodies is full, too many messages wait for the store, the store is"
+    " unreachable, or the agent is stopping. Try again after Retry-After seconds. A request"
+    " that is 'not confirmed' may have been carried out.",
 }
 _BODY_ERRORS = (*WRITE_ERRORS, 404, 408, 409, 413, 415, 431)
 

@@ -53,8 +53,8 @@ _TOLD = {
     412: "The term of the begin's Oplog-Lease is over, or the lease has no holder: the transaction"
     " is aborted.",
     413: "The body or a message is too large, or the transaction has too many records or bytes.",
-    503: "The memory for bodies is full, the store is away, or the agent is stopping. Try again"
-    " after Retry-After seconds. A request that is 'not confirmed' may have been carried out;"
+    503: "The memory for bodies is full, the store is unreachable, or the agent is stopping. Try"
+    " again after Retry-After seconds. A request that is 'not confirmed' may have been carried out;"
     " repeated, it continues.",
 }
 _BODY_ERRORS = (*WRITE_ERRORS, 404, 408, 413, 415, 431)

@@ -1,4 +1,4 @@
-"""A commit log with a bound, and a receiver that is away."""
+"""A commit log with a bound, and a receiver that is unreachable."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""A database that loses statements or answers, and an agent that is away, lose no row."""
+"""A database that loses statements or answers, and an agent that is unreachable, lose no row."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -30,7 +30,7 @@ from tests.kits.proxies.mongo import CommandProxy
 from tests.kits.servers.mongo import MongoServer, ferretdb, with_database
 from tests.kits.sse.stream import Stream
 
-# Options with which an agent soon notices that its server is away.
+# Options with which an agent soon notices that its server is unreachable.
 AWAY = "?socketTimeoutMS=2000&serverSelectionTimeoutMS=1000&connectTimeoutMS=1000"
 
 
@@ -41,7 +41,7 @@ def server(tmp_path: Path) -> Iterator[MongoServer]:
         yield running
 
 
-# How long an agent tries to reach a server that is away, by AWAY.
+# How long an agent tries to reach a server that is unreachable, by AWAY.
 TRY_SECONDS = 2
 
 

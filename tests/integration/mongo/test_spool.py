@@ -21,7 +21,7 @@ from tests.kits.models.operations import operation as made
 from tests.kits.mongo.agents import adds_up, agent, wait_for
 from tests.kits.processes import forked
 
-# An agent soon notices that its server is away.
+# An agent soon notices that its server is unreachable.
 AWAY = {"serverSelectionTimeoutMS": "500", "connectTimeoutMS": "500"}
 NOWHERE = f"mongodb://127.0.0.1:1/nowhere?{urlencode(AWAY)}"
 

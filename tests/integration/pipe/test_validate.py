@@ -1,4 +1,4 @@
-"""``oplog-pipe validate`` with agents and sinks that answer, refuse, or are away."""
+"""``oplog-pipe validate`` with agents and sinks that answer, refuse, or are unreachable."""
 
 import os
 from collections.abc import Iterator
@@ -83,7 +83,7 @@ sources:
 sinks:
   - {{name: a, type: file, path: text/out.jsonl}}
   - {{name: b, type: file, path: "."}}
-  - {{name: c, type: "sinks_of_validate:Sink", options: {{error: "it is away"}}}}
+  - {{name: c, type: "sinks_of_validate:Sink", options: {{error: "it is unreachable"}}}}
 """
     line = SINKS[: SINKS.index("raise ValueError")].count("\n") + 1
     code, *lines = validated(file, text, capsys)

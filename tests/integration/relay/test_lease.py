@@ -18,7 +18,7 @@ from tests.kits.agents.agent import DEADLINE
 from tests.kits.servers.scripted import End, ScriptedServer
 
 PATH = "/v1/leases/orders"
-BUSY = problem("503 Service Unavailable", "the store is away")
+BUSY = problem("503 Service Unavailable", "the store is unreachable")
 HELD = {"leader": True, "holder": "me", "term": 7, "expires_in_ms": 9500}
 
 
@@ -101,7 +101,7 @@ NO_LEASES = "agents.urls: LEASE is no agent with leases"
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (BUSY, "LEASE: the store is away (HTTP 503)"),
+        (BUSY, "LEASE: the store is unreachable (HTTP 503)"),
         (problem("429 Slow", "too many"), "LEASE: too many (HTTP 429)"),
         (
             problem("401 Unauthorized", "wrong password"),
@@ -199,6 +199,6 @@ async def test_a_change_of_the_agent_is_logged_once(caplog: pytest.LogCaptureFix
                 await made.poll(DEADLINE)
     (message,) = [each.getMessage() for each in caplog.records if each.name == "oplog_relay"]
     assert message == (
-        f"{first.url}{PATH}: the store is away (HTTP 503); "
+        f"{first.url}{PATH}: the store is unreachable (HTTP 503); "
         f"the lease is asked for at {second.url}{PATH}"
     )

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 
 from tests.kits.agents.agent import DEADLINE, Agent, Answer, Event
 from tests.kits.agents.streams import ByteStream
+from tests.kits.clock.waiting import attempts
 from tests.kits.mongo.agents import wait_for
 
 JSON = {"Content-Type": "application/json"}
@@ -41,7 +42,12 @@ class Topic:
         self.path = f"/v1/namespaces/{namespace}/topics/{topic}"
 
     def create(self, **properties: object) -> Self:
-        ok(self.agent.request("PUT", self.path, properties))
+        """Create the topic. A store that confirms nothing for some seconds is waited for."""
+        for _ in attempts(DEADLINE):
+            answer = self.agent.request("PUT", self.path, properties)
+            if answer.status != 503:
+                break
+        ok(answer)
         return self
 
     def change(self, **properties: object) -> None:

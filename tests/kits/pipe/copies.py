@@ -102,8 +102,8 @@ class PipeSink:
     """A sink of a pipe and its rules.
 
     ``missed``: offsets of messages that it never gets. ``first``: offset at which it began.
-    ``is_down``: its target is away, so it is parked. ``given_up``: offset up to which it has last
-    given up its place.
+    ``is_down``: its target is unreachable, so it is parked. ``given_up``: offset up to which it
+    has last given up its place.
     """
 
     name: str
@@ -285,7 +285,7 @@ class ModelPipe:
             if writes == dies_after:
                 raise DiedError
             if sink.is_down:
-                raise SinkError("the target is away", transient=True)
+                raise SinkError("the target is unreachable", transient=True)
             if self._refuses(message):
                 raise SinkError("the target refuses it")
 

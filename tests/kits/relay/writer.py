@@ -84,7 +84,7 @@ class Writer(threading.Thread):
         slow = SLOW_SECONDS if self._choose.random() < SLOW else 0.0
         while not self._try(id_, rows, slow, rolls_back):
             if self._stopped.wait(PAUSE) and not self._is_reachable():
-                raise AssertionError("the database is away at the end")
+                raise AssertionError("the database is unreachable at the end")
         with self._changed:
             if rolls_back:
                 self.rolled_back += len(rows)

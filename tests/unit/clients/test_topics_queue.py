@@ -156,12 +156,11 @@ def test_messages_fail_once_their_time_would_be_over_before_the_next_attempt() -
     short, long, endless = queue.put("a"), queue.put("b", until=999), queue.put("c", until=None)
     waiting = Queue.put(queue, "d")
     queue.batch()
-    queue.postpone(Later("the store is away", 50), 0)
+    queue.postpone(Later("the store is unreachable", 50), 0)
     error = error_of(short)
     assert isinstance(error, UnavailableError)
-    assert "confirmed 1 message for default/t, which may still be stored: the store is away" in str(
-        error
-    )
+    said = "confirmed 1 message for default/t, which may still be stored: the store is unreachable"
+    assert said in str(error)
     assert isinstance(error_of(waiting), UnavailableError)
     assert (long.done(), endless.done()) == (False, False)
     assert queue.texts() == ["b", "c"]

@@ -1,4 +1,4 @@
-"""The endpoints of pointers while the store is away, without a right, and while the agent stops."""
+"""The endpoints of pointers: unreachable store, missing right, an agent that stops."""
 
 import asyncio
 import json

@@ -294,7 +294,7 @@ async def _happen(world: World, event: Event) -> None:
         case Nothing():
             pass
         case Fail():
-            raise StoreUnavailableError("the store is away for a moment")
+            raise StoreUnavailableError("the store is unreachable for a moment")
 
 
 async def _start_id(world: World, start: Connect) -> str:

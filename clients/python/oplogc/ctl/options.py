@@ -246,7 +246,7 @@ _FLAGS: tuple[Callable[[Any], Any], ...] = (
     option(
         "--retry-for", metavar="DURATION", convert=values.duration, default="10s",
         show_default=True, envvar="OPLOGCTL_RETRY_FOR", show_envvar=True,
-        help="How long to try again while the agent is away or busy. `follow` tries for ever.",
+        help="How long to try while the agent is unreachable or busy. `follow` tries for ever.",
     ),
 )  # fmt: skip
 

@@ -46,7 +46,7 @@ class Agents:
     ) -> tuple[Answer | NoAnswer, Endpoint]:
         """Send a request once. Return the answer, and the address that was asked.
 
-        If the agent is away or busy, the next request goes to the next agent. ``until``:
+        If the agent is unreachable or busy, the next request goes to the next agent. ``until``:
         ``time.monotonic()`` after which the answer is not awaited; None: as long as one attempt
         may take.
         """
@@ -66,9 +66,9 @@ class Agents:
         return answer, to
 
     async def ask_each(self, call: Call) -> tuple[Answer | NoAnswer, bool]:
-        """Send a request to each agent, until one of them is neither away nor busy.
+        """Send a request to each agent, until one of them is neither unreachable nor busy.
 
-        Return the last answer, and whether one that is away or busy may have carried it out.
+        Return the last answer, and whether one that is unreachable or busy may have carried it out.
         """
         lost = False
         for _ in self.urls:

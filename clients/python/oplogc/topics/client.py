@@ -46,10 +46,10 @@ class AsyncTopics:
 
     A topic is given as ``namespace/topic``, or as ``topic`` in the namespace ``default``.
 
-    Calls are tried again while the agent is away or busy, for ``retry_for`` seconds in total.
+    Calls are repeated while the agent is unreachable or busy, for ``retry_for`` seconds in total.
 
     - ``url``: an agent, or a list of agents on the same store. A request goes to the next one when
-      an agent is away or busy.
+      an agent is unreachable or busy.
     - ``password``: for reading; overrides user and password of the URL. ``ingest_password``: for
       publishing, creating, changing, deleting and transactions; None: the same. ``proxy``: URL of
       an HTTP proxy; None: the environment's.

@@ -33,8 +33,8 @@ class TopicConsumer(Following[TopicEvent]):
     each message comes once, or a ``Reset`` announces the loss. Messages may come again after a
     crash. Iterate in one way and from one thread. Any thread may call ``ack`` and ``stop``.
 
-    - ``url``: an agent, or a list of agents on the same store. If one is away, the next one is
-      asked.
+    - ``url``: an agent, or a list of agents on the same store. If one is unreachable, the next
+      one is asked.
     - ``topic``: ``namespace/topic``, or ``topic`` in the namespace ``default``. Messages of
       ``system/oplog`` are operations in JSON.
     - ``start``: ``"0"`` for the oldest message, an id to begin after, or a time with a zone to

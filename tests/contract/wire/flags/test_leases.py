@@ -1,4 +1,4 @@
-"""Leases of agents with passwords, of agents that stop, and of stores that are away."""
+"""Leases of agents with passwords, of agents that stop, and of stores that are unreachable."""
 
 import json
 import signal

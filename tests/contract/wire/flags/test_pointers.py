@@ -1,4 +1,4 @@
-"""Agents with flags that concern pointers: limits, passwords, time-out, a store that is away."""
+"""Agents with flags that concern pointers: limits, passwords, time-out, an unreachable store."""
 
 import signal
 import sqlite3

@@ -1,4 +1,4 @@
-"""Agents with flags that concern topics: limits, passwords, origins, a store that is away."""
+"""Agents with flags that concern topics: limits, passwords, origins, an unreachable store."""
 
 import signal
 from collections.abc import Iterator

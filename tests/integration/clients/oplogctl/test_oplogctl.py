@@ -21,7 +21,7 @@ from tests.kits.contract.wire import wait_until
 from tests.kits.servers.scripted import ScriptedServer, answer
 
 TIME = r"[0-9-]{10}T[0-9:]{8}\.[0-9]{3}Z"
-BUSY = answer("503 Busy", '{"detail":"the store is away"}', "Retry-After: 1")
+BUSY = answer("503 Busy", '{"detail":"the store is unreachable"}', "Retry-After: 1")
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ from tests.kits.servers.scripted import ScriptedServer, answer
 
 FAST = (0.01, 0.05)
 SHOWN = answer("200 OK", '{"name":"t","properties":{"ttl":"60"}}')
-BUSY = answer("503 Busy", '{"detail":"the store is away"}')
+BUSY = answer("503 Busy", '{"detail":"the store is unreachable"}')
 
 
 @pytest.fixture(scope="module")
@@ -249,11 +249,11 @@ def test_retry_after_is_heeded_and_a_busy_agent_is_asked_again(topics_of: Topics
     ):
         assert topics.get("t").ttl == 60
         assert len(server.heads) == 4
-    later = answer("503 Busy", '{"detail":"the store is away"}', "Retry-After: 3000")
+    later = answer("503 Busy", '{"detail":"the store is unreachable"}', "Retry-After: 3000")
     with (
         ScriptedServer([later]) as server,
         topics_of(server.url, backoff=FAST) as topics,
-        pytest.raises(UnavailableError, match=r"the store is away \(HTTP 503\)"),
+        pytest.raises(UnavailableError, match=r"the store is unreachable \(HTTP 503\)"),
     ):
         topics.get("t")
     assert len(server.heads) == 1

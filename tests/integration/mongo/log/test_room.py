@@ -95,7 +95,7 @@ async def test_entries_that_have_left_the_log_unfolded_are_counted_and_the_way_o
 async def test_a_writer_that_knew_a_longer_log_does_not_wait_for_the_fold_of_a_new_one(
     capped_url: str, make_store: MakeStore
 ) -> None:
-    """The database was dropped while the agent that folds was away."""
+    """The database was dropped while the agent that folds was unreachable."""
     holder = make_store(capped_url, "capped", max_bytes=CAP, lease=60)
     # By its clock no time passes: it would wait for ever.
     own = Clock(monotonic=VirtualClock().monotonic)

@@ -235,7 +235,7 @@ async def test_a_keeper_that_dies_is_followed_by_the_next_one(
 
 
 class FailsOnce(Steps):
-    """``fail_at``: the step at which the store is away, once; None: it is not."""
+    """``fail_at``: the step at which the store is unreachable, once; None: it is not."""
 
     def __init__(self) -> None:
         super().__init__()

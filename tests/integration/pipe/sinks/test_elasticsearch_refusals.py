@@ -1,4 +1,4 @@
-"""The sink and servers that refuse, are busy or are away."""
+"""The sink and servers that refuse, are busy or are unreachable."""
 
 import json
 from collections.abc import Callable, Iterator

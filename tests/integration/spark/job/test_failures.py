@@ -56,8 +56,8 @@ from tests.kits.agents.agent import DEADLINE
             "It fails at s3a://...bucket/",
         ),
         (
-            Exception("trace\noplogd.errors.StoreError: the store is away\n\nat"),
-            "the store is away",
+            Exception("trace\noplogd.errors.StoreError: the store is unreachable\n\nat"),
+            "the store is unreachable",
         ),
     ],
 )

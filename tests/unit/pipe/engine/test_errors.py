@@ -32,7 +32,7 @@ class Script:
 
 
 def away() -> SinkError:
-    return SinkError("the server is away", transient=True)
+    return SinkError("the server is unreachable", transient=True)
 
 
 def test_pauses_double_up_to_ten_seconds_until_retry_for_is_over() -> None:
@@ -49,7 +49,7 @@ def test_pauses_double_up_to_ten_seconds_until_retry_for_is_over() -> None:
     assert caught.value.transient
     assert script.pauses == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 7.3])
     assert calls[-1] == pytest.approx(130.0)
-    assert (retry.retries, retry.error) == (9, "the server is away")
+    assert (retry.retries, retry.error) == (9, "the server is unreachable")
     retry(lambda: None)
     assert retry.error is None
 
@@ -72,7 +72,7 @@ def test_a_stop_request_ends_the_retries_after_one_more_attempt() -> None:
             leaving.set()
         raise away()
 
-    with pytest.raises(LeftError, match="the server is away"):
+    with pytest.raises(LeftError, match="the server is unreachable"):
         Retry("c0", 60.0, leaving, script.clock())(call)
     assert calls == [False, False, False, True]
 

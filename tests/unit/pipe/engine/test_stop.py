@@ -90,7 +90,7 @@ async def test_a_stop_ends_the_retries_of_a_sink_that_is_away(
 
     def away(offsets: list[int]) -> None:
         loop.call_soon_threadsafe(failed.set)
-        raise SinkError("the server is away", transient=True)
+        raise SinkError("the server is unreachable", transient=True)
 
     async with folder.start(RecordingSink("c0", away), brings=SIX) as running:
         async with asyncio.timeout(DEADLINE):

@@ -1,4 +1,4 @@
-"""A relay whose calls fail: new terms, fencing, a database that is away."""
+"""A relay whose calls fail: new terms, fencing, a database that is unreachable."""
 
 import asyncio
 from collections.abc import Iterator

@@ -372,7 +372,7 @@ async def test_the_health_tells_that_topics_cannot_be_followed(
     monkeypatch.setattr("oplogd.stream.topic_follower._RETRY_SECONDS", 0.001)
     topic = await topic_world.create()
     consumer = await topic_world.connect(topic)
-    away = StoreUnavailableError("the store is away")
+    away = StoreUnavailableError("the store is unreachable")
     topic_world.topics.trouble = away
     feeds, health = topic_world.feeds, topic_world.health
     task = asyncio.create_task(follow_topics(topic_world.topics, feeds, health))

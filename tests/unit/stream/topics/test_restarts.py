@@ -8,7 +8,7 @@ from tests.kits.stream.topic_worlds import TTL, TopicWorld, message, read_all, t
 
 
 async def test_a_ring_restarts_when_the_log_continues_elsewhere(topic_world: TopicWorld) -> None:
-    """The follower was away for longer than the time to live."""
+    """The follower was unreachable for longer than the time to live."""
     topic = await topic_world.create()
     consumer = await topic_world.connect(topic, Millis(0))
     await topic_world.publish(topic, "a")
