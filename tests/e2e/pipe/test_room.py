@@ -2,7 +2,9 @@
 
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.clients.restart import free_port
@@ -13,6 +15,8 @@ from tests.kits.servers.scripted import ScriptedServer, answer
 
 BOUND = 1_000_000
 COUNT = 1_000
+# One append may exceed the bound, and has all that waits. So they come one part after the other.
+PART = 100
 PARENTS = [f"{number}{'p' * 240}" for number in range(8)]  # 2 KB
 
 
@@ -38,6 +42,10 @@ class Receiver:
         return answer(200)
 
 
+def ends_at(end: int) -> Callable[[Any], bool]:
+    return lambda status: bool(status["log"]["end"] == end)
+
+
 def operation(number: int) -> dict[str, object]:
     return {"event": "update", "type": "video", "id": f"x{number}", "parents": PARENTS}
 
@@ -57,7 +65,10 @@ def test_a_receiver_that_is_away_bounds_the_log_and_is_complete_when_it_returns(
             max_log_bytes=BOUND, listen=f"127.0.0.1:{port}",
         )  # fmt: skip
         with pipe.run() as process:
-            assert agent.post([operation(number) for number in range(COUNT)]) == 200
+            for first in range(0, COUNT, PART):
+                part = range(first, first + PART)
+                assert agent.post([operation(number) for number in part]) == 200
+                pipe.wait_status(ends_at(part.stop + 2))
             status = pipe.wait_status(
                 lambda status: (
                     status["log"]["end"] == COUNT + 2 and status["sinks"][1]["flushed"] == COUNT + 1
