@@ -261,7 +261,7 @@ async def test_the_documented_page_of_another_origin_follows_a_topic_and_resumes
             assert agent.request("POST", f"{topic}/publish", {"messages": payloads}).status == 200
 
         assert agent.request("PUT", topic).status == 200
-        code = snippet_of(pages.CLIENTS, "page").replace('"oplog-client"', '"./oplog.js"')
+        code = snippet_of(pages.CLIENT["js"], "page").replace('"oplog-client"', '"./oplog.js"')
         code = code.replace("localhost:8042", f"any:{PASSWORD}@127.0.0.1:{agent.port}")
         website.pages["/"] = html(f"""<!doctype html><html lang="en"><title>topic</title><ol></ol>
             <script type="module">

@@ -22,7 +22,11 @@ ELSEWHERE = {
     "clients/js/README.md": dict.fromkeys(("sh", "js"), CLIENT_DOCS),
     "clients/php/README.md": {"php": CLIENT_DOCS},
     "clients/python/README.md": {"python": CLIENT_DOCS},
-    "docs/reference/clients.md": dict.fromkeys(("python", "sh", "js", "go", "php"), CLIENT_DOCS),
+    "docs/reference/client-commands.md": {"sh": CLIENT_DOCS},
+    "docs/reference/client-go.md": dict.fromkeys(("go", "sh"), CLIENT_DOCS),
+    "docs/reference/client-javascript.md": {"js": CLIENT_DOCS},
+    "docs/reference/client-php.md": dict.fromkeys(("php", "sh"), CLIENT_DOCS),
+    "docs/reference/client-python.md": dict.fromkeys(("python", "sh"), CLIENT_DOCS),
     "docs/howto/bootstrap.md": dict.fromkeys(("sh", "text"), BOOTSTRAP),
     "docs/howto/outbox.md": dict.fromkeys(("python", "sh", "text", "yaml"), OUTBOX),
     "docs/howto/postgres.md": dict.fromkeys(("python", "sh", "text", "yaml"), PIPE),
@@ -206,6 +210,7 @@ def test_nothing_is_listed_that_is_not_there() -> None:
     assert stale == set()
     places = {name: path for name, path in vars(pages).items() if isinstance(path, Path)}
     constants = {path: f"pages.{name}" for name, path in places.items()}
+    constants |= dict.fromkeys(pages.CLIENT.values(), "pages.CLIENT")
     for name, modules in ELSEWHERE.items():
         for language, module in modules.items():
             assert any(snippet.language == language for snippet in snippets(ROOT / name))

@@ -1,4 +1,4 @@
-"""The snippets of reference/clients.md and the READMEs of the clients run, also after a restart."""
+"""The snippets of the pages and the READMEs of the clients run, also after a restart."""
 
 import os
 import re
@@ -21,7 +21,7 @@ from tests.kits.servers.mongo import GO_FLAGS, go_program
 
 CLIENTS = ROOT / "clients"
 LANGUAGES = ("go", "js", "php", "python")
-PAGE = pages.CLIENTS
+PAGES = list(pages.CLIENT.values())
 READMES = [CLIENTS / language / "README.md" for language in LANGUAGES]
 # These packages are taken from the checkout by other means.
 INSTALLS = ("pip install", "npm install", "composer require", "go mod edit")
@@ -43,7 +43,7 @@ def snippets(page: Path) -> list[Snippet]:
     ]
 
 
-SNIPPETS = [snippet for page in (PAGE, *READMES) for snippet in snippets(page)]
+SNIPPETS = [snippet for page in (*PAGES, *READMES) for snippet in snippets(page)]
 
 
 class Restarted:
@@ -149,8 +149,10 @@ def play(restarted: Restarted, folder: Path, snippet: Snippet) -> None:
 
 
 def test_every_language_is_shown() -> None:
-    shown = {snippet.language for snippet in snippets(PAGE)}
-    assert shown == {*LANGUAGES, "sh"}
+    for language, page in pages.CLIENT.items():
+        shown = {snippet.language for snippet in snippets(page)}
+        assert language in shown
+        assert shown <= {language, "sh"}
 
 
 @pytest.mark.parametrize("readme", READMES, ids=lambda readme: readme.parent.name)
@@ -158,7 +160,8 @@ def test_a_readme_shows_how_to_send_and_how_to_follow(readme: Path) -> None:
     code = "".join(each.code for each in snippets(readme) if each.language == readme.parent.name)
     assert "roducer" in code
     assert "onsumer" in code
-    assert "/docs/reference/clients.md#" in readme.read_text(encoding="utf-8")
+    page = pages.CLIENT[readme.parent.name].relative_to(ROOT).as_posix()
+    assert f"](../../{page})" in readme.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -19,6 +19,14 @@ STREAM = REFERENCE / "stream.md"
 PASSWORDS = REFERENCE / "passwords.md"
 ERRORS = REFERENCE / "errors.md"
 CLIENTS = REFERENCE / "clients.md"
+# The pages of the clients by language, as in the folder clients/, and that of the commands.
+CLIENT = {
+    "go": REFERENCE / "client-go.md",
+    "js": REFERENCE / "client-javascript.md",
+    "php": REFERENCE / "client-php.md",
+    "python": REFERENCE / "client-python.md",
+    "sh": REFERENCE / "client-commands.md",
+}
 PIPE = REFERENCE / "pipe.md"
 RELAY = REFERENCE / "relay.md"
 SYNC = REFERENCE / "sync.md"

@@ -134,7 +134,7 @@ def test_a_restart_and_a_kill_lose_nothing(tmp_path: Path, node: str) -> None:
 
 def documented(word: str, agent_port: int) -> str:
     (found,) = [
-        each for each in snippets(pages.CLIENTS) if (each.language, each.word) == ("js", word)
+        each for each in snippets(pages.CLIENT["js"]) if (each.language, each.word) == ("js", word)
     ]
     return found.code.replace("localhost:8042", f"127.0.0.1:{agent_port}")
 
