@@ -36,7 +36,7 @@ def test_the_pages_are_those_of_the_checkout(site: Path) -> None:
     assert '"filename">consumer.py<' in quickstart
     # A page outside docs/ that a page links to is part of the site.
     assert (site / "CHANGELOG.html").is_file()
-    assert 'href="../../CHANGELOG.html"' in (site / "docs/operate/operations.html").read_text()
+    assert 'href="../../CHANGELOG.html"' in (site / "docs/operate/upgrading.html").read_text()
     # Snippets begin and end as in the checkout, and lists with snippets are not cut.
     assert [page for page in site.rglob("*.html") if "```" in page.read_text()] == []
     assert "<p>Build the packages:</p>" in (site / "docs/internals/releasing.html").read_text()

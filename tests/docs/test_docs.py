@@ -277,9 +277,7 @@ def test_every_status_that_an_answer_can_have_is_explained() -> None:
 
 
 def test_every_trouble_with_the_store_is_explained() -> None:
-    table = (
-        pages.OPERATIONS.read_text().partition("| reason | what to do |")[2].partition("\n\n")[0]
-    )
+    table = pages.TROUBLE.read_text().partition("| reason | what to do |")[2].partition("\n\n")[0]
     reasons = [row.split("|")[1].strip() for row in table.splitlines()[2:]]
     code = "".join(path.read_text() for path in (ROOT / "oplogd").rglob("*.py"))
     assert [reason for reason in reasons if reason.replace("…", "") not in code] == []
@@ -299,7 +297,7 @@ def test_every_trouble_with_the_store_is_explained() -> None:
 
 def test_every_member_of_the_status_is_explained(agent: Agent) -> None:
     status = agent.status()
-    explained = pages.OPERATIONS.read_text()
+    explained = pages.MONITORING.read_text()
     members = {
         name for name in status if name not in ("status", "version", "uptime_seconds", "store")
     }
