@@ -87,7 +87,7 @@ GAUGES = {
     "topics_max_bytes": "Bytes that all topics may store, 0 without a bound",
     "topics_queue_size": "Messages waiting to be stored",
     "topics_queue_bytes": "Bytes of messages waiting to be stored",
-    "topics_feeds": "Topics with messages in memory, because somebody listens",
+    "topics_feeds": "Topics with messages in memory, because a consumer listens",
     "topics_feeds_bytes": "Bytes of messages in memory",
     "transactions_open": "Transactions in the store that are not decided",
     "transactions_oldest_open_seconds": "Age of the oldest transaction that is not decided",
