@@ -71,6 +71,8 @@ class HttpProtocol(HttpToolsProtocol):
         # No request follows: an answer or the client has ended the connection.
         self._is_last = False
         self._answer_watch = AnswerWatch(self.loop, self.limits.answer_seconds)
+        # Also before the answer is complete.
+        self._is_watched = False
 
     # Connection
 
@@ -182,6 +184,7 @@ class HttpProtocol(HttpToolsProtocol):
             "oplog.abort": transport.abort,
             "oplog.end": self._end_after_answer,
             "oplog.unsent": lambda: unsent_bytes(transport),
+            "oplog.watch": self._watch_answer,
         }
         self.scope["extensions"] = extensions
         self._waits_for = "headers"
@@ -265,8 +268,18 @@ class HttpProtocol(HttpToolsProtocol):
         if self.transport.can_write_eof():
             self.transport.write_eof()
 
+    def _watch_answer(self) -> None:
+        """Cut off the client if it takes nothing of the answer, which is sent in parts."""
+        self._is_watched = True
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._is_watched:
+            self._answer_watch.start(self.transport)
+
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        self._is_watched = False
         self._answer_watch.start(self.transport)
         if self._is_refused:  # by this answer
             return

@@ -13,6 +13,7 @@ from oplogd.ingest.intake import Intake
 from oplogd.media_types import JSON
 from oplogd.names import OPLOG
 from oplogd.operation import Operation, decode
+from oplogd.pieces import Pieces
 from oplogd.pointers.service import PointerService
 from oplogd.store.pointers import Marks
 from oplogd.topics.codec import (
@@ -88,7 +89,7 @@ def add_publish(
                     with continuing(STORES_TWICE if messages else CONTINUES):
                         marks = await appends.confirmed(pointers.publish(name, pointer, messages))
                     messages.clear()  # the answer may take their memory
-                    return published(codec, pointer, marks)
+                    return await published(request, bodies, codec, pointer, marks)
                 await publisher.publish(name, messages, fence)
         return Response(status_code=200, headers=HEADERS)
 
@@ -112,18 +113,32 @@ def add_publish(
             raise
 
 
-def published(codec: Codec, pointer: int, marks: Marks) -> Response:
+async def published(
+    request: Request, bodies: BodyReader, codec: Codec, pointer: int, marks: Marks
+) -> Response:
     """Return the answer to a publish under a pointer. A long one never exists as a whole."""
-    parts = codec.encode_published(pointer, marks)
     if len(marks) <= PART_MARKS:
-        return Response(b"".join(parts), 200, HEADERS, codec.media_type)
+        body = b"".join(codec.encode_published(pointer, marks))
+        return Response(body, 200, HEADERS, codec.media_type)
 
-    async def body() -> AsyncIterator[bytes]:
-        for part in parts:
+    def counting() -> Pieces[int]:
+        size = 0
+        for part in codec.encode_published(pointer, marks):
+            size += len(part)
+            yield
+        return size
+
+    async def parts() -> AsyncIterator[bytes]:
+        for part in codec.encode_published(pointer, marks):
             yield part
             await asyncio.sleep(0)  # other requests run in between
 
-    return StreamingResponse(body(), 200, HEADERS, codec.media_type)
+    # Encoded twice: clients of HTTP/1.0 take no body of unknown length.
+    length = {"Content-Length": str(await bodies.work(counting()))}
+    extensions = request.scope.get("extensions") or {}
+    if watch := extensions.get("oplog.watch"):
+        watch()
+    return StreamingResponse(parts(), 200, HEADERS | length, codec.media_type)
 
 
 def add_poll(

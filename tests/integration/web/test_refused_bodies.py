@@ -46,6 +46,41 @@ def test_a_client_that_does_not_take_its_answers_is_cut_off(tmp_path: Path) -> N
             assert wait_until(lambda: sockets(agent) < before)
 
 
+def test_a_client_that_takes_nothing_of_an_answer_in_parts_is_cut_off(tmp_path: Path) -> None:
+    with Agent(tmp_path, "--stall-timeout", "500ms") as agent:
+        agent.request("PUT", TOPIC)
+        with RawConnection(agent) as connection:
+            assert connection.send(under_pointer(1)).reply().status == 200
+            before = sockets(agent)
+            connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.send(under_pointer(90_000))
+            assert wait_until(lambda: stored(agent) == 90_001)
+            assert wait_until(lambda: sockets(agent) < before)
+
+
+def test_a_client_of_http_1_0_can_read_an_answer_in_parts(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        agent.request("PUT", TOPIC)
+        for count in (1000, 1001, 2500):
+            with RawConnection(agent) as connection:
+                request = under_pointer(count).replace(b"HTTP/1.1", b"HTTP/1.0", 1)
+                reply = connection.send(request).reply()
+                assert "transfer-encoding" not in reply.headers
+                assert len(json.loads(reply.body)["messages"]) == count
+
+
+def under_pointer(count: int) -> bytes:
+    """Return a publish of short messages, whose answer names each of them."""
+    given = {"transactionWritePointer": 7, "messages": ["a"] * count}
+    body = json.dumps(given).encode()
+    return POLL.replace(b"/poll ", b"/publish ", 1) + length(body) + body
+
+
+def stored(agent: Agent) -> int:
+    found: int = agent.status()["topics"]["messages_published"]
+    return found
+
+
 def sockets(agent: Agent) -> int:
     """Return the number of sockets that the agent has open."""
     found = 0
