@@ -25,8 +25,10 @@ FOREIGN = "({leader_id} IS NULL OR {leader_id} < %(first)s OR {leader_id} > %(la
 # Ids and stamps are judged apart, for the sake of the plan. A leader ends its term when a mark
 # returns an id that it holds, so no row can have the id of one and the stamp of another.
 MINE = "{id} = ANY (%(ids)s::bigint[]) AND {leader_id} = ANY (%(stamps)s::uuid[])"
-# A key that is NULL counts as empty: see ``rows``.
-NOT_PASSED = "coalesce({key}::text, '') <> ALL (%(passed)s::text[])"
+# A key that is NULL counts as empty: see ``rows``. Two keys are one if they have the same bytes,
+# whatever the collation of the column says.
+KEY = "coalesce({key}::text, '') COLLATE \"C\""
+NOT_PASSED = f"{KEY} <> ALL (%(passed)s::text[])"
 # Rows of a purge that are still there, and whether they have one of its stamps.
 LEFT = """
 SELECT {id}::bigint, coalesce({leader_id} = ANY (%(stamps)s::uuid[]), false)

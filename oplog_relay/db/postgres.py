@@ -18,7 +18,7 @@ from psycopg.errors import InsufficientPrivilege, LockNotAvailable
 from oplog_relay.bindings import Backlog, Purged
 from oplog_relay.db import names
 from oplog_relay.db.lane import Lane
-from oplog_relay.db.locked_rows import FOREIGN, LEFT, MINE, NOT_PASSED, LockedRows, purged
+from oplog_relay.db.locked_rows import FOREIGN, KEY, LEFT, MINE, NOT_PASSED, LockedRows, purged
 from oplog_relay.db.names import Names
 from oplog_relay.db.rows import from_seconds, make_row
 from oplog_relay.db.url import PostgresUrl
@@ -93,7 +93,7 @@ _OF_LEADER = "{leader_id} BETWEEN %(first)s AND %(last)s"
 _RESET_ALL = _RESET.format(_OF_LEADER, "SKIP LOCKED")
 # These fail at a locked row: if they left it out, later rows of its key would be sent before it.
 _RESET_ROWS = _RESET.format(MINE, "")
-_RESET_KEY = _RESET.format(f"{_OF_LEADER} AND coalesce({{key}}::text, '') = %(key)s", "")
+_RESET_KEY = _RESET.format(f"{_OF_LEADER} AND {KEY} = %(key)s", "")
 _BACKLOG = """
 SELECT (SELECT count(*) FROM (SELECT {id} FROM {table} ORDER BY {id} LIMIT %(most)s) head),
     (SELECT (extract(epoch FROM clock_timestamp()) - extract(epoch FROM {create_time}))::float8

@@ -158,6 +158,26 @@ async def test_rows_without_a_key_are_reset_together(place: Place, outbox: Datab
     assert await outbox.reset(A, key="") == 2
 
 
+async def test_keys_that_the_collation_takes_for_equal_are_told_apart(place: Place) -> None:
+    place.run(
+        "CREATE COLLATION same (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+    )
+    place.run("ALTER TABLE outbox ALTER key TYPE text COLLATE same")
+    assert place.run("SELECT 'a' = 'A' COLLATE same") == [(True,)]
+    place.insert(*"aAaA")
+    outbox = place.open()
+    assert ids_of(await outbox.mark(A, 9, 1, ["a"])) == [2, 4]
+    assert ids_of(await outbox.mark(A, 9, 2)) == [1, 3]
+    assert await outbox.reset(A, key="A") == 2
+    assert await outbox.reset(A) == 2
+    with place.connect() as other:
+        other.execute("SELECT FROM outbox WHERE id = 1 FOR UPDATE")
+        assert ids_of(await outbox.mark(A, 2, 3)) == [2]
+        assert ids_of(await outbox.mark(A, 2, 4)) == [4]
+        other.rollback()
+    await outbox.dispose()
+
+
 @pytest.mark.parametrize("time", ["infinity", "-infinity"])
 async def test_the_backlog_has_an_age_whatever_the_time_of_its_oldest_row(
     time: str, place: Place, outbox: DatabaseOutbox
