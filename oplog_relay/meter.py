@@ -59,7 +59,7 @@ class Meter:
         self._clock = clock
         self._publish = publish
         self._last = MeterRead(0.0, 0, 0, 0, None, None, 0)
-        self._noted_changes = 0
+        self._noted: tuple[int, Place] | None = None
         self._is_due = True
 
     async def run(self, outbox: Outbox) -> None:
@@ -88,9 +88,10 @@ class Meter:
         ``changes``: a number that rises whenever a key becomes blocked or free. Call ``noted`` once
         the note has arrived.
         """
-        if not self._is_due and changes == self._noted_changes:
+        noted = changes, self._relay.place
+        if not self._is_due and noted == self._noted:
             return None
-        self._noted_changes = changes
+        self._noted = noted
         self._is_due = True
         return note(
             self._host,

@@ -5,13 +5,18 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from oplog_relay.bindings import Bindings, IdentifiedOutbox, Outbox, VisibleLease
+from oplog_relay.bindings import Bindings, IdentifiedOutbox, LeaseClient, Outbox, VisibleLease
 from oplog_relay.errors import LeaseUnavailableError, OutboxError
 from oplog_relay.note import read_note
 from oplog_relay.place import conflict, place_of
 from oplog_relay.settings import RelaySettings
 
 _log = logging.getLogger("oplog_relay")
+
+# Pause between two questions for the identity.
+_IDENTITY_S = 1.0
+# After a file was replaced, its leader gets this time to say so in its note.
+_SETTLE_S = 10.0
 
 
 async def identity_of(outbox: Outbox, seconds: float) -> str:
@@ -26,7 +31,8 @@ async def identity_of(outbox: Outbox, seconds: float) -> str:
 class Rivals:
     """Looks at the lease every ``limits.meter`` seconds while this relay does not lead.
 
-    ``place``: the outbox of this relay.
+    ``place``: the outbox of this relay. A file of SQLite may be replaced, so a known identity is
+    asked for each second.
     """
 
     def __init__(self, settings: RelaySettings, is_leader: Callable[[], bool]) -> None:
@@ -37,16 +43,32 @@ class Rivals:
         self._told: str | None = None
 
     async def run(self, bindings: Bindings) -> None:
+        now = asyncio.get_running_loop().time
+        look_at = now() + self._interval
         while True:
-            if not self.place.identity:
-                identity = await identity_of(bindings.outbox, self._interval)
+            is_due = now() >= look_at
+            # Before the identity: a note that is newer than that would be taken for a rival's.
+            note = await self._read_note(bindings.lease) if is_due else None
+            known = self.place.identity
+            identity = await identity_of(bindings.outbox, self._interval)
+            if identity:
                 self.place = self.place._replace(identity=identity)
-            await asyncio.sleep(self._interval)
-            if self._is_leader():
-                self._told = None
-            elif isinstance(bindings.lease, VisibleLease):
-                with suppress(LeaseUnavailableError):
-                    self._judge(await bindings.lease.look_at_note(self._interval))
+            if known not in ("", self.place.identity):
+                look_at = now() + max(self._interval, _SETTLE_S)
+            elif is_due:
+                look_at = now() + self._interval
+                if note is not None:
+                    self._judge(note)
+            await asyncio.sleep(min(self._interval, _IDENTITY_S) if identity else self._interval)
+
+    async def _read_note(self, lease: LeaseClient) -> str | None:
+        """Return the note of another leader, None without an answer."""
+        if self._is_leader():
+            self._told = None
+        elif isinstance(lease, VisibleLease):
+            with suppress(LeaseUnavailableError):
+                return await lease.look_at_note(self._interval)
+        return None
 
     def _judge(self, note: str) -> None:
         found = conflict(self._name, read_note(note), self.place)

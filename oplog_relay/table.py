@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self
 
 from oplog_relay.db.names import Names
-from oplog_relay.db.sqlite import read_time, text_of
+from oplog_relay.db.rows import read_time, text_of
 from oplog_relay.db.url import PostgresUrl, SqliteUrl, parse
 from oplog_relay.errors import OutboxError
 from oplog_relay.row import shown

@@ -99,9 +99,10 @@ SELECT (SELECT count(*) FROM (SELECT {id} FROM {table} ORDER BY {id} LIMIT %(mos
     (SELECT (extract(epoch FROM clock_timestamp()) - extract(epoch FROM {create_time}))::float8
      FROM {table} ORDER BY {id} LIMIT 1)
 """
-# The number of a server stays the same on its replicas.
+# The number of a server stays the same on its replicas. Names are quoted if they have blanks.
 _IDENTITY = """
-SELECT concat_ws(' ', system_identifier, current_database(), relnamespace::regnamespace, relname)
+SELECT concat_ws(' ', system_identifier, quote_ident(current_database()),
+    relnamespace::regnamespace, quote_ident(relname))
 FROM pg_control_system(), pg_class WHERE oid = to_regclass(%(table)s)
 """
 _COLUMNS = """

@@ -74,3 +74,38 @@ def _headers(
             return "a header's key or value is not a string"
         pairs.append((key, value))
     return tuple(pairs)
+
+
+def read_time(value: object) -> datetime | str:
+    """Return the time in a column of SQLite, or the reason against it.
+
+    Text is ISO 8601, in UTC if it has no offset. Numbers are seconds since 1970; large ones are
+    milliseconds or microseconds. NULL is now.
+    """
+    if value is None:
+        return datetime.now(UTC)
+    if isinstance(value, int | float):
+        return _from_number(value)
+    text = str(value).strip()
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        # A column of the type TEXT stores numbers as text.
+        try:
+            return _from_number(float(text))
+        except ValueError:
+            return "the create time is no date and time"
+    try:
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except OverflowError:
+        return "the create time is out of range"
+
+
+def _from_number(value: float) -> datetime | str:
+    size = abs(value)
+    return from_seconds(value / (1_000_000 if size >= 1e14 else 1000 if size >= 1e11 else 1))
+
+
+def text_of(raw: bytes) -> str:
+    """Return text as ``Row`` has it: bytes that are not UTF-8 become surrogates."""
+    return raw.decode(errors="surrogateescape")

@@ -2,27 +2,27 @@
 
 import asyncio
 import contextlib
+import logging
 import re
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 from uuid import UUID
 
 from oplog_relay.bindings import Backlog, Purged
-from oplog_relay.db import names
+from oplog_relay.db import files, names
 from oplog_relay.db.names import Names
-from oplog_relay.db.rows import from_json, from_seconds, make_row
+from oplog_relay.db.rows import from_json, make_row, read_time, text_of
 from oplog_relay.db.url import SqliteUrl
 from oplog_relay.errors import ConfigError, OutboxError
 from oplog_relay.row import Row, is_text
 from oplog_relay.settings import Table
 from oplog_relay.stamp import stamp, stamps
 
+_log = logging.getLogger("oplog_relay")
 _T = TypeVar("_T")
 
 # Seconds to wait for another connection's write. A call as a whole takes at most DEADLINE.
@@ -51,8 +51,6 @@ _RESET_ROW = "UPDATE {table} SET {leader_id} = NULL WHERE {leader_id} = ? AND {i
 _RESET_KEY = _RESET + " AND CAST(coalesce({key}, '') AS BLOB) = ?"
 _COUNT = "SELECT count(*) FROM (SELECT 1 FROM {table} LIMIT ?)"
 _OLDEST = "SELECT {create_time} FROM {table} ORDER BY {id} LIMIT 1"
-# The path may differ for each container that shares the file; its number is the same.
-_FILE = "SELECT file FROM pragma_database_list WHERE name = 'main'"
 _AUTOINCREMENT = re.compile(r"\bAUTOINCREMENT\b", re.IGNORECASE)
 
 
@@ -62,7 +60,9 @@ class SqliteOutbox:
     def __init__(self, url: SqliteUrl, table: Table) -> None:
         """Open nothing yet. Raises ConfigError."""
         self._url = url
-        self._path = None if url.is_uri else Path(url.file).absolute()
+        self._path = files.path_of(url)
+        # Of the file that is open.
+        self._number: files.FileNumber | None = None
         self._table = table
         self._names = Names.of(table)
         self._connection: sqlite3.Connection | None = None
@@ -71,7 +71,7 @@ class SqliteOutbox:
 
     async def check(self) -> None:
         """Raise ConfigError if the table does not fit, OutboxError if the file cannot be read."""
-        if self._path is not None and not await asyncio.to_thread(self._path.is_file):
+        if not self._url.is_uri and not await asyncio.to_thread(self._path.is_file):
             raise ConfigError(f"database.url: there is no file {str(self._path)!r}")
         await self._run(self._check)
 
@@ -116,8 +116,8 @@ class SqliteOutbox:
 
     async def identity(self) -> str:
         def work(connection: sqlite3.Connection) -> str:
-            (file,) = connection.execute(_FILE).fetchone()
-            return f"sqlite {Path(file).stat().st_ino} {self._table.name}" if file else ""
+            file = files.identity_of(self._path, self._number) if self._number else ""
+            return f"sqlite {file} {self._table.name}" if file else ""
 
         return await self._run(work)
 
@@ -146,6 +146,7 @@ class SqliteOutbox:
 
     def _call(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         try:
+            self._close_replaced()
             if self._connection is None:
                 self._connection = self._open()
             return work(self._connection)
@@ -155,10 +156,26 @@ class SqliteOutbox:
         except UnicodeError:  # its message quotes the text
             raise OutboxError("SQLite (database.url): a text is not valid UTF-8") from None
 
+    def _close_replaced(self) -> None:
+        """Close a file that no longer has the path: SQLite would go on with it, without a word."""
+        number = files.number_of(self._path) if self._number else None
+        if self._connection is not None and number not in (None, self._number):
+            _log.warning("the file %s has been replaced: the new one is opened", self._path)
+            self._close()
+
     def _open(self) -> sqlite3.Connection:
+        """Open the file that has the path now."""
+        while True:
+            self._number = files.number_of(self._path)
+            connection = self._connect()
+            if files.number_of(self._path) == self._number:
+                return connection
+            connection.close()
+
+    def _connect(self) -> sqlite3.Connection:
         """Open the file, which must exist: SQLite would create an empty one."""
         file = self._url.file
-        if self._path is not None:
+        if not self._url.is_uri:
             file = f"file:{quote(str(self._path))}?mode=rw"
         busy = _BUSY if self._url.busy is None else min(self._url.busy, _BUSY)
         connection = sqlite3.connect(
@@ -287,38 +304,3 @@ def _stored(connection: sqlite3.Connection, keys: Iterable[str]) -> set[bytes]:
     (encoding,) = connection.execute("PRAGMA encoding").fetchone()
     errors = "surrogateescape" if encoding == "UTF-8" else "surrogatepass"
     return {key.encode(encoding, errors) for key in keys}
-
-
-def read_time(value: object) -> datetime | str:
-    """Return the time in a column of SQLite, or the reason against it.
-
-    Text is ISO 8601, in UTC if it has no offset. Numbers are seconds since 1970; large ones are
-    milliseconds or microseconds. NULL is now.
-    """
-    if value is None:
-        return datetime.now(UTC)
-    if isinstance(value, int | float):
-        return _from_number(value)
-    text = str(value).strip()
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        # A column of the type TEXT stores numbers as text.
-        try:
-            return _from_number(float(text))
-        except ValueError:
-            return "the create time is no date and time"
-    try:
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
-    except OverflowError:
-        return "the create time is out of range"
-
-
-def _from_number(value: float) -> datetime | str:
-    size = abs(value)
-    return from_seconds(value / (1_000_000 if size >= 1e14 else 1000 if size >= 1e11 else 1))
-
-
-def text_of(raw: bytes) -> str:
-    """Return text as ``Row`` has it: bytes that are not UTF-8 become surrogates."""
-    return raw.decode(errors="surrogateescape")

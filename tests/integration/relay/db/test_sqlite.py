@@ -126,6 +126,28 @@ async def test_a_file_that_does_not_exist_is_named_and_not_created(tmp_path: Pat
     assert not path.exists()
 
 
+@pytest.mark.parametrize("is_uri", [False, True])
+async def test_a_file_that_takes_the_place_of_an_open_one_is_opened_and_told_once(
+    is_uri: bool, place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, folder = tmp_path / "app.db", tmp_path / "new"
+    folder.mkdir()
+    new = Place("sqlite", folder, None)
+    new.create()
+    new.insert("a", "b")
+    url = f"sqlite:///file:{path}?uri=true" if is_uri else place.url
+    outbox = open_outbox(DatabaseSettings(url))
+    assert await outbox.mark(A, 9) == []
+    identity = await outbox.identity()
+    path.unlink()
+    assert (await outbox.mark(A, 9), await outbox.identity(), caplog.messages) == ([], "", [])
+    (folder / "app.db").rename(path)
+    assert ids_of(await outbox.mark(A, 9)) == [1, 2]
+    assert await outbox.identity() not in ("", identity)
+    assert caplog.messages == [f"the file {path} has been replaced: the new one is opened"]
+    await outbox.dispose()
+
+
 async def test_a_file_that_is_no_database_fails(tmp_path: Path) -> None:
     path = tmp_path / "a b%20?.db"
     path.write_text("my shopping list\n" * 100)

@@ -1,0 +1,43 @@
+"""Tells files of SQLite apart, whatever their paths are. A path may name another file later."""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from oplog_relay.db.url import SqliteUrl
+
+
+class FileNumber(NamedTuple):
+    """The number of a file on a device, as this machine sees them."""
+
+    device: int
+    inode: int
+
+
+def path_of(url: SqliteUrl) -> Path:
+    """Return the absolute path of the file that a URL names."""
+    is_uri = url.is_uri and url.file.startswith("file:")
+    return Path(unquote(urlsplit(url.file).path) if is_uri else url.file).absolute()
+
+
+def number_of(path: Path) -> FileNumber | None:
+    """Return the number of the file that a path names; None: there is none."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return None
+    return FileNumber(found.st_dev, found.st_ino)
+
+
+def identity_of(path: Path, number: FileNumber) -> str:
+    """Return what tells a file from those of all volumes; empty: the path names none.
+
+    Two containers that share a volume may see it as different devices, so the number that the
+    file system itself has counts, if it has one.
+    """
+    try:
+        system = os.statvfs(path).f_fsid
+    except OSError:
+        return ""
+    return f"{system:x}:{number.inode}" if system else f"device {number.device}:{number.inode}"
