@@ -13,7 +13,7 @@ import msgspec
 
 from oplogd.errors import MessageError, OplogError
 from oplogd.json_errors import explained
-from oplogd.json_walk import Extents, is_long, members
+from oplogd.json_walk import ElementError, Extents, is_long, members
 from oplogd.operation import Text
 from oplogd.pieces import Pieces
 
@@ -52,7 +52,7 @@ def read(decode: Callable[[Text], _T], raw: Text, field: str, rules: Rules = _AN
     try:
         return decode(raw)
     except msgspec.DecodeError as error:
-        raise named(explained(error, decode, bytes(raw)), field, rules) from None
+        raise named(explained(error, decode, memoryview(raw)), field, rules) from None
     except FAULTS as error:
         raise named(error, field, rules) from None
 
@@ -75,6 +75,8 @@ def named(error: Exception, field: str, rules: Rules = _ANY_OBJECT) -> MessageEr
             return MessageError(field, f"is not UTF-8 (byte {error.start})")
         case msgspec.ValidationError():
             return _invalid(str(error), field, rules)
+        case ElementError():
+            field = f"{error.name or field}[{error.index}]"
     reason = str(error).removeprefix("JSON is malformed: ")
     return MessageError(field, f"is not valid JSON: {reason}")
 
@@ -109,13 +111,26 @@ class Members:
         Raises MessageError, and the error of ``too_many`` for a list of more than ``most`` values,
         whose name it gets.
         """
-        if is_long(raw):
-            with naming("body"):
-                found: Mapping[str, Value] = yield from members(raw, self._names, most, too_many)
-        else:
-            given = read(self._decode, raw, "body")
-            found = {name: getattr(given, name) for name in self._names}
+        with naming("body"):
+            found = self._members(raw)
+            if found is None:
+                found = yield from members(raw, self._names, most, too_many)
         return {name: value for name, value in found.items() if not is_null(value)}
+
+    def _members(self, raw: bytes | bytearray) -> Mapping[str, Value] | None:
+        """Return the members at once; None if the text is long or malformed.
+
+        A walk then tells which value is malformed. Raises ValidationError.
+        """
+        if is_long(raw):
+            return None
+        try:
+            given = self._decode(raw)
+        except msgspec.ValidationError:
+            raise
+        except msgspec.DecodeError:
+            return None
+        return {name: getattr(given, name) for name in self._names}
 
 
 def values_of(given: Value) -> Iterable[Text] | None:

@@ -12,6 +12,7 @@ from functools import partial
 import msgspec
 
 from oplogd.errors import MessageTooLargeError, OplogError
+from oplogd.json_errors import explained
 from oplogd.pieces import Pieces
 
 # Texts of more bytes, or with more commas, are read value by value: a decoder takes a text in one
@@ -37,6 +38,15 @@ _TRAILING = re.compile(r"trailing characters \(byte ([0-9]+)\)")
 _PLACE = re.compile(r"\(byte ([0-9]+)\)")
 _skip = msgspec.json.Decoder(msgspec.Raw).decode
 _name: Callable[[memoryview], str] = msgspec.json.Decoder(str).decode
+
+
+class ElementError(msgspec.DecodeError):
+    """An element of an array is malformed. ``index``: its index, from 0. ``name``: the array's."""
+
+    def __init__(self, name: str, index: int, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+        self.index = index
 
 
 def is_long(text: bytes | bytearray) -> bool:
@@ -75,9 +85,9 @@ def elements(
 ) -> Pieces[Extents]:
     """Return the elements of an array.
 
-    Raises msgspec.DecodeError or RecursionError at the first malformed element,
-    MessageTooLargeError at an element of more than MAX_VALUE_BYTES, and the error of ``too_many``
-    for more than ``most`` elements.
+    Raises msgspec.DecodeError (of an element ElementError) or RecursionError where the array is
+    malformed, MessageTooLargeError at an element of more than MAX_VALUE_BYTES, and the error of
+    ``too_many`` for more than ``most`` elements.
     """
     walk = _Walk(body)
     walk.expect(b"[")
@@ -164,13 +174,12 @@ class _Walk:
             message = str(error)
             if found := _TRAILING.search(message):
                 behind = start + int(found[1]) - 1
-            elif "truncated" not in message:
-                place = _PLACE.sub(lambda at: f"(byte {start + int(at[1])})", message)
-                raise msgspec.DecodeError(place) from None
-            elif len(window) > most:
+            elif "truncated" in message and len(window) > most:
                 raise _too_large(most, start) from None
             else:
-                raise
+                message = str(explained(error, _skip, window))
+                place = _PLACE.sub(lambda at: f"(byte {start + int(at[1])})", message)
+                raise msgspec.DecodeError(place) from None
         self.at = behind
         end = self._without_blanks(start, behind)
         if end - start > most:
@@ -198,6 +207,8 @@ class _Walk:
                 found.add(*self.value(MAX_VALUE_BYTES))
             except MessageTooLargeError as error:
                 raise MessageTooLargeError(f"{name}[{len(found)}]", error.reason) from None
+            except msgspec.DecodeError as error:
+                raise ElementError(name, len(found), str(error)) from None
             if len(found) > most:
                 raise too_many()
             if self.took(b"]"):

@@ -4,6 +4,7 @@ The work on a body is a generator that yields after each small piece, so the eve
 work in between.
 """
 
+import contextlib
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
@@ -12,7 +13,7 @@ import msgspec
 
 from oplogd.errors import MessageTooLargeError, OperationError, OplogError
 from oplogd.ingest.faults import Faults
-from oplogd.json_walk import Extents, begins, elements, is_long
+from oplogd.json_walk import ElementError, Extents, begins, elements, is_long
 from oplogd.media_types import NDJSON
 from oplogd.operation import MAX_OPERATION_BYTES, OnUnknown, Operation, Text, decode
 from oplogd.pieces import Pieces, at_once, pieces
@@ -144,22 +145,34 @@ def decoding(
         except OperationError as error:
             raise _bad_body(error.field, error.reason) from None
     try:
-        if is_long(body):
-            found: Extents | list[msgspec.Raw] = yield from elements(
-                body, most, lambda: TooManyError(most + 1, most, there_are_more=True)
-            )
-        else:
-            found = _decode_array(body)
+        found = yield from _elements(body, most)
     except MessageTooLargeError as error:
         raise _bad_body("operation", error.reason) from None
     except RecursionError:
         raise _bad_body("operation", "is nested too deeply") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         reason = f"is not valid JSON: {str(error).removeprefix('JSON is malformed: ')}"
+        if isinstance(error, ElementError):
+            raise _bad_element(error.index + 1, reason) from None
         raise _bad_body("operation", reason) from None
     if len(found) > most:
         raise TooManyError(len(found), most)
     return Body((yield from _decode_lines(_numbered(found), arrival, on_unknown)), batch=True)
+
+
+def _elements(body: Octets, most: int) -> Pieces[Extents | list[msgspec.Raw]]:
+    if not is_long(body):
+        with contextlib.suppress(msgspec.DecodeError):  # the walk tells which element is malformed
+            return _decode_array(body)
+    return (
+        yield from elements(body, most, lambda: TooManyError(most + 1, most, there_are_more=True))
+    )
+
+
+def _bad_element(number: int, reason: str) -> InvalidBodyError:
+    """Return the error for an array that ends for its reader at this element."""
+    bad = BadLine(number, "operation", reason)
+    return InvalidBodyError(f"number {number}: {bad.field}: {reason}", [bad], 1)
 
 
 def _bad_body(field: str, reason: str) -> InvalidBodyError:

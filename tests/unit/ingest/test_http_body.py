@@ -139,7 +139,7 @@ def test_an_empty_batch_is_refused(body: bytes, media_type: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b" ", b"{", encoded(GOOD) * 2, b"[" * 100_000, b"[1", b"[1,]", b"[]x"]
+    "body", [b"", b" ", b"{", encoded(GOOD) * 2, b"[" * 100_000, b"[1", b"[]x"]
 )
 def test_a_line_without_json_is_one_bad_line(body: bytes) -> None:
     error = refused(body, JSON)
@@ -250,6 +250,40 @@ def test_an_array_of_very_many_elements_is_refused_at_the_limit() -> None:
         read(body, JSON)
     nested = b"[" + b"[" + b"0," * 1_000_000 + b"0]" + b"," + encoded(GOOD) + b"]"
     assert [bad.line for bad in refused(nested, JSON).bad] == [1]
+
+
+UNPAIRED = "is not valid JSON: unexpected end of escaped utf-16 surrogate pair (byte "
+
+
+@pytest.mark.parametrize(
+    ("element", "reason"),
+    [
+        (rb'{"event":"insert","type":"t","id":"\ud800"}', UNPAIRED),
+        (rb'{"event":"insert","type":"t","id":"x","y":"\uDBFF"}', UNPAIRED),
+        (rb'"\ud800"', UNPAIRED),
+        (b'"\\x"', "is not valid JSON: invalid escaped character (byte "),
+        (b"x", "is not valid JSON: invalid character (byte "),
+    ],
+)
+@pytest.mark.parametrize("before", [0, 1, 60_000])
+@pytest.mark.parametrize("behind", [0, 1])
+def test_an_element_that_is_no_json_is_named(
+    element: bytes, reason: str, before: int, behind: int
+) -> None:
+    parts = [*[encoded(GOOD)] * before, element, *[encoded(GOOD)] * behind]
+    with pytest.raises(InvalidBodyError) as error:
+        read(b"[" + b",".join(parts) + b"]", JSON, most=100_000)
+    (bad,) = error.value.bad
+    assert (bad.line, bad.field) == (before + 1, "operation")
+    assert bad.reason.startswith(reason)
+    assert str(error.value) == f"number {bad.line}: operation: {bad.reason}"
+
+
+@pytest.mark.parametrize("blanks", [0, 2_000_000])
+def test_an_array_that_was_cut_is_called_truncated(blanks: int) -> None:
+    for cut in (b'"a', b'"a"', rb'"\\ud800', rb'"\u', b"["):
+        error = refused(b"[" + b" " * blanks + cut, JSON)
+        assert error.bad[0].reason == "is not valid JSON: Input data was truncated"
 
 
 # --- gzip ---

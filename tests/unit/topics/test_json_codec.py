@@ -268,6 +268,21 @@ def test_a_value_that_no_message_needs_is_named_with_its_place() -> None:
         published(b'{"messages": ["a", "%b"]}' % (b"b" * 8 * 1024 * 1024))
 
 
+@pytest.mark.parametrize("before", [0, 1, 30_000])
+@pytest.mark.parametrize("end", [b"]}", b'],"transactionWritePointer":null}'])
+@pytest.mark.parametrize("message", [rb'{"payload":"\ud800"}', rb'"\ud800"'])
+def test_a_message_with_an_unpaired_surrogate_is_named(
+    before: int, end: bytes, message: bytes
+) -> None:
+    good = b'{"payload":"%b"}' % (b"x" * 40)
+    body = b'{"messages":[' + b",".join([*[good] * before, message]) + end
+    with pytest.raises(MessageError) as error:
+        published(body, most=before + 1)
+    assert str(error.value).startswith(
+        f"messages[{before}]: is not valid JSON: unexpected end of escaped utf-16 surrogate pair"
+    )
+
+
 def test_an_error_repeats_a_hundred_characters_of_a_name() -> None:
     with pytest.raises(MessageError) as error:
         published(b'{"messages": ["a"], "%b": 1}' % (b"n" * 5000))

@@ -105,7 +105,7 @@ def test_a_bad_pointer_is_named_in_avro(pointer: int) -> None:
         (b'{"transactionWritePointer": 7, "keys": []}',
          "keys: is not a member of this request"),
         (b'{"transactionWritePointer": 7, "messages": [1,}',
-         "body: is not valid JSON: invalid character (byte 46)"),
+         "messages[1]: is not valid JSON: invalid character (byte 46)"),
     ],
 )  # fmt: skip
 def test_a_bad_publish_under_a_pointer_is_refused(body: bytes, said: str) -> None:
