@@ -28,7 +28,7 @@ _SLIPS = {
     "checkpoint": "checkpoint",
     "checkpoints": "checkpoint",
 }
-_FILTER_SLIPS = {"type": "types", "types": "types", "parent": "parents", "parents": "parents"}
+FILTER_SLIPS = {"type": "types", "types": "types", "parent": "parents", "parents": "parents"}
 # Polyfills of EventSource use it.
 _POLYFILL = "lastEventId"
 
@@ -48,7 +48,7 @@ def parse_stream_request(
     headers: Headers, query: QueryParams, max_filter_values: int
 ) -> StreamRequest:
     """Raise Problem 400 for a parameter that is invalid."""
-    _refuse_slips(query, _FILTER_SLIPS)
+    refuse_slips(query, FILTER_SLIPS)
     try:
         position = position_of(headers, query, parse_position)
         filter_ = parse_filter(query.getlist("types"), query.getlist("parents"), max_filter_values)
@@ -81,7 +81,7 @@ def position_of(
     Polyfills of EventSource then send lastEventId, so this wins over last_event_id. ``parse`` reads
     an id. Raises PositionError, and Problem 400 for a parameter that is mistaken for another.
     """
-    _refuse_slips(query, _SLIPS)
+    refuse_slips(query, _SLIPS)
     last = headers.get("last-event-id") or query.get(_POLYFILL) or query.get("last_event_id")
     if last:
         return parse(last)
@@ -99,9 +99,14 @@ def position_of(
     return Millis(max(0, ms), chosen=True)
 
 
-def _refuse_slips(query: QueryParams, slips: Mapping[str, str]) -> None:
+def normalised(name: str) -> str:
+    """Return the name of a parameter as tables of slips have it."""
+    return name.lower().replace("-", "_")
+
+
+def refuse_slips(query: QueryParams, slips: Mapping[str, str]) -> None:
     """Raise Problem 400 for a parameter whose right name is known."""
     for name in query:
-        right = slips.get(name.lower().replace("-", "_"))
+        right = slips.get(normalised(name))
         if right is not None and name not in (right, _POLYFILL):
             raise Problem(400, f"{name}: there is no such parameter; the name is {right}")

@@ -164,8 +164,7 @@ def add_poll(
         return Response(codec.encode(answer.messages), 200, headers, codec.media_type)
 
     async def read(request: Request) -> tuple[Codec, PollRequest]:
-        query = request.query_params
-        isolation = isolation_of(query) if "isolation" in query else None
+        isolation = isolation_of(request.query_params)
         async with bodies.received(request, "", _MAX_SNAPSHOT_BYTES, is_poll=True) as raw:
             is_empty = not raw.strip()
             codec = codec_for(request, default=JSON if is_empty else "")

@@ -11,10 +11,18 @@ from oplogd.message_id import parse_message_id
 from oplogd.stream.topic_start import TopicPosition
 from oplogd.transaction import Isolation
 from oplogd.web.problem import Problem
-from oplogd.web.stream_request import checkpoints_of, name_of, position_of
+from oplogd.web.stream_request import (
+    FILTER_SLIPS,
+    checkpoints_of,
+    name_of,
+    normalised,
+    position_of,
+    refuse_slips,
+)
 
 _HEX_DIGITS = 40
 _MOST_DIGITS = 13
+_SLIPS = dict.fromkeys(("isolation", "isolation_level", "isolationlevel"), "isolation")
 
 
 class TopicStreamRequest(NamedTuple):
@@ -28,18 +36,30 @@ class TopicStreamRequest(NamedTuple):
 
 def parse_topic_request(headers: Headers, query: QueryParams) -> TopicStreamRequest:
     """Raise Problem 400 for a parameter that is invalid."""
+    for given in query:
+        if normalised(given) in FILTER_SLIPS:
+            raise Problem(400, f"{given}: a topic has no filters")
     try:
         position = position_of(headers, query, parse_topic_position)
     except PositionError as error:
         raise Problem(400, str(error)) from None
-    return TopicStreamRequest(position, checkpoints_of(query), name_of(query), isolation_of(query))
+    return TopicStreamRequest(
+        position,
+        checkpoints_of(query),
+        name_of(query),
+        isolation_of(query) or Isolation.READ_UNCOMMITTED,
+    )
 
 
-def isolation_of(query: QueryParams) -> Isolation:
-    """Return the isolation of a reader. Raises Problem 400, also for an empty one."""
+def isolation_of(query: QueryParams) -> Isolation | None:
+    """Return the isolation of a reader, None without one.
+
+    Raises Problem 400, also for an empty one, and for a parameter that is mistaken for it.
+    """
+    refuse_slips(query, _SLIPS)
     given = query.get("isolation")
     try:
-        return Isolation.READ_UNCOMMITTED if given is None else isolation.isolation_of(given)
+        return None if given is None else isolation.isolation_of(given)
     except MessageError as error:
         raise Problem(400, str(error)) from None
 

@@ -44,16 +44,38 @@ def test_a_slip_is_refused_in_every_spelling_with_the_right_name(
     for name in names:
         told = f"{name}: there is no such parameter; the name is {right}"
         assert refusal(name) == told
-        assert refusal(name, of_topic=True) == ("" if right in ("types", "parents") else told)
+        of_filter = f"{name}: a topic has no filters"
+        assert refusal(name, of_topic=True) == (
+            of_filter if right in ("types", "parents") else told
+        )
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        "types", "parents", "since", "checkpoint", "last_event_id", "lastEventId", "name", "token",
+        "since", "checkpoint", "last_event_id", "lastEventId", "name", "token",
         "Name", "TOKEN", "_type", "types_", "ty-pe", "event_type", "type[]", "parent_id", "started",
-        "id", "lang", "",
+        "id", "lang", "", "isolated", "isolation_", "is_olation", "read_committed",
     ],
 )  # fmt: skip
 def test_a_name_that_is_right_or_of_others_is_no_slip(name: str) -> None:
     assert refusal(name) == refusal(name, of_topic=True) == ""
+
+
+@pytest.mark.parametrize("name", ["types", "parents"])
+def test_only_the_stream_of_the_oplog_has_filters(name: str) -> None:
+    assert refusal(name) == ""
+    assert refusal(name, of_topic=True) == f"{name}: a topic has no filters"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Isolation", "ISOLATION", "isolation_level", "isolation-level", "isolationLevel",
+        "IsolationLevel",
+    ],
+)  # fmt: skip
+def test_a_slip_of_isolation_is_refused_where_it_has_a_meaning(name: str) -> None:
+    told = f"{name}: there is no such parameter; the name is isolation"
+    assert refusal(name, of_topic=True) == told
+    assert refusal(name) == ""

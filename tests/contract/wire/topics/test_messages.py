@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.wire.store_kinds import on_each_store, on_one_store
 from tests.contract.wire.topics.topics import OPLOG, TopicClient
-from tests.kits.contract.wire import JSON, Target, fresh_type, operation
+from tests.kits.contract.wire import JSON, SSE, Target, fresh_type, operation
 
 MB = 1 << 20
 ZEROS = "0" * 40
@@ -183,6 +183,23 @@ def test_another_isolation_is_refused_in_every_topic(target: Target, topic: Topi
             ):
                 said = "isolation: must be read_uncommitted or read_committed"
                 assert (answer.status, answer.json["detail"]) == (400, said)
+
+
+@on_one_store
+@pytest.mark.parametrize("given", ["Isolation", "isolation_level", "isolationLevel"])
+def test_a_slip_of_isolation_is_refused_with_the_right_name(
+    target: Target, topic: TopicClient, given: str
+) -> None:
+    for name in (topic.name, OPLOG):
+        asked = TopicClient(target, name)
+        query = f"?{given}=read_committed"
+        for reply in (
+            asked.request("POST", f"/poll{query}"),
+            asked.request("POST", f"/poll{query}", {}, JSON),
+            asked.request("GET", f"/stream{query}", headers=SSE),
+        ):
+            said = f"{given}: there is no such parameter; the name is isolation"
+            assert (reply.status, reply.problem()) == (400, said)
 
 
 @on_one_store

@@ -96,6 +96,13 @@ def test_a_bad_parameter_is_refused(topic: TopicClient, query: str) -> None:
     assert reply.problem()
 
 
+@on_one_store
+@pytest.mark.parametrize("given", ["types", "Type", "parents", "parent"])
+def test_a_topic_has_no_filters(topic: TopicClient, given: str) -> None:
+    reply = topic.request("GET", f"/stream?{given}=a", headers=SSE)
+    assert (reply.status, reply.problem()) == (400, f"{given}: a topic has no filters")
+
+
 def test_an_unknown_topic_has_no_stream(target: Target) -> None:
     topic = TopicClient(target)
     for method in ("GET", "HEAD"):
