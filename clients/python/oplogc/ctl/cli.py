@@ -31,8 +31,8 @@ empty. An unknown variable that begins with OPLOGCTL_ is refused.
 
 \b
 Exit codes: 0 done, or ended by Ctrl-C, SIGTERM or a reader that closed the
-pipe; 1 the agent refuses, is unreachable, or not everything is published; 2 a bad
-setting.
+pipe; 1 the agent refuses, is unreachable, or not everything is published;
+2 a bad setting.
 
 \b
 Examples:
