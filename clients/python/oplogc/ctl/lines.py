@@ -145,12 +145,12 @@ def listed_pointer_json(pointer: ListedPointer) -> str:
 
 def table(titles: tuple[str, ...], cells: Iterable[tuple[str, ...]]) -> list[str]:
     """Return the lines of a table, none if it has no rows."""
-    rows = [titles, *cells]
+    rows = [tuple(map(printable, row)) for row in (titles, *cells)]
     if len(rows) == 1:
         return []
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
-        printable("  ".join(map(str.ljust, row, widths)).rstrip())  # a cell has no blank around it
+        "  ".join(map(str.ljust, row, widths)).rstrip()  # a cell has no blank around it
         for row in rows
     ]
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_args
@@ -31,6 +32,10 @@ PREFIX = "OPLOGCTL_"
 BACKOFF = (0.5, 5.0)
 # Seconds that one attempt of a request may take.
 _TIMEOUT = 30.0
+# Words of httpx.
+_HUNG_UP = "disconnected without sending a response"
+# What follows on the first of several addresses. No part of a password ends so.
+_SECOND_ADDRESS = re.compile(r"[,;\s]\s*(https?://|[^\s/@?#,;]+:[0-9]{1,5}/?([,;\s]|$))")
 
 
 class Converted(ParamType):
@@ -176,7 +181,10 @@ class Connection:
         async def ask(agents: Agents) -> Answer:
             answer, to = await agents.ask_once(call)
             if isinstance(answer, NoAnswer):
-                raise Failed(f"{shown(to.url)}: {answer.reason}")
+                reason = answer.reason
+                if to.url.scheme == "http" and _HUNG_UP in reason:
+                    reason = f"{reason.rstrip('.')}; does it speak TLS? Then give https://"
+                raise Failed(f"{shown(to.url)}: {reason}")
             return answer
 
         return self._with_agents(ask)
@@ -220,9 +228,15 @@ def _text(text: str) -> str:
     return text
 
 
+def _url(text: str) -> str:
+    if _SECOND_ADDRESS.search(_text(text).strip()):
+        raise ValueError("takes one address, such as http://localhost:8042")
+    return agent_url(text)
+
+
 _FLAGS: tuple[Callable[[Any], Any], ...] = (
     option(
-        "--url", metavar="URL", convert=lambda text: agent_url(_text(text)),
+        "--url", metavar="URL", convert=_url,
         envvar=["OPLOGCTL_URL", "OPLOG_URL"], show_envvar=True, default=DEFAULT_URL,
         show_default=True,
         help="Agent: http://HOST:PORT, https://HOST or HOST:PORT.",

@@ -8,6 +8,7 @@ import click
 from oplogc.answers import printable
 from oplogc.ctl.options import Connection, Failed, as_json, connected
 from oplogc.ctl.status_lines import consumer_lines, status_lines
+from oplogc.ctl.status_members import unexpected_member
 from oplogc.topics.calls import Call, refusal
 from oplogc.topics.names import OPLOG
 
@@ -65,14 +66,21 @@ def consumers(connection: Connection, as_json: bool) -> None:
 
 
 def _status(connection: Connection) -> dict[str, Any]:
-    """Return the members of /status, also of an agent that is degraded. Raises OplogError."""
+    """Return the members of /status, also of an agent that is degraded.
+
+    Those that are shown have the right types. Raises OplogError, Failed.
+    """
     answer = connection.ask_once(_STATUS)
     try:
         found = answer.json()
-        if isinstance(found, dict) and isinstance(found["status"], str):
-            return found
-    except (ValueError, KeyError):
-        pass
+    except ValueError:
+        found = None
+    if isinstance(found, dict) and "status" in found:
+        if member := unexpected_member(found):
+            raise Failed(
+                f"{answer.url}: this is no agent of oplog (unexpected member {member} in /status)"
+            )
+        return found
     if answer.status != _DEGRADED and (error := refusal(_STATUS, answer)) is not None:
         raise error
     raise Failed(f"{answer.url} is no agent: it has no status")

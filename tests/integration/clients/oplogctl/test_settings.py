@@ -111,6 +111,10 @@ def test_the_help_names_every_flag_with_its_variable_within_80_columns(
         (["topic", "list", "--password-file", "/no/such"], {}, "--password-file: cannot read"),
         (["topic", "list"], {"OPLOGCTL_RETRY_FOR": "x"}, "OPLOGCTL_RETRY_FOR: 'x' is not a dur"),
         (["topic", "list"], {"OPLOG_URL": "gopher://h"}, "'gopher://h' is no address"),
+        (["status"], {"OPLOG_URL": "http://a:1,http://b:1"}, "OPLOG_URL: takes one address"),
+        (["status", "--url", "a:1, b:1"], {}, "--url: takes one address"),
+        (["status", "--url", "http://a https://x:hunter2@b"], {}, "--url: takes one address"),
+        (["status", "--url", "http://:hunter2,b:1@h:port"], {}, "(an address with a password)"),
         (
             ["topic", "list"],
             {"OPLOGCTL_PASSWROD": "hunter2"},

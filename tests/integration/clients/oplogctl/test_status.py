@@ -117,6 +117,22 @@ def test_another_server_is_no_agent(reply: bytes, sentence: str, capsys: Capture
     assert sentence in err
 
 
+@pytest.mark.parametrize("command", [["status"], ["status", "--json"], ["consumers"]])
+def test_another_server_with_a_status_is_no_agent(command: list[str], capsys: Capture) -> None:
+    body = json.dumps({"status": "OK", "consumers": [{"filter": None}]})
+    with ScriptedServer([answer("200 OK", body)]) as server:
+        code, out, err = run(capsys, *command, "--url", server.url)
+    said = "this is no agent of oplog (unexpected member consumers[0].filter in /status)"
+    assert (code, out, err) == (1, [], f"oplogctl: {server.url}/status: {said}\n")
+
+
+def test_a_server_that_hangs_up_on_plain_http_may_speak_tls(capsys: Capture) -> None:
+    with ScriptedServer([None]) as server:
+        code, out, err = run(capsys, "status", "--url", server.url)
+    said = "Server disconnected without sending a response; does it speak TLS? Then give https://"
+    assert (code, out, err) == (1, [], f"oplogctl: {server.url}/status: {said}\n")
+
+
 def test_an_address_without_an_agent_is_told_at_once(capsys: Capture) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     code, _, err = run(capsys, "status", "--url", url)
