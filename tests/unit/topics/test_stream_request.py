@@ -38,8 +38,8 @@ def test_a_position_is_an_id_or_a_time(
     assert parsed(query, header).position == position
 
 
-def test_filters_of_operations_are_ignored() -> None:
-    request = parsed("types=a&parents=b&checkpoint=1&name=search")
+def test_a_consumer_may_have_checkpoints_and_a_name() -> None:
+    request = parsed("checkpoint=1&name=search")
     assert request == TopicStreamRequest(None, checkpoints=True, name="search")
 
 
