@@ -172,7 +172,7 @@ def _elements(body: Octets, most: int) -> Pieces[Extents | list[msgspec.Raw]]:
 def _bad_element(number: int, reason: str) -> InvalidBodyError:
     """Return the error for an array that ends for its reader at this element."""
     bad = BadLine(number, "operation", reason)
-    return InvalidBodyError(f"number {number}: {bad.field}: {reason}", [bad], 1)
+    return InvalidBodyError(f"{bad.field}: number {number} {reason}", [bad], 1)
 
 
 def _bad_body(field: str, reason: str) -> InvalidBodyError:

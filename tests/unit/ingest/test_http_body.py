@@ -276,7 +276,7 @@ def test_an_element_that_is_no_json_is_named(
     (bad,) = error.value.bad
     assert (bad.line, bad.field) == (before + 1, "operation")
     assert bad.reason.startswith(reason)
-    assert str(error.value) == f"number {bad.line}: operation: {bad.reason}"
+    assert str(error.value) == f"operation: number {bad.line} {bad.reason}"
 
 
 @pytest.mark.parametrize("blanks", [0, 2_000_000])
