@@ -53,6 +53,17 @@ SELECT given.id, old.oplog_owner, old.version
 FROM unnest(%b::text[]) AS given (id) JOIN {table} old ON old.id = given.id{cast}
 WHERE old.oplog_owner <> %b::text OR old.version > %b::bigint
 """
+# Two texts may be one id: a delete in the same batch may be the reason why a row is not there.
+_UNWRITTEN = """
+SELECT given.id
+FROM unnest(%b::text[], %b::bigint[]) AS given (id, version)
+LEFT JOIN {table} old ON old.id = given.id{cast}
+WHERE (old.id IS NULL OR old.version < given.version OR old.oplog_owner <> %b::text)
+AND NOT EXISTS (
+    SELECT FROM unnest(%b::text[], %b::bigint[]) AS gone (id, version)
+    WHERE gone.id{cast} = given.id{cast} AND gone.version >= given.version
+)
+"""
 
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -125,6 +136,20 @@ class Rows:
         sql = _OTHERS.format(table=_escaped(table), cast=_escaped(cast)).encode()
         return Statement(sql, (ids, owner, newest), ids)
 
+    def unwritten(
+        self, table: str, cast: str, ids: list[str], objects: Mapping[str, Numbered], owner: str
+    ) -> Statement:
+        """Return the query for ids whose rows are missing, older than the objects, or of others.
+
+        ``objects``: of the batch, which may have deleted a row under another text of its id.
+        """
+        sql = _UNWRITTEN.format(table=_escaped(table), cast=_escaped(cast)).encode()
+        gone = (
+            [id for id, (_, message) in objects.items() if message.op == "delete"] if cast else []
+        )
+        given, deleted = self._numbered(ids, objects), self._numbered(gone, objects)
+        return Statement(sql, (*given, owner, *deleted), ids)
+
     def statements(
         self, table: str, cast: str, objects: Mapping[str, Numbered], owner: str, *, upload: str
     ) -> list[Statement]:
@@ -143,12 +168,17 @@ class Rows:
             if deleted := [each for each in ordered if each[2].op == "delete"]:
                 sql = _DELETE.format(table=_escaped(table), cast=_escaped(cast)).encode()
                 ids = [id for id, _, _ in deleted]
-                versions = arrays.numbers([message.version for _, _, message in deleted])
-                values = (arrays.texts([id.encode() for id in ids]), versions, owner)
-                found.append(Statement(sql, values, ids))
+                found.append(Statement(sql, (*self._numbered(ids, objects), owner), ids))
         except (struct.error, UnicodeError) as error:
             raise SinkError(f"PostgreSQL: {error}") from error
         return found
+
+    def _numbered(
+        self, ids: list[str], objects: Mapping[str, Numbered]
+    ) -> tuple[arrays.Texts, arrays.Numbers]:
+        """Return the ids and versions of objects."""
+        versions = [objects[id][1].version for id in ids]
+        return arrays.texts([id.encode() for id in ids]), arrays.numbers(versions)
 
     def _upsert(
         self,

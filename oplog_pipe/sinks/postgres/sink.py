@@ -14,7 +14,7 @@ from psycopg.errors import InsufficientPrivilege
 
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
-from oplog_pipe.sinks.collapse import Collapsed, Numbered, collapse
+from oplog_pipe.sinks.collapse import Collapsed, collapse
 from oplog_pipe.sinks.options import PostgresOptions
 from oplog_pipe.sinks.ownership import Owner
 from oplog_pipe.sinks.postgres.address import conninfo, unverified
@@ -22,6 +22,7 @@ from oplog_pipe.sinks.postgres.lanes import Lanes
 from oplog_pipe.sinks.postgres.places import Places, delete_old, query
 from oplog_pipe.sinks.postgres.rows import Rows, Statement
 from oplog_pipe.sinks.postgres.session import Connection
+from oplog_pipe.sinks.postgres.skipped import Skipped
 from oplog_pipe.sinks.postgres.tables import OWNER, read_table
 from oplog_pipe.sinks.template import Template
 
@@ -168,25 +169,10 @@ class PostgresSink:
         for statements, numbers in zip(made, changed, strict=True):
             for (table, statement), number in zip(statements, numbers, strict=True):
                 if number < len(statement.ids):
-                    self._find_others(table, statement.ids, tables[table])
-
-    def _find_others(self, table: str, ids: list[str], objects: dict[str, Numbered]) -> None:
-        """Raise SinkError if rows were left alone because they belong to another owner.
-
-        A row of a newer version is left alone, too: the message has come again.
-        """
-        owner = self._owner
-        assert owner is not None
-        query = self._rows.others(table, self._ready[table], ids, self._me, owner.newest())
-        found = self._session.run(
-            lambda connection: connection.execute(query.sql, query.values).fetchall()
-        )
-        others = [row for row in found if not owner.may_write(row[1])]
-        if others:
-            id, other, _ = min(others, key=lambda row: objects[row[0]][0])
-            raise owner.refusal(f"table {table}: row {id!r}", other, objects[id][0])
-        if found:
-            owner.check(f"table {table}", max(row[2] for row in found))
+                    assert self._owner is not None
+                    objects, cast = tables[table], self._ready[table]
+                    skipped = Skipped(self._rows, self._owner, table, cast, objects)
+                    skipped.settle(self._session, statement.ids, keep=keep)
 
     def _blame(self, messages: Sequence[Message], found: SinkError) -> SinkError:
         """Return the error with the index of the first message that is refused by itself.
