@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from oplog_pipe.errors import SinkError
+from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
 from oplog_pipe.sinks.postgres.rows import table_name
 from oplog_pipe.sinks.postgres.tables import OWNER, read_table
@@ -16,14 +16,18 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 # Rows that the end of a copy looks at in one transaction.
 _PIECE = 10_000
+# Of the tables with the column of the owner: also partitions, and views that take rows (28: insert,
+# update and delete), for the sink writes to them. Without the right to delete the copy fails.
 _TABLES = rf"""
 SELECT namespaces.nspname::text, tables.relname::text
 FROM pg_class tables JOIN pg_namespace namespaces ON namespaces.oid = tables.relnamespace
-WHERE tables.relkind IN ('r', 'p') AND NOT tables.relispartition
+WHERE (tables.relkind IN ('r', 'p') AND (%(owned)s::boolean IS TRUE OR NOT tables.relispartition)
+        OR %(owned)s::boolean IS TRUE AND tables.relkind = 'v'
+            AND pg_relation_is_updatable(tables.oid, false) & 28 = 28)
     AND namespaces.nspname NOT LIKE 'pg\_%%'
     AND (%(any_schema)s OR pg_table_is_visible(tables.oid))
     AND has_table_privilege(tables.oid, 'SELECT')
-    AND has_table_privilege(tables.oid, 'DELETE')
+    AND has_table_privilege(tables.oid, 'INSERT, DELETE')
     AND (SELECT count(*) FROM pg_attribute columns
         WHERE columns.attrelid = tables.oid AND NOT columns.attisdropped
             AND columns.attname IN ('id', 'version', 'source', 'timestamp')) = 4
@@ -34,7 +38,8 @@ ORDER BY 1, 2
 """
 _PAGE_END = """
 SELECT id::text FROM (
-    SELECT id FROM {table} WHERE %(start)s::text IS NULL OR id > %(start)s::text{cast}
+    SELECT id FROM {table}
+    WHERE id IS NOT NULL AND (%(start)s::text IS NULL OR id > %(start)s::text{cast})
     ORDER BY id LIMIT %(limit)s
 ) page
 ORDER BY id DESC LIMIT 1
@@ -95,6 +100,10 @@ class Places:
 
         ``owned``: with the column of the owner, or without it; None: both.
         """
+        if self.fixed:
+            found = read_table(connection, self.fixed)
+            fits = found is not None and owned in (None, found.is_owned)
+            return [self.fixed] if fits else []
         given = {"any_schema": self._schema is not None, "owned": owned}
         return [
             table_name(schema, name)
@@ -110,11 +119,13 @@ def delete_old(
     """Delete old rows among the next ones behind an id, at the end of a copy.
 
     ``start``: None: at the beginning. ``given``: source, generation and owner. Return the last id
-    of these rows; None: there was none.
+    of these rows; None: there was none. Raises SinkError if the user may not delete rows.
     """
     found = read_table(connection, table)
     if found is None:
         return None
+    if refusal := found.refusal():
+        raise TargetError(refusal)
     cast = found.id_cast
     place = {**given, "start": start, "limit": _PIECE}
     row = connection.execute(query(_PAGE_END, table, cast), place).fetchone()

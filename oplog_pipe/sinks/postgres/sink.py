@@ -241,6 +241,7 @@ class PostgresSink:
             if table := read_table(connection, name):
                 columns = self._rows.columns
                 found += table.faults(columns, whole=self._rows.is_whole) + table.gaps(columns)
+                found += filter(None, [table.refusal()])
             elif not self._creates:
                 found.append(f"table {name} does not exist; create it, or set create: true")
         return found

@@ -22,7 +22,8 @@ SELECT columns.attname::text,
         WHERE indrelid = found.oid AND indisunique AND indimmediate AND indpred IS NULL
         AND indnkeyatts = 1 AND indkey[0] = columns.attnum),
     EXISTS (SELECT FROM pg_trigger WHERE tgrelid = found.oid AND NOT tgisinternal
-        AND tgtype & 7 = 7)
+        AND tgtype & 7 = 7),
+    has_table_privilege(found.oid, 'DELETE')
 FROM to_regclass(%s) AS found(oid)
 JOIN pg_class places ON places.oid = found.oid
 JOIN pg_attribute columns ON columns.attrelid = found.oid AND columns.attnum > 0
@@ -34,7 +35,10 @@ _TEXTS = ("text", "character varying", "character", "name")
 
 
 class Column(NamedTuple):
-    """``kind``: category of the type, as ``pg_type.typcategory``: S is text, D a time."""
+    """``kind``: category of the type, as ``pg_type.typcategory``: S is text, D a time.
+
+    ``table_has_trigger``, ``may_delete``: of the table.
+    """
 
     name: str
     type: str
@@ -44,6 +48,7 @@ class Column(NamedTuple):
     is_generated: bool
     is_unique: bool
     table_has_trigger: bool
+    may_delete: bool
 
 
 class Table:
@@ -82,6 +87,15 @@ class Table:
         if "id" in self._columns and not self._columns["id"].is_unique:
             found.append("the column id must be the primary key, or have a unique index")
         return [f"table {self._name}: {each}" for each in found]
+
+    def refusal(self) -> str | None:
+        """Return that the user may not delete rows, as a sentence. None: the user may."""
+        if all(column.may_delete for column in self._columns.values()):
+            return None
+        return (
+            f"table {self._name}: the user may not delete rows: grant DELETE, or the end of a copy"
+            " fails"
+        )
 
     def gaps(self, written: Sequence[str]) -> list[str]:
         """Return columns that need a value and get none, as sentences."""
