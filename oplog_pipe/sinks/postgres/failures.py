@@ -9,8 +9,9 @@ from oplog_pipe.reasons import of_sql
 
 # Classes and codes of SQLSTATE that pass by themselves: connection, conflict with another
 # transaction, resources, locks and time-outs, operator, system; a server that can only read, as a
-# standby does until it takes over; and statements that another client of PgBouncer has prepared.
-_PASSING = ("08", "40", "53", "55", "57", "58", "25006", "26000", "42P05")
+# standby does until it takes over; a transaction that was idle or open for too long; and statements
+# that another client of PgBouncer has prepared.
+_PASSING = ("08", "40", "53", "55", "57", "58", "25006", "25P03", "25P04", "26000", "42P05")
 # Whatever the message: wrong user, missing database, schema, table, column or right.
 _OF_TARGET = ("28", "3D", "3F", "42")
 # libpq gives no SQLSTATE when it connects. A server that speaks another language is tried again.

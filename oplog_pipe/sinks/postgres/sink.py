@@ -5,7 +5,7 @@ settings. The sink changes and deletes rows of its owner only.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from zlib import crc32
@@ -152,8 +152,10 @@ class PostgresSink:
             raise
 
     def _write_tables(self, tables: Collapsed, *, keep: bool) -> None:
-        count = self._lanes.count(sum(map(len, tables.values())))
-        parts = _split(tables, count)
+        # Two texts may be one id, and their messages have an order.
+        whole = {table for table in tables if self._ready[table]}
+        count = self._lanes.count(sum(len(tables[each]) for each in tables.keys() - whole))
+        parts = _split(tables, count, whole)
         made: list[list[tuple[str, Statement]]] = []
 
         def build(lane: int, may_upload: bool) -> list[Statement]:
@@ -261,12 +263,15 @@ class PostgresSink:
         self._owner.check(f"table {table}", row[0] if row else None)
 
 
-def _split(tables: Collapsed, count: int) -> list[Collapsed]:
-    """Divide the objects by their ids, in each process alike."""
+def _split(tables: Collapsed, count: int, whole: Container[str]) -> list[Collapsed]:
+    """Divide the objects by their ids, in each process alike. ``whole``: tables for one part."""
     if count == 1:
         return [tables]
     parts: list[Collapsed] = [{} for _ in range(count)]
     for table, objects in tables.items():
+        if table in whole:
+            parts[0][table] = objects
+            continue
         for part in parts:
             part[table] = {}
         for id, numbered in objects.items():

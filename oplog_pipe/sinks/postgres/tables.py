@@ -23,12 +23,14 @@ SELECT columns.attname::text,
         AND indnkeyatts = 1 AND indkey[0] = columns.attnum),
     EXISTS (SELECT FROM pg_trigger WHERE tgrelid = found.oid AND NOT tgisinternal
         AND tgtype & 7 = 7),
-    has_table_privilege(found.oid, 'DELETE')
+    has_table_privilege(found.oid, 'DELETE'),
+    coalesce(collations.collisdeterministic, true)
 FROM to_regclass(%s) AS found(oid)
 JOIN pg_class places ON places.oid = found.oid
 JOIN pg_attribute columns ON columns.attrelid = found.oid AND columns.attnum > 0
     AND NOT columns.attisdropped
 JOIN pg_type kinds ON kinds.oid = columns.atttypid
+LEFT JOIN pg_collation collations ON collations.oid = columns.attcollation
 """
 # Ids are texts: PostgreSQL compares and assigns these types without a conversion.
 _TEXTS = ("text", "character varying", "character", "name")
@@ -37,7 +39,8 @@ _TEXTS = ("text", "character varying", "character", "name")
 class Column(NamedTuple):
     """``kind``: category of the type, as ``pg_type.typcategory``: S is text, D a time.
 
-    ``table_has_trigger``, ``may_delete``: of the table.
+    ``table_has_trigger``, ``may_delete``: of the table. ``is_exact``: its collation takes no two
+    texts for one.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Column(NamedTuple):
     is_unique: bool
     table_has_trigger: bool
     may_delete: bool
+    is_exact: bool
 
 
 class Table:
@@ -82,10 +86,17 @@ class Table:
                 continue
             if column.is_generated:
                 found.append(f"the column {name} is generated, so it cannot be written")
+            elif (name, column.type) == ("id", "name"):
+                found.append("the column id is name, which cuts ids at 63 bytes; use text")
             elif wanted := _wanted(column, whole=whole):
                 found.append(f"the column {name} is {column.type}; it must be {wanted}")
         if "id" in self._columns and not self._columns["id"].is_unique:
             found.append("the column id must be the primary key, or have a unique index")
+        if "id" in self._columns and not self._columns["id"].is_exact:
+            found.append(
+                "the collation of the column id takes several texts for one id; use a deterministic"
+                " one"
+            )
         return [f"table {self._name}: {each}" for each in found]
 
     def refusal(self) -> str | None:

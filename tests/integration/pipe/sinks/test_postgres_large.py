@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
+from uuid import NAMESPACE_OID, uuid5
 
 import psycopg
 import pytest
@@ -84,6 +85,20 @@ def test_ids_of_another_type_are_rows_once(size: int, target: PostgresTarget) ->
     found = target.run(f"SELECT id FROM video WHERE version >= {version(size)} ORDER BY id")
     assert found == [(each,) for each in range(10)]
     assert count(target) == size
+
+
+def test_two_texts_of_one_id_are_written_in_their_order(target: PostgresTarget) -> None:
+    target.run(
+        "CREATE TABLE video (id uuid PRIMARY KEY, version bigint, source text,"
+        ' "timestamp" timestamptz, oplog_owner text, data jsonb)'
+    )
+    ids = [str(uuid5(NAMESPACE_OID, str(each))) for each in range(SPLIT_FROM)]
+    with opened(target.sink()) as sink:
+        sink.write(
+            [message(each, id) for each, id in enumerate(ids)]
+            + [message(1000 + each, id.upper(), "delete") for each, id in enumerate(ids)]
+        )
+    assert count(target) == 0
 
 
 @SIZES

@@ -126,6 +126,8 @@ def test_numbers_in_columns_keep_their_digits(target: PostgresTarget) -> None:
     ("id", "columns", "options", "fault"),
     [
         ("text", "data jsonb", {}, "the column id must be the primary key"),
+        ("name UNIQUE", "data jsonb", {}, "the column id is name, which cuts ids at 63 bytes"),
+        ("text COLLATE any_case UNIQUE", "data jsonb", {}, "the collation of the column id takes"),
         ("text UNIQUE", "data integer", {}, "the column data is integer; it must be jsonb"),
         ("text UNIQUE", "item text", {"columns": {"amount": "a"}}, "it has no column amount"),
         ("text UNIQUE", "item text", {}, "it has no column data"),
@@ -135,6 +137,10 @@ def test_numbers_in_columns_keep_their_digits(target: PostgresTarget) -> None:
 def test_a_table_that_no_row_fits_into_is_a_fault_of_the_target(
     id: str, columns: str, options: Any, fault: str, target: PostgresTarget
 ) -> None:
+    target.run(
+        "CREATE COLLATION any_case"
+        " (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+    )
     create(target, id, columns)
     with opened(target.sink(table="video", id="{id}", **options)) as sink:
         assert [fault in each for each in sink.faults()] == [True]

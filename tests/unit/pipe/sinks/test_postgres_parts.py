@@ -111,6 +111,15 @@ def test_statements_that_another_client_of_a_pool_has_prepared_are_no_fault_of_a
     assert not isinstance(found, TargetError)
 
 
+@pytest.mark.parametrize(
+    "error", [psycopg.errors.IdleInTransactionSessionTimeout, psycopg.errors.lookup("25P04")]
+)
+def test_a_transaction_that_the_server_ends_for_its_time_is_tried_again(
+    error: type[psycopg.Error],
+) -> None:
+    assert failure(error("terminating connection"), creates=False).transient
+
+
 def test_the_error_that_has_aborted_a_pipeline_is_the_one_that_counts() -> None:
     aborted = psycopg.errors.PipelineAborted("pipeline aborted")
     aborted.__context__ = psycopg.errors.UndefinedTable("there is no table")
@@ -136,5 +145,6 @@ def test_arrays_are_those_of_psycopg() -> None:
 
 def test_the_objects_of_a_batch_are_divided_in_each_process_alike() -> None:
     objects = {id: (0, message(0, id)) for id in ["a", "b", "c", "d", "\ud800"]}
-    parts = _split({"video": objects}, 2)
+    parts = _split({"video": objects, "number": {"7": objects["a"]}}, 2, whole={"number"})
     assert [list(each["video"]) for each in parts] == [["d", "\ud800"], ["a", "b", "c"]]
+    assert [each.get("number") for each in parts] == [{"7": objects["a"]}, None]
