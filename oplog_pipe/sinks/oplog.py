@@ -11,7 +11,7 @@ from oplog_pipe.calls import Calls
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
 from oplog_pipe.sinks.options import OplogOptions
-from oplog_pipe.sinks.origin import Circles, Polled, marked, origins
+from oplog_pipe.sinks.origin import Circles, Own, Polled, marked, origins
 from oplogc.answers import Answer
 from oplogc.http_client import NoAnswer
 from oplogc.topics.names import OPLOG, topic_name
@@ -46,7 +46,9 @@ class OplogSink:
         self._hop = ""
         self._may_poll = True
         self._circles = Circles()
+        self._own = Own()
         self.notice: str | None = None
+        self._notices: dict[str, str] = {}
         self._calls = Calls(options.agents, options.tls, options.timeout, password=options.password)
 
     def mirror(self, hop: str) -> None:
@@ -71,8 +73,7 @@ class OplogSink:
         if bodies:
             self._send(bodies)
         if self._is_oplog and (told := self._circles.see(messages)):
-            self.notice = f"{self._calls.server}: {told}"
-            logger.warning("%s", self.notice)
+            self._tell("circle", told)
 
     def begin_copy(self, generation: int, source: str) -> None:
         pass
@@ -95,7 +96,9 @@ class OplogSink:
             for each in origins(message.data) if is_of_topic(message) else ():
                 if each.hop == self._hop:
                     own.add(place)
-                elif each.log == log:
+                    self._tell_own(message)
+                    break
+                if each.log == log:
                     ids.setdefault(each.id, []).append(place)
         ids = {id: places for id, places in ids.items() if not own.issuperset(places)}
         at, wanted = 0, sorted(ids)
@@ -108,17 +111,28 @@ class OplogSink:
             at = max(bisect_right(wanted, page[-1].id), at + 1) if page else len(wanted)
         return own
 
+    def _tell_own(self, message: Message) -> None:
+        told = self._own.see(message)
+        self._tell(f"own {message.source}", told, log=self._own.is_new)
+
+    def _tell(self, subject: str, told: str, *, log: bool = True) -> None:
+        """Set the notice about a subject, beside those about others."""
+        self._notices[subject] = f"{self._calls.server}: {told}"
+        self.notice = "; ".join(self._notices.values())
+        if log:
+            logger.warning("%s", self._notices[subject])
+
     def _poll(self, start: str, limit: int) -> list[Polled]:
         """Return messages of the target from an id on. Raises SinkError."""
         asked = {"startFrom": start, "limit": limit, "isolation": "read_committed"}
         answer = self._ask("POST", f"{self._topic.path}/poll", _encode(asked), _JSON)
         if answer.status in (401, 403):
             self._may_poll = False
-            self.notice = (
-                f"{self._calls.server}: the password of the sink may not read {self._topic}: a"
-                " message that comes back from there is sent once more"
+            self._tell(
+                "poll",
+                f"the password of the sink may not read {self._topic}: a message that comes back"
+                " from there is sent once more",
             )
-            logger.warning("%s", self.notice)
             return []
         if answer.status != 200:
             raise self._refused(answer)

@@ -11,6 +11,7 @@ Operations have no headers. One that comes again and again is only reported.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -75,6 +76,35 @@ def marked(data: Mapping[str, Any], hop: str, log: str) -> bytes:
     return _encode(plain)
 
 
+class Own:
+    """Counts messages that a sink does not send, since their header names it, by their source.
+
+    They have gone round, or a program has copied the headers of another message. Only the header
+    could tell: a transform may have changed the content on the way round.
+    """
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._newest = -1
+        self.is_new = False
+        """Whether the last message was the first one of its source."""
+
+    def see(self, message: Message) -> str:
+        """Note a message, each offset once. Return a sentence about its source."""
+        source, data = message.source, message.data
+        self.is_new = source not in self._counts
+        if message.offset > self._newest:
+            self._newest = message.offset
+            self._counts[source] += 1
+        count = self._counts[source]
+        number = "1 message of {} was" if count == 1 else f"{count:,} messages of {{}} were"
+        return (
+            f"{number.format(source)} not sent, the last one {data['id']}: the header {HEADER} says"
+            " that this sink has sent it before. Either it has gone round, or a program has copied"
+            f" its headers from another message; such a program must leave {HEADER} out"
+        )
+
+
 class Circles:
     """Watches a few operations for an hour each. Reports one that comes again and again.
 
@@ -90,9 +120,12 @@ class Circles:
     def see(self, messages: Sequence[Message]) -> str | None:
         """Note operations that were sent. Return a sentence about one that has come too often.
 
-        Each offset counts once: a write that is repeated is no repeated operation.
+        Each offset counts once: a write that is repeated is no repeated operation. So does an
+        operation within one write: to come round, it must have left first. Many changes of one
+        object may have the same time.
         """
         found = None
+        written = set()
         now = self._clock()
         watched = self._watched
         for message in messages:
@@ -100,6 +133,9 @@ class Circles:
                 continue
             self._newest = message.offset
             key = (message.op, message.namespace, message.id, message.timestamp)
+            if key in written:
+                continue
+            written.add(key)
             seen = watched.get(key)
             if seen is None or now - seen[1] > _SECONDS:
                 if seen is None and len(watched) >= _WATCHED and not self._forget(now):

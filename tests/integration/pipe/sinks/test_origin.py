@@ -73,6 +73,23 @@ def test_only_messages_that_the_target_has_itself_are_left_out(
     assert polled(topic)[-1]["headers"][-1] == [HEADER, f"folder/sink shop/there {OTHER}"]
 
 
+def test_a_message_that_names_the_sink_itself_is_told_once_and_counted(
+    topic: Topic, sink: OplogSink, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert sink.notice is None
+    # A program has copied the headers of a message that it has handled.
+    sink.write([copied(0, "ordered"), copied(1, "shipped", "folder/sink", "shop/there", OTHER)])
+    assert [each["payload"] for each in polled(topic)] == ["ordered"]
+    assert sink.notice is not None
+    assert f"1 message of there was not sent, the last one {OTHER}" in sink.notice
+    assert "a program has copied its headers from another message" in sink.notice
+    again = [copied(n, "shipped", "folder/sink", "shop/there", OTHER) for n in (1, 2, 3)]
+    sink.write(again)
+    sink.write(again)
+    assert "3 messages of there were not sent" in sink.notice
+    assert [each.levelname for each in caplog.records if HEADER in each.message] == ["WARNING"]
+
+
 def test_a_batch_of_messages_that_come_back_is_left_out_over_several_polls(
     topic: Topic, sink: OplogSink
 ) -> None:

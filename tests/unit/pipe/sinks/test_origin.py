@@ -73,6 +73,13 @@ def test_repeated_writes_other_times_and_slow_repetitions_are_no_circle() -> Non
         assert circles.see([operation(200 + n, "slow")]) is None
 
 
+def test_an_object_that_changes_often_within_a_millisecond_is_no_circle() -> None:
+    circles = Circles(lambda: 0.0)
+    told = [circles.see([operation(100 * n + each) for each in range(100)]) for n in range(9)]
+    assert told == [None] * 9
+    assert circles.see([operation(900 + each) for each in range(100)]) is not None
+
+
 def test_few_operations_are_watched_and_others_take_their_place_after_an_hour() -> None:
     now = [0.0]
     circles = Circles(lambda: now[0])
