@@ -14,6 +14,7 @@ from oplog_pipe.sinks.options import OplogOptions
 from oplog_pipe.sinks.origin import Circles, Own, Polled, marked, origins
 from oplogc.answers import Answer
 from oplogc.http_client import NoAnswer
+from oplogc.stream import STORE_HEADER
 from oplogc.topics.names import OPLOG, topic_name
 from oplogc.verdict import Delivered, Invalid, Later, TooLarge, Verdict, judge
 
@@ -48,6 +49,7 @@ class OplogSink:
         self._circles = Circles()
         self._own = Own()
         self.notice: str | None = None
+        self._store = ""
         self._notices: dict[str, str] = {}
         self._calls = Calls(options.agents, options.tls, options.timeout, password=options.password)
 
@@ -181,12 +183,27 @@ class OplogSink:
         reason = ""
         for _ in range(self._calls.count):
             answer = self._calls.ask(method, path, body, headers)
+            if isinstance(answer, Answer):
+                self._see_store(answer.headers.get(STORE_HEADER, ""))
             if isinstance(answer, Answer) and not answer.passes:
                 return answer
             reason = answer.reason if isinstance(answer, NoAnswer) else answer.sentence()
             reason = f"{self._calls.server}: {reason}"
             self._calls.move_on()
         raise SinkError(reason, transient=True)
+
+    def _see_store(self, store: str) -> None:
+        """Tell if a store is not the one before. ``store``: its identity; empty: not known."""
+        before, self._store = self._store, store or self._store
+        if before in ("", self._store):
+            return
+        then = (
+            "`oplog-pipe copy SOURCE` sends the objects of an oplog again"
+            if self._is_oplog
+            else "the pipe cannot send them again"
+        )
+        told = f"another store answers than before, {store} instead of {before}"
+        self._tell("store", f"{told}. It may lack what was sent until now; {then}")
 
     def _refused(self, answer: Answer) -> SinkError:
         hint = "; look at the password of the sink" if answer.status in (401, 403) else ""

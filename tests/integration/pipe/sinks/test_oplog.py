@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -158,3 +159,30 @@ def test_another_agent_takes_over_and_without_any_the_failure_is_transient(agent
     assert json.loads(server.requests[-1].body) == {
         "event": "update", "timestamp": TIME, "parents": ["p"], "type": "video", "id": "a",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("log", "then"),
+    [("system/oplog", "`oplog-pipe copy SOURCE` sends the objects"), ("a/b", "cannot send them")],
+)
+def test_a_target_that_is_another_store_than_before_is_told_once(
+    log: str, then: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for each in "12":
+        (tmp_path / each).mkdir()
+    sent = {"payload": "p", "type": "video", "id": "a"}
+    with Agent(tmp_path / "2") as second:
+        with Agent(tmp_path / "1") as first:
+            for agent in (first, second):
+                assert agent.request("PUT", "/v1/namespaces/a/topics/b", {}).status == 200
+            sink = OplogSink(OplogOptions((first.url, second.url), log))
+            sink.open()
+            sink.write([message(0, data=sent)])
+            assert sink.notice is None
+        sink.write([message(1, data=sent)])
+        sink.write([message(2, data=sent)])
+        sink.close()
+    assert sink.notice is not None
+    assert f"{second.url}/: another store answers than before" in sink.notice
+    assert then in sink.notice
+    assert [each.message for each in caplog.records if each.levelname == "WARNING"] == [sink.notice]
