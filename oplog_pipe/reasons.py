@@ -166,5 +166,11 @@ def of_mongodb(code: int | None, words: str, name: str = "") -> str:
     return _joined(f"{told} (code {code})" if code is not None else told)
 
 
+def is_of_id(words: str) -> bool:
+    """Return whether the text of MongoDB's error 11000 is about the id, not a user's index."""
+    found = _DUPLICATE.match(words)
+    return found is not None and found[2] == "_id_"
+
+
 def _joined(text: str) -> str:
     return printable(" ".join(text.split())[:_MAX])

@@ -30,7 +30,7 @@ from pymongo.errors import (
 
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
-from oplog_pipe.reasons import of_mongodb
+from oplog_pipe.reasons import is_of_id, of_mongodb
 from oplog_pipe.sinks.collapse import Numbered, collapse
 from oplog_pipe.sinks.options import MongodbOptions
 from oplog_pipe.sinks.ownership import Owner
@@ -212,10 +212,13 @@ class _Writes:
         losers = [each for each in errors if each["code"] == _DUPLICATE_KEY]
         ids = [self._objects[each["index"]][0] for each in losers]
         newest = self._check_others(collection, ids)
+        gone = False
         for each in losers:
             id, (_, message) = self._objects[each["index"]]
             version = newest.get(id)
-            if not isinstance(version, int) or version <= message.version:
+            if id not in newest and is_of_id(str(each.get("errmsg", ""))):
+                gone = True
+            elif not isinstance(version, int) or version <= message.version:
                 others.append(each)  # a unique index of the user refuses it
         if others:
             first = min(others, key=self._place)
@@ -224,6 +227,8 @@ class _Writes:
                 transient=all(each["code"] in _PASSING for each in others),
                 index=self._place(first),
             )
+        if gone:
+            raise SinkError("MongoDB: another owner has just deleted a document", transient=True)
         for concern in details.get("writeConcernErrors", ()):
             code, name = concern.get("code"), str(concern.get("codeName", ""))
             raise SinkError(

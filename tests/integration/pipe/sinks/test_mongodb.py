@@ -1,10 +1,12 @@
 """The sink for MongoDB: documents, collections and failures."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from oplog_pipe.errors import ConfigError, SinkError
+from oplog_pipe.sinks.mongodb import _Writes
 from tests.kits.pipe.messages import OPLOG, message, owner, version
 from tests.kits.pipe.targets import MongodbTarget, opened
 from tests.kits.proxies.mongo import CommandProxy
@@ -93,6 +95,26 @@ def test_a_unique_index_of_the_user_refuses_a_message_and_an_older_one_is_no_fai
         "b": version(6),
         "c": version(7),
     }
+
+
+def test_a_document_that_its_other_owner_deletes_before_the_sink_looks_is_tried_again(
+    target: MongodbTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(target.sink(), owner("first")) as first, opened(target.sink()) as second:
+        first.write([message(1, "x")])
+        plain = _Writes._judge
+
+        def judge(self: _Writes, *given: Any) -> None:
+            first.write([message(2, "x", "delete")])
+            plain(self, *given)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(_Writes, "_judge", judge)
+            with pytest.raises(SinkError) as caught:
+                second.write([message(5, "x")])
+        assert caught.value.transient
+        second.write([message(5, "x")])
+    assert target.objects()["x"].version == version(5)
 
 
 def test_a_command_without_an_answer_is_a_transient_failure(target: MongodbTarget) -> None:
