@@ -19,9 +19,16 @@ class Backlog:
     """
 
     def __init__(
-        self, log: CommitLog, sink: SinkSettings, sources: Sequence[SourceSettings]
+        self,
+        log: CommitLog,
+        sink: SinkSettings,
+        sources: Sequence[SourceSettings],
+        *,
+        is_removed: bool,
     ) -> None:
+        """``is_removed``: the end of a copy removes from the target what is gone."""
         self._log = log
+        self._is_removed = is_removed
         self._end = log.end
         self._wanted = Namespaces(sink.namespace)
         self._copied = {
@@ -40,6 +47,8 @@ class Backlog:
             return f"no copy brings messages of {', '.join(self._topics)} again"
         if not self._copied:
             return f"there is no source of {OPLOG} that could copy it again"
+        if not self._is_removed:
+            return "the end of a copy removes nothing from its target: deletions would be lost"
         source = self._source_behind(offset)
         return None if source is None else f"no copy brings messages of source {source!r} again"
 

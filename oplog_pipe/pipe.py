@@ -21,6 +21,7 @@ from oplog_pipe.private import close_to_others
 from oplog_pipe.retry import Clock
 from oplog_pipe.room import Room
 from oplog_pipe.settings import OPLOG, PipeSettings, SourceSettings
+from oplog_pipe.sinks.base import removes_at_end_of_copy
 from oplog_pipe.sources import Sources
 from oplog_pipe.start import Copies, begin, held_by_others
 from oplog_pipe.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
@@ -146,8 +147,16 @@ class Pipe:
         self._keeper = Keeper(
             log,
             [
-                Kept(worker, start.offsets, Backlog(log, each, settings.sources))
-                for each, worker, start in zip(settings.sinks, workers, starts, strict=True)
+                Kept(
+                    worker,
+                    start.offsets,
+                    Backlog(
+                        log, each, settings.sources, is_removed=removes_at_end_of_copy(one.sink)
+                    ),
+                )
+                for each, one, worker, start in zip(
+                    settings.sinks, made, workers, starts, strict=True
+                )
             ],
             held=held_by_others(settings.dir, settings.sinks),
             room=room,

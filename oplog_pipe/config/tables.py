@@ -74,7 +74,7 @@ PIPE = (
         "max_log_bytes",
         Kind.SIZE,
         "Bound of the commit log; a segment is at most a quarter of it. If it is reached, a sink "
-        "that is parked or hangs gives up its place if a copy brings everything back, and the "
+        "that is parked or hangs gives up its place if a copy makes up for everything, and the "
         "sources wait for the others. Without it: no bound.",
         1_000_000,
         10**15,

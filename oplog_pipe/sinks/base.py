@@ -57,6 +57,15 @@ class Owned(Protocol):
         """
 
 
+def removes_at_end_of_copy(sink: Sink) -> bool:
+    """Return whether ``end_copy`` lets the target forget the objects that are gone.
+
+    Sinks with owners do. Any other one says so with an attribute ``removes_at_end_of_copy`` that is
+    true. Without it a deletion that the sink has not written is lost, whatever copies come.
+    """
+    return isinstance(sink, Owned) or getattr(sink, "removes_at_end_of_copy", False) is True
+
+
 @runtime_checkable
 class Mirroring(Protocol):
     """A sink that sends messages to where they may come back from."""

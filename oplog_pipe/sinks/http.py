@@ -47,7 +47,7 @@ class HttpSink:
         self._to = _endpoint(options)
         self._url = of_url(str(self._to.url))
         self._is_array = options.format == "json"
-        self._copies = options.copies
+        self._copies = self.removes_at_end_of_copy = options.copies
         media_type = "application/json" if self._is_array else "application/x-ndjson"
         check_headers(options.headers, "headers")
         self._headers = {"Content-Type": media_type, **options.headers}

@@ -50,6 +50,8 @@ class RecordingSink:
     ``before``: called with the offsets of a write before it counts; raises to let it fail.
     """
 
+    removes_at_end_of_copy = True
+
     def __init__(
         self,
         name: str = "c0",

@@ -1,4 +1,4 @@
-"""A sink that cannot give up its place, because no copy brings its backlog again."""
+"""Sinks that cannot give up their place, because no copy makes up for their backlog."""
 
 from pathlib import Path
 
@@ -38,3 +38,28 @@ async def test_messages_of_a_source_that_left_the_settings_are_not_given_up(tmp_
         await until(lambda: running.pipe.status().log.end == 308)
     found = [each.id for each in dead.messages if each.namespace == "shop/orders"]
     assert found == [str(id_) for id_ in range(1, 8)]
+
+
+class Keeping(Target):
+    """A target that forgets nothing at the end of a copy."""
+
+    removes_at_end_of_copy = False
+
+
+async def test_the_sources_wait_for_a_sink_whose_copies_remove_nothing(tmp_path: Path) -> None:
+    folder = BoundFolder(
+        tmp_path, sink("mirror", on_failure="park", retry_for=0.0), sink("well"),
+        max_log_bytes=40 * ENTRY, offset_flush=0.01,
+    )  # fmt: skip
+    mirror = Keeping("mirror")
+    async with folder.start(
+        mirror, RecordingSink("well"), lists=[changes(300)], clock=SOON
+    ) as running:
+        await until(lambda: running.pipe.status().log.waits is not None)
+        waits = running.pipe.status().log.waits
+        assert waits is not None
+        assert "the end of a copy removes nothing from its target: deletions would be lost" in waits
+        assert not running.pipe.status().sinks[0].copy_due
+        mirror.is_away = False
+        await until(lambda: len(mirror.offsets) == 300)
+    assert mirror.offsets == [*range(300)]

@@ -115,7 +115,7 @@ class Bounded:
             offset=offset, clock=state.get("clock", Clock()),
         )  # fmt: skip
         worker._parked = state.get("parked")
-        backlog = Backlog(self.log, sink(name), sources) if sources else None
+        backlog = Backlog(self.log, sink(name), sources, is_removed=True) if sources else None
         self.kept.append(Kept(worker, offsets, backlog))
         return worker
 

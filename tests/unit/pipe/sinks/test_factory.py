@@ -9,9 +9,18 @@ import pytest
 
 from oplog_pipe.errors import ConfigError
 from oplog_pipe.settings import SinkSettings
+from oplog_pipe.sinks.base import removes_at_end_of_copy
 from oplog_pipe.sinks.factory import build
 from oplog_pipe.sinks.oplog import OplogSink
-from oplog_pipe.sinks.options import CustomOptions, ElasticsearchOptions, HttpOptions, OplogOptions
+from oplog_pipe.sinks.options import (
+    CustomOptions,
+    ElasticsearchOptions,
+    FileOptions,
+    HttpOptions,
+    MongodbOptions,
+    OplogOptions,
+    PostgresOptions,
+)
 from oplog_pipe.sinks.search import ElasticsearchSink
 
 MODULE = """
@@ -34,6 +43,9 @@ class Idle(Sink):
 class Lacking:
     def open(self): pass
     def write(self, messages): pass
+
+class Removing(Short):
+    removes_at_end_of_copy = True
 
 class Exiting(Idle):
     def __init__(self): raise SystemExit(0)
@@ -87,6 +99,22 @@ def test_a_subclass_needs_write_only(root: Path) -> None:
 def test_a_class_of_no_use_is_refused(root: Path, target: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         custom(root, target)
+
+
+def test_only_sinks_whose_copies_remove_what_is_gone_say_so(root: Path) -> None:
+    options: list[tuple[Any, bool]] = [
+        (PostgresOptions("postgresql://h/d"), True),
+        (MongodbOptions("mongodb://h", "d"), True),
+        (ElasticsearchOptions(("http://h",)), True),
+        (HttpOptions("http://h/", copies=True), True),
+        (HttpOptions("http://h/"), False),
+        (FileOptions("out.jsonl"), False),
+        (OplogOptions(("http://h",)), False),
+        (CustomOptions("mine:Removing", {}), True),
+        (CustomOptions("mine:Full", {}), False),
+    ]
+    found = [build(SinkSettings("s", "t", each), root) for each, _ in options]
+    assert [removes_at_end_of_copy(each) for each in found] == [is_so for _, is_so in options]
 
 
 def test_options_that_the_class_does_not_take_are_refused(root: Path) -> None:
