@@ -9,7 +9,7 @@ from typing import NamedTuple
 from oplog_kit.texts import counted
 from oplog_pipe.backlog import Backlog
 from oplog_pipe.commitlog.log import CommitLog
-from oplog_pipe.commitlog.offsets import OffsetLog
+from oplog_pipe.commitlog.offsets import OffsetLog, newest
 from oplog_pipe.exits import PROGRAM
 from oplog_pipe.making_room import GiveUp, Holder, Wait, decide
 from oplog_pipe.room import Room
@@ -116,7 +116,7 @@ class Keeper:
                 if changes := worker.take_unflushed():
                     offsets.write(changes)
                     worker.flushed(changes)
-                    self._flushed[worker.name] = max(self._flushed[worker.name], *changes.values())
+                    self._flushed[worker.name] = max(self._flushed[worker.name], newest(changes))
                     self._moved[worker.name] = self._now()
                 elif worker.is_at_copy or worker.offset == self._log.end - 1:
                     self._moved[worker.name] = self._now()

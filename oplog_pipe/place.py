@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping
 
-from oplog_pipe.commitlog.offsets import COPY_DUE, WHOLE_SINCE
+from oplog_pipe.commitlog.offsets import COPY_DUE, WHOLE_SINCE, newest
 from oplog_pipe.wholeness import Wholeness
 
 
@@ -121,4 +121,4 @@ class Place:
 
     def flush(self, offsets: Mapping[str, int]) -> None:
         """Note that these are on disk."""
-        self.flushed = max(self.flushed, *offsets.values())
+        self.flushed = max(self.flushed, newest(offsets))

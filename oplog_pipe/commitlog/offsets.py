@@ -30,6 +30,11 @@ def not_whole_key(source: str) -> str:
     return f"{_COPY}of/{source}"
 
 
+def newest(changes: Mapping[str, int]) -> int:
+    """Return the largest offset of a namespace; -1: there is none. ``copy//`` may be beyond it."""
+    return max((each for key, each in changes.items() if not key.startswith(_COPY)), default=-1)
+
+
 class OffsetLog:
     """The last acknowledged offset of each namespace of a sink, and what its copies lack.
 
@@ -101,7 +106,9 @@ class OffsetLog:
 
     @property
     def whole_since(self) -> int:
-        """The sink has got every message behind this offset; -1: all. Never above ``offset``.
+        """The sink has got every message behind this offset; -1: all.
+
+        It may be above ``offset``: after new settings, or after a write that was torn.
 
         In a file of an earlier release: the offset, because that release did not note it.
         """
@@ -140,7 +147,11 @@ class OffsetLog:
         self.write({**changes, WHOLE_SINCE: whole_since})
 
     def write(self, changes: Mapping[str, int]) -> None:
-        """Write offsets; they are on disk when this returns. Raises LogError."""
+        """Write offsets; they are on disk when this returns. Raises LogError.
+
+        A crash of the machine leaves a part of them: each part is as safe as the old ones, because
+        what a copy must know comes first.
+        """
         if not changes:
             return
         offsets = {**self._offsets, **changes}
@@ -223,4 +234,15 @@ def _path(folder: Path, name: str) -> Path:
 
 def _entries(offsets: Mapping[str, int]) -> list[NewEntry]:
     now = time.time_ns() // 1_000_000
-    return [NewEntry(now, Mode.SYNC, key, b"%d" % offset) for key, offset in offsets.items()]
+    ordered = sorted(offsets.items(), key=_rank)
+    return [NewEntry(now, Mode.SYNC, key, b"%d" % offset) for key, offset in ordered]
+
+
+def _rank(each: tuple[str, int]) -> tuple[int, int]:
+    """Return the place in a write: an offset is last, so that it never lacks its marks."""
+    key, offset = each
+    if not key.startswith(_COPY):
+        return 3, offset
+    if key.startswith(_SETTINGS):  # they count as noted, and need the offset since which they hold
+        return 2, 0
+    return 1 - (key == COPY_DUE), 0

@@ -7,11 +7,13 @@ import pytest
 
 from oplog_pipe.ages import Ages
 from oplog_pipe.commitlog import CommitLog, OffsetLog
+from oplog_pipe.commitlog.offsets import WHOLE_SINCE
 from oplog_pipe.errors import LogError
 from oplog_pipe.exits import EXIT_FAILED, EXIT_OK
 from oplog_pipe.keeper import Keeper, Kept
 from oplog_pipe.settings import Batch
 from oplog_pipe.steps import Steps
+from oplog_pipe.wholeness import Wholeness
 from oplog_pipe.worker import Worker
 from tests.unit.pipe.engine.engine import LONG, Folder, Gate, RecordingSink, change, sink
 
@@ -50,6 +52,21 @@ def test_closed_segments_below_every_flushed_offset_keep_the_last_entry_per_name
     keeper(held={}).compact()
     assert [entry.offset for entry in log.read(0)] == [14, 15, 16]
     assert [entry.offset for entry in log.read(17)] == [*range(17, 34)]
+    log.close()
+
+
+def test_a_mark_behind_the_offset_of_a_sink_lets_nothing_be_compacted(tmp_path: Path) -> None:
+    log = _log(tmp_path)
+    offsets = OffsetLog.open(tmp_path, "slow")
+    offsets.write({"A": 3, WHOLE_SINCE: 33})
+    worker = Worker(
+        sink("slow"), RecordingSink(), Steps([]), log, offset=3, wholeness=Wholeness(33)
+    )
+    keeper = Keeper(log, [Kept(worker, offsets)], held={}, interval=LONG)
+    worker._place.acknowledge(5, {"A": 5}, missed=5)
+    keeper.flush()
+    keeper.compact()
+    assert (offsets.whole_since, worker.status().flushed, log.compacted) == (33, 5, -1)
     log.close()
 
 
