@@ -10,7 +10,7 @@ import msgspec
 from oplog_pipe.checkpoints import Checkpoints, SourceCheckpoint
 from oplog_pipe.commitlog import CommitLog, Entry, OffsetLog
 from oplog_pipe.errors import ConfigError, LogDamagedError, LogError, LogLockedError
-from oplog_pipe.record import Record, decode_record
+from oplog_pipe.record import Record, decode_record, is_control_key
 from oplog_pipe.room import Room
 from oplog_pipe.settings import PipeSettings
 from oplog_pipe.status import LogStatus
@@ -124,10 +124,20 @@ def entries(log: CommitLog, first: int, last: int) -> Iterator[Entry]:
         first = found[-1].offset + 1
 
 
+def ended_copies(log: CommitLog, first: int, last: int) -> set[str]:
+    """Return the sources of which the end of a copy is from ``first`` to ``last``.
+
+    A sink that passes over it removes nothing. Raises LogError, LogDamagedError.
+    """
+    controls = (each for each in entries(log, first, last) if is_control_key(each.key))
+    records = map(record_of, controls)
+    return {each.source for each in records if each.op == "live" and each.copy is not None}
+
+
 def acknowledge(settings: PipeSettings, name: str, offset: int, *, force: bool) -> Entry:
     """Acknowledge the entry that is next for a sink, and flush. Return the entry.
 
-    A copy that is under way is then not whole for this sink.
+    A copy that is under way, or ends with one of these entries, is then not whole for this sink.
 
     ``force``: also an entry behind the next one; the sink never gets those between. Raises
     OffsetError, ConfigError for an unknown name, LogLockedError while a pipe runs, LogError.
@@ -152,7 +162,7 @@ def acknowledge(settings: PipeSettings, name: str, offset: int, *, force: bool) 
         entry = log.entry(offset)
         if entry is None:
             raise OffsetError(f"OFFSET: the log has no entry {offset}: {_extent(log)}")
-        offsets.skip(entry.key, offset)
+        offsets.skip(entry.key, offset, ended_copies(log, acknowledged + 1, offset))
         return entry
 
 
@@ -170,7 +180,8 @@ def reset(settings: PipeSettings, name: str, offset: int) -> int | None:
         if offset >= log.end:
             raise OffsetError(f"OFFSET: the log has no entry {offset}: {_extent(log)}")
         before = offsets.offset
-        offsets.reset(offset)
+        first = 0 if before is None else before + 1
+        offsets.reset(offset, ended_copies(log, first, offset))
         return before
 
 

@@ -9,6 +9,7 @@ import click
 from oplog_pipe import operate
 from oplog_pipe.commands.options import ParamType, settings_option
 from oplog_pipe.commands.shown import table
+from oplog_pipe.commands.status import not_whole
 from oplog_pipe.operate import SinkOffsets
 from oplog_pipe.settings import PipeSettings
 from oplogc.answers import printable
@@ -85,6 +86,7 @@ def ack(name: str, number: int, settings: PipeSettings, force: bool) -> None:
     record = operate.record_of(entry)
     what = f"{entry.key} {record.id}" if record.op not in ("reset", "live") else record.source
     print(printable(f"{name}: offset {number}; passed over: {record.op} {what}"))
+    _tell_not_whole(settings, name)
 
 
 @offset.command(context_settings=_NEGATIVE)
@@ -98,6 +100,7 @@ def reset(name: str, number: int, settings: PipeSettings) -> None:
     """
     before = operate.reset(settings, name, number)
     print(f"{name}: offset {number}; before: {'none' if before is None else before}")
+    _tell_not_whole(settings, name)
 
 
 @offset.command()
@@ -124,6 +127,11 @@ def members(found: SinkOffsets, end: int) -> dict[str, Any]:
         "in_settings": found.type is not None,
         "copy_due": found.copy_due,
     }
+
+
+def _tell_not_whole(settings: PipeSettings, name: str) -> None:
+    for sentence in not_whole(operate.offsets_of(settings, name)):
+        print(printable(sentence))
 
 
 def _offset(found: SinkOffsets) -> str:

@@ -132,7 +132,7 @@ def folder_lines(settings: PipeSettings, folder: Folder) -> list[str]:
         *table(["SOURCE", "PHASE", "POSITION"], sources),
         "",
         *table(["SINK", "TYPE", "FLUSHED", "LAG"], sinks, "FLUSHED LAG"),
-        *_told(sentence for each in folder.sinks for sentence in _not_whole(each)),
+        *_told(sentence for each in folder.sinks for sentence in not_whole(each)),
     ]
 
 
@@ -179,7 +179,7 @@ def _errors(live: PipeStatus) -> list[str]:
             for each in live.sinks
             if each.notice and not each.copy_due  # a sink with a copy due gets a sentence below
         ),
-        *(sentence for each in live.sinks for sentence in _not_whole(each)),
+        *(sentence for each in live.sinks for sentence in not_whole(each)),
     ]
     return _told(told)
 
@@ -189,15 +189,16 @@ def _told(sentences: Iterable[str]) -> list[str]:
     return ["", *lines] if lines else []
 
 
-def _not_whole(sink: SinkStatus | SinkOffsets) -> Iterator[str]:
+def not_whole(sink: SinkStatus | SinkOffsets) -> Iterator[str]:
+    """Yield a sentence per copy that a sink lacks, or has not got whole."""
     if sink.copy_due:
         yield f"sink {sink.name}: {GAVE_UP}; {WAITS_FOR_COPY}"
         return
     for source in sink.not_whole:
         yield (
-            f"sink {sink.name}: copy not whole: the last copy of {source} lacked messages for this"
-            f" sink, and its end removed nothing; run `{PROGRAM} copy {source}` while the pipe is"
-            " stopped"
+            f"sink {sink.name}: copy not whole: the last copy of {source} lacked messages, or its"
+            f" end, for this sink, and nothing was removed; run `{PROGRAM} copy {source}` while the"
+            " pipe is stopped"
         )
 
 

@@ -1,7 +1,7 @@
 """The offsets of one sink on disk."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Self
 from urllib.parse import quote, unquote
@@ -188,16 +188,21 @@ class OffsetLog:
         self._bytes = len(data)
         self._offsets = dict(offsets)
 
-    def skip(self, key: str, offset: int) -> None:
-        """Acknowledge an entry that the sink never gets. Raises LogError."""
-        self.write({key: offset, WHOLE_SINCE: offset})
+    def skip(self, key: str, offset: int, ended: Iterable[str] = ()) -> None:
+        """Acknowledge an entry that the sink never gets, and all before it. Raises LogError.
 
-    def reset(self, offset: int) -> None:
-        """Go back or forward to an offset. Raises LogError."""
+        ``ended``: the sources of which the end of a copy is among them.
+        """
+        marks = {not_whole_key(source): offset for source in ended}
+        self.write({**marks, key: offset, WHOLE_SINCE: offset})
+
+    def reset(self, offset: int, ended: Iterable[str] = ()) -> None:
+        """Go back or forward to an offset. ``ended``: as of ``skip``. Raises LogError."""
         # Entries behind the offset come again. Those that a step forward passes over never come.
         is_forward = self.offset is None or offset > self.offset
         since = offset if is_forward else min(offset, self.whole_since)
         kept = {key: each for key, each in self._offsets.items() if key.startswith(_COPY)}
+        kept |= {not_whole_key(source): offset for source in ended}
         self.replace({**kept, "": offset, WHOLE_SINCE: since})
 
     def close(self) -> None:

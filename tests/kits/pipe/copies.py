@@ -13,6 +13,7 @@ from oplog_pipe.dead_letters import DeadLetters
 from oplog_pipe.errors import SinkError
 from oplog_pipe.keeper import Keeper, Kept
 from oplog_pipe.message import Message, version_of
+from oplog_pipe.operate import ended_copies
 from oplog_pipe.record import Record, decode_record
 from oplog_pipe.room import Room
 from oplog_pipe.settings import Batch, SinkSettings
@@ -337,7 +338,8 @@ class ModelPipe:
         offsets = OffsetLog.open(FOLDER, sink.name, self.disk)
         if offsets.offset is not None and offsets.offset < log.end - 1:
             (entry,) = log.read(offsets.offset + 1, max_entries=1)
-            offsets.skip(entry.key, entry.offset)
+            ended = ended_copies(log, entry.offset, entry.offset)
+            offsets.skip(entry.key, entry.offset, ended)
             sink.missed.add(entry.offset)
         log.close()
 
@@ -346,7 +348,7 @@ class ModelPipe:
         offsets = OffsetLog.open(FOLDER, sink.name, self.disk)
         if offsets.offset is not None and max(-1, log.compacted) <= offset < log.end:
             sink.missed |= set(range(offsets.offset + 1, offset + 1))
-            offsets.reset(offset)
+            offsets.reset(offset, ended_copies(log, offsets.offset + 1, offset))
         log.close()
 
     def state(self, sink: PipeSink) -> tuple[OffsetLog, CommitLog]:
