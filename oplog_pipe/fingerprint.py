@@ -1,7 +1,7 @@
 """Numbers that tell whether settings have changed that decide which rows go where. No I/O."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -10,6 +10,14 @@ from oplog_pipe.settings import ALIASES, FunctionStep, SinkSettings, SourceSetti
 
 # Options of sinks that name the place of a row. Addresses may change: a server moves.
 _PLACES = ("table", "database", "collection", "index", "id", "columns", "path", "log", "target")
+
+
+_SOURCE = "source "
+
+
+def former_sources(numbers: Iterable[str]) -> set[str]:
+    """Return the names of the sources among the parts of settings."""
+    return {each.removeprefix(_SOURCE) for each in numbers if each.startswith(_SOURCE)}
 
 
 def fingerprints(sink: SinkSettings, sources: Sequence[SourceSettings]) -> dict[str, int]:
@@ -24,7 +32,7 @@ def fingerprints(sink: SinkSettings, sources: Sequence[SourceSettings]) -> dict[
         "transforms": steps,
         "target": (ALIASES.get(sink.type, sink.type), places),
     }
-    parts |= {f"source {each.name}": (each.log, each.namespace) for each in sources}
+    parts |= {f"{_SOURCE}{each.name}": (each.log, each.namespace) for each in sources}
     return {name: _number(value) for name, value in parts.items()}
 
 

@@ -10,6 +10,7 @@ from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.dead_letters import DeadLetters
 from oplog_pipe.delivery import FOR_EVER
 from oplog_pipe.exits import PROGRAM
+from oplog_pipe.remarks import remarks
 from oplog_pipe.retry import Clock
 from oplog_pipe.settings import OPLOG, PipeSettings, SinkSettings
 from oplog_pipe.sinks.base import Mirroring, Owned, Sink
@@ -98,6 +99,8 @@ def tell_start(settings: PipeSettings, log: CommitLog, workers: Sequence[Worker]
                 " add one to sources, or remove the sink and run `%s offset delete %s`",
                 name, GAVE_UP, OPLOG, PROGRAM, name,
             )  # fmt: skip
+    for sentence in remarks(settings):
+        logger.warning("%s", sentence)
     backlogs = [
         f"{each.name} {log.end - 1 - each.offset:,}" for each in workers if not each.is_ready
     ]

@@ -14,6 +14,7 @@ from oplog_pipe.commands.shown import size, table
 from oplog_pipe.exits import PROGRAM
 from oplog_pipe.listen import ask
 from oplog_pipe.operate import Folder, SinkOffsets, log_status, view
+from oplog_pipe.remarks import left_behind
 from oplog_pipe.settings import PipeSettings
 from oplog_pipe.status import (
     GAVE_UP,
@@ -49,6 +50,7 @@ def status(settings: PipeSettings, as_json: bool) -> None:
     else:
         assert folder is not None
         lines = folder_lines(settings, folder)
+    lines += map(printable, left_behind(settings))
     print("\n".join(lines))
 
 

@@ -16,6 +16,7 @@ from oplog_pipe.config import shown
 from oplog_pipe.errors import ConfigError, PipeError, SinkError
 from oplog_pipe.exits import EXIT_FAILED, EXIT_OK, PROGRAM
 from oplog_pipe.reasons import of_code
+from oplog_pipe.remarks import remarks
 from oplog_pipe.settings import FunctionStep, PipeSettings, SinkSettings, SourceSettings
 from oplog_pipe.sinks.base import Inspected, Sink, Upgrading
 from oplog_pipe.sinks.options import FileOptions
@@ -43,6 +44,8 @@ def validate(settings: PipeSettings, offline: bool, show: bool) -> int:
     sinks = _made(settings)
     if show:
         print(shown(settings).rstrip())
+    for sentence in remarks(settings):
+        print(f"# {printable(sentence)}")
     if not offline:
         return EXIT_FAILED if asyncio.run(_tell(settings, sinks)) else EXIT_OK
     if not show:
