@@ -103,7 +103,8 @@ class Rules:
                 "must hold {namespace}: else objects of two namespaces overwrite one another; or "
                 "let namespace be one literal, such as ^video$, or "
             )
-            told += "give id: '{namespace}/{id}'" if where == name else f"{name} hold it"
+            # No namespace has a comma. With a slash, shop and orders/1 are shop/orders and 1.
+            told += "give id: '{namespace},{id}'" if where == name else f"{name} hold it"
             self._add(section, where, told)
 
     def _loop(self, section: Section, options: OplogOptions) -> None:

@@ -1,5 +1,6 @@
 """The settings of the sinks of a pipe: mistakes in them, and what must be unique."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -98,9 +99,18 @@ def test_each_object_has_a_place(file: SettingsFile, name: str, namespace: str) 
     assert load(file.write(sinks(sink)), {}).sinks[0].namespace == namespace
 
 
-def test_an_id_with_the_namespace_lets_objects_share_an_index(file: SettingsFile) -> None:
-    sink = f"{SEARCH}, index: all, id: '{{namespace}}/{{id}}'"
+@pytest.mark.parametrize("id_", ["{namespace}/{id}", "{namespace},{id}"])
+def test_an_id_with_the_namespace_lets_objects_share_an_index(file: SettingsFile, id_: str) -> None:
+    sink = f"{SEARCH}, index: all, id: '{id_}'"
     assert load(file.write(sinks(sink)), {})
+
+
+def test_the_id_that_is_recommended_tells_types_and_topics_apart(file: SettingsFile) -> None:
+    (mistake,) = file.mistakes(sinks(f"{SEARCH}, index: all"))
+    (id_,) = re.findall("give id: '(.+)'", mistake)
+    keys = [("shop", "orders/1"), ("shop/orders", "1"), ("shop", "orders,1"), ("shop", ",1")]
+    made = {id_.format(namespace=namespace, id=each) for namespace, each in keys}
+    assert len(made) == len(keys)
 
 
 def test_names_and_files_are_unique(file: SettingsFile) -> None:
