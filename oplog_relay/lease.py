@@ -29,6 +29,8 @@ class HttpLease:
         self._holder = holder
         self._ttl_ms = round(settings.limits.session * 1000)
         self._client = AgentClient(settings.agents, settings.limits.request_timeout, 1)
+        # The leader that the log has named, while another relay leads.
+        self._named: str | None = None
 
     async def poll(
         self, seconds: float, *, refresh: bool = False, note: str | None = None
@@ -41,6 +43,11 @@ class HttpLease:
             asked["note"] = note
         state = await self._ask("POST", asked, seconds)
         assert state is not None
+        if state.is_leader:
+            self._named = None
+        elif state.holder and state.holder != self._named:
+            self._named = state.holder
+            logger.info("waiting: %s leads", state.holder)
         return state
 
     async def release(self, seconds: float, term: int) -> None:

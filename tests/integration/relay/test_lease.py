@@ -63,6 +63,17 @@ async def test_a_lease_of_another_holder_is_no_failure() -> None:
             assert await made.poll(DEADLINE) == LeaseState(False, None, 7, 9.5)
 
 
+async def test_a_relay_that_waits_names_each_leader_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "oplog_relay")
+    a, b, nobody = (ok(leader=False, holder=holder) for holder in ("a:1", "b:2", None))
+    with ScriptedServer([a, a, nobody, a, b, ok(), b]) as agent:
+        async with lease(settings_of(agent.url)) as made:
+            for _ in range(7):
+                await made.poll(DEADLINE)
+    told = [each.getMessage() for each in caplog.records if each.name == "oplog_relay"]
+    assert told == [f"waiting: {holder} leads" for holder in ("a:1", "b:2", "b:2")]
+
+
 @pytest.mark.parametrize(
     "answer",
     [
