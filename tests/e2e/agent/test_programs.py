@@ -41,6 +41,7 @@ class Program(NamedTuple):
 
 FOLLOW = (
     Program("docs/start/quickstart.md", "consumer.py"),
+    Program("docs/concepts/lag.md", "lag.py"),
     Program("docs/howto/search-index.md", "index.py"),
     Program(
         "docs/howto/regions.md",

@@ -266,7 +266,7 @@ def test_a_transaction_that_is_given_up_tells_what_is_known(
 ) -> None:
     with (
         TransactionServer(**planned(call, reply), repeat=True) as server,
-        topics_of(server.url, backoff=(60, 60), retry_for=DEADLINE) as topics,
+        topics_of(server.url, backoff=(900, 900), retry_for=DEADLINE) as topics,
     ):
         futures = []
         with pytest.raises(kind) as failed, topics.transaction(timeout=DEADLINE) as txn:
