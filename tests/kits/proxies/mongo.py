@@ -3,14 +3,18 @@
 import contextlib
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from urllib.parse import urlencode, urlsplit
 
+from pymongo.errors import PyMongoError
+
+from oplogd.errors import StoreUnavailableError
 from tests.kits.proxies.proxy import Proxy
 
 OP_MSG = 2013
 HEADER = struct.Struct("<iiii")
 _BSON_STRING = 2
+_TRIES = 10
 _NOT_COUNTED = ("hello", "ismaster", "isMaster", "buildInfo", "endSessions", "")
 
 
@@ -117,6 +121,28 @@ class Cutting(MongoProxy):
             if last:
                 return
             client.sendall(answer)
+
+
+async def cut_off(
+    url: str,
+    commands: int,
+    prepare: Callable[[], Awaitable[None]],
+    work: Callable[[str], Awaitable[None]],
+) -> list[str]:
+    """Prepare, and work at an address that cuts the work off after some commands.
+
+    Return the commands that were carried out.
+    """
+    for _ in range(_TRIES):
+        await prepare()
+        with Cutting(url, commands) as cutting:
+            with contextlib.suppress(PyMongoError, StoreUnavailableError):
+                await work(cutting.address)
+                return cutting.names
+            if cutting.was_cut:
+                return cutting.names
+        # It has failed before the cut: a busy machine was too slow for it.
+    raise AssertionError(f"the work failed {_TRIES} times before command {commands}")
 
 
 def read_message(sock: socket.socket) -> bytes:

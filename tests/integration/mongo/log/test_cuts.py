@@ -28,10 +28,9 @@ from tests.integration.mongo.repair.repair_cases import (
 )
 from tests.kits.mongo.fixtures import MakeStore
 from tests.kits.mongo.operations import live_states, op, whole_log
-from tests.kits.proxies.mongo import Cutting
+from tests.kits.proxies.mongo import Cutting, cut_off
 
 MOST_COMMANDS = 60
-TRIES = 10
 
 # Commands that change nothing.
 READS = {"find", "getMore", "listCollections", "listIndexes", "collStats", "aggregate", "count"}
@@ -118,21 +117,13 @@ async def cut_everywhere(
         await prepare(case)
         prepared = await saved(case.database)
 
-        async def cut(commands: int) -> list[str]:
-            """Work, and return the commands that were carried out."""
-            for _ in range(TRIES):
-                await restore(case.database, prepared)
-                with Cutting(url, commands) as cutting:
-                    with contextlib.suppress(PyMongoError, StoreUnavailableError):
-                        await work(cutting.address, kind)
-                        return cutting.names
-                    if cutting.was_cut:
-                        return cutting.names
-                # It has failed before the cut: a busy machine was too slow for it.
-            raise AssertionError(f"the work failed {TRIES} times before command {commands}")
-
         async def run(commands: int) -> list[str]:
-            names = await cut(commands)
+            names = await cut_off(
+                url,
+                commands,
+                lambda: restore(case.database, prepared),
+                lambda address: work(address, kind),
+            )
             await verify(case)
             row = await case.database.oplog_meta.find_one({"_id": "oplog_ops"})
             assert row is not None

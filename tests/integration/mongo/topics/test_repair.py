@@ -1,12 +1,8 @@
 """The repair of stamps that is cut off after any of its commands: its repetition does the rest."""
 
-import contextlib
-
 import pytest
 from pymongo import AsyncMongoClient
-from pymongo.errors import PyMongoError
 
-from oplogd.errors import StoreUnavailableError
 from oplogd.message_id import stamp
 from oplogd.pointer import Decision
 from oplogd.store.mongo.layout import Document
@@ -18,7 +14,7 @@ from tests.integration.mongo.log.test_cuts import MOST_COMMANDS, READS, restore,
 from tests.integration.mongo.topics.topics import NAME, entries_of, place
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.mongo.fixtures import MakeStore
-from tests.kits.proxies.mongo import Cutting
+from tests.kits.proxies.mongo import cut_off
 from tests.kits.store.pointing import TEPHRA, publish_under
 from tests.kits.store.stepping import DAY, YEARS, stepped, swept
 
@@ -64,12 +60,13 @@ async def test_a_repair_that_is_cut_off_after_any_command_is_completed(
         prepared = await saved(database)
 
         async def run(commands: int) -> list[str]:
-            await restore(database, prepared)
             begun = clock.ms
-            with Cutting(plain_url, commands) as cutting:
-                with contextlib.suppress(PyMongoError, StoreUnavailableError):
-                    await repair(cutting.address, clock)
-                names = cutting.names
+            names = await cut_off(
+                plain_url,
+                commands,
+                lambda: restore(database, prepared),
+                lambda address: repair(address, clock),
+            )
             clock.ms += 10
             await repair(plain_url, clock)
             topic = await database.oplog_topics.find_one({"_id": str(NAME)})
