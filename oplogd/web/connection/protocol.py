@@ -71,8 +71,6 @@ class HttpProtocol(HttpToolsProtocol):
         # No request follows: an answer or the client has ended the connection.
         self._is_last = False
         self._answer_watch = AnswerWatch(self.loop, self.limits.answer_seconds)
-        # Also before the answer is complete.
-        self._is_watched = False
 
     # Connection
 
@@ -184,7 +182,7 @@ class HttpProtocol(HttpToolsProtocol):
             "oplog.abort": transport.abort,
             "oplog.end": self._end_after_answer,
             "oplog.unsent": lambda: unsent_bytes(transport),
-            "oplog.watch": self._watch_answer,
+            "oplog.watch": self._answer_watch.expect_parts,
         }
         self.scope["extensions"] = extensions
         self._waits_for = "headers"
@@ -268,18 +266,12 @@ class HttpProtocol(HttpToolsProtocol):
         if self.transport.can_write_eof():
             self.transport.write_eof()
 
-    def _watch_answer(self) -> None:
-        """Cut off the client if it takes nothing of the answer, which is sent in parts."""
-        self._is_watched = True
-
     def pause_writing(self) -> None:
         super().pause_writing()
-        if self._is_watched:
-            self._answer_watch.start(self.transport)
+        self._answer_watch.pause(self.transport)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._is_watched = False
         self._answer_watch.start(self.transport)
         if self._is_refused:  # by this answer
             return

@@ -35,12 +35,26 @@ class AnswerWatch:
         self._loop = loop
         self._seconds = seconds
         self._handle: asyncio.TimerHandle | None = None
+        self._in_parts = False
+
+    def expect_parts(self) -> None:
+        """Watch the present answer before it is complete, too: it is sent in parts."""
+        self._in_parts = True
+
+    def pause(self, transport: asyncio.Transport) -> None:
+        """Note that the next part of an answer waits until the client takes bytes."""
+        if self._in_parts:
+            self._watch(transport)
 
     def start(self, transport: asyncio.Transport) -> None:
-        """Watch the bytes that the transport holds now, if they are many.
+        """Watch the bytes that the transport holds now, if they are many. The answer is complete.
 
         Call it for each answer: one can only be complete if the client has taken others.
         """
+        self._in_parts = False
+        self._watch(transport)
+
+    def _watch(self, transport: asyncio.Transport) -> None:
         self.stop()
         # Right after a write, even a short answer to a fast client is in the buffer.
         if self._seconds and transport.get_write_buffer_size() > HIGH_WATER_LIMIT:
