@@ -114,7 +114,8 @@ class Delivery:
         self._begin_again()
         self._patience.forget()
 
-    def _is_passed_over(self) -> bool:  # the sink has given up the place of the batch
+    def _is_passed_over(self) -> bool:
+        """Return whether the sink has given up the place of the batch."""
         return self._batch.next <= self._place.offset
 
     def _begin_again(self) -> None:
