@@ -73,7 +73,7 @@ def postgres() -> PostgresServer:
 
 @pytest.fixture(scope="session")
 def own_postgres(postgres: PostgresServer) -> Iterator[PostgresServer]:
-    """A PostgreSQL server for tests that kill it or change its users.
+    """A PostgreSQL server for tests that kill it.
 
     Without PostgreSQL the shared server skips the test.
     """

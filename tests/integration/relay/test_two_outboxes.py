@@ -22,7 +22,7 @@ from tests.kits.agents.topics import Topic
 from tests.kits.mongo.agents import wait_for
 from tests.kits.processes.disk import SmallDisk
 from tests.kits.relay.processes import BEGINS, RelayProcess, write_settings
-from tests.kits.servers.postgres import GUARDED_USER, PostgresServer
+from tests.kits.servers.postgres import PostgresServer
 
 FAST = {"poll": 0.05, "meter": 0.1}
 Captured = pytest.CaptureFixture[str]
@@ -160,18 +160,17 @@ async def test_identities_in_postgresql_are_those_of_the_server_not_of_urls(
     for each in (url, other):
         with psycopg.connect(each) as database:
             database.execute(ddl("postgres").encode())
-    postgres.run(f"CREATE USER {GUARDED_USER} PASSWORD 'secret'")
     found = []
-    for each, table in (
-        (url, "outbox"),
-        (postgres.socket_url(name), "public.outbox"),
-        (postgres.url(name, GUARDED_USER, "secret"), "outbox"),
-        (other, "outbox"),
-    ):
-        opened = open_outbox(DatabaseSettings(each, Table(name=table)))
-        found.append(await opened.identity())
-        await opened.dispose()
-    postgres.run(f"DROP USER {GUARDED_USER}")
+    with postgres.guarded_user("secret") as user:
+        for each, table in (
+            (url, "outbox"),
+            (postgres.socket_url(name), "public.outbox"),
+            (postgres.url(name, user, "secret"), "outbox"),
+            (other, "outbox"),
+        ):
+            opened = open_outbox(DatabaseSettings(each, Table(name=table)))
+            found.append(await opened.identity())
+            await opened.dispose()
     assert found[0].startswith("postgresql ")
     assert found[0].endswith(f" {name} public outbox")
     assert found[0] == found[1] == found[2] != found[3]

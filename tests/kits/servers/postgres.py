@@ -10,16 +10,18 @@ import socket
 import subprocess
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Self
 
 from tests.kits.servers.room import Address, UnavailableError
 
 DEADLINE = 60.0
-# Scram for this user from everywhere, trust for all others.
-GUARDED_USER = "guarded"
+# Its members need their password, all others none.
+_GUARDED = "guarded"
 _HBA = f"""\
-host all {GUARDED_USER} 127.0.0.1/32 scram-sha-256
+host all +{_GUARDED} 127.0.0.1/32 scram-sha-256
 local all all trust
 host all all 127.0.0.1/32 trust
 """
@@ -68,8 +70,14 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start the server, and wait until it accepts connections."""
-        if not (self.folder / "data").exists():
+        is_new = not (self.folder / "data").exists()
+        if is_new:
             self._create()
+        self._start()
+        if is_new:
+            self.run(f"CREATE ROLE {_GUARDED}")
+
+    def _start(self) -> None:
         for _ in range(10):
             port = self.port or _free_port()
             if self._listens(port):
@@ -102,8 +110,21 @@ class PostgresServer:
         while self._made:
             self.run(f"DROP DATABASE {self._made.pop()} WITH (FORCE)")
 
+    @contextmanager
+    def guarded_user(self, password: str) -> Iterator[str]:
+        """Return a user who needs the password over TCP. It is dropped at the end.
+
+        What it may do in a database is for the test to revoke.
+        """
+        name = f"guarded_{os.getpid()}_{next(_numbers)}"
+        self.run(f"CREATE USER {name} PASSWORD '{password}' IN ROLE {_GUARDED}")
+        try:
+            yield name
+        finally:
+            self.run(f"DROP USER {name}")
+
     def url(self, database: str = "postgres", user: str = "postgres", password: str = "") -> str:
-        """Return the URL of a database over TCP. ``GUARDED_USER`` needs a password."""
+        """Return the URL of a database over TCP."""
         account = f"{user}:{password}" if password else user
         return f"postgresql://{account}@127.0.0.1:{self.port}/{database}"
 

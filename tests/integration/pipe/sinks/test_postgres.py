@@ -14,7 +14,7 @@ from oplog_pipe.sinks.postgres import PostgresSink
 from tests.kits.pipe.messages import OPLOG, message, owner, version
 from tests.kits.pipe.targets import SECRET, PostgresTarget, opened
 from tests.kits.processes.suspend import suspend
-from tests.kits.servers.postgres import GUARDED_USER, PostgresServer
+from tests.kits.servers.postgres import PostgresServer
 
 
 @pytest.fixture
@@ -313,13 +313,13 @@ def test_a_server_that_can_only_read_is_a_transient_failure(target: PostgresTarg
     assert list(target.objects()) == ["a"]
 
 
-def test_a_refused_user_is_no_transient_failure(own_postgres: PostgresServer) -> None:
-    own_postgres.run(f"CREATE ROLE {GUARDED_USER} LOGIN PASSWORD '{SECRET}'")
-    for account in (f"{GUARDED_USER}:wrong", GUARDED_USER, "nobody-at-all"):
-        url = own_postgres.url().replace("postgres@", f"{account}@")
-        with pytest.raises(TargetError, match="; look at url") as caught:
-            PostgresSink(PostgresOptions(url)).open()
-        assert not caught.value.transient
+def test_a_refused_user_is_no_transient_failure(postgres: PostgresServer) -> None:
+    with postgres.guarded_user(SECRET) as user:
+        for account in (f"{user}:wrong", user, "nobody-at-all"):
+            url = postgres.url().replace("postgres@", f"{account}@")
+            with pytest.raises(TargetError, match="; look at url") as caught:
+                PostgresSink(PostgresOptions(url)).open()
+            assert not caught.value.transient
 
 
 def test_the_log_says_at_the_start_that_a_server_is_not_verified(

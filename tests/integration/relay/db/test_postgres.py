@@ -17,7 +17,7 @@ from oplog_relay.schema import ddl
 from oplog_relay.settings import DatabaseSettings, Table
 from oplog_relay.table import OperatedTable
 from tests.kits.relay.places import Kind, Place, ids_of
-from tests.kits.servers.postgres import GUARDED_USER, PostgresServer
+from tests.kits.servers.postgres import PostgresServer
 
 A, B = uuid4(), uuid4()
 GOHARVEST = Table(
@@ -264,11 +264,10 @@ async def test_a_user_needs_rights_on_the_table_and_its_password_is_never_shown(
     place: Place, postgres: PostgresServer
 ) -> None:
     secret = "p@s s/%:ö"
-    postgres.run(f"CREATE USER {GUARDED_USER} PASSWORD '{secret}'")
     database = place.url.rpartition("/")[2]
 
     def opened(password: str, query: str = "") -> DatabaseOutbox:
-        url = postgres.url(database, GUARDED_USER, quote(password, safe=""))
+        url = postgres.url(database, user, quote(password, safe=""))
         return open_outbox(DatabaseSettings(url + query))
 
     async def refusal(outbox: DatabaseOutbox, error: type[Exception]) -> str:
@@ -277,12 +276,12 @@ async def test_a_user_needs_rights_on_the_table_and_its_password_is_never_shown(
         await outbox.dispose()
         return str(raised.value)
 
-    try:
+    with postgres.guarded_user(secret) as user:
         said = await refusal(opened(secret), ConfigError)
         assert said.startswith("database.url: ")
         assert 'GRANT SELECT, UPDATE, DELETE ON "outbox"' in said
-        place.run(f"GRANT SELECT, DELETE ON outbox TO {GUARDED_USER}")
-        place.run(f"GRANT UPDATE (leader_id) ON outbox TO {GUARDED_USER}")
+        place.run(f"GRANT SELECT, DELETE ON outbox TO {user}")
+        place.run(f"GRANT UPDATE (leader_id) ON outbox TO {user}")
         place.insert("k")
         outbox = opened(secret)
         await outbox.check()
@@ -302,9 +301,7 @@ async def test_a_user_needs_rights_on_the_table_and_its_password_is_never_shown(
         with pytest.raises(ConfigError, match="invalid connection option") as raised:
             opened("wrong-secret", "?nonsense=1")
         assert "wrong-secret" not in str(raised.value)
-    finally:
-        place.run(f"DROP OWNED BY {GUARDED_USER}")
-        postgres.run(f"DROP USER {GUARDED_USER}")
+        place.run(f"DROP OWNED BY {user}")
 
 
 async def test_the_server_is_found_at_its_unix_socket(

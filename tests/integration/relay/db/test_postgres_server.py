@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from tests.kits.servers.postgres import GUARDED_USER, PostgresServer
+from tests.kits.servers.postgres import PostgresServer
 
 
 def test_a_killed_server_comes_back_at_its_address_with_what_was_committed(
@@ -23,8 +23,8 @@ def test_a_killed_server_comes_back_at_its_address_with_what_was_committed(
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_one_user_needs_a_password(own_postgres: PostgresServer) -> None:
-    own_postgres.run(f"CREATE USER {GUARDED_USER} PASSWORD 'right'")
-    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
-        psycopg.connect(own_postgres.url(user=GUARDED_USER, password="wrong"))
-    psycopg.connect(own_postgres.url(user=GUARDED_USER, password="right")).close()
+def test_one_user_needs_a_password(postgres: PostgresServer) -> None:
+    with postgres.guarded_user("right") as user:
+        with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+            psycopg.connect(postgres.url(user=user, password="wrong"))
+        psycopg.connect(postgres.url(user=user, password="right")).close()
