@@ -129,7 +129,8 @@ async def test_an_agent_that_names_no_store_counts_as_the_same_and_a_name_is_the
     for store in (A, None):  # upgraded; then behind a proxy that takes the header away
         with Scripted(store, None, []) as agent:
             async with running(tmp_path, source(agent.url)) as pipe:
-                await pipe.until(lambda: agent.asked() == ["6"])
+                await pipe.until(lambda: pipe.sources.status()[0].connected)
+                assert agent.asked() == ["6"]
         assert saved(tmp_path)["store"] == A
     assert ops(pipe.log) == [COPY, ("insert", "a"), ("insert", "b")]
 
