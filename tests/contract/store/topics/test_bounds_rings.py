@@ -6,6 +6,7 @@ from oplogd.store.topics import Topic, Topics
 from oplogd.stream.feeds import Feeds
 from oplogd.stream.topic_feed import TopicFeed
 from oplogd.stream.topic_follower import TopicFollower
+from tests.kits.processes.logged import DEADLINE
 from tests.kits.store.bounded import BOUND, FIT, fill, settle
 from tests.kits.store.kits import Kit
 from tests.kits.store.messages import NAME
@@ -24,7 +25,7 @@ class Agent:
 
     async def until(self, feed: TopicFeed, base: int, head: int) -> None:
         """Follow until the ring holds exactly the entries past ``base`` up to ``head``."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE):
             while (feed.ring.base, feed.ring.head.offset) != (base, head):
                 await self.follower.advance(0.2)
 
@@ -42,16 +43,6 @@ async def test_what_has_left_leaves_the_rings_of_all_agents(topic_kit: Kit, topi
     assert front >= FIT
     for agent, feed in zip(agents, feeds, strict=True):
         await agent.until(feed, front, 2 * FIT)
-        print(
-            "DBG",
-            feed.ring.base,
-            feed.ring._gone,
-            feed.is_behind,
-            feed.is_started,
-            feed.bridge.ended,
-            len(feed.ring.window),
-            feed.ring.window.base_mark,
-        )
         peeked = feed.peek(None, 1000, 1 << 30)
         assert peeked is not None
         assert len(peeked.messages) == 2 * FIT - front
