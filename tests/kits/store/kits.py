@@ -17,6 +17,7 @@ from oplogd.store.mongo import MongoStore, Timing
 from oplogd.store.sqlite import SqliteStore
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import Known, key_of
+from tests.kits.processes.logged import DEADLINE
 from tests.kits.servers.stores import StorePlace, new_place, skip_fsync
 
 # The clock of a test stands still, so tombstones and swept messages need not stay.
@@ -134,7 +135,7 @@ class MongoKit:
         )
         self._open.append(store)
         await store.open()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while not any(each.lease.held for each in self._open):
                 await asyncio.sleep(0.005)  # one of them keeps the store in order
         return store
@@ -164,7 +165,7 @@ class _Trimmed(MongoStore):
 
     async def _trimmed(self) -> None:
         await self.checkpoint()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE):
             while (stats := await self.stats()).bytes > stats.max_bytes and stats.operations > 1:
                 await asyncio.sleep(0.005)
 

@@ -9,6 +9,7 @@ from oplogd.event_id import Mark
 from oplogd.store import Store
 from tests.kits.clock.virtual import START_MS
 from tests.kits.models.operations import entry, key_of, numbered, operation
+from tests.kits.processes.logged import DEADLINE
 from tests.kits.store.kits import (
     Kit,
     contents,
@@ -16,9 +17,6 @@ from tests.kits.store.kits import (
     states_of,
     wanted,
 )
-
-DEADLINE = 30.0
-
 
 # --- A new store ---
 
@@ -219,7 +217,7 @@ async def test_stats_count_log_and_states(kit: Kit, store: Store) -> None:
     await store.checkpoint()
     stats = await store.stats()
     assert (stats.operations, stats.states, stats.lag) == (4, 2, 0)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE):
         while stats.deleted is None:  # counted in the background
             stats = await store.stats()
     assert stats.deleted == 1

@@ -12,11 +12,10 @@ import pytest
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.store import StateCursor, StatesPage
-from oplogd.store.sqlite import (
-    log,
-    statements,
-)
+from oplogd.store.sqlite import log, statements
+from oplogd.store.sqlite import store as store_module
 from tests.kits.models.operations import key_of, numbered, operation
+from tests.kits.processes.logged import DEADLINE
 from tests.kits.store.sqlite_files import opened, steps_of
 
 Patch = pytest.MonkeyPatch
@@ -29,7 +28,7 @@ async def test_a_long_count_of_states_delays_neither_the_figures_nor_the_close(
     path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(statements, "STATES_COUNT", ENDLESS)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE):
         async with opened(path) as store:
             await store.append(numbered(7))
             asked = await asyncio.gather(*(store.stats() for _ in range(10)))
@@ -40,18 +39,27 @@ async def test_a_long_count_of_states_delays_neither_the_figures_nor_the_close(
 async def test_a_running_count_leaves_the_last_number_until_it_ends(
     path: Path, monkeypatch: Patch
 ) -> None:
-    long = ENDLESS.replace("FROM n)", "FROM n LIMIT 1000000)")
-    slow = f"SELECT count(*) FROM states WHERE ({long}) > 0"
-    async with asyncio.timeout(30):
-        async with opened(path) as store:
-            await store.append(numbered(7))
+    goes_on = threading.Event()
+    count = store_module._count_states
+
+    def slow(db: sqlite3.Connection) -> object:
+        assert goes_on.wait(DEADLINE)
+        return count(db)
+
+    async with asyncio.timeout(DEADLINE), opened(path) as store:
+        await store.append(numbered(7))
+        while (await store.stats()).deleted is None:  # the first count is not over yet
+            await asyncio.sleep(0.01)
+        assert (await store.stats()).states == 7
+        monkeypatch.setattr(store_module, "_count_states", slow)
+        monkeypatch.setattr("oplogd.store.cached_count.COUNT_SECONDS", 0.001)
+        await store.append(numbered(1, first=8))
+        try:
             assert (await store.stats()).states == 7
-            monkeypatch.setattr(statements, "STATES_COUNT", slow)
-            monkeypatch.setattr("oplogd.store.cached_count.COUNT_SECONDS", 0.001)
-            await store.append(numbered(1, first=8))
-            assert (await store.stats()).states == 7
-            while (await store.stats()).states != 8:
-                await asyncio.sleep(0.01)
+        finally:
+            goes_on.set()
+        while (await store.stats()).states != 8:
+            await asyncio.sleep(0.01)
 
 
 async def test_a_page_of_live_states_costs_the_same_however_many_tombstones_are_before_it(
@@ -137,7 +145,7 @@ async def test_neither_connects_nor_figures_wait_for_pages_of_states(
 
     def slow(*args: Any, live_only: bool) -> StatesPage:
         began.release()
-        assert goes_on.wait(30)
+        assert goes_on.wait(DEADLINE)
         return states(*args, live_only=live_only)
 
     monkeypatch.setattr(log, "states", slow)
@@ -148,8 +156,8 @@ async def test_neither_connects_nor_figures_wait_for_pages_of_states(
             for _ in range(20)
         ]
         try:
-            assert await asyncio.to_thread(began.acquire, timeout=30)
-            async with asyncio.timeout(30):
+            assert await asyncio.to_thread(began.acquire, timeout=DEADLINE)
+            async with asyncio.timeout(DEADLINE):
                 assert (await store.locate()).head.offset == 3
                 assert (await store.checkpoint()).offset == 3
                 assert (await store.stats()).operations == 3
@@ -165,7 +173,7 @@ async def test_closing_does_not_wait_for_queued_calls(path: Path, monkeypatch: P
     def slow(*_: Any, live_only: bool) -> StatesPage:
         turns.append(1)
         began.release()
-        assert goes_on.wait(30)
+        assert goes_on.wait(DEADLINE)
         return StatesPage([], None)
 
     monkeypatch.setattr(log, "states", slow)
@@ -175,9 +183,9 @@ async def test_closing_does_not_wait_for_queued_calls(path: Path, monkeypatch: P
             for _ in range(50)
         ]
         for _ in range(3):
-            assert await asyncio.to_thread(began.acquire, timeout=30)
+            assert await asyncio.to_thread(began.acquire, timeout=DEADLINE)
         closing = asyncio.create_task(store.close())
-        await asyncio.wait(calls[3:], timeout=30)
+        await asyncio.wait(calls[3:], timeout=DEADLINE)
         goes_on.set()
         await closing
         results = await asyncio.gather(*calls, return_exceptions=True)

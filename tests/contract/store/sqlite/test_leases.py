@@ -29,6 +29,7 @@ from oplogd.store.sqlite import (
 from oplogd.store.topics import MessageBatch, Refused
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.operations import fold, numbered
+from tests.kits.processes.logged import DEADLINE
 from tests.kits.store.kits import contents, expected, known, log_of, states_of, wanted
 from tests.kits.store.leasing import (
     ORDERS,
@@ -307,7 +308,7 @@ async def test_fenced_operations_wake_the_follower_without_a_poll(
     path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr("oplogd.store.sqlite.store.POLL_SECONDS", 3600.0)
-    async with asyncio.timeout(30), opened(path) as store:
+    async with asyncio.timeout(DEADLINE), opened(path) as store:
         fence = await lead(store, "a")
         for offset in range(10):
             following = asyncio.create_task(store.follow(offset, 10, 3600))
@@ -344,7 +345,7 @@ async def test_a_lease_that_another_process_takes_while_an_append_waits_refuses_
             with direct(path) as db:
                 db.execute("BEGIN IMMEDIATE")
                 appending = asyncio.ensure_future(append(fence))
-                assert await asyncio.to_thread(waits.acquire, timeout=30)
+                assert await asyncio.to_thread(waits.acquire, timeout=DEADLINE)
                 clock.ms += TTL_MS
                 taken = lease_rows.poll(db, request("b"), clock.ms)
                 db.execute("COMMIT")

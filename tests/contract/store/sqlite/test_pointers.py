@@ -19,6 +19,7 @@ from oplogd.store.sqlite import MIGRATIONS, SqliteStore, news
 from oplogd.store.topics import Topic
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import numbered
+from tests.kits.processes.logged import DEADLINE
 from tests.kits.store.kits import contents, log_of, wanted
 from tests.kits.store.messages import NAME, entries_of, named, publish
 from tests.kits.store.pointing import (
@@ -243,7 +244,7 @@ async def test_calls_wake_the_follower_of_topics_without_a_poll(
     path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(news, "POLL_SECONDS", 3600.0)
-    async with asyncio.timeout(30), opened(path) as store:
+    async with asyncio.timeout(DEADLINE), opened(path) as store:
         topic = await store.topics.create(NAME, None)
         await store.topics.news({}, 0)
         await store_under(store, topic, 8, "b")

@@ -17,6 +17,7 @@ from oplogd.store.sqlite import topic_statements as sql
 from oplogd.store.topics import DEFAULT_TTL, MessageBatch, Placed, Refused
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.operations import numbered
+from tests.kits.processes.logged import DEADLINE
 from tests.kits.store.messages import (
     NAME,
     entries_of,
@@ -246,7 +247,7 @@ async def test_own_appends_and_changes_and_the_close_wake_the_follower_without_a
     path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(news, "POLL_SECONDS", 3600.0)
-    async with asyncio.timeout(30), opened(path) as store:
+    async with asyncio.timeout(DEADLINE), opened(path) as store:
         topic = await store.topics.create(NAME, None)
         await store.topics.news({}, 0)
         for number in range(20):

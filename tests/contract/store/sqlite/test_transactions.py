@@ -16,6 +16,7 @@ from oplogd.store.transactions import NewTransaction, Transaction
 from oplogd.transaction import State
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.operations import fold, numbered, operation
+from tests.kits.processes.logged import DEADLINE
 from tests.kits.store.kits import contents, expected, known, log_of, states_of, wanted
 from tests.kits.store.messages import NAME, entries_of, named, publish
 from tests.kits.store.sqlite_files import (
@@ -260,7 +261,7 @@ async def test_a_caller_that_goes_away_leaves_the_others_their_answers(path: Pat
         calls = [asyncio.create_task(store.transactions.begin(new)) for _ in range(20)]
         await asyncio.sleep(0)
         calls[5].cancel()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE):
             found = await asyncio.gather(*calls, return_exceptions=True)
         assert [n for n, each in enumerate(found) if isinstance(each, BaseException)] == [5]
         assert count(path, "txns") == 20, "its step was done all the same"
@@ -272,7 +273,7 @@ async def test_steps_that_wait_while_the_store_closes_get_an_error(path: Path) -
         calls = [asyncio.create_task(begin(store)) for _ in range(500)]
         await asyncio.sleep(0)
         await store.close()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE):
             found = await asyncio.gather(*calls, return_exceptions=True)
         assert {type(each).__name__ for each in found} <= {"Transaction", "StoreUnavailableError"}
 
@@ -282,7 +283,7 @@ async def test_steps_wake_the_followers_of_topics_and_of_the_log_without_a_poll(
 ) -> None:
     monkeypatch.setattr(news, "POLL_SECONDS", 3600.0)
     monkeypatch.setattr("oplogd.store.sqlite.store.POLL_SECONDS", 3600.0)
-    async with asyncio.timeout(30), opened(path) as store:
+    async with asyncio.timeout(DEADLINE), opened(path) as store:
         topic = await store.topics.create(NAME, None)
         await group_log(store)
         await store.topics.news({}, 0)

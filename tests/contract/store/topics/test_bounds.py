@@ -6,6 +6,7 @@ import pytest
 
 from oplogd.store.numbers import MAX_LOG, begin_of, generation_of
 from oplogd.store.topics import ENTRY_OCTETS, Topics
+from tests.kits.processes.logged import DEADLINE
 from tests.kits.store.bounded import BOUND, FIT, SIZE, fill, large, numbers, octets_of, settle
 from tests.kits.store.kits import KITS, Kit
 from tests.kits.store.messages import (
@@ -99,7 +100,7 @@ async def test_the_follower_of_another_agent_is_told_what_has_left(
     await settle(topics)
     front = (await topics.log(topic).locate()).front.offset
     told: dict[int, int] = {}
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE):
         while told != {topic.log: front}:
             told |= (await other.news({topic.log: 2 * FIT}, 5)).floors
 
