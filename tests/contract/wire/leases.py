@@ -7,6 +7,8 @@ from typing import Any
 from tests.kits.contract.wire import JSON, Headers, Reply, Target
 
 LEASES = "/v1/leases"
+# No test lasts so long: the lease does not expire meanwhile.
+LONG_MS = 1_800_000
 
 
 class LeaseClient:
@@ -24,7 +26,7 @@ class LeaseClient:
         given = self._headers if headers is None else headers
         return self._target.request(method, self.path, raw, given)
 
-    def poll(self, holder: str = "a", ttl_ms: int = 60_000, **members: Any) -> dict[str, Any]:
+    def poll(self, holder: str = "a", ttl_ms: int = LONG_MS, **members: Any) -> dict[str, Any]:
         return _ok(self.request("POST", {"holder": holder, "ttl_ms": ttl_ms, **members}))
 
     def shown(self) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def test_operations_by_udp_are_counted(target: Target) -> None:
     before = counted(target)
     for _ in range(3):
         target.send_udp(json.dumps(written(data=1)).encode())
-    wait_until(lambda: counted(target) == before + 3)
+    assert wait_until(lambda: counted(target) == before + 3)
 
 
 @on_one_store
