@@ -11,7 +11,7 @@ from pathlib import Path
 
 from oplogd.cli import main
 from oplogd.clock import Clock, now_ms
-from tests.kits.clock.moved import FILE, OF_SERVER, PASSED, STANDS_AT, STEPPED
+from tests.kits.clock.moved import FILE, HELD_AT, OF_SERVER, PASSED, STANDS_AT, STEPPED
 
 # A sleeper looks this often whether the test has moved the clock.
 LOOK_SECONDS = 0.1
@@ -31,7 +31,7 @@ def moved_clock(path: Path, *, is_of_server: bool) -> Clock:
         return ms / 1000
 
     def monotonic() -> float:
-        return time.monotonic() + numbers[PASSED] / 1000
+        return (numbers[HELD_AT] / 1000 or time.monotonic()) + numbers[PASSED] / 1000
 
     async def sleep(seconds: float) -> None:
         end = monotonic() + seconds

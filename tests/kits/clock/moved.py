@@ -1,6 +1,7 @@
 """Time of agents in processes of their own. The test moves it through a file that they map."""
 
 import mmap
+import time
 from pathlib import Path
 
 from oplogd.clock import now_ms
@@ -12,7 +13,7 @@ FILE = "OPLOG_TEST_CLOCK"
 OF_SERVER = "OPLOG_TEST_CLOCK_OF_SERVER"
 
 # Places of the file's numbers, 8 bytes each. All are in milliseconds.
-STANDS_AT, STEPPED, PASSED = range(3)
+STANDS_AT, STEPPED, PASSED, HELD_AT = range(4)
 
 
 class MovedAgent(Agent):
@@ -27,7 +28,7 @@ class MovedClock:
     def __init__(self, folder: Path, *, is_of_server: bool = False) -> None:
         """``is_of_server``: these agents see the clock of MongoDB's server moved, too."""
         path = folder / "clock"
-        path.write_bytes(bytes(8 * 3))
+        path.write_bytes(bytes(8 * 4))
         with path.open("r+b") as file:
             self._numbers = memoryview(mmap.mmap(file.fileno(), 0)).cast("q")
         self._made_ms = now_ms()
@@ -55,6 +56,10 @@ class MovedClock:
         Work that is under way seems to take so long.
         """
         self._numbers[PASSED] += round(seconds * 1000)
+
+    def hold(self) -> None:
+        """Let time pass by monotonic clocks only in ``move``. Sleepers sleep until then."""
+        self._numbers[HELD_AT] = round(time.monotonic() * 1000)
 
 
 class StoreClock(MovedClock):

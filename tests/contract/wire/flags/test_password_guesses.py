@@ -4,12 +4,16 @@ import json
 from pathlib import Path
 
 from tests.kits.agents.agent import Agent
+from tests.kits.clock.moved import MovedAgent, MovedClock
 from tests.kits.contract.passwords import LOGIN, READER, WRITER, basic, sign_in
 from tests.kits.contract.wire import JSON, SSE, Target, operation
 
 
 def test_after_many_different_wrong_passwords_no_more_are_checked(tmp_path: Path) -> None:
-    with Agent(tmp_path, "--password", READER, "--ingest-password", WRITER) as agent:
+    clock = MovedClock(tmp_path)
+    clock.hold()  # else a guess becomes possible every ten seconds
+    flags = ("--password", READER, "--ingest-password", WRITER)
+    with MovedAgent(tmp_path, *flags, environ=clock.environ) as agent:
         target = Target.of(agent)
         cookie = sign_in(target)
         for _ in range(30):

@@ -2,16 +2,16 @@
 
 import json
 import re
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from oplogd.operation import parse_timestamp
-from oplogd.web.access.signing import ExpiringSigner, Purpose
-from tests.contract.wire.store_kinds import on_one_store
+from oplogd.web.access.authentication import COOKIE_SECONDS
+from tests.contract.wire.store_kinds import StoreKind, on_one_store
 from tests.kits.agents.agent import Agent
+from tests.kits.clock.moved import MovedClock
 from tests.kits.contract.passwords import (
     BROWSER_CHALLENGE,
     DEEP,
@@ -22,7 +22,7 @@ from tests.kits.contract.passwords import (
     basic,
     sign_in,
 )
-from tests.kits.contract.wire import JSON, SSE, Target, operation, said, wait_until
+from tests.kits.contract.wire import JSON, SSE, Target, operation, said
 
 
 @on_one_store
@@ -138,19 +138,22 @@ def test_a_wrong_sign_in_opens_no_dialog_of_the_browser(guarded: Target) -> None
 
 
 @on_one_store
-def test_a_cookie_that_expires_does_not_cut_a_running_stream(guarded: Target) -> None:
-    value = ExpiringSigner(READER).sign(Purpose.COOKIE, int(time.time()) + 2)
-    cookie = {"Cookie": f"oplog={value}"}
-    with guarded.follow(None, {**SSE, **cookie}) as stream:
-        assert wait_until(
-            lambda: not guarded.request("GET", "/session", headers=cookie).json["signed_in"]
-        )
-        assert guarded.request("GET", "/ops", headers={**SSE, **cookie}).status == 401
-        assert (
-            guarded.post(operation("insert", "later", "thing"), {**JSON, **basic(WRITER)}).status
-            == 204
-        )
-        assert said(stream.block()) == ("insert", "later")
+def test_a_cookie_that_expires_does_not_cut_a_running_stream(
+    store_kind: StoreKind, tmp_path: Path
+) -> None:
+    clock = MovedClock(tmp_path)
+    flags = ("--password", READER, "--ingest-password", WRITER)
+    with store_kind.agent(tmp_path, *flags, clock=clock) as agent:
+        target = Target.of(agent)
+        cookie = {"Cookie": sign_in(target)}
+        with target.follow(None, {**SSE, **cookie}) as stream:
+            assert target.request("GET", "/session", headers=cookie).json["signed_in"]
+            clock.move(COOKIE_SECONDS + 1)
+            assert not target.request("GET", "/session", headers=cookie).json["signed_in"]
+            assert target.request("GET", "/ops", headers={**SSE, **cookie}).status == 401
+            later = operation("insert", "later", "thing")
+            assert target.post(later, {**JSON, **basic(WRITER)}).status == 204
+            assert said(stream.block()) == ("insert", "later")
 
 
 def test_without_a_password_there_is_nothing_to_sign_in_to(tmp_path: Path) -> None:
