@@ -64,7 +64,7 @@ async def test_a_filter_works_and_survives_a_reload_and_going_back(
     await page.get_by_label("Types").fill(" Video , user")
     await page.get_by_label("Parents").fill("user/ada")
     await page.get_by_role("button", name="Filter").click()
-    assert page.url == f"{agent.url}/?types=Video%2Cuser&parents=user%2Fada"
+    await expect(page).to_have_url(f"{agent.url}/?types=Video%2Cuser&parents=user%2Fada")
     for round_ in ("1", "2"):
         await expect_link(page, "Live")
         agent.wait_status(clients=1)
@@ -82,7 +82,7 @@ async def test_a_filter_works_and_survives_a_reload_and_going_back(
             await expect(page.get_by_label("Types")).to_have_value("Video,user")
             await expect(page.get_by_label("Parents")).to_have_value("user/ada")
     await page.get_by_role("button", name="Clear").click()
-    assert page.url == f"{agent.url}/"
+    await expect(page).to_have_url(f"{agent.url}/")
     await page.go_back()
     await expect(page.get_by_label("Parents")).to_have_value("user/ada")
 
@@ -92,7 +92,7 @@ async def test_a_click_on_a_type_or_parent_makes_it_the_filter(agent: Agent, vis
     await expect_link(page, "Live")
     agent.post(operation("insert", "a", "video", "user/a,b"))
     await page.locator("#rows .parent").click()
-    assert page.url == f"{agent.url}/?parents=user%2Fa%2Cb&parents=user%2Fa%2Cb"
+    await expect(page).to_have_url(f"{agent.url}/?parents=user%2Fa%2Cb&parents=user%2Fa%2Cb")
     await expect_link(page, "Live")
     agent.wait_status(clients=1)
     agent.post(
@@ -103,7 +103,9 @@ async def test_a_click_on_a_type_or_parent_makes_it_the_filter(agent: Agent, vis
     )
     await expect_ids(page, "c")
     await page.locator("#rows td:nth-child(3)").click()
-    assert page.url == f"{agent.url}/?parents=user%2Fa%2Cb&parents=user%2Fa%2Cb&types=comment"
+    await expect(page).to_have_url(
+        f"{agent.url}/?parents=user%2Fa%2Cb&parents=user%2Fa%2Cb&types=comment"
+    )
 
 
 async def test_the_page_resumes_after_a_restart_without_a_gap(visit: Visit, tmp_path: Path) -> None:

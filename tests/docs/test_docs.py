@@ -33,7 +33,7 @@ from oplogd.flags import Flag
 from oplogd.operation import EVENTS
 from oplogd.settings import Settings
 from oplogd.web.app import create_app
-from tests.kits.agents.agent import Agent, Event, fold
+from tests.kits.agents.agent import DEADLINE, Agent, Event, fold
 from tests.kits.clients.restart import agent_on, free_port
 from tests.kits.documents import pages
 from tests.kits.paths import ROOT
@@ -364,7 +364,7 @@ def test_the_token_of_the_reference_opens_the_stream_and_again_after_a_restart(
             given = subprocess.run(
                 ["bash", "-ec", command.replace("localhost:8042", f"127.0.0.1:{port}")],
                 check=True,
-                timeout=30,
+                timeout=DEADLINE,
                 capture_output=True,
             )
             with agent.follow("0", token=json.loads(given.stdout)["token"]) as stream:
@@ -384,7 +384,9 @@ def test_the_demo_shows_how_to_send_and_follow_and_produces() -> None:
         pasted = [line.strip() for line in lines if line.startswith("    curl")]
         assert len(pasted) == 3
         send, live, _ = pasted
-        sent = subprocess.run(["bash", "-ec", send], check=True, timeout=30, capture_output=True)
+        sent = subprocess.run(
+            ["bash", "-ec", send], check=True, timeout=DEADLINE, capture_output=True
+        )
         assert sent.stdout == b"204\n"
         with subprocess.Popen(
             ["bash", "-c", f"exec {live}"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -393,4 +395,4 @@ def test_the_demo_shows_how_to_send_and_follow_and_produces() -> None:
             assert curl.stdout.readline().startswith(b"id: ")  # the producer goes on by itself
             curl.kill()
         demo.terminate()
-        assert demo.wait(30) == 0
+        assert demo.wait(DEADLINE) == 0

@@ -11,10 +11,12 @@ import pytest
 
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.clients.restart import agent_on, free_port
-from tests.kits.contract.wire import wait_until
+from tests.kits.clock.moved import MovedAgent, MovedClock
 from tests.kits.documents import pages
 from tests.kits.documents.snippets import snippet_of
 from tests.kits.web.chromium import chromium
+
+HOUR = 3_600
 
 
 @pytest.mark.browser
@@ -62,9 +64,10 @@ def test_the_page_of_another_origin_follows_and_resumes_and_can_be_loaded_again_
                 lambda: lines in [report.split("\n\n") for report in seen], 2 * DEADLINE
             ), seen
 
-    port, flags = free_port(), ("--max-connection-age", "1s")
+    port, clock = free_port(), MovedClock(tmp_path)
+    flags = ("--listen", f"127.0.0.1:{port}", "--max-connection-age", "1h")
     with (
-        agent_on(port, tmp_path, *flags) as agent,
+        MovedAgent(tmp_path, *flags, environ=clock.environ) as agent,
         http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages) as server,
     ):
         page = page.replace("localhost:8042", f"127.0.0.1:{agent.port}")
@@ -89,7 +92,9 @@ def test_the_page_of_another_origin_follows_and_resumes_and_can_be_loaded_again_
                         {"event": "insert", "type": "user", "id": "u"},
                     ]
                 )
-                assert wait_until(lambda: agent.status()["connections"] >= 3)
+                for ended in (1, 2):
+                    clock.move(2 * HOUR)
+                    agent.wait_status(connections=ended + 1)
                 agent.post({"event": "insert", "type": "video", "id": "x3"})
                 wait_for(["connected", "video x2\nvideo x3"])
                 agent.wait_status(
