@@ -23,6 +23,8 @@ from tests.kits.processes.disk import SmallDisk
 from tests.kits.processes.forked import start
 
 AT_ONCE = 8
+# Runs that wait for a time-out, and compute little.
+WAITING_AT_ONCE = 24
 
 
 @dataclass
@@ -133,12 +135,12 @@ class Scenario:
 async def play_all(
     runs: Sequence[tuple[str, Scenario]], go_folder: Path, folder: Path
 ) -> dict[tuple[str, str], Outcome]:
-    room = asyncio.Semaphore(AT_ONCE)
+    room, waiting_room = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(WAITING_AT_ONCE)
     stack = contextlib.AsyncExitStack()
     host: NodeHost | None = None
 
     async def one(number: int, client: str, scenario: Scenario) -> tuple[tuple[str, str], Outcome]:
-        async with room:
+        async with waiting_room if _waits(scenario) else room:
             mine = folder / str(number)
             mine.mkdir()
             hosted = host if _is_hosted(client, scenario) else None
@@ -152,6 +154,10 @@ async def play_all(
                 *(one(number, client, scenario) for number, (client, scenario) in enumerate(runs))
             )
         )
+
+
+def _waits(scenario: Scenario) -> bool:
+    return not scenario.flags.keys().isdisjoint(("timeout", "heartbeat-timeout"))
 
 
 def _is_hosted(client: str, scenario: Scenario) -> bool:

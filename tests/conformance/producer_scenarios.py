@@ -1,6 +1,6 @@
 """Scenarios of producers: answers, redirects, delays and time-outs."""
 
-from tests.conformance.answer_scenarios import SECRET, not_before_its_date
+from tests.conformance.answer_scenarios import PATIENCE, SECRET, not_before_its_date
 from tests.conformance.producer_checks import (
     basic,
     delivered_but,
@@ -126,7 +126,6 @@ HTTP = [
         [],
         rest=DELIVERED,
         interim=EARLY_HINTS,
-        flags={"timeout": "5"},
         input=lines(*(operation(f"x{n}", parents=["p" * 1000]) for n in range(900))),
         check=lambda outcome: sent_once(outcome, [f"x{n}" for n in range(900)]),
     ),
@@ -210,7 +209,7 @@ HTTP = [
         producer(
             f"{what} is given up and the batch sent again",
             [script, DELIVERED],
-            flags={"timeout": "1"},
+            flags={"timeout": PATIENCE},
             batches=[ALL, ALL],
         )
         for what, script in STALLS.items()
