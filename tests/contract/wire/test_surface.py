@@ -72,6 +72,7 @@ def test_the_probes_answer_while_all_is_well(target: Target) -> None:
 
 
 def test_the_metrics_equal_the_status(target: Target) -> None:
+    assert wait_until(lambda: target.status()["clients"] == 0)
     target.store(operation("insert", "a", "thing"))
     reply = target.request("GET", "/metrics")
     assert reply.status == 200

@@ -12,7 +12,7 @@ import pytest
 from tests.contract.wire.leases import LeaseClient
 from tests.contract.wire.store_kinds import StoreKind, on_one_store
 from tests.contract.wire.topics.topics import OPLOG, TopicClient
-from tests.kits.agents.agent import Agent, write_lock
+from tests.kits.agents.agent import DEADLINE, Agent, write_lock
 from tests.kits.contract.passwords import READER, WRITER, basic
 from tests.kits.contract.wire import JSON, Reply, Target, fresh_type, operation
 
@@ -104,7 +104,7 @@ def test_only_leases_and_fenced_publishing_need_the_table_of_leases(tmp_path: Pa
 
 def rename(folder: Path, old: str, new: str) -> None:
     """Rename a table of the agent's store."""
-    with closing(sqlite3.connect(folder / "oplog.db")) as db:
+    with closing(sqlite3.connect(folder / "oplog.db", timeout=DEADLINE)) as db:
         db.execute(f"ALTER TABLE {old} RENAME TO {new}")
 
 

@@ -13,7 +13,7 @@ from tests.contract.wire.pointers.pointers import TEPHRA, PointerClient, report,
 from tests.contract.wire.store_kinds import StoreKind, on_each_driver, on_one_store
 from tests.contract.wire.topics.topics import TopicClient
 from tests.contract.wire.transactions import said
-from tests.kits.agents.agent import Agent
+from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.clock.moved import MovedClock
 from tests.kits.contract.passwords import READER, WRITER, basic
 from tests.kits.contract.wire import JSON, Target, operation, wait_until
@@ -230,7 +230,7 @@ def test_topics_and_probes_work_while_pointers_are_broken(tmp_path: Path) -> Non
     with Agent(tmp_path) as agent:
         target = Target.of(agent)
         topic = TopicClient(target).create()
-        with closing(sqlite3.connect(tmp_path / "oplog.db")) as db:
+        with closing(sqlite3.connect(tmp_path / "oplog.db", timeout=DEADLINE)) as db:
             db.execute("ALTER TABLE pointers RENAME TO elsewhere")
             db.commit()
         agent.wait_log("cannot look after pointers")

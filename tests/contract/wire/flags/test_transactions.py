@@ -12,7 +12,7 @@ import pytest
 from tests.contract.wire.store_kinds import EACH_DRIVER, StoreKind, kinds_of_store, on_one_store
 from tests.contract.wire.topics.topics import TopicClient
 from tests.contract.wire.transactions import TXNS, TransactionClient, post, record
-from tests.kits.agents.agent import Agent
+from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.contract.passwords import READER, WRITER, basic
 from tests.kits.contract.wire import JSON, Target, operation, wait_until
 
@@ -181,7 +181,7 @@ def test_topics_and_probes_work_while_transactions_are_broken(tmp_path: Path) ->
     with Agent(tmp_path) as agent:
         target = Target.of(agent)
         topic = TopicClient(target).create()
-        with closing(sqlite3.connect(tmp_path / "oplog.db")) as db:
+        with closing(sqlite3.connect(tmp_path / "oplog.db", timeout=DEADLINE)) as db:
             db.execute("ALTER TABLE txns RENAME TO elsewhere")
             db.commit()
         agent.wait_log("cannot look after transactions")
