@@ -10,6 +10,7 @@ from oplogd.lease import Fence
 from oplogd.store import Store
 from oplogd.store.topics import Placed, Refused
 from tests.kits.models.operations import fold, operation
+from tests.kits.processes.logged import DEADLINE
 from tests.kits.store.kits import LARGE, Kit, contents, expected, known, log_of, states_of, wanted
 from tests.kits.store.leasing import (
     ORDERS,
@@ -134,12 +135,12 @@ async def test_fenced_operations_reach_the_states_and_the_follower_in_order(
 ) -> None:
     fence = await lead(lease_store, "a")
     made = [operation(id_="x"), operation("update", id_="x"), operation("delete", id_="y")]
-    following = asyncio.create_task(lease_store.follow(0, 10, 30.0))
+    following = asyncio.create_task(lease_store.follow(0, 10, DEADLINE))
     batches = [fenced(fence, "1")._replace(operations=part) for part in (made[:2], made[2:])]
     assert await lease_store.append_fenced(batches) == [True, True]
     followed = await following
     while len(followed) < 3:
-        followed += await lease_store.follow(followed[-1].offset, 10, 30.0)
+        followed += await lease_store.follow(followed[-1].offset, 10, DEADLINE)
     assert contents(followed) == wanted(made)
     entries = await log_of(lease_store)
     assert entries == followed

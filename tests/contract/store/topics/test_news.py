@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from oplogd.store.topics import Topics
+from tests.kits.processes.logged import DEADLINE
 from tests.kits.store.kits import KITS, Kit
 from tests.kits.store.messages import NAME, named, publish
 
@@ -14,7 +15,7 @@ from tests.kits.store.messages import NAME, named, publish
 pytestmark = pytest.mark.parametrize("topic_kits", KITS, indirect=True)
 
 # A call that returns only because of its time fails the test.
-LONG = 60.0
+LONG = 2 * DEADLINE
 
 
 async def version_of(topics: Topics) -> int:
@@ -43,7 +44,7 @@ async def test_an_append_wakes_the_follower(topics: Topics) -> None:
         waiting = asyncio.create_task(topics.news({topic.log: number}, LONG))
         await asyncio.sleep(0)
         await publish(topics, topic, number)
-        async with asyncio.timeout(LONG / 2):
+        async with asyncio.timeout(DEADLINE):
             assert set((await waiting).logs) == {topic.log}
 
 
@@ -57,7 +58,7 @@ async def test_an_append_of_another_agent_wakes_the_follower(
         waiting = asyncio.create_task(topics.news({topic.log: number}, LONG))
         await asyncio.sleep(0)
         await publish(other, topic, number)
-        async with asyncio.timeout(LONG / 2):
+        async with asyncio.timeout(DEADLINE):
             assert set((await waiting).logs) == {topic.log}
 
 
@@ -76,7 +77,7 @@ async def test_every_change_of_the_catalogue_by_any_agent_is_news(
             waiting = asyncio.create_task(topics.news({}, LONG))
             await asyncio.sleep(0)
             await change()
-            async with asyncio.timeout(LONG / 2):
+            async with asyncio.timeout(DEADLINE):
                 news = await waiting
             assert news.version != version
             version = news.version
@@ -86,7 +87,7 @@ async def test_every_change_of_the_catalogue_by_any_agent_is_news(
 async def test_a_change_between_two_calls_is_news_for_the_second(topics: Topics) -> None:
     version = await version_of(topics)
     await topics.create(NAME, None)
-    async with asyncio.timeout(LONG / 2):
+    async with asyncio.timeout(DEADLINE):
         assert (await topics.news({}, LONG)).version != version
 
 
@@ -96,7 +97,7 @@ async def test_a_deleted_topic_is_news_for_its_followers(topics: Topics) -> None
     await topics.delete(NAME)
     await version_of(topics)
     for _ in range(2):
-        async with asyncio.timeout(LONG / 2):
+        async with asyncio.timeout(DEADLINE):
             assert set((await topics.news({topic.log: 0}, LONG)).logs) == {topic.log}
         await topics.sweep()
 
@@ -107,7 +108,7 @@ async def test_a_follower_waits_for_many_logs(topics: Topics) -> None:
     waiting = asyncio.create_task(topics.news({topic.log: 0 for topic in made}, LONG))
     await asyncio.sleep(0)
     await publish(topics, made[110], "a")
-    async with asyncio.timeout(LONG / 2):
+    async with asyncio.timeout(DEADLINE):
         assert set((await waiting).logs) == {made[110].log}
 
 
@@ -118,7 +119,7 @@ async def test_a_wait_that_was_cancelled_neither_delays_nor_robs_the_next(topics
     await topics.find(NAME)  # meanwhile the follower begins to wait
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    async with asyncio.timeout(LONG / 2):
+    async with asyncio.timeout(DEADLINE):
         await publish(topics, topic, "a")
         assert set((await topics.news({topic.log: 0}, LONG)).logs) == {topic.log}
         waiting = asyncio.create_task(topics.news({}, LONG))
@@ -134,7 +135,7 @@ async def test_closing_the_store_ends_the_wait(topic_kit: Kit) -> None:
     await version_of(store.topics)
     waiting = asyncio.create_task(store.topics.news({}, LONG))
     await asyncio.sleep(0)
-    async with asyncio.timeout(LONG / 2):
+    async with asyncio.timeout(DEADLINE):
         await store.close()
         await asyncio.gather(waiting, return_exceptions=True)
 
@@ -147,6 +148,6 @@ async def test_the_oplog_is_followed_beside_the_topics(topic_kit: Kit) -> None:
     news = asyncio.create_task(store.topics.news({topic.log: 0}, LONG))
     await asyncio.sleep(0)
     await publish(store.topics, topic, "a")
-    async with asyncio.timeout(LONG / 2):
+    async with asyncio.timeout(DEADLINE):
         assert set((await news).logs) == {topic.log}
         assert await oplog == []
