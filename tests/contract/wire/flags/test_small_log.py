@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.contract.wire.store_kinds import TRIMMING, StoreKind
+from tests.kits.clock.moved import MovedClock
 from tests.kits.contract.wire import RESET, Target, event_of, id_of, operation, said, wait_until
 
+HOUR = 3_600
 LIVE_IN_EMPTY_LOG = b"id: 1\nevent: live\ndata:\n\n"
 
 
@@ -119,20 +121,16 @@ def _folded_states(target: Target) -> int | None:
 def test_a_start_before_the_purge_of_deleted_states_brings_reset(
     store_kind: StoreKind, tmp_path: Path
 ) -> None:
-    flags = (
-        "--tombstone-retention",
-        "100ms",
-        "--capped-collection-size",
-        "4096",
-        "--lease",
-        "100ms",
-    )
-    with store_kind.agent(tmp_path, *flags) as agent:
+    clock = MovedClock(tmp_path, is_of_server=True)
+    flags = ("--tombstone-retention", "1s", "--capped-collection-size", "4096")
+    with store_kind.agent(tmp_path, *flags, clock=clock) as agent:
         target = Target.of(agent)
         with target.follow() as stream:
             target.store(operation("insert", "kept", "thing"))
             target.store(operation("insert", "gone", "thing"), operation("delete", "gone", "thing"))
             before, *_ = [id_of(block) for block in stream.take(3)]
+        assert wait_until(lambda: _folded_states(target) is not None)
+        clock.move(HOUR)  # far more than ten leases in MongoDB, in which a tombstone stays
         assert wait_until(lambda: _folded_states(target) == 1)
         with target.follow(before) as stream:  # still in the log: no state is needed
             assert [said(block) for block in stream.take(2)] == [
