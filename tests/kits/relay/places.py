@@ -15,6 +15,7 @@ from oplog_relay.outbox import Headers, OutboxWriter
 from oplog_relay.schema import ddl
 from oplog_relay.settings import DatabaseSettings, Table
 from oplog_relay.stamp import stamp
+from tests.kits.agents.agent import DEADLINE
 from tests.kits.servers.postgres import PostgresServer
 
 Kind = Literal["postgres", "sqlite"]
@@ -43,7 +44,9 @@ class Place:
     def connect(self) -> Iterator[Any]:
         """Connect as a service does; nothing is committed by itself."""
         connection: Any = (
-            sqlite3.connect(self._file) if self.kind == "sqlite" else psycopg.connect(self.url)
+            sqlite3.connect(self._file, timeout=DEADLINE)
+            if self.kind == "sqlite"
+            else psycopg.connect(self.url)
         )
         with closing(connection):
             yield connection
@@ -93,8 +96,13 @@ class Place:
         return [(id_, None if leader is None else str(leader)) for id_, leader in rows]
 
     def waiting(self) -> int:
-        """Return the number of sessions that wait for a lock of another one in PostgreSQL."""
-        return int(self.run("SELECT count(*) FROM pg_locks WHERE NOT granted")[0][0])
+        """Return the number of sessions in PostgreSQL that wait for a lock of another one.
+
+        A lock of a row names no database, and other tests share the server.
+        """
+        sessions = "pg_stat_activity WHERE datname = current_database()"
+        count = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        return int(self.run(f"{count} AND pid IN (SELECT pid FROM {sessions})")[0][0])
 
     def ids(self) -> list[int]:
         return [id_ for id_, _ in self.leaders()]

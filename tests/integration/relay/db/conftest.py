@@ -30,6 +30,12 @@ def place(kind: Kind, server: PostgresServer | None, tmp_path: Path) -> Place:
     return made
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let statements wait for a lock for longer than the test runs."""
+    monkeypatch.setattr("oplog_relay.db.postgres.LOCK_TIMEOUT", "1min")
+
+
 @pytest_asyncio.fixture
 async def outbox(place: Place) -> AsyncIterator[DatabaseOutbox]:
     made = place.open()

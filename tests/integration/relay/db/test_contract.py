@@ -263,7 +263,7 @@ async def test_a_late_mark_of_an_old_leader_is_taken_back_by_the_next_mark(
 
 
 async def test_a_cancelled_call_leaves_the_outbox_usable(
-    place: Place, outbox: DatabaseOutbox
+    place: Place, outbox: DatabaseOutbox, patient: None
 ) -> None:
     place.insert("a", "b")
     await outbox.mark(A, 1)

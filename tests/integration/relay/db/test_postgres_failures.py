@@ -12,6 +12,7 @@ from oplog_relay.bindings import Purged
 from oplog_relay.db import DatabaseOutbox, open_outbox
 from oplog_relay.errors import OutboxError
 from oplog_relay.settings import DatabaseSettings
+from tests.kits.agents.agent import DEADLINE
 from tests.kits.proxies.proxy import Proxy
 from tests.kits.relay.places import Kind, Place, ids_of, stamped
 from tests.kits.servers.postgres import PostgresServer
@@ -102,13 +103,13 @@ async def test_a_server_that_is_silent_fails_the_call_and_a_stop_does_not_wait_f
             await outbox.mark(A, 1)
         with pytest.raises(OutboxError, match="no answer within"):
             await outbox.purge(A, rows)  # while it connects
-        monkeypatch.undo()
+        monkeypatch.setattr("oplog_relay.db.lane.DEADLINE", 3600.0)
         waiting: Sequence[asyncio.Task[object]] = [
             asyncio.ensure_future(outbox.mark(A, 1)),
             asyncio.ensure_future(outbox.mark(A, 1)),
         ]
         await asyncio.sleep(0)
-        async with asyncio.timeout(4):
+        async with asyncio.timeout(DEADLINE):
             await outbox.dispose()
         for each in waiting:
             with pytest.raises(OutboxError):
@@ -133,12 +134,12 @@ async def test_a_cancelled_call_does_not_hold_up_the_next_one(
 
 
 async def test_a_statement_that_waits_too_long_for_a_lock_fails(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: Place, monkeypatch: pytest.MonkeyPatch, patient: None
 ) -> None:
-    """An option in the URL wins over the relay's own."""
-    monkeypatch.setattr("oplog_relay.db.lane.DEADLINE", 4.0)
+    """An option in the URL wins over the relay's own, of 8 s."""
+    monkeypatch.setattr("oplog_relay.db.lane.DEADLINE", 7.0)
     place.insert("a")
-    limit = "?options=-c%20statement_timeout%3D100"
+    limit = "?options=-c%20statement_timeout%3D1000"
     outbox = open_outbox(DatabaseSettings(place.url + limit))
     with place.connect() as other:
         other.execute("UPDATE outbox SET value = 'x'")
@@ -167,10 +168,11 @@ async def test_a_connection_that_was_ended_while_it_was_idle_fails_no_call(
 ) -> None:
     """A server or a proxy may have a time-out for idle sessions, and few rows mean few purges."""
     place.insert(*"abc")
-    sessions = "pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    own = "application_name = 'oplog-relay' AND datname = current_database()"
     for id_ in (1, 2, 3):
         rows = await outbox.mark(A, 1)
         assert ids_of(rows) == [id_]
         assert await outbox.purge(A, rows) == Purged()
-        (ended,) = place.run(f"SELECT count(pg_terminate_backend(pid, 10000)) FROM {sessions}")
+        terminate = "SELECT count(pg_terminate_backend(pid, 60000)) FROM pg_stat_activity"
+        (ended,) = place.run(f"{terminate} WHERE {own}")
         assert ended == (2,)

@@ -13,6 +13,7 @@ from oplog_relay.bindings import Purged
 from oplog_relay.db import DatabaseOutbox
 from oplog_relay.db.locked_rows import LockedRows
 from oplog_relay.errors import OutboxError
+from tests.kits.agents.agent import DEADLINE
 from tests.kits.relay.places import Kind, Place, ids_of, stamped
 from tests.kits.servers.postgres import PostgresServer
 
@@ -22,12 +23,6 @@ A, B = uuid4(), uuid4()
 @pytest.fixture
 def kind(postgres: PostgresServer) -> Kind:
     return "postgres"
-
-
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let statements wait for a lock for longer than the test runs."""
-    monkeypatch.setattr("oplog_relay.db.postgres.LOCK_TIMEOUT", "1min")
 
 
 @contextmanager
@@ -41,7 +36,7 @@ def rows_locked(place: Place, condition: str) -> Iterator[Any]:
 
 async def locked(place: Place) -> None:
     """Wait until a session waits for the lock of another one."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE):
         while not place.waiting():
             await asyncio.sleep(0.005)
 
@@ -100,7 +95,7 @@ async def test_a_mark_leaves_a_locked_row_and_the_rows_of_its_key_behind_it(
 
 async def marked(outbox: DatabaseOutbox, rows: int) -> Any:
     """Mark until there are rows: keys that were locked are passed over for a second."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE):
         while not (found := await outbox.mark(A, rows, 3)):
             await asyncio.sleep(0.05)
         return found
@@ -118,8 +113,9 @@ async def test_a_long_queue_behind_a_locked_row_stops_no_other_key(
 
 
 async def test_a_mark_of_a_few_rows_takes_those_before_a_locked_one(
-    place: Place, outbox: DatabaseOutbox
+    place: Place, outbox: DatabaseOutbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("oplog_relay.db.locked_rows._LOOK_AGAIN_S", 3600.0)
     place.insert(*"aaabbb")
     with rows_locked(place, "id = 2"):
         assert ids_of(await outbox.mark(A, 2, 1)) == [1]
