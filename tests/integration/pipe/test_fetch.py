@@ -17,11 +17,11 @@ from oplog_pipe.fetch import Fetcher
 from oplog_pipe.message import Message
 from oplog_pipe.settings import FetchStep
 from tests.integration.pipe.made import message
+from tests.kits.agents.agent import DEADLINE
 from tests.kits.servers.request import Request
 from tests.kits.servers.scripted import ScriptedServer, answer
 
 Fetch = Callable[..., Fetcher]
-DEADLINE = 30.0
 
 
 @pytest.fixture
@@ -206,7 +206,7 @@ def test_a_server_that_is_away_or_silent_is_a_failure_that_passes(fetch: Fetch) 
             fetcher(refs(server, "/a"))
         release.set()
     with pytest.raises(TransformError) as away:
-        fetcher(refs(server, "/a"))
+        fetch()(refs(server, "/a"))
     assert (slow.value.transient, slow.value.of_object) == (True, True)
     assert (away.value.transient, away.value.of_object) == (True, False)
 

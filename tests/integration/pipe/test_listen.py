@@ -17,6 +17,7 @@ from oplog_pipe.commitlog import CommitLog
 from oplog_pipe.errors import ConfigError
 from oplog_pipe.listen import listening
 from oplog_pipe.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
+from tests.kits.agents.agent import DEADLINE
 
 STATUS = PipeStatus(
     "1.2", 7500.0, LogStatus(2, 20, 4321, 3, 5, 5000, "the log is full: mend it"),
@@ -98,12 +99,13 @@ class Served:
     is_live: bool = True
 
     async def get(self, path: str, method: str = "GET") -> httpx.Response:
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=DEADLINE) as client:
             return await client.request(method, f"http://{self.address}{path}")
 
 
 @pytest_asyncio.fixture
-async def served() -> AsyncIterator[Served]:
+async def served(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
+    monkeypatch.setattr("oplog_pipe.listen._PATIENCE", DEADLINE)
     found = Served()
     with listening("localhost:0", lambda: found.status, lambda: found.is_live) as address:
         found.address = address

@@ -119,7 +119,7 @@ def test_a_document_that_its_other_owner_deletes_before_the_sink_looks_is_tried_
 
 def test_a_command_without_an_answer_is_a_transient_failure(target: MongodbTarget) -> None:
     with CommandProxy(target.url) as proxy:
-        sink = target.sink(url=proxy.url(), timeout=0.3)
+        sink = target.sink(url=proxy.url(), timeout=2.0)
         sink.own(owner())
         sink.open()
         with proxy.hold("update"), pytest.raises(SinkError) as caught:

@@ -4,6 +4,8 @@ import os
 import signal
 import socket
 import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 import psycopg
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from oplog_pipe.errors import ConfigError, SinkError, TargetError
 from oplog_pipe.sinks.options import PostgresOptions
 from oplog_pipe.sinks.postgres import PostgresSink
+from tests.kits.agents.agent import DEADLINE
 from tests.kits.pipe.messages import OPLOG, message, owner, version
 from tests.kits.pipe.targets import SECRET, PostgresTarget, opened
 from tests.kits.processes.suspend import suspend
@@ -20,6 +23,15 @@ from tests.kits.servers.postgres import PostgresServer
 @pytest.fixture
 def target(postgres: PostgresServer) -> PostgresTarget:
     return PostgresTarget(postgres)
+
+
+@contextmanager
+def patience(sink: PostgresSink) -> Iterator[None]:
+    """Give the statements of an impatient sink as much time as a busy machine needs."""
+    with pytest.MonkeyPatch.context() as patch:
+        for session in sink._lanes._sessions:
+            patch.setattr(session, "_timeout", DEADLINE)
+        yield
 
 
 def test_a_missing_table_is_created_with_a_column_for_data(target: PostgresTarget) -> None:
@@ -225,14 +237,18 @@ def test_the_end_of_a_copy_removes_more_rows_than_one_transaction_takes(
 
 
 def test_a_statement_that_takes_too_long_is_a_transient_failure(target: PostgresTarget) -> None:
-    with opened(target.sink(timeout=0.05)) as sink:
-        sink.write([message(0)])
+    made = target.sink(timeout=0.05)
+    with ExitStack() as stack:
+        with patience(made):
+            sink = stack.enter_context(opened(made))
+            sink.write([message(0)])
         with psycopg.connect(target.url) as other:
             other.execute("LOCK TABLE video")
             with pytest.raises(SinkError, match="statement timeout") as caught:
                 sink.write([message(1)])
         assert caught.value.transient
-        sink.write([message(1)])
+        with patience(sink):
+            sink.write([message(1)])
     assert target.objects()["a"].version == version(1)
 
 
@@ -251,8 +267,11 @@ def test_a_connection_that_the_server_ends_is_opened_again(target: PostgresTarge
 
 
 def test_a_server_that_is_frozen_is_a_transient_failure(target: PostgresTarget) -> None:
-    with opened(target.sink(timeout=0.05)) as sink:
-        sink.write([message(0)])
+    made = target.sink(timeout=0.05)
+    with ExitStack() as stack:
+        with patience(made):
+            sink = stack.enter_context(opened(made))
+            sink.write([message(0)])
         ((backend,),) = target.run(
             "SELECT pid FROM pg_stat_activity"
             " WHERE application_name = 'oplog-pipe' AND datname = current_database()"
@@ -264,7 +283,8 @@ def test_a_server_that_is_frozen_is_a_transient_failure(target: PostgresTarget) 
         finally:
             os.kill(backend, signal.SIGCONT)
         assert caught.value.transient
-        sink.write([message(2)])
+        with patience(sink):
+            sink.write([message(2)])
     assert target.objects()["a"].version == version(2)
 
 
