@@ -178,10 +178,11 @@ def test_expired_messages_behind_the_position_are_a_reset_and_a_gap(
     tmp_path: Path, node: str
 ) -> None:
     with Agent(tmp_path) as agent:
-        assert agent.request("PUT", TOPIC, {"ttl": 1}).status == 200
+        create(agent)
         publish(agent, "a")
         publish(agent, "b")
         first, last = (message["id"] for message in poll(agent))
+        assert agent.request("PUT", f"{TOPIC}/properties", {"ttl": 1}).status == 200
         assert wait_until(lambda: poll(agent) == [])
         assert agent.request("PUT", f"{TOPIC}/properties", {"ttl": 600}).status == 200
         publish(agent, "c")

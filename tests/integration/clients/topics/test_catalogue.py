@@ -31,6 +31,12 @@ SHOWN = answer("200 OK", '{"name":"t","properties":{"ttl":"60"}}')
 BUSY = answer("503 Busy", '{"detail":"the store is unreachable"}')
 
 
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """Return a name for the topic of a test with its parameter."""
+    return "threads" if "threads" in request.node.name else "asyncio"
+
+
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
     with Agent(tmp_path_factory.mktemp("agent"), "--poll-limit", "50") as agent:
@@ -62,8 +68,10 @@ def test_a_topic_from_its_creation_to_its_end(agent: Agent, topics_of: TopicsOf)
             topics.publish("life/a.B-c_1", "x").result()
 
 
-def test_the_properties_that_concern_pointers(agent: Agent, topics_of: TopicsOf) -> None:
-    name = f"rules/{id(topics_of)}"
+def test_the_properties_that_concern_pointers(
+    agent: Agent, topics_of: TopicsOf, topic: str
+) -> None:
+    name = f"rules/{topic}"
     with topics_of(agent.url) as topics:
         made = topics.create(name, pointers=False, pointer_timeout=60)
         assert (made.ttl, made.pointers, made.pointer_timeout) == (604_800, False, 60)
@@ -149,8 +157,10 @@ def test_a_bad_argument_is_refused(options: dict[str, object], topics_of: Topics
         topics_of(**{"url": "http://127.0.0.1:9", **options})  # type: ignore[arg-type]
 
 
-def test_a_poll_begins_at_ids_times_and_the_oldest(agent: Agent, topics_of: TopicsOf) -> None:
-    name = f"polls/{id(topics_of)}"
+def test_a_poll_begins_at_ids_times_and_the_oldest(
+    agent: Agent, topics_of: TopicsOf, topic: str
+) -> None:
+    name = f"polls/{topic}"
     with topics_of(agent.url) as topics:
         topics.create(name)
         before = datetime.now(UTC) - timedelta(hours=1)

@@ -25,6 +25,7 @@ from tests.kits.clients.restart import agent_on, free_port
 from tests.kits.clients.topics_of import TopicsOf, all_texts
 from tests.kits.contract.wire import wait_until
 from tests.kits.proxies.chaos import ChaosProxy
+from tests.kits.servers.request import Request
 from tests.kits.servers.scripted import ScriptedServer, answer
 from tests.kits.servers.server import Server
 
@@ -233,6 +234,7 @@ def test_without_durable_messages_are_dropped_and_counted_when_there_is_no_room(
             topics.publish("t", text, durable=False).result(DEADLINE)
         counters = topics.counters
         assert (counters.published, counters.buffered, counters.dropped) == (5, 3, 2)
+        assert wait_until(lambda: topics.counters.retried == 1)
         with pytest.raises(FlushError, match="3 messages are not delivered: ") as failed:
             topics.close(0.1)
         assert failed.value.pending == 3
@@ -291,11 +293,21 @@ def test_a_full_buffer_fails_a_future_of_asyncio_and_lets_a_thread_wait() -> Non
 
 
 def test_a_call_can_be_withdrawn_before_it_is_sent(topics_of: TopicsOf) -> None:
-    with ScriptedServer([BUSY, OK]) as server, topics_of(server.url, backoff=(0.3, 0.3)) as topics:
+    is_withdrawn = threading.Event()
+    answers = iter([BUSY, OK, OK])
+
+    def choose(_: Request) -> bytes:
+        reply = next(answers)
+        if reply is OK:
+            is_withdrawn.wait(DEADLINE)
+        return reply
+
+    with ScriptedServer(choose) as server, topics_of(server.url, backoff=FAST) as topics:
         first = topics.publish("t", "a")
-        assert wait_until(lambda: topics.counters.retried == 1)
+        server.wait_requests(2)
         second, third = topics.publish("t", "b"), topics.publish("t", "c")
         second.cancel()
+        is_withdrawn.set()
         first.result(DEADLINE)
         third.result(DEADLINE)
         counters = topics.counters

@@ -187,10 +187,11 @@ async def test_a_deleted_topic_ends_the_stream_and_created_again_brings_reset(
 
 async def test_an_expired_position_brings_reset_and_0_does_not(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent, Topics(agent.url) as topics:
-        topics.create("t", ttl=1)
+        topics.create("t")
         topics.publish("t", "a").result()
         (first,) = topics.poll("t").messages
         topics.publish("t", "b").result()
+        topics.update("t", ttl=1)
         assert await asyncio.to_thread(wait_until, lambda: not topics.poll("t").messages)
         topics.update("t", ttl=600)
         topics.publish("t", "c").result()
@@ -240,7 +241,8 @@ async def test_a_silent_agent_is_left_and_asked_again() -> None:
         options = {"start": IDS[0], "backoff": FAST, "heartbeat_timeout": 0.2}
         async with TopicConsumer(server.url, "t", **options) as consumer:  # type: ignore[arg-type]
             assert await take(consumer, 3) == ["a"] * 3  # the last one is sent again
-        assert server.last_ids()[:3] == [IDS[0], IDS[1], IDS[2]]
+        # An agent is asked again, too, if its first bytes come too late.
+        assert [*dict.fromkeys(server.last_ids())] == IDS[:3]
 
 
 @pytest.mark.parametrize(

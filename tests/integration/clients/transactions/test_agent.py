@@ -44,8 +44,10 @@ def events(topics: Topics, group: str) -> list[tuple[str, str]]:
     return [(record["event"], record["txn"]) for record in map(json.loads, found)]
 
 
-def test_a_transaction_under_the_term_of_a_lease(agent: Agent, topics_of: TopicsOf) -> None:
-    lease = f"l{id(topics_of)}"
+def test_a_transaction_under_the_term_of_a_lease(
+    agent: Agent, topics_of: TopicsOf, request: pytest.FixtureRequest
+) -> None:
+    lease = "threads" if "threads" in request.node.name else "asyncio"
 
     def term(**members: object) -> int:
         asked = {"holder": "a", "ttl_ms": 60_000, **members}
