@@ -79,7 +79,9 @@ async def test_rows_arrive_under_the_present_term_only(
     delete = insert._replace(id=2, value=None)
     rows = [ROW, ROW._replace(id=3, key="b", value=None, headers=())]
     verify = ssl.create_default_context(cafile=str(tls.certificate))
-    async with httpx.AsyncClient(verify=verify, auth=("", PASSWORD), base_url=agent.url) as http:
+    async with httpx.AsyncClient(
+        verify=verify, auth=("", PASSWORD), base_url=agent.url, timeout=DEADLINE
+    ) as http:
         assert await publisher.publish("oplog", [insert], 1) == over
         assert (await lease.poll(DEADLINE)).term == 1
         assert await publisher.publish("orders", [ROW], 1) == Outcome(

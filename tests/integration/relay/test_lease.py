@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from oplog_relay.agent_client import AgentClient
 from oplog_relay.bindings import LeaseState
 from oplog_relay.errors import LeaseUnavailableError
 from oplog_relay.lease import HttpLease
 from oplog_relay.settings import RelaySettings
+from oplogc.http_client import NoAnswer
 from tests.integration.relay.http_agents import nobody, problem, respond, settings_of
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.servers.scripted import End, ScriptedServer
@@ -174,11 +176,32 @@ async def test_a_call_asks_each_agent_once_and_later_calls_stay_with_the_good_on
         assert [len(agent.bodies) for agent in (busy, cut, good)] == [2, 2, 3]
 
 
-async def test_an_agent_that_hangs_leaves_time_for_the_others() -> None:
+async def test_an_agent_that_hangs_leaves_time_for_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parts: list[float] = []
+    plain = AgentClient.ask
+
+    async def ask(
+        self: AgentClient, method: str, to: Any, body: Any, headers: Any, seconds: float
+    ) -> Any:
+        """Note the time for an agent. Let that of the first one pass once it has the request."""
+        parts.append(seconds)
+        asking = asyncio.create_task(plain(self, method, to, body, headers, seconds))
+        if parts[1:]:
+            return await asking
+        await asyncio.to_thread(holding.wait_requests, 1)
+        asking.cancel()
+        await asyncio.wait({asking})
+        return NoAnswer("its time is over")
+
     with ScriptedServer([End.HOLD]) as holding, ScriptedServer([ok()]) as good:
         async with lease(settings_of(holding.url, good.url)) as made:
-            # Half of it for the first one; the second one answers at once.
-            assert (await made.poll(2)).is_leader
+            with monkeypatch.context() as patch:
+                patch.setattr(AgentClient, "ask", ask)
+                assert (await made.poll(DEADLINE)).is_leader
+            half = DEADLINE / 2
+            assert parts[0] <= half < parts[1]  # half of it for the first one
             assert (await made.poll(DEADLINE)).is_leader
         assert (len(holding.requests), len(good.bodies)) == (1, 2)
         async with lease(settings_of(holding.url, holding.url)) as made:
