@@ -6,6 +6,7 @@ import pytest
 
 from oplogd.settings import Settings, command, flag_table, parse
 from oplogd.values import Secret
+from tests.kits.agents.agent import DEADLINE
 from tests.kits.paths import ROOT
 from tests.kits.processes import forked
 from tests.kits.processes.command_lines import refusal
@@ -144,7 +145,7 @@ def test_a_process_with_a_bad_value_ends_with_2_and_one_sentence() -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=DEADLINE,
         check=False,
     )
     assert ended.returncode == 2
