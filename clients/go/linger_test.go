@@ -15,7 +15,7 @@ import (
 	"oplog.example/oplog"
 )
 
-const deadline = 20 * time.Second
+const deadline = time.Minute
 
 // request is a request of a producer that waits for its answer.
 type request struct {
