@@ -1,6 +1,7 @@
 """A program whose log lines a test waits for."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ DEADLINE = 60.0
 
 
 class LoggedProcess:
-    """A Python program that logs to stderr. ``log``: its lines."""
+    """A Python program that logs to stderr."""
 
     start: Callable[..., "subprocess.Popen[str]"] = staticmethod(start)
 
@@ -27,7 +28,8 @@ class LoggedProcess:
         environ: Mapping[str, str] | None = None,
         **popen: Any,
     ) -> None:
-        self.log: list[str] = []
+        self._lines: list[str] = []
+        self._part = b""  # of a line
         self._logged = threading.Condition()
         self._ended = False
         self.process = self.start(
@@ -37,6 +39,8 @@ class LoggedProcess:
             env={**os.environ, **(environ or {})},
             **{"stdin": subprocess.DEVNULL, **popen},
         )
+        assert self.process.stderr is not None
+        self._stderr = self.process.stderr
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()
 
@@ -44,10 +48,17 @@ class LoggedProcess:
     def pid(self) -> int:
         return self.process.pid
 
+    @property
+    def log(self) -> list[str]:
+        """The lines of the log. Those that the process has written until now are in it."""
+        with self._logged:
+            while not self._ended and self._has_more(0):
+                self._read()
+            return list(self._lines)
+
     def count(self, words: str) -> int:
         """Return the number of log lines with these words."""
-        with self._logged:
-            return sum(words in line for line in self.log)
+        return sum(words in line for line in self.log)
 
     def wait_log(self, words: str, times: int = 1) -> str:
         """Wait until so many log lines contain these words, and return the last of them."""
@@ -56,8 +67,8 @@ class LoggedProcess:
 
         def is_complete() -> bool:
             nonlocal read
-            found.extend(line for line in self.log[read:] if words in line)
-            read = len(self.log)
+            found.extend(line for line in self._lines[read:] if words in line)
+            read = len(self._lines)
             return self._ended or len(found) >= times
 
         with self._logged:
@@ -90,8 +101,9 @@ class LoggedProcess:
     def wait(self) -> int:
         code = self.process.wait(2 * DEADLINE)
         self._reader.join(DEADLINE)
-        assert self.process.stderr is not None
-        self.process.stderr.close()
+        with self._logged:
+            self._ended = True
+            self._stderr.close()
         return code
 
     def __enter__(self) -> Self:
@@ -108,15 +120,29 @@ class LoggedProcess:
             print(f"the log of process {self.pid}:\n{self.text()}", file=sys.stderr)
 
     def _read_log(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self._add(line)
-        with self._logged:
-            self._ended = True
-            self._logged.notify_all()
+        while not self._ended:
+            self._has_more(None)  # without the lock: others look at the log meanwhile
+            with self._logged:
+                if not self._ended and self._has_more(0):
+                    self._read()
+
+    def _has_more(self, milliseconds: float | None) -> bool:
+        """Return whether there is more to read, or the end, within this time. None: wait for it."""
+        poll = select.poll()
+        poll.register(self._stderr, select.POLLIN)
+        return bool(poll.poll(milliseconds))
+
+    def _read(self) -> None:
+        """Read what is there. The caller has the lock."""
+        received = os.read(self._stderr.fileno(), 1 << 16)
+        *lines, self._part = (self._part + received).split(b"\n")
+        for line in lines:
+            self._add(f"{line.decode()}\n")
+        self._ended = not received
+        if self._ended and self._part:
+            self._add(self._part.decode())
+        self._logged.notify_all()
 
     def _add(self, line: str) -> None:
-        """Add a line to the log."""
-        with self._logged:
-            self.log.append(line)
-            self._logged.notify_all()
+        """Add a line to the log. The caller has the lock."""
+        self._lines.append(line)
