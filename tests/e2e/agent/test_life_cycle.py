@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kits.agents.agent import DEADLINE, Agent, write_lock
+from tests.kits.agents.agent import DEADLINE, Agent, TellingAgent, write_lock
 from tests.kits.agents.runs import (
     a_folder,
     another_program,
@@ -123,7 +123,7 @@ def test_a_second_signal_ends_the_agent_at_once(tmp_path: Path) -> None:
 def test_the_deadline_ends_the_agent_with_code_3_when_operations_cannot_be_stored(
     tmp_path: Path,
 ) -> None:
-    with Agent(tmp_path, "--shutdown-timeout", "300ms") as agent, write_lock(tmp_path):
+    with TellingAgent(tmp_path, "--shutdown-timeout", "300ms") as agent, write_lock(tmp_path):
         agent.send_udp(operation("insert", "a", "thing"), operation("insert", "b", "thing"))
         agent.wait_status(queue_size=2)
         assert agent.stop() == 3
@@ -134,8 +134,8 @@ def test_the_deadline_ends_the_agent_with_code_3_when_operations_cannot_be_store
 
 
 def test_a_consumer_that_does_not_read_does_not_hold_up_the_stop(tmp_path: Path) -> None:
-    """The stop would otherwise take 20 s and end with code 3."""
-    with Agent(tmp_path, "--shutdown-timeout", "20s") as agent:
+    """The stop would otherwise take a minute and end with code 3."""
+    with Agent(tmp_path, "--shutdown-timeout", f"{DEADLINE}s") as agent:
         target = Target.of(agent)
         with target.follow() as reads, RawStream(
             target, "/ops", {"Accept": "text/event-stream"}, receive_buffer=8192

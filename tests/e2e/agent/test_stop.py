@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kits.agents.agent import DEADLINE, Agent, NewAgent, write_lock
+from tests.kits.agents.agent import DEADLINE, Agent, NewAgent, TellingAgent, write_lock
 from tests.kits.processes import forked
 from tests.kits.web.connection import NDJSON, RawConnection
 
@@ -32,6 +32,8 @@ PATIENT_STORE = """
 from oplogd.store.sqlite import connection
 connection.BUSY_SECONDS = 3600.0
 """
+# Nothing ends the agent before it has told why: see TellingAgent.
+TELLING = "from oplogd import stop\nstop._GRACE_SECONDS = 60.0\n"
 # A request that begins a transaction does not end.
 HANGING_COMMIT = """
 import asyncio, sys
@@ -116,7 +118,7 @@ def test_a_second_signal_ends_the_agent_in_a_flood(tmp_path: Path) -> None:
 
 def test_the_deadline_ends_the_agent_in_a_flood(tmp_path: Path) -> None:
     with (
-        Agent(tmp_path, "--shutdown-timeout", "500ms") as agent,
+        TellingAgent(tmp_path, "--shutdown-timeout", "500ms") as agent,
         write_lock(tmp_path),
         flood(agent),
     ):
@@ -128,7 +130,7 @@ def test_the_deadline_ends_the_agent_in_a_flood(tmp_path: Path) -> None:
 def test_a_thread_that_waits_for_a_lock_does_not_hold_up_the_exit(tmp_path: Path) -> None:
     operations = [{"event": "insert", "type": "t", "id": str(number)} for number in range(3)]
     with (
-        ChangedAgent(tmp_path, PATIENT_STORE, "--shutdown-timeout", "500ms") as agent,
+        ChangedAgent(tmp_path, PATIENT_STORE + TELLING, "--shutdown-timeout", "500ms") as agent,
         write_lock(tmp_path),
     ):
         agent.send_udp(*operations)
@@ -161,11 +163,13 @@ def test_the_deadline_ends_the_agent_whatever_hangs(
         f"    {body}\n"
         "SqliteStore.close = close\n"
     )
+    tells = body.startswith("await")
+    script += TELLING if tells else ""
     with ChangedAgent(tmp_path, script, "--shutdown-timeout", timeout) as agent:
         assert agent.post({"event": "insert", "type": "t", "id": "a"}) == 204
         assert agent.stop() == code
     assert ("stopped\n" in "".join(agent.log)) == (code == 0)
-    if body.startswith("await"):
+    if tells:
         assert (
             "0 operations are not confirmed as stored, 0 streams open;"
             " the store or the spool does not close" in agent.log[-1]

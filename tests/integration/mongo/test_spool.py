@@ -16,7 +16,7 @@ from oplogd.health import Health
 from oplogd.ingest.spool import Spool
 from oplogd.store import BatchId
 from tests.integration.mongo.interruptions import InterruptedServer
-from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.agents.agent import DEADLINE, Agent, TellingAgent
 from tests.kits.models.operations import operation as made
 from tests.kits.mongo.agents import adds_up, agent, wait_for
 from tests.kits.processes import forked
@@ -254,7 +254,8 @@ def test_a_server_that_hangs_does_not_hold_up_the_exit(
 ) -> None:
     url = server.url()
     flags = tuple(str(tmp_path / flag) if flag.endswith(".db") else flag for flag in flags)
-    with agent(tmp_path, url, "plain", *flags, "--shutdown-timeout", "1s") as only:
+    flags = (*flags, "--shutdown-timeout", "1s")
+    with agent(tmp_path, url, "plain", *flags, make=TellingAgent) as only:
         assert only.post(operation(0)) == 204
         server.freeze()
         only.send_udp(operation(1))

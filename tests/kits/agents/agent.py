@@ -101,6 +101,18 @@ class NewAgent(Agent):
     start = staticmethod(subprocess.Popen)
 
 
+class TellingAgent(Agent):
+    """An agent that tells why its stop was cut short, even if its event loop was suspended then.
+
+    The thread that ends an agent soon after its deadline comes a minute later.
+    """
+
+    program = (
+        "-c",
+        "from oplogd import stop; stop._GRACE_SECONDS = 60.0; from oplogd.cli import main; main()",
+    )
+
+
 class Answer(NamedTuple):
     """``headers`` have lower-case names."""
 
