@@ -8,10 +8,13 @@ import pytest
 
 from tests.e2e.transactions.killed_agent import OPERATIONS_VARIABLE, PAGES_VARIABLE
 from tests.kits.agents.agent import Agent, Event
+from tests.kits.clock.moved import StoreClock
 from tests.kits.servers.stores import new_place
 
 # Operations that the killed agent appends at a time, and how often it does so.
 PAGES = 4
+# Longer than the keeper waits, and the test takes.
+LATER_SECONDS = 3_600
 
 
 class KilledAgent(Agent):
@@ -68,8 +71,11 @@ def test_an_oplog_commit_whose_coordinator_is_killed_in_the_middle_is_completed(
     place = new_place(request, sort)
     page = count // 10
     environ = {PAGES_VARIABLE: str(PAGES), OPERATIONS_VARIABLE: str(page)}
+    # The keeper leaves a decided transaction to its own agent for some seconds.
+    clock = StoreClock(place, tmp_path)
+    clock.stop(0)
     with (
-        place.agent(tmp_path) as other,
+        clock.agent() as other,
         place.agent(tmp_path, make=KilledAgent, environ=environ) as killed,
         other.follow() as stream,
     ):
@@ -83,6 +89,8 @@ def test_an_oplog_commit_whose_coordinator_is_killed_in_the_middle_is_completed(
         assert "txn" not in between.operation
         if is_asked:
             post(other, f"/{txn}/commit", {"records": count})
+        else:
+            clock.stop(LATER_SECONDS)
         events += stream.take(count - len(events))
         check(events, txn, count)
         commit = post(other, f"/{txn}/commit", {"records": count})
