@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.kits.agents.agent import DEADLINE, Agent, Answer
+from tests.kits.agents.agent import DEADLINE, Agent, Answer, Event
 from tests.kits.agents.streams import ByteStream, offsets, operation
 from tests.kits.processes import forked
 
@@ -80,6 +80,7 @@ def test_while_the_store_is_locked_udp_waits_in_order_http_is_refused_and_consum
     flags = ("--max-queued-events", str(room), "--heartbeat", "200ms")
     with Agent(tmp_path, *flags) as agent, agent.follow() as consumer:
         assert agent.post(operation("insert", "before")) == 204
+        beside: list[Event] = []
         with locked(tmp_path / "oplog.db"):
             agent.send_udp(operation("insert", "u0"))
             agent.wait_status(events_received=2)
@@ -97,18 +98,19 @@ def test_while_the_store_is_locked_udp_waits_in_order_http_is_refused_and_consum
                 1,
             )
             assert status["events_discarded"] == 1 + 7 + 20
+            for _ in range(6):
+                beside += consumer.next_heartbeat()
             with ByteStream(agent, "0") as late:  # reading goes on
                 assert [event.event for event in late.until_live()] == ["reset", "insert", "live"]
         assert_recovers(agent, events_ingested=1 + room, events_discarded=1 + 7 + 20)
         assert agent.post(operation("insert", "after")) == 204
-        events = consumer.take(1 + room + 1)
+        events = beside + consumer.take(1 + room + 1 - len(beside))
         assert [event.operation["id"] for event in events] == [
             "before",
             *(f"u{n}" for n in range(room)),
             "after",
         ]
         assert offsets(events) == list(range(1, room + 3))
-        assert consumer.heartbeats > 5
 
 
 def limit_file_size(agent: Agent, size: int) -> None:
