@@ -21,6 +21,7 @@ from typing import Any
 
 from oplogd.cli import main
 from oplogd.clock import SYSTEM
+from oplogd.ingest import appends
 from oplogd.pointers.keeper import keep_pointers
 from oplogd.store.sqlite import connection, shared_write, transaction_commit, transaction_steps
 from oplogd.transactions.keeper import keep_transactions
@@ -108,6 +109,7 @@ if __name__ == "__main__":
         for keep in (keep_transactions, keep_pointers):
             setattr(keep, "__defaults__", (3_600.0, SYSTEM))  # noqa: B010
     if "OPLOG_TEST_HOLD" in os.environ:
+        appends.ANSWER_SECONDS = 3_600.0  # no request that is held gets an answer
         to_hold = Steps(Path(os.environ["OPLOG_TEST_HOLD"]))
         if "--mongo-url" in sys.argv:
             hold_mongo(to_hold)
