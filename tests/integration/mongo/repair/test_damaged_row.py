@@ -30,7 +30,7 @@ SOON = Timing(keep_seconds=0.05)
 async def test_a_damaged_row_ends_no_agent_and_all_goes_on_once_it_is_put_right(
     member: str, value: Any, plain_url: str, make_store: MakeStore
 ) -> None:
-    holder, other = (make_store(plain_url, "plain", timing=SOON) for _ in range(2))
+    holder, other = (make_store(plain_url, "plain", lease=60, timing=SOON) for _ in range(2))
     await holder.open()
     await other.open()
     await other.append([op("a")])
