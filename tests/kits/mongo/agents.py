@@ -54,6 +54,11 @@ def wait_for(what: str, condition: Callable[..., object]) -> None:
     assert any(condition() for _ in attempts(2 * DEADLINE)), what
 
 
+def is_folded(only: Agent) -> bool:
+    """Return whether the states have the whole log. False if the store is slow to tell."""
+    return bool(only.status()["store"].get("lag", {}).get("fold") == 0)
+
+
 def adds_up(only: Agent) -> bool:
     """Return whether the status counts every operation that the agent ever had exactly once."""
     status = only.status()
