@@ -17,7 +17,7 @@ from oplogd.store.mongo.trim import Trimmer
 from tests.kits.agents.agent import DEADLINE, Agent, fold
 from tests.kits.clock.moved import MovedAgent, MovedClock
 from tests.kits.clock.virtual import VirtualClock
-from tests.kits.mongo.agents import agent, operation, replicated, wait_for
+from tests.kits.mongo.agents import agent, is_folded, operation, replicated, wait_for
 from tests.kits.mongo.fixtures import MakeStore
 from tests.kits.mongo.operations import live_states, offsets, op
 from tests.kits.mongo.wire import PAUSE_SECONDS, Wire, asks_for_head, inserts
@@ -46,7 +46,7 @@ def turn_over(database: Database[Document], other: Agent, past: int) -> None:
         store = other.status()["store"]
         size[:] = [*size[-4:], store.get("bytes", CAP + 1)]  # no figure while the store is slow
         is_stable = len(size) == 5 and len(set(size)) == 1 and size[0] <= CAP
-        return is_stable and store["lag"]["fold"] == 0
+        return is_stable and is_folded(other)
 
     wait_for("the log is at rest", is_at_rest)
 

@@ -15,7 +15,7 @@ from oplogd.store import StateCursor
 from oplogd.store.mongo import Timing
 from oplogd.store.mongo.states import StatesKeeper
 from tests.kits.agents.agent import DEADLINE, Agent, fold
-from tests.kits.mongo.agents import agent, new_epoch, replicated, wait_for
+from tests.kits.mongo.agents import agent, is_folded, new_epoch, replicated, wait_for
 from tests.kits.mongo.fixtures import MakeStore
 from tests.kits.mongo.operations import op
 from tests.kits.sse.stream import Stream
@@ -104,7 +104,7 @@ def test_states_that_cannot_be_folded_anew_stop_copies_until_a_new_epoch(
                     == 200
                 )
             wait_for("the log is trimmed", lambda: database.oplog_ops.find_one({"n": 1}) is None)
-            wait_for("all is folded", lambda: only.status()["store"]["lag"]["fold"] == 0)
+            wait_for("all is folded", lambda: is_folded(only))
             states = database.oplog_states.find().to_list()
             with only.follow() as live:
                 database.oplog_states.drop()
@@ -115,6 +115,7 @@ def test_states_that_cannot_be_folded_anew_stop_copies_until_a_new_epoch(
             with only.follow("0") as copy, agent(tmp_path, plain_url, "plain", *flags) as second:
                 thread = threading.Thread(target=read, args=(copy, copied), daemon=True)
                 thread.start()
+                wait_for("the reset", lambda: copied)
                 (warning,) = (each for each in warnings(second) if WARNING in each)
                 assert "--new-epoch" in warning
                 assert "oplog-sync" in warning
