@@ -14,6 +14,7 @@ from oplogd.operation import decode_data
 from oplogd.store.mongo.damage import FIRST_MS, LAST_MS, Damage, sound_data
 from oplogd.store.mongo.layout import entry, key_of, state, state_document
 from tests.kits.agents.agent import DEADLINE, fold
+from tests.kits.clock.virtual import VirtualClock
 from tests.kits.mongo.agents import agent
 from tests.kits.mongo.fixtures import MakeStore
 from tests.kits.mongo.operations import live_states, op, whole_log
@@ -188,13 +189,14 @@ def test_a_damaged_entry_ends_no_agent_and_keeps_the_log_dense(
 
 
 async def test_what_another_program_wrote_into_a_plain_log_leaves_with_the_entries_of_its_time(
-    plain_url: str, make_store: MakeStore
+    plain_url: str, make_store: MakeStore, clock: VirtualClock
 ) -> None:
     store = make_store(plain_url, "plain", max_bytes=20_000)
     await store.open()
     with MongoClient[dict[str, Any]](plain_url) as client:
         log = client.get_default_database().oplog_ops
-        log.insert_one({"event": "insert", "data": GOOD})
+        present = ObjectId.from_datetime(datetime.fromtimestamp(clock.ms / 1000, UTC))
+        log.insert_one({"_id": present, "event": "insert", "data": GOOD})
         for start in range(0, 400, 50):
             await store.append([op(str(number)) for number in range(start, start + 50)])
         assert log.find_one({"n": None}) is not None, (
