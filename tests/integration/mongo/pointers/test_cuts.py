@@ -287,7 +287,7 @@ async def test_a_call_whose_answer_was_lost_is_repeated(
     wire: Wire, plain_url: str, make_store: MakeStore
 ) -> None:
     keeper = await opened(make_store, plain_url)
-    store = await opened(make_store, wire.url(retryWrites="false", serverSelectionTimeoutMS="1000"))
+    store = await opened(make_store, wire.url(retryWrites="false", serverSelectionTimeoutMS="5000"))
     (topic,) = await topics_of(keeper, "a")
     await store_messages(keeper, topic, "a", "b")
     wire.cut(from_insert())
@@ -316,7 +316,7 @@ async def test_one_lost_answer_neither_doubles_a_message_nor_fails_the_call(
     wire: Wire, plain_url: str, make_store: MakeStore
 ) -> None:
     keeper = await opened(make_store, plain_url)
-    store = await opened(make_store, wire.url(retryWrites="false", serverSelectionTimeoutMS="1000"))
+    store = await opened(make_store, wire.url(retryWrites="false"))
     (topic,) = await topics_of(keeper, "a")
     await publish(store, topic, "0")
     times = 0
