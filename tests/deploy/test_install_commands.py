@@ -16,6 +16,7 @@ import pytest
 
 from oplogd import __version__
 from tests.kits.paths import ROOT
+from tests.kits.processes.logged import DEADLINE
 
 # The extras that need the Python client.
 NEED_CLIENT = ("pipe", "relay")
@@ -44,7 +45,12 @@ def own_names() -> set[str]:
 
 def tracked() -> list[Path]:
     listed = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=30
+        ["git", "ls-files", "-z"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
     )
     return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
 
@@ -177,7 +183,7 @@ def test_oplog_sync_without_its_extra_says_how_to_install_it() -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=DEADLINE,
         check=False,
     )
     assert done.returncode == 1

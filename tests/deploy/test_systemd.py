@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from oplogd.systemd import notify
+from tests.kits.processes.logged import DEADLINE
 
 pytestmark = pytest.mark.skipif(
     not hasattr(socket, "AF_UNIX"), reason="the platform has no Unix sockets"
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.skipif(
 def receiver(address: str) -> socket.socket:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     listening.bind(address)
-    listening.settimeout(5)
+    listening.settimeout(DEADLINE)
     return listening
 
 

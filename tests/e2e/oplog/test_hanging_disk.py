@@ -10,6 +10,7 @@ from tests.kits.agents.agent import Agent
 from tests.kits.agents.topics import Topic
 from tests.kits.clock.moved import MovedClock
 from tests.kits.clock.waiting import attempts
+from tests.kits.processes.logged import DEADLINE
 from tests.kits.web.connection import NDJSON, RawConnection
 
 OPERATION = {"event": "insert", "type": "video", "id": "1"}
@@ -41,7 +42,7 @@ def test_a_hanging_disk_degrades_the_agent_and_ends_the_wait_of_every_writer(
         ]
         began.wait()
         agent.wait_status(queue_size=1)
-        for _ in attempts(30):
+        for _ in attempts(DEADLINE):
             if agent.status()["topics"]["queue_size"] == 1:
                 break
         clock.move(HANGING_SECONDS)
@@ -50,7 +51,7 @@ def test_a_hanging_disk_degrades_the_agent_and_ends_the_wait_of_every_writer(
         ready = agent.request("GET", "/ready")
         assert (ready.status, ready.json["detail"]) == (503, reason)
         assert not any(answer.done() for answer in answers)
-        for _ in attempts(30):  # a request may have begun after the first move
+        for _ in attempts(DEADLINE):  # a request may have begun after the first move
             clock.move(ANSWER_SECONDS)
             if all(answer.done() for answer in answers):
                 break
@@ -82,7 +83,7 @@ def test_a_stop_answers_everybody_although_the_disk_hangs_and_stores_the_queue_l
         agent.wait_status(queue_size=1)
         agent.process.send_signal(signal.SIGTERM)
         agent.wait_log("stopping: storing 1 queued")
-        for _ in attempts(30):  # the stop may not have begun to wait at the first move
+        for _ in attempts(DEADLINE):  # the stop may not have begun to wait at the first move
             clock.move(300)
             if agent.count("the store has not taken the queue"):
                 break

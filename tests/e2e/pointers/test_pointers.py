@@ -30,6 +30,7 @@ from tests.e2e.pointers.pointers import (
 from tests.kits.agents.agent import Agent, Answer, ask
 from tests.kits.agents.topics import Topic, numbered, ok, received
 from tests.kits.agents.transactions import COMMITTED
+from tests.kits.processes.logged import DEADLINE
 from tests.kits.proxies.http import Fault, HttpProxy
 from tests.kits.servers.mongo import RunningMongo, new_database
 from tests.kits.servers.stores import SORTS, StorePlace
@@ -234,7 +235,7 @@ def test_a_store_that_arrives_after_the_publish_changes_no_readers_list(agents: 
             assert [each.payload for each in received(early.take(2))] == ["a", "b"]
             lists = [Topic(agent, topic.name).wait_for_payloads("a", "b") for agent in agents]
             proxy.end(held)
-            assert late.result(30).status == 200
+            assert late.result(DEADLINE).status == 200
             topic.publish("plain")
             assert [each.payload for each in received(early.take(1))] == ["plain"]
         for agent, before in zip(agents, lists, strict=True):

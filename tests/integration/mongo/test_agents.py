@@ -9,6 +9,7 @@ import pytest
 
 from tests.kits.agents.agent import Agent, fold
 from tests.kits.mongo.agents import ResumingConsumer, agent, replicated, run_all
+from tests.kits.processes.logged import DEADLINE
 
 AGENTS = 3
 
@@ -57,7 +58,7 @@ def test_three_agents_show_nine_consumers_one_order(
         for consumer in consumers:
             consumer.start()
         for consumer in consumers:
-            assert consumer.established.wait(30)
+            assert consumer.established.wait(DEADLINE)
             assert consumer.error is None, consumer.error
         share = total // (3 * AGENTS)
         works = [
