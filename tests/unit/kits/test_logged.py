@@ -19,8 +19,7 @@ class BusyTest(LoggedProcess):
 
 
 def test_a_line_that_was_written_before_a_look_is_in_the_log() -> None:
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with BusyTest(["-c", TELLS], **pipes) as process:
+    with BusyTest(["-c", TELLS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         stdin, stdout = process.process.stdin, process.process.stdout
         assert stdin is not None
         assert stdout is not None
