@@ -63,7 +63,7 @@ def test_committed_readers_get_transactions_in_the_order_of_their_commits(agents
         for stream in raw:
             assert [each.payload for each in received(stream.take(2))] == ["a", "b"]
         for topic in (x, y):
-            assert topic.payloads() == ["a", "b"]
+            topic.wait_for_payloads("a", "b")
             assert committed(topic) == []
         second = t2.at(three).commit(2)["records"]
         first = t1.commit(2)["records"]
