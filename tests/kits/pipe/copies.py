@@ -24,11 +24,11 @@ from oplog_pipe.wholeness import Wholeness
 from oplog_pipe.worker import Worker
 from tests.kits.pipe.disk import Disk
 from tests.kits.pipe.stores import SOURCE, Key, Source, Store
+from tests.kits.processes.logged import DEADLINE
 
 TYPES = ("video", "user")
 IDS = "abcd"
 FOLDER = Path("/pipe")
-_DEADLINE = 20.0
 _SEGMENT_BYTES = 10**9
 
 
@@ -224,7 +224,7 @@ class ModelPipe:
             )  # fmt: skip
             worker.is_down = each.is_down
             kept.append(Kept(worker, offsets))
-        keeper = Keeper(log, kept, held={}, interval=_DEADLINE, room=room)
+        keeper = Keeper(log, kept, held={}, interval=DEADLINE, room=room)
         room.asked = keeper.make_room
         steps = 0
 
@@ -305,7 +305,7 @@ class ModelPipe:
         )
         worker.drain()
         worker.start()
-        worker.join(_DEADLINE)
+        worker.join(DEADLINE)
         if worker.error is not None and not isinstance(worker.error, SinkError | DiedError):
             raise worker.error
         if dies_after is None or self._random.random() < 0.5:  # else its last second is lost

@@ -71,6 +71,22 @@ async def until(condition: Any) -> None:
             await asyncio.sleep(0.001)
 
 
+async def waits(running: Running, words: str) -> str:
+    """Wait until the sources wait for a reason with these words. Return the reason.
+
+    Until a sink has failed, they wait for it to write.
+    """
+    reason = ""
+
+    def is_told() -> bool:
+        nonlocal reason
+        reason = running.pipe.status().log.waits or ""
+        return words in reason
+
+    await until(is_told)
+    return reason
+
+
 class Target(RecordingSink):
     is_away = True
 

@@ -18,9 +18,9 @@ from oplog_pipe.room import Room
 from oplog_pipe.settings import Batch, PipeSettings, SinkSettings, SourceSettings
 from oplog_pipe.sinks.options import CustomOptions
 from oplog_pipe.status import SourceStatus
+from tests.kits.processes.logged import DEADLINE as DEADLINE
 
 CREATED = 1_700_000_000_000
-DEADLINE = 20.0
 # Never reached in a test.
 LONG = 3600.0
 AT_ONCE = Batch(time=0.0)

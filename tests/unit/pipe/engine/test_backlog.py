@@ -6,7 +6,7 @@ from msgspec import Raw
 
 from oplog_pipe.commitlog import Mode, NewEntry
 from oplog_pipe.record import Record, encode_record
-from tests.unit.pipe.engine.bound import ENTRY, SOON, BoundFolder, Target, changes, until
+from tests.unit.pipe.engine.bound import ENTRY, SOON, BoundFolder, Target, changes, until, waits
 from tests.unit.pipe.engine.engine import RecordingSink, sink
 
 
@@ -30,10 +30,7 @@ async def test_messages_of_a_source_that_left_the_settings_are_not_given_up(tmp_
     async with folder.start(
         dead, RecordingSink("well"), lists=[changes(300)], clock=SOON
     ) as running:
-        await until(lambda: running.pipe.status().log.waits is not None)
-        waits = running.pipe.status().log.waits
-        assert waits is not None
-        assert "no copy brings messages of source 'shop' again" in waits
+        await waits(running, "no copy brings messages of source 'shop' again")
         dead.is_away = False
         await until(lambda: running.pipe.status().log.end == 308)
     found = [each.id for each in dead.messages if each.namespace == "shop/orders"]
@@ -55,10 +52,10 @@ async def test_the_sources_wait_for_a_sink_whose_copies_remove_nothing(tmp_path:
     async with folder.start(
         mirror, RecordingSink("well"), lists=[changes(300)], clock=SOON
     ) as running:
-        await until(lambda: running.pipe.status().log.waits is not None)
-        waits = running.pipe.status().log.waits
-        assert waits is not None
-        assert "the end of a copy removes nothing from its target: deletions would be lost" in waits
+        await waits(
+            running,
+            "the end of a copy removes nothing from its target: deletions would be lost",
+        )
         assert not running.pipe.status().sinks[0].copy_due
         mirror.is_away = False
         await until(lambda: len(mirror.offsets) == 300)

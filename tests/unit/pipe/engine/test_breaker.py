@@ -18,6 +18,7 @@ from oplog_pipe.steps import Steps
 from oplog_pipe.worker import Worker
 from tests.unit.pipe.engine.engine import (
     DEADLINE,
+    LONG,
     Folder,
     Gate,
     RecordingSink,
@@ -141,7 +142,7 @@ async def test_letters_at_the_end_of_the_log_are_written_after_a_while_and_befor
 async def test_letters_that_are_held_at_a_stop_come_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivery, "HOLD_SECONDS", DEADLINE)
+    monkeypatch.setattr(delivery, "HOLD_SECONDS", LONG)
     folder = Folder(tmp_path, sink("c0", **LETTERS))
     folder.fill(*changes(3))
     folder.acknowledge(c0=-1)

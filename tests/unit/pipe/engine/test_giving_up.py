@@ -23,6 +23,7 @@ from tests.unit.pipe.engine.bound import (
     Target,
     changes,
     until,
+    waits,
 )
 from tests.unit.pipe.engine.engine import (
     CREATED,
@@ -101,10 +102,7 @@ async def test_the_sources_wait_for_a_dead_sink_of_a_topic_until_it_works_again(
     orders = Target("orders")
     lists = [changes(200, "shop/orders")]
     async with folder.start(orders, lists=lists, clock=SOON) as running:
-        await until(lambda: running.pipe.status().log.waits is not None)
-        waits = running.pipe.status().log.waits
-        assert waits is not None
-        assert "messages of shop/orders" in waits
+        await waits(running, "messages of shop/orders")
         orders.is_away = False
         await until(lambda: len(orders.offsets) == 200)
         await until(lambda: running.pipe.status().log.waits is None)
@@ -163,12 +161,9 @@ async def test_a_sink_without_a_source_of_the_oplog_keeps_its_place_and_its_due_
     due = RecordingSink("due")
     lists = [changes(200, "shop/orders")]
     async with folder.start(due, Target("dead"), lists=lists, clock=SOON) as running:
-        await until(lambda: running.pipe.status().log.waits is not None)
-        waits = running.pipe.status().log.waits
+        reason = await waits(running, "sink 'dead' does not work")
         await until(lambda: due.offsets)
-    assert waits is not None
-    assert "sink 'dead' does not work" in waits
-    assert "there is no source of system/oplog that could copy it again: mend its target" in waits
+    assert "there is no source of system/oplog that could copy it again: mend its target" in reason
     assert OffsetLog.view(folder.path, "due").copy_due == 1
     (told,) = [
         each.getMessage()

@@ -15,7 +15,7 @@ from oplog_pipe.settings import Batch
 from oplog_pipe.steps import Steps
 from oplog_pipe.wholeness import Wholeness
 from oplog_pipe.worker import Worker
-from tests.unit.pipe.engine.engine import LONG, Folder, Gate, RecordingSink, change, sink
+from tests.unit.pipe.engine.engine import DEADLINE, LONG, Folder, Gate, RecordingSink, change, sink
 
 CLOSED = "ABCABCABCABCABCBA"  # 0 to 16: the last C is 14, B 15, A 16
 
@@ -79,7 +79,7 @@ async def test_offsets_are_flushed_and_the_log_compacted_while_the_pipe_runs(
     last = Gate(5)
     async with folder.start(RecordingSink("c0", last), brings=[change()] * 6) as running:
         await last.wait()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE):
             while running.pipe.status().log.oldest != 4:
                 await asyncio.sleep(0.001)
         (status,) = running.pipe.status().sinks
@@ -101,7 +101,7 @@ async def test_a_flush_that_fails_stops_the_pipe(
         monkeypatch.setattr(OffsetLog, "write", full)
         assert running.sources is not None
         running.sources.log.append([change()])
-        await asyncio.wait({running.task}, timeout=20)
+        await asyncio.wait({running.task}, timeout=DEADLINE)
         assert running.task.done()
     assert running.code == EXIT_FAILED
     assert "No space left on device" in caplog.text
