@@ -18,10 +18,13 @@ def main() -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.connect(f"\0{door}")
         request = marshal.dumps((arguments, os.getcwd(), dict(os.environ)))
+        # A signal that comes when the program runs, and before the handlers are there, waits.
+        signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
         socket.send_fds(connection, [request], [0, 1, 2])
         for number in PASSED_ON:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, lambda number, _: connection.send(b"%d" % number))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
         answer = connection.recv(100)
     if not answer:  # this program cannot be forked
         os.execv(sys.executable, [sys.executable, *arguments])
