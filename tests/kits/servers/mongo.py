@@ -24,6 +24,7 @@ from typing import NamedTuple, Self
 
 from tests.kits.paths import CACHE
 from tests.kits.processes.suspend import suspend
+from tests.kits.servers.ports import free_port
 from tests.kits.servers.room import Address, UnavailableError
 
 HERE = Path(__file__).resolve().parent
@@ -48,7 +49,7 @@ class MongoServer:
         self._folder = folder
         self._separate_port = separate_port
         self._process: subprocess.Popen[str] | None = None
-        self.address = "127.0.0.1:0"
+        self.address = f"127.0.0.1:{free_port()}"
 
     @property
     def url(self) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.kits.servers.mongo import build, first_line, run
+from tests.kits.servers.ports import free_port
 from tests.kits.servers.room import Address, UnavailableError
 
 HERE = Path(__file__).resolve().parent
@@ -23,10 +24,10 @@ DEADLINE = 60.0
 class OpenSearchServer:
     """A server with its data in ``folder``. It starts again at the same address."""
 
-    def __init__(self, folder: Path, url: str = "http://127.0.0.1:0") -> None:
+    def __init__(self, folder: Path, url: str = "") -> None:
         self._folder = folder
         self._process: subprocess.Popen[str] | None = None
-        self.url = url
+        self.url = url or f"http://127.0.0.1:{free_port()}"
 
     def reached_at(self) -> Address:
         return {"folder": str(self._folder), "url": self.url}

@@ -6,7 +6,6 @@ import pwd
 import queue
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
@@ -15,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Self
 
+from tests.kits.clock.waiting import attempts
+from tests.kits.servers.ports import free_port
 from tests.kits.servers.room import Address, UnavailableError
 
 DEADLINE = 60.0
@@ -79,7 +80,7 @@ class PostgresServer:
 
     def _start(self) -> None:
         for _ in range(10):
-            port = self.port or _free_port()
+            port = self.port or free_port()
             if self._listens(port):
                 self.port = port
                 return
@@ -108,7 +109,21 @@ class PostgresServer:
     def drop_databases(self) -> None:
         """Drop the databases that this process has made."""
         while self._made:
-            self.run(f"DROP DATABASE {self._made.pop()} WITH (FORCE)")
+            self._drop(self._made[-1])
+            self._made.pop()
+
+    def _drop(self, name: str) -> None:
+        """Drop a database. The server waits 5 s for its sessions, and a busy one needs longer."""
+        from psycopg.errors import ObjectInUse
+
+        for _ in attempts(DEADLINE):
+            try:
+                self.run(f"DROP DATABASE {name} WITH (FORCE)")
+            except ObjectInUse as error:
+                failure = error
+            else:
+                return
+        raise failure
 
     @contextmanager
     def guarded_user(self, password: str) -> Iterator[str]:
@@ -209,10 +224,3 @@ class PostgresServer:
 def _other_user() -> str:
     names = {each.pw_name for each in pwd.getpwall()}
     return "postgres" if "postgres" in names else "nobody"
-
-
-def _free_port() -> int:
-    """Return a port that was free: PostgreSQL cannot choose one itself."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
