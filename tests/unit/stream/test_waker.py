@@ -64,7 +64,7 @@ async def test_long_other_work_does_not_keep_quick_consumers_waiting() -> None:
 async def test_a_consumer_that_is_already_due_is_not_woken_again() -> None:
     woken: list[Sleeper] = []
     waiting = [Sleeper(woken) for _ in range(300)]
-    waker = Waker()
+    waker = Waker(VirtualClock().monotonic)
     for _ in range(10):
         waker.wake(waiting)
     for _ in range(10):
@@ -76,7 +76,7 @@ async def test_a_consumer_that_is_already_due_is_not_woken_again() -> None:
 async def test_consumers_that_become_due_meanwhile_are_woken_last() -> None:
     woken: list[Sleeper] = []
     first, late = [Sleeper(woken) for _ in range(100)], Sleeper(woken)
-    waker = Waker()
+    waker = Waker(VirtualClock().monotonic)
     waker.wake(first)
     waker.wake([late])
     await asyncio.sleep(0)
