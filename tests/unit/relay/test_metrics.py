@@ -28,13 +28,13 @@ from oplog_relay import (
 )
 from oplog_relay.bindings import Bindings
 from oplog_relay.metrics import Metrics
+from tests.kits.processes.logged import DEADLINE
 
 LIMITS = Limits(
     poll=0.001, io_error_backoff=0.001, mark_backoff=0.001, blocked_backoff=(3600, 3600),
-    meter=0.01,
+    meter=0.01, heartbeat=3600, session=7200,
 )  # fmt: skip
 SETTINGS = RelaySettings("orders", DatabaseSettings("sqlite:///unused"), limits=LIMITS)
-DEADLINE = 30
 
 
 class Table:
