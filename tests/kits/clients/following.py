@@ -9,11 +9,11 @@ from tests.kits.processes.forked import start
 
 
 class Following:
-    """Reads the lines of a consumer, and kills it at the deadline."""
+    """Reads the lines of a consumer, and kills it after some deadlines."""
 
     def __init__(self, command: list[str], **popen: Any) -> None:
         self._process = start(command, stdout=subprocess.PIPE, text=True, **popen)
-        self._watchdog = threading.Timer(DEADLINE, self._process.kill)
+        self._watchdog = threading.Timer(4 * DEADLINE, self._process.kill)
         self._watchdog.start()
 
     def take(self, count: int) -> list[str]:

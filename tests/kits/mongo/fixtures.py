@@ -14,6 +14,7 @@ from oplogd.store.mongo.layout import Document
 from oplogd.store.mongo.setup import CollectionKind
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.mongo.wire import Wire
+from tests.kits.processes.logged import DEADLINE
 from tests.kits.servers.mongo import RunningMongo, new_database
 from tests.kits.servers.stores import new_place
 
@@ -72,7 +73,7 @@ async def make_store(
 ) -> AsyncIterator[MakeStore]:
     """Makes stores. The test opens them; afterwards they are closed."""
     # On a busy machine a store may need longer than an agent waits for it.
-    monkeypatch.setattr("oplogd.store.mongo.store._OPEN_SECONDS", 30.0)
+    monkeypatch.setattr("oplogd.store.mongo.store._OPEN_SECONDS", DEADLINE)
     is_dated = "clock" in request.fixturenames
     clock: VirtualClock | None = request.getfixturevalue("clock") if is_dated else None
     # Nobody loses the lease because the machine is busy.

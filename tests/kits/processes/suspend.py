@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.kits.clock.waiting import attempts
 
 # Seconds. A thread that waits for a busy disk stops after it.
-_LONGEST_STOP = 30.0
+_LONGEST_STOP = 60.0
 # States of threads that run no more: stopped, traced, ended.
 _STANDS = frozenset("TtXZ")
 

@@ -27,13 +27,11 @@ from oplogd.stream.ring import Ring
 from oplogd.stream.waker import Waker
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import Known, entry, fold
+from tests.kits.processes.logged import DEADLINE as DEADLINE
 from tests.kits.servers.stores import skip_fsync
 
 if TYPE_CHECKING:
     from tests.kits.stream.clients import Client
-
-# Seconds until a step fails.
-DEADLINE = 30.0
 
 TYPES = frozenset({"a", "b"})
 

@@ -17,6 +17,7 @@ from oplogd.store import Store
 from oplogd.topics.writer import MessageWriter
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import numbered
+from tests.kits.processes.logged import DEADLINE
 from tests.unit.ingest.writing import HUGE, FailingStore
 from tests.unit.topics.publishing import NAME
 from tests.unit.topics.publishing import Bench as TopicBench
@@ -49,7 +50,7 @@ class Hanging:
         writer = Writer(
             store, self.queue, self.counters, self.health, clock=clock, appends=self.appends
         )
-        async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
             task = group.create_task(writer.run())
             await self.store.arrived.wait()
             yield
@@ -132,7 +133,7 @@ async def test_publishes_that_wait_for_a_hanging_append_are_answered(
     monkeypatch.setattr(bench.topics, "append", hanging)
     await bench.topics.create(NAME, None)
     writer = MessageWriter(bench.topics, bench.queue, bench.health, appends=appends)
-    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
         task = group.create_task(writer.run())
         written = bench.publishing("written")
         await arrived.wait()

@@ -26,8 +26,8 @@ from oplogd.leases.counters import LeaseCounters
 from oplogd.operation import Operation
 from oplogd.store import FencedBatch, Store
 from tests.kits.models.operations import numbered
+from tests.kits.processes.logged import DEADLINE
 
-DEADLINE = 30.0
 OLD, NEW, OTHER = Fence("l", 1), Fence("l", 2), Fence("other", 5)
 
 

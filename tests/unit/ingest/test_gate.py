@@ -19,6 +19,7 @@ from oplogd.store.space import MIB, SpaceFigures, limits_of
 from oplogd.transactions.room import Room
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import numbered
+from tests.kits.processes.logged import DEADLINE
 from tests.unit.ingest.writing import HUGE, FailingStore
 
 GIB = 1 << 30
@@ -223,6 +224,7 @@ async def test_the_writer_tries_nothing_again_while_the_gate_is_closed() -> None
     assert store.tries == 1
     bench.space.refused = False
     await bench.look(FREE)
-    await asyncio.wait_for(queue.emptied(), 30)
+    async with asyncio.timeout(DEADLINE):
+        await queue.emptied()
     assert store.tries == 2
     writing.cancel()

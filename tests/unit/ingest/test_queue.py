@@ -12,8 +12,8 @@ from oplogd.ingest.queue import IngestQueue, Item
 from oplogd.operation import Operation
 from tests.kits.models.operations import numbered, operation
 from tests.kits.models.properties import examples
+from tests.kits.processes.logged import DEADLINE
 
-DEADLINE = 30.0
 HUGE = 10**9
 
 

@@ -19,8 +19,8 @@ from oplogd.operation import Operation
 from oplogd.store import BatchId
 from tests.kits.models.operations import numbered, operation
 from tests.kits.processes.forked import Forked
+from tests.kits.processes.logged import DEADLINE
 
-DEADLINE = 30.0
 HUGE = 1 << 40
 
 

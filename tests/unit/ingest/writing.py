@@ -14,9 +14,7 @@ from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.spool import Spool
 from oplogd.operation import Operation
 from oplogd.store import BatchId, Store
-
-DEADLINE = 30.0
-
+from tests.kits.processes.logged import DEADLINE
 
 HUGE = 10**9
 

@@ -11,7 +11,7 @@ from oplogd.stream.frames import HEARTBEAT
 from tests.kits.clock.virtual import START_MS
 from tests.kits.models.operations import numbered
 from tests.kits.stream.checks import mark_of
-from tests.kits.stream.worlds import World
+from tests.kits.stream.worlds import DEADLINE, World
 from tests.unit.stream.connecting import connected, grow
 
 RARE = Filter(frozenset({"rare"}))
@@ -105,7 +105,7 @@ async def test_heartbeats_are_sent_while_the_store_does_not_answer_and_nothing_i
     world.store.meddle = [wait] * (calls + 1)  # checkpoint, states, locate
     chunk = client.act(consumer.next_chunk())
     world.store.victim = client
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE):
         await asked.acquire()
         for _ in range(2):
             consumer.heartbeat = 0

@@ -11,7 +11,7 @@ from oplogd.stream.filters import Filter
 from oplogd.stream.hub import TooManyClientsError
 from tests.kits.clock.virtual import START_MS
 from tests.kits.models.operations import numbered, operation
-from tests.kits.stream.worlds import World
+from tests.kits.stream.worlds import DEADLINE, World
 from tests.unit.stream.connecting import connected, grow
 
 RARE = Filter(frozenset({"rare"}))
@@ -59,7 +59,7 @@ async def test_a_consumer_ends_while_the_store_does_not_answer(world: World) -> 
     world.store.meddle = [wait]
     chunk = client.act(consumer.next_chunk())
     world.store.victim = client
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE):
         await asked.wait()
         consumer.end()
         assert await chunk == b""

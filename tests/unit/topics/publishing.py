@@ -11,9 +11,9 @@ from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.publish import MessageQueue, Publisher
 from oplogd.topics.writer import MessageWriter
+from tests.kits.processes.logged import DEADLINE
 from tests.kits.topics.memory import MemoryTopics
 
-DEADLINE = 30.0
 NAME = TopicName("ns", "t")
 OTHER_NAME = TopicName("ns", "other")
 
