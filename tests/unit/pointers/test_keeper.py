@@ -9,6 +9,7 @@ import pytest
 from oplogd.errors import StoreUnavailableError
 from oplogd.pointers.keeper import keep_pointers
 from oplogd.transactions.keeper import keep_transactions
+from tests.kits.processes.logged import DEADLINE
 
 
 class Part:
@@ -42,7 +43,7 @@ def test_a_failure_of_one_keeper_is_logged_once_and_stops_none(
             asyncio.create_task(keep_pointers(pointers, 0)),
             asyncio.create_task(keep_transactions(transactions, 0)),
         ]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE):
             await pointers.taken.wait()
             await transactions.taken.wait()
         for task in tasks:

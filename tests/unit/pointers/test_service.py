@@ -24,6 +24,7 @@ from oplogd.store.transactions import Limits
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
 from oplogd.transactions.room import Room
+from tests.kits.processes.logged import DEADLINE
 from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.memory_pointers import MemoryPointers
 from tests.kits.topics.messages import of_json
@@ -88,7 +89,7 @@ def run(work: Callable[[Bench], Awaitable[None]]) -> None:
         bench = Bench()
         for name in (NAME, OTHER):
             await bench.topics.create(name, None)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE):
             await work(bench)
 
     asyncio.run(with_topics())

@@ -25,6 +25,7 @@ from oplogd.transaction import State
 from oplogd.transactions.room import Room
 from oplogd.transactions.rules import Begin, parsing_records
 from oplogd.transactions.service import TransactionService
+from tests.kits.processes.logged import DEADLINE
 from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.memory_transactions import MemoryTransactions
 
@@ -107,7 +108,7 @@ def test_records_that_wait_for_the_store_have_a_bound() -> None:
             return await super().write(id_, records, limits)
 
     async def work(bench: Bench) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE):
             await fill(bench)
 
     async def fill(bench: Bench) -> None:
