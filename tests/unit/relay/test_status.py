@@ -33,12 +33,12 @@ BLOCKED = Blocked(17, "orders", "42", "no topic", datetime(2026, 1, 31, tzinfo=U
 @pytest.fixture
 def stderr(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[], list[str]]]:
     """Return the lines that were logged since the last call."""
-    relay = logging.getLogger("oplog_relay")
-    levels = logging.getLogger().level, relay.level
+    loggers = [logging.getLogger(name) for name in ("", *relay_logs.LOGGERS)]
+    levels = [each.level for each in loggers]
     yield lambda: capsys.readouterr().err.splitlines()
     forget()
-    logging.getLogger().setLevel(levels[0])
-    relay.setLevel(levels[1])
+    for each, level in zip(loggers, levels, strict=True):
+        each.setLevel(level)
 
 
 def forget() -> None:
