@@ -5,8 +5,6 @@ import socket
 
 # The system takes the local ports of connections from above these.
 _FIRST, _LAST = 20_000, 32_000
-# Each holds the name of a port that this process has taken, until it ends.
-_taken: list[socket.socket] = []
 
 
 def free_port() -> int:
@@ -34,5 +32,5 @@ def _take(port: int) -> bool:
     except OSError:
         name.close()
         return False
-    _taken.append(name)
+    name.detach()  # it stays open until this process ends
     return True

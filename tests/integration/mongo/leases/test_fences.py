@@ -255,13 +255,18 @@ async def test_operations_of_a_call_that_failed_are_not_in_doubt_for_the_next_ca
 
 
 class Commands(monitoring.CommandListener):
-    """The reads and writes of a store: command, collection and read concern."""
+    """The reads and writes of this task: command, collection and read concern.
+
+    The store looks at its log from time to time, in a task of its own.
+    """
 
     def __init__(self) -> None:
+        self._task = asyncio.current_task()
         self.seen: list[tuple[str, str, Document]] = []
 
     def started(self, event: monitoring.CommandStartedEvent) -> None:
-        if event.command_name in ("find", "insert", "findAndModify"):
+        is_read_or_write = event.command_name in ("find", "insert", "findAndModify")
+        if is_read_or_write and asyncio.current_task() is self._task:
             collection = event.command[event.command_name]
             concern = event.command.get("readConcern", {})
             self.seen.append((event.command_name, collection, concern))

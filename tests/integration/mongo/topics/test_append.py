@@ -23,6 +23,7 @@ from tests.integration.mongo.topics.topics import (
 )
 from tests.kits.mongo.fixtures import MakeStore
 from tests.kits.mongo.wire import Wire
+from tests.kits.processes.logged import DEADLINE
 
 
 @pytest.mark.parametrize(
@@ -98,7 +99,7 @@ async def test_a_reader_beside_two_writers_gets_every_entry_in_order(
                 await stores[2].topics.news({topic.log: after}, 60)
             seen.extend(page)
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(4 * DEADLINE):
         await asyncio.gather(write(0), write(1), read())
     assert [each.offset for each in seen] == list(range(1, 2 * count + 1))
     assert await entries_of(stores[0].topics, topic) == seen
