@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.kits.agents.agent import Agent, Answer
+from tests.kits.agents.agent import DEADLINE, Agent, Answer
 from tests.kits.agents.disk import SECONDS, DiskAgent
 from tests.kits.agents.topics import Topic
 from tests.kits.clock.waiting import attempts
@@ -242,3 +242,6 @@ def test_a_disk_without_inodes_stops_intake_until_there_are_some(tmp_path: Path)
             shutil.rmtree(disk.folder / "fillers")
             assert_taken_soon(agent)
             assert list(agent.replicate()) == ["thing/before", "thing/after"]
+
+
+assert SECONDS <= DEADLINE
