@@ -23,7 +23,9 @@ from tests.contract.wire.pointers.pointers import (
 from tests.contract.wire.store_kinds import on_one_store
 from tests.contract.wire.topics.topics import OPLOG, TopicClient
 from tests.contract.wire.transactions import TransactionClient, record, said
+from tests.kits.clock.waiting import attempts
 from tests.kits.contract.wire import JSON, Target
+from tests.kits.processes.logged import DEADLINE
 
 MB = 1 << 20
 
@@ -47,8 +49,12 @@ def test_the_heartbeats_of_a_held_stream_name_its_pointer(
         closing(topic.follow("0", "?isolation=read_committed")) as held,
         closing(topic.follow("0", "?isolation=read_uncommitted")) as other,
     ):
-        while not re.search(named, held.received):
+        for _ in attempts(DEADLINE):
+            if re.search(named, held.received):
+                break
             held.chunk()
+        else:
+            raise AssertionError(f"no heartbeat names the pointer: {held.received!r}")
         report(target, TEPHRA, "commit", topic)
         for stream in (held, other):
             while not stream.received.endswith(b"\n\n:\n"):
